@@ -70,7 +70,7 @@ pub enum ErrorKind {
         "no space left on the device: free some space, or stop the database, move the files of the space to a larger device and name that in [spaces] of varve.toml"
     )]
     NoSpace,
-    /// The file or medium takes no writes.
+    /// The file or medium takes no writes, or this user may not open it.
     #[error(
         "it is read-only, or this user may not use it: make it readable and writable, or choose another directory"
     )]

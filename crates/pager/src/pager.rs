@@ -177,7 +177,7 @@ impl Pager {
             let now = config.protection.name();
             warnings.push(format!(
                 "the log moves into persistent memory behind a shutdown that leaves nothing to redo, and the last one was none: until then it is \
-                 in files, and nothing is in an NVM region (protection {now})"
+                 in files, and nothing is in an NVM region (protection {now}); stop it once more, and start again"
             ));
         }
         warnings.extend(self.shared.postponed.protection.map(|wanted| {

@@ -406,7 +406,7 @@ fn a_sealed_start_that_needs_a_lost_frame_is_made_once_more() {
 #[test]
 fn a_home_that_fails_at_a_sealed_start_is_not_tried_again() {
     let mut refused = 0;
-    for nth in 1..=30 {
+    for nth in 1..=60 {
         let (rig, known, _) = sealed(FlashDesign::LazyCleaning, 31);
         let home = Faulty::wrap(rig.home.clone() as Arc<dyn Directory>);
         let config = PagerConfig { data: home.clone(), rollback: home.clone(), ..rig.config.clone() };
@@ -414,14 +414,16 @@ fn a_home_that_fails_at_a_sealed_start_is_not_tried_again() {
         home.arm(Rule { operation: None, space: None, when, fault });
         drop(take_reached());
         let opened = Pager::open(config, Arc::new(common::NoOps));
-        refused += u64::from(opened.is_err());
+        // Behind the seal's end, where a second start could go on.
+        let has_seal = Control::open(&*rig.home).unwrap().unwrap().get().sealed.is_some();
+        refused += u64::from(opened.is_err() && !has_seal);
         let again = take_reached().into_keys().find(|mark| mark.starts_with("open: once more"));
         assert_eq!(again, None, "operation {nth}");
         drop(opened);
         home.restart();
         check(&open(&rig.config), &known);
     }
-    assert!(refused > 5, "{refused}");
+    assert!(refused > 0);
 }
 
 /// A page that was mended at home may be as old as its copy: redo goes by all that the log has, and the start says so.
@@ -752,11 +754,17 @@ fn a_start_says_why_its_cache_is_cold() {
         let [told] = &warned(&pager)[..] else { panic!("{restart:?}: {:?}", warned(&pager)) };
         assert!(told.ends_with("was kept under another setting of restart"), "{told}");
         kill(pager);
-        let pager =
-            open(&PagerConfig { flash: otherwise.flash.clone(), ..config(&MemoryDirectory::new(), 40) });
-        let [told] = &warned(&pager)[..] else { panic!("{restart:?}: {:?}", warned(&pager)) };
-        assert!(told.contains("takes the place of another database's"), "{told}");
-        kill(pager);
+        for is_new in [true, false] {
+            let (flash, theirs) = (bytes_of(&file(&rig.flash)), config(&MemoryDirectory::new(), 40));
+            if !is_new {
+                kill(open(&theirs));
+            }
+            let pager = open(&PagerConfig { flash: otherwise.flash.clone(), ..theirs });
+            let [told] = &warned(&pager)[..] else { panic!("{restart:?}: {:?}", warned(&pager)) };
+            assert!(told.contains("takes the place of another database's"), "{told}");
+            kill(pager);
+            put(&rig.flash, &flash);
+        }
         kill(open(&plain));
         assert_eq!(warned(&open(&larger)), [""; 0], "{restart:?}: the start before did without");
     }

@@ -49,7 +49,7 @@ const FIGURES: &[Figure] = &[
     figure("drop", "/pages_free_seconds", "pages-free", "seconds until the pages are free"),
     figure("drop", "/blocks_free_seconds", "blocks-free", "seconds until the blocks are free"),
     figure("restart", "/peak_to_peak_seconds", "peak-to-peak", "seconds of the drives from peak to peak"),
-    figure("restart", "/peak_tps", "peak", "transactions a second at the peak"),
+    figure("restart", "/sustained_tps", "peak", "transactions a second at the peak"),
     figure(
         "scan",
         "/hit_rate_before",

@@ -1,8 +1,8 @@
 //! Runs of pages over a cache, with holes, from flash and from home at once; many threads.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -156,9 +156,9 @@ impl WriteAhead for NoLog {
     }
 }
 
-/// Notes whether it was stopped.
+/// Keeps the first reason to stop.
 #[derive(Default)]
-pub(super) struct Stoppable(AtomicBool);
+pub(super) struct Stoppable(OnceLock<PagerError>);
 
 impl WriteAhead for Stoppable {
     fn durable_lsn(&self) -> Lsn {
@@ -169,14 +169,13 @@ impl WriteAhead for Stoppable {
     }
     fn note_written(&self, _images: &[&Image]) {}
     fn check(&self) -> Result<()> {
-        if self.0.load(Relaxed) {
-            Err(PagerError::Stopped { cause: "it was stopped".into() })
-        } else {
-            Ok(())
-        }
+        self.0.get().cloned().map_or(Ok(()), Err)
     }
-    fn stop(&self, _cause: &PagerError) {
-        self.0.store(true, Relaxed);
+    fn stop(&self, cause: &PagerError) {
+        let _ = self.0.set(match cause {
+            PagerError::Stopped { .. } => cause.clone(),
+            other => PagerError::Stopped { cause: other.to_string().into() },
+        });
     }
 }
 
@@ -367,7 +366,7 @@ fn what_a_lost_cache_still_has_is_read() {
     while cache.write_some(Duration::ZERO).expect("nothing fails") {}
     put(4..8, 5);
     cache.lose(&PagerError::Corrupt { what: "a test says so".into() });
-    assert!(log.0.load(Relaxed), "it has stopped the log");
+    assert!(log.0.get().is_some(), "it has stopped the log");
     assert!(read(&cache, 0, &[false; 8], &[5; 8]), "from frames, and from the queue");
     // One of each changes, with and without a word; and one of each is dropped.
     [1, 5].into_iter().for_each(|no| cache.changed(page(no)));

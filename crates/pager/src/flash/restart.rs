@@ -120,7 +120,8 @@ impl FlashCache {
         if !self.keeps_records() || mark == 0 {
             return false;
         }
-        if earlier.is_none() && self.hardening.earlier == Err(Cold::OtherDatabase) {
+        let is_first = earlier.as_ref().is_none_or(|earlier| !earlier.has_cache);
+        if is_first && self.hardening.earlier == Err(Cold::OtherDatabase) {
             self.tell("takes the place of another database's, which begins empty when it is started");
         }
         self.is_restoring.store(earlier.is_some(), Relaxed);

@@ -206,6 +206,8 @@ impl Store {
             _ if is_new => Cold::Missing,
             None if header.iter().all(|byte| *byte == 0) => Cold::Emptied,
             None => Cold::Unknown,
+            // A file that was never begun may be that of a first start of this one which came to no end, under another id.
+            Some(found) if found.database != whose.database && found.mark == 0 => Cold::Void,
             Some(found) if found.database != whose.database => Cold::OtherDatabase,
             Some(found) if !found.has_shape_of(&whose) || bytes != store.len_bytes() => Cold::Resized,
             Some(found) if found.how != whose.how => Cold::OtherRecords,

@@ -12,7 +12,8 @@
 //! 1. A state is never left for one to its left, until the next start. What succeeds ends a row of errors of a sound device.
 //! 2. Of a failing device nothing more is taken; whoever cleans brings home what is dirty.
 //! 3. Stranded: home lacks something that can't be read here. The log has stopped before anybody sees that the cache is lost; no such page
-//!    is read from home: what can still be read here is, and the rest is refused.
+//!    is read from home: what can still be read here is, and the rest is refused. Only where it is this that stopped the log is the cache
+//!    why (`stranded`).
 //! 4. What changes leaves a lost cache as it leaves any.
 //!
 //! Not known here: what a device is asked for, and by whom.
@@ -37,7 +38,7 @@ pub(super) struct Trouble {
     errors_in_a_row: AtomicU32,
     is_failing: AtomicBool,
     is_lost: AtomicBool,
-    /// Why it stopped the database: it was lost with changed pages.
+    /// It was lost with changed pages, which stops the database, unless something else had.
     stranded: OnceLock<PagerError>,
     /// Why nothing more is taken.
     failing: Mutex<Option<PagerError>>,
@@ -139,12 +140,11 @@ impl FlashCache {
             let place = self.config.directory.location();
             let why = format!("the flash cache on {place} is lost with {dirty} changed pages: {cause}");
             let stopped = PagerError::Stopped { cause: why.into() };
-            // Behind what stopped the database before, this is not why it stops.
-            let is_first = self.log.check().is_ok() && self.trouble.stranded.set(stopped.clone()).is_ok();
-            // The first reason stays. Whoever comes second finds it stopped, too, whether or not the first one has come so far.
-            self.log.stop(&stopped);
+            let is_first = self.trouble.stranded.set(stopped).is_ok();
+            // The log keeps the first reason. Whoever comes second finds it stopped, too, whether or not the first one has come so far.
+            self.trouble.stranded.get().inspect(|own| self.log.stop(own));
             if is_first {
-                self.tell_lost(dirty, cause);
+                self.tell_stranded(dirty, cause);
             }
         }
         if self.trouble.is_lost.swap(true, Relaxed) {
@@ -153,19 +153,21 @@ impl FlashCache {
         reached("flash: the cache is lost");
         let each = self.tables().map(|mut table| table.remove_clean());
         self.counters.invalidated.fetch_add(each.sum(), Relaxed);
-        if self.stranded().is_none() {
-            self.tell_lost(dirty, cause);
+        if self.trouble.stranded.get().is_none() {
+            let then = "no change is, and the database goes on without it until the next start: check the drive, or remove the \
+                        section [flash]";
+            self.notice("is lost", cause, then);
         }
     }
 
-    fn tell_lost(&self, dirty: u64, cause: &PagerError) {
-        if dirty == 0 {
-            let then = "no change is, and the database goes on without it until the next start: check the drive, or remove the \
-                        section [flash]";
-            return self.notice("is lost", cause, then);
-        }
+    fn tell_stranded(&self, dirty: u64, cause: &PagerError) {
         reached("flash: dirty pages are lost");
-        let then = "the database stops, and redoes them when it starts: check the drive, or remove the section [flash], first";
+        let then = match self.stranded() {
+            Some(_) => {
+                "the database stops, and redoes them when it starts: check the drive, or remove the section [flash], first"
+            }
+            None => "the database had stopped before, for another reason, and redoes them when it starts",
+        };
         self.notice(&format!("is lost with {dirty} changed pages"), cause, then);
     }
 
@@ -176,9 +178,13 @@ impl FlashCache {
         self.log.check().err().unwrap_or(cause)
     }
 
-    /// Why the cache stopped the database, if it was the cache.
+    /// Why the cache stopped the database, if it was the cache: what else stopped it first is not this.
     pub(crate) fn stranded(&self) -> Option<&PagerError> {
-        self.trouble.stranded.get()
+        let is_why = |own: &&PagerError| match (own, self.log.check()) {
+            (PagerError::Stopped { cause: own }, Err(PagerError::Stopped { cause })) => *own == cause,
+            _ => false,
+        };
+        self.trouble.stranded.get().filter(is_why)
     }
 
     /// Whether home lacks some of this, though the cache is lost: it is on its way home, or in a frame that can perhaps be read.
