@@ -14,7 +14,7 @@ use varve_pager::{FlashDesign, FlashRestart};
 use super::claim::Claim;
 use super::device::Device;
 use super::flash_kept::{self, CACHE_UNITS, DESIGNS, Kept, LOG_BUDGET_UNITS, SESSIONS, TPCC, UNITS};
-use super::flash_stop::{Ground, Redone, Stop, reports};
+use super::flash_stop::{Ground, Redone, SPOILT_MAX, Stop, reports};
 use super::lab::Lab;
 use super::row::{Emulation, Factors};
 use super::stand::Variant;
@@ -109,38 +109,44 @@ fn variants(lab: &Lab<'_>, design: FlashDesign) -> Vec<Variant> {
     variants
 }
 
-/// Stops and starts, crashes first; nothing if one was spoilt and another dilation may help.
+/// Stops and starts, crashes first; nothing if too many were spoilt and another dilation may help.
 fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec<Start>, Option<Warmth>)>> {
     let (mut opened, warmth) = on.warmed()?;
     let (mut starts, mut rewarmed) = (Vec::new(), Vec::new());
-    for number in 0..(2 * asked.starts) as u64 {
-        if number > 0 {
-            rewarmed.extend(on.warm_again(&opened, number)?);
-        }
+    let mut spoilt = 0;
+    for number in 0.. {
         on.rate(&opened, asked.settle_ms, 100 + number)?;
-        let stop = if number < asked.starts as u64 { Stop::Crash } else { Stop::Shutdown };
+        let stop = if starts.len() < asked.starts { Stop::Crash } else { Stop::Shutdown };
         on.stop(&opened, stop)?;
         let mut told = opened.database.pager().take_notices();
         drop(opened);
         let started = on.start()?;
         let reports = reports(&started.opened);
         let rounds = std::slice::from_ref(&reports);
-        if Emulation::of_drives(rounds, 0.0).is_some_and(|emulation| !emulation.counts) && !is_last {
+        let counts = Emulation::of_drives(rounds, 0.0).is_none_or(|emulation| emulation.counts);
+        if !counts && spoilt < SPOILT_MAX {
+            spoilt += 1;
+        } else if counts || is_last {
+            told.extend(started.warnings);
+            starts.push(Start {
+                stop,
+                first_query_seconds: started.first_query_seconds,
+                recovery_seconds: started.recovery_seconds,
+                parts_seconds: started.parts_seconds,
+                log_read_bytes: started.log_read_bytes,
+                restored_pages: started.restored_pages,
+                redone: started.redone,
+                told,
+                reports,
+            });
+        } else {
             return Ok(None);
         }
-        told.extend(started.warnings);
-        starts.push(Start {
-            stop,
-            first_query_seconds: started.first_query_seconds,
-            recovery_seconds: started.recovery_seconds,
-            parts_seconds: started.parts_seconds,
-            log_read_bytes: started.log_read_bytes,
-            restored_pages: started.restored_pages,
-            redone: started.redone,
-            told,
-            reports,
-        });
         opened = started.opened;
+        if starts.len() == 2 * asked.starts {
+            break;
+        }
+        rewarmed.extend(on.warm_again(&opened, number + 1)?);
     }
     opened.take_times(false);
     opened.database.shutdown()?;
@@ -172,7 +178,7 @@ fn row(stop: Stop, starts: &[Start], (asked, warmth): (Asked<'_>, &Option<Warmth
     }
 }
 
-/// All variants of a design; nothing if one was spoilt and another dilation may help.
+/// All variants of a design; nothing if too many starts were spoilt and another dilation may help.
 fn rows(
     lab: &Lab<'_>,
     (design, asked): (FlashDesign, Asked<'_>),

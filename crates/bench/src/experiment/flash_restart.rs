@@ -22,7 +22,7 @@ use super::device::Device;
 use super::drives::HOME;
 use super::flash::Mix;
 use super::flash_kept::{self, DESIGNS, Kept, SCHEMES, SESSIONS, TPCC, TPCE, UNITS};
-use super::flash_stop::{Ground, Redone, Started, Stop, begin_reports, reports};
+use super::flash_stop::{Ground, Redone, SPOILT_MAX, Started, Stop, begin_reports, reports};
 use super::lab::Lab;
 use super::measure::{mib_per_second, moved_bytes};
 use super::row::{Emulation, Factors};
@@ -71,6 +71,8 @@ struct RestartRow {
     peak_to_peak_seconds: f64,
     /// All rounds, as they came.
     rounds: Vec<Round>,
+    /// Rounds beside them that the emulation spoilt.
+    spoilt_rounds: u32,
     /// Transactions a second after, slice by slice.
     tps: Vec<f64>,
     /// MiB a second read and written at home: before, and after, slice by slice.
@@ -189,33 +191,39 @@ fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, (lengths, seed): (Lengt
     Ok(ramp)
 }
 
-/// Ends and what follows, one after the other. Gives the one in the middle, by the time from peak to peak; nothing if one was spoilt and another
-/// dilation may help.
+/// Ends and what follows, one after the other. Gives the one in the middle, by the time from peak to peak; nothing if too many were spoilt and
+/// another dilation may help.
 fn run(on: Ground<'_>, stop: Stop, lengths: Lengths, is_last: bool) -> Result<Option<RestartRow>> {
     let (mut opened, warmth) = on.warmed()?;
     let (mut rows, mut spans, mut warmths) = (Vec::new(), Vec::new(), Vec::from_iter(warmth));
-    for number in 0..lengths.rounds as u64 {
-        if number > 0 {
-            warmths.extend(on.warm_again(&opened, number)?);
-        }
-        let ((row, of_row), started) = round(on, (opened, stop), lengths, number)?;
-        if emulation(&of_row, on.device).is_some_and(|emulation| !emulation.counts) && !is_last {
+    let (mut told, mut spoilt_rounds) = (Vec::new(), 0);
+    for number in 0.. {
+        let ((mut row, of_row), started) = round(on, (opened, stop), lengths, number)?;
+        opened = started;
+        told.append(&mut row.told);
+        let counts = emulation(&of_row, on.device).is_none_or(|emulation| emulation.counts);
+        if !counts && spoilt_rounds < SPOILT_MAX {
+            spoilt_rounds += 1;
+        } else if counts || is_last {
+            rows.push(row);
+            spans.extend(of_row);
+        } else {
             return Ok(None);
         }
-        rows.push(row);
-        spans.extend(of_row);
-        opened = started;
+        if rows.len() == lengths.rounds {
+            break;
+        }
+        warmths.extend(on.warm_again(&opened, number + 1)?);
     }
     opened.take_times(false);
     opened.database.shutdown()?;
     let rounds = rows.iter().map(Round::of).collect::<Vec<_>>();
     let sustained_tps = Spread::of(&rounds.iter().map(|round| round.peak_tps).collect::<Vec<_>>()).median;
-    let told = rows.iter_mut().flat_map(|row| std::mem::take(&mut row.told)).collect();
     rows.sort_by(|one, other| one.peak_to_peak_seconds.total_cmp(&other.peak_to_peak_seconds));
     // The slower one of two.
     let middle = rows.swap_remove(rows.len() / 2);
     let emulation = emulation(&spans, on.device);
-    Ok(Some(RestartRow { sustained_tps, rounds, told, warmths, emulation, ..middle }))
+    Ok(Some(RestartRow { sustained_tps, rounds, spoilt_rounds, told, warmths, emulation, ..middle }))
 }
 
 /// What the emulation reports of a span.
@@ -268,6 +276,7 @@ fn round(
         ramp_up_seconds,
         peak_to_peak_seconds: shutdown_seconds + recovery_seconds + at_least,
         rounds: Vec::new(),
+        spoilt_rounds: 0,
         tps: ramp.tps,
         peak_home_mib_per_second,
         home_mib_per_second: ramp.home,
@@ -547,6 +556,7 @@ mod tests {
             ramp_up_seconds,
             peak_to_peak_seconds,
             rounds: Vec::new(),
+            spoilt_rounds: 0,
             tps: Vec::new(),
             peak_home_mib_per_second: [0.0; 2],
             home_mib_per_second: Vec::new(),

@@ -24,6 +24,10 @@ use crate::workload::Workload;
 /// Part of the warm-up that is run again between two stops.
 const AGAIN: u64 = 4;
 
+/// So many ends of a point that the emulation spoilt are run again as they are: spans of a second are spoilt by 20 ms in which the machine did
+/// something else, and by no fault of the dilation.
+pub(super) const SPOILT_MAX: u32 = 3;
+
 /// The first query of a load.
 fn first_query(workload: &dyn Workload) -> &'static str {
     match workload.name().as_str() {

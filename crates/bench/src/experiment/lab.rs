@@ -179,7 +179,9 @@ impl<'a> Lab<'a> {
                 return Ok(done);
             }
             assert!(!is_last, "the last time it gives what it has");
-            self.dilation *= 2.0;
+            let (spoilt, next) = (self.dilation, 2.0 * self.dilation);
+            self.say(&format!("at dilation {spoilt} the emulation did not keep up: again at {next}"))?;
+            self.dilation = next;
         }
     }
 
