@@ -24,7 +24,7 @@ use crate::workload::Workload;
 /// Part of the warm-up that is run again between two stops.
 const AGAIN: u64 = 4;
 
-/// So many ends of a point that the emulation spoilt are run again as they are: spans of a second are spoilt by 20 ms in which the machine did
+/// So many ends of a point that the emulation spoilt are run again as they are: spans of a second are spoilt by 30 ms in which the machine did
 /// something else, and by no fault of the dilation.
 pub(super) const SPOILT_MAX: u32 = 3;
 
