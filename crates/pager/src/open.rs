@@ -139,7 +139,7 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
             fit(&mut config, &control.get())?;
             let mut behind_seal = None;
             let recovered = recover(config.clone(), control, ops.clone(), &mut behind_seal);
-            let lost = behind_seal.and_then(|cache| cache.stranded().cloned());
+            let lost = behind_seal.and_then(|cache| cache.why_stopped().cloned());
             let shared = match (recovered, lost) {
                 (Err(_), Some(lost)) => open_without_seal(config, ops, &lost)?,
                 (recovered, _) => recovered?,
@@ -237,6 +237,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     let room = Room::find(&config, database, unneeded)?;
     if let Some(before) = before {
         StoredLog::remove_of(&*config.log, before.database)?;
+        config.flash.as_ref().inspect(|flash| flash::remove_of(&*flash.directory, before.database));
     }
     room.as_ref().map_or(Ok(()), Room::vacate)?;
     let id = random_id();

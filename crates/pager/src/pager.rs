@@ -132,7 +132,9 @@ impl Pager {
         let sealed = shared.cache.clone().filter(|_| shared.is_behind_seal);
         let begun = Pager::opened(shared, None).map_err(E::from).and_then(&begin);
         // What else may have stopped it is not mended by another start.
-        let Some(cause) = sealed.as_ref().and_then(|cache| cache.stranded()).cloned() else { return begun };
+        let Some(cause) = sealed.as_ref().and_then(|cache| cache.why_stopped()).cloned() else {
+            return begun;
+        };
         drop((begun, sealed));
         reached("open: once more, behind what is read first");
         begin(Pager::opened(open::open(config, ops)?, Some(open::redone_after(&cause)))?)

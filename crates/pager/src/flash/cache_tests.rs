@@ -158,7 +158,11 @@ impl WriteAhead for NoLog {
 
 /// Keeps the first reason to stop.
 #[derive(Default)]
-pub(super) struct Stoppable(OnceLock<PagerError>);
+pub(super) struct Stoppable {
+    cause: OnceLock<PagerError>,
+    /// What somebody else stops it with, just before the next call to `stop` does.
+    pub(super) first: Mutex<Option<PagerError>>,
+}
 
 impl WriteAhead for Stoppable {
     fn durable_lsn(&self) -> Lsn {
@@ -169,10 +173,14 @@ impl WriteAhead for Stoppable {
     }
     fn note_written(&self, _images: &[&Image]) {}
     fn check(&self) -> Result<()> {
-        self.0.get().cloned().map_or(Ok(()), Err)
+        self.cause.get().cloned().map_or(Ok(()), Err)
     }
     fn stop(&self, cause: &PagerError) {
-        let _ = self.0.set(match cause {
+        let first = self.first.lock().take();
+        if let Some(first) = first {
+            self.stop(&first);
+        }
+        let _ = self.cause.set(match cause {
             PagerError::Stopped { .. } => cause.clone(),
             other => PagerError::Stopped { cause: other.to_string().into() },
         });
@@ -366,7 +374,7 @@ fn what_a_lost_cache_still_has_is_read() {
     while cache.write_some(Duration::ZERO).expect("nothing fails") {}
     put(4..8, 5);
     cache.lose(&PagerError::Corrupt { what: "a test says so".into() });
-    assert!(log.0.get().is_some(), "it has stopped the log");
+    assert!(log.check().is_err(), "it has stopped the log");
     assert!(read(&cache, 0, &[false; 8], &[5; 8]), "from frames, and from the queue");
     // One of each changes, with and without a word; and one of each is dropped.
     [1, 5].into_iter().for_each(|no| cache.changed(page(no)));

@@ -49,6 +49,6 @@ pub use restart::FlashRestart;
 pub use scans::FlashScans;
 pub(crate) use sealing::is_sealed;
 pub use store::FLASH_FILE;
-pub(crate) use store::frames_of;
+pub(crate) use store::{frames_of, remove_of};
 pub use table::CleanOrder;
 pub use widening::FlashFill;

@@ -174,6 +174,13 @@ impl Cold {
     }
 }
 
+/// Removes the file that the cache of this database left in a directory. (What can't be read or removed stays: whoever opens it hears of it.)
+pub(crate) fn remove_of(directory: &dyn Directory, database: u64) {
+    if let Ok(Some(_)) = Store::of_database(directory, database) {
+        let _ = directory.remove(FLASH_FILE);
+    }
+}
+
 /// A file that was opened.
 pub(super) struct OpenStore {
     pub(super) store: Store,
@@ -206,8 +213,6 @@ impl Store {
             _ if is_new => Cold::Missing,
             None if header.iter().all(|byte| *byte == 0) => Cold::Emptied,
             None => Cold::Unknown,
-            // A file that was never begun may be that of a first start of this one which came to no end, under another id.
-            Some(found) if found.database != whose.database && found.mark == 0 => Cold::Void,
             Some(found) if found.database != whose.database => Cold::OtherDatabase,
             Some(found) if !found.has_shape_of(&whose) || bytes != store.len_bytes() => Cold::Resized,
             Some(found) if found.how != whose.how => Cold::OtherRecords,
@@ -230,8 +235,8 @@ impl Store {
         }
     }
 
-    /// The seal of the file of this database in a directory; `None`: there is no such file, or it has none.
-    pub(super) fn seal_in(directory: &dyn Directory, database: u64) -> Result<Option<Seal>> {
+    /// Whose the file of this database in a directory is; `None`: there is no such file.
+    fn of_database(directory: &dyn Directory, database: u64) -> Result<Option<Whose>> {
         if !directory.exists(FLASH_FILE)? {
             return Ok(None);
         }
@@ -241,7 +246,12 @@ impl Store {
             return Ok(None);
         }
         file.read_at(0, &mut header, Purpose::FlashMeta)?;
-        let found = Whose::decode(&header).filter(|found| found.database == database);
+        Ok(Whose::decode(&header).filter(|found| found.database == database))
+    }
+
+    /// The seal of the file of this database in a directory; `None`: there is no such file, or it has none.
+    pub(super) fn seal_in(directory: &dyn Directory, database: u64) -> Result<Option<Seal>> {
+        let found = Store::of_database(directory, database)?;
         Ok(found.map(|found| found.seal).filter(|seal| seal.number != 0))
     }
 

@@ -68,6 +68,10 @@ impl FlashCache {
             }
         };
         if let Err(refused) = put {
+            if !refused.is_no_space() {
+                // At once, as where the cache itself brings pages home.
+                self.log.stop(&refused);
+            }
             self.cancel(&plan.promised);
             return Err(refused);
         }

@@ -13,7 +13,7 @@
 //! 2. Of a failing device nothing more is taken; whoever cleans brings home what is dirty.
 //! 3. Stranded: home lacks something that can't be read here. The log has stopped before anybody sees that the cache is lost; no such page
 //!    is read from home: what can still be read here is, and the rest is refused. Only where it is this that stopped the log is the cache
-//!    why (`stranded`).
+//!    why (`why_stopped`).
 //! 4. What changes leaves a lost cache as it leaves any.
 //!
 //! Not known here: what a device is asked for, and by whom.
@@ -39,7 +39,7 @@ pub(super) struct Trouble {
     is_failing: AtomicBool,
     is_lost: AtomicBool,
     /// It was lost with changed pages, which stops the database, unless something else had.
-    stranded: OnceLock<PagerError>,
+    lost_dirty: OnceLock<PagerError>,
     /// Why nothing more is taken.
     failing: Mutex<Option<PagerError>>,
     /// What somebody should hear of all this.
@@ -140,9 +140,11 @@ impl FlashCache {
             let place = self.config.directory.location();
             let why = format!("the flash cache on {place} is lost with {dirty} changed pages: {cause}");
             let stopped = PagerError::Stopped { cause: why.into() };
-            let is_first = self.trouble.stranded.set(stopped).is_ok();
+            let is_first = self.trouble.lost_dirty.set(stopped).is_ok();
             // The log keeps the first reason. Whoever comes second finds it stopped, too, whether or not the first one has come so far.
-            self.trouble.stranded.get().inspect(|own| self.log.stop(own));
+            if let Some(own) = self.trouble.lost_dirty.get() {
+                self.log.stop(own);
+            }
             if is_first {
                 self.tell_stranded(dirty, cause);
             }
@@ -153,7 +155,7 @@ impl FlashCache {
         reached("flash: the cache is lost");
         let each = self.tables().map(|mut table| table.remove_clean());
         self.counters.invalidated.fetch_add(each.sum(), Relaxed);
-        if self.trouble.stranded.get().is_none() {
+        if self.trouble.lost_dirty.get().is_none() {
             let then = "no change is, and the database goes on without it until the next start: check the drive, or remove the \
                         section [flash]";
             self.notice("is lost", cause, then);
@@ -162,11 +164,14 @@ impl FlashCache {
 
     fn tell_stranded(&self, dirty: u64, cause: &PagerError) {
         reached("flash: dirty pages are lost");
-        let then = match self.stranded() {
+        let then = match self.why_stopped() {
             Some(_) => {
                 "the database stops, and redoes them when it starts: check the drive, or remove the section [flash], first"
             }
-            None => "the database had stopped before, for another reason, and redoes them when it starts",
+            None => {
+                "the database had stopped before, for another reason, and redoes them when it starts: check this drive, too, or remove \
+                 the section [flash], first"
+            }
         };
         self.notice(&format!("is lost with {dirty} changed pages"), cause, then);
     }
@@ -179,12 +184,12 @@ impl FlashCache {
     }
 
     /// Why the cache stopped the database, if it was the cache: what else stopped it first is not this.
-    pub(crate) fn stranded(&self) -> Option<&PagerError> {
+    pub(crate) fn why_stopped(&self) -> Option<&PagerError> {
         let is_why = |own: &&PagerError| match (own, self.log.check()) {
             (PagerError::Stopped { cause: own }, Err(PagerError::Stopped { cause })) => *own == cause,
             _ => false,
         };
-        self.trouble.stranded.get().filter(is_why)
+        self.trouble.lost_dirty.get().filter(is_why)
     }
 
     /// Whether home lacks some of this, though the cache is lost: it is on its way home, or in a frame that can perhaps be read.

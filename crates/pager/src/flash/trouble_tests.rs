@@ -307,6 +307,22 @@ fn a_failing_drive_is_left_without_a_word_to_the_log() {
     assert!(matches!(want, [Want::Page { got: Some(Got { from: Tier::Home, .. }), .. }]));
 }
 
+/// Something else stops the log between the moment at which the cache has its reason and that at which it says so.
+#[test]
+fn whoever_stops_the_log_first_is_why_the_database_stops() {
+    for is_other_first in [false, true] {
+        let log = Arc::<Stoppable>::default();
+        let rig = Rig::on(40, FlashDesign::LazyCleaning, log.clone());
+        rig.put(0..8, 5, Cause::Evict);
+        let other = PagerError::Incompatible { what: "another reason".to_owned() };
+        *log.first.lock() = is_other_first.then_some(other);
+        rig.cache.lose(&PagerError::Incompatible { what: "the drive".to_owned() });
+        let stopped = log.check().unwrap_err().to_string();
+        assert_eq!(stopped.contains("another reason"), is_other_first, "{stopped}");
+        assert_eq!(rig.cache.why_stopped().is_some(), !is_other_first);
+    }
+}
+
 /// Home refuses a write, and then changed pages can't be read: it is home that has stopped the database, and the next start is not to count on it.
 #[test]
 fn behind_a_broken_home_the_cache_is_not_why_the_database_stops() {
@@ -323,7 +339,7 @@ fn behind_a_broken_home_the_cache_is_not_why_the_database_stops() {
         let mut want = [Want::Page { frame: &mut bytes, got: None }];
         let read = rig.cache.read(&mut [Run { first: page(8), want: &mut want }], Access::Random);
         assert!(read.is_err() && log.check().is_err() && rig.counter("is_lost") == 1);
-        assert_eq!(rig.cache.stranded().is_some(), !is_broken);
+        assert_eq!(rig.cache.why_stopped().is_some(), !is_broken);
         let told = rig.cache.take_notices().join("; ");
         let then = if is_broken { "the database had stopped before" } else { "the database stops" };
         assert!(told.contains("is lost with") && told.contains(then), "{told}");

@@ -76,9 +76,9 @@ pub(crate) trait WriteAhead: Send + Sync {
     fn make_room_for(&self, _notes: &[usize]) -> bool {
         false
     }
-    /// Fails once it has been stopped.
+    /// Fails once it has been stopped: with the first cause, and, if that was `Stopped`, with the same words.
     fn check(&self) -> Result<()>;
-    /// Stops it for good: no more is acknowledged.
+    /// Stops it for good: no more is acknowledged. Of a second cause nothing is kept.
     fn stop(&self, cause: &PagerError);
 }
 
