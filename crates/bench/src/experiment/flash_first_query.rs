@@ -14,7 +14,7 @@ use varve_pager::{FlashDesign, FlashRestart};
 use super::claim::Claim;
 use super::device::Device;
 use super::flash_kept::{self, CACHE_UNITS, DESIGNS, Kept, LOG_BUDGET_UNITS, SESSIONS, TPCC, UNITS};
-use super::flash_stop::{Ground, Redone, SPOILT_MAX, Stop, reports};
+use super::flash_stop::{Fate, Ground, Redone, Spoilt, Stop, reports};
 use super::lab::Lab;
 use super::row::{Emulation, Factors};
 use super::stand::Variant;
@@ -57,7 +57,9 @@ struct FirstQueryRow {
     /// What each had to redo.
     redone: Vec<Redone>,
     starts: usize,
-    /// What ends and starts told.
+    /// Starts beside them that the emulation spoilt.
+    spoilt_starts: u32,
+    /// What all ends and starts told.
     told: Vec<String>,
     warmth: Option<Warmth>,
     emulation: Option<Emulation>,
@@ -71,15 +73,22 @@ impl FirstQueryRow {
 
 /// What one start told.
 struct Start {
-    stop: Stop,
     first_query_seconds: f64,
     recovery_seconds: f64,
     parts_seconds: [f64; 3],
     log_read_bytes: u64,
     restored_pages: u64,
     redone: Redone,
-    told: Vec<String>,
     reports: Vec<(&'static str, EmulationReport)>,
+}
+
+/// Starts after one kind of stop.
+struct Point {
+    stop: Stop,
+    starts: Vec<Start>,
+    spoilt: Spoilt,
+    /// Of all of them, also those that were spoilt.
+    told: Vec<String>,
 }
 
 /// What is measured on what.
@@ -110,56 +119,56 @@ fn variants(lab: &Lab<'_>, design: FlashDesign) -> Vec<Variant> {
 }
 
 /// Stops and starts, crashes first; nothing if too many were spoilt and another dilation may help.
-fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec<Start>, Option<Warmth>)>> {
+fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec<Point>, Option<Warmth>)>> {
     let (mut opened, warmth) = on.warmed()?;
-    let (mut starts, mut rewarmed) = (Vec::new(), Vec::new());
-    let mut spoilt = 0;
-    for number in 0.. {
-        on.rate(&opened, asked.settle_ms, 100 + number)?;
-        let stop = if starts.len() < asked.starts { Stop::Crash } else { Stop::Shutdown };
-        on.stop(&opened, stop)?;
-        let mut told = opened.database.pager().take_notices();
-        drop(opened);
-        let started = on.start()?;
-        let reports = reports(&started.opened);
-        let rounds = std::slice::from_ref(&reports);
-        let counts = Emulation::of_drives(rounds, 0.0).is_none_or(|emulation| emulation.counts);
-        if !counts && spoilt < SPOILT_MAX {
-            spoilt += 1;
-        } else if counts || is_last {
-            told.extend(started.warnings);
-            starts.push(Start {
-                stop,
-                first_query_seconds: started.first_query_seconds,
-                recovery_seconds: started.recovery_seconds,
-                parts_seconds: started.parts_seconds,
-                log_read_bytes: started.log_read_bytes,
-                restored_pages: started.restored_pages,
-                redone: started.redone,
-                told,
-                reports,
-            });
-        } else {
-            return Ok(None);
+    let (mut points, mut rewarmed, mut number) = (Vec::new(), Vec::new(), 0);
+    for stop in [Stop::Crash, Stop::Shutdown] {
+        let mut point = Point { stop, starts: Vec::new(), spoilt: Spoilt::default(), told: Vec::new() };
+        while point.starts.len() < asked.starts {
+            if number > 0 {
+                rewarmed.extend(on.warm_again(&opened, number)?);
+            }
+            on.rate(&opened, asked.settle_ms, 100 + number)?;
+            on.stop(&opened, stop)?;
+            point.told.extend(opened.database.pager().take_notices());
+            drop(opened);
+            let started = on.start()?;
+            let reports = reports(&started.opened);
+            let rounds = std::slice::from_ref(&reports);
+            let counts = Emulation::of_drives(rounds, 0.0).is_none_or(|emulation| emulation.counts);
+            point.told.extend(started.warnings);
+            match point.spoilt.fate(counts, is_last) {
+                Fate::Keep => point.starts.push(Start {
+                    first_query_seconds: started.first_query_seconds,
+                    recovery_seconds: started.recovery_seconds,
+                    parts_seconds: started.parts_seconds,
+                    log_read_bytes: started.log_read_bytes,
+                    restored_pages: started.restored_pages,
+                    redone: started.redone,
+                    reports,
+                }),
+                Fate::RunAgain => {}
+                Fate::GiveUp => return Ok(None),
+            }
+            opened = started.opened;
+            number += 1;
         }
-        opened = started.opened;
-        if starts.len() == 2 * asked.starts {
-            break;
-        }
-        rewarmed.extend(on.warm_again(&opened, number + 1)?);
+        points.push(point);
     }
+    // As all stops are told.
+    points.reverse();
     opened.take_times(false);
     opened.database.shutdown()?;
     let is_steady = rewarmed.iter().all(|warmth: &Warmth| warmth.is_steady);
     let warmth = warmth.map(|first| Warmth { is_steady: first.is_steady && is_steady, ..first });
-    Ok(Some((starts, warmth)))
+    Ok(Some((points, warmth)))
 }
 
-fn row(stop: Stop, starts: &[Start], (asked, warmth): (Asked<'_>, &Option<Warmth>)) -> FirstQueryRow {
-    let of_stop = || starts.iter().filter(move |start| start.stop == stop);
-    let spread = |of: fn(&Start) -> f64| Spread::of(&of_stop().map(of).collect::<Vec<_>>());
-    let mean = |of: &dyn Fn(&Start) -> f64| of_stop().map(of).sum::<f64>() / asked.starts as f64;
-    let reports: Vec<_> = of_stop().map(|start| start.reports.clone()).collect();
+fn row(point: Point, (asked, warmth): (Asked<'_>, &Option<Warmth>)) -> FirstQueryRow {
+    let Point { stop, starts, spoilt, told } = point;
+    let spread = |of: fn(&Start) -> f64| Spread::of(&starts.iter().map(of).collect::<Vec<_>>());
+    let mean = |of: &dyn Fn(&Start) -> f64| starts.iter().map(of).sum::<f64>() / starts.len() as f64;
+    let reports: Vec<_> = starts.iter().map(|start| start.reports.clone()).collect();
     FirstQueryRow {
         row: "first query",
         experiment: "",
@@ -170,9 +179,10 @@ fn row(stop: Stop, starts: &[Start], (asked, warmth): (Asked<'_>, &Option<Warmth
         recovery_parts_seconds: [0, 1, 2].map(|part| mean(&|start| start.parts_seconds[part])),
         log_read_bytes: mean(&|start| start.log_read_bytes as f64),
         restored_pages: mean(&|start| start.restored_pages as f64),
-        redone: of_stop().map(|start| start.redone).collect(),
-        starts: asked.starts,
-        told: of_stop().flat_map(|start| start.told.clone()).collect(),
+        redone: starts.iter().map(|start| start.redone).collect(),
+        starts: starts.len(),
+        spoilt_starts: spoilt.count,
+        told,
         warmth: warmth.clone(),
         emulation: Emulation::of_drives(&reports, asked.device.flush_us()),
     }
@@ -189,10 +199,10 @@ fn rows(
     for variant in variants(lab, design) {
         for stand in lab.stands(workload, flash_kept::sizes(lab), &[variant])? {
             let on = Ground { stand: &stand, device, workload, clients, dilation };
-            let Some((starts, warmth)) = starts(on, asked, is_last)? else { return Ok(None) };
-            for stop in Stop::ALL {
+            let Some((points, warmth)) = starts(on, asked, is_last)? else { return Ok(None) };
+            for point in points {
                 let (experiment, figure) = lab.subject();
-                let row = row(stop, &starts, (asked, &warmth));
+                let row = row(point, (asked, &warmth));
                 let mut factors = stand.variant.factors.clone();
                 factors.extend(row.factors.clone());
                 rows.push(FirstQueryRow { experiment, figure, factors, ..row });
@@ -272,6 +282,7 @@ fn tell_rows(lab: &mut Lab<'_>, rows: &[FirstQueryRow], claims: &[Claim]) -> Res
         "log read MiB",
         "restored",
         "starts",
+        "spoilt",
         "counts",
     ];
     let mut table = Table::headed(&head);
@@ -283,7 +294,7 @@ fn tell_rows(lab: &mut Lab<'_>, rows: &[FirstQueryRow], claims: &[Claim]) -> Res
         line.push(row.recovery_parts_seconds.map(|seconds| format!("{seconds:.2}")).join(", "));
         line.push(format!("{:.1}", row.log_read_bytes / f64::from(1 << 20)));
         line.push(format!("{:.0}", row.restored_pages));
-        line.push(row.starts.to_string());
+        line.extend([row.starts.to_string(), row.spoilt_starts.to_string()]);
         line.push(tell::counts(row.emulation.as_ref()));
         table.push(line);
     }

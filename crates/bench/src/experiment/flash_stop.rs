@@ -26,7 +26,7 @@ const AGAIN: u64 = 4;
 
 /// So many ends of a point that the emulation spoilt are run again as they are: spans of a second are spoilt by 30 ms in which the machine did
 /// something else, and by no fault of the dilation.
-pub(super) const SPOILT_MAX: u32 = 3;
+const SPOILT_MAX: u32 = 3;
 
 /// The first query of a load.
 fn first_query(workload: &dyn Workload) -> &'static str {
@@ -50,6 +50,36 @@ impl Stop {
         match self {
             Stop::Shutdown => "shutdown",
             Stop::Crash => "crash",
+        }
+    }
+}
+
+/// Ends and starts of a point that the emulation spoilt, and that were run again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Spoilt {
+    pub count: u32,
+}
+
+/// What becomes of an end and start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Keep,
+    RunAgain,
+    /// All of the comparison is measured at another dilation.
+    GiveUp,
+}
+
+impl Spoilt {
+    /// Of one that counts, or was spoilt; the last dilation there is keeps it all the same.
+    pub(super) fn fate(&mut self, counts: bool, is_last: bool) -> Fate {
+        match counts {
+            true => Fate::Keep,
+            false if self.count < SPOILT_MAX => {
+                self.count += 1;
+                Fate::RunAgain
+            }
+            false if is_last => Fate::Keep,
+            false => Fate::GiveUp,
         }
     }
 }
@@ -215,4 +245,23 @@ pub(super) fn begin_reports(opened: &Opened) {
 pub(super) fn reports(opened: &Opened) -> Vec<(&'static str, EmulationReport)> {
     let drives = opened.drives.iter();
     drives.filter_map(|drive| Some((drive.name, drive.emulated.as_ref()?.report()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spoilt_is_run_again_a_few_times() {
+        for is_last in [false, true] {
+            let mut spoilt = Spoilt::default();
+            assert_eq!(spoilt.fate(true, is_last), Fate::Keep);
+            for _ in 0..SPOILT_MAX {
+                assert_eq!(spoilt.fate(false, is_last), Fate::RunAgain);
+                assert_eq!(spoilt.fate(true, is_last), Fate::Keep);
+            }
+            assert_eq!(spoilt.fate(false, is_last), if is_last { Fate::Keep } else { Fate::GiveUp });
+            assert_eq!(spoilt.count, SPOILT_MAX);
+        }
+    }
 }
