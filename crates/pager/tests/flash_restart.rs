@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::{Random, config, get, open, set};
 use flash_support::{
-    DESIGNS, SCHEMES, bytes_of, check, check_or_stop, counter, file, fill, has_seal, kill, on, put, rig,
+    SCHEMES, bytes_of, check, check_or_stop, counter, designs, file, fill, has_seal, kill, on, put, rig,
     warned, work,
 };
 use varve_device::{
@@ -33,7 +33,7 @@ fn places() -> impl Iterator<Item = (HomeLayout, FlashRestart)> {
 #[test]
 fn what_a_shutdown_left_is_gone_on_with() {
     for (layout, restart) in places() {
-        for design in DESIGNS {
+        for design in designs() {
             let rig = rig(design, layout, restart);
             let pager = open(&rig.config);
             let (mut known, mut random) = (fill(&pager), Random(3));
@@ -74,7 +74,7 @@ fn what_a_shutdown_left_is_gone_on_with() {
 /// Redo changes more pages than the pool and the queue have room for, before there are threads that write them.
 #[test]
 fn redo_waits_for_no_thread() {
-    for design in DESIGNS.into_iter().filter(|design| design.is_lazy()) {
+    for design in designs().filter(|design| design.is_lazy()) {
         let mut rig = rig(design, HomeLayout::InPlace, FlashRestart::LazyVerification);
         rig.config.background = true;
         rig.config.flash.as_mut().expect("there is a cache").queued_max = 20;
@@ -96,7 +96,7 @@ fn redo_waits_for_no_thread() {
 #[test]
 fn what_a_crash_left_is_gone_on_with() {
     for (layout, restart) in places() {
-        for design in DESIGNS {
+        for design in designs() {
             let rig = rig(design, layout, restart);
             let (mut known, mut random, mut restored) = (Vec::new(), Random(5), 0);
             for round in 0..12 {
@@ -187,7 +187,7 @@ fn all_that_is_read_is_redone_where_others_go_by_it() {
 #[test]
 fn an_older_cache_serves_no_older_page() {
     let schemes = [FlashRestart::LazyVerification, FlashRestart::LogBased];
-    for (design, restart) in DESIGNS.into_iter().flat_map(|design| schemes.map(|restart| (design, restart))) {
+    for (design, restart) in designs().flat_map(|design| schemes.map(|restart| (design, restart))) {
         let rig = rig(design, HomeLayout::InPlace, restart);
         let (mut known, mut random) = (Vec::new(), Random(7));
         let mut older: Vec<MemoryImage> = Vec::new();

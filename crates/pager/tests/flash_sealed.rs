@@ -29,9 +29,7 @@ fn sealed(design: FlashDesign, seed: u64) -> (Rig, Known, Random) {
     let (mut known, mut random) = (fill(&pager), Random(seed));
     work(&pager, &mut known, 1000, &mut random);
     pager.shutdown().unwrap();
-    assert!(
-        counter(&pager, "dirty") > 0 && Control::open(&*rig.home).unwrap().unwrap().get().sealed.is_some()
-    );
+    assert!(counter(&pager, "dirty") > 0 && control_of(&rig).sealed.is_some());
     (rig, known, random)
 }
 

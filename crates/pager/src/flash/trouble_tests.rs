@@ -323,6 +323,16 @@ fn whoever_stops_the_log_first_is_why_the_database_stops() {
     }
 }
 
+/// Before anybody can find a frame that can't be read.
+#[test]
+fn a_put_that_home_refuses_stops_the_log_at_once() {
+    let log = Arc::<Stoppable>::default();
+    let rig = Rig::on(40, FlashDesign::LazyCleaning, log.clone());
+    rig.home.is_broken.store(true, Relaxed);
+    assert!(rig.cache.put(&[image(1, 5)], Cause::Checkpoint, Need::Held).is_err());
+    assert!(log.check().is_err());
+}
+
 /// Home refuses a write, and then changed pages can't be read: it is home that has stopped the database, and the next start is not to count on it.
 #[test]
 fn behind_a_broken_home_the_cache_is_not_why_the_database_stops() {

@@ -12,16 +12,10 @@ use varve_pager::{
 
 use crate::common::{Random, add, config, get, open, set};
 
-/// All designs.
-pub const DESIGNS: [FlashDesign; 7] = [
-    FlashDesign::CleanWrite,
-    FlashDesign::DualWrite,
-    FlashDesign::LazyCleaning,
-    FlashDesign::TemperatureAware,
-    FlashDesign::Rotating,
-    FlashDesign::Exclusive,
-    FlashDesign::Inclusive,
-];
+/// All designs with a cache.
+pub fn designs() -> impl Iterator<Item = FlashDesign> {
+    FlashDesign::ALL.into_iter().filter(|design| *design != FlashDesign::Off)
+}
 
 /// All ways to keep records.
 pub const SCHEMES: [FlashRestart; 3] =
