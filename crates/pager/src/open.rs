@@ -1,7 +1,7 @@
 //! Opening: making a new database, or recovering one.
 //!
 //! Order for a new one: control file (state creating), NVM region if there is to be one, empty log, space files and doublewrite file, then the control
-//! file says open. A crash before that starts over. For an existing one: control file, headers of files in place, analysis of the log, headers of packed files, a new life
+//! file says open. A crash before that starts over, under another id, and takes away what the one before left of its log and cache. For an existing one: control file, headers of files in place, analysis of the log, headers of packed files, a new life
 //! of the log (`open/begin.rs`), mending of torn pages, redo, allocation maps. A log that moves, between files and a region, or that was
 //! left in a region, begins anew: there is nothing to analyse and to redo, since the shutdown before was a clean one.
 //!
@@ -237,7 +237,9 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     let room = Room::find(&config, database, unneeded)?;
     if let Some(before) = before {
         StoredLog::remove_of(&*config.log, before.database)?;
-        config.flash.as_ref().inspect(|flash| flash::remove_of(&*flash.directory, before.database));
+        if let Some(cache) = &config.flash {
+            flash::remove_of(&*cache.directory, before.database);
+        }
     }
     room.as_ref().map_or(Ok(()), Room::vacate)?;
     let id = random_id();

@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
+mod flash_support;
 mod nvm_support;
 
 use std::sync::Arc;
 
-use common::{Random, add, config, get, open, set};
+use common::{Random, add, config, get, open};
+use flash_support::{Known, check, counter, designs, fill, work};
 use nvm_support::{DOUBLEWRITE, NVM_PAGES, with};
 use varve_device::{
     Directory, ErrorKind, Fault, Faulty, MemoryDirectory, OpenHow, Operation, Rule, Space, When,
@@ -16,18 +18,8 @@ use varve_pager::{
     Pager, PagerConfig, SpaceId,
 };
 
-const DESIGNS: [FlashDesign; 7] = [
-    FlashDesign::CleanWrite,
-    FlashDesign::DualWrite,
-    FlashDesign::LazyCleaning,
-    FlashDesign::TemperatureAware,
-    FlashDesign::Rotating,
-    FlashDesign::Exclusive,
-    FlashDesign::Inclusive,
-];
 /// More than the pool has frames, fewer than there are pages.
 const CACHE_PAGES: u64 = 80;
-const PAGES: usize = 200;
 /// So many errors in a row end the cache.
 const ERRORS_MAX: u64 = 8;
 
@@ -66,50 +58,22 @@ fn bases() -> [PagerConfig; 3] {
     ]
 }
 
-fn counter(pager: &Pager, name: &str) -> u64 {
-    let levels = pager.stats().levels;
-    let flash = levels.iter().find(|level| level.name == "flash").expect("there is a cache");
-    flash.counters.iter().find(|(found, _)| *found == name).map(|(_, n)| *n).unwrap()
-}
-
-type Known = Vec<(PageId, u64)>;
-
-fn fill(pager: &Pager) -> Known {
-    let owner = pager.create_segment(SpaceId::DATA).unwrap();
-    (0..PAGES as u64).map(|number| (add(pager, owner, number).unwrap(), number)).collect()
-}
-
-/// Reads and changes pages, half of them often.
-fn work(pager: &Pager, known: &mut Known, steps: u64, random: &mut Random) {
-    for step in 0..steps {
-        let among = if random.below(2) == 0 { PAGES as u64 } else { 60 };
-        let (id, number) = &mut known[random.below(among) as usize];
-        assert_eq!(get(pager, *id).unwrap(), *number, "{id} at step {step}");
-        if random.below(3) == 0 {
-            *number = 1000 + step;
-            set(pager, *id, *number).unwrap();
-        }
-        if random.below(50) == 0 {
-            pager.tick_write(10).unwrap();
-        }
-        if random.below(200) == 0 {
-            pager.checkpoint().unwrap();
-        }
+/// As `work`, with page writers now and then.
+fn work_and_write(pager: &Pager, known: &mut Known, steps: u64, random: &mut Random) {
+    for _ in 0..steps / 50 {
+        work(pager, known, 50, random);
+        pager.tick_write(10).unwrap();
     }
-}
-
-fn check(pager: &Pager, known: &Known) {
-    assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
-    known.iter().for_each(|(id, number)| assert_eq!(get(pager, *id).unwrap(), *number, "{id}"));
 }
 
 #[test]
 fn pages_are_read_from_flash_and_are_the_newest() {
-    for (base, design) in bases().into_iter().flat_map(|base| DESIGNS.map(|design| (base.clone(), design))) {
+    let all = bases().into_iter().flat_map(|base| designs().map(move |design| (base.clone(), design)));
+    for (base, design) in all {
         let rig = rig(base, design);
         let pager = open(&rig.config);
         let (mut known, mut random) = (fill(&pager), Random(7));
-        work(&pager, &mut known, 3000, &mut random);
+        work_and_write(&pager, &mut known, 3000, &mut random);
         check(&pager, &known);
         assert!(counter(&pager, "read_hits") > 100, "{}", counter(&pager, "read_hits"));
         let gives_up = design == FlashDesign::Exclusive;
@@ -121,7 +85,7 @@ fn pages_are_read_from_flash_and_are_the_newest() {
         for is_last in [false, true] {
             let pager = open(&rig.config);
             assert_eq!(counter(&pager, "damaged"), 0);
-            work(&pager, &mut known, 500, &mut random);
+            work_and_write(&pager, &mut known, 500, &mut random);
             check(&pager, &known);
             if !is_last {
                 pager.shutdown().unwrap();
@@ -133,7 +97,7 @@ fn pages_are_read_from_flash_and_are_the_newest() {
 /// Those of segments that were dropped, and of the end of a file that was cut off.
 #[test]
 fn pages_that_are_used_again_are_not_those_of_before() {
-    for design in DESIGNS {
+    for design in designs() {
         let rig = rig(config(&MemoryDirectory::new(), 40), design);
         let pager = open(&rig.config);
         let kept = fill(&pager);
@@ -204,9 +168,9 @@ fn under(operation: Option<Operation>, when: When, fault: Fault) -> (u64, bool) 
     let rig = rig(config(&MemoryDirectory::new(), 40), FlashDesign::DualWrite);
     let pager = open(&rig.config);
     let (mut known, mut random) = (fill(&pager), Random(3));
-    work(&pager, &mut known, 500, &mut random);
+    work_and_write(&pager, &mut known, 500, &mut random);
     rig.device.arm(Rule { operation, space: None, when, fault });
-    work(&pager, &mut known, 1500, &mut random);
+    work_and_write(&pager, &mut known, 1500, &mut random);
     assert!(rig.device.fired_count() > 0);
     check(&pager, &known);
     let found = (counter(&pager, "damaged"), counter(&pager, "is_lost") == 1);
@@ -262,7 +226,7 @@ fn a_frame_that_is_not_what_was_written_is_not_believed() {
     let rig = rig(config(&MemoryDirectory::new(), 40), FlashDesign::CleanWrite);
     let pager = open(&rig.config);
     let (mut known, mut random) = (fill(&pager), Random(5));
-    work(&pager, &mut known, 2000, &mut random);
+    work_and_write(&pager, &mut known, 2000, &mut random);
     // Every frame holds what its neighbour should: whole pages, and the wrong ones.
     let file = rig.flash.open(FLASH_FILE, OpenHow::existing(Space::Flash)).unwrap();
     let mut bytes = varve_device::AlignedBuf::new((CACHE_PAGES * 4096) as usize);
@@ -272,7 +236,7 @@ fn a_frame_that_is_not_what_was_written_is_not_believed() {
     file.write_at(4096, &bytes, varve_device::Purpose::FlashPage, later).unwrap();
     check(&pager, &known);
     assert!(counter(&pager, "damaged") > 10);
-    work(&pager, &mut known, 1000, &mut random);
+    work_and_write(&pager, &mut known, 1000, &mut random);
     check(&pager, &known);
     assert_eq!(counter(&pager, "is_lost"), 0);
 }
@@ -286,7 +250,7 @@ fn a_design_is_changed_while_the_database_is_open() {
         pager.set_flash_design(design).unwrap();
         assert_eq!(pager.flash_design(), Some(design));
         let before = counter(&pager, "read_hits");
-        work(&pager, &mut known, 800, &mut random);
+        work_and_write(&pager, &mut known, 800, &mut random);
         check(&pager, &known);
         assert_eq!(counter(&pager, "read_hits") > before, design != FlashDesign::Off);
     }
@@ -347,7 +311,7 @@ fn a_cache_that_is_too_small_is_refused() {
 /// With threads, pages are written behind the back of who evicts them.
 #[test]
 fn threads_write_what_is_queued() {
-    for design in DESIGNS {
+    for design in designs() {
         let mut base = config(&MemoryDirectory::new(), 40);
         base.background = true;
         let rig = rig(base, design);
@@ -355,7 +319,7 @@ fn threads_write_what_is_queued() {
         let (mut known, mut random) = (fill(&pager), Random(13));
         // What finds the queue full is not taken: how much of one round is on flash depends on the threads.
         for _ in 0..20 {
-            work(&pager, &mut known, 2000, &mut random);
+            work_and_write(&pager, &mut known, 2000, &mut random);
             if counter(&pager, "read_hits") > 0 {
                 break;
             }

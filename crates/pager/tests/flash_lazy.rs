@@ -2,16 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
+mod flash_support;
 
 use std::sync::Arc;
 
-use common::{Random, add, config, get, open, set};
+use common::{Random, config, get, open, set};
+use flash_support::{CACHE_PAGES, Known, PAGES, check, counter, fill, work};
 use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
-use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, SpaceId};
+use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig};
 
 const LAZY: [FlashDesign; 3] = [FlashDesign::LazyCleaning, FlashDesign::Rotating, FlashDesign::Exclusive];
-const CACHE_PAGES: u64 = 120;
-const PAGES: usize = 200;
 /// Of a hundred frames.
 const LIMIT: u64 = 50;
 
@@ -36,39 +36,6 @@ fn rig(design: FlashDesign) -> Rig {
         ..FlashConfig::new(device.clone(), 4096 + CACHE_PAGES * 4096)
     });
     Rig { config, home, flash, device, drive }
-}
-
-fn counter(pager: &Pager, name: &str) -> u64 {
-    let levels = pager.stats().levels;
-    let flash = levels.iter().find(|level| level.name == "flash").expect("there is a cache");
-    flash.counters.iter().find(|(found, _)| *found == name).map(|(_, n)| *n).unwrap()
-}
-
-type Known = Vec<(PageId, u64)>;
-
-fn fill(pager: &Pager) -> Known {
-    let owner = pager.create_segment(SpaceId::DATA).unwrap();
-    (0..PAGES as u64).map(|number| (add(pager, owner, number).unwrap(), number)).collect()
-}
-
-fn work(pager: &Pager, known: &mut Known, steps: u64, random: &mut Random) {
-    for step in 0..steps {
-        let among = if random.below(2) == 0 { PAGES as u64 } else { 60 };
-        let (id, number) = &mut known[random.below(among) as usize];
-        assert_eq!(get(pager, *id).unwrap(), *number, "{id} at step {step}");
-        if random.below(3) == 0 {
-            *number = 1000 + step;
-            set(pager, *id, *number).unwrap();
-        }
-        if random.below(200) == 0 {
-            pager.checkpoint().unwrap();
-        }
-    }
-}
-
-fn check(pager: &Pager, known: &Known) {
-    assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
-    known.iter().for_each(|(id, number)| assert_eq!(get(pager, *id).unwrap(), *number, "{id}"));
 }
 
 #[test]

@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
+mod flash_support;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{add, config, get, open, set};
+use flash_support::{counter, kill};
 use varve_device::{Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
 use varve_pager::control::Control;
 use varve_pager::{FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, SpaceId};
@@ -30,20 +32,9 @@ fn rig(design: FlashDesign) -> Rig {
     Rig { config, home, device }
 }
 
-fn counter(pager: &Pager, name: &str) -> u64 {
-    let levels = pager.stats().levels;
-    let flash = levels.iter().find(|level| level.name == "flash").expect("there is a cache");
-    flash.counters.iter().find(|(found, _)| *found == name).map(|(_, n)| *n).unwrap()
-}
-
 fn fill(pager: &Pager) -> Vec<PageId> {
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
     (0..PAGES).map(|number| add(pager, owner, number).unwrap()).collect()
-}
-
-fn kill(pager: Pager) {
-    pager.flush_log(pager.log().end()).unwrap();
-    drop(pager);
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {

@@ -2,17 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
+mod flash_support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use common::{Random, add, config, get, open, set};
+use common::{Random, config, open};
+use flash_support::{PAGES, check, counter, fill, work};
 use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
-use varve_pager::{
-    FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, PagerError, SpaceId,
-};
+use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, PagerConfig, PagerError};
 
-const PAGES: usize = 200;
 /// Bytes of a file with room for some 100 pages in one partition, and for more in several.
 const SMALL: u64 = 103 * 4096;
 const LARGE: u64 = 405 * 4096;
@@ -41,42 +40,9 @@ fn sized(rig: &Rig, size_bytes: u64) -> PagerConfig {
     PagerConfig { flash, ..rig.config.clone() }
 }
 
-fn counter(pager: &Pager, name: &str) -> u64 {
-    let levels = pager.stats().levels;
-    let flash = levels.iter().find(|level| level.name == "flash").expect("there is a cache");
-    flash.counters.iter().find(|(found, _)| *found == name).map(|(_, n)| *n).unwrap()
-}
-
 fn file_bytes(rig: &Rig) -> u64 {
     let file = rig.flash.open(FLASH_FILE, varve_device::OpenHow::existing(Space::Flash)).unwrap();
     file.len_bytes().unwrap()
-}
-
-type Known = Vec<(PageId, u64)>;
-
-fn fill(pager: &Pager) -> Known {
-    let owner = pager.create_segment(SpaceId::DATA).unwrap();
-    (0..PAGES as u64).map(|number| (add(pager, owner, number).unwrap(), number)).collect()
-}
-
-fn work(pager: &Pager, known: &mut [(PageId, u64)], steps: u64, random: &mut Random) {
-    for step in 0..steps {
-        let among = if random.below(2) == 0 { known.len() } else { known.len() / 3 };
-        let (id, number) = &mut known[random.below(among as u64) as usize];
-        assert_eq!(get(pager, *id).unwrap(), *number, "{id} at step {step}");
-        if random.below(3) == 0 {
-            *number = 1000 + random.below(1 << 40);
-            set(pager, *id, *number).unwrap();
-        }
-        if random.below(200) == 0 {
-            pager.checkpoint().unwrap();
-        }
-    }
-}
-
-fn check(pager: &Pager, known: &Known) {
-    assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
-    known.iter().for_each(|(id, number)| assert_eq!(get(pager, *id).unwrap(), *number, "{id}"));
 }
 
 #[test]

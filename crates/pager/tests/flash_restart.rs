@@ -340,7 +340,13 @@ fn a_first_start_that_ended_early_leaves_no_file_of_another_database() {
             let rig = rig(FlashDesign::LazyCleaning, HomeLayout::InPlace, restart);
             let home = Faulty::wrap(rig.home.clone() as Arc<dyn Directory>);
             home.arm(Rule { operation: None, space: None, when: When::From(nth), fault: Fault::Gone });
-            let faulty = PagerConfig { data: home.clone(), rollback: home.clone(), ..rig.config.clone() };
+            let faulty = PagerConfig {
+                data: home.clone(),
+                log: home.clone(),
+                rollback: home.clone(),
+                control: home.clone(),
+                ..rig.config.clone()
+            };
             if let Ok(pager) = Pager::open(faulty, Arc::new(common::NoOps)) {
                 kill(pager);
                 break;

@@ -59,7 +59,7 @@ struct FirstQueryRow {
     starts: usize,
     /// Starts beside them that the emulation spoilt.
     spoilt_starts: u32,
-    /// What all ends and starts told.
+    /// What all ends and starts at this dilation told.
     told: Vec<String>,
     warmth: Option<Warmth>,
     emulation: Option<Emulation>,
@@ -122,7 +122,8 @@ fn variants(lab: &Lab<'_>, design: FlashDesign) -> Vec<Variant> {
 fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec<Point>, Option<Warmth>)>> {
     let (mut opened, warmth) = on.warmed()?;
     let (mut points, mut rewarmed, mut number) = (Vec::new(), Vec::new(), 0);
-    for stop in [Stop::Crash, Stop::Shutdown] {
+    // Crashes first; they are told last.
+    for stop in Stop::ALL.into_iter().rev() {
         let mut point = Point { stop, starts: Vec::new(), spoilt: Spoilt::default(), told: Vec::new() };
         while point.starts.len() < asked.starts {
             if number > 0 {
@@ -137,7 +138,7 @@ fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec
             let rounds = std::slice::from_ref(&reports);
             let counts = Emulation::of_drives(rounds, 0.0).is_none_or(|emulation| emulation.counts);
             point.told.extend(started.warnings);
-            match point.spoilt.fate(counts, is_last) {
+            match point.spoilt.judge(counts, is_last) {
                 Fate::Keep => point.starts.push(Start {
                     first_query_seconds: started.first_query_seconds,
                     recovery_seconds: started.recovery_seconds,
@@ -155,7 +156,6 @@ fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec
         }
         points.push(point);
     }
-    // As all stops are told.
     points.reverse();
     opened.take_times(false);
     opened.database.shutdown()?;

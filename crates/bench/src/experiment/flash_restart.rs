@@ -83,7 +83,7 @@ struct RestartRow {
     restored_pages: u64,
     /// What it had to redo.
     redone: Redone,
-    /// What all ends and starts told.
+    /// What all ends and starts at this dilation told.
     told: Vec<String>,
     /// The warm-up, and what ran again of it before each other round.
     warmths: Vec<Warmth>,
@@ -202,7 +202,7 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths, is_last: bool) -> Result<Op
         opened = started;
         told.append(&mut row.told);
         let counts = emulation(&of_row, on.device).is_none_or(|emulation| emulation.counts);
-        match spoilt.fate(counts, is_last) {
+        match spoilt.judge(counts, is_last) {
             Fate::Keep => {
                 rows.push(row);
                 spans.extend(of_row);

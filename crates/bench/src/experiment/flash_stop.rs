@@ -70,8 +70,8 @@ pub(super) enum Fate {
 }
 
 impl Spoilt {
-    /// Of one that counts, or was spoilt; the last dilation there is keeps it all the same.
-    pub(super) fn fate(&mut self, counts: bool, is_last: bool) -> Fate {
+    /// Of one that counts, or was spoilt, which is noted; the last dilation there is keeps it all the same.
+    pub(super) fn judge(&mut self, counts: bool, is_last: bool) -> Fate {
         match counts {
             true => Fate::Keep,
             false if self.count < SPOILT_MAX => {
@@ -255,12 +255,12 @@ mod tests {
     fn what_is_spoilt_is_run_again_a_few_times() {
         for is_last in [false, true] {
             let mut spoilt = Spoilt::default();
-            assert_eq!(spoilt.fate(true, is_last), Fate::Keep);
+            assert_eq!(spoilt.judge(true, is_last), Fate::Keep);
             for _ in 0..SPOILT_MAX {
-                assert_eq!(spoilt.fate(false, is_last), Fate::RunAgain);
-                assert_eq!(spoilt.fate(true, is_last), Fate::Keep);
+                assert_eq!(spoilt.judge(false, is_last), Fate::RunAgain);
+                assert_eq!(spoilt.judge(true, is_last), Fate::Keep);
             }
-            assert_eq!(spoilt.fate(false, is_last), if is_last { Fate::Keep } else { Fate::GiveUp });
+            assert_eq!(spoilt.judge(false, is_last), if is_last { Fate::Keep } else { Fate::GiveUp });
             assert_eq!(spoilt.count, SPOILT_MAX);
         }
     }

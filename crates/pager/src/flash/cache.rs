@@ -405,7 +405,7 @@ impl FlashCache {
 
 impl Level for FlashCache {
     fn read(&self, runs: &mut [Run<'_, '_>], why: Access) -> Result<()> {
-        if !self.is_on() && !self.has_stranded(runs) {
+        if !self.is_on() && !self.has_lost_dirty(runs) {
             return self.below.read(runs, why);
         }
         self.read_runs(runs, why)?;

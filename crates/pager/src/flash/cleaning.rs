@@ -287,13 +287,9 @@ impl FlashCache {
         let mut outcome = Ok(());
         for part in images.chunks(most) {
             let pages: Vec<Image> = part.iter().map(|(_, image)| image.clone()).collect();
-            match self.below.put(&pages, Cause::Evict, Need::Held) {
+            match self.put_below(&pages, Cause::Evict, Need::Held) {
                 Ok(()) => part.iter().for_each(|(at, _)| is_home[*at] = true),
-                Err(cause) if !cause.is_no_space() => {
-                    // At once: a frame that can't be read is no reason for the stop then.
-                    self.log.stop(&cause);
-                    return Err(cause);
-                }
+                Err(cause) if !cause.is_no_space() => return Err(cause),
                 // None of them was taken, though all but one may have their places.
                 Err(_) if part.len() > 1 => {
                     reached("flash: pages go home one by one");

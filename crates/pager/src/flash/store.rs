@@ -21,7 +21,7 @@
 //!
 //! Invariants
 //! 1. What is in the frames means nothing without a record, and what a record says is verified.
-//! 2. Only a file that is empty, or begins with the magic or with a block of zeros, is ever written over.
+//! 2. Only a file that is empty, or begins with the magic or with a block of zeros, is ever written over; only one whose header names the database is removed.
 //! 3. A file that is begun anew gets another epoch.
 //!
 //! Not known here: which page is in which frame.
@@ -174,10 +174,11 @@ impl Cold {
     }
 }
 
-/// Removes the file that the cache of this database left in a directory. (What can't be read or removed stays: whoever opens it hears of it.)
+/// Removes the file that the cache of this database left in a directory. What can't be read or removed stays: whoever opens it says what it is,
+/// then or now (a file that could not be removed has become another database's).
 pub(crate) fn remove_of(directory: &dyn Directory, database: u64) {
     if let Ok(Some(_)) = Store::of_database(directory, database) {
-        let _ = directory.remove(FLASH_FILE);
+        let _ = directory.remove(FLASH_FILE).and_then(|()| directory.sync());
     }
 }
 
@@ -235,7 +236,7 @@ impl Store {
         }
     }
 
-    /// Whose the file of this database in a directory is; `None`: there is no such file.
+    /// What the header of this database's file in a directory says; `None`: there is no file that says it is.
     fn of_database(directory: &dyn Directory, database: u64) -> Result<Option<Whose>> {
         if !directory.exists(FLASH_FILE)? {
             return Ok(None);

@@ -58,20 +58,16 @@ impl FlashCache {
         }
         let plan = self.plan(batch, may_keep && self.keeps_back());
         let put = match plan.kept.len() {
-            0 => self.below.put(batch, cause, need),
+            0 => self.put_below(batch, cause, need),
             all if all == batch.len() => Ok(()),
             _ => {
                 let is_kept = |at: &usize| plan.kept.binary_search(at).is_ok();
                 let rest: Vec<Image> =
                     (0..batch.len()).filter(|at| !is_kept(at)).map(|at| batch[at].clone()).collect();
-                self.below.put(&rest, cause, need)
+                self.put_below(&rest, cause, need)
             }
         };
         if let Err(refused) = put {
-            if !refused.is_no_space() {
-                // At once, as where the cache itself brings pages home.
-                self.log.stop(&refused);
-            }
             self.cancel(&plan.promised);
             return Err(refused);
         }
@@ -83,6 +79,18 @@ impl FlashCache {
             self.push(Write { partition, frame, image: batch[at].clone(), is_dirty });
         }
         Ok(())
+    }
+
+    /// Puts them below. What is not want of room stops the log, as it would a moment later where a page writer hears of it; but at once, so that
+    /// a frame that can't be read meanwhile isn't taken for the reason.
+    pub(super) fn put_below(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
+        let put = self.below.put(batch, cause, need);
+        if let Err(refused) = &put
+            && !refused.is_no_space()
+        {
+            self.log.stop(refused);
+        }
+        put
     }
 
     /// Waits for room in the queue: whoever can't leave a page here waits for home instead, which takes longer, unless it was seen not to.

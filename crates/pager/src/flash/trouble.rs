@@ -5,13 +5,13 @@
 //!   sound ------------------------------> failing --------------------------------> lost: the database goes on without
 //!     | |                                    |                                        ^
 //!     | '------------------------------------'-- lose, with nothing dirty ------------'
-//!     '--------------------------------------'-- lose, of a dirty frame that can't be read ---> lost and stranded: the log stops
+//!     '--------------------------------------'-- lose, of a dirty frame that can't be read ---> lost with dirty frames: the log stops
 //! ```
 //!
 //! Invariants
 //! 1. A state is never left for one to its left, until the next start. What succeeds ends a row of errors of a sound device.
 //! 2. Of a failing device nothing more is taken; whoever cleans brings home what is dirty.
-//! 3. Stranded: home lacks something that can't be read here. The log has stopped before anybody sees that the cache is lost; no such page
+//! 3. Lost with dirty frames: home lacks something that can't be read here. The log has stopped before anybody sees that the cache is lost; no such page
 //!    is read from home: what can still be read here is, and the rest is refused. Only where it is this that stopped the log is the cache
 //!    why (`why_stopped`).
 //! 4. What changes leaves a lost cache as it leaves any.
@@ -146,7 +146,7 @@ impl FlashCache {
                 self.log.stop(own);
             }
             if is_first {
-                self.tell_stranded(dirty, cause);
+                self.tell_lost_dirty(dirty, cause);
             }
         }
         if self.trouble.is_lost.swap(true, Relaxed) {
@@ -162,7 +162,7 @@ impl FlashCache {
         }
     }
 
-    fn tell_stranded(&self, dirty: u64, cause: &PagerError) {
+    fn tell_lost_dirty(&self, dirty: u64, cause: &PagerError) {
         reached("flash: dirty pages are lost");
         let then = match self.why_stopped() {
             Some(_) => {
@@ -193,7 +193,7 @@ impl FlashCache {
     }
 
     /// Whether home lacks some of this, though the cache is lost: it is on its way home, or in a frame that can perhaps be read.
-    pub(super) fn has_stranded(&self, runs: &[Run<'_, '_>]) -> bool {
+    pub(super) fn has_lost_dirty(&self, runs: &[Run<'_, '_>]) -> bool {
         let mut ids = runs.iter().flat_map(|run| (0..run.want.len() as u32).map(|at| run.first.plus(at)));
         self.is_lost() && ids.any(|id| self.table_of(id).is_dirty(id))
     }

@@ -323,14 +323,23 @@ fn whoever_stops_the_log_first_is_why_the_database_stops() {
     }
 }
 
-/// Before anybody can find a frame that can't be read.
+/// Before anybody can find a frame that can't be read, and be taken for the reason. Want of room is no reason to stop.
 #[test]
 fn a_put_that_home_refuses_stops_the_log_at_once() {
     let log = Arc::<Stoppable>::default();
     let rig = Rig::on(40, FlashDesign::LazyCleaning, log.clone());
+    rig.put(0..8, 5, Cause::Evict);
+    let put = || rig.cache.put(&[image(9, 5)], Cause::Checkpoint, Need::Held);
+    rig.home.full.lock().insert(page(9));
+    assert!(put().unwrap_err().is_no_space() && log.check().is_ok());
+    rig.home.full.lock().clear();
+    assert!(put().is_ok() && log.check().is_ok());
     rig.home.is_broken.store(true, Relaxed);
-    assert!(rig.cache.put(&[image(1, 5)], Cause::Checkpoint, Need::Held).is_err());
-    assert!(log.check().is_err());
+    assert!(put().is_err() && log.check().is_err());
+    rig.cache.lose(&PagerError::Incompatible { what: "the drive".to_owned() });
+    assert!(rig.cache.why_stopped().is_none());
+    let told = rig.cache.take_notices().join("; ");
+    assert!(told.contains("is lost with") && told.contains("had stopped before"), "{told}");
 }
 
 /// Home refuses a write, and then changed pages can't be read: it is home that has stopped the database, and the next start is not to count on it.
