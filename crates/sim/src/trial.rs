@@ -73,20 +73,20 @@ impl Trial<'_> {
         let may_go_on = again && self.plan.goes_on && self.run.life < LIVES_MAX;
         let goes_on = may_go_on && rng.one_in(LIVES_EVERY);
         let images = timed(&mut found.building, || self.timeline.image(fates));
+        found.images += 1;
+        let number = found.images;
         // What a life began with it may still have.
-        let is_spoilt = spoil(&images, self.earlier, self.seed_of(fates)) || self.run.is_spoilt;
+        let is_spoilt = spoil(&images, self.earlier, self.seed_of(number)) || self.run.is_spoilt;
         let log = RecordLog::new();
         let devices = match again && !goes_on {
             true => Devices::recorded_from(images, &log),
             false => Devices::of_images(images),
         };
-        found.images += 1;
-        let number = found.images;
         let mut opened = || log.mark(OPENED);
         let recovered = timed(&mut found.recovering, || self.recover(&devices, is_spoilt, &mut opened));
         match self.judge(recovered) {
             Err(what) => found.failures.push(self.failure(number, fates, &what)),
-            Ok(digest) if goes_on => self.go_on(digest, fates, rng, found),
+            Ok(digest) if goes_on => self.go_on(digest, (number, fates), rng, found),
             Ok(digest) if again => self.crash_again((&log, is_spoilt), digest, fates, rng, found),
             Ok(_) => {}
         }
@@ -107,11 +107,11 @@ impl Trial<'_> {
         let pending = timeline.pending();
         for second in choices(&pending, rng, budget) {
             let images = timed(&mut found.building, || timeline.image(&second));
-            let is_spoilt = spoil(&images, self.earlier, self.seed_of(&second)) || was_spoilt;
-            let devices = Devices::of_images(images);
             found.images += 1;
             found.second_crashes += 1;
             let number = found.images;
+            let is_spoilt = spoil(&images, self.earlier, self.seed_of(number)) || was_spoilt;
+            let devices = Devices::of_images(images);
             let recovered = timed(&mut found.recovering, || self.recover(&devices, is_spoilt, &mut || ()));
             let mut judged = self.judge(recovered);
             if timeline.marks().contains(&OPENED) && judged.as_ref().is_ok_and(|again| *again != digest) {
@@ -126,12 +126,12 @@ impl Trial<'_> {
     }
 
     /// Lets the database go on after its recovery, and crashes that.
-    fn go_on(&self, digest: u64, fates: &[Fate], rng: &mut Rng, found: &mut Found) {
+    fn go_on(&self, digest: u64, (image, fates): (usize, &[Fate]), rng: &mut Rng, found: &mut Found) {
         let images = IMAGES_OF_A_LIFE.min(self.plan.images.saturating_sub(found.images).div_ceil(2));
         if images == 0 {
             return;
         }
-        let Some(run) = self.next_life(fates, rng, found) else { return };
+        let Some(run) = self.next_life((image, fates), rng, found) else { return };
         found.lives += 1;
         let commits = run.digests.len() - 1;
         let wrong = match &run.error {
@@ -156,10 +156,10 @@ impl Trial<'_> {
     }
 
     /// What a database does after its recovery; `None`: it stops, since its cache was spoilt.
-    fn next_life(&self, fates: &[Fate], rng: &mut Rng, found: &mut Found) -> Option<Run> {
+    fn next_life(&self, (image, fates): (usize, &[Fate]), rng: &mut Rng, found: &mut Found) -> Option<Run> {
         let [images, twin] =
             timed(&mut found.building, || [self.timeline.image(fates), self.timeline.image(fates)]);
-        let spoilt = [&images, &twin].map(|images| spoil(images, self.earlier, self.seed_of(fates)));
+        let spoilt = [&images, &twin].map(|images| spoil(images, self.earlier, self.seed_of(image)));
         let log = RecordLog::new();
         let devices = Devices::recorded_from(images, &log);
         let history = History::new(Arc::clone(&log));
@@ -174,10 +174,10 @@ impl Trial<'_> {
         Some(Run { recording, digests, before, life, is_spoilt, error: worked.err() })
     }
 
-    /// What is done to the cache of an image: the same each time it is built.
-    fn seed_of(&self, fates: &[Fate]) -> u64 {
-        let present = fates.iter().filter(|fate| **fate == Fate::Present).count() as u64;
-        (self.plan.seed << 32) ^ (self.cut << 12) ^ present
+    /// What is done to the cache of the image of this number: the same each time it is built, and something else to the next, also of
+    /// the same cut.
+    fn seed_of(&self, image: usize) -> u64 {
+        (self.plan.seed << 32) ^ (self.cut << 12) ^ image as u64
     }
 
     /// One with a cache that was spoilt may stop, and is started again.
