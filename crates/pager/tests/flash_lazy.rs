@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{Random, config, get, open, set};
 use flash_support::{CACHE_PAGES, Known, PAGES, check, counter, fill, work};
 use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
-use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig};
+use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, PageId, PagerConfig};
 
 const LAZY: [FlashDesign; 3] = [FlashDesign::LazyCleaning, FlashDesign::Rotating, FlashDesign::Exclusive];
 /// Of a hundred frames.
