@@ -258,7 +258,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     let log = Arc::new(log);
     let parts = assemble(&config, &control, region.as_ref(), &log, Start::Empty)?;
     if let Some(cache) = &parts.stack.cache {
-        cache.begin(control.get().start, None);
+        cache.begin(control.get().start, None, |_| Ok(()))?;
     }
     let keeps_records = parts.stack.keeps_records();
     parts.spaces.create(database)?;
@@ -350,15 +350,17 @@ fn begin_cache(
     (stored, is_sealed): (&Superblock, bool),
     (plan, noted): (&Plan, Option<&Noted>),
 ) -> Result<bool> {
+    let note = |start| {
+        control.update(|superblock| {
+            superblock.has_cache = parts.stack.keeps_records();
+            superblock.start = start;
+        })
+    };
     let start = random_id();
-    control.update(|superblock| {
-        superblock.has_cache = parts.stack.keeps_records();
-        superblock.start = start;
-    })?;
+    let Some(cache) = &parts.stack.cache else { return note(start).map(|_| false) };
     let sealed = is_sealed.then(|| stored.redo_start());
     let earlier = Earlier { start: stored.start, has_cache: stored.has_cache, plan, noted, sealed };
-    let Some(cache) = &parts.stack.cache else { return Ok(false) };
-    let is_found = cache.begin(start, Some(earlier));
+    let is_found = cache.begin(start, Some(earlier), |start| note(start).map(drop))?;
     // Whoever chose another design, or another way to keep records, asked for it.
     if is_found && !is_sealed && stored.sealed.is_some() && cache.may_be_sealed() {
         cache.tell_redone(!parts.mended.is_empty());

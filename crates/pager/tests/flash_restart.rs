@@ -368,6 +368,45 @@ fn a_first_start_that_ended_early_leaves_no_file_of_another_database() {
     }
 }
 
+/// A start does nothing to the cache before the control file and the file's header know its number, and ends between the two as well.
+#[test]
+fn a_start_that_ends_early_leaves_the_cache_warm() {
+    for restart in SCHEMES {
+        let (mut nth, mut warm) = (1, 0);
+        loop {
+            let files = MemoryDirectory::new();
+            let rig = on(&files, &files, FlashDesign::DualWrite, (HomeLayout::InPlace, restart));
+            let pager = open(&rig.config);
+            let mut known = fill(&pager);
+            work(&pager, &mut known, 300, &mut Random(3));
+            pager.shutdown().unwrap();
+            drop(pager);
+            // All devices are this one.
+            let device = Faulty::wrap(files.clone() as Arc<dyn Directory>);
+            let mut faulty = PagerConfig {
+                data: device.clone(),
+                log: device.clone(),
+                rollback: device.clone(),
+                temporary: device.clone(),
+                control: device.clone(),
+                ..rig.config.clone()
+            };
+            faulty.flash.as_mut().unwrap().directory = device.clone();
+            device.arm(Rule { operation: None, space: None, when: When::From(nth), fault: Fault::Gone });
+            if let Ok(pager) = Pager::open(faulty, Arc::new(common::NoOps)) {
+                drop(pager);
+                break;
+            }
+            let pager = open(&rig.config);
+            assert_eq!(warned(&pager), [""; 0], "{restart:?}: operation {nth}");
+            assert!(counter(&pager, "restored") > 0, "{restart:?}: operation {nth}");
+            check(&pager, &known);
+            (nth, warm) = (nth + 1, warm + 1);
+        }
+        assert!(warm > 20, "{restart:?}: {warm}");
+    }
+}
+
 /// The database is opened without its cache, changes, and the log is cut behind that; also where a start with the cache ended early at any
 /// moment before.
 #[test]

@@ -33,7 +33,7 @@ use super::report::{Counters, Kinds};
 use super::resizing::{PARTITIONS_MAX, Shape};
 use super::restart::FlashRestart;
 use super::scans::Scans;
-use super::store::{OpenStore, Seal, Store, Whose};
+use super::store::{Marks, OpenStore, Seal, Store, Whose};
 use super::table::{CleanOrder, FrameNo, Partition};
 use super::throttle::Throttle;
 use super::trouble::Trouble;
@@ -166,8 +166,9 @@ impl FlashCache {
         let (order, clean_order) = (config.design.order(), config.clean_order);
         let partition = |no| Mutex::new(Partition::new(shape.frames_of(no), order, clean_order));
         let frames = shape.frames();
-        let (how, epoch, mark) = (config.restart as u8, 0, 0);
-        let whose = Whose { database, page_size, frames, how, epoch, mark, seal: Seal::default() };
+        let (how, epoch) = (config.restart as u8, 0);
+        let (marks, seal) = (Marks::default(), Seal::default());
+        let whose = Whose { database, page_size, frames, how, epoch, marks, seal };
         let throttle = Throttle::new(config.pending_max, place.clock.clone());
         let budget = Budget::new(config.daily_write_bytes, place.clock);
         match Store::open(&*config.directory, whose, budget) {

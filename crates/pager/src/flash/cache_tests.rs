@@ -335,7 +335,7 @@ fn a_put_far_beyond_the_limit_cleans_about_what_it_brings() {
 #[test]
 fn a_frame_that_a_change_overtook_gets_no_record() {
     let cache = open(64, false);
-    cache.begin(7, None);
+    cache.begin(7, None, |_| Ok(())).unwrap();
     cache.put(&[image(1, 100), image(2, 100)], Cause::Evict, Need::Held).unwrap();
     cache.ledger.first_change(page(2), Lsn::new(120), Lsn::new(130));
     let found = |cache: &FlashCache| -> Vec<(PageId, Lsn)> {
@@ -447,7 +447,7 @@ fn records_are_written_beyond_the_budget_and_made_up_for() {
     let daily = Some(25 * 10 * PAGE_BYTES as u64);
     let how: (bool, Arc<dyn WriteAhead>) = (true, Arc::new(NoLog));
     let cache = open_with(MemoryDirectory::new(), 60, FlashDesign::DualWrite, how, (daily, hands.clock()));
-    cache.begin(7, None);
+    cache.begin(7, None, |_| Ok(())).unwrap();
     // One block each.
     for _ in 0..30 {
         cache.harden_all(Lsn::ZERO).unwrap();

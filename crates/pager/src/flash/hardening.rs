@@ -32,7 +32,7 @@ use varve_device::{AlignedBuf, Durability};
 use super::cache::{FlashCache, add};
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES, sum_of};
 use super::restart::FlashRestart;
-use super::store::{Cold, Seal, Whose};
+use super::store::{Cold, Marks, Seal, Whose};
 use super::table::Kept;
 use crate::error::Result;
 use crate::lsn::Lsn;
@@ -98,8 +98,8 @@ impl Round {
 /// Where the work stands.
 pub(super) struct Hardening {
     whose: Mutex<Whose>,
-    /// The mark that the file had, and its seal.
-    pub(super) earlier: std::result::Result<u64, Cold>,
+    /// The marks that the file had, and its seal.
+    pub(super) earlier: std::result::Result<Marks, Cold>,
     pub(super) seal: Seal,
     /// Held by who writes chunks, all the time.
     writing: Mutex<()>,
@@ -122,7 +122,7 @@ pub(super) struct Hardening {
 impl Hardening {
     pub(super) fn new(
         whose: Whose,
-        (earlier, seal): (std::result::Result<u64, Cold>, Seal),
+        (earlier, seal): (std::result::Result<Marks, Cold>, Seal),
         blocks: u32,
     ) -> Hardening {
         Hardening {

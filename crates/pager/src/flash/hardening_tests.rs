@@ -70,7 +70,7 @@ fn full(daily: Option<u64>, clock: Clock) -> Rig {
     let how: (bool, Arc<dyn WriteAhead>) = (true, log.clone());
     let directory: Arc<dyn Directory> = device.clone();
     let cache = open_with(directory, FRAMES + BLOCKS, FlashDesign::DualWrite, how, (None, clock));
-    cache.begin(7, None);
+    cache.begin(7, None, |_| Ok(())).unwrap();
     let rig = Rig { cache, log, device };
     (0..4 * FRAMES as u32).for_each(|no| rig.put(no, 5));
     rig.cache.set_daily_writes(daily);
@@ -274,7 +274,7 @@ fn nobody_changes_a_page_before_its_record_is_void() {
     let files = MemoryDirectory::new();
     let device = Faulty::wrap(files.clone());
     let cache = kept(device.clone(), FlashRestart::MemoryMapped);
-    cache.begin(7, None);
+    cache.begin(7, None, |_| Ok(())).unwrap();
     let pages: Vec<u32> = (0..40).collect();
     pages
         .iter()
@@ -323,7 +323,13 @@ fn no_record_is_written_before_redo_is_over() {
         let cache = kept(MemoryDirectory::new(), restart);
         let plan = plan();
         // The file is a new one.
-        cache.begin(7, Some(Earlier { start: 6, has_cache: true, plan: &plan, noted: None, sealed: None }));
+        cache
+            .begin(
+                7,
+                Some(Earlier { start: 6, has_cache: true, plan: &plan, noted: None, sealed: None }),
+                |_| Ok(()),
+            )
+            .unwrap();
         cache.put(&[image(1, 950)], Cause::Evict, Need::Held).unwrap();
         cache.harden_some();
         assert_eq!(cache.counters.hardened.load(Relaxed), 0, "{restart:?}");
@@ -340,14 +346,18 @@ fn descriptor_pages_are_not_found_again() {
     let geometry = Geometry::of(SpaceId::DATA, PAGE_BYTES);
     let descriptor = geometry.descriptor_of(1);
     let cache = kept(files.clone(), FlashRestart::LazyVerification);
-    cache.begin(7, None);
+    cache.begin(7, None, |_| Ok(())).unwrap();
     let usual = descriptor.plus(1);
     let images = [image(descriptor.no().0, 5), image(usual.no().0, 5)];
     cache.put(&images, Cause::Evict, Need::Held).expect("home takes all");
     cache.harden_all(Lsn::ZERO).unwrap();
     drop(cache);
     let (cache, plan) = (kept(files, FlashRestart::LazyVerification), plan());
-    cache.begin(8, Some(Earlier { start: 7, has_cache: true, plan: &plan, noted: None, sealed: None }));
+    cache
+        .begin(8, Some(Earlier { start: 7, has_cache: true, plan: &plan, noted: None, sealed: None }), |_| {
+            Ok(())
+        })
+        .unwrap();
     let found: Vec<PageId> = cache.tables().flat_map(|table| table.pages()).collect();
     assert_eq!(found, [usual]);
 }

@@ -30,7 +30,7 @@ use varve_device::{AlignedBuf, Durability, reached};
 use super::cache::{FlashCache, add};
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
 use super::restart::FlashRestart;
-use super::store::Whose;
+use super::store::{Marks, Whose};
 use super::table::{FrameNo, Kept, Partition};
 use crate::error::{PagerError, Result};
 use crate::ids::PageId;
@@ -160,7 +160,7 @@ impl FlashCache {
         if self.keeping.is_void.load(Relaxed) {
             return;
         }
-        let void = Whose { mark: 0, ..self.hardening.whose() };
+        let void = Whose { marks: Marks::default(), ..self.hardening.whose() };
         match self.store.sign(&void) {
             Ok(()) => self.keeping.is_void.store(true, Relaxed),
             Err(_) => {

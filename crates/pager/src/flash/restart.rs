@@ -29,9 +29,10 @@ use varve_device::{AlignedBuf, planted, reached};
 use super::cache::FlashCache;
 use super::keeping::Noted;
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES, sum_of};
-use super::store::{Cold, Whose};
+use super::store::{Cold, Marks, Whose};
 use super::table::Kept;
 use crate::control::random_id;
+use crate::error;
 use crate::ids::{PageId, SpaceId};
 use crate::lsn::Lsn;
 use crate::recovery::{BEFORE_REDO, Plan};
@@ -115,53 +116,70 @@ enum Fate {
 
 impl FlashCache {
     /// Begins to keep records, under the number of this start, and goes on with those of the one before if that had the file: then none
-    /// without it has changed anything since. With one before, redo is to run. Whether it goes on with them.
-    pub(crate) fn begin(&self, mark: u64, earlier: Option<Earlier<'_>>) -> bool {
-        if !self.keeps_records() || mark == 0 {
-            return false;
+    /// without it has changed anything since. With one before, redo is to run. Whether it goes on with them. `note` tells the control file
+    /// a number of the start.
+    pub(crate) fn begin(
+        &self,
+        start: u64,
+        earlier: Option<Earlier<'_>>,
+        note: impl Fn(u64) -> error::Result<()>,
+    ) -> error::Result<bool> {
+        if !self.keeps_records() || start == 0 {
+            return note(start).map(|()| false);
         }
         let is_first = earlier.as_ref().is_none_or(|earlier| !earlier.has_cache);
         if is_first && self.hardening.earlier == Err(Cold::OtherDatabase) {
             self.tell("takes the place of another database's, which begins empty when it is started");
         }
         self.is_restoring.store(earlier.is_some(), Relaxed);
-        let sealed = earlier.as_ref().and_then(|earlier| earlier.sealed);
-        let restored = earlier.filter(|_| self.is_on()).is_some_and(|earlier| {
+        let restored = earlier.filter(|_| self.is_on()).and_then(|earlier| {
             let restored = self.restore(&earlier);
             if let (Err(cold), true) = (restored, earlier.has_cache) {
                 reached("flash: a start is told why its cache is cold");
                 self.tell(&format!("begins empty: its file {}", cold.told()));
             }
-            restored.is_ok()
+            restored.is_ok().then_some(earlier)
         });
         self.tables().for_each(|mut table| table.found_all());
-        let mut whose = self.hardening.whose();
-        if !restored {
-            self.forget_all();
-            whose = Whose { epoch: random_id(), ..whose };
-        } else if let Some(redo) = sealed {
-            reached("flash: a start behind a seal");
-            let dirty = self.tables().flat_map(|table| table.dirty_pages());
-            if !planted("flash: behind a seal the ledger hears nothing") {
-                dirty.for_each(|id| self.ledger.first_change(id, redo, redo));
-            }
+        let whose = self.hardening.whose();
+        if let Some(earlier) = &restored {
+            // The file and the control file get the number one after the other: a start that ends in between leaves the cache to the next.
+            let marks = Marks { mark: earlier.start, announced: start };
+            self.store.sign(&Whose { marks, ..whose }).unwrap_or_else(|cause| self.note_error(&cause));
         }
-        match self.store.sign(&Whose { mark, ..whose }) {
+        note(start)?;
+        let epoch = if restored.is_some() { whose.epoch } else { random_id() };
+        match &restored {
+            None => self.forget_all(),
+            Some(Earlier { sealed: Some(redo), .. }) => {
+                reached("flash: a start behind a seal");
+                let dirty = self.tables().flat_map(|table| table.dirty_pages());
+                if !planted("flash: behind a seal the ledger hears nothing") {
+                    dirty.for_each(|id| self.ledger.first_change(id, *redo, *redo));
+                }
+            }
+            Some(_) => {}
+        }
+        let whose = Whose { marks: Marks::of(start), epoch, ..whose };
+        match self.store.sign(&whose) {
             Ok(()) => {
-                self.hardening.begin(Whose { mark, ..whose });
+                self.hardening.begin(whose);
                 if !self.is_redo_running() {
                     self.begin_keeping();
                 }
             }
-            // What is cached stays; the next start is a cold one, or knows what this one knew.
-            Err(cause) => self.note_error(&cause),
+            Err(cause) => {
+                // What is cached stays, and the next start is a cold one: not even what was announced is of the last start then.
+                self.note_error(&cause);
+                note(random_id())?;
+            }
         }
-        restored
+        Ok(restored.is_some())
     }
 
     /// Finds what the start before left; if that is of no use, frames that were found already have to be forgotten.
     fn restore(&self, earlier: &Earlier<'_>) -> Result<(), Cold> {
-        if self.hardening.earlier? != earlier.start {
+        if !self.hardening.earlier?.are_of(earlier.start) {
             reached("flash: the start before did not have the cache");
             return Err(Cold::Older);
         }

@@ -81,7 +81,8 @@ impl FlashCache {
     /// Whether the records are as they were when they got this seal, in the start of this number.
     pub(crate) fn has_seal(&self, number: u64, start: u64) -> bool {
         let is_meant = self.may_be_sealed() && self.is_on();
-        let is_it = self.hardening.seal.number == number && self.hardening.earlier == Ok(start);
+        let is_it = self.hardening.seal.number == number
+            && self.hardening.earlier.is_ok_and(|marks| marks.are_of(start));
         let read = if is_meant && is_it { self.sum_of_table() } else { return false };
         let is_whole = read.is_ok_and(|sum| sum == self.hardening.seal.sum);
         if !is_whole {

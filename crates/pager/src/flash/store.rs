@@ -16,7 +16,8 @@
 //! | 40 | 8 | mark: number of the start (control file) that has the file in use, or had; zero: none that could be gone on with |
 //! | 48 | 8 | seal (`sealing.rs`): the control file has the same; zero: none |
 //! | 56 | 4 | sum over the records when it was sealed (`record.rs`) |
-//! | 60 | 4032 | zeros |
+//! | 60 | 8 | number of a start that is about to go on with it, and has found it sound; zero: none |
+//! | 68 | 4024 | zeros |
 //! | 4092 | 4 | crc32c over bytes 0..4092 |
 //!
 //! Invariants
@@ -70,9 +71,29 @@ pub(super) struct Whose {
     /// How records are kept.
     pub(super) how: u8,
     pub(super) epoch: u64,
-    /// Of the start that has it in use.
-    pub(super) mark: u64,
+    pub(super) marks: Marks,
     pub(super) seal: Seal,
+}
+
+/// Numbers of the starts (control file) that a file is of. Zero is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Marks {
+    /// The one that has it in use, or had.
+    pub(super) mark: u64,
+    /// One that found it as that left it, and has done nothing to it yet. It may have ended before it did, and before or after the control file
+    /// knew of it.
+    pub(super) announced: u64,
+}
+
+impl Marks {
+    pub(super) fn of(mark: u64) -> Marks {
+        Marks { mark, announced: 0 }
+    }
+
+    /// Whether the file is as the start of this number left it.
+    pub(super) fn are_of(self, start: u64) -> bool {
+        start != 0 && [self.mark, self.announced].contains(&start)
+    }
 }
 
 /// What a shutdown says of the records.
@@ -95,9 +116,10 @@ impl Whose {
         put_u32(&mut header, 24, self.frames);
         header[28] = self.how;
         put_u64(&mut header, 32, self.epoch);
-        put_u64(&mut header, 40, self.mark);
+        put_u64(&mut header, 40, self.marks.mark);
         put_u64(&mut header, 48, self.seal.number);
         put_u32(&mut header, 56, self.seal.sum);
+        put_u64(&mut header, 60, self.marks.announced);
         let crc = crc32c::crc32c(&header[..CHECKSUM_AT]);
         put_u32(&mut header, CHECKSUM_AT, crc);
         header
@@ -117,7 +139,7 @@ impl Whose {
             frames: get_u32(header, 24),
             how: header[28],
             epoch: get_u64(header, 32),
-            mark: get_u64(header, 40),
+            marks: Marks { mark: get_u64(header, 40), announced: get_u64(header, 60) },
             seal: Seal { number: get_u64(header, 48), sum: get_u32(header, 56) },
         })
     }
@@ -187,8 +209,8 @@ pub(super) struct OpenStore {
     pub(super) store: Store,
     /// Whose it is from now on. An epoch that it had before stays until somebody begins it anew.
     pub(super) whose: Whose,
-    /// The mark that it had, if it could be gone on with.
-    pub(super) earlier: std::result::Result<u64, Cold>,
+    /// The marks that it had, if it could be gone on with.
+    pub(super) earlier: std::result::Result<Marks, Cold>,
     /// The seal that it had.
     pub(super) seal: Seal,
 }
@@ -218,12 +240,13 @@ impl Store {
             Some(found) if !found.has_shape_of(&whose) || bytes != store.len_bytes() => Cold::Resized,
             Some(found) if found.how != whose.how => Cold::OtherRecords,
             Some(found) => {
-                let earlier = if found.mark == 0 { Err(Cold::Void) } else { Ok(found.mark) };
-                let (seal, none) = (found.seal, Seal::default());
-                return Ok(OpenStore { store, whose: Whose { mark: 0, seal: none, ..found }, earlier, seal });
+                let Whose { marks, seal, .. } = found;
+                let earlier = if marks.mark == 0 { Err(Cold::Void) } else { Ok(marks) };
+                let whose = Whose { marks: Marks::default(), seal: Seal::default(), ..found };
+                return Ok(OpenStore { store, whose, earlier, seal });
             }
         };
-        let whose = Whose { mark: 0, epoch: random_id(), ..whose };
+        let whose = Whose { marks: Marks::default(), epoch: random_id(), ..whose };
         let made =
             store.file.set_len(store.len_bytes()).map_err(PagerError::from).and_then(|()| store.sign(&whose));
         match made {

@@ -24,7 +24,7 @@ use crate::memory::default_pool_bytes;
 /// How long sessions may take to end, once they are told.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
 /// How long a notice may wait until it is said.
-const NOTICE_PAUSE: Duration = Duration::from_secs(1);
+const NOTICE_PAUSE: Duration = Duration::from_millis(100);
 /// Descriptors beside those of connections: files, rings, the listener.
 const DESCRIPTORS_BESIDE: u64 = 256;
 

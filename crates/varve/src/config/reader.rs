@@ -151,6 +151,7 @@ impl<'i> Reader<'i> {
     pub fn bytes(&mut self, key: &'static str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>> {
         let Some(value) = self.take(key) else { return Ok(None) };
         let at = value.span().start;
+        let has_unit = matches!(value.get_ref(), DeValue::String(_));
         let bytes = match value.into_inner() {
             DeValue::String(text) => parse_bytes(&text)
                 .map_err(|problem| self.error(key, at, &format!("= \"{text}\" {problem}")))?,
@@ -160,7 +161,9 @@ impl<'i> Reader<'i> {
         };
         if !range.contains(&bytes) {
             let show = super::units::show_bytes;
-            let message = format!("must be between {} and {}", show(*range.start()), show(*range.end()));
+            let unit = if has_unit { "" } else { "; a number without a unit, such as MiB, is of bytes" };
+            let message =
+                format!("must be between {} and {}{unit}", show(*range.start()), show(*range.end()));
             return Err(self.error(key, at, &message));
         }
         Ok(Some(bytes))
