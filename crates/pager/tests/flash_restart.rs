@@ -491,6 +491,35 @@ fn a_drive_that_fails_at_the_start_costs_no_commit() {
     }
 }
 
+/// A start's word to the header fails, so it has the cache without records; what it announced before must not pass for what it left.
+#[test]
+fn a_start_that_cannot_have_records_leaves_no_cache() {
+    for (design, restart) in [FlashDesign::DualWrite, FlashDesign::LazyCleaning]
+        .into_iter()
+        .flat_map(|design| SCHEMES.map(|restart| (design, restart)))
+    {
+        let mut told = Vec::new();
+        for nth in 1..4 {
+            let rig = rig(design, HomeLayout::InPlace, restart);
+            let pager = open(&rig.config);
+            let (mut known, mut random) = (fill(&pager), Random(nth));
+            work(&pager, &mut known, 400, &mut random);
+            kill(pager);
+            let (operation, fault) = (Some(Operation::Write), Fault::Fails(ErrorKind::Io(5)));
+            rig.device.arm(Rule { operation, space: None, when: When::Nth(nth), fault });
+            let pager = open(&rig.config);
+            assert!(counter(&pager, "restored") > 0, "{design:?} {restart:?} {nth}");
+            rig.device.disarm();
+            work(&pager, &mut known, 400, &mut random);
+            kill(pager);
+            let pager = open(&rig.config);
+            check(&pager, &known);
+            told.push(warned(&pager).iter().any(|told| told.ends_with("is not that of the last start")));
+        }
+        assert_eq!(told, [false, true, false], "{design:?} {restart:?}");
+    }
+}
+
 /// Threads keep the records, and checkpoints wait for them.
 #[test]
 fn threads_keep_records() {
