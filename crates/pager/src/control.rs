@@ -170,7 +170,8 @@ pub struct Superblock {
     pub next_mark: u64,
     /// A shutdown left pages on flash under a seal.
     pub sealed: Option<Sealed>,
-    /// Another random number for each start, whoever made it and with whatever devices: what is of the last one says so. Zero: unknown.
+    /// Another random number for each start, whoever made it and with whatever devices: what is of the last one says so. (It gets a second
+    /// one if what says so can't be written.) Zero: unknown.
     pub start: u64,
     sequence: u64,
 }

@@ -1,7 +1,8 @@
 //! Opening: making a new database, or recovering one.
 //!
 //! Order for a new one: control file (state creating), NVM region if there is to be one, empty log, space files and doublewrite file, then the control
-//! file says open. A crash before that starts over, under another id, and takes away what the one before left of its log and cache. For an existing one: control file, headers of files in place, analysis of the log, headers of packed files, a new life
+//! file says open. A crash before that starts over, under another id, and takes away what the one before left of its log and cache.
+//! For an existing one: control file, headers of files in place, analysis of the log, headers of packed files, a new life
 //! of the log (`open/begin.rs`), mending of torn pages, redo, allocation maps. A log that moves, between files and a region, or that was
 //! left in a region, begins anew: there is nothing to analyse and to redo, since the shutdown before was a clean one.
 //!
@@ -258,6 +259,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     let log = Arc::new(log);
     let parts = assemble(&config, &control, region.as_ref(), &log, Start::Empty)?;
     if let Some(cache) = &parts.stack.cache {
+        // The control file has the number already, and the file nothing that could pass for another start's.
         cache.begin(control.get().start, None, |_| Ok(()))?;
     }
     let keeps_records = parts.stack.keeps_records();
@@ -357,10 +359,10 @@ fn begin_cache(
         })
     };
     let start = random_id();
-    let Some(cache) = &parts.stack.cache else { return note(start).map(|_| false) };
+    let Some(cache) = &parts.stack.cache else { return note(start).map(|()| false) };
     let sealed = is_sealed.then(|| stored.redo_start());
     let earlier = Earlier { start: stored.start, has_cache: stored.has_cache, plan, noted, sealed };
-    let is_found = cache.begin(start, Some(earlier), |start| note(start).map(drop))?;
+    let is_found = cache.begin(start, Some(earlier), note)?;
     // Whoever chose another design, or another way to keep records, asked for it.
     if is_found && !is_sealed && stored.sealed.is_some() && cache.may_be_sealed() {
         cache.tell_redone(!parts.mended.is_empty());

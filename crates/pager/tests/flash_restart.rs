@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use common::{Random, config, get, open, set};
 use flash_support::{
-    SCHEMES, bytes_of, check, check_or_stop, counter, designs, file, fill, has_seal, kill, on, put, rig,
-    warned, work,
+    Known, Rig, SCHEMES, bytes_of, check, check_or_stop, counter, designs, file, fill, has_seal, kill, on,
+    put, rig, warned, work,
 };
 use varve_device::{
     Directory, ErrorKind, Fault, Faulty, MemoryDirectory, MemoryImage, Operation, Rule, When, plant,
@@ -368,43 +368,86 @@ fn a_first_start_that_ended_early_leaves_no_file_of_another_database() {
     }
 }
 
+/// What a start finds behind one that ended early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// The cache as it was left.
+    Start,
+    /// Another one ends early before.
+    EarlyAgain,
+    /// A start without the cache changes all before.
+    Without,
+}
+
 /// A start does nothing to the cache before the control file and the file's header know its number, and ends between the two as well.
 #[test]
 fn a_start_that_ends_early_leaves_the_cache_warm() {
-    for restart in SCHEMES {
-        let (mut nth, mut warm) = (1, 0);
-        loop {
-            let files = MemoryDirectory::new();
-            let rig = on(&files, &files, FlashDesign::DualWrite, (HomeLayout::InPlace, restart));
-            let pager = open(&rig.config);
-            let mut known = fill(&pager);
-            work(&pager, &mut known, 300, &mut Random(3));
-            pager.shutdown().unwrap();
-            drop(pager);
-            // All devices are this one.
-            let device = Faulty::wrap(files.clone() as Arc<dyn Directory>);
-            let mut faulty = PagerConfig {
-                data: device.clone(),
-                log: device.clone(),
-                rollback: device.clone(),
-                temporary: device.clone(),
-                control: device.clone(),
-                ..rig.config.clone()
-            };
-            faulty.flash.as_mut().unwrap().directory = device.clone();
-            device.arm(Rule { operation: None, space: None, when: When::From(nth), fault: Fault::Gone });
-            if let Ok(pager) = Pager::open(faulty, Arc::new(common::NoOps)) {
-                drop(pager);
-                break;
-            }
-            let pager = open(&rig.config);
-            assert_eq!(warned(&pager), [""; 0], "{restart:?}: operation {nth}");
-            assert!(counter(&pager, "restored") > 0, "{restart:?}: operation {nth}");
-            check(&pager, &known);
-            (nth, warm) = (nth + 1, warm + 1);
+    let (in_place, lazily) = (HomeLayout::InPlace, FlashRestart::LazyVerification);
+    let clean = SCHEMES.map(|restart| (FlashDesign::DualWrite, in_place, restart, true));
+    let killed = layouts().map(|layout| (FlashDesign::LazyCleaning, layout, lazily, false));
+    for (design, layout, restart, is_clean) in clean.into_iter().chain(killed) {
+        let what = format!("{design:?} {layout:?} {restart:?}, {is_clean}");
+        let files = MemoryDirectory::new();
+        let rig = on(&files, &files, design, (layout, restart));
+        let pager = open(&rig.config);
+        let mut known = fill(&pager);
+        work(&pager, &mut known, 300, &mut Random(3));
+        match is_clean {
+            true => pager.shutdown().unwrap(),
+            false => pager.flush_log(pager.log().end()).unwrap(),
         }
-        assert!(warm > 20, "{restart:?}: {warm}");
+        drop(pager);
+        let starts = [Then::Start, Then::EarlyAgain, Then::Without].map(|then| {
+            take_reached();
+            let left = || on_copies(&files, design, (layout, restart));
+            let count = (1..).take_while(|nth| start_early(*nth, then, left(), &mut known.clone())).count();
+            let follows = "flash: a start follows one that did no more than announce itself";
+            (count > 20, take_reached().contains_key(follows))
+        });
+        assert_eq!(starts, [(true, true), (true, true), (true, false)], "{what}");
     }
+}
+
+fn on_copies(files: &MemoryDirectory, design: FlashDesign, how: (HomeLayout, FlashRestart)) -> Rig {
+    let files = MemoryDirectory::from_images(files.images());
+    on(&files, &files, design, how)
+}
+
+/// Whether the `nth` operation was in the start.
+fn start_early(nth: u64, then: Then, rig: Rig, known: &mut Known) -> bool {
+    let mut random = Random(nth);
+    let early = || {
+        // All devices are this one.
+        let device = Faulty::wrap(rig.home.clone() as Arc<dyn Directory>);
+        let mut faulty = PagerConfig {
+            data: device.clone(),
+            log: device.clone(),
+            rollback: device.clone(),
+            temporary: device.clone(),
+            control: device.clone(),
+            ..rig.config.clone()
+        };
+        faulty.flash.as_mut().unwrap().directory = device.clone();
+        device.arm(Rule { operation: None, space: None, when: When::From(nth), fault: Fault::Gone });
+        Pager::open(faulty, Arc::new(common::NoOps)).is_err()
+    };
+    if !early() || then == Then::EarlyAgain && !early() {
+        return false;
+    }
+    if then == Then::Without {
+        let pager = open(&PagerConfig { flash: None, ..rig.config.clone() });
+        for (id, number) in known.iter_mut() {
+            *number = random.below(1 << 40);
+            set(&pager, *id, *number).unwrap();
+        }
+        pager.checkpoint_all().unwrap();
+        pager.shutdown().unwrap();
+    }
+    let pager = open(&rig.config);
+    assert_eq!(warned(&pager), [""; 0], "{then:?}: operation {nth}");
+    assert_eq!(counter(&pager, "restored") > 0, then != Then::Without, "{then:?}: operation {nth}");
+    check(&pager, known);
+    true
 }
 
 /// The database is opened without its cache, changes, and the log is cut behind that; also where a start with the cache ended early at any

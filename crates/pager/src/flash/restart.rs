@@ -10,7 +10,7 @@
 //! | the page was changed between that and the start of redo | home has that |
 //! | a note says that home has a newer version | redo skips the changes |
 //! | a note says that the page was discarded later | it may be in use again |
-//! | it is beyond the end of the log, or the file was not in use at the last start | it is of another history: nothing of the file is believed |
+//! | it is beyond the end of the log, or the file is not as the last start left it (`store.rs`) | it is of another history: nothing of the file is believed |
 //!
 //! Invariants
 //! 1. A page with changes that redo comes by may not be at home: its frame is dirty, and redo enters it in the ledger when it finds the
@@ -117,7 +117,7 @@ enum Fate {
 impl FlashCache {
     /// Begins to keep records, under the number of this start, and goes on with those of the one before if that had the file: then none
     /// without it has changed anything since. With one before, redo is to run. Whether it goes on with them. `note` tells the control file
-    /// a number of the start.
+    /// a number of the start; where this fails, the start does.
     pub(crate) fn begin(
         &self,
         start: u64,
@@ -132,24 +132,53 @@ impl FlashCache {
             self.tell("takes the place of another database's, which begins empty when it is started");
         }
         self.is_restoring.store(earlier.is_some(), Relaxed);
-        let restored = earlier.filter(|_| self.is_on()).and_then(|earlier| {
-            let restored = self.restore(&earlier);
-            if let (Err(cold), true) = (restored, earlier.has_cache) {
-                reached("flash: a start is told why its cache is cold");
-                self.tell(&format!("begins empty: its file {}", cold.told()));
-            }
-            restored.is_ok().then_some(earlier)
-        });
+        let restored = earlier.filter(|earlier| self.is_on() && self.restore_or_tell(earlier));
         self.tables().for_each(|mut table| table.found_all());
-        let whose = self.hardening.whose();
         if let Some(earlier) = &restored {
-            // The file and the control file get the number one after the other: a start that ends in between leaves the cache to the next.
-            let marks = Marks { mark: earlier.start, announced: start };
-            self.store.sign(&Whose { marks, ..whose }).unwrap_or_else(|cause| self.note_error(&cause));
+            self.announce(earlier.start, start);
         }
         note(start)?;
-        let epoch = if restored.is_some() { whose.epoch } else { random_id() };
-        match &restored {
+        self.enter(restored.as_ref());
+        let found = self.hardening.whose();
+        let epoch = if restored.is_some() { found.epoch } else { random_id() };
+        let whose = Whose { marks: Marks::of(start), epoch, ..found };
+        match self.store.sign(&whose) {
+            Ok(()) => {
+                self.hardening.begin(whose);
+                if !self.is_redo_running() {
+                    self.begin_keeping();
+                }
+            }
+            Err(cause) => {
+                reached("flash: a cache is used without records");
+                self.note_error(&cause);
+                self.tell(&format!("is used without records, and begins empty at the next start: {cause}"));
+                // What was announced is not what this start leaves.
+                note(random_id())?;
+            }
+        }
+        Ok(restored.is_some())
+    }
+
+    fn restore_or_tell(&self, earlier: &Earlier<'_>) -> bool {
+        let restored = self.restore(earlier);
+        if let (Err(cold), true) = (restored, earlier.has_cache) {
+            reached("flash: a start is told why its cache is cold");
+            self.tell(&format!("begins empty: its file {}", cold.told()));
+        }
+        restored.is_ok()
+    }
+
+    /// The file and the control file get the number one after the other: a start that ends in between leaves the cache to the next.
+    fn announce(&self, earlier: u64, start: u64) {
+        let marks = Marks { mark: earlier, announced: start };
+        let signed = self.store.sign(&Whose { marks, ..self.hardening.whose() });
+        signed.unwrap_or_else(|cause| self.note_error(&cause));
+    }
+
+    /// Takes what was found for what is here: behind a seal home lacks what is dirty.
+    fn enter(&self, restored: Option<&Earlier<'_>>) {
+        match restored {
             None => self.forget_all(),
             Some(Earlier { sealed: Some(redo), .. }) => {
                 reached("flash: a start behind a seal");
@@ -160,21 +189,6 @@ impl FlashCache {
             }
             Some(_) => {}
         }
-        let whose = Whose { marks: Marks::of(start), epoch, ..whose };
-        match self.store.sign(&whose) {
-            Ok(()) => {
-                self.hardening.begin(whose);
-                if !self.is_redo_running() {
-                    self.begin_keeping();
-                }
-            }
-            Err(cause) => {
-                // What is cached stays, and the next start is a cold one: not even what was announced is of the last start then.
-                self.note_error(&cause);
-                note(random_id())?;
-            }
-        }
-        Ok(restored.is_some())
     }
 
     /// Finds what the start before left; if that is of no use, frames that were found already have to be forgotten.
@@ -182,6 +196,9 @@ impl FlashCache {
         if !self.hardening.earlier?.are_of(earlier.start) {
             reached("flash: the start before did not have the cache");
             return Err(Cold::Older);
+        }
+        if self.hardening.earlier != Ok(Marks::of(earlier.start)) {
+            reached("flash: a start follows one that did no more than announce itself");
         }
         let mut found = Found::default();
         let is_ours = match earlier.noted.filter(|_| self.restart() == FlashRestart::LogBased) {

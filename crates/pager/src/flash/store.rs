@@ -22,8 +22,12 @@
 //!
 //! Invariants
 //! 1. What is in the frames means nothing without a record, and what a record says is verified.
-//! 2. Only a file that is empty, or begins with the magic or with a block of zeros, is ever written over; only one whose header names the database is removed.
+//! 2. Only a file that is empty, or begins with the magic or with a block of zeros, is ever written over; only one that was just made, or whose
+//!    header names the database, is removed.
 //! 3. A file that is begun anew gets another epoch.
+//! 4. It is as the last start left it if that one's number (control file) is the mark, or is announced. The order is: the header gets the
+//!    new number as announced, the control file gets it, the header gets it as the mark, frames and records change. A start that can't do the
+//!    third takes yet another number in the control file (decision 0282).
 //!
 //! Not known here: which page is in which frame.
 
@@ -80,8 +84,7 @@ pub(super) struct Whose {
 pub(super) struct Marks {
     /// The one that has it in use, or had.
     pub(super) mark: u64,
-    /// One that found it as that left it, and has done nothing to it yet. It may have ended before it did, and before or after the control file
-    /// knew of it.
+    /// One that found it as that left it, and was about to have it in use.
     pub(super) announced: u64,
 }
 

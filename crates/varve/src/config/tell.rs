@@ -113,7 +113,7 @@ pub fn warning(name: &str, next: &Settings, pager: &Pager) -> Option<String> {
         }
         "home_compression" if !next.compression.is_none() => pager.saves_nothing(),
         _ if name.starts_with("flash_") && next.flash.is_some() && !pager.has_flash() => {
-            Some("there is no cache on flash: the next start that can have one goes by this; why this one could not, its warnings say".to_owned())
+            Some("there is no cache on flash: the next start that can have one goes by this; if this one could not, its warnings say why".to_owned())
         }
         _ => None,
     }
