@@ -189,7 +189,11 @@ fn mistakes_are_named() {
         "[pool]\nsize = \"2 gigs\"",
         "line 2: pool.size = \"2 gigs\" is no size: write a whole number and a unit, such as \"512MiB\" or \"2GiB\"",
     );
-    check("[pool]\nsize = 5", "line 2: pool.size must be between 1 MiB and 1 TiB");
+    check(
+        "[pool]\nsize = 5",
+        "line 2: pool.size must be between 1 MiB and 1 TiB; a number without a unit, such as MiB, is of bytes",
+    );
+    check("[pool]\nsize = \"5KiB\"", "line 2: pool.size must be between 1 MiB and 1 TiB");
     check("[pool]\npage_size = 5000", "line 2: pool.page_size must be 4, 8, 16, 32 or 64 KiB");
     check(
         "[pool]\nreplacement = \"fifo\"",
