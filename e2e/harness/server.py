@@ -191,9 +191,9 @@ class Varve(Server):
 
     name = "varve"
 
-    def __init__(self, directory, pool_mib=256, config="", page_kib=8):
+    def __init__(self, directory, pool_mib=256, config="", page_kib=8, binary=None):
         super().__init__(directory, pool_mib)
-        self.binary = varve_binary()
+        self.binary = os.path.abspath(binary or varve_binary())
         if not os.path.exists(self.binary):
             raise SystemExit(f"{self.binary} does not exist: cargo build -p varve, or set VARVE_BIN")
         self.config_path = f"{directory}.toml"
@@ -213,10 +213,10 @@ class Varve(Server):
     WAYS = {"packed": PACKED, "nvm": NVM, "nvm-packed": NVM + PACKED}
 
     @classmethod
-    def storing(cls, how, directory, pool_mib, page_kib):
-        """With pages of this size; `how` is one of WAYS, or a codec."""
+    def storing(cls, how, directory, pool_mib, page_kib, binary=None):
+        """With pages of this size; `how` is one of WAYS, or a codec; `binary` is another build's program."""
         codec = f'\n[home]\ncompression = "{how}"\n' if how else ""
-        return cls(directory, pool_mib, cls.WAYS.get(how, codec), page_kib)
+        return cls(directory, pool_mib, cls.WAYS.get(how, codec), page_kib, binary)
 
     def add_postgres(self):
         """Makes the role as which the tests connect, so that it owns what they make, as on PostgreSQL."""
@@ -309,7 +309,8 @@ def make(kind, directory, pool_mib=256, page_kib=8):
         raise SystemExit(f"{kind}@{binary}: another program behind @ is for varve only")
     if name == "postgres":
         return Postgres(directory, pool_mib)
-    made = {"varve": Varve, "mariadb": MariaDb}[name].storing(how, directory, pool_mib, page_kib)
-    if binary:
-        made.binary = os.path.abspath(binary)
-    return made
+    if name == "mariadb":
+        return MariaDb.storing(how, directory, pool_mib, page_kib)
+    if name != "varve":
+        raise SystemExit(f"{name}: no such server; postgres, mariadb and varve are")
+    return Varve.storing(how, directory, pool_mib, page_kib, binary)

@@ -371,3 +371,43 @@ fn may_be_written(file: &dyn BlockFile, header: &mut AlignedBuf) -> Result<bool>
     file.read_at(0, header, Purpose::FlashMeta)?;
     Ok(&header[..8] == MAGIC || header.iter().all(|byte| *byte == 0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whose() -> Whose {
+        let marks = Marks { mark: 0x1122_3344_5566_7788, announced: 0x99AA_BBCC_DDEE_FF01 };
+        let seal = Seal { number: 0x0102_0304_0506_0708, sum: 0x0A0B_0C0D };
+        Whose { database: 7, page_size: 8192, frames: 1000, how: 1, epoch: 9, marks, seal }
+    }
+
+    /// Where the table above has it.
+    #[test]
+    fn a_header_says_what_it_was_given() {
+        let header = whose().encode();
+        assert_eq!(Whose::decode(&header), Some(whose()));
+        assert_eq!(get_u64(&header, 40), whose().marks.mark);
+        assert_eq!((get_u64(&header, 48), get_u32(&header, 56)), (whose().seal.number, whose().seal.sum));
+        assert_eq!(get_u64(&header, 60), whose().marks.announced);
+        assert!(header[68..CHECKSUM_AT].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_damaged_header_says_nothing() {
+        let mut header = whose().encode();
+        for at in 0..header.len() {
+            header[at] ^= 1 << (at % 8);
+            assert_eq!(Whose::decode(&header), None, "byte {at}");
+            header[at] ^= 1 << (at % 8);
+        }
+    }
+
+    /// Zero is no start's number, though a header has it where nothing is announced.
+    #[test]
+    fn a_file_is_of_the_start_that_has_it_or_announced_itself() {
+        let marks = Marks { mark: 3, announced: 4 };
+        assert!(marks.are_of(3) && marks.are_of(4) && !marks.are_of(5));
+        assert!(!Marks::of(3).are_of(0) && !Marks::default().are_of(0));
+    }
+}
