@@ -54,6 +54,7 @@ states! {
     INVALID_TEXT = "22P02", "Text is not a value of the type.";
     BAD_BINARY = "22P03", "Bytes are not the binary form of a value.";
     BAD_COPY = "22P04", "COPY data has the wrong shape.";
+    UNTRANSLATABLE_CHARACTER = "22P05", "A character has no form in the encoding.";
     CHARACTER_NOT_IN_REPERTOIRE = "22021", "Bytes are not valid in the encoding.";
     NOT_NULL_VIOLATION = "23502", "NULL in a NOT NULL column.";
     FOREIGN_KEY_VIOLATION = "23503", "A row refers to one that is not there.";

@@ -140,6 +140,12 @@ impl Binder<'_> {
                 };
                 self.call_function(name, vec![left, right], at)
             }
+            BinaryOperator::HashArrow if left.t.ty == Ty::Json => {
+                self.call_function("json.path", vec![left, right], at)
+            }
+            BinaryOperator::HashLongArrow if left.t.ty == Ty::Json => {
+                self.call_function("json.path_text", vec![left, right], at)
+            }
             BinaryOperator::AtArrow | BinaryOperator::ArrowAt | BinaryOperator::PGOverlap
                 if left.t.ty.element().is_some() || right.t.ty.element().is_some() =>
             {

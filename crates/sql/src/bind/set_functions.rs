@@ -37,11 +37,26 @@ const fn column(name: &'static str, by: &'static str, ty: Option<Ty>) -> ArrayCo
 
 const CLASS: Option<Ty> = Some(Ty::Reg(Reg::Class));
 
-const FUNCTIONS: [(&str, RowsOf); 10] = [
+const FUNCTIONS: [(&str, RowsOf); 13] = [
     ("generate_series", RowsOf::Series),
     ("generate_subscripts", RowsOf::Subscripts),
     ("json_array_elements", RowsOf::Columns(&[column("value", "json_array_elements.value", None)])),
     ("json_array_elements_text", RowsOf::Columns(&[column("value", "json_array_elements_text.value", None)])),
+    (
+        "json_each",
+        RowsOf::Columns(&[column("key", "json_each.key", None), column("value", "json_each.value", None)]),
+    ),
+    (
+        "json_each_text",
+        RowsOf::Columns(&[
+            column("key", "json_each_text.key", None),
+            column("value", "json_each_text.value", None),
+        ]),
+    ),
+    (
+        "json_object_keys",
+        RowsOf::Columns(&[column("json_object_keys", "json_object_keys.json_object_keys", None)]),
+    ),
     ("pg_partition_ancestors", RowsOf::Columns(&[column("relid", "pg_partition_ancestors.relid", CLASS)])),
     (
         "pg_partition_tree",

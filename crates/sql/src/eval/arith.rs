@@ -218,6 +218,9 @@ fn moments<'a>(
     Ok(match (class, left, right) {
         (Class::DateDays, Datum::Date(d), n) => date_plus(op, d, n)?,
         (Class::DateDate, Datum::Date(a), Datum::Date(b)) => {
+            if [a, b].iter().any(|d| matches!(*d, i32::MIN | i32::MAX)) {
+                return Err(SqlError::new(SqlState::DATETIME_OVERFLOW, "cannot subtract infinite dates"));
+            }
             narrow(Class::Int4, Some(i64::from(a) - i64::from(b)))?
         }
         (Class::MomentInterval, Datum::Timestamp(t), iv) => {

@@ -75,6 +75,18 @@ impl Zone {
         }
     }
 
+    /// What the zone is called in short at a moment, such as EDT; an offset has its digits.
+    pub fn abbreviation_at(&self, utc_us: i64) -> String {
+        match self {
+            Zone::Fixed(0) => "UTC".to_owned(),
+            Zone::Fixed(offset) => shown_offset(*offset),
+            Zone::Rules(rules) => {
+                let moment = jiff::Timestamp::from_microsecond(within_rules(utc_us) + UNIX_SHIFT_US);
+                moment.map_or_else(|_| String::new(), |m| rules.to_offset_info(m).abbreviation().to_owned())
+            }
+        }
+    }
+
     /// Seconds east of UTC when local clocks show this time.
     pub fn offset_at_local(&self, local_us: i64) -> i32 {
         match self {
@@ -132,18 +144,21 @@ fn fixed(seconds: i32) -> (Zone, String) {
     if seconds == 0 {
         return (Zone::UTC, "UTC".to_owned());
     }
-    let shown = |sign: bool| {
-        let abs = seconds.unsigned_abs();
-        let mut out = format!("{}{:02}", if sign { '-' } else { '+' }, abs / 3600);
-        if !abs.is_multiple_of(3600) {
-            out.push_str(&format!(":{:02}", abs / 60 % 60));
-        }
-        if !abs.is_multiple_of(60) {
-            out.push_str(&format!(":{:02}", abs % 60));
-        }
-        out
-    };
-    (Zone::Fixed(seconds), format!("<{}>{}", shown(seconds < 0), shown(seconds > 0)))
+    // POSIX rules count west.
+    (Zone::Fixed(seconds), format!("<{}>{}", shown_offset(seconds), shown_offset(-seconds)))
+}
+
+/// `+hh`, with minutes and seconds where there are any.
+fn shown_offset(seconds: i32) -> String {
+    let abs = seconds.unsigned_abs();
+    let mut out = format!("{}{:02}", if seconds < 0 { '-' } else { '+' }, abs / 3600);
+    if !abs.is_multiple_of(3600) {
+        out.push_str(&format!(":{:02}", abs / 60 % 60));
+    }
+    if !abs.is_multiple_of(60) {
+        out.push_str(&format!(":{:02}", abs % 60));
+    }
+    out
 }
 
 /// A name of the database in its own spelling, or POSIX rules in capitals.
@@ -151,7 +166,7 @@ fn named(text: &str) -> Option<(Zone, String)> {
     if text.is_empty() || text.eq_ignore_ascii_case("local") {
         return None;
     }
-    if matches!(text.to_ascii_lowercase().as_str(), "utc" | "gmt" | "etc/utc" | "etc/gmt" | "uct" | "zulu") {
+    if matches!(text.to_ascii_lowercase().as_str(), "utc" | "etc/utc" | "uct" | "zulu") {
         let spelled = DATABASE.get(text).ok().and_then(|found| found.iana_name().map(str::to_owned));
         return Some((Zone::UTC, spelled.unwrap_or_else(|| text.to_owned())));
     }

@@ -20,22 +20,57 @@ pub(super) const TABLE: &[Builtin] = &[
         Parts::Scalar => Err(wrong_shape("cannot get array length of a scalar")),
     }),
     strict("json_typeof", &[Json], Text, |a, _| Ok(Datum::Text(type_of(text(a, 0))))),
-    Builtin { strict: true, ..any("json_extract_path", &[Json, Text], Json, |a, _| Ok(json(path(a)))) },
+    Builtin { strict: true, ..any("json_extract_path", &[Json, Text], Json, |a, _| Ok(json(path(a)?))) },
     Builtin {
         strict: true,
-        ..any("json_extract_path_text", &[Json, Text], Text, |a, cx| Ok(plain(path(a), cx)))
+        ..any("json_extract_path_text", &[Json, Text], Text, |a, cx| plain(path(a)?, cx))
     },
-    strict("json.field", &[Json, Text], Json, |a, _| Ok(json(member(text(a, 0), text(a, 1))))),
-    strict("json.field_text", &[Json, Text], Text, |a, cx| Ok(plain(member(text(a, 0), text(a, 1)), cx))),
+    strict("json.path", &[Json, Ty::Array(Elem::Text)], Json, |a, _| Ok(json(path_in(a)?))),
+    strict("json.path_text", &[Json, Ty::Array(Elem::Text)], Text, |a, cx| plain(path_in(a)?, cx)),
+    strict("json.field", &[Json, Text], Json, |a, _| Ok(json(member(text(a, 0), text(a, 1))?))),
+    strict("json.field_text", &[Json, Text], Text, |a, cx| plain(member(text(a, 0), text(a, 1))?, cx)),
     strict("json.element", &[Json, Int4], Json, |a, _| Ok(json(element(text(a, 0), super::int(a, 1))))),
     strict("json.element_text", &[Json, Int4], Text, |a, cx| {
-        Ok(plain(element(text(a, 0), super::int(a, 1)), cx))
+        plain(element(text(a, 0), super::int(a, 1)), cx)
     }),
     strict("json_array_elements.value", &[Json], Ty::Array(Elem::Json), |a, cx| {
-        list(elements(text(a, 0))?.into_iter().map(Datum::Text), cx)
+        list(
+            ColumnType::Json,
+            elements(text(a, 0), "json_array_elements")?.into_iter().map(|v| Ok(json(Some(v)))),
+            cx,
+        )
     }),
     strict("json_array_elements_text.value", &[Json], Ty::Array(Elem::Text), |a, cx| {
-        list(elements(text(a, 0))?.into_iter().map(|item| plain(Some(item), cx)), cx)
+        let values = elements(text(a, 0), "json_array_elements_text")?;
+        list(ColumnType::Text, values.into_iter().map(|value| plain(Some(value), cx)), cx)
+    }),
+    strict("json_each.key", &[Json], Ty::Array(Elem::Text), |a, cx| {
+        keys(members(text(a, 0), DECONSTRUCT)?, cx)
+    }),
+    strict("json_each.value", &[Json], Ty::Array(Elem::Json), |a, cx| {
+        let values = members(text(a, 0), DECONSTRUCT)?;
+        list(ColumnType::Json, values.into_iter().map(|(_, value)| Ok(json(Some(value)))), cx)
+    }),
+    strict("json_each_text.key", &[Json], Ty::Array(Elem::Text), |a, cx| {
+        keys(members(text(a, 0), DECONSTRUCT)?, cx)
+    }),
+    strict("json_each_text.value", &[Json], Ty::Array(Elem::Text), |a, cx| {
+        let values = members(text(a, 0), DECONSTRUCT)?;
+        list(ColumnType::Text, values.into_iter().map(|(_, value)| plain(Some(value), cx)), cx)
+    }),
+    strict("json_object_keys.json_object_keys", &[Json], Ty::Array(Elem::Text), |a, cx| {
+        keys(
+            members(
+                text(a, 0),
+                ["cannot call json_object_keys on an array", "cannot call json_object_keys on a scalar"],
+            )?,
+            cx,
+        )
+    }),
+    strict("json_strip_nulls", &[Json], Json, |a, cx| {
+        let mut out = String::new();
+        without_nulls(text(a, 0), &mut out)?;
+        Ok(cx.text(&out))
     }),
 ];
 
@@ -144,24 +179,54 @@ fn type_of(json: &str) -> &'static str {
     }
 }
 
-fn elements(json: &str) -> Result<Vec<&str>> {
+/// The elements of an array, for the function of this name.
+fn elements<'t>(json: &'t str, function: &str) -> Result<Vec<&'t str>> {
     match Parts::of(json) {
         Parts::Array(items) => Ok(items),
-        Parts::Object(_) => Err(wrong_shape("cannot call json_array_elements on a non-array")),
-        Parts::Scalar => Err(wrong_shape("cannot call json_array_elements on a scalar")),
+        Parts::Object(_) => Err(wrong_shape(&format!("cannot call {function} on a non-array"))),
+        Parts::Scalar => Err(wrong_shape(&format!("cannot call {function} on a scalar"))),
     }
 }
 
-fn list<'a, 'v>(values: impl Iterator<Item = Datum<'v>>, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let mut array = varve_engine::Array::new(ColumnType::Text);
-    values.for_each(|value| array.push(value));
+/// What json_each says of an array and of a scalar.
+const DECONSTRUCT: [&str; 2] = ["cannot deconstruct an array as an object", "cannot deconstruct a scalar"];
+
+/// The members of an object; of an array or a scalar one of two errors.
+fn members<'t>(json: &'t str, [of_array, of_scalar]: [&str; 2]) -> Result<Vec<(&'t str, &'t str)>> {
+    match Parts::of(json) {
+        Parts::Object(members) => Ok(members),
+        Parts::Array(_) => Err(wrong_shape(of_array)),
+        Parts::Scalar => Err(wrong_shape(of_scalar)),
+    }
+}
+
+fn keys<'a>(members: Vec<(&str, &str)>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    list(ColumnType::Text, members.into_iter().map(|(key, _)| unquoted(key).map(|key| cx.text(&key))), cx)
+}
+
+fn list<'a, 'v>(
+    of: ColumnType,
+    values: impl Iterator<Item = Result<Datum<'v>>>,
+    cx: &Cx<'a>,
+) -> Result<Datum<'a>> {
+    let mut array = varve_engine::Array::new(of);
+    for value in values {
+        array.push(value?);
+    }
     Ok(cx.keep_value(Value::Array(array)))
 }
 
 /// The last member of this name.
-fn member<'t>(json: &'t str, name: &str) -> Option<&'t str> {
-    let Parts::Object(members) = Parts::of(json) else { return None };
-    members.into_iter().rev().find(|(key, _)| unquoted(key) == name).map(|(_, value)| value)
+fn member<'t>(json: &'t str, name: &str) -> Result<Option<&'t str>> {
+    let Parts::Object(members) = Parts::of(json) else { return Ok(None) };
+    let mut last = None;
+    // All keys are read, since one that is no text is an error wherever it stands.
+    for (key, value) in members {
+        if unquoted(key)? == name {
+            last = Some(value);
+        }
+    }
+    Ok(last)
 }
 
 /// The element of this number, from the end if negative.
@@ -171,12 +236,34 @@ fn element(json: &str, number: i64) -> Option<&str> {
     usize::try_from(at).ok().and_then(|at| items.get(at).copied())
 }
 
-fn path<'a>(a: &[Datum<'a>]) -> Option<&'a str> {
-    let step = |json: &'a str, n: usize| match Parts::of(json) {
-        Parts::Array(_) => element(json, text(a, n).parse().ok()?),
-        _ => member(json, text(a, n)),
-    };
-    (1..a.len()).try_fold(text(a, 0), step)
+/// One step of a path: a member's name, or an element's number.
+fn step<'t>(json: &'t str, name: &str) -> Result<Option<&'t str>> {
+    match Parts::of(json) {
+        Parts::Array(_) => {
+            Ok(name.trim_start().parse().ok().and_then(|number: i32| element(json, number.into())))
+        }
+        _ => member(json, name),
+    }
+}
+
+fn path<'a>(a: &[Datum<'a>]) -> Result<Option<&'a str>> {
+    let mut found = Some(text(a, 0));
+    for n in 1..a.len() {
+        let Some(json) = found else { break };
+        found = step(json, text(a, n))?;
+    }
+    Ok(found)
+}
+
+/// The same by an array of steps, of which a NULL leads nowhere.
+fn path_in<'a>(a: &[Datum<'a>]) -> Result<Option<&'a str>> {
+    let Some(Datum::Array(steps)) = a.get(1) else { return Ok(None) };
+    let mut found = Some(text(a, 0));
+    for name in steps.iter() {
+        let (Some(json), Datum::Text(name)) = (found, name) else { return Ok(None) };
+        found = step(json, name)?;
+    }
+    Ok(found)
 }
 
 fn json(found: Option<&str>) -> Datum<'_> {
@@ -184,17 +271,71 @@ fn json(found: Option<&str>) -> Datum<'_> {
 }
 
 /// A part as text: a string without its quotes, null as NULL.
-fn plain<'a>(found: Option<&'a str>, cx: &Cx<'a>) -> Datum<'a> {
-    match found.map(str::trim) {
+fn plain<'a>(found: Option<&str>, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    Ok(match found.map(str::trim) {
         None | Some("null") => Datum::Null,
-        Some(string) if string.starts_with('"') => cx.text(&unquoted(string)),
-        Some(other) => Datum::Text(other),
-    }
+        Some(string) if string.starts_with('"') => cx.text(&unquoted(string)?),
+        Some(other) => cx.text(other),
+    })
 }
 
-/// What a string of json says.
-fn unquoted(string: &str) -> String {
-    serde_json::from_str(string).unwrap_or_else(|_| string.to_owned())
+/// Writes json without blanks, and without members that are null.
+fn without_nulls(json: &str, out: &mut String) -> Result<()> {
+    match Parts::of(json) {
+        Parts::Array(items) => {
+            out.push('[');
+            for (n, item) in items.into_iter().enumerate() {
+                out.push_str(if n > 0 { "," } else { "" });
+                without_nulls(item, out)?;
+            }
+            out.push(']');
+        }
+        Parts::Object(members) => {
+            out.push('{');
+            for (n, (key, value)) in members.into_iter().filter(|(_, v)| v.trim() != "null").enumerate() {
+                out.push_str(if n > 0 { "," } else { "" });
+                let mut quoted = Vec::new();
+                super::json::quoted(&unquoted(key)?, &mut quoted);
+                out.push_str(&String::from_utf8_lossy(&quoted));
+                out.push(':');
+                without_nulls(value, out)?;
+            }
+            out.push('}');
+        }
+        Parts::Scalar if json.trim().starts_with('"') => {
+            let mut quoted = Vec::new();
+            super::json::quoted(&unquoted(json.trim())?, &mut quoted);
+            out.push_str(&String::from_utf8_lossy(&quoted));
+        }
+        Parts::Scalar => out.push_str(json.trim()),
+    }
+    Ok(())
+}
+
+/// What a string of json says. json may hold escapes of what is no text here: half of a surrogate pair (22P02), and
+/// the character 0 (22P05).
+fn unquoted(string: &str) -> Result<String> {
+    if string.contains("\\u0000") && holds_zero(string) {
+        return Err(SqlError::new(SqlState::UNTRANSLATABLE_CHARACTER, "unsupported Unicode escape sequence")
+            .with_detail("\\u0000 cannot be converted to text."));
+    }
+    serde_json::from_str(string).map_err(|_| {
+        SqlError::new(SqlState::INVALID_TEXT, "invalid input syntax for type json")
+            .with_detail("Unicode low surrogate must follow a high surrogate.")
+    })
+}
+
+/// Whether one of the escapes is that of the character 0, and no escaped backslash before `u0000`.
+fn holds_zero(string: &str) -> bool {
+    let mut rest = string;
+    while let Some(at) = rest.find('\\') {
+        if rest[at..].starts_with("\\u0000") {
+            return true;
+        }
+        // What follows a backslash in sound json is ASCII.
+        rest = rest.get(at + 2..).unwrap_or("");
+    }
+    false
 }
 
 #[cfg(test)]
@@ -208,7 +349,7 @@ mod tests {
         assert_eq!(members, [("\"a\"", r#"{"b": [1, "x,]\"", {}]}"#), ("\"c\"", "null"), ("\"a\"", "[ ]")]);
         let Parts::Array(items) = Parts::of(r#"[1 , "x,]\"",{} ,-2.5e3]"#) else { panic!("an array") };
         assert_eq!(items, ["1", r#""x,]\"""#, "{}", "-2.5e3"]);
-        assert_eq!(member(json, "a"), Some("[ ]"));
+        assert_eq!(member(json, "a").unwrap(), Some("[ ]"));
         assert!(matches!(Parts::of(" 12 "), Parts::Scalar));
     }
 }

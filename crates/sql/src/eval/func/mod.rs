@@ -9,6 +9,7 @@
 
 mod array;
 mod encoding;
+mod field;
 pub mod format;
 pub mod hash;
 pub mod json;
@@ -102,6 +103,7 @@ pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
     let tables = [
         string::TABLE,
         math::TABLE,
+        field::TABLE,
         moment::TABLE,
         session::TABLE,
         objects::TABLE,

@@ -345,13 +345,10 @@ fn offset(seconds: i32, hours_only: bool) -> String {
     }
 }
 
-/// UTC by its name, other zones by their offset; nothing without a zone.
-fn zone_name(m: &Moment, pattern: &str, _: &Cx<'_>) -> String {
-    let name = match m.offset {
-        None => return String::new(),
-        Some(0) => "UTC".to_owned(),
-        Some(seconds) => offset(seconds, false),
-    };
+/// The abbreviation that is in use at the moment; nothing without a zone.
+fn zone_name(m: &Moment, pattern: &str, cx: &Cx<'_>) -> String {
+    let (Some(offset), Some(days)) = (m.offset, m.days) else { return String::new() };
+    let name = cx.env.zone.abbreviation_at(days * DAY_US + m.us - i64::from(offset) * 1_000_000);
     if pattern == "tz" { name.to_lowercase() } else { name }
 }
 
