@@ -168,13 +168,26 @@ pub struct Count {
 }
 
 /// All sessions of a database, and its counts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Watched {
+    /// When the database was opened.
+    start_us: i64,
     sessions: Mutex<Vec<Arc<Activity>>>,
     counts: RwLock<FxHashMap<TableId, Count>>,
 }
 
+impl Default for Watched {
+    fn default() -> Watched {
+        Watched { start_us: clock_us(), sessions: Mutex::default(), counts: RwLock::default() }
+    }
+}
+
 impl Watched {
+    /// When the database was opened.
+    pub fn start_us(&self) -> i64 {
+        self.start_us
+    }
+
     /// A session starts.
     pub fn enter(self: &Arc<Self>, process_id: i32, user: &str, cancel: Arc<AtomicBool>) -> Seat {
         let start_us = clock_us();

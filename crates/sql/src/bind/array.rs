@@ -138,6 +138,13 @@ impl Binder<'_> {
                     return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \":\""));
                 }
             };
+            if bound.t.ty == Ty::Name {
+                // A name is an array of "char" to PostgreSQL, counted from 0.
+                let at = bound.at;
+                let index = self.expression(index, scope)?;
+                bound = self.call_function("name_letter", vec![bound, index], at)?;
+                continue;
+            }
             let Some(element) = bound.t.ty.element() else {
                 return Err(no_subscript(bound.t.ty.name()).at(bound.at));
             };

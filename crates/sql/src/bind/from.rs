@@ -333,6 +333,17 @@ impl Binder<'_> {
     ) -> Result<From> {
         let (_, function) = object_name(name)?;
         let rows = rows_of(&function);
+        if args.is_empty()
+            && !numbered
+            && let Some(table) = system::function_rows(&function)
+        {
+            self.reads_world = true;
+            let mut relation = system_relation(table, alias)?;
+            if alias.is_none() {
+                relation.alias = function;
+            }
+            return Ok(From::one(Source::System(table), relation));
+        }
         if let Some(RowsOf::Elements) = rows {
             // Written with its schema; without it the parser knows it.
             let arrays = args.iter().map(|a| super::function::plain_argument(a).cloned());

@@ -37,7 +37,11 @@ const fn column(name: &'static str, by: &'static str, ty: Option<Ty>) -> ArrayCo
 
 const CLASS: Option<Ty> = Some(Ty::Reg(Reg::Class));
 
-const FUNCTIONS: [(&str, RowsOf); 13] = [
+const FUNCTIONS: [(&str, RowsOf); 15] = [
+    (
+        "_pg_expandarray",
+        RowsOf::Columns(&[column("x", "_pg_expandarray.x", None), column("n", "_pg_expandarray.n", None)]),
+    ),
     ("generate_series", RowsOf::Series),
     ("generate_subscripts", RowsOf::Subscripts),
     ("json_array_elements", RowsOf::Columns(&[column("value", "json_array_elements.value", None)])),
@@ -56,6 +60,13 @@ const FUNCTIONS: [(&str, RowsOf); 13] = [
     (
         "json_object_keys",
         RowsOf::Columns(&[column("json_object_keys", "json_object_keys.json_object_keys", None)]),
+    ),
+    (
+        "pg_options_to_table",
+        RowsOf::Columns(&[
+            column("option_name", "pg_options_to_table.option_name", None),
+            column("option_value", "pg_options_to_table.option_value", None),
+        ]),
     ),
     ("pg_partition_ancestors", RowsOf::Columns(&[column("relid", "pg_partition_ancestors.relid", CLASS)])),
     (

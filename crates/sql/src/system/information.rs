@@ -9,6 +9,7 @@ use varve_engine::{TableDef, Value};
 use super::constraints::{self, Constraint, Demand};
 use super::relations::{Attribute, Relation, What, relations, sequence_type};
 use super::{Fill, Rows, World, attnum, show, text, type_row, yes};
+use crate::rights::Holder;
 use crate::ty::{Ty, Typed};
 
 /// The code for the tables of this file.
@@ -24,6 +25,14 @@ pub fn fill(name: &str) -> Option<Fill> {
         "constraint_column_usage" => constraint_column_usage,
         "referential_constraints" => referential_constraints,
         "check_constraints" => check_constraints,
+        "information_schema_catalog_name" => |world, rows| {
+            rows.add([("catalog_name", text(&world.database))]);
+        },
+        "enabled_roles" => enabled_roles,
+        "applicable_roles" => applicable_roles,
+        "character_sets" => character_sets,
+        "collations" => collations,
+        "element_types" => element_types,
         _ => return None,
     })
 }
@@ -75,6 +84,71 @@ fn number(t: Typed) -> Option<(Option<i32>, i32, Option<i32>)> {
         },
         _ => return None,
     })
+}
+
+/// The roles whose rights the current one has.
+fn enabled_roles(world: &World, rows: &mut Rows<'_>) {
+    let holder = Holder::of(&world.catalog, world.who);
+    for role in world.catalog.roles().filter(|role| holder.is(role.id)) {
+        rows.add([("role_name", text(&role.name))]);
+    }
+}
+
+/// Memberships among those roles.
+fn applicable_roles(world: &World, rows: &mut Rows<'_>) {
+    let holder = Holder::of(&world.catalog, world.who);
+    for role in world.catalog.roles().filter(|role| holder.is(role.id)) {
+        for membership in &role.member_of {
+            rows.add([
+                ("grantee", text(&role.name)),
+                ("role_name", text(show::role_name(&world.catalog, membership.role.0))),
+                ("is_grantable", yes(membership.is_admin)),
+            ]);
+        }
+    }
+}
+
+fn character_sets(world: &World, rows: &mut Rows<'_>) {
+    rows.add([
+        ("character_set_name", text("UTF8")),
+        ("character_repertoire", text("UCS")),
+        ("form_of_use", text("UTF8")),
+        ("default_collate_catalog", text(&world.database)),
+        ("default_collate_schema", text("pg_catalog")),
+        ("default_collate_name", text("C")),
+    ]);
+}
+
+fn collations(world: &World, rows: &mut Rows<'_>) {
+    for name in ["default", "C"] {
+        rows.add([
+            ("collation_catalog", text(&world.database)),
+            ("collation_schema", text("pg_catalog")),
+            ("collation_name", text(name)),
+            ("pad_attribute", text("NO PAD")),
+        ]);
+    }
+}
+
+/// What the elements of columns that are arrays are.
+fn element_types(world: &World, rows: &mut Rows<'_>) {
+    for r in shown(world) {
+        for (ordinal, a) in r.attributes().iter().enumerate() {
+            let Some(element) = a.t.ty.element().filter(|_| matches!(a.t.ty, Ty::Array(_))) else { continue };
+            rows.add([
+                ("object_catalog", text(&world.database)),
+                ("object_schema", text(r.schema)),
+                ("object_name", text(r.name)),
+                ("object_type", text(if matches!(r.what, What::View(_)) { "VIEW" } else { "TABLE" })),
+                ("collection_type_identifier", text((ordinal + 1).to_string())),
+                ("data_type", text(element.name())),
+                ("udt_catalog", text(&world.database)),
+                ("udt_schema", text("pg_catalog")),
+                ("udt_name", type_row(element.oid()).map_or(Value::Null, |t| text(t.name))),
+                ("dtd_identifier", text(format!("a{}", ordinal + 1))),
+            ]);
+        }
+    }
 }
 
 fn columns(world: &World, rows: &mut Rows<'_>) {

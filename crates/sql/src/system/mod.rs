@@ -7,6 +7,7 @@
 //! | `relations.rs` | relations of a database, and the tables about them (pg_class, pg_attribute, pg_index, ...) |
 //! | `constraints.rs` | pg_constraint |
 //! | `others.rs` | roles, schemas, types, comments |
+//! | `counts.rs` | what PostgreSQL's programs for watching a server ask (pg_stat_database, pg_statio_user_tables, ...) |
 //! | `watched.rs`, `settings.txt` | settings, sessions, counts |
 //! | `statistics.rs` | tables of Varve's own: counters, levels, durability |
 //! | `information.rs` | information_schema |
@@ -24,6 +25,7 @@
 
 mod conditions;
 pub mod constraints;
+mod counts;
 mod deparse;
 pub mod ids;
 mod information;
@@ -169,6 +171,8 @@ pub struct SystemTable {
     pub oid: u32,
     /// It is a view in PostgreSQL.
     pub is_view: bool,
+    /// It is what a function without arguments gives, and no relation.
+    pub is_function: bool,
     /// Names and types of its columns, and whether they are NOT NULL.
     pub columns: Vec<(&'static str, Ty, bool)>,
     fill: Fill,
@@ -284,7 +288,20 @@ pub fn tables() -> &'static [SystemTable] {
 
 /// The system table of this name.
 pub fn table(schema: &str, name: &str) -> Option<&'static SystemTable> {
-    tables().iter().find(|t| t.name == name && t.schema == schema)
+    tables().iter().find(|t| t.name == name && t.schema == schema && !t.is_function)
+}
+
+/// What a function without arguments that gives rows is made of: a table of its own, or the view that stands on it.
+pub fn function_rows(name: &str) -> Option<&'static SystemTable> {
+    let table_name = match name {
+        "pg_show_all_settings" => "pg_settings",
+        "pg_lock_status" => "pg_locks",
+        "pg_cursor" => "pg_cursors",
+        "pg_prepared_statement" => "pg_prepared_statements",
+        "pg_available_extensions" | "pg_timezone_abbrevs" | "pg_timezone_names" => name,
+        _ => return tables().iter().find(|t| t.name == name && t.is_function),
+    };
+    table("pg_catalog", table_name)
 }
 
 /// Reads `shapes.txt`: a line `schema.name oid kind`, then indented lines of `column:type`, `!` behind those NOT NULL.
@@ -301,7 +318,15 @@ fn read_shapes() -> Vec<SystemTable> {
             && let Ok(oid) = oid.parse()
         {
             let fill = fill_of(schema, name);
-            tables.push(SystemTable { schema, name, oid, is_view: kind == "v", columns: Vec::new(), fill });
+            tables.push(SystemTable {
+                schema,
+                name,
+                oid,
+                is_view: kind == "v",
+                is_function: kind == "f",
+                columns: Vec::new(),
+                fill,
+            });
         }
     }
     tables
@@ -321,6 +346,7 @@ fn shape_type(name: &str) -> Option<Ty> {
         "_oid" => Ty::Array(Elem::Oid),
         "_int2" => Ty::Array(Elem::Int2),
         "_char" => Ty::Array(Elem::Char1),
+        "_bool" => Ty::Array(Elem::Bool),
         "regproc" => Ty::Reg(Reg::Proc),
         "regtype" => Ty::Reg(Reg::Type),
         name => Ty::of_oid(type_named(name)?.oid)?,
@@ -332,7 +358,7 @@ fn fill_of(schema: &str, name: &str) -> Fill {
         "pg_catalog" => {
             let named = relations::fill(name).or_else(|| constraints::fill(name));
             let named = named.or_else(|| others::fill(name)).or_else(|| watched::fill(name));
-            named.or_else(|| statistics::fill(name))
+            named.or_else(|| statistics::fill(name)).or_else(|| counts::fill(name))
         }
         _ => information::fill(name),
     };

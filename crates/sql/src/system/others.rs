@@ -2,11 +2,13 @@
 //!
 //! Does not know: relations and their columns.
 
-use varve_engine::{BOOTSTRAP_ROLE, RoleDef, Value};
+use varve_engine::{BOOTSTRAP_ROLE, ColumnType, Datum, Interval, RoleDef, Value};
 
 use super::constraints::Constraint;
 use super::relations::{object_of, relations};
-use super::{Fill, Rows, World, char1, constraints, ids, oid, show, text, types};
+use super::{Fill, Rows, World, char1, constraints, ids, list, oid, show, text, types};
+use crate::eval::func::clock_us;
+use crate::time::{self, Zone};
 
 /// `pg_encoding_to_char(6)` is UTF8.
 const UTF8: i32 = 6;
@@ -25,7 +27,12 @@ pub fn fill(name: &str) -> Option<Fill> {
         "pg_authid" => pg_authid,
         "pg_roles" => pg_roles,
         "pg_user" => pg_user,
+        "pg_shadow" => pg_shadow,
+        "pg_group" => pg_group,
         "pg_auth_members" => pg_auth_members,
+        "pg_get_keywords" => keywords,
+        "pg_timezone_names" => zones,
+        "pg_timezone_abbrevs" => zone_abbreviations,
         "pg_description" => pg_description,
         _ => return None,
     })
@@ -216,6 +223,86 @@ fn pg_user(world: &World, rows: &mut Rows<'_>) {
             ("usebypassrls", Value::Bool(role.bypasses_row_security)),
             ("passwd", text("********")),
             ("valuntil", until(role)),
+        ]);
+    }
+}
+
+fn pg_shadow(world: &World, rows: &mut Rows<'_>) {
+    for role in roles(world).into_iter().filter(|role| role.may_log_in) {
+        rows.add([
+            ("usename", text(&role.name)),
+            ("usesysid", oid(role.id.0)),
+            ("usecreatedb", Value::Bool(role.makes_databases)),
+            ("usesuper", Value::Bool(role.is_superuser)),
+            ("userepl", Value::Bool(role.replicates)),
+            ("usebypassrls", Value::Bool(role.bypasses_row_security)),
+            ("passwd", role.password.as_deref().map_or(Value::Null, text)),
+            ("valuntil", until(role)),
+        ]);
+    }
+}
+
+/// Roles that may not log in, with their members.
+fn pg_group(world: &World, rows: &mut Rows<'_>) {
+    for group in roles(world).into_iter().filter(|role| !role.may_log_in) {
+        let is_in = |role: &&&RoleDef| role.member_of.iter().any(|membership| membership.role == group.id);
+        let all = roles(world);
+        let members = all.iter().filter(is_in).map(|role| Datum::Int8(i64::from(role.id.0)));
+        rows.add([
+            ("groname", text(&group.name)),
+            ("grosysid", oid(group.id.0)),
+            ("grolist", list(ColumnType::Int8, members)),
+        ]);
+    }
+}
+
+/// PostgreSQL's words: `keywords.txt` has a line each, with its category and whether it can be a column's name without AS.
+fn keywords(_: &World, rows: &mut Rows<'_>) {
+    for line in include_str!("keywords.txt").lines() {
+        let mut fields = line.split(' ');
+        let (Some(word), Some(category), Some(bare)) = (fields.next(), fields.next(), fields.next()) else {
+            continue;
+        };
+        let described = match category {
+            "U" => "unreserved",
+            "C" => "unreserved (cannot be function or type name)",
+            "T" => "reserved (can be function or type name)",
+            _ => "reserved",
+        };
+        let is_bare = bare == "t";
+        rows.add([
+            ("word", text(word)),
+            ("catcode", text(category)),
+            ("barelabel", Value::Bool(is_bare)),
+            ("catdesc", text(described)),
+            ("baredesc", text(if is_bare { "can be bare label" } else { "requires AS" })),
+        ]);
+    }
+}
+
+fn seconds(offset: i32) -> Value {
+    Value::Interval(Interval { months: 0, days: 0, micros: i64::from(offset) * 1_000_000 })
+}
+
+/// The names that the setting TimeZone takes, with what their clocks show now.
+fn zones(_: &World, rows: &mut Rows<'_>) {
+    let now = clock_us();
+    for (name, zone) in Zone::all() {
+        rows.add([
+            ("name", text(name)),
+            ("abbrev", text(zone.abbreviation_at(now))),
+            ("utc_offset", seconds(zone.offset_at(now))),
+            ("is_dst", Value::Bool(zone.saves_daylight_at(now))),
+        ]);
+    }
+}
+
+fn zone_abbreviations(_: &World, rows: &mut Rows<'_>) {
+    for (name, offset) in time::zone_abbreviations() {
+        rows.add([
+            ("abbrev", text(name.to_uppercase())),
+            ("utc_offset", seconds(*offset)),
+            ("is_dst", Value::Bool(name.ends_with("dt") || name.ends_with("dst"))),
         ]);
     }
 }

@@ -169,7 +169,7 @@ pub fn relations(catalog: &Catalog) -> Vec<Relation<'_>> {
         name: &v.name,
         what: What::View(v),
     }));
-    out.extend(tables().iter().map(|t| Relation {
+    out.extend(tables().iter().filter(|t| !t.is_function).map(|t| Relation {
         oid: t.oid,
         schema: t.schema,
         name: t.name,

@@ -9,6 +9,11 @@ pub(super) fn offset_of(abbreviation: &str) -> Option<i32> {
     Some(ABBREVIATIONS[at].1)
 }
 
+/// All of them, in lower case, with seconds east of UTC.
+pub(super) fn all() -> &'static [(&'static str, i32)] {
+    &ABBREVIATIONS
+}
+
 #[rustfmt::skip]
 const ABBREVIATIONS: [(&str, i32); 145] = [
     ("acdt", 37_800), ("acsst", 37_800), ("acst", 34_200), ("act", -18_000), ("acwst", 31_500),

@@ -62,6 +62,11 @@ pub fn civil_of(days: i64) -> (i64, u32, u32) {
     (yoe + era * 400 + i64::from(month <= 2), month, day)
 }
 
+/// Abbreviations of zones, in lower case, with seconds east of UTC.
+pub fn zone_abbreviations() -> &'static [(&'static str, i32)] {
+    abbreviations::all()
+}
+
 /// Days in a month.
 pub fn month_len(year: i64, month: u32) -> u32 {
     match month {

@@ -87,6 +87,24 @@ impl Zone {
         }
     }
 
+    /// Whether clocks are ahead for the summer at a moment.
+    pub fn saves_daylight_at(&self, utc_us: i64) -> bool {
+        let Zone::Rules(rules) = self else { return false };
+        let moment = jiff::Timestamp::from_microsecond(within_rules(utc_us) + UNIX_SHIFT_US);
+        moment.is_ok_and(|moment| rules.to_offset_info(moment).dst().is_dst())
+    }
+
+    /// All zones that have a name, in the order of their names.
+    pub fn all() -> Vec<(String, Zone)> {
+        let named = |name: jiff::tz::TimeZoneName<'_>| {
+            let zone = DATABASE.get(name.as_str()).ok()?;
+            Some((name.as_str().to_owned(), Zone::Rules(zone)))
+        };
+        let mut all: Vec<_> = DATABASE.available().filter_map(named).collect();
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        all
+    }
+
     /// Seconds east of UTC when local clocks show this time.
     pub fn offset_at_local(&self, local_us: i64) -> i32 {
         match self {

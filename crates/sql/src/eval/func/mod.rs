@@ -9,6 +9,7 @@
 
 mod array;
 mod encoding;
+mod facts;
 mod field;
 pub mod format;
 pub mod hash;
@@ -103,6 +104,7 @@ pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
     let tables = [
         string::TABLE,
         math::TABLE,
+        facts::TABLE,
         field::TABLE,
         moment::TABLE,
         session::TABLE,

@@ -1,0 +1,158 @@
+//! Functions that clients ask about a PostgreSQL server and its catalog, and whose answers here are short.
+//!
+//! The columns of functions that give rows are arrays under names that nobody can write; FROM makes rows of them.
+//!
+//! Does not know: names behind OIDs (`objects`), rights that can be granted (`privilege`).
+
+use varve_engine::{Array, ColumnType, Datum, Value};
+
+use super::objects::oid;
+use super::{Builtin, catalog, strict, text};
+use crate::error::{Result, SqlError};
+use crate::eval::Cx;
+use crate::rights::Holder;
+use crate::system::{self, show};
+use crate::ty::Ty::{self, Bool, Char1, Int2Vector, Int4, Int8, Name, Oid, OidVector, Text, TimestampTz};
+use crate::ty::{Elem, Reg};
+
+const CLASS: Ty = Ty::Reg(Reg::Class);
+const TEXTS: Ty = Ty::Array(Elem::Text);
+const NUMBERS: Ty = Ty::Array(Elem::Int4);
+
+pub(super) const TABLE: &[Builtin] = &[
+    catalog("acldefault", &[Char1, Oid], TEXTS, acl_default),
+    strict("pg_options_to_table.option_name", &[TEXTS], TEXTS, |a, cx| options(a, false, cx)),
+    strict("pg_options_to_table.option_value", &[TEXTS], TEXTS, |a, cx| options(a, true, cx)),
+    strict("_pg_expandarray.x", &[Int2Vector], Ty::Array(Elem::Int2), elements),
+    strict("_pg_expandarray.x", &[OidVector], Ty::Array(Elem::Oid), elements),
+    strict("_pg_expandarray.x", &[Ty::Array(Elem::Int2)], Ty::Array(Elem::Int2), elements),
+    strict("_pg_expandarray.x", &[NUMBERS], NUMBERS, elements),
+    strict("_pg_expandarray.x", &[Ty::Array(Elem::Int8)], Ty::Array(Elem::Int8), elements),
+    strict("_pg_expandarray.x", &[Ty::Array(Elem::Oid)], Ty::Array(Elem::Oid), elements),
+    strict("_pg_expandarray.x", &[TEXTS], TEXTS, elements),
+    strict("_pg_expandarray.n", &[Int2Vector], NUMBERS, positions),
+    strict("_pg_expandarray.n", &[OidVector], NUMBERS, positions),
+    strict("_pg_expandarray.n", &[Ty::Array(Elem::Int2)], NUMBERS, positions),
+    strict("_pg_expandarray.n", &[NUMBERS], NUMBERS, positions),
+    strict("_pg_expandarray.n", &[Ty::Array(Elem::Int8)], NUMBERS, positions),
+    strict("_pg_expandarray.n", &[Ty::Array(Elem::Oid)], NUMBERS, positions),
+    strict("_pg_expandarray.n", &[TEXTS], NUMBERS, positions),
+    strict("name_letter", &[Name, Int4], Char1, letter),
+    catalog("row_security_active", &[CLASS], Bool, NO),
+    catalog("row_security_active", &[Text], Bool, NO),
+    strict("pg_jit_available", &[], Bool, NO),
+    strict("pg_trigger_depth", &[], Int4, |_, _| Ok(Datum::Int4(0))),
+    catalog("pg_postmaster_start_time", &[], TimestampTz, started),
+    catalog("pg_conf_load_time", &[], TimestampTz, started),
+    strict("pg_relation_filenode", &[CLASS], Oid, |a, _| Ok(a[0])),
+    strict("pg_encoding_max_length", &[Int4], Int4, |a, _| {
+        Ok(match super::int(a, 0) {
+            0 | 8 => Datum::Int4(1),
+            6 => Datum::Int4(4),
+            _ => Datum::Null,
+        })
+    }),
+    strict("pg_stat_get_numscans", &[Oid], Int8, ZERO),
+    strict("pg_stat_get_tuples_returned", &[Oid], Int8, ZERO),
+    strict("pg_stat_get_tuples_fetched", &[Oid], Int8, ZERO),
+    strict("pg_stat_get_blocks_fetched", &[Oid], Int8, ZERO),
+    strict("pg_stat_get_blocks_hit", &[Oid], Int8, ZERO),
+    strict("pg_stat_get_dead_tuples", &[Oid], Int8, ZERO),
+    catalog("pg_stat_get_live_tuples", &[Oid], Int8, live_rows),
+    // These rights cannot be granted here: everybody has them, as everybody has PostgreSQL's own objects.
+    strict("has_function_privilege", &[Text, Text], Bool, YES),
+    strict("has_function_privilege", &[Oid, Text], Bool, YES),
+    strict("has_function_privilege", &[Name, Text, Text], Bool, YES),
+    strict("has_function_privilege", &[Name, Oid, Text], Bool, YES),
+    strict("has_language_privilege", &[Text, Text], Bool, YES),
+    strict("has_language_privilege", &[Name, Text, Text], Bool, YES),
+    strict("has_type_privilege", &[Text, Text], Bool, YES),
+    strict("has_type_privilege", &[Oid, Text], Bool, YES),
+    strict("has_type_privilege", &[Name, Text, Text], Bool, YES),
+    catalog("has_tablespace_privilege", &[Text, Text], Bool, is_superuser),
+    catalog("has_tablespace_privilege", &[Oid, Text], Bool, is_superuser),
+];
+
+const NO: super::Run = |_, _| Ok(Datum::Bool(false));
+const YES: super::Run = |_, _| Ok(Datum::Bool(true));
+/// What is not counted.
+const ZERO: super::Run = |_, _| Ok(Datum::Int8(0));
+
+fn is_superuser<'a>(_: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let world = cx.env.world()?;
+    Ok(Datum::Bool(Holder::of(&world.catalog, world.who).is_superuser()))
+}
+
+fn started<'a>(_: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    Ok(Datum::TimestampTz(cx.env.world()?.shared.watched().start_us()))
+}
+
+/// Rows as ANALYZE counted them.
+fn live_rows<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let count = cx.env.world()?.shared.watched().count(varve_engine::TableId(oid(a, 0)));
+    Ok(Datum::Int8(count.map_or(0, |count| i64::try_from(count.rows).unwrap_or(i64::MAX))))
+}
+
+/// The rights that an object of a kind has before anything is granted: those of everybody, and those of its owner.
+fn acl_default<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let (everybody, owners) = match text(a, 0) {
+        "c" => ("", ""),
+        "r" => ("", "arwdDxt"),
+        "s" => ("", "rwU"),
+        "d" => ("Tc", "CTc"),
+        "f" => ("X", "X"),
+        "l" | "T" => ("U", "U"),
+        "L" => ("", "rw"),
+        "n" => ("", "UC"),
+        "p" => ("", "sA"),
+        "t" => ("", "C"),
+        "F" | "S" => ("", "U"),
+        other => {
+            let message = format!("unrecognized objtype abbreviation: {other}");
+            return Err(SqlError::internal(message));
+        }
+    };
+    let owner = system::names::quoted(&show::role_name(&cx.env.world()?.catalog, oid(a, 1)));
+    let mut items = Array::new(ColumnType::Text);
+    for (holder, rights) in [("", everybody), (owner.as_str(), owners)] {
+        if !rights.is_empty() {
+            items.push(Datum::Text(&format!("{holder}={rights}/{owner}")));
+        }
+    }
+    Ok(cx.keep_value(Value::Array(items)))
+}
+
+/// Names or values of options that are written as `name=value`.
+fn options<'a>(a: &[Datum<'a>], values: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let Some(Datum::Array(written)) = a.first() else { return Ok(Datum::Null) };
+    let mut out = Array::new(ColumnType::Text);
+    for option in written.iter() {
+        let Datum::Text(option) = option else { continue };
+        let (name, value) =
+            option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+        out.push(if values { value.map_or(Datum::Null, Datum::Text) } else { Datum::Text(name) });
+    }
+    Ok(cx.keep_value(Value::Array(out)))
+}
+
+fn elements<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
+    Ok(a[0])
+}
+
+/// 1, 2, ... for each element of an array.
+fn positions<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let Some(Datum::Array(array)) = a.first() else { return Ok(Datum::Null) };
+    let mut out = Array::new(ColumnType::Int4);
+    (1..=array.len()).for_each(|n| out.push(Datum::Int4(i32::try_from(n).unwrap_or(i32::MAX))));
+    Ok(cx.keep_value(Value::Array(out)))
+}
+
+/// Letter `n` of a name, from 0; a name is 64 bytes, of which those behind its end are empty.
+fn letter<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    const NAME_BYTES: usize = 64;
+    let Ok(n) = usize::try_from(super::int(a, 1)) else { return Ok(Datum::Null) };
+    if n >= NAME_BYTES {
+        return Ok(Datum::Null);
+    }
+    Ok(cx.text(&text(a, 0).chars().nth(n).map(String::from).unwrap_or_default()))
+}
