@@ -29,6 +29,7 @@ use varve_sql::general::{Actual, Gauge};
 
 use crate::apply::ApplyPlan;
 use crate::cancel::Watched;
+use crate::padded::PaddedPlan;
 use crate::scan::ScanPlan;
 use crate::shared::{Leaf, SharedTable};
 
@@ -87,8 +88,9 @@ struct Walk {
 
 impl Walk {
     fn node(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<(Arc<dyn ExecutionPlan>, Node)> {
-        if let Some(watched) = plan.downcast_ref::<Watched>() {
-            let (made, node) = self.node(watched.plan())?;
+        let watched = plan.downcast_ref::<Watched>().map(Watched::plan);
+        if let Some(inner) = watched.or_else(|| plan.downcast_ref::<PaddedPlan>().map(PaddedPlan::plan)) {
+            let (made, node) = self.node(inner)?;
             return Ok((with_children(plan.clone(), vec![made])?, node));
         }
         let (mut children, mut inner) = (Vec::new(), Vec::new());

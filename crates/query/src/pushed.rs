@@ -19,6 +19,8 @@ pub fn condition(e: &Logical) -> Option<Expr> {
         // Whole numbers compare by value, whatever their width.
         Logical::Cast(c) => condition(&c.expr)?,
         Logical::Literal(ScalarValue::Boolean(Some(b)), _) => Expr::Const(Value::Bool(*b)),
+        // What has been computed since the table took it.
+        Logical::Literal(ScalarValue::Boolean(None) | ScalarValue::Null, _) => Expr::NULL,
         Logical::Not(inner) => Expr::Not(Box::new(condition(inner)?)),
         Logical::IsNull(inner) => Expr::IsNull(Box::new(condition(inner)?), false),
         Logical::IsNotNull(inner) => Expr::IsNull(Box::new(condition(inner)?), true),

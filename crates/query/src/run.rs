@@ -25,7 +25,6 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
@@ -35,7 +34,6 @@ use varve_sql::general::{
 };
 
 use crate::analyze::{Node, nodes};
-use crate::append::Appends;
 use crate::apply::ApplyPlanner;
 use crate::cancel;
 use crate::cells::Cells;
@@ -44,7 +42,7 @@ use crate::expand::ExpandPlanner;
 use crate::join_order;
 use crate::kept::{Assumed, KeptPlan, KeptPlans, Snapshot};
 use crate::memory;
-use crate::merge_joins::MergeJoins;
+use crate::rules;
 use crate::spill::{self, Spills};
 use crate::steps;
 use crate::translate;
@@ -110,14 +108,10 @@ fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>, is_thrifty: bool) -> 
     // What a sort keeps back for merging; the default, 10 MiB, fails every sort of a small pool.
     let reserved = &mut config.options_mut().execution.sort_spill_reservation_bytes;
     *reserved = (*reserved).min(options.memory_bytes / 16);
-    let mut rules = PhysicalOptimizer::new().rules;
-    rules.insert(0, Arc::new(Appends));
-    if is_thrifty {
-        rules.insert(0, Arc::new(MergeJoins));
-    }
     SessionStateBuilder::new()
         .with_config(config)
-        .with_physical_optimizer_rules(rules)
+        .with_optimizer_rules(rules::logical())
+        .with_physical_optimizer_rules(rules::physical(is_thrifty))
         .with_runtime_env(runtime)
         .with_query_planner(Arc::new(Planner))
         .build()

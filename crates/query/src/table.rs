@@ -12,11 +12,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr as Logical, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use varve_engine::{Reader, ScanIndex, Table};
-use varve_sql::general::{Access, Around, Ty, Typed, choose, conjuncts, joined};
+use varve_sql::general::{Access, Around, SqlError, Ty, Typed, choose, conjuncts, joined};
 
 use crate::cells::data_type;
 use crate::error::wrapped;
@@ -116,7 +116,10 @@ impl TableProvider for SnapshotTable {
         filters: &[Logical],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let conditions: Vec<_> = filters.iter().filter_map(pushed::condition).flat_map(conjuncts).collect();
+        // One that was taken and changed since is still to be checked.
+        let known = |filter| pushed::condition(filter).ok_or_else(unknown_condition);
+        let conditions = filters.iter().map(known).collect::<Result<Vec<_>>>()?;
+        let conditions: Vec<_> = conditions.into_iter().flat_map(conjuncts).collect();
         let choice = choose(self.table.def(), &conditions, None, limit.is_some());
         let left = conditions.into_iter().zip(&choice.covered).filter(|(_, covered)| !**covered);
         let columns = projection.cloned().unwrap_or_else(|| (0..self.types.len()).collect());
@@ -139,4 +142,8 @@ impl TableProvider for SnapshotTable {
         let partitions = state.config().target_partitions();
         Ok(Arc::new(ScanPlan::new(scan, schema, partitions).map_err(wrapped)?))
     }
+}
+
+fn unknown_condition() -> DataFusionError {
+    wrapped(SqlError::internal("a table has taken a condition that it does not know"))
 }

@@ -356,8 +356,11 @@ impl Translator<'_> {
             }
         }
         for mut condition in left {
+            let width = part.columns.len();
             part = self.applied(part, std::slice::from_mut(&mut condition))?;
             part = self.kept(part, vec![condition])?;
+            // The binder does not know of the answers: what stands behind begins where they do.
+            part.columns.truncate(width);
         }
         Ok(part)
     }

@@ -15,7 +15,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::Result;
 use datafusion::logical_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldArgs};
 use datafusion::logical_expr::{PartitionEvaluator, Signature, Volatility, WindowUDF, WindowUDFImpl};
-use varve_engine::Datum;
+use varve_engine::{Datum, Value};
 use varve_sql::general::{Around, FrameUnits, SqlError, SqlState, Ty, WinFunction};
 
 use crate::aggregate::Folded;
@@ -32,8 +32,63 @@ pub enum End {
     Current,
     /// So many rows or groups before (negative) or behind.
     Count(i64),
-    /// Up to the order key that stands in this argument.
-    Key(usize),
+    /// As many as this argument says for the partition's first row: before it, if the flag is set.
+    Argument(usize, bool),
+    /// Up to the order key that stands in this argument; the distance, where it has yet to be checked, stands in another one.
+    Key(usize, Option<usize>),
+}
+
+impl End {
+    /// The end for a partition with these arguments; `name` is that of the end.
+    fn of(self, columns: &[Cells<'_>], name: &str) -> varve_sql::Result<End> {
+        let first = |argument: usize| columns.get(argument).map_or(Datum::Null, |c| c.get(0)).to_value();
+        match self {
+            End::Argument(argument, before) => {
+                let count = count(&first(argument), name)?;
+                Ok(End::Count(if before { -count } else { count }))
+            }
+            End::Key(_, Some(distance)) => check_distance(&first(distance), name).map(|()| self),
+            other => Ok(other),
+        }
+    }
+}
+
+/// How many rows or groups an end of a frame is away.
+pub fn count(value: &Value, name: &str) -> varve_sql::Result<i64> {
+    match value {
+        Value::Int8(n) if *n >= 0 => Ok(*n),
+        Value::Null => Err(null_offset(name)),
+        _ => {
+            let message = format!("frame {name} offset must not be negative");
+            Err(SqlError::new(SqlState("22013"), message))
+        }
+    }
+}
+
+/// 22013 for a distance that is negative.
+pub fn check_distance(value: &Value, name: &str) -> varve_sql::Result<()> {
+    let negative = match value {
+        Value::Null => return Err(null_offset(name)),
+        Value::Int2(n) => *n < 0,
+        Value::Int4(n) => *n < 0,
+        Value::Int8(n) => *n < 0,
+        Value::Float4(f) => *f < 0.0 || f.is_nan(),
+        Value::Float8(f) => *f < 0.0 || f.is_nan(),
+        Value::Numeric(n) => n.as_ref().is_nan() || n.as_ref().to_string().starts_with('-'),
+        Value::Interval(i) => i.order(varve_engine::Interval::default()).is_lt(),
+        _ => false,
+    };
+    match negative {
+        true => {
+            let message = "invalid preceding or following size in window function";
+            Err(SqlError::new(SqlState("22013"), message))
+        }
+        false => Ok(()),
+    }
+}
+
+fn null_offset(name: &str) -> SqlError {
+    SqlError::new(SqlState::NULL_NOT_ALLOWED, format!("frame {name} offset must not be null"))
 }
 
 /// A function over a window.
@@ -129,7 +184,7 @@ struct Evaluator {
 
 impl PartitionEvaluator for Evaluator {
     fn evaluate_all(&mut self, values: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
-        let partition = Partition::new(self, values, rows);
+        let partition = Partition::new(self, values, rows).map_err(wrapped)?;
         let mut out = CellsBuilder::new(self.output);
         partition.compute(&mut out).map_err(wrapped)?;
         Ok(out.finish())
@@ -139,6 +194,8 @@ impl PartitionEvaluator for Evaluator {
 /// The rows of one partition.
 struct Partition<'a> {
     call: &'a Evaluator,
+    start: End,
+    end: End,
     rows: usize,
     keys: &'a BinaryViewArray,
     columns: Vec<Cells<'a>>,
@@ -150,8 +207,9 @@ struct Partition<'a> {
 }
 
 impl<'a> Partition<'a> {
-    fn new(call: &'a Evaluator, arrays: &'a [ArrayRef], rows: usize) -> Partition<'a> {
-        let columns = call.types.iter().zip(arrays).map(|(t, a)| Cells::of(*t, a)).collect();
+    fn new(call: &'a Evaluator, arrays: &'a [ArrayRef], rows: usize) -> varve_sql::Result<Partition<'a>> {
+        let columns: Vec<Cells<'a>> = call.types.iter().zip(arrays).map(|(t, a)| Cells::of(*t, a)).collect();
+        let (start, end) = (call.start.of(&columns, "starting")?, call.end.of(&columns, "ending")?);
         let keys = arrays[0].as_binary_view();
         let (mut group, mut begins) = (Vec::with_capacity(rows), Vec::new());
         for row in 0..rows {
@@ -161,7 +219,7 @@ impl<'a> Partition<'a> {
             group.push(begins.len() - 1);
         }
         begins.push(rows);
-        Partition { call, rows, keys, columns, arrays, group, begins }
+        Ok(Partition { call, start, end, rows, keys, columns, arrays, group, begins })
     }
 
     /// The n-th argument that was written.
@@ -318,8 +376,8 @@ impl<'a> Partition<'a> {
     }
 
     fn start(&self, row: usize) -> usize {
-        match (self.call.start, self.call.units) {
-            (End::Unbounded, _) => 0,
+        match (self.start, self.call.units) {
+            (End::Unbounded | End::Argument(..), _) => 0,
             (End::Current, FrameUnits::Rows) => row,
             (End::Current, _) => self.equals(row).start,
             (End::Count(n), FrameUnits::Rows) => shifted(row, n).unwrap_or(0),
@@ -327,7 +385,7 @@ impl<'a> Partition<'a> {
                 Some(group) => self.begins.get(group).copied().unwrap_or(self.rows),
                 None => 0,
             },
-            (End::Key(argument), _) => {
+            (End::Key(argument, _), _) => {
                 let bound = self.arrays[argument].as_binary_view().value(row);
                 self.place(|key| key < bound)
             }
@@ -335,8 +393,8 @@ impl<'a> Partition<'a> {
     }
 
     fn end(&self, row: usize) -> usize {
-        match (self.call.end, self.call.units) {
-            (End::Unbounded, _) => self.rows,
+        match (self.end, self.call.units) {
+            (End::Unbounded | End::Argument(..), _) => self.rows,
             (End::Current, FrameUnits::Rows) => row + 1,
             (End::Current, _) => self.equals(row).end,
             (End::Count(n), FrameUnits::Rows) => shifted(row, n).map_or(0, |at| at.saturating_add(1)),
@@ -344,7 +402,7 @@ impl<'a> Partition<'a> {
                 Some(group) => self.begins.get(group.saturating_add(1)).copied().unwrap_or(self.rows),
                 None => 0,
             },
-            (End::Key(argument), _) => {
+            (End::Key(argument, _), _) => {
                 let bound = self.arrays[argument].as_binary_view().value(row);
                 self.place(|key| key <= bound)
             }

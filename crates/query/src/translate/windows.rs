@@ -11,18 +11,35 @@ use datafusion::logical_expr::{
     Expr as Logical, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
 };
 use varve_engine::Value;
-use varve_sql::general::{Expr, FrameBound, FrameUnits, SqlError, SqlState, Ty, WinCall, WinOrder};
+use varve_sql::general::{Expr, FrameBound, FrameUnits, Ty, WinCall, WinOrder};
 
 use super::{Part, Translator, Typing};
 use crate::computed::{Direction, comparable, order_of};
 use crate::error::wrapped;
-use crate::window::{End, Windowed};
+use crate::window::{End, Windowed, check_distance, count};
 
 /// Columns of one window.
 #[derive(Clone)]
 struct Keys {
     partition: Vec<Column>,
     order: Column,
+}
+
+/// What a call reads: columns, their types, and how those are computed that are not there yet.
+struct Arguments {
+    columns: Vec<Column>,
+    types: Vec<Ty>,
+    added: Vec<Logical>,
+}
+
+impl Arguments {
+    /// Adds a column of this name; which argument it is.
+    fn push(&mut self, value: Logical, ty: Ty, name: String) -> usize {
+        self.added.push(value.alias(&name));
+        self.columns.push(Column::new_unqualified(name));
+        self.types.push(ty);
+        self.columns.len() - 1
+    }
 }
 
 impl Translator<'_> {
@@ -129,40 +146,20 @@ impl Translator<'_> {
         call: &WinCall,
         over: &[Typing],
         keys: &Keys,
-        mut added: Vec<Logical>,
+        added: Vec<Logical>,
     ) -> Result<Part> {
-        let mut arguments = vec![keys.order.clone()];
-        let mut types = vec![Ty::Bytea];
-        let mut ends = [End::Unbounded; 2];
-        for (end, (bound, name)) in
-            ends.iter_mut().zip([(&call.frame.start, "starting"), (&call.frame.end, "ending")])
-        {
-            *end = match bound {
-                FrameBound::Unbounded => End::Unbounded,
-                FrameBound::Current => End::Current,
-                FrameBound::Count(offset, before) => {
-                    let count = self.frame_offset(offset, name)?;
-                    End::Count(if *before { -count } else { count })
-                }
-                FrameBound::Value(offset, value) => {
-                    self.check_distance(offset, name)?;
-                    arguments.push(self.order_key(&call.order, Some(value), over, &mut added));
-                    types.push(Ty::Bytea);
-                    End::Key(arguments.len() - 1)
-                }
-            };
-        }
+        let mut arguments = Arguments { columns: vec![keys.order.clone()], types: vec![Ty::Bytea], added };
+        let start = self.frame_end((&call.frame.start, "starting"), call, over, &mut arguments)?;
+        let end = self.frame_end((&call.frame.end, "ending"), call, over, &mut arguments)?;
         let filter = call.filter.iter().map(|f| (f.clone(), Ty::Bool));
-        let at = arguments.len();
+        let at = arguments.columns.len();
         for (e, ty) in filter.chain(call.arguments.iter().cloned()) {
-            let name = self.name();
-            added.push(self.computed(e, ty, over).alias(&name));
-            arguments.push(Column::new_unqualified(name));
-            types.push(ty);
+            let value = self.computed(e, ty, over);
+            arguments.push(value, ty, self.name());
         }
+        let Arguments { columns: arguments, types, added } = arguments;
         let filter = call.filter.is_some().then_some(at);
         let first = at + usize::from(filter.is_some());
-        let [start, end] = ends;
         let units = match call.frame.units {
             FrameUnits::Range if matches!(start, End::Count(_)) => FrameUnits::Groups,
             units => units,
@@ -196,38 +193,61 @@ impl Translator<'_> {
         Ok(())
     }
 
+    /// An end of a frame, with what it reads among the arguments; its name is for errors.
+    fn frame_end(
+        &mut self,
+        (bound, name): (&FrameBound, &str),
+        call: &WinCall,
+        over: &[Typing],
+        arguments: &mut Arguments,
+    ) -> Result<End> {
+        Ok(match bound {
+            FrameBound::Unbounded => End::Unbounded,
+            FrameBound::Current => End::Current,
+            FrameBound::Count(offset, before) if self.is_known(offset) => {
+                let count = self.frame_offset(offset, name)?;
+                End::Count(if *before { -count } else { count })
+            }
+            FrameBound::Count(offset, before) => {
+                let offset = self.computed(offset.clone(), Ty::Int8, over);
+                End::Argument(arguments.push(offset, Ty::Int8, self.name()), *before)
+            }
+            FrameBound::Value(offset, value) => {
+                let distance = match self.is_known(offset) {
+                    true => self.known_distance(offset, name).map(|()| None)?,
+                    false => self.distance_type(offset, over),
+                };
+                let distance = distance.map(|ty| {
+                    let offset = self.computed(offset.clone(), ty, over);
+                    arguments.push(offset, ty, self.name())
+                });
+                let key = self.order_key(&call.order, Some(value), over, &mut arguments.added);
+                arguments.columns.push(key);
+                arguments.types.push(Ty::Bytea);
+                End::Key(arguments.columns.len() - 1, distance)
+            }
+        })
+    }
+
     /// How many rows or groups an end of a frame is away.
     fn frame_offset(&self, offset: &Expr, which: &str) -> Result<i64> {
         self.assume_value(offset)?;
-        match self.around.value(offset).map_err(wrapped)? {
-            Value::Int8(n) if n >= 0 => Ok(n),
-            Value::Null => Err(null_offset(which)),
-            _ => Err(wrapped(SqlError::new(
-                SqlState("22013"),
-                format!("frame {which} offset must not be negative"),
-            ))),
-        }
+        self.around.value(offset).and_then(|value| count(&value, which)).map_err(wrapped)
     }
 
     /// 22013 for a distance that is negative.
-    fn check_distance(&self, offset: &Expr, which: &str) -> Result<()> {
+    fn known_distance(&self, offset: &Expr, which: &str) -> Result<()> {
         self.assume_value(offset)?;
-        let negative = match self.around.value(offset).map_err(wrapped)? {
-            Value::Null => return Err(null_offset(which)),
-            Value::Int2(n) => n < 0,
-            Value::Int4(n) => n < 0,
-            Value::Int8(n) => n < 0,
-            Value::Float4(f) => f < 0.0 || f.is_nan(),
-            Value::Float8(f) => f < 0.0 || f.is_nan(),
-            Value::Numeric(n) => n.as_ref().is_nan() || n.as_ref().to_string().starts_with('-'),
-            Value::Interval(i) => i.order(varve_engine::Interval::default()).is_lt(),
-            _ => false,
-        };
-        if negative {
-            let message = "invalid preceding or following size in window function";
-            return Err(wrapped(SqlError::new(SqlState("22013"), message)));
-        }
-        Ok(())
+        self.around.value(offset).and_then(|value| check_distance(&value, which)).map_err(wrapped)
+    }
+
+    /// Whether the value can be computed before the plan runs: neither a subquery answers it, nor a query around gives it.
+    fn is_known(&self, e: &Expr) -> bool {
+        e.is_constant() && !e.is_volatile() && !self.is_given(e)
+    }
+
+    fn distance_type(&self, e: &Expr, over: &[Typing]) -> Option<Ty> {
+        e.type_in(&|n| over[n].1, &|n| self.around.param_type(n))
     }
 }
 
@@ -236,8 +256,4 @@ fn whole_partition() -> WindowFrame {
     let whole = ScalarValue::UInt64(None);
     let bounds = (WindowFrameBound::Preceding(whole.clone()), WindowFrameBound::Following(whole));
     WindowFrame::new_bounds(WindowFrameUnits::Rows, bounds.0, bounds.1)
-}
-
-fn null_offset(which: &str) -> datafusion::common::DataFusionError {
-    wrapped(SqlError::new(SqlState::NULL_NOT_ALLOWED, format!("frame {which} offset must not be null")))
 }

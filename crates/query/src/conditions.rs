@@ -1,0 +1,355 @@
+//! Conditions on their way down to where rows are made: as far as a row's fate does not hang on what is between.
+//!
+//! It stands for DataFusion's `push_down_filter`, which moves a condition that reads no column below an aggregate without groups (that has
+//! one row of nothing, too), moves volatile conditions, and repeats conditions that may fail for the rows of another relation.
+//!
+//! Invariants
+//! 1. A volatile condition stays where it is written.
+//! 2. Below an aggregate goes only what reads its keys; a condition that reads no column goes there only if there are keys.
+//! 3. A condition is repeated for an equal column of another relation only if it can't fail.
+//!
+//! Does not know: what tables do with conditions (`table`).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, JoinType, Result};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{
+    Aggregate, Expr as Logical, Extension, Filter, Join, LogicalPlan, Operator, Projection,
+    TableProviderFilterPushDown, TableScan, Union,
+};
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+
+use crate::computed::{Computed, is_key};
+use crate::translate::may_fail;
+
+/// Moves conditions down.
+#[derive(Debug)]
+pub struct MoveConditions;
+
+impl OptimizerRule for MoveConditions {
+    fn name(&self) -> &str {
+        "move_conditions"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::TopDown)
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        match plan {
+            LogicalPlan::Join(join) => below_join(join, Vec::new()),
+            LogicalPlan::Filter(filter) => filtered(filter),
+            other => Ok(Transformed::no(other)),
+        }
+    }
+}
+
+/// Moves the conditions of a filter that can be moved below what it stands on.
+fn filtered(filter: Filter) -> Result<Transformed<LogicalPlan>> {
+    let Filter { predicate, input, .. } = filter;
+    let conditions = split_conjunction_owned(predicate);
+    // Rows are counted out before they are filtered.
+    if input.fetch()?.is_some() || input.skip()?.is_some() {
+        return Ok(Transformed::no(kept(conditions, Arc::unwrap_or_clone(input))?));
+    }
+    if let LogicalPlan::Filter(below) = input.as_ref() {
+        let mut all = split_conjunction_owned(below.predicate.clone());
+        all.extend(
+            conditions.into_iter().filter(|c| c.is_volatile() || !all.contains(c)).collect::<Vec<_>>(),
+        );
+        let merged = kept(all, below.input.as_ref().clone())?;
+        return match merged {
+            LogicalPlan::Filter(filter) => Ok(Transformed::yes(filtered(filter)?.data)),
+            other => Ok(Transformed::yes(other)),
+        };
+    }
+    let (volatile, movable): (Vec<_>, Vec<_>) = conditions.into_iter().partition(Logical::is_volatile);
+    if movable.is_empty() {
+        return Ok(Transformed::no(kept(volatile, Arc::unwrap_or_clone(input))?));
+    }
+    let moved = match Arc::unwrap_or_clone(input) {
+        LogicalPlan::Join(join) => below_join(join, movable),
+        LogicalPlan::Projection(projection) => below_projection(projection, movable),
+        LogicalPlan::Aggregate(aggregate) => below_aggregate(aggregate, movable),
+        LogicalPlan::Union(union) => below_union(union, movable),
+        LogicalPlan::TableScan(scan) => into_scan(scan, movable),
+        LogicalPlan::Extension(extension) => below_extension(extension, movable),
+        LogicalPlan::Sort(mut sort) => {
+            sort.input = Arc::new(kept(movable, Arc::unwrap_or_clone(sort.input))?);
+            Ok(Transformed::yes(LogicalPlan::Sort(sort)))
+        }
+        other => Ok(Transformed::no(kept(movable, other)?)),
+    };
+    moved?.map_data(|plan| kept(volatile, plan))
+}
+
+/// The rows of a plan that pass all conditions.
+fn kept(conditions: Vec<Logical>, plan: LogicalPlan) -> Result<LogicalPlan> {
+    match conjunction(conditions) {
+        Some(condition) => Ok(LogicalPlan::Filter(Filter::try_new(condition, Arc::new(plan))?)),
+        None => Ok(plan),
+    }
+}
+
+/// The plan with a part of its conditions moved; whether there were such.
+fn moved(plan: LogicalPlan, stay: Vec<Logical>, has_moved: bool) -> Result<Transformed<LogicalPlan>> {
+    let plan = kept(stay, plan)?;
+    Ok(if has_moved { Transformed::yes(plan) } else { Transformed::no(plan) })
+}
+
+/// Conditions with other expressions for columns.
+fn over(conditions: Vec<Logical>, meaning: &HashMap<Column, Logical>) -> Result<Vec<Logical>> {
+    let replaced = |condition: Logical| {
+        let replace = |e: Logical| match &e {
+            Logical::Column(column) => match meaning.get(column) {
+                Some(meaning) => Ok(Transformed::new(meaning.clone(), true, TreeNodeRecursion::Jump)),
+                None => Ok(Transformed::no(e)),
+            },
+            _ => Ok(Transformed::no(e)),
+        };
+        condition.transform_down(replace).map(|t| t.data)
+    };
+    conditions.into_iter().map(replaced).collect()
+}
+
+fn named(schema: &DFSchema, exprs: &[Logical]) -> HashMap<Column, Logical> {
+    schema.columns().into_iter().zip(exprs.iter().map(|e| e.clone().unalias_nested().data)).collect()
+}
+
+/// What is computed is computed for the condition as well, unless it would have another value then.
+fn below_projection(
+    mut projection: Projection,
+    conditions: Vec<Logical>,
+) -> Result<Transformed<LogicalPlan>> {
+    let meaning = named(&projection.schema, &projection.expr);
+    let reads_volatile = |condition: &Logical| {
+        condition.column_refs().into_iter().any(|c| meaning.get(c).is_some_and(Logical::is_volatile))
+    };
+    let (stay, go): (Vec<_>, Vec<_>) = conditions.into_iter().partition(reads_volatile);
+    let moves = !go.is_empty();
+    let go = over(go, &meaning)?;
+    projection.input = Arc::new(kept(go, Arc::unwrap_or_clone(projection.input))?);
+    moved(LogicalPlan::Projection(projection), stay, moves)
+}
+
+fn below_aggregate(mut aggregate: Aggregate, conditions: Vec<Logical>) -> Result<Transformed<LogicalPlan>> {
+    // Grouping sets are not DataFusion's: each key is an expression.
+    let keys = aggregate.group_expr.len();
+    let meaning = named(&aggregate.schema, &aggregate.group_expr);
+    let is_of_keys =
+        |condition: &Logical| keys > 0 && condition.column_refs().iter().all(|c| meaning.contains_key(c));
+    let (go, stay): (Vec<_>, Vec<_>) = conditions.into_iter().partition(is_of_keys);
+    let moves = !go.is_empty();
+    let go = over(go, &meaning)?;
+    aggregate.input = Arc::new(kept(go, Arc::unwrap_or_clone(aggregate.input))?);
+    moved(LogicalPlan::Aggregate(aggregate), stay, moves)
+}
+
+fn below_union(mut union: Union, conditions: Vec<Logical>) -> Result<Transformed<LogicalPlan>> {
+    let columns = union.schema.columns();
+    for input in &mut union.inputs {
+        let own = input.schema().columns().into_iter().map(Logical::Column);
+        let meaning = columns.iter().cloned().zip(own).collect();
+        let go = over(conditions.clone(), &meaning)?;
+        *input = Arc::new(kept(go, input.as_ref().clone())?);
+    }
+    Ok(Transformed::yes(LogicalPlan::Union(union)))
+}
+
+/// A table takes what it can check by itself.
+fn into_scan(mut scan: TableScan, conditions: Vec<Logical>) -> Result<Transformed<LogicalPlan>> {
+    let supported = scan.source.supports_filters_pushdown(&conditions.iter().collect::<Vec<_>>())?;
+    let (mut stay, mut moves) = (Vec::new(), false);
+    for (condition, supported) in conditions.into_iter().zip(supported) {
+        match supported {
+            TableProviderFilterPushDown::Exact => {
+                moves = true;
+                if !scan.filters.contains(&condition) {
+                    scan.filters.push(condition);
+                }
+            }
+            _ => stay.push(condition),
+        }
+    }
+    moved(LogicalPlan::TableScan(scan), stay, moves)
+}
+
+/// Our nodes say which columns are theirs. One may have rows that none of its input has, so what reads no column stays.
+fn below_extension(extension: Extension, conditions: Vec<Logical>) -> Result<Transformed<LogicalPlan>> {
+    let own = extension.node.prevent_predicate_push_down_columns();
+    let inputs = extension.node.inputs();
+    let goes = |condition: &Logical| {
+        let read = condition.column_refs();
+        inputs.len() == 1 && !read.is_empty() && read.iter().all(|c| !own.contains(&c.name))
+    };
+    let (go, stay): (Vec<_>, Vec<_>) = conditions.into_iter().partition(goes);
+    if go.is_empty() {
+        return moved(LogicalPlan::Extension(extension), stay, false);
+    }
+    let inputs = inputs.into_iter().map(|input| kept(go.clone(), input.clone())).collect::<Result<_>>()?;
+    let node = extension.node.with_exprs_and_inputs(extension.node.expressions(), inputs)?;
+    moved(LogicalPlan::Extension(Extension { node }), stay, true)
+}
+
+/// The sides of a join, as conditions see them.
+struct Sides {
+    left: HashSet<Column>,
+    right: HashSet<Column>,
+    /// Columns that are equal for each pair.
+    keys: Vec<(Column, Column)>,
+}
+
+/// Where conditions go.
+#[derive(Default)]
+struct Shares {
+    left: Vec<Logical>,
+    right: Vec<Logical>,
+    on: Vec<Logical>,
+    above: Vec<Logical>,
+}
+
+impl Sides {
+    /// Of a join with these conditions; those that hold for each pair may say which columns are equal.
+    fn of<'c>(join: &Join, hold: impl Iterator<Item = &'c Logical>) -> Sides {
+        let columns = |plan: &LogicalPlan| plan.schema().columns().into_iter().collect();
+        let mut sides = Sides { left: columns(&join.left), right: columns(&join.right), keys: Vec::new() };
+        // What NOT IN finds out of NULLs is in rows that no condition may take away.
+        if !join.null_aware {
+            let equal = hold.filter_map(|condition| match condition {
+                Logical::BinaryExpr(b) if b.op == Operator::Eq => Some((b.left.as_ref(), b.right.as_ref())),
+                _ => None,
+            });
+            let pairs = join.on.iter().map(|(l, r)| (l, r)).chain(equal);
+            sides.keys = pairs.filter_map(|(l, r)| sides.key(l, r)).collect();
+        }
+        sides
+    }
+
+    /// A column of the left side and one of the right side, if it is these that are equal.
+    fn key(&self, one: &Logical, other: &Logical) -> Option<(Column, Column)> {
+        let (Logical::Column(one), Logical::Column(other)) = (one, other) else { return None };
+        let is_pair = |l: &Column, r: &Column| self.left.contains(l) && self.right.contains(r);
+        match (is_pair(one, other), is_pair(other, one)) {
+            (true, _) => Some((one.clone(), other.clone())),
+            (_, true) => Some((other.clone(), one.clone())),
+            _ => None,
+        }
+    }
+
+    fn is_of(side: &HashSet<Column>, condition: &Logical) -> bool {
+        condition.column_refs().into_iter().all(|c| side.contains(c))
+    }
+
+    /// The condition for the other side's columns that equal its own; `None` if it reads others, or may fail there.
+    fn mirrored(&self, condition: &Logical, to_right: bool) -> Result<Option<Logical>> {
+        let read = condition.column_refs();
+        if read.is_empty() || can_fail(condition)? {
+            return Ok(None);
+        }
+        let pair = |(l, r): &(Column, Column)| match to_right {
+            true => (l.clone(), Logical::Column(r.clone())),
+            false => (r.clone(), Logical::Column(l.clone())),
+        };
+        let meaning: HashMap<Column, Logical> = self.keys.iter().map(pair).collect();
+        if !read.iter().all(|c| meaning.contains_key(c)) {
+            return Ok(None);
+        }
+        Ok(over(vec![condition.clone()], &meaning)?.pop())
+    }
+}
+
+/// Moves conditions above a join, and those of the join itself, to its sides.
+fn below_join(mut join: Join, above: Vec<Logical>) -> Result<Transformed<LogicalPlan>> {
+    let own = join.filter.take().map_or_else(Vec::new, split_conjunction_owned);
+    if own.is_empty() && above.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    }
+    let holds_above = if join.join_type == JoinType::Inner { above.as_slice() } else { &[] };
+    let sides = Sides::of(&join, own.iter().chain(holds_above));
+    let count = own.len();
+    let mut shares = Shares::default();
+    for condition in above {
+        shares.place_above(condition, join.join_type, &sides)?;
+    }
+    for condition in own {
+        shares.place_own(condition, join.join_type, &sides)?;
+    }
+    let Shares { left, right, on, above } = shares;
+    let moves = !left.is_empty() || !right.is_empty() || on.len() > count;
+    join.filter = conjunction(on);
+    join.left = Arc::new(kept(left, Arc::unwrap_or_clone(join.left))?);
+    join.right = Arc::new(kept(right, Arc::unwrap_or_clone(join.right))?);
+    moved(LogicalPlan::Join(join), above, moves)
+}
+
+impl Shares {
+    /// A condition on the rows that a join gives. It goes to a side of which each row that comes out is one, and is repeated for the
+    /// other side where rows with other values could only have partners that fail it.
+    fn place_above(&mut self, condition: Logical, kind: JoinType, sides: &Sides) -> Result<()> {
+        let (keeps_left, keeps_right) = match kind {
+            JoinType::Inner => (true, true),
+            JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => (true, false),
+            JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
+                (false, true)
+            }
+            JoinType::Full => (false, false),
+        };
+        if keeps_left && Sides::is_of(&sides.left, &condition) {
+            self.right.extend(sides.mirrored(&condition, true)?);
+            self.left.push(condition);
+        } else if keeps_right && Sides::is_of(&sides.right, &condition) {
+            self.left.extend(sides.mirrored(&condition, false)?);
+            self.right.push(condition);
+        } else if kind == JoinType::Inner {
+            self.on.push(condition);
+        } else {
+            self.above.push(condition);
+        }
+        Ok(())
+    }
+
+    /// A condition on pairs. It goes to a side whose rows need a partner to come out.
+    fn place_own(&mut self, condition: Logical, kind: JoinType, sides: &Sides) -> Result<()> {
+        let (needs_left, needs_right) = kind.on_lr_is_preserved();
+        if condition.is_volatile() {
+            self.on.push(condition);
+        } else if needs_left && Sides::is_of(&sides.left, &condition) {
+            self.right.extend(if needs_right { sides.mirrored(&condition, true)? } else { None });
+            self.left.push(condition);
+        } else if needs_right && Sides::is_of(&sides.right, &condition) {
+            self.left.extend(if needs_left { sides.mirrored(&condition, false)? } else { None });
+            self.right.push(condition);
+        } else {
+            self.on.push(condition);
+        }
+        Ok(())
+    }
+}
+
+/// Whether computing the condition can end in an error.
+fn can_fail(condition: &Logical) -> Result<bool> {
+    let mut fails = false;
+    condition.apply(|e| {
+        fails |= match e {
+            Logical::Column(_) | Logical::Literal(..) | Logical::Not(_) => false,
+            Logical::IsNull(_) | Logical::IsNotNull(_) | Logical::Alias(_) => false,
+            // Whole numbers of different widths.
+            Logical::Cast(_) => false,
+            Logical::BinaryExpr(b) => !(b.op.supports_propagation() || matches!(b.op, Operator::Or)),
+            Logical::ScalarFunction(call) => {
+                let computed = call.func.inner().downcast_ref::<Computed>();
+                !is_key(call) && computed.is_none_or(|computed| may_fail(computed.expr()))
+            }
+            _ => true,
+        };
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(fails)
+}

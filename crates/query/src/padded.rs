@@ -1,0 +1,151 @@
+//! The sides of outer joins whose rows may be NULLs instead: nothing that is constant there is constant behind the join.
+//!
+//! DataFusion's joins hand the constants of both sides up as they are (`EquivalenceGroup::join`), those of a side that is padded with NULLs
+//! too: a column of an ungrouped aggregate, or a literal, would need no sort behind a left join, nor cut a window or a group. So such a side is
+//! put behind a node that knows no constants.
+//!
+//! Does not know: what is built on the constants of a plan.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{JoinType, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+
+/// Puts `PaddedPlan` below outer joins, where it matters.
+#[derive(Debug)]
+pub struct PaddedSides;
+
+impl PhysicalOptimizerRule for PaddedSides {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        // Bottom up: a node above is made anew, with what is now known of those below it.
+        Ok(plan.transform_up(padded)?.data)
+    }
+
+    fn name(&self) -> &str {
+        "padded_sides"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+fn padded(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let Some(kind) = join_type(plan.as_ref()) else { return Ok(Transformed::no(plan)) };
+    let is_padded = match kind {
+        JoinType::Left => [false, true],
+        JoinType::Right => [true, false],
+        JoinType::Full => [true, true],
+        _ => return Ok(Transformed::no(plan)),
+    };
+    let sides = plan.children().into_iter().zip(is_padded);
+    let hides =
+        |side: &Arc<dyn ExecutionPlan>| !side.properties().equivalence_properties().constants().is_empty();
+    if !sides.clone().any(|(side, is_padded)| is_padded && hides(side)) {
+        return Ok(Transformed::no(plan));
+    }
+    let sides = sides.map(|(side, is_padded)| match is_padded && hides(side) {
+        true => PaddedPlan::over(side.clone()),
+        false => side.clone(),
+    });
+    let sides = sides.collect();
+    with_children(plan, sides).map(Transformed::yes)
+}
+
+#[expect(deprecated, reason = "its successor does the same, and our own nodes have only this one")]
+fn with_children(
+    plan: Arc<dyn ExecutionPlan>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.with_new_children(children)
+}
+
+fn join_type(plan: &dyn ExecutionPlan) -> Option<JoinType> {
+    let hash = plan.downcast_ref::<HashJoinExec>().map(|join| join.join_type);
+    let loops = || plan.downcast_ref::<NestedLoopJoinExec>().map(|join| *join.join_type());
+    let merge = || plan.downcast_ref::<SortMergeJoinExec>().map(|join| join.join_type);
+    hash.or_else(loops).or_else(merge)
+}
+
+/// The rows of a plan, about whose columns nothing is known.
+pub struct PaddedPlan {
+    plan: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+}
+
+impl PaddedPlan {
+    fn over(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        let of_plan = plan.properties();
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(plan.schema()),
+            of_plan.output_partitioning().clone(),
+            of_plan.emission_type,
+            of_plan.boundedness,
+        );
+        Arc::new(PaddedPlan { plan, properties: Arc::new(properties) })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.plan
+    }
+}
+
+impl fmt::Debug for PaddedPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_as(DisplayFormatType::Default, f)
+    }
+}
+
+impl DisplayAs for PaddedPlan {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PaddedPlan")
+    }
+}
+
+impl ExecutionPlan for PaddedPlan {
+    fn name(&self) -> &str {
+        "PaddedPlan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.plan]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(PaddedPlan::over(children.pop().unwrap_or_else(|| self.plan.clone())))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.plan.execute(partition, context)
+    }
+}

@@ -1,0 +1,116 @@
+//! The rules by which DataFusion rewrites plans: which of its own are used, and which of ours stand for others.
+//!
+//! Each of DataFusion's rules was read against PostgreSQL's semantics; what is not in the lists below is left out on purpose.
+//!
+//! | rule left out | why |
+//! |---|---|
+//! | `push_down_filter` | moves conditions that read no column, or are volatile, where other rows pass: `conditions` stands for it |
+//! | `eliminate_join` | takes a join away below a volatile expression, which is then computed for fewer rows |
+//! | `eliminate_group_by_constant`, `eliminate_duplicated_expr` | go by dependencies between columns; nothing here needs them |
+//! | `eliminate_cross_join` | the order of joins is ours (`join_order`) |
+//! | `common_subexpr_eliminate`, `extract_leaf_expressions`, `push_down_leaf_projections` | expressions are ours, and opaque |
+//! | those of subqueries, DISTINCT and comparisons of sets | the translation leaves none of these to DataFusion |
+//! | `aggregate_statistics`, `topk_aggregation`, `window_topn` and the like | are for DataFusion's own functions |
+//! | `filter_pushdown` | conditions reach scans before there is a physical plan; aggregates over nothing are not safe from it |
+//! | `limit_push_past_windows` | windows are computed over whole partitions |
+//!
+//! Invariants
+//! 1. A rewritten plan gives the rows that PostgreSQL's rules give for the plan as translated, errors aside that PostgreSQL's own
+//!    rewrites might raise or not.
+//!
+//! Does not know: joins' order (`join_order`), the translation.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::Transformed;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::eliminate_filter::EliminateFilter;
+use datafusion::optimizer::eliminate_limit::EliminateLimit;
+use datafusion::optimizer::eliminate_outer_join::EliminateOuterJoin;
+use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
+use datafusion::optimizer::optimize_projections::OptimizeProjections;
+use datafusion::optimizer::optimize_unions::OptimizeUnions;
+use datafusion::optimizer::propagate_empty_relation::PropagateEmptyRelation;
+use datafusion::optimizer::push_down_limit::PushDownLimit;
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::combine_partial_final_agg::CombinePartialFinalAggregate;
+use datafusion::physical_optimizer::ensure_coop::EnsureCooperative;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_optimizer::join_selection::JoinSelection;
+use datafusion::physical_optimizer::limit_pushdown::LimitPushdown;
+use datafusion::physical_optimizer::limited_distinct_aggregation::LimitedDistinctAggregation;
+use datafusion::physical_optimizer::output_requirements::OutputRequirements;
+use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
+use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
+
+use crate::append::Appends;
+use crate::conditions::MoveConditions;
+use crate::merge_joins::MergeJoins;
+use crate::padded::PaddedSides;
+
+/// The rules for logical plans, in their order.
+pub fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    vec![
+        Arc::new(OptimizeUnions::new()),
+        Arc::new(Simplify(SimplifyExpressions::new())),
+        Arc::new(ExtractEquijoinPredicate::new()),
+        Arc::new(EliminateFilter::new()),
+        Arc::new(EliminateLimit::new()),
+        Arc::new(PropagateEmptyRelation::new()),
+        Arc::new(EliminateOuterJoin::new()),
+        Arc::new(PushDownLimit::new()),
+        Arc::new(MoveConditions),
+        Arc::new(OptimizeProjections::new()),
+    ]
+}
+
+/// DataFusion's simplification, but of what a table has taken: the table knows that as it was taken, and as nothing else.
+#[derive(Debug)]
+struct Simplify(SimplifyExpressions);
+
+impl OptimizerRule for Simplify {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        match plan {
+            LogicalPlan::TableScan(_) => Ok(Transformed::no(plan)),
+            other => self.0.rewrite(other, config),
+        }
+    }
+}
+
+/// The rules for physical plans, in their order; `is_thrifty`: joins sort and spill.
+pub fn physical(is_thrifty: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = Vec::new();
+    if is_thrifty {
+        rules.push(Arc::new(MergeJoins));
+    }
+    rules.extend::<[Arc<dyn PhysicalOptimizerRule + Send + Sync>; 12]>([
+        Arc::new(Appends),
+        Arc::new(OutputRequirements::new_add_mode()),
+        Arc::new(JoinSelection::new()),
+        Arc::new(LimitedDistinctAggregation::new()),
+        Arc::new(PaddedSides),
+        Arc::new(EnsureRequirements::new()),
+        Arc::new(CombinePartialFinalAggregate::new()),
+        Arc::new(ProjectionPushdown::new()),
+        Arc::new(OutputRequirements::new_remove_mode()),
+        Arc::new(LimitPushdown::new()),
+        Arc::new(EnsureCooperative::new()),
+        Arc::new(SanityCheckPlan::new()),
+    ]);
+    rules
+}
