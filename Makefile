@@ -97,6 +97,7 @@ crash:
 	    $(CARGO) run --release -p varve-sim --example crash -- --subject $$subject --images $(or $(IMAGES),20000) || exit 1; \
 	done
 	$(CARGO) run --release -p varve-sim --example crash -- --parts --images $(or $(IMAGES),100000)
+	$(CARGO) run --release -p varve-sim --example crash -- --parts --files --images $(or $(FILE_IMAGES),4000)
 
 faults:
 	@scripts/setup test

@@ -5,6 +5,7 @@
 //!
 //! What it does not know: which implementation is behind it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::accounting::Accounting;
@@ -193,18 +194,54 @@ pub struct WriteOp<'a> {
     pub durability: Durability,
 }
 
+/// Where a file is, for messages: its whole path, or what stands for one.
+///
+/// It is not a `str`, so that it cannot be given to a [`Directory`], which knows files by their names.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Location(Box<str>);
+
+impl Location {
+    /// A location with this text.
+    pub fn new(text: impl Into<Box<str>>) -> Location {
+        Location(text.into())
+    }
+
+    /// The text, for errors of a device.
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// Fails if a name is not a plain file name: empty, `.`, `..`, or with a separator or a byte 0 in it.
+pub(crate) fn check_name(name: &str, operation: Operation) -> Result<()> {
+    let is_plain = !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']);
+    if is_plain { Ok(()) } else { Err(DeviceError::new(name, operation, ErrorKind::NoPlainName)) }
+}
+
 /// A device: a flat directory of files.
 ///
-/// Names are plain file names (no separators). Creation, rename and removal are durable only after
-/// [`Directory::sync`].
+/// Names are plain file names; another is refused ([`ErrorKind::NoPlainName`]). Creation, rename and removal are
+/// durable only after [`Directory::sync`].
 pub trait Directory: Send + Sync {
     /// Opens or creates a file. Opening a file that is open already gives the same underlying file.
     fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>>;
-    /// Whether a file of this name exists.
+    /// Whether the name is taken, by a file or by something else (a directory).
     fn exists(&self, name: &str) -> Result<bool>;
     /// Names of all files, sorted.
     fn list(&self) -> Result<Vec<String>>;
-    /// Renames a file, replacing a file that has the new name.
+    /// Renames a file, replacing a file that has the new name: handles of that one keep working on the unlinked file.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
     /// Removes a file. Open handles keep working on the unlinked file.
     fn remove(&self, name: &str) -> Result<()>;
@@ -214,6 +251,14 @@ pub trait Directory: Send + Sync {
     /// its own length. A device that has no such memory refuses.
     fn map(&self, name: &str, _len_bytes: u64) -> Result<Arc<dyn Region>> {
         Err(DeviceError::new(name, Operation::Open, ErrorKind::Unsupported))
+    }
+    /// What tells a file from every copy of it, also behind a restart of the machine; not 0. `None` where that can't be told.
+    fn identity(&self, _name: &str) -> Result<Option<u64>> {
+        Ok(None)
+    }
+    /// Bytes that files may still take here, for messages; `None` where nobody knows.
+    fn free_bytes(&self) -> Option<u64> {
+        None
     }
     /// What was found by probing.
     fn capabilities(&self) -> &Capabilities;
@@ -226,8 +271,10 @@ pub trait Directory: Send + Sync {
 /// A file of blocks. All calls block until done and may be made from many threads at once; two
 /// overlapping operations at the same time have no defined order.
 pub trait BlockFile: Send + Sync {
-    /// The file's name when it was opened.
+    /// The file's name within its directory when it was opened.
     fn name(&self) -> &str;
+    /// Where it is, for messages.
+    fn location(&self) -> &Location;
     /// Length in bytes.
     fn len_bytes(&self) -> Result<u64>;
     /// Unit of offsets, lengths and of what the medium may tear, in bytes.
@@ -252,7 +299,7 @@ pub trait BlockFile: Send + Sync {
     /// Writes like `write_at`, but all or nothing: no crash leaves a part of it. A device that cannot refuses; see
     /// [`Capabilities::atomic_write_bytes`].
     fn write_atomic(&self, offset: u64, _buf: &[u8], _why: Purpose, _durability: Durability) -> Result<()> {
-        Err(DeviceError::at(self.name(), Operation::Write, offset, ErrorKind::Unsupported))
+        Err(DeviceError::at(self.location().text(), Operation::Write, offset, ErrorKind::Unsupported))
     }
 
     /// Like `write_batch`, each write all or nothing.

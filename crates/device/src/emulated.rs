@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use parking_lot::Mutex;
 
 use crate::accounting::Accounting;
-use crate::block::{BlockFile, Directory, Durability, OpenHow, Purpose, ReadOp, WriteOp};
+use crate::block::{BlockFile, Directory, Durability, Location, OpenHow, Purpose, ReadOp, WriteOp};
 use crate::capabilities::Capabilities;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
 use crate::flash::{Flash, FlashReport};
@@ -317,6 +317,9 @@ impl Directory for Emulated {
     fn map(&self, name: &str, len_bytes: u64) -> Result<Arc<dyn Region>> {
         self.inner.map(name, len_bytes)
     }
+    fn identity(&self, name: &str) -> Result<Option<u64>> {
+        self.inner.identity(name)
+    }
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
@@ -361,7 +364,9 @@ impl EmulatedFile {
     fn make_room(&self, operation: Operation, ranges: impl IntoIterator<Item = (u64, u64)>) -> Result<()> {
         let Some(flash) = &self.model().flash else { return Ok(()) };
         let found = flash.lock().reserve(self.number(), ranges);
-        found.map_err(|full| DeviceError::at(self.inner.name(), operation, full.offset, ErrorKind::NoSpace))
+        found.map_err(|full| {
+            DeviceError::at(self.inner.location().text(), operation, full.offset, ErrorKind::NoSpace)
+        })
     }
 
     fn note_written(&self, offset: u64, len_bytes: u64) {
@@ -437,6 +442,9 @@ impl EmulatedFile {
 impl BlockFile for EmulatedFile {
     fn name(&self) -> &str {
         self.inner.name()
+    }
+    fn location(&self) -> &Location {
+        self.inner.location()
     }
     fn len_bytes(&self) -> Result<u64> {
         self.inner.len_bytes()

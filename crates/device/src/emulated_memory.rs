@@ -59,6 +59,14 @@ impl Directory for EmulatedMemory {
         Ok(EmulatedRegion::wrap(region, self.profile.clone(), self.dilation))
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        self.inner.free_bytes()
+    }
+
+    fn identity(&self, name: &str) -> Result<Option<u64>> {
+        self.inner.identity(name)
+    }
+
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
     }

@@ -102,6 +102,9 @@ pub enum ErrorKind {
     /// There is no such file.
     #[error("there is no such file or directory")]
     NotFound,
+    /// A file within a directory has a name without separators.
+    #[error("it is no plain file name")]
+    NoPlainName,
     /// The file was to be new.
     #[error("it exists already")]
     AlreadyExists,

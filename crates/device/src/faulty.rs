@@ -15,7 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::accounting::Accounting;
-use crate::block::{BlockFile, Directory, Durability, OpenHow, Purpose, Space};
+use crate::block::{BlockFile, Directory, Durability, Location, OpenHow, Purpose, Space};
 use crate::buf::AlignedBuf;
 use crate::capabilities::Capabilities;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
@@ -46,6 +46,8 @@ pub enum Fault {
     Slow(Duration),
     /// The device is gone from here on.
     Gone,
+    /// What is behind the device has a bug: it panics.
+    Panics,
 }
 
 /// Which of the matching operations a rule spoils.
@@ -140,6 +142,7 @@ impl State {
                 self.gone.store(true, Relaxed);
                 gone()
             }
+            Some(Fault::Panics) => panic!("a panic that a test has asked for: {operation} {name}"),
             Some(Fault::Fails(kind)) => Err(DeviceError::new(name, operation, kind)),
             Some(Fault::Slow(delay)) => {
                 std::thread::sleep(delay);
@@ -230,6 +233,12 @@ impl Directory for Faulty {
         self.state.check(name, Operation::Open, Some(Space::Nvm))?;
         self.inner.map(name, len_bytes)
     }
+    fn free_bytes(&self) -> Option<u64> {
+        self.inner.free_bytes()
+    }
+    fn identity(&self, name: &str) -> Result<Option<u64>> {
+        self.inner.identity(name)
+    }
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
     }
@@ -249,13 +258,13 @@ struct FaultyFile {
 
 impl FaultyFile {
     fn check(&self, operation: Operation) -> Result<Option<Fault>> {
-        self.state.check(self.inner.name(), operation, Some(self.space))
+        self.state.check(self.inner.location().text(), operation, Some(self.space))
     }
 
     fn check_poison(&self, operation: Operation) -> Result<()> {
         let name = self.inner.name();
         if self.state.any_poisoned.load(Relaxed) && self.state.poisoned.lock().contains(name) {
-            return Err(DeviceError::new(name, operation, ErrorKind::Poisoned));
+            return Err(DeviceError::new(self.inner.location().text(), operation, ErrorKind::Poisoned));
         }
         Ok(())
     }
@@ -276,7 +285,7 @@ impl FaultyFile {
         let (wanted_bytes, got_bytes) = (buf.len() as u64, half as u64);
         self.inner.read_at(offset, &mut buf[..half], why)?;
         let kind = ErrorKind::ShortRead { wanted_bytes, got_bytes };
-        Err(DeviceError::at(self.inner.name(), Operation::Read, offset, kind))
+        Err(DeviceError::at(self.inner.location().text(), Operation::Read, offset, kind))
     }
 
     fn write_half(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
@@ -284,7 +293,7 @@ impl FaultyFile {
         let (wanted_bytes, got_bytes) = (buf.len() as u64, half as u64);
         self.inner.write_at(offset, &buf[..half], why, durability)?;
         let kind = ErrorKind::ShortWrite { wanted_bytes, got_bytes };
-        Err(DeviceError::at(self.inner.name(), Operation::Write, offset, kind))
+        Err(DeviceError::at(self.inner.location().text(), Operation::Write, offset, kind))
     }
 }
 
@@ -298,6 +307,10 @@ fn flip(bytes: &mut [u8], bit: u64) {
 impl BlockFile for FaultyFile {
     fn name(&self) -> &str {
         self.inner.name()
+    }
+
+    fn location(&self) -> &Location {
+        self.inner.location()
     }
 
     fn len_bytes(&self) -> Result<u64> {
@@ -328,7 +341,12 @@ impl BlockFile for FaultyFile {
             Some(Fault::HalfFull) => {
                 let half = self.half(buf.len());
                 self.inner.write_at(offset, &buf[..half], why, durability)?;
-                Err(DeviceError::at(self.inner.name(), Operation::Write, offset, ErrorKind::NoSpace))
+                Err(DeviceError::at(
+                    self.inner.location().text(),
+                    Operation::Write,
+                    offset,
+                    ErrorKind::NoSpace,
+                ))
             }
             Some(Fault::Lost) => Ok(()),
             Some(Fault::Misdirected { by_bytes }) => {
@@ -346,12 +364,15 @@ impl BlockFile for FaultyFile {
     fn write_atomic(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
         self.check_poison(Operation::Write)?;
         match self.check(Operation::Write)? {
-            Some(Fault::HalfFull) => {
-                Err(DeviceError::at(self.inner.name(), Operation::Write, offset, ErrorKind::NoSpace))
-            }
+            Some(Fault::HalfFull) => Err(DeviceError::at(
+                self.inner.location().text(),
+                Operation::Write,
+                offset,
+                ErrorKind::NoSpace,
+            )),
             Some(Fault::Short) => {
                 let kind = ErrorKind::ShortWrite { wanted_bytes: buf.len() as u64, got_bytes: 0 };
-                Err(DeviceError::at(self.inner.name(), Operation::Write, offset, kind))
+                Err(DeviceError::at(self.inner.location().text(), Operation::Write, offset, kind))
             }
             Some(Fault::Lost) => Ok(()),
             Some(Fault::Misdirected { by_bytes }) => {

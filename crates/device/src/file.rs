@@ -10,7 +10,7 @@
 //! What it does not know: what is in the files.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -21,12 +21,15 @@ use parking_lot::Mutex;
 
 use crate::accounting::{Accounting, Io};
 use crate::block::{
-    BlockFile, Create, Directory, Durability, OpenHow, Purpose, ReadOp, Space, WriteOp, assert_aligned,
+    BlockFile, Create, Directory, Durability, Location, OpenHow, Purpose, ReadOp, Space, WriteOp,
+    assert_aligned, check_name,
 };
 use crate::buf::AlignedBuf;
 use crate::capabilities::Capabilities;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
+use crate::identity;
 use crate::mapped;
+use crate::owner::{self, create_directory};
 use crate::probe;
 use crate::region::Region;
 use crate::sys;
@@ -124,62 +127,61 @@ impl FileDirectory {
         &self.path
     }
 
-    fn full(&self, name: &str) -> PathBuf {
-        assert!(!name.is_empty() && !name.contains('/') && name != "..", "a plain file name: {name:?}");
-        self.path.join(name)
+    /// The whole path of a file in this directory.
+    fn full(&self, name: &str, operation: Operation) -> Result<PathBuf> {
+        check_name(name, operation)?;
+        Ok(self.path.join(name))
     }
 
-    /// The error of an operation on one file, naming its whole path.
-    fn fail(&self, name: &str, operation: Operation, error: &std::io::Error) -> DeviceError {
-        whole(&self.full(name), operation, error)
-    }
-
-    fn open_descriptor(&self, name: &str, how: OpenHow) -> Result<Arc<Descriptor>> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(!how.read_only);
+    fn open_descriptor(&self, path: &Path, how: OpenHow) -> Result<Arc<Descriptor>> {
+        let mut options = owner::options();
+        // Only a descriptor for writing makes a file.
+        let writable = !how.read_only || how.create != Create::Never;
+        options.read(true).write(writable && !self.read_only);
         match how.create {
             Create::Never => {}
+            Create::IfMissing if self.read_only => {}
             Create::IfMissing => drop(options.create(true)),
+            Create::MustBeNew if self.read_only => {
+                let path = path.display().to_string();
+                return Err(DeviceError::new(&path, Operation::Open, ErrorKind::ReadOnly));
+            }
             Create::MustBeNew => drop(options.create_new(true)),
         }
         if self.capabilities.direct_io {
             options.custom_flags(libc::O_DIRECT);
         }
-        let opened = options.open(self.full(name));
-        let file = opened.map_err(|error| self.fail(name, Operation::Open, &error))?;
+        let opened = options.open(path);
+        let file = opened.map_err(|error| whole(path, Operation::Open, &error))?;
+        if writable && !self.read_only {
+            owner::tighten(&file);
+        }
         let number = self.next_number.fetch_add(1, Relaxed);
         let poisoned = AtomicBool::new(false);
-        Ok(Arc::new(Descriptor { file, number, writable: !how.read_only, poisoned }))
+        Ok(Arc::new(Descriptor { file, number, writable: writable && !self.read_only, poisoned }))
     }
 
-    fn descriptor(&self, name: &str, how: OpenHow) -> Result<Arc<Descriptor>> {
+    fn descriptor(&self, (name, path): (&str, &Path), how: OpenHow) -> Result<Arc<Descriptor>> {
         let mut open_files = self.open_files.lock();
         let held = open_files.get(name).and_then(Weak::upgrade);
         if let Some(descriptor) = held.filter(|held| held.writable || how.read_only) {
             if how.create == Create::MustBeNew {
-                let path = self.full(name).display().to_string();
+                let path = path.display().to_string();
                 return Err(DeviceError::new(&path, Operation::Open, ErrorKind::AlreadyExists));
             }
             return Ok(descriptor);
         }
-        let descriptor = self.open_descriptor(name, how)?;
+        let descriptor = self.open_descriptor(path, how)?;
         open_files.retain(|_, held| held.strong_count() > 0);
         open_files.insert(name.to_string(), Arc::downgrade(&descriptor));
         Ok(descriptor)
     }
 }
 
-/// Makes a directory and what is missing above it, durably: files in a directory whose own name a power failure can
-/// take away are not durable.
-pub fn create_directory(path: &Path) -> std::io::Result<()> {
-    let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
-    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
-    std::fs::create_dir_all(path)?;
-    for made in missing {
-        let above = made.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(above).and_then(|above| above.sync_all())?;
-    }
-    Ok(())
+/// Whether a name is one of a file, or of a link to one.
+fn is_file(entry: &std::fs::DirEntry) -> std::io::Result<bool> {
+    let kind = entry.file_type()?;
+    Ok(kind.is_file() || kind.is_symlink() && std::fs::metadata(entry.path()).is_ok_and(|to| to.is_file()))
 }
 
 fn whole(path: &Path, operation: Operation, error: &std::io::Error) -> DeviceError {
@@ -190,9 +192,11 @@ impl Directory for FileDirectory {
     fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>> {
         let read_only = how.read_only || self.read_only;
         let how = OpenHow { read_only, ..how };
+        let path = self.full(name, Operation::Open)?;
         Ok(Arc::new(OpenFile {
-            name: self.full(name).display().to_string().into(),
-            descriptor: self.descriptor(name, how)?,
+            name: name.into(),
+            location: Location::new(path.display().to_string()),
+            descriptor: self.descriptor((name, &path), how)?,
             space: how.space,
             read_only,
             shared: Arc::clone(&self.shared),
@@ -200,8 +204,8 @@ impl Directory for FileDirectory {
     }
 
     fn exists(&self, name: &str) -> Result<bool> {
-        let found = self.full(name).try_exists();
-        found.map_err(|error| self.fail(name, Operation::Stat, &error))
+        let path = self.full(name, Operation::Stat)?;
+        path.try_exists().map_err(|error| whole(&path, Operation::Stat, &error))
     }
 
     fn list(&self) -> Result<Vec<String>> {
@@ -209,7 +213,7 @@ impl Directory for FileDirectory {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.path).map_err(fail)? {
             let entry = entry.map_err(fail)?;
-            if entry.file_type().map_err(fail)?.is_file() {
+            if is_file(&entry).map_err(fail)? {
                 names.extend(entry.file_name().into_string());
             }
         }
@@ -219,19 +223,20 @@ impl Directory for FileDirectory {
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         let mut open_files = self.open_files.lock();
-        let renamed = std::fs::rename(self.full(from), self.full(to));
-        renamed.map_err(|error| self.fail(from, Operation::Rename, &error))?;
-        open_files.remove(to);
-        if let Some(descriptor) = open_files.remove(from) {
-            open_files.insert(to.to_string(), descriptor);
+        let [old, new] = [from, to].map(|name| self.full(name, Operation::Rename));
+        let old = old?;
+        std::fs::rename(&old, new?).map_err(|error| whole(&old, Operation::Rename, &error))?;
+        match open_files.remove(from) {
+            Some(descriptor) => drop(open_files.insert(to.to_string(), descriptor)),
+            None => drop(open_files.remove(to)),
         }
         Ok(())
     }
 
     fn remove(&self, name: &str) -> Result<()> {
         let mut open_files = self.open_files.lock();
-        let removed = std::fs::remove_file(self.full(name));
-        removed.map_err(|error| self.fail(name, Operation::Remove, &error))?;
+        let path = self.full(name, Operation::Remove)?;
+        std::fs::remove_file(&path).map_err(|error| whole(&path, Operation::Remove, &error))?;
         open_files.remove(name);
         Ok(())
     }
@@ -242,11 +247,22 @@ impl Directory for FileDirectory {
     }
 
     fn map(&self, name: &str, len_bytes: u64) -> Result<Arc<dyn Region>> {
-        let path = self.full(name);
+        let path = self.full(name, Operation::Open)?;
         if self.read_only {
             return Err(DeviceError::new(&path.display().to_string(), Operation::Open, ErrorKind::ReadOnly));
         }
         Ok(mapped::map(&path, len_bytes)?)
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        File::open(&self.path).and_then(|directory| sys::free_bytes(directory.as_fd())).ok()
+    }
+
+    fn identity(&self, name: &str) -> Result<Option<u64>> {
+        let path = self.full(name, Operation::Stat)?;
+        File::open(&path)
+            .and_then(|file| identity::of(&file))
+            .map_err(|error| whole(&path, Operation::Stat, &error))
     }
 
     fn capabilities(&self) -> &Capabilities {
@@ -264,6 +280,7 @@ impl Directory for FileDirectory {
 
 struct OpenFile {
     name: Box<str>,
+    location: Location,
     descriptor: Arc<Descriptor>,
     space: Space,
     read_only: bool,
@@ -277,17 +294,17 @@ impl OpenFile {
 
     fn check_writable(&self, operation: Operation) -> Result<()> {
         if self.read_only {
-            return Err(DeviceError::new(&self.name, operation, ErrorKind::ReadOnly));
+            return Err(DeviceError::new(self.location.text(), operation, ErrorKind::ReadOnly));
         }
         if self.descriptor.poisoned.load(Acquire) {
-            return Err(DeviceError::new(&self.name, operation, ErrorKind::Poisoned));
+            return Err(DeviceError::new(self.location.text(), operation, ErrorKind::Poisoned));
         }
         Ok(())
     }
 
     #[cold]
     fn fail(&self, operation: Operation, offset: u64, error: &std::io::Error) -> DeviceError {
-        DeviceError::at(&self.name, operation, offset, ErrorKind::from_io(error))
+        DeviceError::at(self.location.text(), operation, offset, ErrorKind::from_io(error))
     }
 
     /// The failure of something that was to be durable: what reached the medium is unknown. If there was no room, a part
@@ -304,6 +321,12 @@ impl OpenFile {
     /// Reads `buf` from `offset`, of which the first `done` bytes are there already.
     fn read_rest(&self, offset: u64, buf: &mut [u8], mut done: usize) -> Result<()> {
         while done < buf.len() {
+            // A read that is not whole sectors has come to the end; direct I/O takes no offset within a sector.
+            if !done.is_multiple_of(self.shared.sector_bytes as usize)
+                && self.len_bytes()? <= offset + done as u64
+            {
+                return Err(self.short(Operation::Read, offset, buf.len(), done));
+            }
             match self.descriptor.file.read_at(&mut buf[done..], offset + done as u64) {
                 Ok(0) => return Err(self.short(Operation::Read, offset, buf.len(), done)),
                 Ok(more) => done += more,
@@ -347,7 +370,7 @@ impl OpenFile {
             Ok(written) if written == buf.len() => Ok(()),
             Ok(written) => Err(self.short(Operation::Write, offset, buf.len(), written)),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                Err(DeviceError::at(&self.name, Operation::Write, offset, ErrorKind::Unsupported))
+                Err(DeviceError::at(self.location.text(), Operation::Write, offset, ErrorKind::Unsupported))
             }
             Err(error) if durable => Err(self.fail_durable(Operation::Write, offset, &error)),
             Err(error) => Err(self.fail(Operation::Write, offset, &error)),
@@ -361,7 +384,7 @@ impl OpenFile {
             Operation::Read => ErrorKind::ShortRead { wanted_bytes, got_bytes },
             _ => ErrorKind::ShortWrite { wanted_bytes, got_bytes },
         };
-        DeviceError::at(&self.name, operation, offset, kind)
+        DeviceError::at(self.location.text(), operation, offset, kind)
     }
 
     fn sync_data(&self) -> Result<()> {
@@ -369,7 +392,7 @@ impl OpenFile {
         synced.map_err(|error| {
             // Even "no space" here means that earlier writes were dropped.
             self.descriptor.poisoned.store(true, Release);
-            DeviceError::new(&self.name, Operation::Flush, ErrorKind::from_io(&error))
+            DeviceError::new(self.location.text(), Operation::Flush, ErrorKind::from_io(&error))
         })
     }
 
@@ -423,10 +446,15 @@ impl BlockFile for OpenFile {
         &self.name
     }
 
+    fn location(&self) -> &Location {
+        &self.location
+    }
+
     fn len_bytes(&self) -> Result<u64> {
         let found = self.descriptor.file.metadata();
-        let found = found
-            .map_err(|error| DeviceError::new(&self.name, Operation::Stat, ErrorKind::from_io(&error)))?;
+        let found = found.map_err(|error| {
+            DeviceError::new(self.location.text(), Operation::Stat, ErrorKind::from_io(&error))
+        })?;
         Ok(found.len())
     }
 
@@ -459,7 +487,12 @@ impl BlockFile for OpenFile {
         assert_aligned(self.shared.sector_bytes, offset, buf);
         self.check_writable(Operation::Write)?;
         if !self.takes_atomic(offset, buf.len()) {
-            return Err(DeviceError::at(&self.name, Operation::Write, offset, ErrorKind::Unsupported));
+            return Err(DeviceError::at(
+                self.location.text(),
+                Operation::Write,
+                offset,
+                ErrorKind::Unsupported,
+            ));
         }
         let durable = durability == Durability::Now;
         let started = self.shared.accounting.start();
@@ -483,6 +516,9 @@ impl BlockFile for OpenFile {
 
     fn punch(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.check_writable(Operation::Punch)?;
+        if len_bytes == 0 {
+            return Ok(());
+        }
         let punched = sys::punch(self.descriptor.file.as_fd(), offset, len_bytes);
         punched.map_err(|error| self.fail(Operation::Punch, offset, &error))?;
         self.shared.accounting.count_punch(self.space, len_bytes);
@@ -513,6 +549,9 @@ impl BlockFile for OpenFile {
 
     fn reserve(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.check_writable(Operation::Reserve)?;
+        if len_bytes == 0 {
+            return Ok(());
+        }
         match sys::allocate(self.descriptor.file.as_fd(), offset, len_bytes) {
             // Writes find room, or they don't.
             Err(error) if ErrorKind::from_io(&error) == ErrorKind::Unsupported => Ok(()),

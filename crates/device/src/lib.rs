@@ -28,12 +28,14 @@ mod faulty;
 mod file;
 mod flash;
 mod ftl;
+mod identity;
 mod image;
 mod latency;
 mod lock;
 mod mapped;
 mod memory;
 mod nvm_profile;
+mod owner;
 mod persist;
 mod planted;
 mod probe;
@@ -51,14 +53,16 @@ mod uring;
 mod volatile;
 
 pub use accounting::{Accounting, Tally, TallyRow};
-pub use block::{BlockFile, Create, Directory, Durability, OpenHow, Purpose, ReadOp, Space, WriteOp};
+pub use block::{
+    BlockFile, Create, Directory, Durability, Location, OpenHow, Purpose, ReadOp, Space, WriteOp,
+};
 pub use buf::AlignedBuf;
 pub use capabilities::Capabilities;
 pub use emulated::{Emulated, EmulationReport};
 pub use emulated_memory::EmulatedMemory;
 pub use error::{DeviceError, ErrorKind, Operation, Result};
 pub use faulty::{Fault, Faulty, Rule, When};
-pub use file::{FileDirectory, FileOptions, create_directory};
+pub use file::{FileDirectory, FileOptions};
 pub use flash::FlashReport;
 pub use ftl::{Mapping, Translation};
 pub use image::{Fate, Lies, Timeline};
@@ -66,6 +70,7 @@ pub use latency::{Latencies, LatencySummary, Timed};
 pub use lock::DirLock;
 pub use memory::{MemoryDirectory, MemoryImage};
 pub use nvm_profile::NvmProfile;
+pub use owner::{create_directory, directory_mode, restrict_directory};
 pub use planted::{IN_HARNESS, planted, reached};
 #[cfg(feature = "planted")]
 pub use planted::{plant, planted_hits, take_reached};

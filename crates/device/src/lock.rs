@@ -7,12 +7,13 @@
 //!
 //! What it does not know: what the directory holds.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
+use crate::owner;
 
 const LOCK_FILE: &str = "varve.lock";
 
@@ -31,8 +32,9 @@ impl DirLock {
         let path = directory.join(LOCK_FILE);
         let shown = directory.display().to_string();
         let fail = |kind| DeviceError::new(&shown, Operation::Lock, kind);
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let opened = owner::options().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = opened.map_err(|error| fail(ErrorKind::from_io(&error)))?;
+        owner::tighten(&file);
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(fail(ErrorKind::Locked { pid: holder(&mut file) })),

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::boot::boot_id;
 use crate::counted::Counts;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
+use crate::owner;
 use crate::persist;
 use crate::region::{self, LINE_BYTES, Medium, Region, RegionFacts, RegionTally};
 use crate::sys;
@@ -59,6 +60,7 @@ pub(crate) fn map(path: &Path, len_bytes: u64) -> Result<Arc<MappedRegion>> {
         make(path, len_bytes)?;
     }
     let file = OpenOptions::new().read(true).write(true).open(path).map_err(fail)?;
+    owner::tighten(&file);
     let found_bytes = file.metadata().map_err(fail)?.len();
     if found_bytes == 0 {
         return Err(refuse(ErrorKind::ShortRead { wanted_bytes: len_bytes, got_bytes: 0 }));
@@ -99,7 +101,8 @@ fn make(path: &Path, len_bytes: u64) -> Result<()> {
 }
 
 fn fill(new: &Path, len_bytes: u64) -> std::io::Result<()> {
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(new)?;
+    let file = owner::options().write(true).create(true).truncate(true).open(new)?;
+    owner::tighten(&file);
     fill_holes(&file, len_bytes)?;
     let zeros = vec![0; FILL_BYTES];
     let mut at = 0;

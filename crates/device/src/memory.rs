@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use parking_lot::{Mutex, RwLock};
 
 use crate::accounting::{Accounting, Io};
-use crate::block::{BlockFile, Create, Directory, Durability, OpenHow, Purpose, Space};
+use crate::block::{BlockFile, Create, Directory, Durability, Location, OpenHow, Purpose, Space, check_name};
 use crate::capabilities::Capabilities;
 use crate::counted::Counts;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
@@ -26,6 +26,13 @@ use crate::region::{self, Medium, Region, RegionFacts, RegionTally, WriteBack};
 const CHUNK_BYTES: usize = 16 * 1024;
 type Chunk = [u8; CHUNK_BYTES];
 const DEFAULT_SECTOR_BYTES: u32 = 512;
+/// Where files in memory are, for messages.
+const PLACE: &str = "(memory)";
+
+/// Something else than the file's name, as in a real directory.
+fn location(name: &str) -> Location {
+    Location::new(format!("{PLACE}/{name}"))
+}
 
 /// Contents of one file.
 #[derive(Clone, Default)]
@@ -51,10 +58,10 @@ impl MemoryImage {
         });
     }
 
-    /// Copies bytes in, extending the file if needed.
+    /// Copies bytes in, extending the file if needed; no bytes change nothing.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
-        if end > self.len_bytes {
+        if end > self.len_bytes && !bytes.is_empty() {
             self.set_len(end);
         }
         for_each_piece(offset, bytes.len(), |chunk_no, within, from, len| {
@@ -193,7 +200,8 @@ fn capabilities(sector_bytes: u32) -> Capabilities {
 
 impl Directory for MemoryDirectory {
     fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>> {
-        let fail = |kind| Err(DeviceError::new(name, Operation::Open, kind));
+        check_name(name, Operation::Open)?;
+        let fail = |kind| Err(DeviceError::new(location(name).text(), Operation::Open, kind));
         let mut files = self.files.lock();
         let inode = match (files.get(name), how.create) {
             (Some(_), Create::MustBeNew) => return fail(ErrorKind::AlreadyExists),
@@ -207,6 +215,7 @@ impl Directory for MemoryDirectory {
         };
         Ok(Arc::new(MemoryFile {
             name: name.into(),
+            location: location(name),
             inode,
             space: how.space,
             read_only: how.read_only,
@@ -217,6 +226,7 @@ impl Directory for MemoryDirectory {
     }
 
     fn exists(&self, name: &str) -> Result<bool> {
+        check_name(name, Operation::Stat)?;
         Ok(self.files.lock().contains_key(name))
     }
 
@@ -225,15 +235,17 @@ impl Directory for MemoryDirectory {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
+        [from, to].into_iter().try_for_each(|name| check_name(name, Operation::Rename))?;
         let mut files = self.files.lock();
-        let missing = || DeviceError::new(from, Operation::Rename, ErrorKind::NotFound);
+        let missing = || DeviceError::new(location(from).text(), Operation::Rename, ErrorKind::NotFound);
         let inode = files.remove(from).ok_or_else(missing)?;
         files.insert(to.to_string(), inode);
         Ok(())
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        let missing = || DeviceError::new(name, Operation::Remove, ErrorKind::NotFound);
+        check_name(name, Operation::Remove)?;
+        let missing = || DeviceError::new(location(name).text(), Operation::Remove, ErrorKind::NotFound);
         self.files.lock().remove(name).map(|_| ()).ok_or_else(missing)
     }
 
@@ -242,6 +254,7 @@ impl Directory for MemoryDirectory {
     }
 
     fn map(&self, name: &str, len_bytes: u64) -> Result<Arc<dyn Region>> {
+        check_name(name, Operation::Open)?;
         let mut files = self.files.lock();
         let new = || {
             let mut image = MemoryImage::default();
@@ -251,7 +264,7 @@ impl Directory for MemoryDirectory {
         let inode = Arc::clone(files.entry(name.to_string()).or_insert_with(new));
         if inode.image.read().len_bytes() == 0 {
             let kind = ErrorKind::ShortRead { wanted_bytes: len_bytes, got_bytes: 0 };
-            return Err(DeviceError::new(name, Operation::Open, kind));
+            return Err(DeviceError::new(location(name).text(), Operation::Open, kind));
         }
         Ok(Arc::new(MemoryRegion { inode, counts: Counts::default() }))
     }
@@ -265,12 +278,13 @@ impl Directory for MemoryDirectory {
     }
 
     fn location(&self) -> String {
-        "(memory)".into()
+        PLACE.into()
     }
 }
 
 struct MemoryFile {
     name: Box<str>,
+    location: Location,
     inode: Arc<Inode>,
     space: Space,
     read_only: bool,
@@ -286,11 +300,11 @@ impl MemoryFile {
 
     fn writable(&self, operation: Operation, end: u64) -> Result<()> {
         if self.read_only {
-            return Err(DeviceError::new(&self.name, operation, ErrorKind::ReadOnly));
+            return Err(DeviceError::new(self.location.text(), operation, ErrorKind::ReadOnly));
         }
         match self.capacity_bytes {
             Some(capacity) if end > capacity => {
-                Err(DeviceError::new(&self.name, operation, ErrorKind::NoSpace))
+                Err(DeviceError::new(self.location.text(), operation, ErrorKind::NoSpace))
             }
             _ => Ok(()),
         }
@@ -300,6 +314,10 @@ impl MemoryFile {
 impl BlockFile for MemoryFile {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn location(&self) -> &Location {
+        &self.location
     }
 
     fn len_bytes(&self) -> Result<u64> {
@@ -318,7 +336,7 @@ impl BlockFile for MemoryFile {
         let wanted_bytes = buf.len() as u64;
         if got_bytes < wanted_bytes {
             let kind = ErrorKind::ShortRead { wanted_bytes, got_bytes };
-            return Err(DeviceError::at(&self.name, Operation::Read, offset, kind));
+            return Err(DeviceError::at(self.location.text(), Operation::Read, offset, kind));
         }
         image.read(offset, buf);
         drop(image);
@@ -341,6 +359,7 @@ impl BlockFile for MemoryFile {
     }
 
     fn flush(&self) -> Result<()> {
+        self.writable(Operation::Flush, 0)?;
         self.accounting.count_flush(self.space, None);
         Ok(())
     }
@@ -358,6 +377,10 @@ impl BlockFile for MemoryFile {
         self.writable(Operation::SetLen, len_bytes)?;
         self.inode.image.write().set_len(len_bytes);
         Ok(())
+    }
+
+    fn reserve(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.writable(Operation::Reserve, offset + len_bytes)
     }
 }
 

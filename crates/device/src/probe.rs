@@ -15,6 +15,7 @@ use std::path::Path;
 use crate::buf::AlignedBuf;
 use crate::capabilities::Capabilities;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
+use crate::owner;
 use crate::sys;
 
 /// Name of the scratch file.
@@ -29,7 +30,7 @@ pub(crate) fn probe(directory: &Path, want_direct: bool) -> Result<Capabilities>
         DeviceError::new(&directory.display().to_string(), Operation::Open, kind)
     };
     let direct = if want_direct { try_direct(&path) } else { None };
-    let made = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let made = || owner::options().read(true).write(true).create(true).truncate(false).open(&path);
     let file = match direct.as_ref().map_or_else(made, File::try_clone) {
         Err(error) if is_full(&error) => return without_file(directory).map_err(fail),
         made => made.map_err(fail)?,
@@ -93,7 +94,7 @@ fn capabilities(facts: &sys::StatxFacts, direct_io: bool) -> Capabilities {
 
 /// The scratch file opened for direct I/O, if a block can be written and read that way.
 fn try_direct(path: &Path) -> Option<File> {
-    let mut how = OpenOptions::new();
+    let mut how = owner::options();
     how.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_DIRECT);
     let file = how.open(path).ok()?;
     let mut block = AlignedBuf::new(BLOCK_BYTES);

@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use parking_lot::Mutex;
 
 use crate::accounting::Accounting;
-use crate::block::{BlockFile, Create, Directory, Durability, OpenHow, Purpose, ReadOp, Space, WriteOp};
+use crate::block::{
+    BlockFile, Create, Directory, Durability, Location, OpenHow, Purpose, ReadOp, Space, WriteOp,
+};
 use crate::capabilities::Capabilities;
 use crate::error::Result;
 use crate::memory::{MemoryDirectory, MemoryImage};
@@ -369,6 +371,14 @@ impl Directory for Recorder {
         Ok(Arc::new(RecordedRegion { inner, log: Arc::clone(&self.log), device: self.device, file }))
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        self.inner.free_bytes()
+    }
+
+    fn identity(&self, name: &str) -> Result<Option<u64>> {
+        self.inner.identity(name)
+    }
+
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
     }
@@ -402,6 +412,10 @@ impl RecordedFile {
 impl BlockFile for RecordedFile {
     fn name(&self) -> &str {
         self.inner.name()
+    }
+
+    fn location(&self) -> &Location {
+        self.inner.location()
     }
 
     fn len_bytes(&self) -> Result<u64> {

@@ -19,7 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use parking_lot::Mutex;
 
 use crate::accounting::{Accounting, Io};
-use crate::block::{BlockFile, Create, Directory, Durability, OpenHow, Purpose, Space, assert_aligned};
+use crate::block::{
+    BlockFile, Create, Directory, Durability, Location, OpenHow, Purpose, Space, assert_aligned, check_name,
+};
 use crate::capabilities::Capabilities;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
 use crate::planted::{planted, reached};
@@ -110,6 +112,11 @@ impl RegionFiles {
         (number == format!("{:04}", extent.no)).then_some((extent, is_unfinished))
     }
 
+    /// Where a file is, for messages.
+    fn shown(&self, name: &str) -> Location {
+        Location::new(format!("{name} in {}", self.how.location))
+    }
+
     fn name_of(&self, extent: &Extent) -> String {
         format!("{}.{:04}", self.how.prefix, extent.no)
     }
@@ -144,7 +151,8 @@ fn is_zero(region: &dyn Region, offset: u64, len_bytes: u64) -> bool {
 
 impl Directory for RegionFiles {
     fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>> {
-        let fail = |kind| Err(DeviceError::new(name, Operation::Open, kind));
+        check_name(name, Operation::Open)?;
+        let fail = |kind| Err(DeviceError::new(self.shown(name).text(), Operation::Open, kind));
         let Some((extent, is_unfinished)) = self.find(name) else {
             return fail(if how.create == Create::Never { ErrorKind::NotFound } else { ErrorKind::NoSpace });
         };
@@ -157,6 +165,7 @@ impl Directory for RegionFiles {
         }
         Ok(Arc::new(RegionFile {
             name: name.into(),
+            location: self.shown(name),
             region: Arc::clone(&self.region),
             extent: Arc::clone(extent),
             len_bytes: self.how.extent_bytes,
@@ -167,6 +176,7 @@ impl Directory for RegionFiles {
     }
 
     fn exists(&self, name: &str) -> Result<bool> {
+        check_name(name, Operation::Stat)?;
         let found = self.find(name);
         Ok(found.is_some_and(|(extent, is_unfinished)| !is_unfinished && extent.is_there.load(Relaxed)))
     }
@@ -178,7 +188,8 @@ impl Directory for RegionFiles {
 
     /// Only from `NAME.new` to `NAME`.
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        let fail = |kind| Err(DeviceError::new(from, Operation::Rename, kind));
+        [from, to].into_iter().try_for_each(|name| check_name(name, Operation::Rename))?;
+        let fail = |kind| Err(DeviceError::new(self.shown(from).text(), Operation::Rename, kind));
         match (self.find(from), self.find(to)) {
             (Some((old, true)), Some((new, false))) if old.no == new.no => {
                 new.is_there.store(true, Relaxed);
@@ -191,7 +202,8 @@ impl Directory for RegionFiles {
 
     /// Durably: the head is zero when this returns.
     fn remove(&self, name: &str) -> Result<()> {
-        let missing = || DeviceError::new(name, Operation::Remove, ErrorKind::NotFound);
+        check_name(name, Operation::Remove)?;
+        let missing = || DeviceError::new(self.shown(name).text(), Operation::Remove, ErrorKind::NotFound);
         let (extent, is_unfinished) = self.find(name).ok_or_else(missing)?;
         if is_unfinished {
             return Ok(());
@@ -223,6 +235,7 @@ impl Directory for RegionFiles {
 
 struct RegionFile {
     name: Box<str>,
+    location: Location,
     region: Arc<dyn Region>,
     extent: Arc<Extent>,
     len_bytes: u64,
@@ -237,7 +250,7 @@ impl RegionFile {
     }
 
     fn fail<T>(&self, operation: Operation, offset: u64, kind: ErrorKind) -> Result<T> {
-        Err(DeviceError::at(&self.name, operation, offset, kind))
+        Err(DeviceError::at(self.location.text(), operation, offset, kind))
     }
 
     /// Stores bytes, but no zeros over zeros: a segment of a new region is filled without wearing it out.
@@ -257,6 +270,10 @@ impl RegionFile {
 impl BlockFile for RegionFile {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn location(&self) -> &Location {
+        &self.location
     }
 
     fn len_bytes(&self) -> Result<u64> {
@@ -310,6 +327,9 @@ impl BlockFile for RegionFile {
 
     /// Who flushes at the same time waits until what both of them wrote is fenced.
     fn flush(&self) -> Result<()> {
+        if self.read_only {
+            return self.fail(Operation::Flush, 0, ErrorKind::ReadOnly);
+        }
         let started = self.accounting.start();
         let mut unflushed = self.extent.unflushed.lock();
         match std::mem::replace(&mut *unflushed, Unflushed::Ranges(Vec::new())) {
@@ -331,7 +351,7 @@ impl BlockFile for RegionFile {
     }
 
     fn set_len(&self, len_bytes: u64) -> Result<()> {
-        let fail = |kind| Err(DeviceError::new(&self.name, Operation::SetLen, kind));
+        let fail = |kind| Err(DeviceError::new(self.location.text(), Operation::SetLen, kind));
         match len_bytes.cmp(&self.len_bytes) {
             _ if self.read_only => fail(ErrorKind::ReadOnly),
             std::cmp::Ordering::Less => fail(ErrorKind::Unsupported),

@@ -95,6 +95,24 @@ pub(crate) fn statx(fd: BorrowedFd<'_>) -> io::Result<StatxFacts> {
     })
 }
 
+/// The number of an open file's kind of file system.
+pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<i64> {
+    // SAFETY: all-zero is a valid value of this plain C structure.
+    let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: passes a borrowed descriptor; `facts` outlives the call.
+    retry(|| unsafe { i64::from(libc::fstatfs(fd.as_raw_fd(), &mut facts)) })?;
+    Ok(facts.f_type)
+}
+
+/// Bytes that a process without privileges can still take of a directory's file system.
+pub(crate) fn free_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    // SAFETY: all-zero is a valid value of this plain C structure.
+    let mut facts: libc::statfs64 = unsafe { std::mem::zeroed() };
+    // SAFETY: passes a borrowed descriptor; `facts` outlives the call.
+    retry(|| unsafe { i64::from(libc::fstatfs64(fd.as_raw_fd(), &mut facts)) })?;
+    Ok(facts.f_bavail.saturating_mul(facts.f_bsize.unsigned_abs()))
+}
+
 /// Physical sector of a block device, if the kernel tells.
 pub(crate) fn physical_sector_bytes(major: u32, minor: u32) -> Option<u32> {
     let device = format!("/sys/dev/block/{major}:{minor}");

@@ -38,14 +38,14 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
     (
         "clean after the write instead of with the copy",
         "pager/pool/write.rs",
-        "frames.iter().for_each(|frame| self.end_write(frame));",
-        "frames.iter().for_each(|frame| { if MODELS::flaw(\"clean after the write instead of with the copy\") { frame.set_clean(); } self.end_write(frame) });",
+        "writes.iter_mut().for_each(Writing::end);",
+        "writes.iter_mut().for_each(|write| { if MODELS::flaw(\"clean after the write instead of with the copy\") { write.frame.set_clean(); } write.end() });",
     ),
     (
         "clean although the write failed",
         "pager/pool/write.rs",
-        "frame.set_dirty();\n                });",
-        "if !MODELS::flaw(\"clean although the write failed\") { frame.set_dirty(); }\n                });",
+        "write.frame.set_dirty();\n                });",
+        "if !MODELS::flaw(\"clean although the write failed\") { write.frame.set_dirty(); }\n                });",
     ),
     (
         "page before log",

@@ -230,7 +230,7 @@ struct Alarm<'a>(&'a Shared);
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.log.poison("a thread that writes pages panicked");
+            self.0.log.panicked();
         }
     }
 }

@@ -107,6 +107,9 @@ impl Shared {
             }
             superblock.map_checkpoints = self.spaces.map_checkpoints();
             superblock.state = if is_clean { State::Clean } else { State::Open };
+            if is_clean {
+                superblock.running = [0; 3];
+            }
             if leaves {
                 superblock.leave_region();
             }

@@ -248,6 +248,26 @@ pub struct NvmConfig {
     pub log_bytes: u64,
 }
 
+/// A size for messages: the largest unit that gives a whole number, or one of three digits.
+pub(crate) fn shown(bytes: u64) -> String {
+    let units = [("TiB", 1_u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.iter().find(|(_, factor)| bytes >= *factor) {
+        None => format!("{bytes} bytes"),
+        Some((unit, factor)) if bytes.is_multiple_of(*factor) || bytes / factor > 99 => {
+            format!("{} {unit}", bytes / factor)
+        }
+        Some((unit, factor)) => format!("{:.1} {unit}", bytes as f64 / *factor as f64),
+    }
+}
+
+/// What is said of a file that is to be longer than its device has room for.
+pub(crate) fn beyond_device(setting: &str, bytes: u64, directory: &dyn Directory) -> String {
+    let (bytes, location) = (shown(bytes), directory.location());
+    let free =
+        directory.free_bytes().map_or("no room for that".to_owned(), |free| format!("{} free", shown(free)));
+    format!("{setting} = {bytes}, but {location} has {free}")
+}
+
 /// A cache of pages on flash, between the pool and home (Do 2012, chapter 3).
 #[derive(Clone)]
 pub struct FlashConfig {
@@ -429,6 +449,8 @@ pub struct PagerConfig {
     pub replacement: Replacement,
     /// Checkpoint settings.
     pub checkpoint: CheckpointConfig,
+    /// Opens a copy of a database that was taken while it ran, which is refused else (decision 0261): what is missing in it nobody knows.
+    pub accepts_copy: bool,
     /// Whether threads run. Without, `tick_write` and `checkpoint` do their work when called.
     pub background: bool,
     /// Smallest step by which a space file grows, in extents.
@@ -472,6 +494,7 @@ impl PagerConfig {
                 interval_ms: 1000,
                 log_fraction: 0.5,
             },
+            accepts_copy: false,
             background: true,
             growth_extents: 8,
             compression: Compression::NONE,

@@ -168,6 +168,9 @@ pub struct Superblock {
     pub mark: u64,
     /// The mark that they are about to get; zero: none.
     pub next_mark: u64,
+    /// Identities of the control file, the data and the rollback file while a server runs; zero: unknown, or nothing runs. Behind a crash
+    /// they tell the directory from a copy of it (`open/copied.rs`).
+    pub running: [u64; 3],
     /// A shutdown left pages on flash under a seal.
     pub sealed: Option<Sealed>,
     /// Another random number for each start, whoever made it and with whatever devices: what is of the last one says so. (It gets a second
@@ -199,6 +202,7 @@ impl Superblock {
             has_cache: false,
             mark: 0,
             next_mark: 0,
+            running: [0; 3],
             sealed: None,
             start: 0,
             sequence: 0,

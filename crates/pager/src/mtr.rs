@@ -9,7 +9,7 @@
 //!    crash tears is made whole from there. At every such change, not once a checkpoint: the redo position may move past
 //!    an image while the page is clean, and past it the page may be torn. (Redo logs none: `checkpoint.rs`, 1.)
 //! 5. A mini-transaction that is dropped after a change, without commit, stops the pager: its pages are no longer
-//!    what the log says.
+//!    what the log says. So does a panic that goes through one, changed or not: the engine was in the middle of a step.
 //!
 //! Nothing is allocated per mini-transaction: the records gather in a buffer of the thread.
 //!
@@ -67,6 +67,8 @@ pub struct Mtr<'p> {
     named: Option<PageId>,
     /// A page that was in use is changed: only commit is left.
     changed: bool,
+    /// It was begun by a destructor, during a panic that came from elsewhere.
+    is_in_panic: bool,
     /// Clean pages are logged whole before they change.
     keeps_images: bool,
 }
@@ -77,7 +79,9 @@ impl<'p> Mtr<'p> {
         let pending = pager.pending();
         let keeps_images = pager.keeps_images();
         let slots = SmallVec::new();
-        Mtr { pager, pending, slots, records, scratch, named: None, changed: false, keeps_images }
+        let is_in_panic = std::thread::panicking();
+        let (named, changed) = (None, false);
+        Mtr { pager, pending, slots, records, scratch, named, changed, is_in_panic, keeps_images }
     }
 
     fn hold(&mut self, page: Latched<'p>) -> H {
@@ -337,7 +341,10 @@ impl<'p> Mtr<'p> {
 
 impl Drop for Mtr<'_> {
     fn drop(&mut self) {
-        if self.changed {
+        let is_in_panic = std::thread::panicking();
+        if is_in_panic && !self.is_in_panic {
+            self.pager.panicked();
+        } else if self.changed {
             let cause = "a mini-transaction was abandoned half-way".into();
             self.pager.stop(PagerError::Stopped { cause });
         }
@@ -346,6 +353,6 @@ impl Drop for Mtr<'_> {
         if self.records.capacity() <= BUFFER_KEEP_BYTES {
             BUFFERS.set((std::mem::take(&mut self.records), std::mem::take(&mut self.scratch)));
         }
-        assert!(!self.changed || std::thread::panicking(), "a mini-transaction was dropped after a change");
+        assert!(!self.changed || is_in_panic, "a mini-transaction was dropped after a change");
     }
 }

@@ -53,6 +53,7 @@ use crate::workers::Workers;
 use crate::written;
 
 mod begin;
+mod copied;
 pub(crate) mod headers;
 mod stack;
 
@@ -110,6 +111,10 @@ impl WriteAhead for Log {
             other => self.poison(&other.to_string()),
         }
     }
+
+    fn panicked(&self) {
+        Log::panicked(self);
+    }
 }
 
 /// Files, levels and pool over an open log.
@@ -138,13 +143,15 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
                 region: postpone_region(&mut config, &control.get()),
             };
             fit(&mut config, &control.get())?;
+            let accepted = copied::refuse_copy(&config, &control.get())?;
             let mut behind_seal = None;
             let recovered = recover(config.clone(), control, ops.clone(), &mut behind_seal);
             let lost = behind_seal.and_then(|cache| cache.why_stopped().cloned());
-            let shared = match (recovered, lost) {
+            let mut shared = match (recovered, lost) {
                 (Err(_), Some(lost)) => open_without_seal(config, ops, &lost)?,
                 (recovered, _) => recovered?,
             };
+            shared.warnings.extend(accepted);
             Ok(Shared { postponed, ..shared })
         }
         unfinished => {
@@ -266,7 +273,9 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     parts.spaces.create(database)?;
     config.data.sync()?;
     config.rollback.sync()?;
+    let running = copied::running(&config)?;
     control.update(|superblock| {
+        superblock.running = running;
         superblock.has_cache = keeps_records;
         superblock.state = State::Open;
     })?;
@@ -321,7 +330,8 @@ fn recover(
     }
     parts.compressions.set_noted(plan.take_forms());
     parts.compressions.set_learning(true);
-    let is_found = begin_cache(&parts, &control, (&stored, is_sealed), (&plan, noted.as_ref()))?;
+    let life = Beginning { stored: &stored, is_sealed, running: copied::running(&config)? };
+    let is_found = begin_cache(&parts, &control, &life, (&plan, noted.as_ref()))?;
     *behind_seal = parts.stack.cache.clone().filter(|_| is_sealed && is_found);
     if is_sealed && !is_found {
         // It is empty, then.
@@ -344,18 +354,29 @@ fn recover(
     Ok(Shared { is_behind_seal: behind_seal.is_some(), ..shared })
 }
 
+/// A start that begins.
+struct Beginning<'s> {
+    /// What the control file said before.
+    stored: &'s Superblock,
+    /// Pages on flash are sealed, and the seal holds.
+    is_sealed: bool,
+    /// Identities of its files.
+    running: [u64; 3],
+}
+
 /// A start of another number begins, before anything changes that a cache would have to hear of, whether or not there is one. Whether there
 /// is, and it goes on with what it had.
 fn begin_cache(
     parts: &Parts,
     control: &Control,
-    (stored, is_sealed): (&Superblock, bool),
+    &Beginning { stored, is_sealed, running }: &Beginning<'_>,
     (plan, noted): (&Plan, Option<&Noted>),
 ) -> Result<bool> {
     let note = |start| {
         control.update(|superblock| {
             superblock.has_cache = parts.stack.keeps_records();
             superblock.start = start;
+            superblock.running = running;
         })
     };
     let start = random_id();

@@ -35,6 +35,7 @@ use crate::nvm::{NvmBuffer, NvmRegion};
 use crate::open;
 use crate::packed::Fill;
 use crate::page::{self, kind};
+use crate::panics::StopOnPanic;
 use crate::pool::{Bell, PageS, PageSx, PageX, Pool, held};
 use crate::recovery::Recovery;
 use crate::redo::RedoOps;
@@ -218,6 +219,7 @@ impl Pager {
 
     /// How pages are stored from now on whose owner has no compression of its own.
     pub fn set_default_compression(&self, how: Compression) -> Result<()> {
+        let _watch = self.stop_on_panic();
         self.prepare_compression(how)?;
         self.shared.compressions.set_default(how);
         Ok(())
@@ -225,6 +227,7 @@ impl Pager {
 
     /// Notes durably that pages may be compressed: before the first owner is told so.
     pub fn prepare_compression(&self, how: Compression) -> Result<()> {
+        let _watch = self.stop_on_panic();
         open::note_compression(&self.shared.control, &self.shared.config, how)?;
         if self.shared.control.get().has_compressed_pages {
             self.shared.trim.note_compressed();
@@ -249,6 +252,7 @@ impl Pager {
     /// Tells of all owners that have a compression of their own, after recovery: until now the pager went by what the log notes of
     /// that, and by how pages that it read were stored.
     pub fn tell_compression(&self, space: SpaceId, owners: &[(u32, Compression)]) -> Result<()> {
+        let _watch = self.stop_on_panic();
         owners.iter().try_for_each(|(_, how)| self.prepare_compression(*how))?;
         self.shared.compressions.tell(space, owners);
         *self.shared.forms_noted.lock() = None;
@@ -280,6 +284,7 @@ impl Pager {
     /// Packed files grow from now on rather than have room won back when more than this percentage of them holds pages; nothing is
     /// packed in place.
     pub fn set_packed_fill(&self, percent: u8) -> Result<()> {
+        let _watch = self.stop_on_panic();
         check_fill(percent)?;
         self.shared.fill.set(percent);
         Ok(())
@@ -355,6 +360,7 @@ impl Pager {
 
     /// Begins a mini-transaction; may wait for log space and grow a file, so the caller holds no latch.
     pub fn begin(&self) -> Result<Mtr<'_>> {
+        let _watch = self.stop_on_panic();
         held::assert_none();
         self.shared.admit()?;
         self.shared.pool.keep_free()?;
@@ -369,6 +375,7 @@ impl Pager {
     /// Begins a mini-transaction that ends a transaction: it changes a page or two, allocates none and frees more than it
     /// takes, so it waits for log space only.
     pub fn begin_end(&self) -> Result<Mtr<'_>> {
+        let _watch = self.stop_on_panic();
         held::assert_none();
         self.shared.admit_to_log()?;
         self.shared.pool.keep_free()?;
@@ -400,6 +407,25 @@ impl Pager {
         self.shared.control.get().redo_start()
     }
 
+    /// Watches a step of the engine that changes what threads share: a panic that goes through the guard stops the database. Steps within
+    /// a mini-transaction, and those of the pager itself, are watched.
+    #[inline]
+    pub fn stop_on_panic(&self) -> StopOnPanic<'_> {
+        StopOnPanic::of(&*self.shared.log)
+    }
+
+    /// Whether memory can be trusted: no panic has gone through the pager, a mini-transaction, or a step that was watched. If one has, the
+    /// database takes no more changes, and what is read may be wrong; the next start recovers. A panic that left this `true` is an error of
+    /// its statement alone.
+    #[inline]
+    pub fn is_sound(&self) -> bool {
+        !self.shared.log.has_panicked()
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.shared.log.panicked();
+    }
+
     /// Takes no more changes, writes no more pages.
     pub(crate) fn stop(&self, cause: PagerError) {
         self.shared.log.poison(&cause.to_string());
@@ -412,6 +438,7 @@ impl Pager {
 
     /// Makes the log durable up to `upto`.
     pub fn flush_log(&self, upto: Lsn) -> Result<()> {
+        let _watch = self.stop_on_panic();
         if planted("log: a commit's flush is dropped") {
             return Ok(());
         }
@@ -431,6 +458,7 @@ impl Pager {
     /// Makes sure that `pages` pages are free in whole extents; grows the file. No latch may be held. Others may
     /// take them first, so an allocation can still fail; then reserve again.
     pub fn reserve(&self, space: SpaceId, pages: u32) -> Result<()> {
+        let _watch = self.stop_on_panic();
         let reserved = match self.shared.spaces.reserve(space, pages) {
             Err(error) if error.is_no_space() => {
                 // A log segment in the making may have taken the last room and given it back.
@@ -453,11 +481,13 @@ impl Pager {
 
     /// A new owner of pages, durable with the next flush of the log.
     pub fn create_segment(&self, space: SpaceId) -> Result<u32> {
+        let _watch = self.stop_on_panic();
         self.shared.spaces.create_segment(self, space)
     }
 
     /// Frees all pages of an owner; nobody may use them any more. Can be repeated after a crash.
     pub fn drop_segment(&self, space: SpaceId, owner: u32) -> Result<()> {
+        let _watch = self.stop_on_panic();
         self.shared.spaces.drop_segment(self, &self.shared.pool, space, owner)
     }
 
@@ -473,17 +503,20 @@ impl Pager {
 
     /// An extent of the temporary space; its pages are not logged and are gone after a restart.
     pub fn take_temporary(&self) -> Result<PageRange> {
+        let _watch = self.stop_on_panic();
         self.shared.spaces.take_temporary()
     }
 
     /// Gives an extent of the temporary space back.
     pub fn give_temporary(&self, pages: PageRange) -> Result<()> {
+        let _watch = self.stop_on_panic();
         self.shared.pool.discard(pages, Lsn::ZERO)?;
         self.shared.spaces.give_temporary(pages)
     }
 
     /// An empty page of an extent from [`Pager::take_temporary`]; filled through [`PageX::temporary_mut`].
     pub fn create_temporary(&self, id: PageId) -> Result<PageX<'_>> {
+        let _watch = self.stop_on_panic();
         let mut new = self.shared.pool.create(id)?;
         page::format(new.bytes_mut(), id, kind::TEMPORARY, 0);
         new.temporary_mut();
@@ -492,29 +525,34 @@ impl Pager {
 
     /// Stores a checkpoint of the kind that is configured; what that wants home is there before.
     pub fn checkpoint(&self) -> Result<()> {
+        let _watch = self.stop_on_panic();
         self.shared.checkpoint_of_kind()
     }
 
     /// Makes every page stable that is not so now, then stores a checkpoint: as SQL's CHECKPOINT. What is changed meanwhile may have to
     /// wait for the next one. With persistent memory for pages, stable is there, and not yet at home.
     pub fn checkpoint_all(&self) -> Result<()> {
+        let _watch = self.stop_on_panic();
         self.shared.clean_until(self.shared.log.end())?;
         self.shared.checkpoint(false)
     }
 
     /// Cleans up to `pages` pages, oldest change first (for `background: false`); gives the number written.
     pub fn tick_write(&self, pages: usize) -> Result<usize> {
+        let _watch = self.stop_on_panic();
         self.shared.clean_oldest(pages)
     }
 
     /// Brings up to `pages` pages from persistent memory home, oldest first; gives the number begun.
     pub fn tick_nvm(&self, pages: usize) -> Result<usize> {
+        let _watch = self.stop_on_panic();
         self.shared.buffer.as_ref().map_or(Ok(0), |buffer| buffer.flush_some(pages))
     }
 
     /// Writes everything, stores a clean checkpoint, stops the threads; nothing can be changed afterwards. No
     /// mini-transaction may be in progress. If a device is full, nothing is lost, and it can be called again.
     pub fn shutdown(&self) -> Result<()> {
+        let _watch = self.stop_on_panic();
         self.stop_threads();
         if !self.shared.has_left_region() {
             self.store_all().inspect_err(|_| {
@@ -540,9 +578,11 @@ impl Pager {
         }
         self.shared.bring_all_home()?;
         self.shared.checkpoint(!stays_dirty || self.shared.ledger.oldest().is_none())?;
-        match &self.shared.cache {
-            Some(cache) => self.shared.harden_all(cache, stays_dirty),
-            None => Ok(()),
+        self.shared.cache.as_ref().map_or(Ok(()), |cache| self.shared.harden_all(cache, stays_dirty))?;
+        // What stays on flash belongs to a shutdown all the same.
+        match self.shared.control.get().running {
+            [0, 0, 0] => Ok(()),
+            _ => self.shared.control.update(|superblock| superblock.running = [0; 3]),
         }
     }
 
@@ -554,6 +594,7 @@ impl Pager {
 
     /// From now on pages go home from persistent memory by these marks, and when idle or not; the number of threads stays.
     pub fn set_nvm_flush(&self, flush: NvmFlush) -> Result<()> {
+        let _watch = self.stop_on_panic();
         PagerConfig { nvm_flush: flush, ..self.shared.config.clone() }.check()?;
         if let Some(buffer) = &self.shared.buffer {
             buffer.set_flush(flush);
@@ -564,6 +605,7 @@ impl Pager {
     /// Goes on with another design of the flash cache; `Err` if there is none, or if it keeps pages back that home has no room for. Waits
     /// until they are home.
     pub fn set_flash_design(&self, design: FlashDesign) -> Result<()> {
+        let _watch = self.stop_on_panic();
         let Some(cache) = &self.shared.cache else {
             let what =
                 "there is no flash cache whose design could be changed: configure [flash], and start again";
@@ -574,6 +616,7 @@ impl Pager {
 
     /// So many of a hundred frames of the flash cache may be dirty from now on, where its design keeps dirty pages back.
     pub fn set_flash_dirty_limit(&self, percent: u8) -> Result<()> {
+        let _watch = self.stop_on_panic();
         FlashConfig::check_dirty_percent(percent)?;
         if let Some(cache) = &self.shared.cache {
             cache.set_dirty_percent(percent);
@@ -583,6 +626,7 @@ impl Pager {
 
     /// So many bytes a day are written to the device of the flash cache from now on; `None`: as many as come.
     pub fn set_flash_daily_writes(&self, bytes: Option<u64>) -> Result<()> {
+        let _watch = self.stop_on_panic();
         FlashConfig::check_daily_writes(bytes)?;
         if let Some(cache) = &self.shared.cache {
             cache.set_daily_writes(bytes);
@@ -593,6 +637,7 @@ impl Pager {
     /// The flash cache goes on with a file of this length, empty; waits until what home lacks is there. `Err`: there is no cache, or no
     /// room for that, and nothing is different.
     pub fn set_flash_size(&self, bytes: u64) -> Result<()> {
+        let _watch = self.stop_on_panic();
         let config = &self.shared.config;
         let (Some(cache), Some(flash)) = (&self.shared.cache, &config.flash) else {
             let what =
@@ -637,6 +682,7 @@ impl Pager {
     /// So many threads write pages from now on, at least one; the doublewrite file keeps its areas until the next start.
     /// Without `background` there are none whatever is asked for.
     pub fn set_page_writers(&self, writers: usize) -> Result<()> {
+        let _watch = self.stop_on_panic();
         let config = PagerConfig { page_writers: writers, ..self.shared.config.clone() };
         self.shared.workers.resize(background::workers(&config))
     }

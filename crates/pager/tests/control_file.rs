@@ -442,3 +442,26 @@ fn the_layout_of_the_spaces_is_read_back_and_what_is_not_known_is_refused() {
         assert!(error.contains("doesn't know"), "{value} at {at}: {error}");
     }
 }
+
+/// In bytes that programs from before fill with zeros and don't look at: the format's version stays.
+#[test]
+fn what_runs_is_read_back_as_long_as_there_is_room_for_it() {
+    let (directory, control) = create();
+    let running = [5, 0, u64::MAX];
+    for count in 1..=160_u32 {
+        control
+            .update(|block| {
+                block.state = State::Open;
+                block.running = running;
+                block.begin_life(life(count, u64::from(count) * 512));
+            })
+            .unwrap();
+        let found = Control::open(&*directory).unwrap().unwrap().get();
+        assert_eq!(found.lives.len(), count as usize);
+        assert_eq!(found.running, if count < 159 { running } else { [0; 3] }, "{count} lives");
+        assert_eq!(found.lives, control.get().lives, "{count} lives");
+    }
+    let mut version = AlignedBuf::new(4096);
+    file(&directory).read_at(0, &mut version, Purpose::Control).unwrap();
+    assert_eq!(version[8], 1);
+}

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use log_support::*;
 use varve_device::{
-    Accounting, BlockFile, Capabilities, Directory, Durability, MemoryDirectory, OpenHow, Purpose,
+    Accounting, BlockFile, Capabilities, Directory, Durability, Location, MemoryDirectory, OpenHow, Purpose,
     Result as DeviceResult,
 };
 use varve_pager::log::{FIRST_LSN, LogConfig, StoredLog, Tail};
@@ -62,6 +62,9 @@ impl Directory for Buggy {
 impl BlockFile for BuggyFile {
     fn name(&self) -> &str {
         self.inner.name()
+    }
+    fn location(&self) -> &Location {
+        self.inner.location()
     }
     fn len_bytes(&self) -> DeviceResult<u64> {
         self.inner.len_bytes()

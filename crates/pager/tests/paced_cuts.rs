@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::{add, get};
 use parking_lot::Mutex;
 use varve_device::{
-    Accounting, BlockFile, Capabilities, Directory, Durability, MemoryDirectory, OpenHow, Purpose,
+    Accounting, BlockFile, Capabilities, Directory, Durability, Location, MemoryDirectory, OpenHow, Purpose,
     Result as DeviceResult,
 };
 use varve_pager::{PageId, PagerConfig, SpaceId, Trim};
@@ -88,6 +88,9 @@ impl Directory for Slow {
 impl BlockFile for SlowFile {
     fn name(&self) -> &str {
         self.inner.name()
+    }
+    fn location(&self) -> &Location {
+        self.inner.location()
     }
     fn len_bytes(&self) -> DeviceResult<u64> {
         self.inner.len_bytes()

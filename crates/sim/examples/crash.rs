@@ -5,6 +5,8 @@
 //! Seeds follow each other; each runs one workload and tries its share of the images. A failure names its
 //! seed and image; the same seed with `--seeds 1` shows it again.
 //!
+//! `--files` searches on real files in a temporary directory, and not in memory.
+//!
 //! `--part` puts the database together in another way: `nvm-log`, `full-page-log`, ... (`varve_sim::Part`).
 //!
 //! `--parts` divides the images among all parts with storage levels and protections, raw pages, trees and the engine, and prints
@@ -24,9 +26,9 @@ use varve_sim::pages::Pages;
 use varve_sim::planted::{Wrong, planted_faults};
 use varve_sim::toy::{Flaw, Toy};
 use varve_sim::trees::Trees;
-use varve_sim::{Found, Part, Plan, Rng, Subject, search, some_rule, try_fault};
+use varve_sim::{Found, Medium, Part, Plan, Rng, Subject, search, some_rule, try_fault};
 
-const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash --parts [--images N] [--seed S] | crash [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--part PART] [--images N] [--seed S] [--seeds K] [--commits C] [--hoards] [--keep-going]";
+const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash --parts [--files] [--images N] [--seed S] | crash [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--part PART] [--files] [--images N] [--seed S] [--seeds K] [--commits C] [--hoards] [--keep-going]";
 
 struct Arguments {
     subject: String,
@@ -38,6 +40,7 @@ struct Arguments {
     seeds: Option<usize>,
     commits: usize,
     hoards: bool,
+    medium: Medium,
     failures_max: usize,
 }
 
@@ -52,6 +55,7 @@ impl Arguments {
             seeds: None,
             commits: 150,
             hoards: false,
+            medium: Medium::Memory,
             failures_max: 1,
         };
         while let Some(word) = words.next() {
@@ -66,6 +70,7 @@ impl Arguments {
                 "--seed" => parsed.seed = words.next()?.parse().ok()?,
                 "--seeds" => parsed.seeds = Some(words.next()?.parse().ok()?),
                 "--commits" => parsed.commits = words.next()?.parse().ok()?,
+                "--files" => parsed.medium = Medium::Files,
                 "--hoards" => parsed.hoards = true,
                 "--keep-going" => parsed.failures_max = usize::MAX,
                 _ => return None,
@@ -75,6 +80,10 @@ impl Arguments {
             parsed.images = if parsed.parts { IMAGES_OF_PARTS } else { IMAGES };
         }
         Some(parsed)
+    }
+
+    fn plan(&self, seed: u64, images: usize) -> Plan {
+        Plan { failures_max: self.failures_max, medium: self.medium, ..Plan::new(seed, images) }
     }
 
     fn subject(&self) -> Option<Box<dyn Subject>> {
@@ -127,7 +136,7 @@ fn search_parts(arguments: &Arguments) -> ExitCode {
         let begun = std::time::Instant::now();
         let mut found = Found::default();
         for seed in (arguments.seed..).take(seeds) {
-            let plan = Plan { failures_max: arguments.failures_max, ..Plan::new(seed, each.div_ceil(seeds)) };
+            let plan = arguments.plan(seed, each.div_ceil(seeds));
             found.add(search(&*some_subject(part, seed), plan));
         }
         let Found { images, second_crashes, lives, commits, failures, .. } = &found;
@@ -194,7 +203,7 @@ fn main() -> ExitCode {
     let mut found = Found::default();
     for seed in (arguments.seed..).take(seeds) {
         let images = arguments.images.div_ceil(seeds);
-        let plan = Plan { failures_max: arguments.failures_max, ..Plan::new(seed, images) };
+        let plan = arguments.plan(seed, images);
         let one = match arguments.subject.as_str() {
             "throng" => search_throng(seed, arguments.commits, images),
             "faults" => try_fault(&*subject, seed, &some_rule(&mut Rng::new(seed))).found,

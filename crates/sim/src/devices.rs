@@ -3,18 +3,39 @@
 //! Invariants
 //! 1. The number of devices follows from the seed of the run, so that a failure replays.
 //! 2. Each device loses its own subset of what is pending; a crash takes all of them at the same moment.
+//! 3. Files are what memory is, but slower: whole paths, descriptors and the kernel stand behind them. Their directory goes with
+//!    the devices.
 //!
 //! What it does not know: what the spaces hold.
 
 use std::sync::Arc;
 
-use varve_device::{Directory, MemoryDirectory, MemoryImage, RecordLog, Recorder, Space};
+use tempfile::TempDir;
+use varve_device::{
+    AlignedBuf, BlockFile, Directory, Durability, FileDirectory, FileOptions, MemoryDirectory, MemoryImage,
+    OpenHow, Purpose, RecordLog, Recorder, Space,
+};
+
+/// Bytes of a file that are copied at once.
+const COPY_BYTES: usize = 64 << 10;
+
+/// What the devices of a search are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Medium {
+    /// Memory: quick.
+    #[default]
+    Memory,
+    /// Real files in a temporary directory.
+    Files,
+}
 
 /// Devices by space.
 #[derive(Clone)]
 pub struct Devices {
     /// One for all spaces, or one each in the order of [`Space::ALL`].
     directories: Vec<Arc<dyn Directory>>,
+    /// Where their files are; removed with the last copy of this.
+    scratch: Vec<Arc<TempDir>>,
 }
 
 /// How many devices the run of this seed has.
@@ -24,30 +45,52 @@ fn count_of(seed: u64) -> usize {
 
 impl Devices {
     /// Empty recorded devices, as the seed has them.
-    pub fn recorded(seed: u64, log: &Arc<RecordLog>) -> Devices {
-        let record = |_| Recorder::wrap(MemoryDirectory::new(), Arc::clone(log)) as Arc<dyn Directory>;
-        Devices { directories: (0..count_of(seed)).map(record).collect() }
+    pub fn recorded(medium: Medium, seed: u64, log: &Arc<RecordLog>) -> Devices {
+        let empty = (0..count_of(seed)).map(|_| MemoryDirectory::new()).collect();
+        Devices::recorded_from(medium, empty, log)
     }
 
     /// Images of a crash as devices.
-    pub fn of_images(images: Vec<Arc<MemoryDirectory>>) -> Devices {
-        Devices { directories: images.into_iter().map(|image| image as Arc<dyn Directory>).collect() }
+    pub fn of_images(medium: Medium, images: Vec<Arc<MemoryDirectory>>) -> Devices {
+        Devices::made_of(medium, images, |device, _| device)
     }
 
     /// Images of a crash, whose changes are recorded.
-    pub fn recorded_from(images: Vec<Arc<MemoryDirectory>>, log: &Arc<RecordLog>) -> Devices {
-        let record = |image| Recorder::wrap(image, Arc::clone(log)) as Arc<dyn Directory>;
-        Devices { directories: images.into_iter().map(record).collect() }
+    pub fn recorded_from(medium: Medium, images: Vec<Arc<MemoryDirectory>>, log: &Arc<RecordLog>) -> Devices {
+        Devices::made_of(medium, images, |device, image| {
+            Recorder::wrap_from(device, image.images(), Arc::clone(log))
+        })
+    }
+
+    /// Devices of a medium that hold what is in the images, each behind something.
+    fn made_of(
+        medium: Medium,
+        images: Vec<Arc<MemoryDirectory>>,
+        wrap: impl Fn(Arc<dyn Directory>, &MemoryDirectory) -> Arc<dyn Directory>,
+    ) -> Devices {
+        let mut devices = Devices { directories: Vec::new(), scratch: Vec::new() };
+        for image in images {
+            let device: Arc<dyn Directory> = match medium {
+                Medium::Memory => Arc::clone(&image) as Arc<dyn Directory>,
+                Medium::Files => {
+                    let (device, scratch) = on_files(&image);
+                    devices.scratch.push(scratch);
+                    device
+                }
+            };
+            devices.directories.push(wrap(device, &image));
+        }
+        devices
     }
 
     /// Devices that hold these files.
     pub fn holding(files: Vec<Vec<(String, MemoryImage)>>) -> Devices {
-        Devices::of_images(files.into_iter().map(MemoryDirectory::from_images).collect())
+        Devices::of_images(Medium::Memory, files.into_iter().map(MemoryDirectory::from_images).collect())
     }
 
     /// The same devices, each behind something.
     pub fn wrapped(self, wrap: impl FnMut(Arc<dyn Directory>) -> Arc<dyn Directory>) -> Devices {
-        Devices { directories: self.directories.into_iter().map(wrap).collect() }
+        Devices { directories: self.directories.into_iter().map(wrap).collect(), ..self }
     }
 
     /// The device of a space.
@@ -55,5 +98,30 @@ impl Devices {
         let own = Space::ALL.iter().position(|other| *other == space).unwrap_or(0);
         let at = if self.directories.len() == 1 { 0 } else { own };
         Arc::clone(&self.directories[at])
+    }
+}
+
+/// Real files with the contents of an image.
+fn on_files(image: &MemoryDirectory) -> (Arc<dyn Directory>, Arc<TempDir>) {
+    let scratch = tempfile::tempdir().expect("the system has room for a temporary directory");
+    let files = FileDirectory::open(scratch.path(), FileOptions::default()).expect("a new directory opens");
+    for (name, bytes) in image.images() {
+        let file = files.open(&name, OpenHow::new_file(Space::Data)).expect("the name is free");
+        copy(&bytes, &*file);
+    }
+    (files, Arc::new(scratch))
+}
+
+/// Holes stay holes.
+fn copy(image: &MemoryImage, file: &dyn BlockFile) {
+    file.set_len(image.len_bytes()).expect("the temporary directory has room");
+    let mut bytes = AlignedBuf::new(COPY_BYTES);
+    for at in (0..image.len_bytes()).step_by(COPY_BYTES) {
+        let len = (image.len_bytes() - at).min(COPY_BYTES as u64) as usize;
+        image.read(at, &mut bytes[..len]);
+        if bytes[..len].iter().any(|byte| *byte != 0) {
+            let wrote = file.write_at(at, &bytes[..len], Purpose::DataPage, Durability::Later);
+            wrote.expect("the temporary directory has room");
+        }
     }
 }

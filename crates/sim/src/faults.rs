@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use varve_device::{Directory, ErrorKind, Fault, Faulty, Operation, RecordLog, Rule, Space, When};
 
-use crate::devices::Devices;
+use crate::devices::{Devices, Medium};
 use crate::relief::{LATE, Relief};
 use crate::rng::Rng;
 use crate::search::{Failure, Found, PANIC, Plan, Run, STOPPED, Subject, WRONG, run, run_on, search_run};
@@ -46,7 +46,9 @@ fn judge(subject: &dyn Subject, rule: &Rule, run: Run, plan: Plan, armed: &[Arc<
     let mut found = search_run(subject, &run, plan);
     // That the database stopped for good is an outcome of its own.
     let late = |error: &String| error.contains(LATE) && !error.contains(STOPPED);
-    let bad = |error: &&String| error.starts_with(PANIC) || error.contains(WRONG) || late(error);
+    let is_asked_for = rule.fault == Fault::Panics;
+    let panicked = |error: &String| error.starts_with(PANIC) && !is_asked_for;
+    let bad = |error: &&String| panicked(error) || error.contains(WRONG) || late(error);
     if let Some(error) = run.error.as_ref().filter(bad) {
         found.failures.push(Failure { image: 0, what: error.clone() });
     }
@@ -63,7 +65,7 @@ fn judge(subject: &dyn Subject, rule: &Rule, run: Run, plan: Plan, armed: &[Arc<
 pub fn try_relieved_fault(subject: &dyn Subject, seed: u64, rule: &Rule, shuts_down: bool) -> (Tried, bool) {
     let log = RecordLog::new();
     let mut armed: Vec<Arc<Faulty>> = Vec::new();
-    let devices = Devices::recorded(seed, &log).wrapped(|device| {
+    let devices = Devices::recorded(Medium::Memory, seed, &log).wrapped(|device| {
         let faulty = Faulty::wrap(device);
         faulty.arm(rule.clone());
         armed.push(Arc::clone(&faulty));

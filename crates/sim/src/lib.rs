@@ -38,7 +38,7 @@ mod trial;
 
 pub use choice::choices;
 pub use damage::{Verdicts, damage};
-pub use devices::Devices;
+pub use devices::{Devices, Medium};
 pub use faults::{Tried, some_rule, try_fault, try_relieved_fault};
 pub use history::{History, Span};
 pub use parts::Part;

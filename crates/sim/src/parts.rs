@@ -13,6 +13,10 @@ use varve_pager::{
 
 use crate::devices::Devices;
 
+/// A log of more segments than usual, and of fewer.
+const LONG_LOG_BYTES: u64 = 1 << 20;
+const SHORT_LOG_BYTES: u64 = 256 << 10;
+
 /// The log is eight segments of 64 KiB, as long as the one in files.
 const LOG_BYTES: u64 = 512 << 10;
 /// Length of a region without a page buffer.
@@ -50,6 +54,12 @@ pub enum Part {
     Doublewrite,
     /// The same with segments as under full-page-log, which it is switched from and to.
     WideDoublewrite,
+    /// The same with a log of 1 MiB.
+    LongLog,
+    /// A log of 1 MiB, and then one of 256 KiB: there are more files than the capacity allows.
+    LogLowered,
+    /// A log of 256 KiB, and then one of 1 MiB.
+    LogRaised,
     /// Pages by images in the log, whose segments hold those of a mini-transaction.
     FullPageLog,
     /// Full-page-log, then doublewrite, then full-page-log; recovered under doublewrite.
@@ -166,11 +176,17 @@ impl Part {
         Part::MoveInImages,
     ];
 
+    /// Those whose log gets another capacity. For `Pages` only.
+    pub const OTHER_CAPACITY: [Part; 2] = [Part::LogLowered, Part::LogRaised];
+
     /// All of them.
-    pub const ALL: [Part; 44] = [
+    pub const ALL: [Part; 47] = [
         Part::Unprotected,
         Part::Doublewrite,
         Part::WideDoublewrite,
+        Part::LongLog,
+        Part::LogLowered,
+        Part::LogRaised,
         Part::FullPageLog,
         Part::AtomicWrite,
         Part::Switching,
@@ -216,7 +232,7 @@ impl Part {
 
     /// Those with a storage level, a layout or a protection beside the first one's.
     pub fn of_levels() -> Vec<Part> {
-        let one = [Part::Unprotected, Part::Doublewrite, Part::WideDoublewrite];
+        let one = [Part::Unprotected, Part::Doublewrite, Part::WideDoublewrite, Part::LongLog];
         Part::ALL.into_iter().filter(|part| !one.contains(part)).collect()
     }
 
@@ -236,6 +252,9 @@ impl Part {
             Part::Unprotected => "unprotected",
             Part::Doublewrite => "doublewrite",
             Part::WideDoublewrite => "wide-doublewrite",
+            Part::LongLog => "long-log",
+            Part::LogLowered => "log-lowered",
+            Part::LogRaised => "log-raised",
             Part::FullPageLog => "full-page-log",
             Part::AtomicWrite => "atomic-write",
             Part::Switching => "switching",
@@ -290,6 +309,8 @@ impl Part {
         match self {
             Part::Switching => vec![Part::FullPageLog, Part::WideDoublewrite, Part::FullPageLog],
             Part::SwitchingBack => vec![Part::WideDoublewrite, Part::FullPageLog, Part::WideDoublewrite],
+            Part::LogLowered => vec![Part::LongLog, self],
+            Part::LogRaised => vec![Part::LogLowered, self, Part::LogLowered, self],
             Part::FlashAside => vec![Part::FlashLazy, Part::Doublewrite, Part::FlashLazy],
             Part::ToNvmPages => vec![Part::Doublewrite, Part::NvmPages],
             Part::ImagesToNvmPages => vec![Part::FullPageLog, Part::ImagesToNvmPages],
@@ -340,6 +361,8 @@ impl Part {
         };
         match self {
             Part::Doublewrite => {}
+            Part::LongLog | Part::LogRaised => config.log_capacity_bytes = LONG_LOG_BYTES,
+            Part::LogLowered => config.log_capacity_bytes = SHORT_LOG_BYTES,
             Part::Unprotected => config.protection = ProtectionKind::None,
             Part::AtomicWrite => config.protection = ProtectionKind::AtomicWrite,
             Part::WideDoublewrite | Part::Switching | Part::SwitchingBack => widen(config),

@@ -107,6 +107,8 @@ pub enum On {
     Moves,
     /// Raw pages under protections that change.
     Switching,
+    /// Raw pages whose log gets a lower capacity.
+    LogLowered,
     /// The toys.
     Toy,
 }
@@ -220,6 +222,9 @@ impl Planted {
                 Box::new(Pages { part: Part::NvmPages, load, ..Pages::new(commits.min(1500)) })
             }
             (On::Moves, _) => Box::new(Pages { part: Part::MoveOut, ..Pages::new(commits.min(900)) }),
+            (On::LogLowered, _) => {
+                Box::new(Pages { part: Part::LogLowered, ..Pages::new(commits.max(1500)) })
+            }
             (On::Switching, _) => Box::new(Pages { part: Part::Switching, ..Pages::new(commits) }),
             (On::Compressed, _) => Box::new(Pages { part: Part::Compressed, ..Pages::new(commits) }),
             (On::CompressedDrops, _) => {
@@ -340,6 +345,7 @@ const NVM_AT_REST: On = On::NvmAtRest;
 const NVM_EARLIER: On = On::NvmEarlier;
 const MOVES: On = On::Moves;
 const SWITCHING: On = On::Switching;
+const LOG_LOWERED: On = On::LogLowered;
 const PACKED_CUTS: On = On::PackedCuts;
 const NVM_DROPS: On = On::NvmDrops;
 const FLASH: On = On::Flash;
@@ -356,6 +362,7 @@ const CODE: &[(On, &str, &str)] = &[
     (LARGE, "log: torn blocks are taken for whole", "the log as a prefix"),
     (PAGES, "log: segment headers are not durable", "segments found after a crash"),
     (PAGES, "log: the directory is not synced", "segments found after a crash"),
+    (LOG_LOWERED, "log: a file beyond the capacity is removed by its path", "a log of lower capacity"),
     (NVM_LOG, "region files: a durable write is not written back", "acknowledged commits"),
     (NVM_LOG, "region files: a durable write is not fenced", "acknowledged commits"),
     (NVM_COPIES, "region files: a flush is not fenced", "torn pages"),

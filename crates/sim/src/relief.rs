@@ -14,12 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use crate::search::Workbench;
+use crate::search::{PANIC, WRONG, Workbench, guarded};
 
 /// Steps that may fail before the fault is lifted.
 const ERRORS_BEFORE: usize = 8;
 /// Steps that may fail before a workload gives up: a database that stopped must not come back by itself.
 const ERRORS_MAX: usize = 30;
+/// Steps behind a panic: none of them may hang.
+const STEPS_BEHIND_PANIC: usize = 5;
 /// Commits after the fault was lifted, at least.
 const COMMITS_AFTER: usize = 20;
 
@@ -104,6 +106,9 @@ pub(crate) fn drive(worker: &mut impl Steps, commits: usize) -> Vec<String> {
         let is_late = relief.is_lifted();
         let errors_max = if is_late { errors.len() + 1 } else { ERRORS_MAX };
         let lifted = steps(worker, wanted, errors_max, &mut errors);
+        if has_panicked(&errors) {
+            return errors;
+        }
         if lifted || !is_late && relief.lift() {
             errors.extend(worker.settle().err().map(|what| relief.says(what)));
             wanted = wanted.max(worker.bench().history.digests().len() + COMMITS_AFTER);
@@ -118,12 +123,24 @@ pub(crate) fn drive(worker: &mut impl Steps, commits: usize) -> Vec<String> {
     errors
 }
 
+/// Whether one of the errors is a panic.
+pub(crate) fn has_panicked(errors: &[String]) -> bool {
+    errors.iter().any(|what| what.starts_with(PANIC))
+}
+
 /// Steps until the end, or until the fault is lifted: whether it was.
 fn steps(worker: &mut impl Steps, wanted: usize, errors_max: usize, errors: &mut Vec<String>) -> bool {
     let relief = worker.bench().relief.clone();
     while worker.bench().history.digests().len() <= wanted && errors.len() < errors_max && worker.is_sure() {
-        let Err(what) = worker.step() else { continue };
-        errors.push(relief.says(what));
+        let Err(what) = guarded(|| worker.step()) else { continue };
+        let is_panic = what.starts_with(PANIC);
+        errors.push(if is_panic { what } else { relief.says(what) });
+        if is_panic {
+            // What is committed is in doubt, and so is what memory holds.
+            let more = (0..STEPS_BEHIND_PANIC).filter_map(|_| guarded(|| worker.step()).err());
+            errors.extend(more.filter(|what| !what.starts_with(WRONG)));
+            return false;
+        }
         if errors.len() == ERRORS_BEFORE && relief.lift() {
             return true;
         }

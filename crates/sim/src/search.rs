@@ -15,9 +15,9 @@ use varve_device::{Directory, Fate, Lies, MemoryImage, RecordLog, Recording, Tim
 
 use crate::caches::cache_of;
 use crate::cuts::Moments;
-use crate::devices::Devices;
+use crate::devices::{Devices, Medium};
 use crate::history::{History, Span};
-use crate::relief::Relief;
+use crate::relief::{Relief, has_panicked};
 use crate::rng::Rng;
 use crate::trial::Trial;
 
@@ -69,6 +69,8 @@ pub struct Plan {
     pub second_crash_every: usize,
     /// Whether some of those go on; else all have their recovery crashed.
     pub goes_on: bool,
+    /// What the devices are made of.
+    pub medium: Medium,
     /// Faults planted in the device.
     pub lies: Lies,
     /// Crash at the end of the recording only.
@@ -86,6 +88,7 @@ impl Plan {
             images_per_cut: 8,
             second_crash_every: 4,
             goes_on: true,
+            medium: Medium::Memory,
             lies: Lies::default(),
             at_end: false,
             failures_max: 1,
@@ -198,14 +201,14 @@ pub(crate) fn recover_guarded(subject: &dyn Subject, devices: &Devices) -> Resul
     guarded(|| subject.recover(devices, &mut || ()))
 }
 
-/// Runs a workload once and records it. `wrap` may put something between workload and recorder.
+/// Runs a workload once in memory and records it. `wrap` may put something between workload and recorder.
 pub fn run(
     subject: &dyn Subject,
     seed: u64,
     wrap: impl FnMut(Arc<dyn Directory>) -> Arc<dyn Directory>,
 ) -> Run {
     let log = RecordLog::new();
-    let devices = Devices::recorded(seed, &log).wrapped(wrap);
+    let devices = Devices::recorded(Medium::Memory, seed, &log).wrapped(wrap);
     run_on(subject, seed, &log, devices, Relief::default())
 }
 
@@ -227,7 +230,9 @@ pub(crate) fn run_on(
 /// Runs a workload and tries crash images of it.
 pub fn search(subject: &dyn Subject, plan: Plan) -> Found {
     take_reached();
-    let run = run(subject, plan.seed, |device| device);
+    let log = RecordLog::new();
+    let devices = Devices::recorded(plan.medium, plan.seed, &log);
+    let run = run_on(subject, plan.seed, &log, devices, Relief::default());
     if let Some(what) = &run.error {
         let what = format!("seed {}: the workload itself failed: {what}", plan.seed);
         return Found { failures: vec![Failure { image: 0, what }], ..Found::default() };
@@ -252,14 +257,20 @@ pub const WRONG: &str = "a wrong answer";
 /// What the text of an error has in it once the database takes no more changes until it is restarted.
 pub const STOPPED: &str = "takes no more changes";
 
-/// How a workload that went on after errors ended: a wrong answer counts most; that it stopped is said too.
+/// How a workload that went on after errors ended: a wrong answer counts most, and then a panic; that it stopped is said too.
 pub(crate) fn outcome(errors: Vec<String>) -> Result<(), String> {
-    let worst = errors.iter().find(|what| what.starts_with(WRONG)).or(errors.first());
+    let first_of = |kind| errors.iter().find(|what: &&String| what.starts_with(kind));
+    let worst = first_of(WRONG).or_else(|| first_of(PANIC)).or(errors.first());
     let Some(worst) = worst else { return Ok(()) };
     match errors.iter().find(|what| what.contains(STOPPED) && *what != worst) {
         Some(stopped) => Err(format!("{worst}; later: {stopped}")),
         None => Err(worst.clone()),
     }
+}
+
+/// An error if a panic of the device, which only the pager calls, has left the database going on.
+pub(crate) fn went_on(errors: &[String], is_sound: bool) -> Option<String> {
+    (has_panicked(errors) && is_sound).then(|| format!("{WRONG}: it goes on behind a panic within the pager"))
 }
 
 /// How the text of an error begins that was a panic.

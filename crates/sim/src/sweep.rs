@@ -88,6 +88,7 @@ pub fn kinds() -> Vec<Kind> {
     let lifted = |name, operation, fault| Kind { lifted: true, ..lasting(name, operation, fault) };
     let (eio, full) = (Fault::Fails(ErrorKind::Io(5)), Fault::Fails(ErrorKind::NoSpace));
     use Operation::{Flush, Open, Punch, Read, Rename, SetLen, SyncDirectory, Write};
+    let panics = |name, operation| once(name, operation, Fault::Panics);
     vec![
         once("EIO on a read, once", Read, eio.clone()),
         lasting("EIO on reads, persistent", Read, eio.clone()),
@@ -111,6 +112,12 @@ pub fn kinds() -> Vec<Kind> {
         once("device gone at a read", Read, Fault::Gone),
         once("device gone at a write", Write, Fault::Gone),
         once("device gone at a flush", Flush, Fault::Gone),
+        panics("panic in a read", Read),
+        panics("panic in a write", Write),
+        panics("panic in a flush", Flush),
+        panics("panic in growth", SetLen),
+        panics("panic in opening a file", Open),
+        panics("panic in a directory sync", SyncDirectory),
         once("lost write", Write, Fault::Lost),
         once("misdirected write", Write, Fault::Misdirected { by_bytes: 8192 }),
         once("bit flip in a write", Write, Fault::BitFlip { bit: 12_345 }),
@@ -137,6 +144,11 @@ impl Kind {
     pub fn spaces(&self) -> Vec<Option<Space>> {
         match self.operation {
             Operation::SyncDirectory | Operation::Rename => vec![None],
+            // Sort runs are no files of the pager: the database goes on there.
+            _ if self.fault == Fault::Panics => {
+                let of_pager = Space::ALL.into_iter().filter(|space| *space != Space::Temporary);
+                of_pager.map(Some).collect()
+            }
             _ => Space::ALL.into_iter().map(Some).collect(),
         }
     }

@@ -79,8 +79,8 @@ impl Trial<'_> {
         let is_spoilt = spoil(&images, self.earlier, self.seed_of(number)) || self.run.is_spoilt;
         let log = RecordLog::new();
         let devices = match again && !goes_on {
-            true => Devices::recorded_from(images, &log),
-            false => Devices::of_images(images),
+            true => Devices::recorded_from(self.plan.medium, images, &log),
+            false => Devices::of_images(self.plan.medium, images),
         };
         let mut opened = || log.mark(OPENED);
         let recovered = timed(&mut found.recovering, || self.recover(&devices, is_spoilt, &mut opened));
@@ -111,7 +111,7 @@ impl Trial<'_> {
             found.second_crashes += 1;
             let number = found.images;
             let is_spoilt = spoil(&images, self.earlier, self.seed_of(number)) || was_spoilt;
-            let devices = Devices::of_images(images);
+            let devices = Devices::of_images(self.plan.medium, images);
             let recovered = timed(&mut found.recovering, || self.recover(&devices, is_spoilt, &mut || ()));
             let mut judged = self.judge(recovered);
             if timeline.marks().contains(&OPENED) && judged.as_ref().is_ok_and(|again| *again != digest) {
@@ -161,10 +161,11 @@ impl Trial<'_> {
             timed(&mut found.building, || [self.timeline.image(fates), self.timeline.image(fates)]);
         let spoilt = [&images, &twin].map(|images| spoil(images, self.earlier, self.seed_of(image)));
         let log = RecordLog::new();
-        let devices = Devices::recorded_from(images, &log);
+        let devices = Devices::recorded_from(self.plan.medium, images, &log);
         let history = History::new(Arc::clone(&log));
         let mut bench = Workbench { devices, history, rng: rng.fork(), relief: Relief::default() };
-        let worked = guarded(|| self.subject.go_on(&mut bench, &Devices::of_images(twin)));
+        let twin = Devices::of_images(self.plan.medium, twin);
+        let worked = guarded(|| self.subject.go_on(&mut bench, &twin));
         if (spoilt[0] || self.run.is_spoilt) && worked.as_ref().is_err_and(|error| is_stop(error)) {
             return None;
         }

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use varve_device::{AlignedBuf, Directory, FileDirectory, FileOptions, MemoryDirectory};
+use varve_device::{
+    AlignedBuf, Directory, Emulated, EmulatedMemory, Faulty, FileDirectory, FileOptions, MemoryDirectory,
+    NvmProfile, Profile, RecordLog, Recorder, VolatileMachine,
+};
 
 /// A directory, and what keeps it alive.
 pub struct Fixture {
@@ -19,13 +22,28 @@ pub fn on_files(what: &'static str, options: FileOptions) -> Fixture {
     Fixture { what, directory, _scratch: Some(scratch) }
 }
 
+/// The same behind something.
+fn behind(what: &'static str, wrap: impl FnOnce(Arc<dyn Directory>) -> Arc<dyn Directory>) -> Fixture {
+    let files = on_files(what, FileOptions::default());
+    Fixture { directory: wrap(files.directory), ..files }
+}
+
 /// One directory of each kind.
 pub fn all_kinds() -> Vec<Fixture> {
     let plain = FileOptions { direct_io: false, io_uring: false, read_only: false };
+    let in_memory = |what, directory| Fixture { what, directory, _scratch: None };
+    let drive = Profile::shipped("fusion-io-160").expect("it is shipped").without_time();
+    let memory = NvmProfile::shipped("pcm").expect("it is shipped");
     vec![
-        Fixture { what: "memory", directory: MemoryDirectory::new(), _scratch: None },
+        in_memory("memory", MemoryDirectory::new()),
         on_files("direct", FileOptions::default()),
         on_files("buffered, plain calls", plain),
+        in_memory("recorded", Recorder::wrap(MemoryDirectory::new(), RecordLog::new())),
+        in_memory("volatile", VolatileMachine::new()),
+        behind("recorded files", |files| Recorder::wrap_from(files, Vec::new(), RecordLog::new())),
+        behind("faulty", |files| Faulty::wrap(files)),
+        behind("an emulated drive", |files| Emulated::wrap(files, drive, 1.0)),
+        behind("emulated memory", |files| EmulatedMemory::wrap(files, memory, 1.0)),
     ]
 }
 

@@ -16,6 +16,7 @@
 //! | 60 | 4 | number of lives |
 //! | 64 | 24 each | lives: incarnation (4), 0 (4), LSN after the life before (8), first LSN (8) |
 //! | .. | .. | zeros |
+//! | 3856 | 8 each | while a server runs, and behind its crash: identities of the control file, the data file and the rollback file; 0 = unknown: shut down, an older program's, or with all lives but one that there can be, or more |
 //! | 3880 | 8 | mark of the header pages of the data and the rollback space, 0 = unknown; with as many lives as there can be the last one is here, and no mark is known |
 //! | 3888 | 8 | mark that they are about to get, 0 = none |
 //! | 3896 | 8 | a random number of the last start, which the file of its flash cache repeats, 0 = unknown: an older program's, or with as many lives as there can be |
@@ -62,6 +63,8 @@ const LIFE_BYTES: usize = 24;
 pub(super) const LIVES_MAX: usize = 160;
 /// The last life's room: older programs don't look there.
 const MARK_AT: usize = LIVES_AT + (LIVES_MAX - 1) * LIFE_BYTES;
+/// Room of the last life but one.
+const RUNNING_AT: usize = MARK_AT - LIFE_BYTES;
 const NEXT_MARK_AT: usize = MARK_AT + 8;
 const START_AT: usize = NEXT_MARK_AT + 8;
 /// Bytes from here on say how pages are stored at home.
@@ -169,6 +172,10 @@ impl Superblock {
             put_u64(out, 8, life.after.get());
             put_u64(out, 16, life.start.get());
         }
+        if self.lives.len() < LIVES_MAX - 1 {
+            let fields = slot[RUNNING_AT..MARK_AT].chunks_exact_mut(8);
+            fields.zip(self.running).for_each(|(field, identity)| put_u64(field, 0, identity));
+        }
         if self.lives.len() < LIVES_MAX {
             put_u64(slot, MARK_AT, self.mark);
             put_u64(slot, NEXT_MARK_AT, self.next_mark);
@@ -225,6 +232,8 @@ impl Superblock {
             return Slot::Damaged;
         };
         let has_marks = lives_count < LIVES_MAX;
+        let has_running = lives_count < LIVES_MAX - 1;
+        let running = |at: usize| if has_running { get_u64(slot, RUNNING_AT + 8 * at) } else { 0 };
         let found = Superblock {
             page_size: get_u32(slot, 12),
             sequence: get_u64(slot, 16),
@@ -246,6 +255,7 @@ impl Superblock {
             has_cache: slot[HINTS_AT] & HINT_CACHE != 0,
             mark: if has_marks { get_u64(slot, MARK_AT) } else { 0 },
             next_mark: if has_marks { get_u64(slot, NEXT_MARK_AT) } else { 0 },
+            running: [0, 1, 2].map(running),
             start: if has_marks { get_u64(slot, START_AT) } else { 0 },
             sealed: Some(Sealed { seal: get_u64(slot, SEAL_AT), end: Lsn::new(get_u64(slot, SEAL_AT + 8)) })
                 .filter(|sealed| sealed.seal != 0),

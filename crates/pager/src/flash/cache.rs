@@ -39,7 +39,7 @@ use super::throttle::Throttle;
 use super::trouble::Trouble;
 use super::widening::{FlashFill, Watched};
 use super::writes::Writes;
-use crate::config::FlashConfig;
+use crate::config::{FlashConfig, beyond_device};
 use crate::error::Result;
 use crate::ids::{Access, PageId, PageRange, SpaceId};
 use crate::ledger::Ledger;
@@ -210,7 +210,14 @@ impl FlashCache {
             }
             Err(cause) => {
                 reached("flash: there is no cache");
-                Opened { cache: None, warning: Some(format!("there is no flash cache: {cause}")) }
+                let why = match cause.is_no_space() {
+                    true => format!(
+                        "{}; starting without the cache. Lower [flash] size, or name a larger device in [flash]",
+                        beyond_device("flash.size", config.size_bytes, &*config.directory)
+                    ),
+                    false => format!("there is no flash cache: {cause}"),
+                };
+                Opened { cache: None, warning: Some(why) }
             }
         }
     }

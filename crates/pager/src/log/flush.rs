@@ -110,14 +110,18 @@ impl Queue {
 }
 
 /// Ends a leadership also when the leader panics: followers must not park behind a line that nobody leads.
-struct Leadership<'l>(&'l Log);
+struct Leadership<'l> {
+    log: &'l Log,
+    /// It began in a destructor, during a panic that came from elsewhere.
+    is_in_panic: bool,
+}
 
 impl Drop for Leadership<'_> {
     fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.poison("the thread that wrote the log panicked");
+        if thread::panicking() && !self.is_in_panic {
+            self.log.panicked();
         }
-        self.0.queue.leave(self.0.durable());
+        self.log.queue.leave(self.log.durable());
     }
 }
 
@@ -136,7 +140,7 @@ impl Log {
     }
 
     fn lead(&self) {
-        let _leadership = Leadership(self);
+        let _leadership = Leadership { log: self, is_in_panic: thread::panicking() };
         let mut blocks = BLOCKS.with(RefCell::take);
         let next = self.take_blocks(&mut blocks);
         let written = self.check().and_then(|()| self.write_blocks(&mut blocks));

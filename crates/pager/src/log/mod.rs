@@ -32,6 +32,7 @@ use parking_lot::{Condvar, Mutex};
 use varve_device::Directory;
 
 use crate::lsn::{AtomicLsn, Lsn};
+use crate::panics::PANICKED;
 pub use error::LogError;
 use flush::Queue;
 use format::{Epoch, Geometry};
@@ -115,6 +116,8 @@ pub struct Log {
     room: (Mutex<()>, Condvar),
     stopped: AtomicBool,
     poison: OnceLock<Arc<str>>,
+    /// A panic has stopped it.
+    has_panicked: AtomicBool,
 }
 
 const CAPACITY_SEGMENTS_MIN: u64 = 4;
@@ -156,6 +159,7 @@ impl Log {
             room: (Mutex::new(()), Condvar::new()),
             stopped: AtomicBool::new(false),
             poison: OnceLock::new(),
+            has_panicked: AtomicBool::new(false),
         }
     }
 
@@ -355,6 +359,17 @@ impl Log {
         self.stopped.store(true, Ordering::Release);
         self.room.1.notify_all();
         self.queue.release_all();
+    }
+
+    /// Stops the log since a panic may have left anything in the pager's memory.
+    pub fn panicked(&self) {
+        self.has_panicked.store(true, Ordering::Release);
+        self.poison(PANICKED);
+    }
+
+    /// Whether a panic has stopped it.
+    pub fn has_panicked(&self) -> bool {
+        self.has_panicked.load(Ordering::Acquire)
     }
 
     /// Fails when the log is poisoned.

@@ -288,7 +288,8 @@ impl<'a> Reader<'a> {
             let header = sector.get((offset - page_offset) as usize..).and_then(BlockHeader::peek);
             let ours = |header: BlockHeader| header.start == at && header.epoch.database == self.database;
             if header.is_some_and(ours) {
-                let evidence = format!("only the header of {} is damaged, it holds this LSN", file.name());
+                let evidence =
+                    format!("only the header of {} is damaged, it holds this LSN", file.location());
                 return Err(self.damaged(evidence));
             }
         }
@@ -384,7 +385,7 @@ impl<'a> Reader<'a> {
         let number = self.geometry.segment_of(at);
         let file = self.segments.file(number).map_or_else(
             || format!("of segment {number}, which is missing in {}", self.segments.location()),
-            |file| file.name().to_string(),
+            |file| file.location().to_string(),
         );
         LogError::Damaged { at, file, offset: self.geometry.offset_of(at), evidence }
     }

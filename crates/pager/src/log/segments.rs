@@ -162,7 +162,7 @@ impl Segments {
     fn read_header(&self, file: &dyn BlockFile) -> Result<Option<SegmentHeader>, LogError> {
         let expect_bytes = self.geometry.segment_bytes();
         if file.len_bytes()? != expect_bytes {
-            let name = file.name().to_string();
+            let name = file.location().to_string();
             return Err(LogError::SegmentSize { file: name, expect_bytes, got_bytes: file.len_bytes()? });
         }
         let mut sector = AlignedBuf::new(SEGMENT_HEADER_BYTES as usize);
@@ -170,7 +170,7 @@ impl Segments {
         let header = SegmentHeader::decode(&sector).filter(|header| header.segment_bytes == expect_bytes);
         match header {
             Some(header) if header.database == self.database && header.number > LSN_MAX / expect_bytes => {
-                Err(LogError::Impossible { file: file.name().to_string(), number: header.number })
+                Err(LogError::Impossible { file: file.location().to_string(), number: header.number })
             }
             header => Ok(header),
         }
@@ -432,11 +432,15 @@ impl Segments {
             return Ok(());
         }
         while let Some((number, file)) = excess.pop() {
-            if let Err(error) = self.directory.remove(file.name()) {
+            // A file is known to its directory by its name alone.
+            let by_path = planted("log: a file beyond the capacity is removed by its path");
+            let name = if by_path { file.location().to_string() } else { file.name().to_string() };
+            if let Err(error) = self.directory.remove(&name) {
                 excess.push((number, file));
                 self.files.lock().spare.extend(excess);
                 return Err(error.into());
             }
+            reached("log: a file beyond the capacity is removed");
         }
         Ok(self.directory.sync()?)
     }

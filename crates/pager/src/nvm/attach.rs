@@ -31,7 +31,7 @@ use super::layout::{
     SlotUse,
 };
 use super::region::NvmRegion;
-use crate::config::{NvmConfig, PagerConfig};
+use crate::config::{NvmConfig, PagerConfig, beyond_device};
 use crate::control::{Attached, Superblock};
 use crate::error::{PagerError, Result};
 use crate::log::format::SEGMENT_HEADER_BYTES;
@@ -51,10 +51,24 @@ impl Room {
     pub(crate) fn find(config: &PagerConfig, database: u64, unneeded: Option<u64>) -> Result<Option<Room>> {
         let (Some(nvm), Some(layout)) = (&config.nvm, Layout::of(config)?) else { return Ok(None) };
         let room = Room { nvm: nvm.clone(), layout };
-        let Some(region) = fits::existing(&*nvm.directory)? else { return Ok(Some(room)) };
+        let Some(region) = fits::existing(&*nvm.directory)? else {
+            return room.fits_device().map(|()| Some(room));
+        };
         match room.taken(&*region, database, unneeded) {
             None => Ok(Some(room)),
             Some(why) => Err(refused(format!("{} {why}", place(&*nvm.directory)))),
+        }
+    }
+
+    /// Refuses a region for which its device has no room, before anything is made.
+    fn fits_device(&self) -> Result<()> {
+        let NvmConfig { directory, size_bytes, .. } = &self.nvm;
+        match directory.free_bytes() {
+            Some(free) if free < *size_bytes => Err(refused(format!(
+                "{}. Lower [nvm] size, or name a larger device in [nvm]",
+                beyond_device("nvm.size", *size_bytes, &**directory)
+            ))),
+            _ => Ok(()),
         }
     }
 

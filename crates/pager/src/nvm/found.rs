@@ -68,7 +68,7 @@ impl PagerConfig {
         };
         let looked = match &directory {
             Some(directory) => look(&**directory, &stored, &attached)?,
-            None => Err("nobody says in which directory the region is".into()),
+            None => Err("no NVM directory is configured".into()),
         };
         if let (Ok(region), Some(directory)) = (&looked, directory) {
             let (size_bytes, log_bytes) = (region.size_bytes(), region.log_bytes());

@@ -44,7 +44,7 @@ impl PackedSpace {
         let decoded =
             stored::decode(&bytes[window.skip..window.skip + place.len_bytes()], self.id(no), frame);
         Ok(decoded.err().map(|damage| {
-            let (id, at, file) = (self.id(no), place.offset_bytes(), self.file.name());
+            let (id, at, file) = (self.id(no), place.offset_bytes(), self.file.location());
             format!("page {id} is damaged in its slot at byte {at} of {file}: {damage}")
         }))
     }
@@ -55,11 +55,11 @@ impl PackedSpace {
         let counted =
             Extents::recovered(self.shape.extent_bytes as usize, book.extents().count(), self.map.each());
         match counted {
-            Err(bad) => damages.push(format!("{}: {bad}", self.file.name())),
+            Err(bad) => damages.push(format!("{}: {bad}", self.file.location())),
             Ok(counted) if !book.is_under_way() && counted.live_units() != live_units => {
                 damages.push(format!(
                     "{}: its pages need {} bytes, and {} bytes are in use",
-                    self.file.name(),
+                    self.file.location(),
                     counted.live_units() * UNIT_BYTES as u64,
                     live_units * UNIT_BYTES as u64
                 ));

@@ -53,6 +53,7 @@ use crate::latch::Mode;
 use crate::ledger::Ledger;
 use crate::level::{DiscardHold, Image, Level};
 use crate::lsn::Lsn;
+use crate::panics::{PANICKED, StopOnPanic};
 use crate::stats::Counters;
 use crate::times::Timing;
 
@@ -80,6 +81,10 @@ pub(crate) trait WriteAhead: Send + Sync {
     fn check(&self) -> Result<()>;
     /// Stops it for good: no more is acknowledged. Of a second cause nothing is kept.
     fn stop(&self, cause: &PagerError);
+    /// Stops it since a panic may have left anything in memory.
+    fn panicked(&self) {
+        self.stop(&PagerError::Stopped { cause: PANICKED.into() });
+    }
 }
 
 /// What a pool works with.
@@ -178,6 +183,7 @@ impl Pool {
     #[cold]
     #[inline(never)]
     fn fix_slowly<M: Mode>(&self, id: PageId, access: Access) -> Result<Guard<'_, M>> {
+        let _watch = StopOnPanic::of(&*self.log);
         loop {
             if let Some(no) = self.table.find_latched(&self.frames, id) {
                 if let Some(guard) = Guard::lock_page(self, no, id) {
@@ -196,6 +202,7 @@ impl Pool {
 
     /// As `fix`; `None` if the latch is held in a conflicting mode.
     pub(crate) fn try_fix<M: Mode>(&self, id: PageId, access: Access) -> Result<Option<Guard<'_, M>>> {
+        let _watch = StopOnPanic::of(&*self.log);
         loop {
             if let Some(no) = self.table.find_latched(&self.frames, id) {
                 let Some(guard) = Guard::try_lock(self, no) else { return Ok(None) };
@@ -211,6 +218,7 @@ impl Pool {
 
     /// A page that is not to be read: zeroed unless it was resident, and dropped again unless it is stamped.
     pub(crate) fn create(&self, id: PageId) -> Result<PageX<'_>> {
+        let _watch = StopOnPanic::of(&*self.log);
         loop {
             if let Some(no) = self.table.find_latched(&self.frames, id) {
                 if let Some(page) = PageX::lock_page(self, no, id) {
@@ -258,6 +266,7 @@ impl Pool {
     /// Drops the pages without writing them; waits for writes in flight. Nobody may use them any more. A crash may bring
     /// them back until the log is durable up to `after`.
     pub(crate) fn discard(&self, range: PageRange, after: Lsn) -> Result<()> {
+        let _watch = StopOnPanic::of(&*self.log);
         for id in range.pages() {
             while let Some(no) = self.table.find_latched(&self.frames, id) {
                 self.discard_frame(no, id);

@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::ids::{Access, PageId};
 use crate::level::{Run, Want};
 use crate::meter;
+use crate::panics::StopOnPanic;
 
 /// Most pages of one read-ahead call that are read together.
 pub(crate) const PREFETCH_MAX: usize = 64;
@@ -93,6 +94,7 @@ impl Pool {
 
     /// Whether there were frames for all of them. To levels it is a scan: what was asked for, and nothing beside it.
     fn prefetch_chunk(&self, ids: &[PageId], access: Access, take: impl Fn() -> Option<usize>) -> bool {
+        let _watch = StopOnPanic::of(&*self.log);
         let mut pages: Vec<PageX<'_>> = Vec::with_capacity(ids.len());
         let mut has_frames = true;
         for id in ids {

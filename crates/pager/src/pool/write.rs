@@ -63,10 +63,35 @@ impl Bell {
     }
 }
 
-/// A frame whose write has begun.
+/// A frame whose write has begun, and its image.
 struct Begun<'p> {
-    frame: &'p Frame,
+    writing: Writing<'p>,
     image: Image,
+}
+
+/// A write of a frame that has to end, or others wait for it for ever.
+struct Writing<'p> {
+    pool: &'p Pool,
+    frame: &'p Frame,
+    has_ended: bool,
+}
+
+impl Writing<'_> {
+    fn end(&mut self) {
+        self.has_ended = true;
+        self.pool.end_write(self.frame);
+    }
+}
+
+impl Drop for Writing<'_> {
+    /// A panic came before its end.
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.pool.log.panicked();
+            self.frame.set_dirty();
+            self.end();
+        }
+    }
 }
 
 /// Pages written in several puts. What stops the pager counts more than want of room.
@@ -91,7 +116,8 @@ impl Pool {
         if unsealed.is_none() {
             self.end_write(frame);
         }
-        unsealed.map(|unsealed| Begun { frame, image: unsealed.seal() })
+        let writing = |frame| Writing { pool: self, frame, has_ended: false };
+        unsealed.map(|unsealed| Begun { writing: writing(frame), image: unsealed.seal() })
     }
 
     fn copy_dirty(&self, no: usize, expect: Option<PageId>, patient: bool) -> Option<UnsealedImage> {
@@ -128,41 +154,41 @@ impl Pool {
     /// Writes what has begun, as much at a time as the level takes; gives the number of pages, which `counter` gets too. They
     /// come in page order.
     fn put(&self, begun: Vec<Begun<'_>>, cause: Cause, counter: &AtomicU64) -> Result<usize> {
-        let (frames, images): (Vec<&Frame>, Vec<Image>) =
-            begun.into_iter().map(|one| (one.frame, one.image)).unzip();
+        let (mut writes, images): (Vec<Writing<'_>>, Vec<Image>) =
+            begun.into_iter().map(|one| (one.writing, one.image)).unzip();
         let most = self.level.put_pages_max();
         let are_together =
             |one: &Image, next: &Image| self.level.takes_together(one.id().space(), next.id().space());
-        let mut rest = &frames[..];
+        let mut rest = &mut writes[..];
         let parts = images.chunk_by(are_together).flat_map(|part| part.chunks(most));
         summed(parts.map(|images| {
-            let (frames, behind) = rest.split_at(images.len());
+            let (writes, behind) = std::mem::take(&mut rest).split_at_mut(images.len());
             rest = behind;
-            self.put_together(frames, images, cause, counter)
+            self.put_together(writes, images, cause, counter)
         }))
     }
 
     fn put_together(
         &self,
-        frames: &[&Frame],
+        writes: &mut [Writing<'_>],
         images: &[Image],
         cause: Cause,
         counter: &AtomicU64,
     ) -> Result<usize> {
         let result = match self.put_images(images, cause) {
             Err(error) if error.is_no_space() && images.len() > 1 => {
-                return self.put_singly(frames, images, cause, counter);
+                return self.put_singly(writes, images, cause, counter);
             }
             result => result,
         };
-        self.end_put(frames, result, counter)
+        self.end_put(writes, result, counter)
     }
 
     /// There was no room for all of them: writes those that have their place.
     #[cold]
     fn put_singly(
         &self,
-        frames: &[&Frame],
+        writes: &mut [Writing<'_>],
         images: &[Image],
         cause: Cause,
         counter: &AtomicU64,
@@ -170,7 +196,7 @@ impl Pool {
         reached("full device: pages put singly");
         let mut outcome = Ok(images.len());
         let (mut space, mut in_a_row) = (None, Ok(0));
-        for (frame, image) in frames.iter().zip(images) {
+        for (write, image) in writes.iter_mut().zip(images) {
             if space.replace(image.id().space()) != Some(image.id().space()) {
                 in_a_row = Ok(0);
             }
@@ -179,7 +205,7 @@ impl Pool {
                 Err(error) => Err(PagerError::clone(error)),
                 Ok(_) => self.put_images(std::slice::from_ref(image), cause),
             };
-            match self.end_put(&[frame], put, counter) {
+            match self.end_put(std::slice::from_mut(write), put, counter) {
                 Ok(_) => in_a_row = Ok(0),
                 Err(error) if error.is_no_space() => {
                     in_a_row = in_a_row.and_then(|count| {
@@ -194,17 +220,17 @@ impl Pool {
         outcome
     }
 
-    fn end_put(&self, frames: &[&Frame], result: Result<()>, counter: &AtomicU64) -> Result<usize> {
+    fn end_put(&self, writes: &mut [Writing<'_>], result: Result<()>, counter: &AtomicU64) -> Result<usize> {
         match &result {
             Ok(()) => {
-                counter.fetch_add(frames.len() as u64, Relaxed);
+                counter.fetch_add(writes.len() as u64, Relaxed);
                 if self.is_tight() {
                     self.note_tight(None);
                 }
             }
             Err(error) => {
-                frames.iter().for_each(|frame| {
-                    frame.set_dirty();
+                writes.iter().for_each(|write| {
+                    write.frame.set_dirty();
                 });
                 match error.is_no_space() {
                     true => self.note_tight(Some(error)),
@@ -212,8 +238,8 @@ impl Pool {
                 }
             }
         }
-        frames.iter().for_each(|frame| self.end_write(frame));
-        result.map(|()| frames.len())
+        writes.iter_mut().for_each(Writing::end);
+        result.map(|()| writes.len())
     }
 
     /// Whether a full device has left so many frames with changed pages that no more may be changed: the others are for

@@ -599,7 +599,7 @@ fn read_layout(file: &dyn BlockFile, space: Space, page_size: u32) -> Result<Opt
     Err(PagerError::Corrupt {
         what: format!(
             "the header of {} is damaged or of another version: if the database was shut down cleanly, remove the file",
-            file.name()
+            file.location()
         ),
     })
 }
@@ -642,7 +642,7 @@ impl Protection for Doublewrite {
             format!(
                 "{} is full: there was no room for a doublewrite file of {} slots, so the one of {} slots, which is there, is \
                  used until a start finds room",
-                self.file.name(),
+                self.file.location(),
                 wanted.slots(),
                 has.slots()
             )

@@ -29,7 +29,7 @@ use crate::pages::{PAGE_BYTES, resize, small_config};
 use crate::parts::Part;
 use crate::relief::{Steps, drive};
 use crate::rng::Rng;
-use crate::search::{Recovered, STOPPED, Subject, WRONG, Workbench, outcome};
+use crate::search::{Recovered, STOPPED, Subject, WRONG, Workbench, outcome, went_on};
 
 pub use self::throng::search_throng;
 
@@ -516,8 +516,9 @@ impl Engine {
             sessions: [const { None }; SESSIONS],
             next_key,
         };
-        let errors = drive(&mut worker, commits);
+        let mut errors = drive(&mut worker, commits);
         let committed = worker.committed;
+        errors.extend(went_on(&errors, db.pager().is_sound()));
         outcome(errors).map(|()| committed).map_err(|what| format!("{what} ({load:?})"))
     }
 }

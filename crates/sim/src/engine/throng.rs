@@ -25,7 +25,7 @@ use super::session::{data, key, new_table, primary_key, scan, stored};
 use super::{Done, SCHEMA, text};
 use crate::choice::choices;
 use crate::cuts::Moments;
-use crate::devices::Devices;
+use crate::devices::{Devices, Medium};
 use crate::model::{Row, body, hash_row};
 use crate::pages::small_config;
 use crate::rng::Rng;
@@ -213,7 +213,7 @@ fn judge(marks: &[u64], states: &[Vec<u64>], devices: &Devices) -> Done {
 pub fn search_throng(seed: u64, commits: usize, images: usize) -> Found {
     const IMAGES_PER_CUT: usize = 8;
     let log = RecordLog::new();
-    let devices = Devices::recorded(seed, &log);
+    let devices = Devices::recorded(Medium::Memory, seed, &log);
     let states: Vec<States> = (0..THREADS).map(|_| Mutex::new(vec![0])).collect();
     let mut found = Found::default();
     if let Err(what) = guarded(|| work(&devices, &log, &states, seed, commits)) {
@@ -231,7 +231,7 @@ pub fn search_throng(seed: u64, commits: usize, images: usize) -> Found {
     for cut in cuts {
         timeline.advance(cut);
         for fates in choices(&timeline.pending(), &mut rng, IMAGES_PER_CUT) {
-            let devices = Devices::of_images(timeline.image(&fates));
+            let devices = Devices::of_images(Medium::Memory, timeline.image(&fates));
             found.images += 1;
             let judged = timed(&mut found.recovering, || judge(timeline.marks(), &states, &devices));
             if let Err(what) = judged {

@@ -27,7 +27,7 @@ use crate::moves::open_or_drain;
 use crate::parts::Part;
 use crate::relief::drive;
 use crate::rng::Rng;
-use crate::search::{Recovered, Subject, WRONG, Workbench, outcome};
+use crate::search::{Recovered, Subject, WRONG, Workbench, guarded, outcome, went_on};
 
 pub(crate) const PAGE_BYTES: usize = 4096;
 /// After a recovery there are 1, 2, 4, ... commits more.
@@ -143,7 +143,8 @@ impl Pages {
         worker.trims = stage.part.trims();
         worker.is_last = stage.is_last;
         let mut errors = drive(&mut worker, stage.commits);
-        errors.extend(worker.acknowledge().err());
+        errors.extend(guarded(|| worker.acknowledge()).err());
+        errors.extend(went_on(&errors, pager.is_sound()));
         if errors.is_empty() && stage.reads && digest(pager)? != worker.model.digest {
             errors.push(format!("{WRONG}: the pages do not read as they were written"));
         }
@@ -200,6 +201,8 @@ pub fn small_config(devices: &Devices) -> PagerConfig {
         log_segment_bytes: 64 << 10,
         log_capacity_bytes: 512 << 10,
         checkpoint: CheckpointConfig { kind: CheckpointKind::Indirect, interval_ms: 1000, log_fraction: 0.5 },
+        // Images of crashes are copies.
+        accepts_copy: true,
         background: false,
         growth_extents: 1,
         log: devices.of(Space::Log),

@@ -1,0 +1,58 @@
+//! What tells a file from a copy of it: its inode, and when it was made, where the file system keeps both for as long as the file lives.
+//!
+//! Invariants
+//! 1. The same file has the same identity after a restart of the machine, another mount, another device number.
+//! 2. A file system that is not known for that tells nothing: a false alarm bars a start, and an alarm that is missed does not.
+//!
+//! What it does not know: who compares.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::time::UNIX_EPOCH;
+
+use crate::sys;
+
+/// What a file system keeps for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    /// The number of an inode.
+    Inode,
+    /// That, and the time at which it was made.
+    InodeAndBirth,
+    /// Nothing that is known.
+    Nothing,
+}
+
+/// By the number in `statfs`.
+fn keeps(file_system: i64) -> Keeps {
+    match file_system {
+        // ext2 to ext4, xfs, btrfs, f2fs, tmpfs.
+        0xEF53 | 0x5846_5342 | 0x9123_683E | 0xF2F5_2010 | 0x0102_1994 => Keeps::InodeAndBirth,
+        // zfs, bcachefs, overlayfs, NFS.
+        0x2FC1_2FC1 | 0xCA45_1A4E | 0x794C_7630 | 0x6969 => Keeps::Inode,
+        _ => Keeps::Nothing,
+    }
+}
+
+/// A number that a copy of the file does not have, not 0; `None` where that can't be told.
+pub(crate) fn of(file: &File) -> io::Result<Option<u64>> {
+    let keeps = keeps(sys::file_system(file.as_fd())?);
+    if keeps == Keeps::Nothing {
+        return Ok(None);
+    }
+    let metadata = file.metadata()?;
+    let born = metadata.created().ok().filter(|_| keeps == Keeps::InodeAndBirth);
+    let born_ns =
+        born.and_then(|born| born.duration_since(UNIX_EPOCH).ok()).map_or(0, |born| born.as_nanos());
+    Ok(Some(mix(metadata.ino(), born_ns as u64)))
+}
+
+/// Two numbers as one (SplitMix64's finish).
+fn mix(inode: u64, born_ns: u64) -> u64 {
+    let mut z = inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ born_ns;
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (z ^ (z >> 31)).max(1)
+}

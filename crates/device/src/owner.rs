@@ -1,0 +1,65 @@
+//! Files and directories that are made belong to their owner alone: nobody else reads or writes them, whatever the umask.
+//!
+//! Invariants
+//! 1. A new file is never open to others, not even for a moment.
+//! 2. A file of an older program, which others may read or write, is closed to them when it is opened. That its group may read it
+//!    stays: somebody has allowed that.
+//!
+//! What it does not know: which files there are.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+/// What others may not have, and the group neither but for reading.
+const CLOSED: u32 = 0o027;
+
+/// Options under which a new file is its owner's.
+pub(crate) fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(FILE_MODE);
+    options
+}
+
+/// Closes an open file to others. Who does not own it can't do that, and need not: the owner lets him in.
+pub(crate) fn tighten(file: &File) {
+    let Ok(metadata) = file.metadata() else { return };
+    let mode = metadata.mode();
+    if metadata.is_file() && (mode & CLOSED != 0 || mode & FILE_MODE != FILE_MODE) {
+        let _not_the_owner = file.set_permissions(Permissions::from_mode(FILE_MODE));
+    }
+}
+
+/// Makes a directory and what is missing above it, durably: files in a directory whose own name a power failure can
+/// take away are not durable. The directory itself is its owner's alone.
+pub fn create_directory(path: &Path) -> io::Result<()> {
+    let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        std::fs::create_dir_all(above)?;
+    }
+    // Somebody else may make it at the same time.
+    DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
+    restrict_directory(path)?;
+    for made in missing {
+        let above = made.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(above).and_then(|above| above.sync_all())?;
+    }
+    Ok(())
+}
+
+/// Closes a directory to everybody but its owner.
+pub fn restrict_directory(path: &Path) -> io::Result<()> {
+    std::fs::set_permissions(path, Permissions::from_mode(DIRECTORY_MODE))
+}
+
+/// The permission bits of a directory.
+pub fn directory_mode(path: &Path) -> io::Result<u32> {
+    Ok(std::fs::metadata(path)?.mode() & 0o7777)
+}

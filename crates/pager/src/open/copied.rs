@@ -1,0 +1,70 @@
+//! Whether the files are those of the server that ran last, or a copy of them that was taken while it ran.
+//!
+//! A copy of files that change meanwhile is of many moments: what its log redoes need not fit its pages, and nothing would say so.
+//!
+//! 1. A start notes what tells its files from any copy (`Directory::identity`), in the write that begins its life; a shutdown
+//!    takes the note away. So a copy of a database that was shut down is as good as the database.
+//! 2. Behind a crash the files have to be those of the note. A restart of the machine changes no identity, so a crash is never
+//!    taken for a copy; where a file system does not keep identities, none is noted.
+//!
+//! Not known here: what a copy lacks.
+
+use varve_device::{Directory, reached};
+
+use super::durable_spaces;
+use crate::config::PagerConfig;
+use crate::control::{CONTROL_FILE, State, Superblock};
+use crate::error::{PagerError, Result};
+use crate::files;
+
+/// What is said of a copy that was accepted.
+const ACCEPTED: &str =
+    "a copy of a database that was not shut down was accepted: run `varve check`, and keep the original";
+
+/// What stands in the control file while these files are in use; zero where nothing tells a file from its copy.
+pub(super) fn running(config: &PagerConfig) -> Result<[u64; 3]> {
+    let [data, rollback] =
+        durable_spaces(config).map(|(space, directory)| (directory, files::file_name(space)));
+    let control = (&config.control, CONTROL_FILE.to_owned());
+    let mut found = [0; 3];
+    for (identity, (directory, name)) in found.iter_mut().zip([control, data, rollback]) {
+        *identity = identity_of(&**directory, &name)?;
+    }
+    Ok(found)
+}
+
+/// A file that is missing has an error of its own, later.
+fn identity_of(directory: &dyn Directory, name: &str) -> Result<u64> {
+    if !directory.exists(name)? {
+        return Ok(0);
+    }
+    Ok(directory.identity(name)?.unwrap_or(0))
+}
+
+/// Refuses a copy that was taken while a server ran, unless that is accepted: then gives the warning.
+pub(super) fn refuse_copy(config: &PagerConfig, stored: &Superblock) -> Result<Option<String>> {
+    if stored.state == State::Clean || stored.running == [0; 3] {
+        return Ok(None);
+    }
+    let now = running(config)?;
+    let is_other = |at: &usize| stored.running[*at] != 0 && now[*at] != 0 && stored.running[*at] != now[*at];
+    let Some(copied) = (0..now.len()).find(is_other) else { return Ok(None) };
+    reached("open: a copy of a database that ran");
+    if config.accepts_copy {
+        return Ok(Some(ACCEPTED.to_owned()));
+    }
+    let [(data, in_data), (rollback, in_rollback)] = durable_spaces(config);
+    let (name, place) = match copied {
+        0 => (CONTROL_FILE.to_owned(), &config.control),
+        1 => (files::file_name(data), in_data),
+        _ => (files::file_name(rollback), in_rollback),
+    };
+    let what = format!(
+        "{}/{name} is a copy that was taken while the database was running, or before it had recovered from a crash. Files that are copied \
+         while they change are of many moments: rows may be missing or wrong, and nothing would say so. Restore a copy that was taken when \
+         the database was shut down. If nothing ran while it was copied (as when the directory of a crashed server was moved), or if there is \
+         no other copy, start once with --accept-copy, and run `varve check`",
+        place.location()
+    );
+    Err(PagerError::Incompatible { what })
+}
