@@ -90,6 +90,18 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
+    /// Others may write in it.
+    #[error(
+        "The data directory \"{}\" has invalid permissions ({mode:04o}). Permissions should be u=rwx (0700) or u=rwx,g=rx (0750): others \
+         could have changed what is in it. If nobody has, close it with `chmod 700 {}`.",
+        path.display(), path.display()
+    )]
+    Permissions {
+        /// The directory.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// Another process has it.
     #[error(
         "{} is in use by another process (number {pid}). One process at a time can open a database: \
@@ -223,8 +235,8 @@ pub enum OpenError {
     },
     /// The region is not where the configuration says, or that says nothing.
     #[error(
-        "Cannot open the database: {why}. If the region's file, nvm.varve, lies in a directory that the configuration doesn't \
-         name, say in which one: {command} --region DIRECTORY"
+        "Cannot open the database: {why}. Pass --region DIRECTORY if the region's file, nvm.varve, lies in one that the \
+         configuration doesn't name: {command} --region DIRECTORY"
     )]
     RegionElsewhere {
         /// What is wrong where it was looked for.

@@ -20,7 +20,7 @@ use varve_device::{
 use varve_engine::Options;
 use varve_pager::control::{CONTROL_FILE, Control};
 use varve_pager::{
-    FlashConfig, HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, Pager, PagerConfig,
+    FlashConfig, HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, Pager, PagerConfig, ProtectionKind,
     REGION_HEADER_BYTES, is_unneeded_region,
 };
 
@@ -47,6 +47,15 @@ const NOBODYS: &[&str] =
     &[FILE_NAME, AUTO_FILE_NAME, AUTO_FILE_NEW, "varve.lock", "control.new", "nvm.varve.new", "lost+found"];
 /// What is said to be on the device of `[flash]`.
 const FLASH: &str = "flash";
+/// Permission bits of a directory: writing by its group, anything by others, writing by others, and that they remove only what is theirs.
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS: u32 = 0o007;
+const OTHERS_WRITE: u32 = 0o002;
+const STICKY: u32 = 0o1000;
+/// A cache on flash of less than this part of the pool is warned of.
+const POOL_IN_FLASH: u64 = 10;
+/// With fewer bytes for pages in persistent memory there is a warning.
+const NVM_PAGES_BYTES_MIN: u64 = 1 << 20;
 /// Most page writers where nobody says how many.
 const WRITERS_MAX: usize = 8;
 
@@ -126,13 +135,17 @@ pub struct Home {
 impl Home {
     /// Locks and probes the data directory (made, if it is missing) and the devices that spaces use.
     pub fn open(path: &Path, settings: &Settings) -> Result<Home, OpenError> {
-        let is_new = inspect(path)? != State::Database;
+        let state = inspect(path)?;
         check_pool(settings)?;
         varve_device::create_directory(path)
             .map_err(|error| OpenError::Unreadable { path: path.to_owned(), error })?;
+        let mut warnings = Vec::from_iter(close_to_others(path, state)?);
+        warnings.extend(open_devices(settings));
+        warnings.extend(small_levels(settings));
+        let is_new = state != State::Database;
         let main =
             DeviceSettings { path: path.to_owned(), profile: None, capacity_bytes: None, direct: true };
-        let mut home = Home { devices: Vec::new(), is_new, warnings: Vec::new(), locks: Vec::new() };
+        let mut home = Home { devices: Vec::new(), is_new, warnings, locks: Vec::new() };
         home.add(MAIN_DEVICE, &main, &["control"])?;
         for (name, device) in &settings.devices {
             let spaces = spaces_on(name, settings);
@@ -309,6 +322,7 @@ fn apply(settings: &Settings, has_compressed: bool, pager: &mut PagerConfig) {
     };
     pager.compression = settings.compression;
     pager.trim = settings.trim;
+    pager.accepts_copy = settings.accepts_copy;
 }
 
 /// Threads that write pages of a database that may have compressed ones, whatever the settings say now, or has not.
@@ -346,6 +360,77 @@ fn layout_of(control: &Control) -> HomeLayout {
         true => HomeLayout::Packed(PackedConfig::DEFAULT),
         false => HomeLayout::InPlace,
     }
+}
+
+/// Closes the data directory to others, who could read rows and passwords there: silently where there is no database yet, as
+/// PostgreSQL's initdb does. One that an older program made is closed, too, which is told; one that others may write in is refused,
+/// since what is in it may be theirs.
+fn close_to_others(path: &Path, state: State) -> Result<Option<String>, OpenError> {
+    let unreadable = |error| OpenError::Unreadable { path: path.to_owned(), error };
+    let mode = varve_device::directory_mode(path).map_err(unreadable)?;
+    let is_closed = mode & (GROUP_WRITES | OTHERS) == 0;
+    match state {
+        State::Database if mode & (GROUP_WRITES | OTHERS_WRITE) != 0 => {
+            Err(OpenError::Permissions { path: path.to_owned(), mode: mode & 0o777 })
+        }
+        _ if is_closed => Ok(None),
+        State::Database => {
+            let closed = varve_device::restrict_directory(path);
+            let who =
+                if closed.is_ok() { "only its owner may from now on" } else { "close it with chmod 700" };
+            let shown = path.display();
+            Ok(Some(format!(
+                "others could read the data directory {shown} (mode {:04o}): {who}",
+                mode & 0o777
+            )))
+        }
+        State::Missing | State::Empty => {
+            // Who may write there without owning it has to leave it as it is: the files are his alone.
+            let _not_the_owner = varve_device::restrict_directory(path);
+            Ok(None)
+        }
+    }
+}
+
+/// Warnings of directories of devices in which others can remove and replace files: these are made by whoever runs the machine, so
+/// they stay as they are.
+fn open_devices(settings: &Settings) -> Vec<String> {
+    let is_open = |device: &&DeviceSettings| {
+        let mode = varve_device::directory_mode(&device.path).unwrap_or(0);
+        mode & STICKY == 0 && mode & (GROUP_WRITES | OTHERS_WRITE) != 0
+    };
+    let used = settings.devices.iter().filter(|(name, _)| !spaces_on(name, settings).is_empty());
+    let told = |device: &DeviceSettings| {
+        let path = device.path.display();
+        format!(
+            "others may write in {path}, and so remove files of the database: close it with chmod go-w {path}"
+        )
+    };
+    used.map(|(_, device)| device).filter(is_open).map(told).collect()
+}
+
+/// Warnings of levels that are too small to be of use.
+fn small_levels(settings: &Settings) -> Vec<String> {
+    let pool = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes);
+    let is_small = |flash: &&FlashSettings| flash.size_bytes < pool / POOL_IN_FLASH;
+    let flash = settings.flash.iter().filter(is_small).map(|flash| {
+        format!(
+            "flash.size = {} is small beside the buffer pool of {}: what such a cache holds is in memory, too. Raise [flash] size",
+            show_bytes(flash.size_bytes),
+            show_bytes(pool)
+        )
+    });
+    let has_pages = settings.protection == ProtectionKind::Nvm;
+    let nvm =
+        settings.nvm.iter().filter(|nvm| has_pages && nvm.size_bytes - nvm.log_bytes < NVM_PAGES_BYTES_MIN);
+    let nvm = nvm.map(|nvm| {
+        format!(
+            "nvm.size = {} leaves {} for pages: changes wait until these are home. Raise [nvm] size",
+            show_bytes(nvm.size_bytes),
+            show_bytes(nvm.size_bytes - nvm.log_bytes)
+        )
+    });
+    flash.chain(nvm).collect()
 }
 
 /// What can be told of settings without opening anything.

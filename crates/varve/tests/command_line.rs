@@ -153,11 +153,11 @@ fn a_region_is_found_where_it_is_said_to_be() {
     said(&["sql", place, "--create", "--pool", "16MiB", "-c", "create table t (a integer)"]);
     std::fs::remove_file(directory.path().join("varve.toml")).unwrap();
     let (code, text) = run(&["nvm", "drain", place]);
-    assert!(code == Some(1) && text.contains("nobody says in which directory the region is. If"), "{text}");
     assert!(
-        text.ends_with(&format!("say in which one: varve nvm drain {place} --region DIRECTORY\n")),
+        code == Some(1) && text.contains("no NVM directory is configured. Pass --region DIRECTORY if"),
         "{text}"
     );
+    assert!(text.ends_with(&format!("doesn't name: varve nvm drain {place} --region DIRECTORY\n")), "{text}");
     for wrong in ["nowhere", "control"] {
         let wrong = format!("DIR/{wrong}");
         let expect = format!(

@@ -33,6 +33,7 @@ fn open(wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
         directory: wanted.directory.to_owned(),
         config: wanted.config.map(ToOwned::to_owned),
         pool: wanted.pool_bytes,
+        accept_copy: false,
     };
     let mut settings = place.settings()?;
     settings.pool.size_bytes.get_or_insert(wanted.pool_bytes_default);

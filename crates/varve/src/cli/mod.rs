@@ -106,6 +106,9 @@ struct Where {
     /// Memory for the buffer pool, such as 512MiB or 2GiB; overrides the configuration
     #[arg(long, value_name = "SIZE", value_parser = pool_size)]
     pool: Option<u64>,
+    /// Open a copy of a data directory that was taken while the database was running, or after a crash; then run `varve check`
+    #[arg(long)]
+    accept_copy: bool,
 }
 
 #[derive(Debug, Args)]
@@ -198,6 +201,7 @@ impl Where {
 
     fn with_flags(&self, mut settings: Settings) -> Settings {
         settings.pool.size_bytes = self.pool.or(settings.pool.size_bytes);
+        settings.accepts_copy = self.accept_copy;
         settings
     }
 

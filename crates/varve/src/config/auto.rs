@@ -11,8 +11,9 @@
 //!
 //! What this file doesn't know: SQL; how settings are read.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -243,7 +244,9 @@ impl SystemFile {
     fn write(&self, text: &str) -> io::Result<io::Result<()>> {
         let new = self.directory.join(AUTO_FILE_NEW);
         let directory = File::open(&self.directory)?;
-        let mut file = File::create(&new)?;
+        // Only the owner of the database may read it, as all its files.
+        let mut how = OpenOptions::new();
+        let mut file = how.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(b"# Written by ALTER SYSTEM, read after varve.toml.\n")?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;

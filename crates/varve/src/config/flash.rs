@@ -43,11 +43,7 @@ impl FlashSettings {
         let device = device.ok_or_else(|| missing("device", at[0], of_device))?;
         let size_bytes = size.ok_or_else(|| missing("size", at[1], "the bytes of its file"))?;
         if !size_bytes.is_multiple_of(4 * KIB) {
-            return Err(section.error(
-                "size",
-                at[1],
-                "must be a multiple of 4 KiB, as whole MiB are, and whole MB are not",
-            ));
+            return Err(section.error("size", at[1], "must be a multiple of 4 KiB, as whole MiB are"));
         }
         let designs = FlashDesign::ALL.map(|design| (design.name(), design));
         let now = before.map_or(FlashConfig::DESIGN, |flash| flash.design);

@@ -14,6 +14,7 @@ mod auto;
 mod checkpoint;
 mod fit;
 mod flash;
+mod foreign;
 mod keys;
 mod packed;
 mod reader;
@@ -93,6 +94,8 @@ pub struct Settings {
     pub protection: ProtectionKind,
     /// The server.
     pub server: ServerSettings,
+    /// Opens a copy that was taken while the database ran, which is refused else. No file says so: it is for one start.
+    pub accepts_copy: bool,
 }
 
 /// A device: a directory and how it is used.
@@ -225,6 +228,7 @@ impl Default for Settings {
                 authentication: Proof::Nothing,
                 tls: None,
             },
+            accepts_copy: false,
         }
     }
 }

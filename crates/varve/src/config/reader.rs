@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::foreign;
 use super::suggest::nearest;
 use super::units::parse_bytes;
 
@@ -44,7 +45,8 @@ impl<'i> Reader<'i> {
     pub fn parse(text: &'i str) -> Result<Self> {
         let table = DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            ConfigError { file: None, line: line_at(text, at), message: error.message().to_owned() }
+            let message = no_toml(whole_line(text, at)).unwrap_or_else(|| error.message().to_owned());
+            ConfigError { file: None, line: line_at(text, at), message }
         })?;
         Ok(Self::new(text, String::new(), 0, table.into_inner()))
     }
@@ -205,6 +207,11 @@ impl<'i> Reader<'i> {
     pub fn finish(self) -> Result<()> {
         let Some((key, _)) = self.entries.first() else { return Ok(()) };
         let name = key.get_ref();
+        let line = whole_line(self.text, key.span().start);
+        let value = foreign::name_and_value(line).map_or("", |(_, value)| value);
+        if let Some(advice) = foreign::advice(name, value).filter(|_| self.path.is_empty()) {
+            return Err(self.error(name, key.span().start, &format!("is unknown; {advice}")));
+        }
         let advice = match nearest(name, &self.known) {
             Some(near) => format!("did you mean {}?", self.full(near)),
             None => format!("known here: {}", self.known.join(", ")),
@@ -240,6 +247,26 @@ pub fn text_of(bytes: Vec<u8>) -> Result<String> {
         let message = format!("the byte 0x{:02x} is no UTF-8; write the line anew, as UTF-8", bytes[at]);
         ConfigError { file: None, line, message }
     })
+}
+
+/// What to write for a line that is no TOML: a PostgreSQL setting, or a value without quotes.
+fn no_toml(line: &str) -> Option<String> {
+    let (name, value) = foreign::name_and_value(line)?;
+    if let Some(advice) = foreign::advice(name, value) {
+        return Some(format!("{name} is unknown; {advice}"));
+    }
+    let is_bare = value.starts_with(|c: char| c.is_ascii_alphanumeric()) && !value.contains(['"', '\'']);
+    is_bare.then(|| format!("{name}: text and sizes stand in quotes: write {name} = \"{value}\""))
+}
+
+/// The line at a byte.
+fn whole_line(text: &str, at: usize) -> &str {
+    let at = at.min(text.len());
+    let bytes = text.as_bytes();
+    let is_end = |byte: &u8| *byte == b'\n';
+    let start = bytes[..at].iter().rposition(is_end).map_or(0, |end| end + 1);
+    let end = bytes[at..].iter().position(is_end).map_or(text.len(), |end| at + end);
+    text.get(start..end).unwrap_or_default()
 }
 
 fn line_at(text: &str, at: usize) -> usize {

@@ -1,4 +1,5 @@
-//! Sizes as people write them: `2GiB`, `512 KiB`, `4096`.
+//! Sizes as people write them: `2GiB`, `512 KiB`, `4096`. `kB`, `MB`, `GB` and `TB` are powers of 1024, too, as PostgreSQL has them
+//! (decision 0708).
 
 /// Largest size that is accepted: 8 EiB less one byte, so that sums of a few can't overflow.
 const BYTES_MAX: u64 = i64::MAX as u64;
@@ -9,10 +10,10 @@ const UNITS: &[(&str, u64)] = &[
     ("mib", 1 << 20),
     ("gib", 1 << 30),
     ("tib", 1 << 40),
-    ("kb", 1_000),
-    ("mb", 1_000_000),
-    ("gb", 1_000_000_000),
-    ("tb", 1_000_000_000_000),
+    ("kb", 1 << 10),
+    ("mb", 1 << 20),
+    ("gb", 1 << 30),
+    ("tb", 1 << 40),
 ];
 
 /// Bytes of a size; the error is a sentence fragment that follows the text.
@@ -59,7 +60,10 @@ mod tests {
         check("4096", 4096, "4 KiB");
         check("2GiB", 2 << 30, "2 GiB");
         check(" 512 mib ", 512 << 20, "512 MiB");
-        check("1MB", 1_000_000, "976.6 KiB");
+        check("1MB", 1 << 20, "1 MiB");
+        check("256mb", 256 << 20, "256 MiB");
+        check("8kB", 8 << 10, "8 KiB");
+        check("2 GB", 2 << 30, "2 GiB");
         check("100b", 100, "100 B");
     }
 
