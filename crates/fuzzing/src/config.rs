@@ -96,6 +96,7 @@ fn written(settings: &Settings) -> String {
         server,
         query,
         checkpoint: CheckpointSettings { kind: checkpoint, interval_seconds },
+        accepts_copy: _,
     } = settings;
     let mut out = String::new();
     for (name, DeviceSettings { path, profile, capacity_bytes, direct }) in devices {
