@@ -17,6 +17,7 @@ use varve_pager::{Lsn, Pager, SpaceId};
 
 use crate::catalog::{CatalogState, ObjectChange, TableDef, TableId};
 use crate::context::Loser;
+use crate::derived::Deriver;
 use crate::error::Result;
 use crate::ids::{Owner, TxnId};
 use crate::purge::PurgeState;
@@ -84,6 +85,8 @@ pub(crate) struct Core {
     pub(crate) losers: Mutex<Vec<Loser>>,
     /// Device of sort runs.
     pub(crate) temporary: Arc<dyn Directory>,
+    /// Understands indexes over expressions.
+    pub(crate) derive: Option<Deriver>,
 }
 
 /// How a version looks from a snapshot.

@@ -62,7 +62,7 @@ impl Database {
         let temporary = Arc::clone(&options.pager.temporary);
         let accounts = Accounts::of(&options.pager);
         let core = Pager::open_and(options.pager, Arc::new(EngineRedo), |pager| {
-            recovery::open(pager, temporary.clone(), options.rollback_limit_bytes)
+            recovery::open(pager, temporary.clone(), options.rollback_limit_bytes, options.derive.clone())
         })?;
         let database = Database {
             core,

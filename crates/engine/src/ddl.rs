@@ -17,6 +17,7 @@ use crate::catalog::{
     Partitions, PrimaryKey, SchemaDef, SequenceDef, SequenceId, StorageOptions, Table, TableDef, TableId,
     TreePlace, store,
 };
+use crate::derived::Derived;
 use crate::error::{Error, ObjectKind, Result};
 use crate::paged::PagedStore;
 use crate::row::RowSchema;
@@ -167,22 +168,42 @@ impl Transaction {
     pub fn create_index(&mut self, new: NewIndex) -> Result<Arc<TableDef>> {
         let old = self.exclusive(new.table)?;
         check_key_columns(&new.columns, old.columns.len())?;
+        self.build_new_index(&old, new, None)
+    }
+
+    /// Makes an index over expressions, or of some rows; its columns are those that it reads.
+    pub fn create_derived_index(&mut self, new: NewIndex, derived: Derived) -> Result<Arc<TableDef>> {
+        let old = self.exclusive(new.table)?;
+        let count = derived.keys.len();
+        if count == 0 || count > KEY_COLUMNS_MAX {
+            return invalid(format!("a key has from 1 to {KEY_COLUMNS_MAX} columns, not {count}"));
+        }
+        self.build_new_index(&old, new, Some(Arc::new(derived)))
+    }
+
+    fn build_new_index(
+        &mut self,
+        old: &TableDef,
+        new: NewIndex,
+        derived: Option<Arc<Derived>>,
+    ) -> Result<Arc<TableDef>> {
         self.whole(|txn| {
             let id = txn.new_object_id()?;
             store::add_name(&mut txn.cx, ObjectKind::Index, &old.schema, &new.name, id)?;
             let owner = txn.new_segment(old.storage)?;
-            let table = txn.open_own(&old)?;
+            let table = txn.open_own(old)?;
             let index = IndexDef {
                 id: IndexId(id),
                 name: new.name,
                 columns: new.columns,
                 unique: new.unique,
                 constraint: new.constraint,
+                derived,
                 place: TreePlace { root: 0, owner },
             };
             let tree = paged(&table)?.build_index(&mut txn.cx, &index)?;
             let place = TreePlace { root: tree.root().no().0, owner };
-            let mut def = TableDef::clone(&old);
+            let mut def = TableDef::clone(old);
             def.indexes.push(Arc::new(IndexDef { place, ..index }));
             txn.store_table(def, false)
         })

@@ -15,19 +15,43 @@ use crate::catalog::{
     StorageOptions, TableDef, TableId, TreePlace, Use, ViewDef, store,
 };
 use crate::ddl::{COLUMNS_MAX, invalid, paged};
+use crate::derived::{Derived, KeyPart};
 use crate::error::{Error, ObjectKind, Result};
 use crate::paged::PagedStore;
-use crate::row::RowSchema;
+use crate::row::{RowRef, RowSchema};
 use crate::transaction::Transaction;
-use crate::types::Value;
+use crate::types::{ColumnType, Value};
 
 /// Where a column of a rewritten table comes from.
 #[derive(Clone, Debug)]
 pub enum ColumnSource {
     /// The column of this ordinal, before.
     Column(usize),
+    /// The column of this ordinal, before, with a value that the caller computes from the old row.
+    Computed(usize),
     /// The same value in every row.
     Value(Value),
+}
+
+impl ColumnSource {
+    /// Ordinal of the column that it was before the rewrite.
+    fn before(&self) -> Option<usize> {
+        match self {
+            Self::Column(ordinal) | Self::Computed(ordinal) => Some(*ordinal),
+            Self::Value(_) => None,
+        }
+    }
+}
+
+/// Computes the new value of a column, by its old ordinal, from the old row.
+pub type Compute<'c> = dyn FnMut(usize, RowRef<'_>) -> Result<Value> + 'c;
+
+/// What a rewrite makes of the columns of each row.
+pub(crate) struct Reshape<'r, 'c> {
+    /// One for each new column.
+    pub sources: &'r [ColumnSource],
+    /// For the computed ones.
+    pub compute: &'r mut Compute<'c>,
 }
 
 impl Transaction {
@@ -41,13 +65,15 @@ impl Transaction {
         })
     }
 
-    /// Renames a column; `checks` are the texts of the CHECK constraints with the new name, in their order.
+    /// Renames a column; `checks` are the texts of the CHECK constraints with the new name, in their order, `derived` what the
+    /// derived indexes are with it, in theirs.
     pub fn rename_column(
         &mut self,
         table: TableId,
         column: usize,
         name: &str,
         checks: Vec<String>,
+        derived: Vec<Derived>,
     ) -> Result<Arc<TableDef>> {
         self.alter(table, |_, def| {
             if def.column(name).is_some() {
@@ -56,6 +82,10 @@ impl Transaction {
             assert_eq!(checks.len(), def.checks.len(), "a text for each CHECK");
             for (check, text) in def.checks.iter_mut().zip(checks) {
                 *check = Arc::new(Check { text, ..Check::clone(check) });
+            }
+            assert_eq!(derived.len(), def.derived_indexes().count(), "texts for each derived index");
+            for (index, derived) in def.indexes.iter_mut().filter(|i| !i.is_plain()).zip(derived) {
+                *index = Arc::new(IndexDef { derived: Some(Arc::new(derived)), ..IndexDef::clone(index) });
             }
             def.columns[column].name = name.to_owned();
             Ok(())
@@ -122,24 +152,48 @@ impl Transaction {
         })
     }
 
-    /// Puts the rows of a table into new trees with these columns. A column that is not among the sources goes; whatever
-    /// still needs it (a key, an index, a constraint, the partition key, a view) makes this fail.
+    /// Puts the rows of a table into new trees with these columns, of which none is computed. A column that is not among
+    /// the sources goes; whatever still needs it (a key, an index, a constraint, the partition key, a view) makes this fail.
     pub fn rewrite_columns(
         &mut self,
         table: TableId,
         columns: Vec<(ColumnDef, ColumnSource)>,
+    ) -> Result<Arc<TableDef>> {
+        self.recompute_columns(table, columns, &mut |_, _| Ok(Value::Null))
+    }
+
+    /// As `rewrite_columns`; `compute` is asked for the value of each computed column in each row.
+    pub fn recompute_columns(
+        &mut self,
+        table: TableId,
+        columns: Vec<(ColumnDef, ColumnSource)>,
+        compute: &mut Compute<'_>,
     ) -> Result<Arc<TableDef>> {
         let old = self.exclusive(table)?;
         if columns.is_empty() || columns.len() > COLUMNS_MAX {
             return invalid(format!("tables can have from 1 to {COLUMNS_MAX} columns"));
         }
         let (columns, sources): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
-        let place =
-            |old: usize| sources.iter().position(|s| matches!(s, ColumnSource::Column(from) if *from == old));
+        let place = |old: usize| sources.iter().position(|source| source.before() == Some(old));
         self.whole(|txn| {
             let def = reshape(&old, columns, &place)?;
             txn.move_what_names_columns(&old, &place)?;
-            txn.rebuild(&old, def, Some(&sources))
+            txn.rebuild(&old, def, Some(Reshape { sources: &sources, compute }))
+        })
+    }
+
+    /// Gives columns other types that keep their values as they are, in rows and in keys: no row is written. That it is so
+    /// is the caller's to know.
+    pub fn retype_columns(&mut self, table: TableId, types: &[(usize, ColumnType)]) -> Result<Arc<TableDef>> {
+        self.alter(table, |_, def| {
+            for (column, column_type) in types {
+                let width = def.columns[*column].column_type.fixed_width_bytes();
+                assert_eq!(width, column_type.fixed_width_bytes(), "a type whose values take other room");
+                def.columns[*column].column_type = *column_type;
+            }
+            let types: Vec<_> = def.columns.iter().map(|c| c.column_type).collect();
+            def.row_schema = Arc::new(RowSchema::new(&types));
+            Ok(())
         })
     }
 
@@ -207,7 +261,7 @@ impl Transaction {
         &mut self,
         old: &Arc<TableDef>,
         mut def: TableDef,
-        columns: Option<&[ColumnSource]>,
+        columns: Option<Reshape<'_, '_>>,
     ) -> Result<Arc<TableDef>> {
         reached("ddl: table rewritten");
         let columns = columns.filter(|_| !planted("rewrite: the rows' new columns are not there"));
@@ -259,7 +313,14 @@ fn reshape(
     }
     for index in &mut def.indexes {
         let columns = moved(&index.columns, &index.name)?;
-        *index = Arc::new(IndexDef { columns, ..IndexDef::clone(index) });
+        let mut derived = index.derived.as_deref().cloned();
+        for key in derived.iter_mut().flat_map(|derived| &mut derived.keys) {
+            if let KeyPart::Column(ordinal) = key {
+                *ordinal = place(*ordinal).ok_or_else(|| needed(old, &index.name))?;
+            }
+        }
+        let derived = derived.map(Arc::new);
+        *index = Arc::new(IndexDef { columns, derived, ..IndexDef::clone(index) });
     }
     for check in &mut def.checks {
         let columns = moved(&check.columns, &check.name)?;

@@ -166,6 +166,14 @@ pub enum Error {
         /// What was asked for.
         what: String,
     },
+    /// An expression that the layer above computes failed.
+    #[error("{message}")]
+    Expression {
+        /// The SQLSTATE that the layer above gave it.
+        sqlstate: &'static str,
+        /// What it said.
+        message: String,
+    },
     /// The transaction is past the point where this can be asked of it.
     #[error("savepoint does not exist")]
     NoSuchSavepoint,
@@ -201,6 +209,7 @@ impl Error {
             Self::TooLarge { .. } => "54000",
             Self::InvalidDefinition { .. } => "42P16",
             Self::Unsupported { .. } => "0A000",
+            Self::Expression { sqlstate, .. } => sqlstate,
             Self::NoSuchSavepoint => "3B001",
             Self::Corrupt { .. } => "XX001",
             Self::Pager(error) => pager_state(error),

@@ -15,6 +15,7 @@ mod database;
 mod ddl;
 mod ddl_columns;
 mod ddl_objects;
+mod derived;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -63,7 +64,8 @@ pub use catalog::{
 };
 pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};
-pub use ddl_columns::ColumnSource;
+pub use ddl_columns::{ColumnSource, Compute};
+pub use derived::{DeriveKey, Derived, Deriver, KeyPart};
 pub use error::{Error, ObjectKind, Result};
 pub use interval::{DAY_US, Interval};
 pub use io::IoRow;

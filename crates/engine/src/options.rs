@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use varve_pager::PagerConfig;
 
+use crate::derived::Deriver;
+
 /// What [`crate::Database::open`] needs.
 pub struct Options {
     /// Devices, pool, log.
@@ -20,12 +22,14 @@ pub struct Options {
     /// Purge and the rollback of a crash's losers run in threads of their own; without, [`crate::Database::tick`] and
     /// `open` do them.
     pub background: bool,
+    /// Understands indexes over expressions; without, tables that have any can be read but not changed.
+    pub derive: Option<Deriver>,
 }
 
 impl Options {
     /// Defaults over these devices.
     pub fn new(pager: PagerConfig) -> Self {
         let background = pager.background;
-        Self { pager, lock_timeout: None, rollback_limit_bytes: None, background }
+        Self { pager, lock_timeout: None, rollback_limit_bytes: None, background, derive: None }
     }
 }

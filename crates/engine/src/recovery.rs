@@ -17,6 +17,7 @@ use crate::catalog::store::SYSTEM_LEN;
 use crate::catalog::{Catalog, CatalogState, TreePlace, store};
 use crate::context::{Context, Loser};
 use crate::core::{Core, Counters, Stripes};
+use crate::derived::Deriver;
 use crate::error::{Error, Result};
 use crate::paged::{PagedEngine, roll_back};
 use crate::purge::{Bell, Finished, PurgeState};
@@ -41,13 +42,14 @@ pub(crate) fn open(
     pager: Pager,
     temporary: Arc<dyn Directory>,
     rollback_limit_bytes: Option<u64>,
+    derive: Option<Deriver>,
 ) -> Result<Arc<Core>> {
     let info = match Root::read(&pager)? {
         Some(info) if info.is_ready => info,
         begun => create(&pager, begun)?,
     };
     sort::clean(&temporary)?;
-    let core = assemble(pager, &info, temporary, rollback_limit_bytes)?;
+    let core = assemble(pager, &info, temporary, rollback_limit_bytes, derive)?;
     core.catalog.install(store::bare(&core, &info.places[1..]));
     if !info.is_ready {
         fill(&core)?;
@@ -98,6 +100,7 @@ fn assemble(
     info: &RootInfo,
     temporary: Arc<dyn Directory>,
     rollback_limit_bytes: Option<u64>,
+    derive: Option<Deriver>,
 ) -> Result<Arc<Core>> {
     let directory = crate::undo::page::undo_page(info.places[DIRECTORY].root);
     let (segments, found) = SegmentPool::open(&pager, directory)?;
@@ -122,6 +125,7 @@ fn assemble(
         engines: vec![Box::new(PagedEngine)],
         losers: losers.into(),
         temporary,
+        derive,
     };
     Ok(Arc::new(core))
 }

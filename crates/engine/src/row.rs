@@ -209,6 +209,15 @@ pub(crate) fn variable_bytes<'a>(datum: &Datum<'a>) -> Option<&'a [u8]> {
     }
 }
 
+/// Whether two values of one type are stored alike: more than being equal, which 1.0 and 1.00 are.
+pub(crate) fn is_same(a: &Datum<'_>, b: &Datum<'_>) -> bool {
+    match (variable_bytes(a), variable_bytes(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ if a.is_null() || b.is_null() => a.is_null() && b.is_null(),
+        _ => fixed_bytes(a) == fixed_bytes(b),
+    }
+}
+
 impl<'a> RowRef<'a> {
     /// Reads a row. Panics if it is stored outside its page: fetch it first.
     #[inline]

@@ -5,7 +5,9 @@
 mod database;
 
 use database::*;
-use varve_engine::{ColumnDef, ColumnSource, ColumnType, NewSequence, NewView, Use, Value, ViewColumn};
+use varve_engine::{
+    ColumnDef, ColumnSource, ColumnType, NewSequence, NewView, ScanIndex, ScanSpec, Use, Value, ViewColumn,
+};
 
 fn kept(def: &varve_engine::TableDef, columns: &[usize]) -> Vec<(ColumnDef, ColumnSource)> {
     columns.iter().map(|c| (def.columns[*c].clone(), ColumnSource::Column(*c))).collect()
@@ -78,8 +80,8 @@ fn names_change_in_place() {
     create_in(&mut txn, "u", true).unwrap();
     assert_eq!(state(txn.rename_table(def.id, "u")), "42P07");
     txn.rename_table(def.id, "t2").unwrap();
-    txn.rename_column(def.id, 1, "w", Vec::new()).unwrap();
-    assert_eq!(state(txn.rename_column(def.id, 1, "id", Vec::new())), "42701");
+    txn.rename_column(def.id, 1, "w", Vec::new(), Vec::new()).unwrap();
+    assert_eq!(state(txn.rename_column(def.id, 1, "id", Vec::new(), Vec::new())), "42701");
     txn.rename_constraint(def.id, "t_pkey", "key").unwrap();
     txn.commit().unwrap();
     let catalog = database.begin(RC).catalog();
@@ -87,4 +89,42 @@ fn names_change_in_place() {
     assert_eq!((def.column("w"), catalog.table("public", "t").is_none()), (Some(1), true));
     assert!(catalog.resolve("public", "key").is_some() && catalog.resolve("public", "t_pkey").is_none());
     is_sound(&database);
+}
+
+#[test]
+fn types_change_by_a_rewrite_or_in_the_definition_alone() {
+    let (_directory, database) = fresh();
+    let def = create(&database, "t");
+    load(&database, &def, [(1, 5), (2, 6), (3, 4)]);
+    let def = index_on_v(&database, &def, "t_v", true);
+    let other = create(&database, "other");
+    let mut old = begin(&database, RR);
+    assert_eq!(see_again(&mut old, &other, 1).unwrap(), None);
+    let mut txn = begin(&database, RC);
+    let longer = txn.retype_columns(def.id, &[(2, ColumnType::Varchar(Some(9)))]).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(longer.columns[2].column_type, ColumnType::Varchar(Some(9)));
+    assert_eq!(see_again(&mut old, &longer, 1).unwrap(), Some(5), "no row was moved");
+    old.rollback().unwrap();
+    let mut txn = begin(&database, RC);
+    let mut columns = kept(&longer, &[0, 1, 2]);
+    columns[1].0.column_type = ColumnType::Int8;
+    columns[1].1 = ColumnSource::Computed(1);
+    let mut same = |_: usize, _: varve_engine::RowRef<'_>| Ok(Value::Int8(7));
+    assert_eq!(state(txn.recompute_columns(def.id, columns.clone(), &mut same)), "23505");
+    let mut negative =
+        |of: usize, row: varve_engine::RowRef<'_>| Ok(Value::Int8(-i64::from(int(row.get(of)))));
+    let new = txn.recompute_columns(def.id, columns, &mut negative).unwrap();
+    txn.commit().unwrap();
+    is_sound(&database);
+    let mut txn = begin(&database, RC);
+    let table = txn.table(&new).unwrap();
+    let mut ids = Vec::new();
+    let by_v = ScanSpec { index: ScanIndex::Secondary(new.indexes[0].id), ..ScanSpec::ALL };
+    txn.scan(&table, &by_v, &mut |_, row| {
+        ids.push((int(row.get(0)), row.get(1).as_integer()));
+        Ok(std::ops::ControlFlow::Continue(()))
+    })
+    .unwrap();
+    assert_eq!(ids, [(2, Some(-6)), (1, Some(-5)), (3, Some(-4))]);
 }

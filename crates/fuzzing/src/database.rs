@@ -38,7 +38,8 @@ pub fn config(directory: Arc<dyn Directory>) -> PagerConfig {
 pub fn open() -> Arc<SqlDatabase> {
     let mut config = config(MemoryDirectory::new());
     config.protection = ProtectionKind::None;
-    let engine = Database::open(Options::new(config)).expect("a database in memory opens");
+    let engine = Database::open(Options { derive: Some(varve_sql::deriver()), ..Options::new(config) })
+        .expect("a database in memory opens");
     let shared = Arc::new(SqlDatabase::new(engine));
     let made = session(&shared).simple(TABLES, &mut Shown::default());
     made.expect("the tables can be made");

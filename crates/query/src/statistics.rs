@@ -86,7 +86,7 @@ impl SnapshotTable {
         let counts = columns.iter().zip(&seen.values).map(|(c, v)| (*c, distinct(v, seen.rows, table_rows)));
         let def = self.table().def();
         let mut unique: Vec<Vec<usize>> =
-            def.indexes.iter().filter(|i| i.unique).map(|i| i.columns.clone()).collect();
+            def.plain_indexes().filter(|i| i.unique).map(|i| i.columns.clone()).collect();
         unique.extend(def.primary_key.iter().map(|k| k.columns.clone()));
         ScanFacts { table_rows, rows, distinct: counts.collect(), unique }
     }

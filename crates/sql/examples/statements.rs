@@ -147,7 +147,8 @@ fn main() {
     let length = Duration::from_secs_f64(seconds);
     let mut pager = PagerConfig::new(MemoryDirectory::new());
     pager.pool_bytes = 256 << 20;
-    let engine = Database::open(Options::new(pager)).unwrap();
+    let engine =
+        Database::open(Options { derive: Some(varve_sql::deriver()), ..Options::new(pager) }).unwrap();
     let mut session = session(&engine);
     let mut sink = Count::default();
     let mut random = Random(88_172_645_463_325_252);

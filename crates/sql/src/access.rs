@@ -7,8 +7,9 @@
 //! Does not know: statistics; the choice goes by the shape of the conditions. Rules: equality on a whole unique key, then
 //! equality on most leading columns, then ranges closed at both ends, then half-open ones.
 
-use varve_engine::{ScanIndex, TableDef};
+use varve_engine::{KeyPart, ScanIndex, TableDef};
 
+use crate::derived::Keys;
 use crate::eval::{CmpOp, Expr};
 use crate::plan::{Access, KeyRange};
 
@@ -66,6 +67,8 @@ struct Candidate {
     unique: bool,
     /// Columns that follow in the key (the primary key behind a secondary one).
     tail: Vec<usize>,
+    /// Of an index over expressions: the conditions in which these stand as columns behind those of the table.
+    rewritten: Option<Vec<Expr>>,
 }
 
 /// What an index makes of the conditions.
@@ -78,7 +81,8 @@ struct Match {
 /// Chooses the path into `table` for these conditions.
 pub fn choose(table: &TableDef, conditions: &[Expr], order: Option<&WantedOrder>, limited: bool) -> Choice {
     let mut best: Option<(u32, Choice)> = None;
-    for candidate in candidates(table) {
+    let derived = derived_candidates(table, conditions);
+    for candidate in candidates(table).into_iter().chain(derived) {
         let Some(found) = match_index(&candidate, conditions) else { continue };
         let ordered = order.is_some_and(|o| delivers(&candidate, &found.ranges, o));
         let bonus =
@@ -103,15 +107,99 @@ fn candidates(table: &TableDef) -> Vec<Candidate> {
             columns: key.clone(),
             unique: true,
             tail: Vec::new(),
+            rewritten: None,
         });
     }
-    out.extend(table.indexes.iter().map(|i| Candidate {
+    out.extend(table.plain_indexes().map(|i| Candidate {
         index: ScanIndex::Secondary(i.id),
         columns: i.columns.clone(),
         unique: i.unique,
         tail: key.clone(),
+        rewritten: None,
     }));
     out
+}
+
+/// Indexes over expressions, and those whose condition the statement's conditions imply.
+fn derived_candidates(table: &TableDef, conditions: &[Expr]) -> Vec<Candidate> {
+    let mut out = Vec::new();
+    let mut behind = table.columns.len();
+    for (index, derived) in table.derived_indexes() {
+        let first = behind;
+        behind += derived.expressions().count();
+        let Ok(keys) = Keys::of(table, derived) else { continue };
+        if !keys.predicate.is_none_or(|predicate| implied(predicate, conditions)) {
+            continue;
+        }
+        let mut next = first;
+        let (mut columns, mut expressions) = (Vec::with_capacity(keys.parts.len()), Vec::new());
+        for (key, part) in derived.keys.iter().zip(keys.parts) {
+            match key {
+                KeyPart::Column(ordinal) => columns.push(*ordinal),
+                KeyPart::Expression { .. } => {
+                    columns.push(next);
+                    expressions.push((shape(&part), next));
+                    next += 1;
+                }
+            }
+        }
+        out.push(Candidate {
+            index: ScanIndex::Secondary(index.id),
+            columns,
+            unique: index.unique,
+            tail: Vec::new(),
+            rewritten: Some(conditions.iter().map(|c| rewritten(c, &expressions)).collect()),
+        });
+    }
+    out
+}
+
+/// A condition in which the expressions of an index stand as columns.
+fn rewritten(condition: &Expr, expressions: &[(String, usize)]) -> Expr {
+    let mut out = condition.clone();
+    out.walk_mut(&mut |e| {
+        if let Some((_, ordinal)) = expressions.iter().find(|(text, _)| *text == shape(e)) {
+            *e = Expr::Column(*ordinal);
+        }
+    });
+    out
+}
+
+/// Bound expressions hold nothing that is not in this form, positions least of all.
+fn shape(e: &Expr) -> String {
+    format!("{e:?}")
+}
+
+/// Whether rows that fulfil all conditions fulfil the predicate, as far as that is plain to see.
+fn implied(predicate: Expr, conditions: &[Expr]) -> bool {
+    conjuncts(predicate).iter().all(|wanted| conditions.iter().any(|given| implies(given, wanted)))
+}
+
+fn implies(given: &Expr, wanted: &Expr) -> bool {
+    if shape(given) == shape(wanted) {
+        return true;
+    }
+    match wanted {
+        Expr::IsNull(operand, true) => match operand.as_ref() {
+            Expr::Column(column) => asks_for_value(given, *column),
+            _ => false,
+        },
+        _ => match (bounding(given), bounding(wanted)) {
+            (Some(given), Some(wanted)) => given.is_within(&wanted),
+            _ => false,
+        },
+    }
+}
+
+/// Whether a condition on a column is never true of NULL.
+fn asks_for_value(condition: &Expr, column: usize) -> bool {
+    let is_it = |e: &Expr| matches!(e, Expr::Column(c) if *c == column);
+    match condition {
+        Expr::Compare(_, sides) | Expr::Quantified(_, false, sides) => is_it(&sides.0) || is_it(&sides.1),
+        Expr::InList(operand, _, false) => is_it(operand),
+        Expr::Like(like) => is_it(&like.subject),
+        _ => false,
+    }
 }
 
 fn choice(candidate: Candidate, found: Match, ordered: bool) -> Choice {
@@ -170,7 +258,7 @@ fn delivers(candidate: &Candidate, ranges: &[KeyRange], order: &WantedOrder) -> 
 }
 
 fn match_index(candidate: &Candidate, conditions: &[Expr]) -> Option<Match> {
-    let refs: Vec<&Expr> = conditions.iter().collect();
+    let refs: Vec<&Expr> = candidate.rewritten.as_deref().unwrap_or(conditions).iter().collect();
     let mut covered = vec![false; conditions.len()];
     let ranges = ranges_for(&candidate.columns, &refs, &mut covered)?;
     let score = score(candidate, &ranges);
@@ -205,6 +293,38 @@ enum Bounding<'e> {
     EachOf(usize, &'e Expr),
     Below(usize, &'e Expr, bool),
     Above(usize, &'e Expr, bool),
+}
+
+impl Bounding<'_> {
+    /// Whether values within this bound, by a constant, are within another one.
+    fn is_within(&self, other: &Bounding<'_>) -> bool {
+        use Bounding::{Above, Below, Equal};
+        let order = |a: &Expr, b: &Expr| match (a, b) {
+            (Expr::Const(a), Expr::Const(b)) if !a.is_null() && !b.is_null() => {
+                let alike = std::mem::discriminant(a) == std::mem::discriminant(b);
+                alike.then(|| a.as_datum().order(&b.as_datum()))
+            }
+            _ => None,
+        };
+        match (self, other) {
+            (Equal(a, value), Equal(b, wanted)) => a == b && order(value, wanted).is_some_and(|o| o.is_eq()),
+            (Equal(a, value), Above(b, bound, included))
+            | (Above(a, value, true), Above(b, bound, included)) => {
+                a == b && order(value, bound).is_some_and(|o| o.is_gt() || (o.is_eq() && *included))
+            }
+            (Equal(a, value), Below(b, bound, included))
+            | (Below(a, value, true), Below(b, bound, included)) => {
+                a == b && order(value, bound).is_some_and(|o| o.is_lt() || (o.is_eq() && *included))
+            }
+            (Above(a, value, false), Above(b, bound, _)) => {
+                a == b && order(value, bound).is_some_and(|o| o.is_ge())
+            }
+            (Below(a, value, false), Below(b, bound, _)) => {
+                a == b && order(value, bound).is_some_and(|o| o.is_le())
+            }
+            _ => false,
+        }
+    }
 }
 
 fn bounding(e: &Expr) -> Option<Bounding<'_>> {

@@ -9,6 +9,7 @@ pub mod binary;
 mod bind;
 mod cache;
 mod copy;
+mod derived;
 mod error;
 mod eval;
 mod exec;
@@ -41,6 +42,7 @@ mod ty;
 mod utility;
 
 pub use activity::Ender;
+pub use derived::deriver;
 pub use error::{Result, SqlError, SqlState, Subject};
 pub use prepared::{Portal, Prepared};
 pub use session::{CancelToken, Probing, Session, SessionParams, SqlDatabase, TemporaryLimit};

@@ -236,7 +236,7 @@ impl Home {
             pager.flash = flash(settings, |device| self.directory(device));
         }
         apply(settings, has_compressed, &mut pager);
-        Ok(Options::new(pager))
+        Ok(Options { derive: Some(varve_sql::deriver()), ..Options::new(pager) })
     }
 
     fn nvm(&self, nvm: &NvmSettings) -> Result<NvmConfig, OpenError> {

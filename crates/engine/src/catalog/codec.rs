@@ -24,6 +24,7 @@ use super::defs::{
     TableDef, TableId, TreePlace,
 };
 use super::objects::{About, RoleDef, ViewDef};
+use crate::derived::{Derived, KeyPart};
 use crate::row::{self, RowSchema};
 use crate::types::{ColumnType, Moment, Value};
 
@@ -41,6 +42,11 @@ const IS_UNLOGGED: u8 = 1;
 const HAS_NOT_VALID: u8 = 2;
 /// Algorithm and level of a compression follow, behind those.
 const HAS_COMPRESSION: u8 = 4;
+
+/// Flags of an index.
+const IS_CONSTRAINT: u8 = 1;
+/// The parts of its key follow, and the condition of its rows.
+const IS_DERIVED: u8 = 2;
 
 /// Any definition.
 #[derive(Clone, Debug)]
@@ -271,8 +277,27 @@ impl Writer {
         self.text(&def.name);
         self.ordinals(&def.columns);
         self.byte(u8::from(def.unique));
-        self.byte(u8::from(def.constraint));
+        let derived = if def.derived.is_some() { IS_DERIVED } else { 0 };
+        self.byte(u8::from(def.constraint) | derived);
         self.place(def.place);
+        if let Some(derived) = &def.derived {
+            self.derived(derived);
+        }
+    }
+
+    fn derived(&mut self, derived: &Derived) {
+        self.list(derived.keys.iter(), |out, key| match key {
+            KeyPart::Column(ordinal) => {
+                out.flag(false);
+                out.short(*ordinal);
+            }
+            KeyPart::Expression { text, column_type } => {
+                out.flag(true);
+                out.text(text);
+                out.column_type(*column_type);
+            }
+        });
+        self.optional(derived.predicate.as_deref(), Self::text);
     }
 
     fn sequence(&mut self, def: &SequenceDef) {
@@ -501,9 +526,23 @@ impl Reader<'_> {
         let id = IndexId(self.word()?);
         let name = self.text()?;
         let columns = self.list(Self::short)?;
-        let (unique, constraint) = (self.flag()?, self.flag()?);
+        let (unique, flags) = (self.flag()?, self.byte()?);
         let place = self.place()?;
-        Some(Arc::new(IndexDef { id, name, columns, unique, constraint, place }))
+        let derived = match flags & IS_DERIVED {
+            0 => None,
+            _ => Some(Arc::new(self.derived()?)),
+        };
+        let constraint = flags & IS_CONSTRAINT != 0;
+        let is_known = flags & !(IS_CONSTRAINT | IS_DERIVED) == 0;
+        is_known.then(|| Arc::new(IndexDef { id, name, columns, unique, constraint, derived, place }))
+    }
+
+    fn derived(&mut self) -> Option<Derived> {
+        let keys = self.list(|input| match input.flag()? {
+            false => Some(KeyPart::Column(input.short()?)),
+            true => Some(KeyPart::Expression { text: input.text()?, column_type: input.column_type()? }),
+        })?;
+        Some(Derived { keys, predicate: self.optional(Self::text)? })
     }
 
     fn sequence(&mut self) -> Option<SequenceDef> {

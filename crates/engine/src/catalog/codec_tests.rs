@@ -13,6 +13,7 @@ use super::objects::{
     About, Action, Bound, Check, Comment, Edge, ForeignKey, Grant, Identity, Membership, Part,
     PartitionMethod, Partitions, Rights, RoleDef, Use, ViewColumn, ViewDef,
 };
+use crate::derived::{Derived, KeyPart};
 use crate::row::RowSchema;
 use crate::types::{ColumnType, Moment, Value};
 
@@ -36,15 +37,20 @@ fn table() -> TableDef {
         columns: vec![2, 1],
         unique: true,
         constraint: false,
+        derived: None,
         place: TreePlace { root: 5, owner: 6 },
     };
+    let part = KeyPart::Expression { text: "lower(name)".into(), column_type: ColumnType::Text };
+    let derived = Derived { keys: vec![part, KeyPart::Column(1)], predicate: Some("name <> ''".into()) };
+    let over_expressions =
+        IndexDef { id: IndexId(10), derived: Some(Arc::new(derived)), constraint: true, ..index.clone() };
     TableDef {
         id: TableId(7),
         schema: "public".into(),
         name: "t".into(),
         columns,
         primary_key: Some(PrimaryKey { name: "t_pkey".into(), columns: vec![0] }),
-        indexes: vec![Arc::new(index)],
+        indexes: vec![Arc::new(index), Arc::new(over_expressions)],
         checks: vec![Arc::new(check())],
         foreign_keys: vec![Arc::new(foreign_key())],
         partitions: Some(partitions()),

@@ -13,6 +13,7 @@ use varve_pager::Compression;
 
 use super::objects::{Check, ForeignKey, Identity, PartitionMethod, Partitions};
 use super::{Named, Table};
+use crate::derived::Derived;
 use crate::key;
 use crate::row::RowSchema;
 use crate::types::{ColumnType, Datum};
@@ -114,13 +115,22 @@ pub struct IndexDef {
     pub id: IndexId,
     /// Name, unique in the table's schema.
     pub name: String,
-    /// Ordinals of its columns, in key order.
+    /// Ordinals of its columns, in key order; of a derived index those of all columns that it reads.
     pub columns: Vec<usize>,
     /// Refuses a second row with the same values (rows with a NULL among them do not count).
     pub unique: bool,
     /// Made by a UNIQUE constraint, not by CREATE INDEX.
     pub constraint: bool,
+    /// Expressions and condition, if it has any.
+    pub derived: Option<Arc<Derived>>,
     pub(crate) place: TreePlace,
+}
+
+impl IndexDef {
+    /// Whether it has every row, by the values of its columns.
+    pub fn is_plain(&self) -> bool {
+        self.derived.is_none()
+    }
 }
 
 /// A table.
@@ -328,6 +338,16 @@ impl TableDef {
         self.columns.iter().position(|c| c.name == name)
     }
 
+    /// The indexes that have every row, by the values of columns.
+    pub fn plain_indexes(&self) -> impl Iterator<Item = &Arc<IndexDef>> {
+        self.indexes.iter().filter(|index| index.is_plain())
+    }
+
+    /// The indexes over expressions and those with a condition.
+    pub fn derived_indexes(&self) -> impl Iterator<Item = (&Arc<IndexDef>, &Arc<Derived>)> {
+        self.indexes.iter().filter_map(|index| Some((index, index.derived.as_ref()?)))
+    }
+
     /// The index with this id.
     pub fn index(&self, id: IndexId) -> Option<&Arc<IndexDef>> {
         self.indexes.iter().find(|i| i.id == id)
@@ -361,8 +381,19 @@ impl TableDef {
         self.primary_key.as_ref().map_or(&[], |k| &k.columns)
     }
 
-    /// Appends one column of the table to a key or key prefix (`datum` of that column's type).
+    /// Appends one column of the table to a key or key prefix (`datum` of that column's type). Behind the columns follow the
+    /// expressions of derived indexes, in the order of these.
     pub fn push_key(&self, key: &mut Vec<u8>, ordinal: usize, datum: &Datum<'_>) {
-        key::push(key, self.columns[ordinal].column_type, datum);
+        key::push(key, self.key_type(ordinal), datum);
+    }
+
+    /// The type of a column, or of an expression of a derived index by the ordinal that it has behind the columns.
+    pub fn key_type(&self, ordinal: usize) -> ColumnType {
+        if let Some(column) = self.columns.get(ordinal) {
+            return column.column_type;
+        }
+        let expressions = self.derived_indexes().flat_map(|(_, derived)| derived.expressions());
+        let mut behind = expressions.skip(ordinal - self.columns.len());
+        behind.next().map_or(ColumnType::Text, |(_, column_type)| column_type)
     }
 }

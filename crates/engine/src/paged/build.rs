@@ -16,7 +16,7 @@ use super::{KEY_LENGTH_BYTES, PagedIndex, PagedStore, split_entry_key};
 use crate::catalog::{IndexDef, TableDef};
 use crate::context::Context;
 use crate::core::{Core, Sight, View};
-use crate::ddl_columns::ColumnSource;
+use crate::ddl_columns::{ColumnSource, Reshape};
 use crate::error::{Error, Result};
 use crate::ids::TxnId;
 use crate::node::{FLAG_DELETED, Stamp};
@@ -24,7 +24,7 @@ use crate::overflow;
 use crate::row::{RowImage, RowRef};
 use crate::sort::{Sorted, Sorter};
 use crate::tree::{BulkError, Direction, Scan, Tree, TreeKind, bulk_build};
-use crate::types::Datum;
+use crate::types::{Datum, Value};
 use crate::versions::Version;
 
 /// Key, stamp and payload of an entry of a clustered leaf.
@@ -40,10 +40,8 @@ impl PagedStore {
     /// Builds a secondary index of this table in the (noted, empty) segment of `def`.
     pub(crate) fn build_index(&self, cx: &mut Context, def: &IndexDef) -> Result<Tree> {
         let core = Arc::clone(&cx.core);
-        let index = PagedIndex {
-            def: Arc::new(def.clone()),
-            tree: Tree::open(self.tree.root(), def.place.owner, TreeKind::Secondary),
-        };
+        let tree = Tree::open(self.tree.root(), def.place.owner, TreeKind::Secondary);
+        let index = PagedIndex::open(&core, Arc::new(def.clone()), tree);
         let mut sorter = Sorter::new(&core.temporary);
         self.for_each_row(cx, |key, version| {
             self.contribute(&core, &index, key, version, &mut |entry, flags| sorter.push(entry, &[flags]))
@@ -92,8 +90,10 @@ impl PagedStore {
         let (mut version, mut spare) = (Version::default(), Vec::new());
         self.copy_newest(core, key, &mut version)?;
         let row = self.row(self.whole_row(core, &version.payload, &mut spare)?);
-        let has_null = index.def.columns.iter().any(|column| row.get(*column).is_null());
-        if has_null { Ok(()) } else { Err(self.duplicate(&index.def.name, &index.def.columns, row)) }
+        match index.entry_key(&self.def, row, key, &mut Vec::new())? {
+            Some(shape) if !shape.has_null => Err(self.duplicate_in(index, row)?),
+            _ => Ok(()),
+        }
     }
 
     /// Calls `on_row` with key and newest version of every entry of the clustered tree.
@@ -143,8 +143,15 @@ impl PagedStore {
         loop {
             if !version.is_deleted() {
                 let row = self.whole_row(core, &version.payload, &mut spare)?;
-                index.entry_key(&self.def, self.row(row), key, &mut entry);
-                add(&entry, flags)?;
+                let row = self.row(row);
+                // Older versions only have the entries that can be made of them.
+                let shape = match flags {
+                    0 => index.new_entry_key(&self.def, row, key, &mut entry)?,
+                    _ => index.entry_key(&self.def, row, key, &mut entry)?,
+                };
+                if shape.is_some() {
+                    add(&entry, flags)?;
+                }
             }
             flags = FLAG_DELETED;
             if core.sight(&view, TxnId::new(version.stamp.txn)) == Sight::Seen {
@@ -164,7 +171,7 @@ impl PagedStore {
         cx: &mut Context,
         def: &TableDef,
         owner: u32,
-        columns: Option<&[ColumnSource]>,
+        mut columns: Option<Reshape<'_, '_>>,
     ) -> Result<Tree> {
         let core = Arc::clone(&cx.core);
         let target = PagedStore {
@@ -186,7 +193,7 @@ impl PagedStore {
             }
             let mut row = self.whole_row(&core, &version.payload, &mut spare)?;
             let reshaped;
-            if let Some(columns) = columns {
+            if let Some(columns) = &mut columns {
                 reshaped = self.reshaped(row, columns, &target)?;
                 row = reshaped.as_bytes();
             }
@@ -201,9 +208,23 @@ impl PagedStore {
         bulk_build(&core.pager, SpaceId::DATA, owner, TreeKind::Clustered, entries).map_err(bulk_error)
     }
 
-    fn reshaped(&self, row: &[u8], columns: &[ColumnSource], target: &PagedStore) -> Result<RowImage> {
-        let row = self.row(row);
-        let data: Vec<_> = columns.iter().map(|source| value_of(source, row)).collect();
+    fn reshaped(&self, row: &[u8], columns: &mut Reshape<'_, '_>, target: &PagedStore) -> Result<RowImage> {
+        let (row, sources) = (self.row(row), columns.sources);
+        let mut computed = Vec::new();
+        for source in sources {
+            if let ColumnSource::Computed(ordinal) = source {
+                computed.push((columns.compute)(*ordinal, row)?);
+            }
+        }
+        let mut computed = computed.iter();
+        let mut data = Vec::with_capacity(sources.len());
+        for source in sources {
+            data.push(match source {
+                ColumnSource::Column(ordinal) => row.get(*ordinal),
+                ColumnSource::Computed(_) => computed.next().map_or(Datum::Null, Value::as_datum),
+                ColumnSource::Value(value) => value.as_datum(),
+            });
+        }
         Ok(RowImage::encode(&target.schema, &data)?)
     }
 
@@ -250,13 +271,6 @@ impl PagedStore {
         let put = self.tree.put(&mut mtr, &mut at, key, stamp, image.as_bytes());
         assert_eq!(put, crate::tree::Put::Done, "a row of the same size needs no room");
         Ok(Some((given, mtr.commit())))
-    }
-}
-
-fn value_of<'a>(source: &'a ColumnSource, row: RowRef<'a>) -> Datum<'a> {
-    match source {
-        ColumnSource::Column(ordinal) => row.get(*ordinal),
-        ColumnSource::Value(value) => value.as_datum(),
     }
 }
 

@@ -60,8 +60,9 @@ impl PagedStore {
             return Err(crate::error::Error::corrupt("it is not where its primary key belongs"));
         }
         for (index, expected) in self.indexes.iter().zip(expected) {
-            index.entry_key(&self.def, row, &own_key, &mut key);
-            expected.add(&key);
+            if index.entry_key(&self.def, row, &own_key, &mut key)?.is_some() {
+                expected.add(&key);
+            }
         }
         Ok(())
     }

@@ -24,8 +24,10 @@ impl PagedStore {
         let mut entry = std::mem::take(&mut cx.buffers.entry);
         let row = self.row(payload);
         let outcome = self.indexes.iter().try_for_each(|index| {
-            let (prefix, has_null) = index.entry_key(&self.def, row, key, &mut entry);
-            self.add_entry(cx, index, &entry, prefix, index.def.unique && !has_null, row)
+            match index.new_entry_key(&self.def, row, key, &mut entry)? {
+                Some(shape) => self.add_entry(cx, index, &entry, shape, row),
+                None => Ok(()),
+            }
         });
         cx.buffers.entry = entry;
         outcome
@@ -66,8 +68,9 @@ impl PagedStore {
     pub(super) fn mark_entries(&self, cx: &mut Context, key: &[u8], old_row: &[u8]) -> Result<()> {
         let mut entry = Vec::new();
         for index in &self.indexes {
-            index.entry_key(&self.def, self.row(old_row), key, &mut entry);
-            index.mark_entry(&cx.core, &entry, cx.id)?;
+            if index.entry_key(&self.def, self.row(old_row), key, &mut entry)?.is_some() {
+                index.mark_entry(&cx.core, &entry, cx.id)?;
+            }
         }
         Ok(())
     }
@@ -82,10 +85,16 @@ impl PagedStore {
         let (mut old, mut new) = (Vec::new(), Vec::new());
         let row = self.row(new_row);
         for index in &self.indexes {
-            index.entry_key(&self.def, self.row(old_row), key, &mut old);
-            let (prefix, has_null) = index.entry_key(&self.def, row, key, &mut new);
-            if old != new {
-                self.add_entry(cx, index, &new, prefix, index.def.unique && !has_null, row)?;
+            let before = index.entry_key(&self.def, self.row(old_row), key, &mut old)?;
+            let after = index.new_entry_key(&self.def, row, key, &mut new)?;
+            // Of a row that the index leaves out the key is empty, which no entry's is.
+            if old == new {
+                continue;
+            }
+            if let Some(shape) = after {
+                self.add_entry(cx, index, &new, shape, row)?;
+            }
+            if before.is_some() {
                 index.mark_entry(&cx.core, &old, cx.id)?;
             }
         }

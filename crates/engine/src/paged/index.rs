@@ -8,7 +8,7 @@
 
 use std::ops::Bound;
 
-use super::{PagedIndex, PagedStore, split_entry_key};
+use super::{EntryShape, PagedIndex, PagedStore, split_entry_key};
 use varve_device::{planted, reached};
 
 use crate::context::Context;
@@ -115,12 +115,11 @@ impl PagedStore {
         cx: &mut Context,
         index: &PagedIndex,
         entry: &[u8],
-        prefix_bytes: usize,
-        is_unique: bool,
+        EntryShape { prefix_bytes, has_null }: EntryShape,
         row: RowRef<'_>,
     ) -> Result<()> {
         let core = std::sync::Arc::clone(&cx.core);
-        if !is_unique {
+        if !index.def.unique || has_null {
             return index.set_entry(&core, entry, cx.id, true);
         }
         let prefix = &entry[..prefix_bytes];
@@ -129,7 +128,7 @@ impl PagedStore {
             match self.conflict(cx, index, entry, prefix_bytes)? {
                 Conflict::None => return index.set_entry(&core, entry, cx.id, true),
                 Conflict::Unforeseen => return Err(Error::ReadWriteConflict),
-                Conflict::Duplicate => return Err(self.duplicate(&index.def.name, &index.def.columns, row)),
+                Conflict::Duplicate => return Err(self.duplicate_in(index, row)?),
                 Conflict::Open(owner) => {
                     drop(stripe);
                     cx.wait_for(owner, index.tree.owner(), prefix)?;
@@ -181,7 +180,7 @@ impl PagedStore {
         let mut spare = Vec::new();
         let row = self.row(self.whole_row(core, &version.payload, &mut spare)?);
         let mut current = Vec::new();
-        index.entry_key(&self.def, row, key, &mut current);
+        index.entry_key(&self.def, row, key, &mut current)?;
         Ok(match current == entry {
             true if self.is_unforeseen(cx, hold, key, row) => Conflict::Unforeseen,
             true => Conflict::Duplicate,
@@ -199,8 +198,8 @@ impl PagedStore {
         let mut entry = Vec::new();
         serial.has_read(self.tree.owner(), key)
             || self.indexes.iter().any(|index| {
-                index.entry_key(&self.def, row, key, &mut entry);
-                serial.has_read(index.tree.owner(), &entry)
+                let made = index.entry_key(&self.def, row, key, &mut entry);
+                matches!(made, Ok(Some(_))) && serial.has_read(index.tree.owner(), &entry)
             })
     }
 
@@ -209,16 +208,30 @@ impl PagedStore {
         (def.name.clone(), def.column_type, row.get(column).to_value())
     }
 
-    /// 23505 in PostgreSQL's words.
-    pub(super) fn duplicate(&self, constraint: &str, columns: &[usize], row: RowRef<'_>) -> Error {
-        let names: Vec<_> = columns.iter().map(|c| self.def.columns[*c].name.as_str()).collect();
-        let values: Vec<_> = columns.iter().map(|c| shown(row.get(*c))).collect();
-        Error::UniqueViolation {
-            constraint: constraint.to_owned(),
-            detail: format!("Key ({})=({}) already exists.", names.join(", "), values.join(", ")),
-            key: columns.iter().map(|c| self.key_part(*c, row)).collect(),
-        }
+    /// 23505 about a row that an index refuses.
+    pub(super) fn duplicate_in(&self, index: &PagedIndex, row: RowRef<'_>) -> Result<Error> {
+        let (Some(derived), Some(keys)) = (&index.def.derived, &index.keys) else {
+            return Ok(self.duplicate(&index.def.name, &index.def.columns, row));
+        };
+        let values = keys.of(&self.def, &index.def, row)?.unwrap_or_default();
+        let named = |(part, value): (usize, Value)| {
+            (derived.key_name(part, &self.def).to_owned(), derived.key_type(part, &self.def), value)
+        };
+        Ok(violation(&index.def.name, values.into_iter().enumerate().map(named).collect()))
     }
+
+    /// 23505 about a row that a key of these columns refuses.
+    pub(super) fn duplicate(&self, constraint: &str, columns: &[usize], row: RowRef<'_>) -> Error {
+        violation(constraint, columns.iter().map(|c| self.key_part(*c, row)).collect())
+    }
+}
+
+/// 23505 in PostgreSQL's words.
+fn violation(constraint: &str, key: Box<[(String, ColumnType, Value)]>) -> Error {
+    let names: Vec<_> = key.iter().map(|(name, ..)| name.as_str()).collect();
+    let values: Vec<_> = key.iter().map(|(.., value)| shown(value.as_datum())).collect();
+    let detail = format!("Key ({})=({}) already exists.", names.join(", "), values.join(", "));
+    Error::UniqueViolation { constraint: constraint.to_owned(), detail, key }
 }
 
 /// A value in an error's detail.

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use super::PagedStore;
+use super::{PagedIndex, PagedStore};
 use crate::context::Context;
 use crate::core::{Core, Hold, Sight, View, hash_key};
 use crate::error::{Error, Result};
@@ -97,7 +97,7 @@ impl PagedStore {
     /// Whether two versions of a row have the same values in all unique indexes.
     fn same_keys(&self, a: &[u8], b: &[u8]) -> bool {
         let (a, b) = (self.row(a), self.row(b));
-        let unique = self.indexes.iter().filter(|index| index.def.unique);
+        let unique = self.indexes.iter().filter(|index| may_be_referred_to(index));
         unique.flat_map(|index| &index.def.columns).all(|c| a.get(*c).order(&b.get(*c)).is_eq())
     }
 
@@ -138,7 +138,7 @@ impl PagedStore {
         mut version: Version,
     ) -> Result<Under> {
         let (core, above) = (&*cx.core, version.stamp);
-        let compares = self.indexes.iter().any(|index| index.def.unique);
+        let compares = self.indexes.iter().any(may_be_referred_to);
         let is_free = |txn| matches!(core.hold(TxnId::new(txn), cx.id), Hold::Free(_));
         let mut is_committed = is_free(above.txn);
         let (mut row, mut older, mut spare) = (Vec::new(), Vec::new(), Vec::new());
@@ -255,4 +255,9 @@ impl PagedStore {
         self.note_share(cx, key, LockStrength::KeyShare);
         Found::Shared
     }
+}
+
+/// Whether foreign keys may refer to an index: who relies on a row relies on its values in these.
+fn may_be_referred_to(index: &PagedIndex) -> bool {
+    index.def.unique && index.def.is_plain()
 }

@@ -31,6 +31,7 @@ pub(crate) use undo::{roll_back, undo_newest};
 use crate::catalog::{IndexDef, IndexId, TableDef};
 use crate::context::Context;
 use crate::core::Core;
+use crate::derived::Keys;
 use crate::error::{Error, Result};
 use crate::key;
 use crate::overflow;
@@ -61,6 +62,17 @@ impl TableEngine for PagedEngine {
 pub(crate) struct PagedIndex {
     pub(crate) def: Arc<IndexDef>,
     pub(crate) tree: Tree,
+    /// Of a derived index.
+    keys: Option<Keys>,
+}
+
+/// How the key of an index entry is made up.
+#[derive(Clone, Copy)]
+struct EntryShape {
+    /// Bytes before the primary key.
+    prefix_bytes: usize,
+    /// A part is NULL.
+    has_null: bool,
 }
 
 /// An open paged table.
@@ -79,7 +91,7 @@ impl PagedStore {
         let indexes = def
             .indexes
             .iter()
-            .map(|index| PagedIndex { def: Arc::clone(index), tree: trees.secondary(index.place) });
+            .map(|index| PagedIndex::open(core, Arc::clone(index), trees.secondary(index.place)));
         Self {
             schema: Arc::clone(&def.row_schema),
             tree: trees.clustered(def.place),
@@ -149,8 +161,7 @@ impl PagedStore {
         key: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        self.index(index)?.entry_key(&self.def, row, key, out);
-        Ok(())
+        self.index(index)?.entry_key(&self.def, row, key, out).map(|_| ())
     }
 
     /// The row's content, fetched from its chain if it is not in the leaf.
@@ -170,19 +181,59 @@ impl PagedStore {
 }
 
 impl PagedIndex {
-    /// The key of a row's entry. Gives the length of the part before the primary key, and whether a column is NULL.
-    fn entry_key(&self, table: &TableDef, row: RowRef<'_>, key: &[u8], out: &mut Vec<u8>) -> (usize, bool) {
+    fn open(core: &Core, def: Arc<IndexDef>, tree: Tree) -> Self {
+        let keys = def.derived.is_some().then(|| Keys::new(core.derive.clone()));
+        Self { def, tree, keys }
+    }
+
+    /// The key of the entry of a row that is there; `None` if the index has none for it: it leaves the row out, or the row's key
+    /// could not be computed, so that it is being taken back.
+    fn entry_key(
+        &self,
+        table: &TableDef,
+        row: RowRef<'_>,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<EntryShape>> {
+        match self.new_entry_key(table, row, key, out) {
+            Err(Error::Expression { .. }) => {
+                out.clear();
+                Ok(None)
+            }
+            made => made,
+        }
+    }
+
+    /// The key of the entry that a new row gets; `None` if the index leaves the row out.
+    fn new_entry_key(
+        &self,
+        table: &TableDef,
+        row: RowRef<'_>,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<EntryShape>> {
         out.clear();
         let mut has_null = false;
-        for ordinal in &self.def.columns {
-            let datum = row.get(*ordinal);
-            has_null |= datum.is_null();
-            table.push_key(out, *ordinal, &datum);
+        match (&self.keys, &self.def.derived) {
+            (Some(keys), Some(derived)) => {
+                let Some(values) = keys.of(table, &self.def, row)? else { return Ok(None) };
+                for (part, value) in values.iter().enumerate() {
+                    has_null |= value.is_null();
+                    key::push(out, derived.key_type(part, table), &value.as_datum());
+                }
+            }
+            _ => {
+                for ordinal in &self.def.columns {
+                    let datum = row.get(*ordinal);
+                    has_null |= datum.is_null();
+                    table.push_key(out, *ordinal, &datum);
+                }
+            }
         }
         let prefix_bytes = out.len();
         out.extend_from_slice(key);
         out.extend_from_slice(&(key.len() as u16).to_be_bytes());
-        (prefix_bytes, has_null)
+        Ok(Some(EntryShape { prefix_bytes, has_null }))
     }
 }
 

@@ -46,7 +46,9 @@ impl PagedStore {
         // A fuzzer's page of undo, damaged under a right checksum, held a row that ended outside of itself.
         let row = RowRef::checked(&self.schema, self.whole_row(core, payload, &mut spare)?)?;
         for index in &self.indexes {
-            index.entry_key(&self.def, row, record.key, &mut entry);
+            if index.entry_key(&self.def, row, record.key, &mut entry)?.is_none() {
+                continue;
+            }
             index.remove_entry(core, &entry, |is_deleted| {
                 Ok(is_deleted && !self.newer_has(core, index, record.key, &entry, pointer)?)
             })?;

@@ -297,7 +297,7 @@ impl PagedStore {
             return Ok(ControlFlow::Continue(()));
         }
         let row = self.row(self.seen_row(core, view, &buffers.version.payload, &mut buffers.row)?);
-        index.entry_key(&self.def, row, key, &mut buffers.key);
+        index.entry_key(&self.def, row, key, &mut buffers.key)?;
         if !is_newest {
             earlier.note(key, Some(&buffers.key));
         }

@@ -151,12 +151,13 @@ impl PagedStore {
         new_row: Option<&[u8]>,
         old_row: Option<&[u8]>,
     ) -> Result<()> {
-        let entry_of = |row: &[u8]| {
+        let entry_of = |row: &[u8]| -> Result<Option<Vec<u8>>> {
             let mut entry = Vec::new();
-            index.entry_key(&self.def, self.row(row), record.key, &mut entry);
-            entry
+            let shape = index.entry_key(&self.def, self.row(row), record.key, &mut entry)?;
+            Ok(shape.map(|_| entry))
         };
-        let (new, old) = (new_row.map(entry_of), old_row.map(entry_of));
+        let entry_of = |row: Option<&[u8]>| row.map_or(Ok(None), entry_of);
+        let (new, old) = (entry_of(new_row)?, entry_of(old_row)?);
         if let Some(old) = &old {
             index.set_entry(core, old, record.txn, true)?;
         }
@@ -207,7 +208,7 @@ impl PagedStore {
         }
         let (mut spare, mut other) = (Vec::new(), Vec::new());
         let row = self.whole_row(core, &version.payload, &mut spare)?;
-        index.entry_key(&self.def, self.row(row), key, &mut other);
+        index.entry_key(&self.def, self.row(row), key, &mut other)?;
         Ok(other == entry)
     }
 

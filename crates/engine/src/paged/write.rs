@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Owner, TxnId};
 use crate::node::{EntryRef, FLAG_DELETED, Stamp};
 use crate::overflow;
-use crate::row::{RowImage, RowRef, encode_into};
+use crate::row::{RowImage, RowRef, encode_into, is_same};
 use crate::share::LockStrength;
 use crate::transaction::{Change, Isolation, Outcome};
 use crate::tree::{Position, Put};
@@ -148,8 +148,10 @@ impl PagedStore {
         cx.note_write(self.tree.owner(), key);
         let mut entry = Vec::new();
         for index in &self.indexes {
-            index.entry_key(&self.def, self.row(row), key, &mut entry);
-            cx.note_write(index.tree.owner(), &entry);
+            // The entry was made a moment ago.
+            if matches!(index.entry_key(&self.def, self.row(row), key, &mut entry), Ok(Some(_))) {
+                cx.note_write(index.tree.owner(), &entry);
+            }
         }
     }
 
@@ -566,8 +568,14 @@ impl PagedStore {
     /// Whether no index has to know of the new row.
     fn is_plain(&self, old_row: &[u8], image: &RowImage) -> bool {
         let (old, new) = (self.row(old_row), self.row(image.as_bytes()));
-        let mut columns = self.indexes.iter().flat_map(|index| &index.def.columns);
-        columns.all(|ordinal| old.get(*ordinal).order(&new.get(*ordinal)).is_eq())
+        self.indexes.iter().all(|index| {
+            // An expression may tell values apart that are equal: 1.0 and 1.00.
+            let same = |a: Datum<'_>, b: Datum<'_>| match index.def.is_plain() {
+                true => a.order(&b).is_eq(),
+                false => is_same(&a, &b),
+            };
+            index.def.columns.iter().all(|column| same(old.get(*column), new.get(*column)))
+        })
     }
 
     /// Locks the row and has the decision made again; once the row is this transaction's, the decision stays valid:

@@ -3,10 +3,13 @@
 //! Does not know: how it is done (`exec::alter`).
 
 use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation, DropBehavior, RenameTableNameKind};
-use varve_engine::{Check, ColumnDef, NewSequence, ObjectId, PrimaryKey, StorageOptions, TableDef};
+use varve_engine::{
+    Check, ColumnDef, Derived, KeyPart, NewSequence, ObjectId, PrimaryKey, StorageOptions, TableDef,
+};
 
 use super::ddl::{Parts, keys_of, printed_default, table_constraint, two_primary_keys};
 use super::part::{check_unique_key, partition_by};
+use super::retype::TypeChange;
 use super::{Binder, Scope, fold, object_name, storage};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
@@ -27,12 +30,14 @@ pub enum Alteration {
     Validate(ObjectId),
     /// SET / DROP DEFAULT, SET / DROP NOT NULL: column, its default and whether NULL is refused, afterwards.
     Column(usize, Option<String>, bool),
+    /// ALTER COLUMN ... TYPE
+    Type(Box<TypeChange>),
     /// ADD COLUMN
     AddColumn(Box<NewColumn>),
     /// DROP COLUMN: columns, CASCADE
     DropColumns(Vec<usize>, bool),
-    /// RENAME COLUMN: column, its new name, the texts of the CHECK constraints with it.
-    RenameColumn(usize, String, Vec<String>),
+    /// RENAME COLUMN
+    RenameColumn(Renaming),
     /// RENAME TO
     Rename(String),
     /// RENAME CONSTRAINT
@@ -43,6 +48,18 @@ pub enum Alteration {
     DropConstraint(String, bool),
     /// IF [NOT] EXISTS found that there is nothing to do: what to tell the client.
     Nothing(String),
+}
+
+/// RENAME COLUMN, understood.
+pub struct Renaming {
+    /// The column.
+    pub ordinal: usize,
+    /// Its new name.
+    pub name: String,
+    /// The texts of the CHECK constraints with it.
+    pub checks: Vec<String>,
+    /// The indexes over expressions with it.
+    pub derived: Vec<Derived>,
 }
 
 /// ADD COLUMN, understood.
@@ -149,6 +166,10 @@ impl Binder<'_> {
         op: &AlterColumnOperation,
     ) -> Result<Alteration> {
         let ordinal = ordinal_of(table, name)?;
+        if let AlterColumnOperation::SetDataType { data_type, using, had_set: _ } = op {
+            let change = self.type_change(table, ordinal, data_type, using.as_ref())?;
+            return Ok(Alteration::Type(Box::new(change)));
+        }
         let column = &table.columns[ordinal];
         let (default, not_null) = match op {
             AlterColumnOperation::SetNotNull => (column.default.clone(), true),
@@ -232,7 +253,24 @@ impl Binder<'_> {
                 false => check.text.clone(),
             });
         }
-        Ok(Alteration::RenameColumn(ordinal, to, checks))
+        let mut derived = Vec::new();
+        for (_, index) in table.derived_indexes() {
+            derived.push(self.renamed_index(index, table, from, &to)?);
+        }
+        Ok(Alteration::RenameColumn(Renaming { ordinal, name: to, checks, derived }))
+    }
+
+    fn renamed_index(&mut self, index: &Derived, table: &TableDef, from: &str, to: &str) -> Result<Derived> {
+        let mut renamed = index.clone();
+        for key in &mut renamed.keys {
+            if let KeyPart::Expression { text, .. } = key {
+                *text = self.renamed_text(text, table, from, to)?;
+            }
+        }
+        if let Some(text) = &mut renamed.predicate {
+            *text = self.renamed_text(text, table, from, to)?;
+        }
+        Ok(renamed)
     }
 
     fn rename_table(&mut self, table: &TableDef, name: &ast::ObjectName) -> Result<Alteration> {

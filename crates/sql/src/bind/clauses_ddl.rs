@@ -125,7 +125,7 @@ pub(super) fn check_create_index(i: &ast::CreateIndex) -> Result<()> {
         include,
         nulls_distinct,
         with,
-        predicate,
+        predicate: _,
         index_options,
         alter_options,
     } = i;
@@ -136,7 +136,6 @@ pub(super) fn check_create_index(i: &ast::CreateIndex) -> Result<()> {
     };
     let filled = columns.iter().any(|c| c.column.with_fill.is_some());
     refuse(&[
-        (predicate.is_some(), "a partial index"),
         (!include.is_empty(), "INCLUDE"),
         (*nulls_distinct == Some(false), "NULLS NOT DISTINCT"),
         (!matches!(using, None | Some(ast::IndexType::BTree)), "an index method other than btree"),

@@ -96,7 +96,7 @@ impl Binder<'_> {
         if let Some(key) = table.primary_key.as_ref().filter(|k| same_columns(&k.columns, &wanted)) {
             return Ok(arbiter(&key.name, &key.columns));
         }
-        if let Some(index) = table.indexes.iter().find(|i| i.unique && same_columns(&i.columns, &wanted)) {
+        if let Some(index) = table.plain_indexes().find(|i| i.unique && same_columns(&i.columns, &wanted)) {
             return Ok(arbiter(&index.name, &index.columns));
         }
         let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";

@@ -9,11 +9,9 @@
 use sqlparser::ast::{
     self, ColumnOption, Expr as Ast, GeneratedAs, IndexColumn, SequenceOptions, TableConstraint,
 };
-use varve_engine::{
-    Check, ColumnDef, ColumnType, Identity, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey, TableDef,
-};
+use varve_engine::{Check, ColumnDef, ColumnType, Identity, NewSequence, NewTable, ObjectId, PrimaryKey};
 
-use super::part::{check_unique_key, partition_by, partition_key};
+use super::part::{check_unique_key, partition_key};
 use super::rules::{Condition, constraint_exists};
 use super::scope::Scope;
 use super::sequence::{identity, serial_type};
@@ -244,41 +242,6 @@ impl Binder<'_> {
         })?;
         Ok(())
     }
-
-    /// CREATE INDEX: the table, the index, IF NOT EXISTS.
-    pub fn create_index(&mut self, i: &ast::CreateIndex) -> Result<(NewIndex, bool)> {
-        clauses_ddl::check_create_index(i)?;
-        let table = self.table(&i.table_name)?;
-        let columns = self.index_columns(&table, &i.columns)?;
-        if i.unique {
-            check_unique_key("UNIQUE", &table.name, partition_by(&table), &table.columns, &columns)?;
-        }
-        let name = match &i.name {
-            Some(name) => object_name(name)?.1,
-            None => {
-                let taken: Vec<String> = table.indexes.iter().map(|x| x.name.clone()).collect();
-                self.key_name(&table.schema, &table.name, &table.columns, (&columns, "idx"), &taken)
-            }
-        };
-        let new = NewIndex { table: table.id, name, columns, unique: i.unique, constraint: false };
-        Ok((new, i.if_not_exists))
-    }
-
-    fn index_columns(&mut self, table: &TableDef, columns: &[IndexColumn]) -> Result<Vec<usize>> {
-        let ordinal = |c: &IndexColumn| {
-            let Ast::Identifier(ident) = &c.column.expr else {
-                return Err(SqlError::unsupported("an index on an expression"));
-            };
-            check_operator_class(c)?;
-            let ordinal = table.column(&fold(ident)).ok_or_else(|| {
-                let message = format!("column \"{}\" does not exist", fold(ident));
-                SqlError::new(SqlState::UNDEFINED_COLUMN, message)
-            })?;
-            check_orderable(table.columns[ordinal].column_type)?;
-            Ok(ordinal)
-        };
-        columns.iter().map(ordinal).collect()
-    }
 }
 
 /// A default as the text that is kept of it; refused if that text would be read as something else.
@@ -404,21 +367,6 @@ pub(super) fn check_orderable(column_type: ColumnType) -> Result<()> {
         format!("data type {} has no default operator class for access method \"btree\"", ty.name());
     let hint = "You must specify an operator class for the index or define a default operator class for the data type.";
     Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message).with_hint(hint))
-}
-
-fn check_operator_class(c: &IndexColumn) -> Result<()> {
-    let Some(class) = &c.operator_class else { return Ok(()) };
-    // Text is in the order of its bytes, which is what the pattern classes ask for.
-    match class.to_string().to_ascii_lowercase().as_str() {
-        "text_pattern_ops"
-        | "varchar_pattern_ops"
-        | "bpchar_pattern_ops"
-        | "text_ops"
-        | "varchar_ops"
-        | "int4_ops"
-        | "int8_ops" => Ok(()),
-        other => Err(SqlError::unsupported(format!("operator class {other}"))),
-    }
 }
 
 /// 3F000

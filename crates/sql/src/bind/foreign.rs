@@ -106,12 +106,18 @@ fn ordinals(names: &[Ident], table: &TableDef) -> Result<Vec<usize>> {
 /// Whether these are the columns of the primary key or of a unique index, in any order.
 pub fn is_unique_key(table: &TableDef, columns: &[usize]) -> bool {
     same_columns(table.key_columns(), columns)
-        || table.indexes.iter().any(|i| i.unique && same_columns(&i.columns, columns))
+        || table.plain_indexes().any(|i| i.unique && same_columns(&i.columns, columns))
 }
 
 /// Whether two keys have the same columns, in any order.
 pub fn same_columns(a: &[usize], b: &[usize]) -> bool {
     a.len() == b.len() && a.iter().all(|c| b.contains(c)) && b.iter().all(|c| a.contains(c))
+}
+
+/// As `check_types`, for all columns of a foreign key that exists.
+pub fn check_key_types(child: &TableDef, key: &ForeignKey, parent: &TableDef) -> Result<()> {
+    let mut pairs = key.columns.iter().zip(&key.parent_columns);
+    pairs.try_for_each(|(own, theirs)| check_types(&key.name, (child, *own), (parent, *theirs)))
 }
 
 /// 42804 if the values of two columns cannot be compared; 0A000 if they can, but not here.

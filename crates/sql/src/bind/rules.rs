@@ -26,6 +26,11 @@ pub(super) struct Condition {
     pub columns: Vec<usize>,
 }
 
+/// The columns of a table.
+pub(super) fn relation_of(table: &TableDef) -> Relation {
+    relation(&table.name, &table.columns)
+}
+
 /// The columns of a table that exists or is being defined.
 fn relation(name: &str, columns: &[ColumnDef]) -> Relation {
     let columns = columns.iter().map(|c| (c.name.clone(), Typed::of_column(c.column_type))).collect();
@@ -104,6 +109,39 @@ impl Binder<'_> {
         Ok(Condition { text, columns: columns_of(&bound) })
     }
 
+    /// An expression over a table as it is kept: it names columns without their table, and binds to the same again.
+    pub(super) fn kept_text(&mut self, e: &Ast, table: &TableDef, meant: &Bound) -> Result<String> {
+        let text = without_qualifier(&e.to_string(), &table.name)?;
+        self.same_expression(&text, table, meant)?;
+        Ok(text)
+    }
+
+    /// The kept text of an expression after a column was renamed.
+    pub(super) fn renamed_text(
+        &mut self,
+        text: &str,
+        table: &TableDef,
+        from: &str,
+        to: &str,
+    ) -> Result<String> {
+        let meant = self.expression_of_index(table, text)?;
+        let mut renamed = TableDef::clone(table);
+        renamed.columns.iter_mut().filter(|c| c.name == from).for_each(|c| c.name = to.to_owned());
+        let text = with_new_name(text, from, to)?;
+        self.same_expression(&text, &renamed, &meant)?;
+        Ok(text)
+    }
+
+    /// 0A000 if the text does not mean what was meant.
+    pub(super) fn same_expression(&mut self, text: &str, table: &TableDef, meant: &Bound) -> Result<()> {
+        let read = self.expression_of_index(table, text);
+        if read.is_ok_and(|read| format!("{:?}", read.expr) == format!("{:?}", meant.expr)) {
+            return Ok(());
+        }
+        Err(SqlError::unsupported(format!("the expression {text}"))
+            .with_hint("Varve cannot keep this expression as text; write it in another way."))
+    }
+
     /// The text of a condition after a column was renamed.
     pub(super) fn renamed_condition(
         &mut self,
@@ -115,13 +153,7 @@ impl Binder<'_> {
         let bound = self.stored_condition(text, relation(&table.name, &table.columns))?;
         let mut columns = table.columns.clone();
         columns.iter_mut().filter(|c| c.name == from).for_each(|c| c.name = to.to_owned());
-        let text = with_words(text, |before, word, after| {
-            let names = word == from
-                && before != Some(&Token::DoubleColon)
-                && before != Some(&Token::Period)
-                && after != Some(&Token::LParen);
-            names.then(|| vec![Token::make_word(to, Some('"'))])
-        })?;
+        let text = with_new_name(text, from, to)?;
         self.same_condition(&text, relation(&table.name, &columns), &bound)?;
         Ok(text)
     }
@@ -171,6 +203,17 @@ fn without_qualifier(text: &str, table: &str) -> Result<String> {
         false => Ok(bare),
         true => without_leading_periods(&bare),
     }
+}
+
+/// A column's name replaced by another one.
+fn with_new_name(text: &str, from: &str, to: &str) -> Result<String> {
+    with_words(text, |before, word, after| {
+        let names = word == from
+            && before != Some(&Token::DoubleColon)
+            && before != Some(&Token::Period)
+            && after != Some(&Token::LParen);
+        names.then(|| vec![Token::make_word(to, Some('"'))])
+    })
 }
 
 /// A period that no word stands before is what is left of a qualifier.

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bumpalo::Bump;
-use sqlparser::ast;
+use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation};
 use varve_engine::{
     Change, Check, ColumnSource, Datum, Error as EngineError, NewIndex, ObjectId, Outcome, PrimaryKey,
     RowImage, ScanSpec, TableDef, Transaction, Value,
@@ -21,7 +21,7 @@ use super::drop::{Dependent, defaults_of_owned, drop_dependents};
 use super::reference;
 use super::sequence::InTransaction;
 use super::{Facts, Failure, SequenceMemory};
-use crate::bind::alter::{Alteration, NewColumn};
+use crate::bind::alter::{Alteration, NewColumn, Renaming};
 use crate::bind::{Binder, clauses_ddl, object_name};
 use crate::error::{SqlError, SqlState};
 use crate::eval::{Cx, Expr, Input, NoSequences};
@@ -36,7 +36,10 @@ pub(super) fn alter_table(
     notices: &mut Notices,
 ) -> Result<&'static str> {
     clauses_ddl::check_alter_table(a)?;
-    for operation in &a.operations {
+    let mut operations: Vec<&AlterTableOperation> = a.operations.iter().collect();
+    operations.sort_by_key(|operation| pass(operation));
+    // Those of one kind that rewrite the table do it together.
+    for together in operations.chunk_by(|a, b| pass(a).is_rewrite() && pass(a) == pass(b)) {
         let catalog = txn.catalog();
         let mut b = Binder::new(&catalog, source, &[])?;
         let table = match b.existing_table(&a.name) {
@@ -47,10 +50,49 @@ pub(super) fn alter_table(
             Err(e) if e.sqlstate == SqlState::UNDEFINED_TABLE => return Err(not_of_users(&a.name, e).into()),
             found => found?,
         };
-        let alteration = b.alter_table(&table, operation)?;
-        Alter { txn, facts, notices }.apply(table, alteration)?;
+        let mut alterations = Vec::with_capacity(together.len());
+        let mut grown = TableDef::clone(&table);
+        for operation in together {
+            let alteration = b.alter_table(&grown, operation)?;
+            if let Alteration::AddColumn(new) = &alteration {
+                grown.columns.push(new.column.clone());
+            }
+            alterations.push(alteration);
+        }
+        Alter { txn, facts, notices }.apply_all(table, alterations)?;
     }
     Ok("ALTER TABLE")
+}
+
+/// In which turn an action is taken: PostgreSQL drops first, then changes types, then adds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Pass {
+    Drop,
+    Type,
+    AddColumn,
+    Column,
+    Constraint,
+    Other,
+}
+
+impl Pass {
+    fn is_rewrite(self) -> bool {
+        matches!(self, Pass::Type | Pass::AddColumn)
+    }
+}
+
+fn pass(operation: &AlterTableOperation) -> Pass {
+    use AlterColumnOperation::{DropDefault, DropNotNull, SetDataType, SetDefault, SetNotNull};
+    match operation {
+        AlterTableOperation::DropColumn { .. }
+        | AlterTableOperation::DropConstraint { .. }
+        | AlterTableOperation::AlterColumn { op: DropDefault | DropNotNull, .. } => Pass::Drop,
+        AlterTableOperation::AlterColumn { op: SetDataType { .. }, .. } => Pass::Type,
+        AlterTableOperation::AddColumn { .. } => Pass::AddColumn,
+        AlterTableOperation::AlterColumn { op: SetDefault { .. } | SetNotNull, .. } => Pass::Column,
+        AlterTableOperation::AddConstraint { .. } => Pass::Constraint,
+        _ => Pass::Other,
+    }
 }
 
 /// 42501 for a system table; otherwise the error that there is no such table.
@@ -66,13 +108,29 @@ fn not_of_users(name: &ast::ObjectName, missing: SqlError) -> SqlError {
     }
 }
 
-struct Alter<'x> {
-    txn: &'x mut Transaction,
-    facts: &'x Facts,
+pub(super) struct Alter<'x> {
+    pub(super) txn: &'x mut Transaction,
+    pub(super) facts: &'x Facts,
     notices: &'x mut Notices,
 }
 
 impl Alter<'_> {
+    /// Actions that were understood together, of the table as it is.
+    fn apply_all(&mut self, table: Arc<TableDef>, alterations: Vec<Alteration>) -> Result<()> {
+        let (mut types, mut columns) = (Vec::new(), Vec::new());
+        for alteration in alterations {
+            match alteration {
+                Alteration::Type(change) => types.push(*change),
+                Alteration::AddColumn(new) => columns.push(*new),
+                other => self.apply(Arc::clone(&table), other)?,
+            }
+        }
+        if !types.is_empty() {
+            self.change_types(&table, types)?;
+        }
+        if columns.is_empty() { Ok(()) } else { self.add_columns(&table, columns) }
+    }
+
     fn apply(&mut self, table: Arc<TableDef>, alteration: Alteration) -> Result<()> {
         match alteration {
             Alteration::PrimaryKey(key) => self.add_primary_key(&table, key),
@@ -103,11 +161,12 @@ impl Alter<'_> {
                 self.txn.alter_column(table.id, ordinal, default, not_null)?;
                 Ok(())
             }
-            Alteration::AddColumn(new) => self.add_column(&table, *new),
+            Alteration::Type(change) => self.change_types(&table, vec![*change]),
+            Alteration::AddColumn(new) => self.add_columns(&table, vec![*new]),
             Alteration::DropColumns(columns, cascade) => self.drop_columns(table, &columns, cascade),
-            Alteration::RenameColumn(ordinal, name, checks) => {
+            Alteration::RenameColumn(Renaming { ordinal, name, checks, derived }) => {
                 self.refuse_views(&table, Some(ordinal), "RENAME COLUMN")?;
-                self.txn.rename_column(table.id, ordinal, &name, checks)?;
+                self.txn.rename_column(table.id, ordinal, &name, checks, derived)?;
                 Ok(())
             }
             Alteration::Rename(name) => {
@@ -188,7 +247,7 @@ impl Alter<'_> {
     }
 
     /// Looks whether the rows fulfil a constraint. The table is locked, so nobody can add any now.
-    fn check_rows(&mut self, def: &Arc<TableDef>, constraint: ObjectId) -> Result<()> {
+    pub(super) fn check_rows(&mut self, def: &Arc<TableDef>, constraint: ObjectId) -> Result<()> {
         if let Some(key) = def.foreign_keys.iter().find(|k| k.id == constraint) {
             return reference::check_rows(def, key, self.txn, self.facts);
         }
@@ -225,27 +284,20 @@ impl Alter<'_> {
         Err(error.of_table(&table.schema, &table.name).of_constraint(name).into())
     }
 
-    fn add_column(&mut self, table: &TableDef, new: NewColumn) -> Result<()> {
-        let NewColumn { mut column, default, sequence, constraints } = new;
-        let ordinal = table.columns.len();
-        let each_row = sequence.is_some() || default.is_volatile();
-        let value = if each_row { Value::Null } else { self.value_of(&default)? };
-        let not_null = std::mem::take(&mut column.not_null);
+    fn add_columns(&mut self, table: &TableDef, new: Vec<NewColumn>) -> Result<()> {
         let kept =
             |(at, column): (usize, &varve_engine::ColumnDef)| (column.clone(), ColumnSource::Column(at));
         let mut columns: Vec<_> = table.columns.iter().enumerate().map(kept).collect();
-        columns.push((column, ColumnSource::Value(value)));
-        let mut def = self.txn.rewrite_columns(table.id, columns)?;
-        if let Some(mut sequence) = sequence {
-            sequence.owned_by = Some((def.id, ordinal));
-            self.txn.create_sequence(sequence)?;
+        for NewColumn { column, default, sequence, .. } in &new {
+            let each_row = sequence.is_some() || default.is_volatile();
+            let value = if each_row { Value::Null } else { self.value_of(default)? };
+            let column = varve_engine::ColumnDef { not_null: false, ..column.clone() };
+            columns.push((column, ColumnSource::Value(value)));
         }
-        if each_row {
-            self.fill(&def, ordinal)?;
-        }
-        if not_null {
-            self.check_no_nulls(&def, ordinal)?;
-            def = self.txn.alter_column(def.id, ordinal, def.columns[ordinal].default.clone(), true)?;
+        let def = self.txn.rewrite_columns(table.id, columns)?;
+        let mut constraints = Vec::new();
+        for (ordinal, new) in (table.columns.len()..).zip(new) {
+            constraints.extend(self.finish_column(&def, ordinal, new)?);
         }
         for constraint in constraints {
             let catalog = self.txn.catalog();
@@ -254,6 +306,23 @@ impl Alter<'_> {
             self.apply(table, constraint)?;
         }
         Ok(())
+    }
+
+    /// What a new column needs that is there: its sequence, a value for each row, NOT NULL. Gives its constraints.
+    fn finish_column(&mut self, def: &TableDef, ordinal: usize, new: NewColumn) -> Result<Vec<Alteration>> {
+        let each_row = new.sequence.is_some() || new.default.is_volatile();
+        if let Some(mut sequence) = new.sequence {
+            sequence.owned_by = Some((def.id, ordinal));
+            self.txn.create_sequence(sequence)?;
+        }
+        if each_row {
+            self.fill(def, ordinal)?;
+        }
+        if new.column.not_null {
+            self.check_no_nulls(def, ordinal)?;
+            self.txn.alter_column(def.id, ordinal, new.column.default, true)?;
+        }
+        Ok(new.constraints)
     }
 
     fn value_of(&self, e: &Expr) -> Result<Value> {
@@ -369,7 +438,7 @@ impl Alter<'_> {
 }
 
 /// 23502 about rows that are there.
-fn contains_nulls(table: &TableDef, column: usize) -> SqlError {
+pub(super) fn contains_nulls(table: &TableDef, column: usize) -> SqlError {
     let message = format!(
         "column \"{}\" of relation \"{}\" contains null values",
         table.columns[column].name, table.name

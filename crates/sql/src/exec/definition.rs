@@ -15,6 +15,7 @@ use varve_engine::{Catalog, Error as EngineError, NewIndex, StorageOptions, Tabl
 use super::Facts;
 use super::drop::{self, Drop};
 use crate::bind::ddl::no_schema;
+use crate::bind::index::IndexSpec;
 use crate::bind::sequence::sequence_of;
 use crate::bind::{Binder, fold, object_name, undefined_table};
 use crate::error::{SqlError, SqlState};
@@ -169,7 +170,7 @@ fn create_index(
     txn: &mut Transaction,
     notices: &mut Notices,
 ) -> Result<&'static str> {
-    let (new, if_not_exists) = b.create_index(i)?;
+    let IndexSpec { new, derived, if_not_exists } = b.create_index(i)?;
     let (schema, _) = object_name(&i.table_name)?;
     if b.catalog.resolve(&schema, &new.name).is_some() {
         let message = format!("relation \"{}\" already exists", new.name);
@@ -180,7 +181,11 @@ fn create_index(
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
     }
     let (name, table) = (new.name.clone(), b.existing_table(&i.table_name)?);
-    txn.create_index(new).map_err(|e| duplicate_in_build(e, &name, &table))?;
+    let made = match derived {
+        None => txn.create_index(new),
+        Some(derived) => txn.create_derived_index(new, derived),
+    };
+    made.map_err(|e| duplicate_in_build(e, &name, &table))?;
     Ok("CREATE INDEX")
 }
 

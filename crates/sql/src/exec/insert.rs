@@ -274,7 +274,7 @@ impl Writer<'_> {
 /// A unique key of a table by its name.
 fn key_named(def: &TableDef, name: &str) -> Option<Arbiter> {
     let primary = def.primary_key.as_ref().filter(|k| k.name == name).map(|k| k.columns.as_slice());
-    let unique = || def.indexes.iter().find(|i| i.name == name).map(|i| i.columns.as_slice());
+    let unique = || def.plain_indexes().find(|i| i.name == name).map(|i| i.columns.as_slice());
     let key = primary.or_else(unique)?;
     Some(Arbiter { constraint: name.to_owned(), key: key.into() })
 }

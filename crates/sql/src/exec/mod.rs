@@ -21,6 +21,7 @@ mod loops;
 pub mod moments;
 mod part;
 pub mod reference;
+mod retype;
 mod rules;
 pub mod select;
 mod sequence;

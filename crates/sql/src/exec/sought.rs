@@ -42,7 +42,7 @@ impl<'t> Sought<'t> {
             let row_key = self.packed(self.table.key_columns());
             return Ok(reader.get(opened, &row_key, &mut |_| ())?.then_some(row_key));
         }
-        let index = self.table.indexes.iter().find(|i| i.unique && same_columns(&i.columns, self.columns));
+        let index = self.table.plain_indexes().find(|i| i.unique && same_columns(&i.columns, self.columns));
         let Some(index) = index else { return Err(SqlError::internal("a foreign key to no unique key")) };
         let mut found = None;
         let packed = self.packed(&index.columns);
@@ -58,7 +58,7 @@ impl<'t> Sought<'t> {
         if begins(own) {
             return (ScanIndex::Primary, self.packed(&own[..self.columns.len()]));
         }
-        match self.table.indexes.iter().find(|i| begins(&i.columns)) {
+        match self.table.plain_indexes().find(|i| begins(&i.columns)) {
             Some(i) => (ScanIndex::Secondary(i.id), self.packed(&i.columns[..self.columns.len()])),
             None => (ScanIndex::Primary, Vec::new()),
         }

@@ -598,7 +598,9 @@ mod tests {
         pager.log_segment_bytes = 1 << 20;
         pager.log_capacity_bytes = 4 << 20;
         pager.background = false;
-        let db = Arc::new(SqlDatabase::new(Database::open(Options::new(pager)).unwrap()));
+        let db = Arc::new(SqlDatabase::new(
+            Database::open(Options { derive: Some(crate::deriver()), ..Options::new(pager) }).unwrap(),
+        ));
         let params = SessionParams { user: "postgres".into(), ..SessionParams::default() };
         Session::new(db, params).unwrap()
     }

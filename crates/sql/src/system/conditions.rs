@@ -28,6 +28,32 @@ pub fn condition(catalog: &Catalog, table: &TableDef, check: &Check, pretty: boo
     })
 }
 
+/// An expression over a table as PostgreSQL prints it.
+pub fn expression(catalog: &Catalog, table: &TableDef, text: &str, pretty: bool) -> Option<String> {
+    parse::on_deep_stack(text, || {
+        let e = parse::expression(text).ok()?;
+        let printer = Printer { catalog, table, source: text, pretty };
+        let shown = printer.any(&e)?;
+        match shown.ty {
+            Ty::Unknown => Some(format!("{}::text", shown.text)),
+            _ => Some(shown.text),
+        }
+    })
+}
+
+/// Whether a text is a call of a function, which stands in an index without parentheses around it.
+pub fn is_call(text: &str) -> bool {
+    matches!(
+        parse::expression(text),
+        Ok(Ast::Function(_)
+            | Ast::Extract { .. }
+            | Ast::Substring { .. }
+            | Ast::Trim { .. }
+            | Ast::Position { .. }
+            | Ast::Overlay { .. })
+    )
+}
+
 /// What decides whether an expression needs parentheses within another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {

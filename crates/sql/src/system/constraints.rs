@@ -111,7 +111,7 @@ fn parent_index(catalog: &Catalog, key: &ForeignKey) -> u32 {
     if sorted(parent.key_columns()) == wanted {
         return ids::key_index(TableId(parent.id.0));
     }
-    let index = parent.indexes.iter().find(|i| i.unique && sorted(&i.columns) == wanted);
+    let index = parent.plain_indexes().find(|i| i.unique && sorted(&i.columns) == wanted);
     index.map_or(0, |i| i.id.0)
 }
 

@@ -158,7 +158,7 @@ fn columns(world: &World, rows: &mut Rows<'_>) {
                 ("table_catalog", text(&world.database)),
                 ("table_schema", text(r.schema)),
                 ("table_name", text(r.name)),
-                ("column_name", text(a.name)),
+                ("column_name", text(a.name.as_ref())),
                 ("ordinal_position", Value::Int4(i32::from(attnum(ordinal)))),
                 ("column_default", a.default.map_or(Value::Null, text)),
                 ("is_nullable", yes(!a.not_null)),

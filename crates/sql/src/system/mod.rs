@@ -23,7 +23,7 @@
 //!
 //! Does not know: expressions, how rows are filtered or joined.
 
-mod conditions;
+pub mod conditions;
 pub mod constraints;
 mod counts;
 mod deparse;

@@ -6,18 +6,20 @@
 //!
 //! Does not know: constraints, text of definitions.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use varve_engine::{
-    BOOTSTRAP_ROLE, Catalog, ColumnType, Datum, IndexDef, ObjectId, Part, PartitionMethod, SequenceDef,
-    SequenceId, TableDef, TableId, Value, ViewDef,
+    BOOTSTRAP_ROLE, Catalog, ColumnType, Datum, Derived, IndexDef, KeyPart, ObjectId, Part, PartitionMethod,
+    SequenceDef, SequenceId, TableDef, TableId, Value, ViewDef,
 };
 
 use super::{
     Fill, Rows, SystemTable, World, attnum, char1, constraints, ids, list, oid, show, tables, text, type_row,
     vector,
 };
+use crate::bind::index::name_of_key;
 use crate::bind::storage;
 use crate::partition;
 use crate::ty::{Ty, Typed};
@@ -56,8 +58,10 @@ pub enum What<'c> {
 pub struct IndexOf<'c> {
     /// Its table.
     pub table: &'c Arc<TableDef>,
-    /// Ordinals of its columns.
+    /// Ordinals of its columns; of a derived index those of all columns that it reads.
     pub columns: &'c [usize],
+    /// Its expressions and condition, if it has any.
+    pub derived: Option<&'c Derived>,
     /// Refuses duplicates.
     pub unique: bool,
     /// It is the primary key's.
@@ -66,10 +70,61 @@ pub struct IndexOf<'c> {
     pub constraint: bool,
 }
 
+/// One part of an index's key.
+#[derive(Clone, Copy)]
+pub enum IndexKey<'c> {
+    /// The column of this ordinal.
+    Column(usize),
+    /// An expression: its text, its type.
+    Expression(&'c str, ColumnType),
+}
+
+impl<'c> IndexOf<'c> {
+    /// The parts of its key.
+    pub fn keys(self) -> impl Iterator<Item = IndexKey<'c>> {
+        let columns = if self.derived.is_some() { &[] } else { self.columns };
+        let derived = self.derived.into_iter().flat_map(|derived| &derived.keys).map(|key| match key {
+            KeyPart::Column(ordinal) => IndexKey::Column(*ordinal),
+            KeyPart::Expression { text, column_type } => IndexKey::Expression(text, *column_type),
+        });
+        columns.iter().map(|ordinal| IndexKey::Column(*ordinal)).chain(derived)
+    }
+
+    fn key_type(self, key: IndexKey<'_>) -> ColumnType {
+        match key {
+            IndexKey::Column(ordinal) => {
+                self.table.columns.get(ordinal).map_or(ColumnType::Text, |column| column.column_type)
+            }
+            IndexKey::Expression(_, column_type) => column_type,
+        }
+    }
+
+    /// Its columns as attributes; PostgreSQL numbers names that come again.
+    fn attributes(self) -> Vec<Attribute<'c>> {
+        let mut out: Vec<Attribute<'c>> = Vec::new();
+        for key in self.keys() {
+            let base: Cow<'c, str> = match key {
+                IndexKey::Column(ordinal) => {
+                    self.table.columns.get(ordinal).map_or("", |column| column.name.as_str()).into()
+                }
+                IndexKey::Expression(text, _) => name_of_key(text).into(),
+            };
+            let mut name = base.clone();
+            let mut number = 0;
+            while out.iter().any(|attribute| attribute.name == name) {
+                number += 1;
+                name = format!("{base}{number}").into();
+            }
+            out.push(plain(name, Typed { typmod: -1, ..Typed::of_column(self.key_type(key)) }, false));
+        }
+        out
+    }
+}
+
 /// One column of a relation.
 pub struct Attribute<'c> {
     /// Name.
-    pub name: &'c str,
+    pub name: Cow<'c, str>,
     /// Type and modifier.
     pub t: Typed,
     /// NOT NULL
@@ -115,10 +170,7 @@ impl<'c> Relation<'c> {
     pub fn attributes(&self) -> Vec<Attribute<'c>> {
         match self.what {
             What::Table(t) | What::Part(t, _) => t.columns.iter().map(of_table).collect(),
-            What::Index(i) => {
-                let columns = i.columns.iter().filter_map(|c| i.table.columns.get(*c));
-                columns.map(|c| plain(&c.name, Typed::of_column(c.column_type), false)).collect()
-            }
+            What::Index(i) => i.attributes(),
             What::Sequence(_) => [("last_value", Ty::Int8), ("log_cnt", Ty::Int8), ("is_called", Ty::Bool)]
                 .into_iter()
                 .map(|(name, ty)| plain(name, Typed::plain(ty), true))
@@ -128,24 +180,24 @@ impl<'c> Relation<'c> {
                     ty: Ty::of_oid(c.type_id).unwrap_or(Ty::Text),
                     typmod: c.modifier,
                 };
-                v.columns.iter().map(|c| plain(&c.name, typed(c), false)).collect()
+                v.columns.iter().map(|c| plain(c.name.as_str(), typed(c), false)).collect()
             }
             What::System(t) => t
                 .columns
                 .iter()
-                .map(|(name, ty, not_null)| plain(name, Typed::plain(*ty), *not_null))
+                .map(|(name, ty, not_null)| plain(*name, Typed::plain(*ty), *not_null))
                 .collect(),
         }
     }
 }
 
-fn plain(name: &str, t: Typed, not_null: bool) -> Attribute<'_> {
-    Attribute { name, t, not_null, default: None, identity: None }
+fn plain<'c>(name: impl Into<Cow<'c, str>>, t: Typed, not_null: bool) -> Attribute<'c> {
+    Attribute { name: name.into(), t, not_null, default: None, identity: None }
 }
 
 fn of_table(column: &varve_engine::ColumnDef) -> Attribute<'_> {
     Attribute {
-        name: &column.name,
+        name: column.name.as_str().into(),
         t: Typed::of_column(column.column_type),
         not_null: column.not_null,
         default: column.default.as_deref().filter(|_| column.identity.is_none()),
@@ -183,13 +235,15 @@ fn push_table<'c>(table: &'c Arc<TableDef>, out: &mut Vec<Relation<'c>>) {
     let schema = table.schema.as_str();
     out.push(Relation { oid: table.id.0, schema, name: &table.name, what: What::Table(table) });
     if let Some(key) = &table.primary_key {
-        let what = IndexOf { table, columns: &key.columns, unique: true, primary: true, constraint: true };
+        let (columns, derived) = (&*key.columns, None);
+        let what = IndexOf { table, columns, derived, unique: true, primary: true, constraint: true };
         let oid = ids::key_index(table.id);
         out.push(Relation { oid, schema, name: &key.name, what: What::Index(what) });
     }
     for index in &table.indexes {
-        let IndexDef { id, name, columns, unique, constraint, .. } = &**index;
-        let what = IndexOf { table, columns, unique: *unique, primary: false, constraint: *constraint };
+        let IndexDef { id, name, columns, unique, constraint, derived, .. } = &**index;
+        let (unique, constraint, derived) = (*unique, *constraint, derived.as_deref());
+        let what = IndexOf { table, columns, derived, unique, primary: false, constraint };
         out.push(Relation { oid: id.0, schema, name, what: What::Index(what) });
     }
     for part in table.partitions.iter().flat_map(|p| &p.parts) {
@@ -331,7 +385,7 @@ fn pg_attribute(world: &World, rows: &mut Rows<'_>) {
             };
             rows.add([
                 ("attrelid", oid(r.oid)),
-                ("attname", text(a.name)),
+                ("attname", text(a.name.as_ref())),
                 ("atttypid", oid(type_oid)),
                 ("attstattarget", Value::Int4(-1)),
                 ("attlen", Value::Int2(row.map_or(-1, |t| t.len))),
@@ -371,11 +425,20 @@ fn pg_attrdef(world: &World, rows: &mut Rows<'_>) {
 fn pg_index(world: &World, rows: &mut Rows<'_>) {
     for r in relations(&world.catalog) {
         let What::Index(index) = r.what else { continue };
-        let count = Value::Int2(index.columns.len() as i16);
-        let columns = || index.columns.iter().filter_map(|c| index.table.columns.get(*c));
-        let type_of = |c: &varve_engine::ColumnDef| type_row(Typed::of_column(c.column_type).ty.oid());
-        let collations = columns().map(|c| Datum::Int8(type_of(c).map_or(0, |t| i64::from(t.collation))));
-        let classes = columns().map(|c| Datum::Int8(i64::from(show::operator_class(c.column_type))));
+        let types: Vec<ColumnType> = index.keys().map(|key| index.key_type(key)).collect();
+        let count = Value::Int2(types.len() as i16);
+        let type_of = |t: &ColumnType| type_row(Typed::of_column(*t).ty.oid());
+        let collations = types.iter().map(|t| Datum::Int8(type_of(t).map_or(0, |t| i64::from(t.collation))));
+        let classes = types.iter().map(|t| Datum::Int8(i64::from(show::operator_class(*t))));
+        // An expression has the number 0.
+        let numbers = index.keys().map(|key| match key {
+            IndexKey::Column(ordinal) => Datum::Int2(attnum(ordinal)),
+            IndexKey::Expression(..) => Datum::Int2(0),
+        });
+        let shown = |text: &str| show::index_text(&world.catalog, index.table, text, false);
+        let expressions = index.derived.into_iter().flat_map(|derived| derived.expressions());
+        let expressions: Vec<String> = expressions.map(|(expression, _)| shown(expression)).collect();
+        let predicate = index.derived.and_then(|derived| derived.predicate.as_deref());
         rows.add([
             ("indexrelid", oid(r.oid)),
             ("indrelid", oid(index.table.id.0)),
@@ -387,10 +450,12 @@ fn pg_index(world: &World, rows: &mut Rows<'_>) {
             ("indisvalid", Value::Bool(true)),
             ("indisready", Value::Bool(true)),
             ("indislive", Value::Bool(true)),
-            ("indkey", numbers(index.columns)),
+            ("indkey", vector(ColumnType::Int2, numbers)),
             ("indcollation", vector(ColumnType::Int8, collations)),
             ("indclass", vector(ColumnType::Int8, classes)),
-            ("indoption", vector(ColumnType::Int2, columns().map(|_| Datum::Int2(0)))),
+            ("indoption", vector(ColumnType::Int2, types.iter().map(|_| Datum::Int2(0)))),
+            ("indexprs", if expressions.is_empty() { Value::Null } else { text(expressions.join(", ")) }),
+            ("indpred", predicate.map_or(Value::Null, |predicate| text(shown(predicate)))),
         ]);
     }
 }
@@ -407,7 +472,7 @@ fn pg_indexes(world: &World, rows: &mut Rows<'_>) {
             ("schemaname", text(r.schema)),
             ("tablename", text(&index.table.name)),
             ("indexname", text(r.name)),
-            ("indexdef", text(show::index_definition(&r, &index))),
+            ("indexdef", text(show::index_definition(&world.catalog, &r, &index, None))),
         ]);
     }
 }

@@ -11,20 +11,49 @@ use varve_engine::{
 
 use super::constraints::{Constraint, Demand, action_words};
 use super::names::quoted;
-use super::relations::{IndexOf, Relation, What, object_of, relation};
+use super::relations::{IndexKey, IndexOf, Relation, What, object_of, relation};
 use super::{conditions, deparse, ids, list, type_row};
 use crate::eval::func::format::literal as quote_literal;
 use crate::path::Path;
 use crate::ty::{Ty, Typed};
 
-/// `CREATE [UNIQUE] INDEX ...`
-pub fn index_definition(r: &Relation<'_>, index: &IndexOf<'_>) -> String {
+/// `CREATE [UNIQUE] INDEX ...`; with a path in few parentheses, and the table by its name on that.
+pub fn index_definition(
+    catalog: &Catalog,
+    r: &Relation<'_>,
+    index: &IndexOf<'_>,
+    path: Option<&Path>,
+) -> String {
     let unique = if index.unique { "UNIQUE " } else { "" };
     let only = if index.table.partitions.is_some() { "ONLY " } else { "" };
-    // PostgreSQL names the schema here, whatever the search path.
-    let table = format!("{}.{}", quoted(&index.table.schema), quoted(&index.table.name));
-    let columns = columns(index.table, index.columns);
-    format!("CREATE {unique}INDEX {} ON {only}{table} USING btree ({columns})", quoted(r.name))
+    let pretty = path.is_some();
+    let table = match path {
+        Some(path) => path.shown(catalog, &index.table.schema, &index.table.name),
+        None => format!("{}.{}", quoted(&index.table.schema), quoted(&index.table.name)),
+    };
+    let keys: Vec<String> = index.keys().map(|key| index_key(catalog, index.table, key, pretty)).collect();
+    let keys = keys.join(", ");
+    let predicate = index.derived.and_then(|derived| derived.predicate.as_deref());
+    let condition =
+        predicate.map(|text| format!(" WHERE {}", index_text(catalog, index.table, text, pretty)));
+    let condition = condition.unwrap_or_default();
+    format!("CREATE {unique}INDEX {} ON {only}{table} USING btree ({keys}){condition}", quoted(r.name))
+}
+
+/// A part of an index's key.
+pub fn index_key(catalog: &Catalog, table: &TableDef, key: IndexKey<'_>, pretty: bool) -> String {
+    match key {
+        IndexKey::Column(ordinal) => columns(table, &[ordinal]),
+        IndexKey::Expression(text, _) if conditions::is_call(text) => {
+            index_text(catalog, table, text, pretty)
+        }
+        IndexKey::Expression(text, _) => format!("({})", index_text(catalog, table, text, pretty)),
+    }
+}
+
+/// An expression or condition of an index.
+pub fn index_text(catalog: &Catalog, table: &TableDef, text: &str, pretty: bool) -> String {
+    conditions::expression(catalog, table, text, pretty).unwrap_or_else(|| text.to_owned())
 }
 
 /// Names of columns with commas between them.

@@ -34,7 +34,9 @@ fn opened(mut pager: PagerConfig) -> Arc<SqlDatabase> {
     pager.log_segment_bytes = 1 << 20;
     pager.log_capacity_bytes = 16 << 20;
     pager.background = false;
-    Arc::new(SqlDatabase::new(Database::open(Options::new(pager)).unwrap()))
+    Arc::new(SqlDatabase::new(
+        Database::open(Options { derive: Some(varve_sql::deriver()), ..Options::new(pager) }).unwrap(),
+    ))
 }
 
 pub fn session(db: &Arc<SqlDatabase>) -> Session {

@@ -27,7 +27,9 @@ pub fn database_of(queries: Arc<Queries>) -> Arc<SqlDatabase> {
     pager.log_segment_bytes = 1 << 20;
     pager.log_capacity_bytes = 16 << 20;
     pager.background = false;
-    let sql = SqlDatabase::new(Database::open(Options::new(pager)).unwrap());
+    let sql = SqlDatabase::new(
+        Database::open(Options { derive: Some(varve_sql::deriver()), ..Options::new(pager) }).unwrap(),
+    );
     Arc::new(sql.with_general(queries))
 }
 
@@ -44,7 +46,9 @@ pub fn forced_with(options: &QueryOptions) -> Arc<SqlDatabase> {
     pager.log_capacity_bytes = 16 << 20;
     pager.background = false;
     let queries = Queries::new(options).unwrap();
-    let sql = SqlDatabase::new(Database::open(Options::new(pager)).unwrap());
+    let sql = SqlDatabase::new(
+        Database::open(Options { derive: Some(varve_sql::deriver()), ..Options::new(pager) }).unwrap(),
+    );
     Arc::new(sql.with_forced_general(Arc::new(queries)))
 }
 

@@ -145,11 +145,15 @@ fn index_definition<'a>(a: &[Datum<'a>], column: i64, cx: &Cx<'a>) -> Result<Dat
     let Some(r) = of_relation(a, cx)? else { return Ok(Datum::Null) };
     let system::What::Index(index) = r.what else { return Ok(Datum::Null) };
     let Ok(column) = usize::try_from(column) else { return Ok(Datum::Text("")) };
+    let world = cx.env.world()?;
+    let catalog = &world.catalog;
+    let pretty = matches!(a.get(2), Some(Datum::Bool(true)));
     if column == 0 {
-        return Ok(cx.text(&show::index_definition(&r, &index)));
+        let path = pretty.then_some(&world.path);
+        return Ok(cx.text(&show::index_definition(catalog, &r, &index, path)));
     }
-    let name = index.columns.get(column - 1).and_then(|c| index.table.columns.get(*c));
-    Ok(name.map_or(Datum::Text(""), |c| cx.text(&names::quoted(&c.name))))
+    let key = index.keys().nth(column - 1);
+    Ok(key.map_or(Datum::Text(""), |key| cx.text(&show::index_key(catalog, index.table, key, pretty))))
 }
 
 fn constraint_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {

@@ -103,7 +103,7 @@ fn of_relation<'a>(a: &[Datum<'a>], column: &[Datum<'a>], cx: &Cx<'a>) -> Result
     let Some(oid) = by_name(object, Reg::Class, world)? else { return Ok(Datum::Null) };
     let Some(r) = system::relation(catalog, oid) else { return Ok(Datum::Null) };
     if let Some(Datum::Text(name)) = column.get(1)
-        && !r.attributes().iter().any(|column| column.name == *name)
+        && !r.attributes().iter().any(|column| column.name == **name)
     {
         let message = format!("column \"{name}\" of relation \"{}\" does not exist", r.name);
         return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));

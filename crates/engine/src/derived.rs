@@ -1,0 +1,106 @@
+//! Indexes over expressions, and indexes with a condition: what they are, and how their keys come about.
+//!
+//! The engine keeps their expressions as text. What such a text means only the layer above knows; it gives the engine a
+//! [`Deriver`] when it opens the database, since rollback and purge need keys of rows, too.
+//!
+//! Invariants
+//! 1. A key depends on the row alone: the layer above refuses expressions with other inputs. So the key of an old version
+//!    can be computed again when its entry has to go.
+//! 2. What is known of a derived index is made when a key is needed first, and stays as long as its table is open.
+//!
+//! Does not know: SQL.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::catalog::{IndexDef, TableDef};
+use crate::error::{Error, Result};
+use crate::row::RowRef;
+use crate::types::{ColumnType, Value};
+
+/// One part of the key of a derived index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyPart {
+    /// The column of this ordinal.
+    Column(usize),
+    /// The value of an expression.
+    Expression {
+        /// Its text, as the layer above reads it.
+        text: String,
+        /// The type of its values.
+        column_type: ColumnType,
+    },
+}
+
+/// What makes an index more than a list of columns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Derived {
+    /// The parts of its key, in order.
+    pub keys: Vec<KeyPart>,
+    /// Text of the condition that rows in the index fulfil.
+    pub predicate: Option<String>,
+}
+
+impl Derived {
+    /// Texts and types of the parts that are expressions, in order.
+    pub fn expressions(&self) -> impl Iterator<Item = (&str, ColumnType)> {
+        self.keys.iter().filter_map(|key| match key {
+            KeyPart::Expression { text, column_type } => Some((text.as_str(), *column_type)),
+            KeyPart::Column(_) => None,
+        })
+    }
+
+    /// The type of a part of the key.
+    pub(crate) fn key_type(&self, part: usize, table: &TableDef) -> ColumnType {
+        match &self.keys[part] {
+            KeyPart::Column(ordinal) => table.columns[*ordinal].column_type,
+            KeyPart::Expression { column_type, .. } => *column_type,
+        }
+    }
+
+    /// The name of a part of the key, for errors.
+    pub(crate) fn key_name<'d>(&'d self, part: usize, table: &'d TableDef) -> &'d str {
+        match &self.keys[part] {
+            KeyPart::Column(ordinal) => &table.columns[*ordinal].name,
+            KeyPart::Expression { text, .. } => text,
+        }
+    }
+}
+
+/// Computes the keys of one derived index.
+pub trait DeriveKey: Send + Sync {
+    /// A value for each part of the key; `None` if the index leaves the row out.
+    fn derive(&self, row: RowRef<'_>) -> Result<Option<Vec<Value>>>;
+}
+
+/// Understands the texts of a derived index.
+pub type Deriver = Arc<dyn Fn(&TableDef, &IndexDef) -> Result<Arc<dyn DeriveKey>> + Send + Sync>;
+
+/// The keys of an open derived index.
+pub(crate) struct Keys {
+    deriver: Option<Deriver>,
+    made: OnceLock<Result<Arc<dyn DeriveKey>>>,
+}
+
+impl Keys {
+    pub(crate) fn new(deriver: Option<Deriver>) -> Self {
+        Self { deriver, made: OnceLock::new() }
+    }
+
+    pub(crate) fn of(
+        &self,
+        table: &TableDef,
+        index: &IndexDef,
+        row: RowRef<'_>,
+    ) -> Result<Option<Vec<Value>>> {
+        let made = self.made.get_or_init(|| match &self.deriver {
+            Some(deriver) => deriver(table, index),
+            None => {
+                Err(Error::Unsupported { what: "an index over expressions in a database without SQL".into() })
+            }
+        });
+        match made {
+            Ok(keys) => keys.derive(row),
+            Err(error) => Err(error.clone()),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Whether an expression's value depends on its row alone, as an index needs it.
+//!
+//! Source: `pg_proc.provolatile` of PostgreSQL 15.
+//!
+//! Does not know: indexes.
+
+use crate::eval::Expr;
+use crate::eval::func::Builtin;
+use crate::text;
+use crate::time::Zone;
+use crate::ty::Ty;
+
+/// Functions without effects whose results depend on settings of the session.
+const STABLE: [&str; 21] = [
+    "age",
+    "array_to_json",
+    "array_to_string",
+    "concat",
+    "concat_ws",
+    "format",
+    "json_build_array",
+    "json_build_object",
+    "json_object",
+    "quote_literal",
+    "quote_nullable",
+    "row_to_json",
+    "timeofday",
+    "to_char",
+    "to_date",
+    "to_json",
+    "to_number",
+    "to_timestamp",
+    "version",
+    "current_setting",
+    "pg_typeof",
+];
+
+impl Expr {
+    /// Whether it has the same value for the same row whenever and wherever it is computed. `column` tells types of columns.
+    pub fn is_immutable(&self, column: &dyn Fn(usize) -> Ty) -> bool {
+        let mut immutable = true;
+        self.walk(&mut |e| immutable &= is_immutable_node(e, column));
+        immutable
+    }
+}
+
+fn is_immutable_node(e: &Expr, column: &dyn Fn(usize) -> Ty) -> bool {
+    match e {
+        Expr::Call(function, _) => is_immutable_function(function),
+        Expr::Cast(operand, from, to, _) => match operand.as_ref() {
+            Expr::Const(varve_engine::Value::Text(literal)) => is_fixed_literal(literal, *from, to.ty),
+            _ => !asks_session(*from, to.ty),
+        },
+        Expr::Arith(_, crate::eval::arith::Class::MomentInterval, _) => {
+            e.type_in(column, &|_| None) != Some(Ty::TimestampTz)
+        }
+        Expr::Subquery(..) | Expr::Param(_) | Expr::Outer(_) | Expr::Slot(_) => false,
+        _ => true,
+    }
+}
+
+fn is_immutable_function(f: &Builtin) -> bool {
+    let zoned = f.result == Ty::TimestampTz || f.arguments.contains(&Ty::TimestampTz);
+    let names_zone = f.name == "timezone" && f.arguments.len() == 2;
+    let asks_for_nothing = f.arguments.is_empty() && !f.variadic && f.name != "pi";
+    !f.volatile && !f.world && (!zoned || names_zone) && !asks_for_nothing && !STABLE.contains(&f.name)
+}
+
+/// Whether the cast asks for the session's time zone, its style of dates, or names of the catalog.
+fn asks_session(from: Ty, to: Ty) -> bool {
+    let element = |t: Ty| t.element().unwrap_or(t);
+    let (from, to) = (element(from), element(to));
+    let is_named = |t: Ty| matches!(t, Ty::Reg(_));
+    let is_styled = |t: Ty| t.is_moment() || matches!(t, Ty::Time | Ty::Interval);
+    let is_string = |t: Ty| t.is_text() || matches!(t, Ty::Unknown | Ty::Json);
+    let crosses_zone = (from == Ty::TimestampTz) != (to == Ty::TimestampTz);
+    is_named(from)
+        || is_named(to)
+        || crosses_zone
+        || (is_styled(from) && is_string(to))
+        || (is_string(from) && is_styled(to))
+}
+
+/// Whether a literal is the same value in every session.
+fn is_fixed_literal(literal: &str, from: Ty, to: Ty) -> bool {
+    if !asks_session(from, to) {
+        return true;
+    }
+    const CHANGING: [&str; 4] = ["now", "today", "tomorrow", "yesterday"];
+    let lower = literal.to_ascii_lowercase();
+    if matches!(to, Ty::Reg(_)) || CHANGING.iter().any(|word| lower.contains(word)) {
+        return false;
+    }
+    let Some(other) = Zone::of_expression("Asia/Tokyo") else { return false };
+    let read = |zone: &Zone| text::parse_as(literal, to.oid(), zone).ok().map(|value| format!("{value:?}"));
+    read(&Zone::UTC) == read(&other)
+}

@@ -1,0 +1,203 @@
+//! CREATE INDEX: plain ones, those over expressions, and those with a condition.
+//!
+//! Invariants
+//! 1. What an index computes of a row depends on that row alone (42P17 otherwise).
+//! 2. The text that is kept of an expression binds to the expression that was given; else it is refused.
+//!
+//! Does not know: how entries are made (the engine), how keys are computed (`derived`).
+
+use sqlparser::ast::{self, Expr as Ast, IndexColumn};
+use varve_engine::{ColumnType, Derived, KeyPart, NewIndex, TableDef};
+
+use super::ddl::{check_orderable, made_name};
+use super::items::output_name;
+use super::part::{check_unique_key, partition_by};
+use super::rules::{columns_of, has_subquery, relation_of};
+use super::scope::Scope;
+use super::{Binder, Bound, clauses_ddl, fold, object_name};
+use crate::error::{Result, SqlError, SqlState};
+use crate::system::conditions;
+use crate::ty::{Ty, Typed};
+
+/// Functions that give other values in other sessions, in an index.
+const NOT_IMMUTABLE: SqlState = SqlState("42P17");
+
+/// CREATE INDEX, understood.
+pub struct IndexSpec {
+    /// The index; the columns of a derived one are those that it reads.
+    pub new: NewIndex,
+    /// Expressions and condition.
+    pub derived: Option<Derived>,
+    /// IF NOT EXISTS
+    pub if_not_exists: bool,
+}
+
+impl Binder<'_> {
+    /// CREATE INDEX
+    pub fn create_index(&mut self, i: &ast::CreateIndex) -> Result<IndexSpec> {
+        clauses_ddl::check_create_index(i)?;
+        let table = self.table(&i.table_name)?;
+        let mut keys = Vec::with_capacity(i.columns.len());
+        for column in &i.columns {
+            check_operator_class(column)?;
+            keys.push(self.key_part(&table, &column.column.expr)?);
+        }
+        let predicate = match &i.predicate {
+            Some(e) => Some(self.index_predicate(&table, e)?),
+            None => None,
+        };
+        let name = match &i.name {
+            Some(name) => object_name(name)?.1,
+            None => self.index_name(&table, &i.columns),
+        };
+        let plain = |key: &KeyPart| match key {
+            KeyPart::Column(ordinal) => Some(*ordinal),
+            KeyPart::Expression { .. } => None,
+        };
+        let plain: Option<Vec<usize>> = keys.iter().map(plain).collect();
+        let (columns, derived) = match (plain, predicate) {
+            (Some(columns), None) => (columns, None),
+            (_, predicate) => {
+                let derived = Derived { keys, predicate };
+                (self.columns_read(&table, &derived)?, Some(derived))
+            }
+        };
+        if i.unique && derived.is_some() && table.partitions.is_some() {
+            return Err(SqlError::unsupported("a unique index on expressions of a partitioned table"));
+        }
+        if i.unique {
+            check_unique_key("UNIQUE", &table.name, partition_by(&table), &table.columns, &columns)?;
+        }
+        let new = NewIndex { table: table.id, name, columns, unique: i.unique, constraint: false };
+        Ok(IndexSpec { new, derived, if_not_exists: i.if_not_exists })
+    }
+
+    fn key_part(&mut self, table: &TableDef, e: &Ast) -> Result<KeyPart> {
+        let e = without_parentheses(e);
+        if let Ast::Identifier(ident) = e {
+            let ordinal = table.column(&fold(ident)).ok_or_else(|| {
+                let message = format!("column \"{}\" does not exist", fold(ident));
+                SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+            })?;
+            check_orderable(table.columns[ordinal].column_type)?;
+            return Ok(KeyPart::Column(ordinal));
+        }
+        let (text, bound) = self.kept_expression(e, table, "index expressions", "index expression")?;
+        let column_type = key_type(bound.t)?;
+        check_orderable(column_type)?;
+        Ok(KeyPart::Expression { text, column_type })
+    }
+
+    fn index_predicate(&mut self, table: &TableDef, e: &Ast) -> Result<String> {
+        let (text, bound) =
+            self.kept_expression(without_parentheses(e), table, "index predicates", "index predicate")?;
+        self.condition(bound, "WHERE")?;
+        Ok(text)
+    }
+
+    /// An expression over a table as text, and what it is bound to.
+    fn kept_expression(
+        &mut self,
+        e: &Ast,
+        table: &TableDef,
+        place: &'static str,
+        what: &str,
+    ) -> Result<(String, Bound)> {
+        let mut scope = Scope { no_aggregates: Some(place), ..Scope::of(relation_of(table)) };
+        let bound = self.expression(e, &mut scope)?;
+        let bound = self.known(bound)?;
+        if has_subquery(&bound.expr) {
+            let message = format!("cannot use subquery in {what}");
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).at(self.at(e)));
+        }
+        let column_type = |ordinal: usize| Typed::of_column(table.columns[ordinal].column_type).ty;
+        if !bound.expr.is_immutable(&column_type) {
+            let message = format!("functions in {what} must be marked IMMUTABLE");
+            return Err(SqlError::new(NOT_IMMUTABLE, message).at(self.at(e)));
+        }
+        // As PostgreSQL prints it, for what shows keys and definitions; as it was written where that is not known.
+        let shown = conditions::expression(self.catalog, table, &e.to_string(), false);
+        let text = match shown {
+            Some(shown) if self.same_expression(&shown, table, &bound).is_ok() => shown,
+            _ => self.kept_text(e, table, &bound)?,
+        };
+        Ok((text, bound))
+    }
+
+    /// The columns that a derived index reads, in the order of their ordinals.
+    fn columns_read(&mut self, table: &TableDef, derived: &Derived) -> Result<Vec<usize>> {
+        let mut columns = Vec::new();
+        let texts = derived.expressions().map(|(text, _)| text);
+        for text in texts.chain(derived.predicate.as_deref()) {
+            columns.extend(columns_of(&self.expression_of_index(table, text)?.expr));
+        }
+        columns.extend(derived.keys.iter().filter_map(|key| match key {
+            KeyPart::Column(ordinal) => Some(*ordinal),
+            KeyPart::Expression { .. } => None,
+        }));
+        columns.sort_unstable();
+        columns.dedup();
+        Ok(columns)
+    }
+
+    /// What the kept text of an index means.
+    pub fn expression_of_index(&mut self, table: &TableDef, text: &str) -> Result<Bound> {
+        let mut inner = Binder::new(self.catalog, text, &[])?;
+        let bound = inner.expression(&crate::parse::expression(text)?, &mut Scope::of(relation_of(table)))?;
+        inner.known(bound)
+    }
+
+    /// PostgreSQL's name for an index that was given none.
+    fn index_name(&self, table: &TableDef, keys: &[IndexColumn]) -> String {
+        let names = keys.iter().map(|key| key_name(&key.column.expr));
+        let base = made_name(&table.name, &names.collect::<Vec<_>>().join("_"), "idx");
+        let is_taken = |name: &str| table.indexes.iter().any(|index| index.name == name);
+        let numbered = |n: u32| if n == 0 { base.clone() } else { format!("{base}{n}") };
+        let is_free = |name: &String| !is_taken(name) && self.catalog.resolve(&table.schema, name).is_none();
+        (0..).map(numbered).find(is_free).unwrap_or_else(|| base.clone())
+    }
+}
+
+/// What a part of an index's key is called.
+fn key_name(e: &Ast) -> String {
+    match output_name(e) {
+        name if name == "?column?" => "expr".to_owned(),
+        name => name,
+    }
+}
+
+/// What a part of an index's key is called, told from its kept text.
+pub fn name_of_key(text: &str) -> String {
+    crate::parse::expression(text).map_or_else(|_| "expr".to_owned(), |e| key_name(&e))
+}
+
+fn without_parentheses(e: &Ast) -> &Ast {
+    match e {
+        Ast::Nested(inner) => without_parentheses(inner),
+        other => other,
+    }
+}
+
+/// The type as which an expression stands in a key.
+fn key_type(t: Typed) -> Result<ColumnType> {
+    match t.ty {
+        Ty::Char => Ok(ColumnType::Char(1)),
+        Ty::Name | Ty::Char1 => Ok(ColumnType::Text),
+        _ => Typed::plain(t.ty).storage(),
+    }
+}
+
+fn check_operator_class(c: &IndexColumn) -> Result<()> {
+    let Some(class) = &c.operator_class else { return Ok(()) };
+    // Text is in the order of its bytes, which is what the pattern classes ask for.
+    match class.to_string().to_ascii_lowercase().as_str() {
+        "text_pattern_ops"
+        | "varchar_pattern_ops"
+        | "bpchar_pattern_ops"
+        | "text_ops"
+        | "varchar_ops"
+        | "int4_ops"
+        | "int8_ops" => Ok(()),
+        other => Err(SqlError::unsupported(format!("operator class {other}"))),
+    }
+}

@@ -1,0 +1,96 @@
+//! Keys of indexes over expressions, and of those with a condition, computed from rows.
+//!
+//! Invariants
+//! 1. A key depends on its row alone, so it is computed without a session: `bind::index` has refused what would ask for one.
+//!
+//! Does not know: who asks (the engine for entries, `access` and `exec` for what is sought).
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bumpalo::Bump;
+use varve_engine::{
+    Catalog, DeriveKey, Derived, Deriver, Error as EngineError, IndexDef, KeyPart, RowRef, TableDef, Value,
+};
+
+use crate::bind::Binder;
+use crate::error::{Result, SqlError};
+use crate::eval::{Cx, Env, Expr, Input, NoSequences};
+use crate::parse;
+use crate::time::Zone;
+
+/// What a derived index computes of a row.
+#[derive(Debug)]
+pub struct Keys {
+    /// The parts of its key.
+    pub parts: Vec<Expr>,
+    /// What its rows fulfil.
+    pub predicate: Option<Expr>,
+}
+
+impl Keys {
+    /// Reads the texts of an index.
+    pub fn of(table: &TableDef, derived: &Derived) -> Result<Keys> {
+        // What depends on no session names nothing of the catalog.
+        let catalog = Catalog::default();
+        let read = |text: &str| {
+            parse::on_deep_stack(text, || Binder::new(&catalog, "", &[])?.expression_of_index(table, text))
+        };
+        let part = |key: &KeyPart| match key {
+            KeyPart::Column(ordinal) => Ok(Expr::Column(*ordinal)),
+            KeyPart::Expression { text, .. } => Ok(read(text)?.expr),
+        };
+        let parts = derived.keys.iter().map(part).collect::<Result<_>>()?;
+        let predicate = derived.predicate.as_deref().map(|text| Ok::<_, SqlError>(read(text)?.expr));
+        Ok(Keys { parts, predicate: predicate.transpose()? })
+    }
+
+    /// The values of a row's key; `None` if the index leaves the row out.
+    pub fn values(&self, row: &Input<'_>) -> Result<Option<Vec<Value>>> {
+        let (arena, cancel) = (Bump::new(), AtomicBool::new(false));
+        let (random, now_us) = (Cell::new(1), Cell::new(Some(0)));
+        let env = Env {
+            now_us: &now_us,
+            zone: &Zone::UTC,
+            user: "",
+            session_user: "",
+            database: "",
+            process_id: 0,
+            random: &random,
+            cancel: &cancel,
+            world: None,
+            sequences: &NoSequences,
+        };
+        let cx = Cx { params: &[], arena: &arena, env: &env };
+        if let Some(predicate) = &self.predicate
+            && !predicate.is_true(row, &cx)?
+        {
+            return Ok(None);
+        }
+        let values = self.parts.iter().map(|part| Ok(part.eval(row, &cx)?.to_value()));
+        values.collect::<Result<Vec<_>>>().map(Some)
+    }
+}
+
+impl DeriveKey for Keys {
+    fn derive(&self, row: RowRef<'_>) -> varve_engine::Result<Option<Vec<Value>>> {
+        self.values(&Input::Row(row)).map_err(passed_on)
+    }
+}
+
+/// What the engine needs to know to keep such indexes: for the options that a database is opened with.
+pub fn deriver() -> Deriver {
+    Arc::new(|table: &TableDef, index: &IndexDef| {
+        let derived = index.derived.as_deref().cloned().unwrap_or_default();
+        // It was read when the index was made.
+        let keys = Keys::of(table, &derived).map_err(|e| EngineError::Corrupt {
+            what: format!("index {} cannot be read: {}", index.name, e.message),
+        })?;
+        Ok(Arc::new(keys) as Arc<dyn DeriveKey>)
+    })
+}
+
+fn passed_on(e: SqlError) -> EngineError {
+    EngineError::Expression { sqlstate: e.sqlstate.0, message: e.message.into_string() }
+}

@@ -1,0 +1,164 @@
+//! ALTER COLUMN ... TYPE, of one or several columns of a table.
+//!
+//! Invariants
+//! 1. The table is rewritten once, or not at all if all values stay as they are stored.
+//! 2. What the columns are bound by (NOT NULL, CHECK, foreign keys from and to the table) holds for the new values.
+//!
+//! Does not know: how a new value comes about (`bind::retype`).
+
+use std::sync::Arc;
+
+use bumpalo::Bump;
+use varve_engine::{ColumnDef, ColumnSource, Error as EngineError, ForeignKey, RowRef, TableDef, Value};
+
+use super::Failure;
+use super::alter::{Alter, contains_nulls};
+use super::definition::{Failed, Result, duplicate_in_build};
+use super::reference;
+use crate::bind::Binder;
+use crate::bind::foreign::check_key_types;
+use crate::bind::retype::TypeChange;
+use crate::error::{SqlError, SqlState};
+use crate::eval::{Cx, Input, NoSequences};
+
+impl Alter<'_> {
+    /// Gives columns other types.
+    pub(super) fn change_types(&mut self, table: &Arc<TableDef>, changes: Vec<TypeChange>) -> Result<()> {
+        for (at, change) in changes.iter().enumerate() {
+            let name = &table.columns[change.ordinal].name;
+            let column_type = table.columns[change.ordinal].column_type;
+            let is_before = |other: &TypeChange| other.ordinal == change.ordinal;
+            if changes[..at].iter().any(|other| is_before(other) && other.column_type != column_type) {
+                let message = format!("cannot alter type of column \"{name}\" twice");
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+            }
+            self.refuse_view_of(table, change.ordinal)?;
+        }
+        // The last one counts, if one to the same type went before it.
+        let is_last = |at: usize, c: &TypeChange| changes[at + 1..].iter().all(|o| o.ordinal != c.ordinal);
+        let last: Vec<bool> = changes.iter().enumerate().map(|(at, change)| is_last(at, change)).collect();
+        let pairs = changes.into_iter().zip(last);
+        let changes: Vec<TypeChange> =
+            pairs.filter_map(|(change, is_last)| is_last.then_some(change)).collect();
+        let def = match changes.iter().all(|change| change.keeps_values) {
+            true => self.retype(table, &changes)?,
+            false => self.rewrite_types(table, &changes)?,
+        };
+        self.check_bonds(&def, &changes)
+    }
+
+    fn refuse_view_of(&mut self, table: &TableDef, column: usize) -> Result<()> {
+        let catalog = self.txn.catalog();
+        let reads = |view: &varve_engine::ViewDef| {
+            view.uses.iter().any(|used| used.object == table.id.into() && used.columns.contains(&column))
+        };
+        let Some(view) = catalog.views().find(|view| reads(view)) else { return Ok(()) };
+        let message = "cannot alter type of a column used by a view or rule";
+        let name = &table.columns[column].name;
+        Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+            .with_detail(format!("rule _RETURN on view {} depends on column \"{name}\"", view.name))
+            .into())
+    }
+
+    fn retype(&mut self, table: &TableDef, changes: &[TypeChange]) -> Result<Arc<TableDef>> {
+        let types: Vec<_> = changes.iter().map(|change| (change.ordinal, change.column_type)).collect();
+        let mut def = self.txn.retype_columns(table.id, &types)?;
+        for TypeChange { ordinal, default, .. } in changes {
+            let column = &table.columns[*ordinal];
+            if column.default != *default {
+                def = self.txn.alter_column(table.id, *ordinal, default.clone(), column.not_null)?;
+            }
+        }
+        Ok(def)
+    }
+
+    fn rewrite_types(&mut self, table: &TableDef, changes: &[TypeChange]) -> Result<Arc<TableDef>> {
+        let change_of = |ordinal| changes.iter().find(|change| change.ordinal == ordinal);
+        let columns = table.columns.iter().enumerate().map(|(ordinal, column)| {
+            let Some(change) = change_of(ordinal) else {
+                return (column.clone(), ColumnSource::Column(ordinal));
+            };
+            let (column_type, default) = (change.column_type, change.default.clone());
+            let source = match change.keeps_values {
+                true => ColumnSource::Column(ordinal),
+                false => ColumnSource::Computed(ordinal),
+            };
+            (ColumnDef { column_type, default, ..column.clone() }, source)
+        });
+        let (mut failure, mut arena) = (Failure::default(), Bump::new());
+        let env = self.facts.env(&NoSequences);
+        let facts = self.facts;
+        let rewritten = self.txn.recompute_columns(table.id, columns.collect(), &mut |ordinal, row| {
+            arena.reset();
+            let change = change_of(ordinal);
+            let computed = facts.check_cancel().and_then(|()| match change {
+                Some(change) => {
+                    let cx = Cx { params: &[], arena: &arena, env: &env };
+                    new_value(table, change, row, &cx)
+                }
+                None => Err(SqlError::internal("a column without a new value")),
+            });
+            match computed {
+                Ok(value) => Ok(value),
+                Err(e) => {
+                    failure.set(e);
+                    // Stops the rewrite; the error that is kept takes its place.
+                    Err(EngineError::Cancelled)
+                }
+            }
+        });
+        if failure.is_set() {
+            return failure.resolve(rewritten).map_err(Failed::from);
+        }
+        rewritten.map_err(|e| match &e {
+            EngineError::UniqueViolation { constraint, .. } => {
+                let constraint = constraint.clone();
+                duplicate_in_build(e, &constraint, table)
+            }
+            _ => e.into(),
+        })
+    }
+
+    /// What rows with other values have to fulfil.
+    fn check_bonds(&mut self, def: &Arc<TableDef>, changes: &[TypeChange]) -> Result<()> {
+        let is_changed = |c: &usize| changes.iter().any(|change| change.ordinal == *c);
+        let is_new = |c: &usize| changes.iter().any(|change| change.ordinal == *c && !change.keeps_values);
+        let catalog = self.txn.catalog();
+        // They are read again with the new types, which may not have their operators.
+        Binder::new(&catalog, "", &[])?.rules(def)?;
+        for check in &def.checks {
+            if check.columns.iter().any(is_new) && !def.not_valid.contains(&check.id) {
+                self.check_rows(def, check.id)?;
+            }
+        }
+        let own = def.foreign_keys.iter().map(|key| (Arc::clone(def), Arc::clone(key)));
+        let others = catalog.children(def.id).filter(|(child, _)| child.id != def.id);
+        let keys: Vec<(Arc<TableDef>, Arc<ForeignKey>)> =
+            own.chain(others.map(|(child, key)| (Arc::clone(child), Arc::clone(key)))).collect();
+        for (child, key) in keys {
+            let on_either_side = |is: &dyn Fn(&usize) -> bool| {
+                (child.id == def.id && key.columns.iter().any(is))
+                    || (key.parent == def.id && key.parent_columns.iter().any(is))
+            };
+            if !on_either_side(&is_changed) {
+                continue;
+            }
+            let stale = || EngineError::StaleDefinition { table: child.name.clone() };
+            let parent = catalog.table_by_id(key.parent).ok_or_else(stale)?;
+            check_key_types(&child, &key, &parent)?;
+            if on_either_side(&is_new) && !child.not_valid.contains(&key.id) {
+                reference::check_rows(&child, &key, self.txn, self.facts)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The value of a changed column; 23502 if there must be one.
+fn new_value(table: &TableDef, change: &TypeChange, row: RowRef<'_>, cx: &Cx<'_>) -> Result<Value, SqlError> {
+    let value = change.value.eval(&Input::Row(row), cx)?.to_value();
+    match value.is_null() && table.columns[change.ordinal].not_null {
+        true => Err(contains_nulls(table, change.ordinal)),
+        false => Ok(value),
+    }
+}
