@@ -83,11 +83,16 @@ impl Transaction {
             for (check, text) in def.checks.iter_mut().zip(checks) {
                 *check = Arc::new(Check { text, ..Check::clone(check) });
             }
-            assert_eq!(derived.len(), def.derived_indexes().count(), "texts for each derived index");
-            for (index, derived) in def.indexes.iter_mut().filter(|i| !i.is_plain()).zip(derived) {
-                *index = Arc::new(IndexDef { derived: Some(Arc::new(derived)), ..IndexDef::clone(index) });
-            }
+            set_derived(def, derived);
             def.columns[column].name = name.to_owned();
+            Ok(())
+        })
+    }
+
+    /// Says anew what the derived indexes of a table are, in their order: their keys stay what they are.
+    pub fn redefine_derived(&mut self, table: TableId, derived: Vec<Derived>) -> Result<Arc<TableDef>> {
+        self.alter(table, |_, def| {
+            set_derived(def, derived);
             Ok(())
         })
     }
@@ -285,6 +290,13 @@ impl Transaction {
             *index = Arc::new(IndexDef { place, ..IndexDef::clone(index) });
         }
         self.store_table(def, false)
+    }
+}
+
+fn set_derived(def: &mut TableDef, derived: Vec<Derived>) {
+    assert_eq!(derived.len(), def.derived_indexes().count(), "one for each derived index");
+    for (index, derived) in def.indexes.iter_mut().filter(|index| !index.is_plain()).zip(derived) {
+        *index = Arc::new(IndexDef { derived: Some(Arc::new(derived)), ..IndexDef::clone(index) });
     }
 }
 

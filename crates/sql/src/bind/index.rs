@@ -6,6 +6,8 @@
 //!
 //! Does not know: how entries are made (the engine), how keys are computed (`derived`).
 
+use std::borrow::Cow;
+
 use sqlparser::ast::{self, Expr as Ast, IndexColumn};
 use varve_engine::{ColumnType, Derived, KeyPart, NewIndex, TableDef};
 
@@ -147,14 +149,30 @@ impl Binder<'_> {
         inner.known(bound)
     }
 
+    /// A derived index after columns of its table have got other types.
+    pub fn retyped_index(&mut self, table: &TableDef, derived: &Derived) -> Result<Derived> {
+        let mut retyped = derived.clone();
+        for key in &mut retyped.keys {
+            if let KeyPart::Expression { text, column_type } = key {
+                *column_type = key_type(self.expression_of_index(table, text)?.t)?;
+                check_orderable(*column_type)?;
+            }
+        }
+        if let Some(text) = &retyped.predicate {
+            let bound = self.expression_of_index(table, text)?;
+            self.condition(bound, "WHERE")?;
+        }
+        Ok(retyped)
+    }
+
     /// PostgreSQL's name for an index that was given none.
     fn index_name(&self, table: &TableDef, keys: &[IndexColumn]) -> String {
-        let names = keys.iter().map(|key| key_name(&key.column.expr));
-        let base = made_name(&table.name, &names.collect::<Vec<_>>().join("_"), "idx");
+        let names = numbered(keys.iter().map(|key| key_name(&key.column.expr).into()));
+        let base = made_name(&table.name, &names.join("_"), "idx");
         let is_taken = |name: &str| table.indexes.iter().any(|index| index.name == name);
-        let numbered = |n: u32| if n == 0 { base.clone() } else { format!("{base}{n}") };
+        let with_number = |n: u32| if n == 0 { base.clone() } else { format!("{base}{n}") };
         let is_free = |name: &String| !is_taken(name) && self.catalog.resolve(&table.schema, name).is_none();
-        (0..).map(numbered).find(is_free).unwrap_or_else(|| base.clone())
+        (0..).map(with_number).find(is_free).unwrap_or_else(|| base.clone())
     }
 }
 
@@ -164,6 +182,21 @@ fn key_name(e: &Ast) -> String {
         name if name == "?column?" => "expr".to_owned(),
         name => name,
     }
+}
+
+/// Names of which those that come again have a number behind them.
+pub fn numbered<'n>(names: impl Iterator<Item = Cow<'n, str>>) -> Vec<Cow<'n, str>> {
+    let mut out: Vec<Cow<'n, str>> = Vec::new();
+    for base in names {
+        let mut name = base.clone();
+        let mut number = 0;
+        while out.contains(&name) {
+            number += 1;
+            name = format!("{base}{number}").into();
+        }
+        out.push(name);
+    }
+    out
 }
 
 /// What a part of an index's key is called, told from its kept text.

@@ -9,7 +9,9 @@
 use std::sync::Arc;
 
 use bumpalo::Bump;
-use varve_engine::{ColumnDef, ColumnSource, Error as EngineError, ForeignKey, RowRef, TableDef, Value};
+use varve_engine::{
+    ColumnDef, ColumnSource, Derived, Error as EngineError, ForeignKey, RowRef, TableDef, Value,
+};
 
 use super::Failure;
 use super::alter::{Alter, contains_nulls};
@@ -40,11 +42,28 @@ impl Alter<'_> {
         let pairs = changes.into_iter().zip(last);
         let changes: Vec<TypeChange> =
             pairs.filter_map(|(change, is_last)| is_last.then_some(change)).collect();
-        let def = match changes.iter().all(|change| change.keeps_values) {
+        let derived = self.derived_after(table, &changes)?;
+        let mut def = match changes.iter().all(|change| change.keeps_values) {
             true => self.retype(table, &changes)?,
             false => self.rewrite_types(table, &changes)?,
         };
+        if def.derived_indexes().zip(&derived).any(|((_, old), new)| **old != *new) {
+            def = self.txn.redefine_derived(table.id, derived)?;
+        }
         self.check_bonds(&def, &changes)
+    }
+
+    /// The indexes over expressions, which are read again with the new types.
+    fn derived_after(&mut self, table: &TableDef, changes: &[TypeChange]) -> Result<Vec<Derived>> {
+        let catalog = self.txn.catalog();
+        let mut after = TableDef::clone(table);
+        changes.iter().for_each(|change| after.columns[change.ordinal].column_type = change.column_type);
+        let mut b = Binder::new(&catalog, "", &[])?;
+        let mut derived = Vec::new();
+        for (_, index) in table.derived_indexes() {
+            derived.push(b.retyped_index(&after, index)?);
+        }
+        Ok(derived)
     }
 
     fn refuse_view_of(&mut self, table: &TableDef, column: usize) -> Result<()> {

@@ -19,7 +19,7 @@ use super::{
     Fill, Rows, SystemTable, World, attnum, char1, constraints, ids, list, oid, show, tables, text, type_row,
     vector,
 };
-use crate::bind::index::name_of_key;
+use crate::bind::index::{name_of_key, numbered};
 use crate::bind::storage;
 use crate::partition;
 use crate::ty::{Ty, Typed};
@@ -101,23 +101,17 @@ impl<'c> IndexOf<'c> {
 
     /// Its columns as attributes; PostgreSQL numbers names that come again.
     fn attributes(self) -> Vec<Attribute<'c>> {
-        let mut out: Vec<Attribute<'c>> = Vec::new();
-        for key in self.keys() {
-            let base: Cow<'c, str> = match key {
-                IndexKey::Column(ordinal) => {
-                    self.table.columns.get(ordinal).map_or("", |column| column.name.as_str()).into()
-                }
-                IndexKey::Expression(text, _) => name_of_key(text).into(),
-            };
-            let mut name = base.clone();
-            let mut number = 0;
-            while out.iter().any(|attribute| attribute.name == name) {
-                number += 1;
-                name = format!("{base}{number}").into();
+        let names = self.keys().map(|key| match key {
+            IndexKey::Column(ordinal) => {
+                Cow::from(self.table.columns.get(ordinal).map_or("", |column| column.name.as_str()))
             }
-            out.push(plain(name, Typed { typmod: -1, ..Typed::of_column(self.key_type(key)) }, false));
-        }
-        out
+            IndexKey::Expression(text, _) => name_of_key(text).into(),
+        });
+        let attribute = |(name, key): (Cow<'c, str>, IndexKey<'c>)| {
+            let t = Typed { typmod: -1, ..Typed::of_column(self.key_type(key)) };
+            plain(name, t, false)
+        };
+        numbered(names).into_iter().zip(self.keys()).map(attribute).collect()
     }
 }
 
