@@ -302,7 +302,7 @@ mod tests {
         config.background = false;
         let temporary = Arc::clone(&config.temporary);
         let pager = Pager::open(config, Arc::new(EngineRedo)).unwrap();
-        recovery::open(pager, temporary, Some(1)).unwrap()
+        recovery::open(pager, temporary, Some(1), None).unwrap()
     }
 
     fn commit_something(core: &Arc<Core>) -> TxnId {
