@@ -1,0 +1,130 @@
+"""Whether two servers gave the same answer, and if not, how they differ.
+
+Rows are compared as a multiset, and in order where columns decide one. Floating-point numbers may differ in their last digits. It does not know
+what an answer should be, nor why it is wrong.
+"""
+
+import math
+import re
+import struct
+from dataclasses import dataclass
+
+from .sql_values import FLOATS
+
+NO_FAULTS = ("refused", "slow", "refusals", "lenient")
+"""Refused by name; over its time; another error where PostgreSQL has one too; an answer where PostgreSQL takes the statement for wrong."""
+
+
+@dataclass
+class Difference:
+    """One statement on which Varve and PostgreSQL differ."""
+
+    kind: str
+    text: str
+    states: tuple = ()
+
+    def sort(self):
+        """What two differences of the same cause have in common."""
+        return self.kind, self.states, message_kind(self.text) if self.kind in ("error", "internal", "refused", "lost", "no error", "refusals", "lenient") else ""
+
+    def is_fault(self):
+        return self.kind not in NO_FAULTS
+
+
+def compare(ours, peer, ordered=(), binary=False):
+    """How `ours` differs from `peer`, or None. Either is an Outcome, or a text: how the connection was lost."""
+    if isinstance(ours, str):
+        return Difference("slow" if "timed out" in ours else "lost", ours)
+    if isinstance(peer, str):
+        return None
+    if ours.sqlstate == "XX000":
+        return Difference("internal", f"XX000 {ours.message}")
+    if ours.sqlstate == "57014":
+        return Difference("slow", ours.message) if peer.sqlstate != "57014" else None
+    if ours.sqlstate == "0A000" and peer.sqlstate != "0A000":
+        return Difference("refused", ours.message) if not (peer.sqlstate or "").startswith("42") else None
+    if ours.sqlstate != peer.sqlstate:
+        return errors_differ(ours, peer)
+    if peer.error:
+        return None
+    if ours.columns != peer.columns:
+        return Difference("columns", f"{ours.columns} where PostgreSQL has {peer.columns}")
+    if ours.parameters != peer.parameters:
+        return Difference("parameters", f"types {ours.parameters} where PostgreSQL has {peer.parameters}")
+    if not same_rows(ours.rows, peer.rows, peer.columns, ordered, binary):
+        return Difference("rows", f"{len(ours.rows)} rows that differ from PostgreSQL's {len(peer.rows)}")
+    if ours.tags != peer.tags:
+        return Difference("tag", f"{ours.tags} where PostgreSQL has {peer.tags}")
+    return None
+
+
+def errors_differ(ours, peer):
+    states = ours.sqlstate, peer.sqlstate
+    if peer.sqlstate == "0A000":
+        return None
+    if not ours.error:
+        kind = "lenient" if peer.sqlstate.startswith("42") else "no error"
+        return Difference(kind, f"an answer where PostgreSQL has {peer.sqlstate} {peer.message}", states)
+    if not peer.error:
+        return Difference("error", f"{ours.sqlstate} {ours.message}", states)
+    kind = "refusals" if peer.sqlstate.startswith("42") else "sqlstate"
+    return Difference(kind, f"{ours.sqlstate} {ours.message} where PostgreSQL has {peer.sqlstate} {peer.message}", states)
+
+
+def same_rows(ours, peer, columns, ordered, binary):
+    if ours == peer:
+        return True
+    if len(ours) != len(peer):
+        return False
+    forms = [FLOATS.get(oid) for _, oid in columns or []]
+    if any(forms):
+        ours, peer = (numbered(rows, forms, binary) for rows in (ours, peer))
+    if not same_multiset(ours, peer):
+        return False
+    places = [at - 1 for at in ordered if at <= len(forms)]
+    return not places or all(same_row([a[at] for at in places], [b[at] for at in places]) for a, b in zip(ours, peer))
+
+
+def numbered(rows, forms, binary):
+    """Rows in which floating-point numbers are numbers."""
+    return [[number(value, form, binary) if form and value is not None else value for value, form in zip(row, forms)] for row in rows]
+
+
+def number(value, form, binary):
+    if binary:
+        return struct.unpack(form, value)[0] if len(value) == struct.calcsize(form) else value
+    return float(value)
+
+
+def same_multiset(ours, peer):
+    left, right = (sorted(rows, key=sort_key) for rows in (ours, peer))
+    return all(same_row(a, b) for a, b in zip(left, right))
+
+
+def sort_key(row):
+    """Floating-point numbers last and rounded, so that a last digit does not decide."""
+    return [repr(value) for value in row if not isinstance(value, float)], [f"{value:.9g}" for value in row if isinstance(value, float)]
+
+
+def same_row(ours, peer):
+    return all(a == b or (isinstance(a, float) and isinstance(b, float) and same_number(a, b)) for a, b in zip(ours, peer))
+
+
+def same_number(a, b):
+    return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-12)
+
+
+def message_kind(text):
+    """A message without its numbers and names, to tell kinds of errors apart."""
+    return re.sub(r"[\d.]+", "N", re.sub(r"\"[^\"]*\"|'[^']*'", '"x"', text))[:160]
+
+
+def shown(outcome, rows_max=6, binary=False):
+    """An outcome on a few lines."""
+    if isinstance(outcome, str):
+        return outcome
+    if outcome.error:
+        return f"{outcome.sqlstate} {outcome.message}"
+    rows = [" | ".join("NULL" if value is None else repr(value)[2:-1] for value in row) for row in outcome.rows[:rows_max]]
+    more = [f"... {len(outcome.rows)} rows"] if len(outcome.rows) > rows_max else []
+    return "; ".join([*outcome.tags, *rows, *more])

@@ -1,0 +1,318 @@
+"""Asks two servers the same statements and judges the answers; makes what differs small.
+
+A case is a list of statements over a data set, with the way in which they are sent. It runs in a transaction that is rolled back if it changes
+anything. Where PostgreSQL itself answers otherwise under other plans, or with its rows in another order, nobody is at fault.
+"""
+
+import copy
+import struct
+import time
+from dataclasses import dataclass, field
+
+from . import answers, exchange, sql_values, wire
+from .sql_tree import LIST, Literal, Node, Parameters, literals, render, shrink
+
+SESSION = [
+    "set client_min_messages = 'error'",
+    "set datestyle = 'ISO, MDY'",
+    "set statement_timeout = '8s'",
+]
+OTHER_PLANS = [
+    "set enable_hashjoin = off",
+    "set enable_mergejoin = off",
+    "set enable_nestloop = off",
+    "set enable_hashagg = off",
+    "set enable_sort = off",
+    "set enable_seqscan = off",
+    "set join_collapse_limit = 1; set from_collapse_limit = 1",
+    "set enable_material = off; set enable_memoize = off; set enable_hashjoin = off",
+]
+RECONNECT = "the connection was lost"
+FORMS = ["${n}", "${n}::{type}", "${n}::{type}"]
+
+
+@dataclass
+class Case:
+    """Statements, each with the columns it is ordered by; `changed` are tables whose contents are compared behind them."""
+
+    root: Node
+    ordered: list
+    mode: str = "simple"
+    changed: list = field(default_factory=list)
+    forms: dict = field(default_factory=dict)
+    features: set = field(default_factory=set)
+
+    def statements(self):
+        return self.root.parts
+
+    def form(self, literal):
+        return self.forms.get(id(literal))
+
+    def parameters(self):
+        return Parameters(self.form)
+
+    def text(self):
+        return ";\n".join(render(each) for each in self.statements())
+
+
+class Asker(exchange.Session):
+    """A session that is asked in two steps, so that two servers work at the same time."""
+
+    def ask(self, sql, parameters, mode, again=()):
+        """Sends one statement; `parameters` are literals, `again` more values for the same prepared statement."""
+        if mode == "simple":
+            self.send(wire.message(b"Q", wire.cstring(sql)))
+            return
+        declared = [sql_values.OIDS[each.type] if mode == "binary" else 0 for each in parameters]
+        parse = b"\0" + wire.cstring(sql) + struct.pack(f"!h{len(declared)}I", len(declared), *declared)
+        sent = wire.message(b"P", parse) + wire.message(b"D", b"S\0")
+        for values in [[each.value for each in parameters], *again]:
+            sent += bound(parameters, values, mode) + wire.message(b"D", b"P\0") + wire.message(b"E", b"\0" + struct.pack("!i", 0))
+        self.send(sent + wire.message(b"S"))
+
+    def answer(self):
+        return self._gather(None, b"")
+
+
+def bound(parameters, values, mode):
+    """A Bind message: in binary whatever has such a form."""
+    forms = [sql_values.binary(each.type, value) if mode == "binary" and value is not None else None for each, value in zip(parameters, values)]
+    body = b"\0\0" + struct.pack(f"!h{len(forms)}h", len(forms), *(int(form is not None) for form in forms)) + struct.pack("!h", len(forms))
+    for form, value in zip(forms, values):
+        raw = form if form is not None else None if value is None else value.encode()
+        body += struct.pack("!i", -1) if raw is None else struct.pack("!i", len(raw)) + raw
+    return wire.message(b"B", body + struct.pack("!hh", 1, int(mode in ("binary", "extended"))))
+
+
+class Side:
+    """One server with its session on the current data set."""
+
+    def __init__(self, target, schema="q", timeout_s=30):
+        self.target, self.schema, self.timeout_s, self.session, self.loaded = target, schema, timeout_s, None, []
+
+    def connect(self):
+        self.session = Asker(self.target.port, timeout_s=self.timeout_s)
+        for setting in [*SESSION, *self.loaded]:
+            self.session.simple(setting)
+
+    def send(self, *arguments):
+        """Returns how the connection was lost, if it was."""
+        try:
+            if self.session is None:
+                self.connect()
+            self.session.ask(*arguments)
+        except (wire.ConnectionLost, wire.ServerError, OSError) as error:
+            return self.lost(error)
+        return None
+
+    def receive(self):
+        try:
+            return self.session.answer()
+        except (wire.ConnectionLost, wire.ServerError, OSError) as error:
+            return self.lost(error)
+
+    def lost(self, error):
+        self.session = None
+        return f"{RECONNECT}: {error}"
+
+    def run(self, sql):
+        return self.send(sql, [], "simple") or self.receive()
+
+    def load(self, statements):
+        """Makes the data set anew in a schema of its own; returns the first error."""
+        path = f"set search_path = {self.schema}"
+        settings = [each for each in statements if each.startswith("set ")]
+        self.run("rollback")
+        self.run(f"drop schema if exists {self.schema} cascade")
+        for sql in [f"create schema {self.schema}", path, *statements]:
+            outcome = self.run(sql)
+            if isinstance(outcome, str) or outcome.error:
+                return sql, outcome
+        self.loaded = [path, *settings]
+        return None
+
+
+class Judge:
+    """Runs cases on both sides over one data set."""
+
+    def __init__(self, ours, peer):
+        self.ours, self.peer = ours, peer
+        self.dataset = None
+        self.backwards_loaded = False
+        self.asked = self.with_rows = self.errors_alike = 0
+
+    def load(self, dataset):
+        """Makes the data set on both; statements that one of them refuses are left out of it. Returns those as (sql, ours, peer)."""
+        refused = []
+        while True:
+            failed = self.ours.load(dataset.statements()) or self.peer.load(dataset.statements())
+            if not failed:
+                break
+            sql, outcome = failed
+            refused.append((sql, outcome))
+            if not drop_statement(dataset, sql):
+                raise RuntimeError(f"{sql}: {answers.shown(outcome)}")
+        self.dataset, self.backwards_loaded = dataset, False
+        return refused
+
+    def both(self, sql, parameters, mode, again=()):
+        lost = [side.send(sql, parameters, mode, again) for side in (self.ours, self.peer)]
+        return [text or side.receive() for text, side in zip(lost, (self.ours, self.peer))]
+
+    def run(self, case, again=()):
+        """(the first difference or None, the outcomes of the last statement asked)"""
+        changes = bool(case.changed)
+        if changes:
+            self.both("begin", [], "simple")
+        found, outcomes = None, (None, None)
+        for node, ordered in zip(case.statements(), [*case.ordered, *[[]] * len(case.statements())]):
+            parameters = case.parameters()
+            sql = render(node, parameters)
+            outcomes = self.both(sql, parameters.sent, case.mode, again)
+            found = answers.compare(*outcomes, ordered, case.mode in ("binary", "extended"))
+            if found or outcomes[0].error:
+                break
+        else:
+            for table in case.changed:
+                outcomes = self.both(f"select * from {table}", [], "simple")
+                found = answers.compare(*outcomes)
+                if found:
+                    found.text = f"contents of {table} after the change: {found.text}"
+                    break
+        if changes:
+            self.both("rollback", [], "simple")
+        return found, outcomes
+
+    def settled(self, case, again=()):
+        """Whether PostgreSQL gives one answer under all plans and orders of its rows."""
+        self.peer.run("rollback")
+        kept = self.ours
+        try:
+            self.ours = self.peer_twin()
+            for setting in OTHER_PLANS:
+                self.ours.run(setting)
+                found, _ = self.run(case, again)
+                self.ours.run("reset all")
+                self.ours.run(f"{'; '.join([*SESSION, *self.ours.loaded])}")
+                if found:
+                    return False
+            return self.settled_backwards(case, again)
+        finally:
+            self.ours = kept
+
+    def peer_twin(self):
+        if not getattr(self, "twin", None):
+            self.twin = Side(self.peer.target)
+            self.backwards = Side(self.peer.target, "q_backwards")
+        if self.twin.loaded != self.peer.loaded:
+            self.twin.loaded = list(self.peer.loaded)
+            self.twin.session = None
+        return self.twin
+
+    def settled_backwards(self, case, again):
+        if not self.backwards_loaded:
+            if self.backwards.load(self.dataset.statements(backwards=True)):
+                return True
+            self.backwards_loaded = True
+        self.ours = self.backwards
+        found, _ = self.run(case, again)
+        return not found
+
+    def planned_error(self, case):
+        """Whether the error comes from PostgreSQL's planner: it computes constants before it knows whether they are needed."""
+        text = render(case.statements()[-1])
+        outcome = self.peer.run(f"explain {text}")
+        return not isinstance(outcome, str) and bool(outcome.error) and not outcome.error["C"].startswith("42")
+
+    # Making it small
+
+    def reduce(self, case, difference, seconds=40):
+        """Makes case and data set small while they differ in the same way; returns the last difference and a script."""
+        wanted = difference.sort()
+        original, self.dataset = self.dataset, copy.deepcopy(self.dataset)
+        until = time.monotonic() + seconds
+        state = {"last": difference}
+
+        def still_wrong():
+            if time.monotonic() > until:
+                return False
+            found, _ = self.run(case)
+            if found and found.sort() == wanted and (found.kind in ("lost", "internal", "refused") or self.settled(case)):
+                state["last"] = found
+                return True
+            return False
+
+        if case.mode != "simple":
+            mode, case.mode, forms, case.forms = case.mode, "simple", case.forms, {}
+            if not still_wrong():
+                case.mode, case.forms = mode, forms
+        shrink(case.root, still_wrong)
+        self.reduce_dataset(case, still_wrong)
+        for _, node, _ in self.dataset.views:
+            shrink(node, lambda: not self.reload() and still_wrong(), 300)
+        self.reload()
+        shrink(case.root, still_wrong)
+        script = self.script(case)
+        self.dataset = original
+        self.reload()
+        return state["last"], script
+
+    def reload(self):
+        self.backwards_loaded = False
+        return self.ours.load(self.dataset.statements()) or self.peer.load(self.dataset.statements())
+
+    def reduce_dataset(self, case, still_wrong):
+        used = case.text() + " ".join(render(node) for _, node, _ in self.dataset.views)
+        changed = True
+        while changed:
+            changed = False
+            for attempt in self.dataset.smaller(used):
+                back = attempt()
+                if back is None:
+                    continue
+                if not self.reload() and still_wrong():
+                    changed = True
+                else:
+                    back()
+            self.reload()
+
+    def script(self, case):
+        """The case as SQL that can be run by hand, with both answers."""
+        lines = [f"{each};" for each in self.dataset.statements()]
+        if case.changed:
+            lines.append("begin;")
+        for node in case.statements():
+            parameters = case.parameters()
+            sql = render(node, parameters)
+            sent = ", ".join(f"${at + 1} = {each.value!r} ({each.type})" for at, each in enumerate(parameters.sent))
+            lines.append(f"{sql};{f' -- {case.mode}, {sent}' if case.mode != 'simple' else ''}")
+        _, (ours, peer) = self.run(case)
+        if case.changed:
+            lines.append("rollback;")
+        return "\n".join([*lines, f"-- Varve:      {answers.shown(ours)}", f"-- PostgreSQL: {answers.shown(peer)}"])
+
+
+def drop_statement(dataset, sql):
+    """Leaves a statement out of a data set; returns whether there was such a part."""
+    for table in dataset.tables:
+        if sql in table.extras:
+            table.extras.remove(sql)
+            return True
+        if sql in table.statements()[: 1 + len(table.partitions[1:])] or sql.startswith(f"insert into {table.name} "):
+            dataset.tables.remove(table)
+            dataset.views = [view for view in dataset.views if table.name not in render(view[1])]
+            return True
+    for view in dataset.views:
+        if sql.startswith(f"create view {view[0]} "):
+            dataset.views.remove(view)
+            return True
+    return False
+
+
+def chosen_forms(root, chance, share):
+    """Which literals are sent as parameters, and how each is written."""
+    return {id(each): chance.choice(FORMS) for each in literals(root) if isinstance(each, Literal) and not each.fixed and chance.random() < share}
+
+
+def root_of(nodes):
+    return Node(LIST, *nodes, joiner=";\n", least=1)

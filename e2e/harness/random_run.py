@@ -1,0 +1,210 @@
+"""A run of random statements from one seed: makes data sets, asks both servers, keeps count, and reports what differs.
+
+It does not know how statements are made or answers compared.
+"""
+
+import collections
+import random
+import re
+import time
+
+from . import answers, server, sql_checks
+from .judge import Case, Judge, Side, chosen_forms, root_of
+from .sql_changes import Changes
+from .sql_datasets import Datasets
+from .sql_expressions import Expressions
+from .sql_queries import Queries
+from .sql_values import Values
+
+STATEMENTS_PER_DATASET = 120
+MODES = {"simple": 40, "extended": 20, "text": 18, "binary": 22}
+"""By the simple protocol; by the extended one without parameters; with parameters in text, in binary."""
+
+
+class QuickPostgres(server.Postgres):
+    """PostgreSQL for answers, not for durability; its locale orders by code points, as Varve does."""
+
+    locale = "C.UTF-8"
+
+    def settings(self):
+        quick = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "autovacuum": "off", "jit": "off"}
+        return {**super().settings(), **quick}
+
+
+class QuickVarve(server.Varve):
+    """Varve as the run starts it."""
+
+
+class Run:
+    """The statements of one seed."""
+
+    def __init__(self, ours, peer, options):
+        self.options = options
+        self.chance = random.Random(options.seed)
+        self.judge = Judge(Side(ours, "q" if ours is not peer else "q_ours"), Side(peer))
+        self.features = collections.Counter()
+        self.counts = collections.Counter()
+        self.refused = collections.Counter()
+        self.refused_example = {}
+        self.unsettled = collections.Counter()
+        self.kinds = collections.Counter()
+        self.faults = []
+        self.began = time.monotonic()
+
+    def over(self):
+        if self.counts["statements"] >= self.options.queries or len(self.faults) >= self.options.faults:
+            return True
+        return bool(self.options.seconds) and time.monotonic() - self.began > self.options.seconds
+
+    def go(self):
+        number = 0
+        while not self.over():
+            number += 1
+            self.one_dataset(random.Random(f"{self.options.seed} {number}"))
+
+    def one_dataset(self, chance):
+        values = Values(chance)
+        dataset = Datasets(chance, values).make()
+        x = Expressions(chance, values, set())
+        queries = Queries(chance, x, [table.relation() for table in dataset.tables])
+        Datasets(chance, values).add_views(dataset, queries)
+        for sql, outcome in self.judge.load(dataset):
+            self.note_refused_setup(sql, outcome)
+        if not dataset.tables:
+            return
+        self.counts["data sets"] += 1
+        queries.relations = dataset.relations()
+        changes = Changes(chance, x, queries, dataset.tables)
+        for _ in range(STATEMENTS_PER_DATASET):
+            if self.over():
+                return
+            x.features = set()
+            x.risky = chance.random() < 0.15
+            if chance.random() < 0.06:
+                self.check_itself(chance, queries, x)
+                continue
+            case = self.case(chance, queries, changes)
+            case.features = x.features
+            self.one_case(case, chance, values)
+
+    def case(self, chance, queries, changes):
+        mode = chance.choices(list(MODES), list(MODES.values()))[0]
+        made, changed = [], []
+        if chance.random() < 0.2:
+            for _ in range(chance.choice([1, 1, 1, 2, 3])):
+                change, name = changes.statement()
+                made.append(change)
+                changed.append(name)
+            if chance.random() < 0.3:
+                made.append(queries.statement(1))
+        else:
+            made.append(queries.statement(chance.choice([1, 1, 2, 2, 3])))
+        root = root_of([each.node for each in made])
+        case = Case(root, [each.ordered for each in made], mode, sorted(set(changed)))
+        if mode in ("text", "binary"):
+            case.forms = chosen_forms(root, chance, 0.5)
+        return case
+
+    def one_case(self, case, chance, values):
+        again = ()
+        found, (ours, peer) = self.judge.run(case, again)
+        self.counts["statements"] += len(case.statements())
+        if found is None:
+            self.note_alike(case, ours)
+            return
+        self.judged(case, found)
+
+    def note_alike(self, case, outcome):
+        if outcome.error:
+            self.counts["errors alike"] += 1
+            self.counts[f"  {outcome.sqlstate}"] += 1
+            return
+        self.features.update(case.features)
+        if outcome.rows:
+            self.counts["with rows"] += 1
+
+    def judged(self, case, found):
+        if not found.is_fault():
+            kind = f"{found.kind}: {answers.message_kind(found.text)}"
+            self.refused[kind] += 1
+            self.refused_example.setdefault(kind, case.text())
+            return
+        if found.kind not in ("lost", "internal"):
+            if not self.judge.settled(case) or self.order_of_errors(case, found):
+                self.unsettled[found.kind] += 1
+                return
+        self.kinds[found.kind] += 1
+        if found.kind != "rows":
+            self.kinds[found.sort()] += 1
+            if self.kinds[found.sort()] > 1:
+                return
+        self.fault(case, found)
+
+    def order_of_errors(self, case, found):
+        return found.kind in ("no error", "sqlstate") and self.judge.planned_error(case)
+
+    def fault(self, case, found):
+        """Makes it small and keeps it, if no other one looks the same."""
+        last, script = self.judge.reduce(case, found, self.options.shrink)
+        shape = (last.kind, shape_of(case.text()))
+        self.counts["faults found"] += 1
+        if shape not in [each[0] for each in self.faults]:
+            self.faults.append((shape, last, script, self.counts["statements"]))
+            print(f"--- {last.kind} at statement {self.counts['statements']} of seed {self.options.seed}: {last.text}\n{script}\n", flush=True)
+
+    def note_refused_setup(self, sql, outcome):
+        said = answers.shown(outcome)
+        if isinstance(outcome, str) or outcome.sqlstate != "0A000":
+            self.counts[f"  setup: {answers.message_kind(said)}"] += 1
+            if isinstance(outcome, str) or outcome.sqlstate == "XX000":
+                self.faults.append((("setup", sql), answers.Difference("internal", said), sql, self.counts["statements"]))
+                print(f"--- setup: {said}\n{sql}\n", flush=True)
+        else:
+            kind = f"refused: {answers.message_kind(outcome.message)}"
+            self.refused[kind] += 1
+            self.refused_example.setdefault(kind, sql)
+
+    def check_itself(self, chance, queries, x):
+        """TLP or NoREC, by Varve alone."""
+        pair = sql_checks.pair(chance, queries, x)
+        self.counts["checks without a peer"] += 1
+        whole, parts = (self.judge.ours.run(text) for text in pair)
+        for outcome, text in zip((whole, parts), pair):
+            if isinstance(outcome, str) or outcome.sqlstate == "XX000":
+                self.broken_check(answers.Difference("internal", answers.shown(outcome)), [text])
+                return
+        if whole.error or parts.error:
+            return
+        if not answers.same_rows(whole.rows, parts.rows, whole.columns, (), False):
+            self.broken_check(answers.Difference("partial", f"{answers.shown(whole)} against {answers.shown(parts)}"), pair)
+
+    def broken_check(self, found, texts):
+        self.kinds[found.kind] += 1
+        script = "\n".join(f"{each};" for each in [*self.judge.dataset.statements(), *texts])
+        self.faults.append(((found.kind, shape_of(texts[0])), found, script, self.counts["statements"]))
+        print(f"--- {found.kind} at statement {self.counts['statements']} of seed {self.options.seed}: {found.text}\n{script}\n", flush=True)
+
+    def report(self, seconds):
+        sums = collections.Counter()
+        for kind, count in self.refused.items():
+            sums[kind.partition(":")[0]] += count
+        if self.options.features:
+            for feature, count in sorted(self.features.items(), key=lambda each: -each[1]):
+                print(f"    {count:7} {feature}")
+            for name, count in sorted(self.counts.items()):
+                print(f"    {count:7} {name}")
+        for kind, count in self.refused.most_common():
+            print(f"    {count:5} {kind}\n          {self.refused_example[kind][:300]!r}")
+        print(
+            f"e2e/random-queries: {self.counts['statements']} statements over {self.counts['data sets']} data sets in {seconds:.0f} s, "
+            f"{self.counts['with rows']} with rows, {self.counts['errors alike']} errors alike, {len(self.features)} features, "
+            f"{self.counts['checks without a peer']} checks without a peer; {sums['refused']} refused by name, {sums['slow']} over their time, "
+            f"{sums['refusals']} refused with another error, {sums['lenient']} taken where PostgreSQL refuses, "
+            f"{sum(self.unsettled.values())} where PostgreSQL may choose; {len(self.faults)} faults (seed {self.options.seed})"
+        )
+        return 1 if self.faults else 0
+
+
+def shape_of(text):
+    """A statement without its names and constants."""
+    return re.sub(r"\s+", " ", re.sub(r"'[^']*'|\b\d[\d.]*\b", "N", re.sub(r"\b([a-z]{1,2})\d+\b", r"\1", text)))

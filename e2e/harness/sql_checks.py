@@ -1,0 +1,28 @@
+"""Checks of a server against itself, which need no peer.
+
+TLP (Rigger and Su, "Finding Bugs in Database Systems via Query Partitioning", OOPSLA 2020): a query's rows are those for which a condition is true,
+with those for which it is false, with those for which it is NULL. NoREC ("Detecting Optimization Bugs in Database Engines via Non-Optimizing
+Reference Engine Construction", ESEC/FSE 2020): as many rows meet a condition in WHERE as meet it in the select list.
+"""
+
+from .sql_expressions import Scope
+from .sql_tree import render
+
+
+def pair(chance, queries, x):
+    """Two statements that must have the same rows."""
+    item = queries.joined(chance.choice([1, 2]), None)
+    scope = Scope(item.columns(), None)
+    condition = render(x.any("boolean", chance.choice([1, 2, 3]), scope))
+    source = render(item.node)
+    if chance.random() < 0.5:
+        return (
+            f"select count(*) from {source} where {condition}",
+            f"select coalesce(sum(case when {condition} then 1 else 0 end), 0) from {source}",
+        )
+    made = render(x.any(x.compared_type(scope), 1, scope))
+    parts = [condition, f"not {condition}", f"({condition}) is null"]
+    return (
+        f"select {made} as c from {source}",
+        " union all ".join(f"select {made} as c from {source} where {each}" for each in parts),
+    )
