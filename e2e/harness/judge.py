@@ -177,7 +177,7 @@ class Judge:
                 outcomes = self.both(f"select * from {table}", [], "simple")
                 found = answers.compare(*outcomes)
                 if found:
-                    found.text = f"contents of {table} after the change: {found.text}"
+                    found.text = f"contents of {table} behind the change: {found.text}"
                     break
         if changes:
             self.both("rollback", [], "simple")
@@ -242,6 +242,9 @@ class Judge:
                 return True
             return False
 
+        ordered, case.ordered = case.ordered, []
+        if not still_wrong():
+            case.ordered = ordered
         if case.mode != "simple":
             mode, case.mode, forms, case.forms = case.mode, "simple", case.forms, {}
             if not still_wrong():
