@@ -219,9 +219,10 @@ class Varve(Server):
         return cls(directory, pool_mib, cls.WAYS.get(how, codec), page_kib, binary)
 
     def add_postgres(self):
-        """Makes the role as which the tests connect, so that it owns what they make, as on PostgreSQL."""
+        """The role as which the tests connect is the first one; a program of another build may call that one varve, and gets it."""
         first = wire.Connection(self.port, user="varve")
-        first.query("CREATE ROLE postgres SUPERUSER LOGIN")
+        if not first.query("SELECT 1 FROM pg_roles WHERE rolname = 'postgres'"):
+            first.query("CREATE ROLE postgres SUPERUSER LOGIN")
         first.close()
 
     def check(self):

@@ -71,7 +71,7 @@ pub use lock::DirLock;
 pub use memory::{MemoryDirectory, MemoryImage};
 pub use nvm_profile::NvmProfile;
 pub use owner::{create_directory, directory_mode, restrict_directory};
-pub use planted::{IN_HARNESS, planted, reached};
+pub use planted::{IN_HARNESS, plant_panic, planted, planted_panic, reached};
 #[cfg(feature = "planted")]
 pub use planted::{plant, planted_hits, take_reached};
 pub use profile::{DurableWrite, OperationsPerSecond, Profile, ProfileError};

@@ -41,6 +41,15 @@ mod switch {
         HITS.set(0);
     }
 
+    /// Switches on a panic that a test asks for by its name (`panic at ...`, decision 0905), and off by any other name.
+    pub fn plant_panic(name: &str) {
+        match name.starts_with("panic at ") {
+            true => ACTIVE.set(Some(name.to_owned().leak())),
+            false if ACTIVE.get().is_some_and(|active| active.starts_with("panic at ")) => ACTIVE.set(None),
+            false => {}
+        }
+    }
+
     /// Counts that the calling thread came by.
     pub fn reached(event: &'static str) {
         REACHED.with_borrow_mut(|counts| *counts.entry(event).or_default() += 1);
@@ -58,7 +67,18 @@ mod switch {
 }
 
 #[cfg(feature = "planted")]
-pub use switch::{plant, planted, planted_hits, reached, take_reached};
+pub use switch::{plant, plant_panic, planted, planted_hits, reached, take_reached};
+
+/// Panics if the panic of this name is switched on.
+#[inline(always)]
+pub fn planted_panic(place: &'static str) {
+    assert!(!planted(place), "planted: {place}");
+}
+
+/// Switches on a panic: not in a build without the harness.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub const fn plant_panic(_name: &str) {}
 
 /// Whether this fault is switched on: never, in a build without the harness.
 #[cfg(not(feature = "planted"))]

@@ -310,7 +310,8 @@ impl Transaction {
 }
 
 fn view_def(new: NewView, id: ObjectId) -> ViewDef {
-    ViewDef { id, schema: new.schema, name: new.name, columns: new.columns, text: new.text, uses: new.uses }
+    let NewView { schema, name, columns, text, uses, security_invoker } = new;
+    ViewDef { id, schema, name, columns, text, uses, security_invoker }
 }
 
 fn refuse_taken(def: &TableDef, name: &str) -> Result<()> {

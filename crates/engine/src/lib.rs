@@ -56,11 +56,12 @@ mod versions;
 mod waits;
 
 pub use array::{Array, ArrayRef, Elements};
+pub use catalog::predefined;
 pub use catalog::{
-    About, Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Bound, Catalog, Check, ColumnDef, Comment, Edge,
-    ForeignKey, Grant, Identity, IndexDef, IndexId, Membership, Named, NewIndex, NewSequence, NewTable,
-    NewView, ObjectId, Part, PartitionMethod, Partitions, PrimaryKey, Rights, RoleDef, SchemaDef, Secret,
-    SequenceDef, SequenceId, StorageOptions, Table, TableDef, TableId, Use, ViewColumn, ViewDef,
+    About, Action, BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Bound, Catalog, Check, ColumnDef,
+    Comment, Edge, ForeignKey, Grant, Identity, IndexDef, IndexId, Membership, Named, NewIndex, NewSequence,
+    NewTable, NewView, ObjectId, Part, PartitionMethod, Partitions, PrimaryKey, Rights, RoleDef, SchemaDef,
+    Secret, SequenceDef, SequenceId, StorageOptions, Table, TableDef, TableId, Use, ViewColumn, ViewDef,
 };
 pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};
@@ -81,4 +82,5 @@ pub use spool::Spool;
 pub use transaction::{Change, Isolation, OnRow, Outcome, SavepointId, ScanIndex, ScanSpec, Transaction};
 pub use tree::Estimate;
 pub use types::{ColumnType, Datum, Moment, Value};
+pub use varve_device::{plant_panic, planted_panic};
 pub use varve_pager::{Algorithm, Compression, PageCounts, PageMeter, StoredPages};

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use varve_device::planted;
+use varve_device::{planted, planted_panic};
 use varve_pager::PagerError;
 
 use crate::catalog::{
@@ -356,6 +356,7 @@ impl Transaction {
     }
 
     fn undo_all(&mut self) -> Result<()> {
+        planted_panic("panic at undo");
         if self.cx.record_count > 0 {
             self.cx.core.counters.rollbacks.fetch_add(1, Ordering::Relaxed);
         }
@@ -542,6 +543,11 @@ fn stale(def: &TableDef) -> Error {
 impl Drop for Transaction {
     fn drop(&mut self) {
         if !self.is_over {
+            // A panic in the midst of a rollback or a commit would only come again, and two at once end the process: what is
+            // left is undone in the background.
+            if std::thread::panicking() {
+                return self.finish();
+            }
             // If this fails, the rows stay locked: until a full device has room again, or until the next start when the log
             // has stopped.
             let _ = self.undo_all();

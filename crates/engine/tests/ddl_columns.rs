@@ -25,7 +25,7 @@ fn a_rewrite_keeps_rows_indexes_sequences_and_views_together() {
     let columns = vec![ViewColumn { name: "v".into(), type_id: 23, modifier: -1 }];
     let uses = vec![Use { object: def.id.into(), columns: vec![1] }];
     let (schema, name, text) = ("public".into(), "w".into(), "SELECT v FROM t".into());
-    txn.create_view(NewView { schema, name, columns, text, uses }).unwrap();
+    txn.create_view(NewView { schema, name, columns, text, uses, security_invoker: None }).unwrap();
     txn.set_about(def.id, |about| {
         about.set_comment(Some(1), Some("v".into()));
         about.set_comment(Some(2), Some("note".into()));

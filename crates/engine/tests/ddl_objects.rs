@@ -38,6 +38,7 @@ fn view(name: &str, of: &TableDef) -> NewView {
         columns: vec![ViewColumn { name: "id".into(), type_id: 23, modifier: -1 }],
         text: "SELECT t.id FROM t".into(),
         uses: vec![Use { object: of.id.into(), columns: vec![0] }],
+        security_invoker: None,
     }
 }
 

@@ -28,7 +28,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
-use varve_engine::{Datum, PageMeter};
+use varve_engine::{Datum, PageMeter, planted_panic};
 use varve_sql::general::{
     Analyzed, Around, Emit, Gauge, General, Query, Select, SqlError, SqlState, Step, Ty,
 };
@@ -208,6 +208,7 @@ impl Queries {
         keeps: bool,
         state: &SessionState,
     ) -> Result<KeptPlan, DataFusionError> {
+        planted_panic("panic at plan");
         let snapshot = Arc::new(Snapshot::of(query.txn.reader()));
         let assumed = keeps.then(Rc::<RefCell<Assumed>>::default);
         // Whoever uses the plan next renews them while this execution may still need its own.

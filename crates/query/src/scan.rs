@@ -22,7 +22,7 @@ use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExp
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use varve_engine::{Datum, Reader, ScanIndex, ScanSpec, Table, place_in};
+use varve_engine::{Datum, Reader, ScanIndex, ScanSpec, Table, place_in, planted_panic};
 use varve_sql::general::{Access, Around, KeyBytes, Step, TableAccess, Ty, scan_of};
 
 use crate::cells::{BATCH_ROWS, CellsBuilder, is_native};
@@ -248,6 +248,7 @@ impl Iterator for Batches {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        planted_panic("panic at operator");
         self.batch().map_err(wrapped).transpose().map(|batch| {
             batch.and_then(|(columns, rows)| {
                 let options = RecordBatchOptions::new().with_row_count(Some(rows));

@@ -13,7 +13,8 @@
 //! 1. Each Query and each Sync is answered by exactly one ReadyForQuery, whatever happens, unless the connection ends.
 //! 2. After an error in an extended-protocol message nothing runs before the next Sync.
 //! 3. A message is decoded whole before any of it takes effect.
-//! 4. The buffers of an idle connection are small: texts above `TEXT_KEEP_BYTES` aren't kept.
+//! 4. A panic in the work for a message is that message's error. One in reading a message ends the connection.
+//! 5. The buffers of an idle connection are small: texts above `TEXT_KEEP_BYTES` aren't kept.
 //!
 //! What this file doesn't know: SQL, the encoding of values.
 
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use pgwire::messages::startup::{Authentication, BackendKeyData, ParameterStatus, SecretKey};
 use varve_sql::oid::Oid;
+use varve_sql::panics::caught;
 use varve_sql::scram::Verifier;
 use varve_sql::{Probing, SessionParams, SqlError};
 
@@ -224,6 +226,8 @@ pub struct Talk<'a, S: Session> {
     is_idle: bool,
     /// How the network looks after the client.
     probing: Option<Probing>,
+    /// Kind of the message at hand; 0 while it is read.
+    kind: u8,
 }
 
 /// Why a step didn't get through.
@@ -268,25 +272,35 @@ impl<'a, S: Session> Talk<'a, S> {
             skipping: false,
             is_idle: true,
             probing: None,
+            kind: 0,
         }
     }
 
     /// Answers messages until the connection ends.
     pub fn run(&mut self, reader: &mut FrameReader<Stream>, place: &Place) -> FrameEnd {
         loop {
-            if let Err(end) = self.step(reader, place) {
+            let stepped =
+                caught("(a message)", || self.step(reader, place)).unwrap_or_else(
+                    |panic| match std::mem::take(&mut self.kind) {
+                        0 => Err(FrameEnd::Broken(WireError::from(panic).into_fatal())),
+                        kind => self.fail(kind, &panic.into()),
+                    },
+                );
+            if let Err(end) = stepped {
                 return end;
             }
         }
     }
 
     fn step(&mut self, reader: &mut FrameReader<Stream>, place: &Place) -> Result<(), FrameEnd> {
+        self.kind = 0;
         self.wait(reader)?;
         let frame = reader.frame()?;
         if place.is_ending() {
             return Err(FrameEnd::Closed);
         }
         let kind = frame.kind;
+        self.kind = kind;
         if self.skipping && !matches!(kind, b'S' | b'X') || is_stray_copy(frame) {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use pgwire::messages::extendedquery::{
     MESSAGE_TYPE_BYTE_PORTAL_SUSPENDED,
 };
 use smallvec::SmallVec;
-use varve_engine::{Datum, Value};
+use varve_engine::{Datum, Value, planted_panic};
 use varve_sql::{Column, CommandTag, Progress, Zone};
 
 use crate::codec::{self, Wanted};
@@ -41,6 +41,7 @@ impl<S: Session> Talk<'_, S> {
 
     pub(crate) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Failed> {
         let statement = self.session.statement(bind.statement)?;
+        planted_panic("panic at bind");
         let values = parameters::<S>(bind, &statement, self.session.zone())?;
         let own_columns = self.session.portal_columns(&statement);
         let (formats, state) = (ColumnFormats::default(), self.session.open_portal());
@@ -53,6 +54,7 @@ impl<S: Session> Talk<'_, S> {
     }
 
     pub(crate) fn describe(&mut self, target: Target<'_>) -> Result<(), Failed> {
+        planted_panic("panic at describe");
         match target {
             Target::Statement(name) => {
                 let statement = self.session.statement(name)?;

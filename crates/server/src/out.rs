@@ -28,6 +28,8 @@ const BUFFER_KEEP_BYTES: usize = 32 << 10;
 pub struct Out<W> {
     sink: W,
     buffer: Vec<u8>,
+    /// Where the message that is being written begins.
+    begun: Option<usize>,
     failed: bool,
 }
 
@@ -39,7 +41,7 @@ pub struct LengthAt(usize);
 impl<W: Write> Out<W> {
     /// A sender over `sink`.
     pub fn new(sink: W) -> Self {
-        Self { sink, buffer: Vec::new(), failed: false }
+        Self { sink, buffer: Vec::new(), begun: None, failed: false }
     }
 
     /// Writes everything that is pending; the connection may be idle then, so a large buffer goes.
@@ -64,6 +66,7 @@ impl<W: Write> Out<W> {
         let result = self.sink.write_all(&self.buffer);
         self.failed = result.is_err();
         self.buffer.clear();
+        self.begun = None;
         result
     }
 
@@ -76,6 +79,7 @@ impl<W: Write> Out<W> {
     /// Opens a message; [`Out::end`] closes it.
     #[inline]
     pub fn begin(&mut self, kind: u8) -> LengthAt {
+        self.begun = Some(self.buffer.len());
         self.buffer.push(kind);
         self.begin_value()
     }
@@ -83,6 +87,7 @@ impl<W: Write> Out<W> {
     /// Patches the length of a message, which counts itself.
     #[inline]
     pub fn end(&mut self, at: LengthAt) {
+        self.begun = None;
         patch(&mut self.buffer, at.0, 0);
     }
 
@@ -103,6 +108,14 @@ impl<W: Write> Out<W> {
     /// Forgets a message that was begun.
     pub fn abandon(&mut self, at: LengthAt) {
         self.buffer.truncate(at.0 - 1);
+        self.begun = None;
+    }
+
+    /// Forgets a message that was begun by code that did not come to its end.
+    pub fn abandon_unfinished(&mut self) {
+        if let Some(at) = self.begun.take() {
+            self.buffer.truncate(at);
+        }
     }
 
     /// A message of `pgwire`; for those that aren't sent with every query.
@@ -127,6 +140,7 @@ impl<W: Write> Out<W> {
 
     /// `ErrorResponse`.
     pub fn error(&mut self, error: &WireError) {
+        self.abandon_unfinished();
         let fields = fields(error.severity.word(), error);
         self.message(&ErrorResponse::new(fields));
     }

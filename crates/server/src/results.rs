@@ -10,7 +10,7 @@
 
 use pgwire::messages::copy::{CopyInResponse, CopyOutResponse};
 use smallvec::SmallVec;
-use varve_engine::Datum;
+use varve_engine::{Datum, planted_panic};
 use varve_sql::oid;
 use varve_sql::{Column, CommandTag, CopyShape, Severity, Sink, SqlError, SqlState};
 
@@ -84,6 +84,7 @@ impl Results<'_> {
         };
         let oid = columns.get(index).map_or(oid::TEXT, |column| column.type_oid);
         let at = self.out.begin_value();
+        planted_panic("panic at row");
         codec::write(datum, format, oid, &self.zone, self.out.buffer())?;
         self.out.end_value(at);
         Ok(())
@@ -256,7 +257,9 @@ pub fn describe_row(out: &mut Out<Stream>, columns: &[Column], formats: &ColumnF
             Format::Binary => 1,
         };
         let buffer = out.buffer();
-        buffer.extend_from_slice(&[0; 6]); // of no table: its number, the number of the column
+        let (relation, number) = column.origin.map_or((0, 0), |origin| (origin.relation, origin.number));
+        buffer.extend_from_slice(&relation.to_be_bytes());
+        buffer.extend_from_slice(&number.to_be_bytes());
         buffer.extend_from_slice(&column.type_oid.to_be_bytes());
         buffer.extend_from_slice(&oid::type_len(column.type_oid).to_be_bytes());
         buffer.extend_from_slice(&column.typmod.to_be_bytes());

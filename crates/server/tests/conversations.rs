@@ -199,13 +199,13 @@ fn a_cancel_request_ends_the_statement_and_only_that() {
 }
 
 #[test]
-fn a_panic_ends_its_connection_only() {
+fn a_panic_is_the_error_of_its_statement() {
     let server = server();
     let mut other = Client::connect(server.address());
     let mut client = Client::connect(server.address());
-    let answer = client.ask_last(&query("panic"));
-    assert_eq!(answer, "E[FATAL XX000 internal error: the thread of this connection failed] closed");
+    assert_eq!(client.ask(&query("panic")), "E[ERROR XX000 internal error: as asked] Z[I]");
     assert_eq!(other.ask(&query("")), "I Z[I]");
+    assert_eq!(client.ask(&query("")), "I Z[I]");
     server.stop(Duration::from_secs(5));
 }
 

@@ -179,8 +179,11 @@ impl SqlError {
     }
 
     /// SQLSTATE XX000: a state that the code believes impossible.
-    pub fn internal(what: impl Into<String>) -> Self {
-        SqlError::new(SqlState::INTERNAL_ERROR, what)
+    pub fn internal(what: impl fmt::Display) -> Self {
+        SqlError::new(SqlState::INTERNAL_ERROR, format!("internal error: {what}")).with_hint(
+            "This is a bug in Varve. The statement had no effect; the session goes on. Please report the statement, with \
+             what the server's log says of it.",
+        )
     }
 
     /// Adds the detail line.

@@ -19,6 +19,7 @@ use crate::kept::KeptRows;
 use crate::oid::{self, Oid};
 use crate::parse;
 use crate::plan::Plan;
+use crate::rights::Need;
 use crate::session::Life;
 use crate::sink::Column;
 use crate::text;
@@ -63,6 +64,8 @@ pub struct Prepared {
     pub(crate) catalog_version: u64,
     /// It reads views, whose texts no lock protects: it holds for that version only.
     pub(crate) reads_views: bool,
+    /// What it reads in FROM, and as whom.
+    pub(crate) needs: Box<[Need]>,
     /// The same statement planned under a later catalog.
     pub(crate) successor: OnceLock<Arc<Prepared>>,
 }
@@ -89,6 +92,7 @@ impl Prepared {
             path: 0,
             catalog_version,
             reads_views: false,
+            needs: Box::default(),
             successor: OnceLock::new(),
         }
     }

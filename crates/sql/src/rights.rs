@@ -1,8 +1,8 @@
 //! Who may do what: roles, what they are members of, owners, and rights on objects.
 //!
 //! Invariants
-//! 1. A superuser may do everything; so may a name that is no role, which only a server lets in that asks nobody for a
-//!    password and listens on a loopback address.
+//! 1. A superuser may do everything. A name that is no role, which only a server lets in that asks nobody for a password and
+//!    listens on a loopback address, acts as the first role (`session/identity.rs`).
 //! 2. Rights are looked up in the catalog of the running transaction, each time: GRANT and REVOKE act at once.
 //! 3. What nobody has granted or revoked anything on has PostgreSQL's defaults: everything for its owner, USAGE of the schema
 //!    public for everybody.
@@ -10,7 +10,7 @@
 //! Does not know: sessions; where checks are made (`session/authorize.rs`, `exec/sequence.rs`).
 
 use smallvec::SmallVec;
-use varve_engine::{Catalog, Grant, ObjectId, Rights, RoleDef, SchemaDef};
+use varve_engine::{Catalog, Grant, ObjectId, Rights, RoleDef, SchemaDef, predefined};
 
 use crate::error::{SqlError, SqlState};
 
@@ -56,7 +56,7 @@ impl Kind {
 }
 
 /// An object that rights are about.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
     /// Which.
     pub id: ObjectId,
@@ -102,6 +102,29 @@ impl Object {
     pub fn not_owned(&self) -> SqlError {
         denied(format!("must be owner of {} {}", self.kind.word(), self.name))
     }
+}
+
+/// Something that a statement reads in FROM, and as whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    /// What.
+    pub what: Needed,
+    /// The view that reads it, whose owner needs the right; `None`: the role that runs the statement.
+    pub through: Option<ObjectId>,
+}
+
+/// What is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needed {
+    /// A table or view of this schema.
+    Relation {
+        /// The table or view; rights on a partition are those of its table.
+        object: Object,
+        /// Its schema.
+        schema: String,
+    },
+    /// A system table.
+    System(&'static str),
 }
 
 /// 42501
@@ -159,7 +182,26 @@ impl Holder {
     fn rights_on(&self, catalog: &Catalog, object: &Object) -> Rights {
         let mine = |g: &Grant| g.grantee.is_none_or(|grantee| self.roles.contains(&grantee));
         let grants = object.grants(catalog);
-        grants.iter().filter(|g| mine(g)).fold(Rights::default(), |all, g| all.with(g.rights))
+        grants.iter().filter(|g| mine(g)).fold(self.rights_on_all(object.kind), |all, g| all.with(g.rights))
+    }
+
+    /// Rights by `pg_read_all_data` and `pg_write_all_data`.
+    fn rights_on_all(&self, kind: Kind) -> Rights {
+        let (mut rights, is_schema) = (Rights::default(), kind == Kind::Schema);
+        if self.roles.contains(&predefined::READ_ALL_DATA) {
+            rights = rights.with(if is_schema { Rights::USAGE } else { Rights::SELECT });
+        }
+        if self.roles.contains(&predefined::WRITE_ALL_DATA) {
+            let writes = Rights::INSERT.with(Rights::UPDATE).with(Rights::DELETE);
+            rights = rights.with(if is_schema { Rights::USAGE } else { writes });
+        }
+        rights
+    }
+
+    /// Whether it may hand on this right.
+    pub fn may_grant(&self, catalog: &Catalog, object: &Object, right: Rights) -> bool {
+        let mine = |g: &Grant| g.grantee.is_some_and(|grantee| self.roles.contains(&grantee));
+        self.owns(catalog, object) || object.grants(catalog).iter().any(|g| mine(g) && g.grantable.has(right))
     }
 
     /// Which of the rights it may hand on, and as whom: owners as themselves, others as who has the grant option.

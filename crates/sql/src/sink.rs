@@ -12,8 +12,17 @@ use crate::error::{Result, SqlError};
 use crate::oid::Oid;
 use crate::time::Zone;
 
+/// The column of a table or view that a result column shows as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// OID of the table or view.
+    pub relation: Oid,
+    /// Number of the column there, from 1.
+    pub number: i16,
+}
+
 /// One result column as RowDescription shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Eq)]
 pub struct Column {
     /// Name shown to the client.
     pub name: Box<str>,
@@ -21,6 +30,15 @@ pub struct Column {
     pub type_oid: Oid,
     /// Type modifier, -1 for none.
     pub typmod: i32,
+    /// What it shows, if that is a column as it is.
+    pub origin: Option<Origin>,
+}
+
+/// Whether a client may take one for the other: the same values, whatever table they come from.
+impl PartialEq for Column {
+    fn eq(&self, other: &Column) -> bool {
+        self.name == other.name && self.type_oid == other.type_oid && self.typmod == other.typmod
+    }
 }
 
 /// What CommandComplete says.

@@ -332,7 +332,7 @@ fn a_name_that_is_no_role_keeps_its_salt_across_starts() {
     let db = database();
     let mut admin = session(&db);
     Recorder::default()
-        .simple(&mut admin, "alter role varve password 'one'; create role bob login password 'two'");
+        .simple(&mut admin, "alter role postgres password 'one'; create role bob login password 'two'");
     let salt = |db: &SqlDatabase, name: &str| db.verifier(name).salt;
     let again = SqlDatabase::new(db.engine().clone());
     for name in ["bob", "nobody", "somebody"] {

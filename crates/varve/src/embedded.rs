@@ -66,6 +66,7 @@ impl Embedded {
         let queries = Queries::new(&queries).map_err(OpenError::Queries)?;
         let sql = SqlDatabase::new(engine.clone()).with_general(Arc::new(queries));
         let sql = sql.with_temporary_limit(limit);
+        sql.rename_first_role().map_err(OpenError::Queries)?;
         let sql = match system {
             Some(system) => sql.with_system(Arc::new(system.of(engine.clone()))),
             None => sql,

@@ -149,17 +149,17 @@ fn a_server_says_that_nobody_can_log_in() {
     std::fs::write(directory.path().join("varve.toml"), "[server]\nauthentication = \"scram-sha-256\"\n")
         .unwrap();
     let served = Served::start(directory.path());
-    let told = format!("varve sql {path} -c \"ALTER ROLE varve PASSWORD '...'\"");
+    let told = format!("varve sql {path} -c \"ALTER ROLE postgres PASSWORD '...'\"");
     assert!(served.said.contains("nobody can log in") && served.said.contains(&told), "{}", served.said);
-    assert!(served.said.contains("-U varve postgres"), "{}", served.said);
+    assert!(served.said.contains("-U postgres postgres"), "{}", served.said);
     assert_eq!(served.stop("-TERM").0, Some(0));
-    let statement = "ALTER ROLE varve PASSWORD 'a'";
+    let statement = "ALTER ROLE postgres PASSWORD 'a'";
     let sql =
         Command::new(env!("CARGO_BIN_EXE_varve")).args(["sql", path, "-c", statement]).output().unwrap();
     assert!(sql.status.success(), "{sql:?}");
     let served = Served::start(directory.path());
     assert!(!served.said.contains("nobody can log in"), "{}", served.said);
-    served.connect_as("varve", "a").unwrap().batch_execute("select 1").unwrap();
+    served.connect_as("postgres", "a").unwrap().batch_execute("select 1").unwrap();
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 
@@ -182,8 +182,8 @@ fn the_first_password_comes_from_a_file() {
     assert!(code == Some(0) && !said.contains("nobody"), "{said}");
     std::fs::copy(place("my.toml"), place("db/varve.toml")).unwrap();
     let served = Served::start(&directory.path().join("db"));
-    served.connect_as("varve", "it's me").unwrap().batch_execute("select 1").unwrap();
-    assert!(served.connect_as("varve", "not this").is_err());
+    served.connect_as("postgres", "it's me").unwrap().batch_execute("select 1").unwrap();
+    assert!(served.connect_as("postgres", "not this").is_err());
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 

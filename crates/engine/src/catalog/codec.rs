@@ -350,6 +350,10 @@ impl Reader<'_> {
         Some(*head)
     }
 
+    pub(super) fn is_at_end(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn byte(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }

@@ -102,6 +102,7 @@ fn view() -> ViewDef {
         columns: vec![ViewColumn { name: "a".into(), type_id: 23, modifier: -1 }],
         text: "SELECT t.id AS a FROM t".into(),
         uses: vec![Use { object: ObjectId(7), columns: vec![0] }],
+        security_invoker: None,
     }
 }
 
@@ -165,6 +166,17 @@ fn every_kind_of_definition_comes_back() {
         let bytes = encode(&definition);
         let back = decode(&bytes).unwrap_or_else(|| panic!("{definition:?} is refused"));
         assert_eq!(format!("{back:?}"), format!("{definition:?}"));
+    }
+}
+
+#[test]
+fn the_option_of_a_view_comes_back() {
+    for security_invoker in [None, Some(false), Some(true)] {
+        let view = ViewDef { security_invoker, ..view() };
+        let Some(Definition::View(back)) = decode(&encode(&Definition::View(view.clone()))) else {
+            panic!("{view:?} is refused")
+        };
+        assert_eq!(back, view);
     }
 }
 

@@ -32,10 +32,17 @@ pub use defs::{
     ColumnDef, IndexDef, IndexId, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey, SchemaDef,
     SequenceDef, SequenceId, StorageOptions, TableDef, TableId,
 };
+/// The roles that every database has.
+pub mod predefined {
+    pub use super::objects::{
+        CHECKPOINT, DATABASE_OWNER, MONITOR, READ_ALL_DATA, READ_ALL_SETTINGS, READ_ALL_STATS,
+        READ_SERVER_FILES, SIGNAL_BACKEND, STAT_SCAN_TABLES, WRITE_ALL_DATA, WRITE_SERVER_FILES,
+    };
+}
 pub use objects::{
-    About, Action, BOOTSTRAP_NAME, BOOTSTRAP_ROLE, Bound, Check, Comment, Edge, ForeignKey, Grant, Identity,
-    Membership, NewView, Part, PartitionMethod, Partitions, Rights, RoleDef, Secret, Use, ViewColumn,
-    ViewDef,
+    About, Action, BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Bound, Check, Comment, Edge,
+    ForeignKey, Grant, Identity, Membership, NewView, Part, PartitionMethod, Partitions, Rights, RoleDef,
+    Secret, Use, ViewColumn, ViewDef,
 };
 
 /// Name of the schema that exists from the start.
@@ -135,6 +142,12 @@ pub enum Named {
 }
 
 impl Catalog {
+    /// Nothing but the roles that every database has.
+    pub(crate) fn with_predefined_roles() -> Catalog {
+        let roles = RoleDef::predefined().map(|role| (role.id, Arc::new(role)));
+        Catalog { roles: roles.collect(), ..Catalog::default() }
+    }
+
     /// Changes with every committed DDL and with every DDL of the own transaction.
     pub fn version(&self) -> u64 {
         self.version
@@ -280,7 +293,8 @@ impl Catalog {
 
     /// A role by name.
     pub fn role(&self, name: &str) -> Option<&Arc<RoleDef>> {
-        self.roles.values().find(|role| role.name == name)
+        // One that was made when there were no predefined ones comes before the predefined one of its name.
+        self.roles.values().filter(|role| role.name == name).min_by_key(|role| role.is_predefined())
     }
 
     /// A role by id.

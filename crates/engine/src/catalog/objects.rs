@@ -14,7 +14,48 @@ use crate::types::Value;
 /// The role that exists from the start; it owns whatever says nothing else.
 pub const BOOTSTRAP_ROLE: ObjectId = ObjectId(10);
 /// Name of [`BOOTSTRAP_ROLE`] in a new database.
-pub const BOOTSTRAP_NAME: &str = "varve";
+pub const BOOTSTRAP_NAME: &str = "postgres";
+/// Its name in databases that were made by earlier versions.
+pub const BOOTSTRAP_NAME_BEFORE: &str = "varve";
+
+/// The role that stands for the owner of the database.
+pub const DATABASE_OWNER: ObjectId = ObjectId(6171);
+/// Its members read all tables, views and sequences.
+pub const READ_ALL_DATA: ObjectId = ObjectId(6181);
+/// Its members write all tables, views and sequences.
+pub const WRITE_ALL_DATA: ObjectId = ObjectId(6182);
+/// A member of the roles that see what the server does.
+pub const MONITOR: ObjectId = ObjectId(3373);
+/// Its members see all settings.
+pub const READ_ALL_SETTINGS: ObjectId = ObjectId(3374);
+/// Its members see what all sessions do.
+pub const READ_ALL_STATS: ObjectId = ObjectId(3375);
+/// Its members may run functions that lock what they look at.
+pub const STAT_SCAN_TABLES: ObjectId = ObjectId(3377);
+/// Its members end statements and sessions of others.
+pub const SIGNAL_BACKEND: ObjectId = ObjectId(4200);
+/// Its members run CHECKPOINT.
+pub const CHECKPOINT: ObjectId = ObjectId(4544);
+/// Its members read files of the server.
+pub const READ_SERVER_FILES: ObjectId = ObjectId(4569);
+/// Its members write files of the server.
+pub const WRITE_SERVER_FILES: ObjectId = ObjectId(4570);
+
+/// The roles that every database has, by PostgreSQL's names and OIDs. They are nowhere stored, nobody logs in as one of them,
+/// and they do not change.
+const PREDEFINED: [(ObjectId, &str, &[ObjectId]); 11] = [
+    (DATABASE_OWNER, "pg_database_owner", &[]),
+    (READ_ALL_DATA, "pg_read_all_data", &[]),
+    (WRITE_ALL_DATA, "pg_write_all_data", &[]),
+    (MONITOR, "pg_monitor", &[READ_ALL_SETTINGS, READ_ALL_STATS, STAT_SCAN_TABLES]),
+    (READ_ALL_SETTINGS, "pg_read_all_settings", &[]),
+    (READ_ALL_STATS, "pg_read_all_stats", &[]),
+    (STAT_SCAN_TABLES, "pg_stat_scan_tables", &[]),
+    (SIGNAL_BACKEND, "pg_signal_backend", &[]),
+    (CHECKPOINT, "pg_checkpoint", &[]),
+    (READ_SERVER_FILES, "pg_read_server_files", &[]),
+    (WRITE_SERVER_FILES, "pg_write_server_files", &[]),
+];
 
 /// CHECK.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,6 +213,8 @@ pub struct ViewDef {
     pub text: String,
     /// Tables and views that the query names.
     pub uses: Vec<Use>,
+    /// `security_invoker`, if it was set: what the query names is read as who reads the view, not as its owner.
+    pub security_invoker: Option<bool>,
 }
 
 /// A column of a view.
@@ -207,6 +250,8 @@ pub struct NewView {
     pub text: String,
     /// Tables and views that the query names.
     pub uses: Vec<Use>,
+    /// `security_invoker`, if it was set.
+    pub security_invoker: Option<bool>,
 }
 
 /// A text that no log shows: a password, or what one is compared with.
@@ -291,6 +336,20 @@ impl RoleDef {
             valid_until_us: None,
             member_of: Vec::new(),
         }
+    }
+
+    /// The roles that every database has beside those that were made.
+    pub(crate) fn predefined() -> impl Iterator<Item = RoleDef> {
+        PREDEFINED.into_iter().map(|(id, name, groups)| RoleDef {
+            id,
+            member_of: groups.iter().map(|role| Membership { role: *role, is_admin: false }).collect(),
+            ..RoleDef::new(name)
+        })
+    }
+
+    /// Whether it is one of the roles that every database has, which do not change.
+    pub fn is_predefined(&self) -> bool {
+        PREDEFINED.iter().any(|(id, ..)| *id == self.id)
     }
 
     /// The role that exists from the start.

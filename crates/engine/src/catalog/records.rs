@@ -9,6 +9,9 @@ use super::objects::{
     PartitionMethod, Partitions, Rights, RoleDef, Use, ViewColumn, ViewDef,
 };
 
+/// Tag of a view's option: a flag follows.
+const VIEW_SECURITY_INVOKER: u8 = 1;
+
 const ACTIONS: [Action; 5] =
     [Action::NoAction, Action::Restrict, Action::Cascade, Action::SetNull, Action::SetDefault];
 
@@ -104,6 +107,11 @@ impl Writer {
             out.id(used.object);
             out.ordinals(&used.columns);
         });
+        // Nothing where nothing was set: a definition of before there were options.
+        if let Some(is_set) = def.security_invoker {
+            self.byte(VIEW_SECURITY_INVOKER);
+            self.flag(is_set);
+        }
     }
 
     pub(super) fn role(&mut self, def: &RoleDef) {
@@ -234,7 +242,19 @@ impl Reader<'_> {
             })?,
             text: self.text()?,
             uses: self.list(|input| Some(Use { object: input.id()?, columns: input.list(Self::short)? }))?,
+            security_invoker: self.view_option()?,
         })
+    }
+
+    /// The option at the end of a view, if one is there.
+    fn view_option(&mut self) -> Option<Option<bool>> {
+        if self.is_at_end() {
+            return Some(None);
+        }
+        match self.byte()? {
+            VIEW_SECURITY_INVOKER => self.flag().map(Some),
+            _ => None,
+        }
     }
 
     pub(super) fn role(&mut self) -> Option<RoleDef> {

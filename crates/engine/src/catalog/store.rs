@@ -98,7 +98,7 @@ fn system_def(which: usize, place: TreePlace) -> TableDef {
 /// A catalog of nothing but the system tables.
 pub(crate) fn bare(core: &Core, places: &[TreePlace]) -> Catalog {
     let open = |(which, place): (usize, &TreePlace)| core.catalog.open_table(core, system_def(which, *place));
-    let mut catalog = Catalog::default();
+    let mut catalog = Catalog::with_predefined_roles();
     catalog.set_system(places.iter().enumerate().map(open).collect());
     catalog
 }

@@ -117,7 +117,7 @@ impl PortalState for MockPortal {
 }
 
 fn column(name: &str, type_oid: Oid) -> Column {
-    Column { name: name.into(), type_oid, typmod: -1 }
+    Column { name: name.into(), type_oid, typmod: -1, origin: None }
 }
 
 impl MockSession {

@@ -64,7 +64,14 @@ impl Worker<'_> {
         let uses = table.iter().map(|def| Use { object: def.id.into(), columns: vec![0] }).collect();
         let words = self.some_text();
         let columns = vec![ViewColumn { name: "id".into(), type_id: 20, modifier: -1 }];
-        let new = NewView { schema: SCHEMA.into(), name, columns, text: words.clone(), uses };
+        let new = NewView {
+            schema: SCHEMA.into(),
+            name,
+            columns,
+            text: words.clone(),
+            uses,
+            security_invoker: None,
+        };
         session.effects.push(Effect::Fact(thing, Some(words)));
         match old {
             Some(old) => session.txn.replace_view(old.id, new).map_err(text),

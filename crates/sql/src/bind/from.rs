@@ -14,6 +14,8 @@ use crate::access;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
 use crate::plan::{Access, Join, JoinKind, Lateral, Source, TableAccess};
+use crate::rights::{Kind, Needed, Object};
+use crate::sink::Origin;
 use crate::system::{self, SystemTable};
 use crate::ty::{Ty, Typed};
 
@@ -178,6 +180,7 @@ impl Binder<'_> {
                 }
                 if let Some(table) = self.system_table(name) {
                     self.reads_world = true;
+                    self.need(Needed::System(table.name));
                     return Ok(From::one(Source::System(table), system_relation(table, alias.as_ref())?));
                 }
                 let (schema, last) = self.find_name(name)?;
@@ -186,6 +189,7 @@ impl Binder<'_> {
                     return Ok(From::one(source, relation));
                 }
                 let table = self.table_or_part(name)?;
+                self.need_relation(Object::new(table.id, Kind::Table, &last), &table.schema);
                 let relation = self.named_relation(&table, alias.as_ref())?;
                 let access = TableAccess { table, access: Access::Full, reverse: false };
                 Ok(From::one(Source::Table(access), relation))
@@ -248,8 +252,8 @@ impl Binder<'_> {
             return Ok(None);
         };
         let shown = alias.map_or_else(|| self.named[place].name.clone(), |a| fold(&a.name));
-        if let Some((source, columns)) = self.named_rows(place)? {
-            return relation_over(source, columns, shown, alias).map(Some);
+        if let Some((source, columns, origins)) = self.named_rows(place)? {
+            return relation_over(source, (columns, origins), shown, alias).map(Some);
         }
         let bound = self.named_body(place)?;
         query_relation(bound, &self.named[place].columns, shown, alias).map(Some)
@@ -276,6 +280,7 @@ impl Binder<'_> {
                 Some(hidden) => hidden.clone_from(&part.name),
                 None => relation.alias.clone_from(&part.name),
             }
+            relation = relation.showing(part.id.0);
         }
         Ok(relation)
     }
@@ -383,26 +388,21 @@ impl Binder<'_> {
             check_alias(alias, 1)?;
         }
         let column = alias.and_then(|a| a.columns.first()).map_or(alias_name.clone(), |c| fold(&c.name));
-        let relation = Relation {
-            alias: alias_name,
-            hidden: None,
-            columns: vec![(column, Typed::plain(ty))],
-            key: Vec::new(),
-            first: 0,
-        };
+        let relation =
+            Relation { alias: alias_name, columns: vec![(column, Typed::plain(ty))], ..Relation::unnamed() };
         Ok(From::one(Source::Series(bounds, ty), relation))
     }
 }
 
 fn system_relation(table: &SystemTable, alias: Option<&ast::TableAlias>) -> Result<Relation> {
     let columns = table.columns.iter().map(|(name, ty, _)| ((*name).to_owned(), Typed::plain(*ty)));
-    named(table.name, columns.collect(), &[], alias)
+    Ok(named(table.name, columns.collect(), &[], alias)?.showing(table.oid))
 }
 
 /// The relation that a table is under its alias.
 pub(super) fn relation_of(table: &TableDef, alias: Option<&ast::TableAlias>) -> Result<Relation> {
     let columns = table.columns.iter().map(|c| (c.name.clone(), Typed::of_column(c.column_type)));
-    named(&table.name, columns.collect(), table.key_columns(), alias)
+    Ok(named(&table.name, columns.collect(), table.key_columns(), alias)?.showing(table.id.0))
 }
 
 /// A relation of these columns under its alias.
@@ -421,7 +421,7 @@ pub(super) fn named(
             column.0 = fold(&renamed.name);
         }
     }
-    Ok(Relation { alias: name, hidden, columns, key: key.to_vec(), first: 0 })
+    Ok(Relation { alias: name, hidden, columns, key: key.to_vec(), ..Relation::unnamed() })
 }
 
 /// The relation that a query is, its columns renamed by WITH, then by its alias.
@@ -431,7 +431,7 @@ fn query_relation(
     shown: String,
     alias: Option<&ast::TableAlias>,
 ) -> Result<From> {
-    let columns = renamed(&bound, names);
+    let columns = (renamed(&bound, names), bound.origins());
     relation_over(Source::Query(Box::new(bound.select)), columns, shown, alias)
 }
 
@@ -446,7 +446,7 @@ pub(super) fn renamed(bound: &super::query::BoundQuery, names: &[String]) -> Vec
 /// The relation of these columns under an alias, which may rename them.
 fn relation_over(
     source: Source,
-    mut columns: Vec<(String, Typed)>,
+    (mut columns, origins): (Vec<(String, Typed)>, Vec<Option<Origin>>),
     shown: String,
     alias: Option<&ast::TableAlias>,
 ) -> Result<From> {
@@ -456,7 +456,7 @@ fn relation_over(
             column.0 = fold(&renamed.name);
         }
     }
-    Ok(From::one(source, Relation { alias: shown, columns, ..Relation::unnamed() }))
+    Ok(From::one(source, Relation { alias: shown, columns, origins, ..Relation::unnamed() }))
 }
 
 /// Both sides' rows in all pairs; a condition may be added. 42712 if a name is used twice.

@@ -10,6 +10,7 @@ use super::{Binder, alias_of, clauses, fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Output, SortKey};
+use crate::sink::{Column, Origin};
 use crate::ty::Ty;
 
 /// Outputs while they are collected.
@@ -17,11 +18,23 @@ use crate::ty::Ty;
 pub(super) struct Items {
     pub(super) outputs: Vec<Output>,
     pub(super) names: Vec<String>,
+    /// For each of the select list, what it shows.
+    origins: Vec<Option<Origin>>,
     /// The select list as written, for ORDER BY and GROUP BY by name or number.
     pub(super) written: Vec<Option<Ast>>,
 }
 
 impl Items {
+    /// The columns that a client sees: the first ones.
+    pub(super) fn columns(&self, visible: usize) -> Vec<Column> {
+        let named = self.names.iter().zip(&self.outputs).take(visible).enumerate();
+        let column = |(n, (name, output)): (usize, (&String, &Output))| Column {
+            origin: self.origins.get(n).copied().flatten(),
+            ..output.column(name)
+        };
+        named.map(column).collect()
+    }
+
     /// Whether two outputs are the same column or expression.
     fn are_one(&self, a: usize, b: usize) -> bool {
         match (&self.outputs[a].expr, &self.outputs[b].expr) {
@@ -65,6 +78,7 @@ impl Binder<'_> {
         let b = self.expression(e, scope)?;
         let keep = self.keep_unknown && matches!(b.expr, Expr::Const(_));
         let b = if keep { b } else { self.known(b)? };
+        items.origins.push(scope.origin(&b.expr));
         items.outputs.push(Output::new(b.expr, b.t));
         items.names.push(name);
         items.written.push(Some(e.clone()));
@@ -95,6 +109,7 @@ impl Binder<'_> {
                 let b = self.column_value(Expr::Column(ordinal), *t, name, None, scope)?;
                 let parts = [&relation.alias, name].map(|n| ast::Ident::with_quote('"', n));
                 let written = Ast::CompoundIdentifier(parts.into());
+                items.origins.push(scope.origin(&b.expr));
                 items.outputs.push(Output::new(b.expr, b.t));
                 items.names.push(name.clone());
                 items.written.push((!relation.is_ambiguous(name)).then_some(written));

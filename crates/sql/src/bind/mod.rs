@@ -60,6 +60,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::oid::Oid;
 use crate::path::Path;
+use crate::rights::{Need, Needed, Object};
 use crate::ty::{Ty, Typed};
 
 /// How deep expressions may nest.
@@ -119,6 +120,10 @@ pub struct Binder<'c> {
     part: Option<Part>,
     /// Views that were named so far: what is bound holds for this version of the catalog only.
     met_views: Vec<ObjectId>,
+    /// What was read in FROM so far, and as whom.
+    needs: Vec<Need>,
+    /// The view whose text is bound, if its owner is who reads what it names.
+    through: Option<ObjectId>,
     /// OVERRIDING ... VALUE of the INSERT that is bound.
     overriding: Option<crate::parse::Overriding>,
     /// Queries that both a runner and this crate's executor run are for the runner: tests compare the two.
@@ -170,6 +175,8 @@ impl<'c> Binder<'c> {
             met_tables: Vec::new(),
             part: None,
             met_views: Vec::new(),
+            needs: Vec::new(),
+            through: None,
             overriding: None,
             forced: false,
             levels: Vec::new(),
@@ -212,6 +219,24 @@ impl<'c> Binder<'c> {
             t => Ok(*t),
         };
         self.params.iter().enumerate().map(settle).collect()
+    }
+
+    /// What the statement reads in FROM, and as whom; taken once, when it is bound.
+    pub fn take_needs(&mut self) -> Vec<Need> {
+        std::mem::take(&mut self.needs)
+    }
+
+    /// Notes that the statement reads something in FROM.
+    fn need(&mut self, what: Needed) {
+        let need = Need { what, through: self.through };
+        if !self.needs.contains(&need) {
+            self.needs.push(need);
+        }
+    }
+
+    /// Notes that it reads a table or view.
+    fn need_relation(&mut self, object: Object, schema: &str) {
+        self.need(Needed::Relation { object, schema: schema.to_owned() });
     }
 
     /// Whether a view was named.
@@ -308,5 +333,11 @@ pub fn undefined_table(name: &ast::ObjectName) -> SqlError {
     let parts = name.0.iter().filter_map(|p| p.as_ident().map(fold));
     // Where no schema of the path has the name, it has an empty one.
     let shown: Vec<String> = parts.filter(|p| !p.is_empty()).collect();
-    SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", shown.join(".")))
+    let error =
+        SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", shown.join(".")));
+    match shown.as_slice() {
+        // For the session, which asks whether the role may know (`Session::of_missing_relation`).
+        [.., schema, table] => error.of_table(schema, table),
+        _ => error,
+    }
 }

@@ -22,7 +22,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::loops;
 use crate::plan::{Aggregate, Output, Select, Source, TableAccess};
-use crate::sink::Column;
+use crate::sink::{Column, Origin};
 use crate::ty::{Ty, Typed};
 
 /// A bound query and the columns it shows.
@@ -31,6 +31,13 @@ pub struct BoundQuery {
     pub select: Select,
     /// Names and types of what the client sees.
     pub columns: Vec<Column>,
+}
+
+impl BoundQuery {
+    /// What its columns show.
+    pub(super) fn origins(&self) -> Vec<Option<Origin>> {
+        self.columns.iter().map(|column| column.origin).collect()
+    }
 }
 
 /// Outputs of RETURNING and the columns they show.
@@ -169,8 +176,7 @@ impl Binder<'_> {
         let outputs = items.outputs.iter_mut().map(|o| &mut o.expr);
         select.windows = windows.placed(width, outputs.chain(sets.arguments_mut()).collect());
         lock::refuse_with_windows(&select)?;
-        let columns =
-            items.names.iter().zip(&items.outputs).take(visible).map(|(n, o)| o.column(n)).collect();
+        let columns = items.columns(visible);
         select.outputs = items.outputs.into();
         if !sets.calls.is_empty() {
             lock::refuse_with_sets(&select)?;
@@ -333,7 +339,7 @@ impl Binder<'_> {
         scope.no_aggregates = Some("RETURNING");
         let items = self.items(written, scope)?;
         scope.no_aggregates = None;
-        let columns = items.names.iter().zip(&items.outputs).map(|(n, o)| o.column(n)).collect();
+        let columns = items.columns(items.outputs.len());
         Ok(Some((items.outputs.into(), columns)))
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn relation_of(table: &TableDef) -> Relation {
 /// The columns of a table that exists or is being defined.
 fn relation(name: &str, columns: &[ColumnDef]) -> Relation {
     let columns = columns.iter().map(|c| (c.name.clone(), Typed::of_column(c.column_type))).collect();
-    Relation { alias: name.to_owned(), hidden: None, columns, key: Vec::new(), first: 0 }
+    Relation { alias: name.to_owned(), columns, ..Relation::unnamed() }
 }
 
 impl Binder<'_> {

@@ -15,6 +15,8 @@ use super::aggregate::AggCall;
 use super::sets::Sets;
 use super::window::Windows;
 use crate::eval::Expr;
+use crate::oid::Oid;
+use crate::sink::Origin;
 use crate::ty::Typed;
 
 /// A relation in FROM.
@@ -26,6 +28,8 @@ pub struct Relation {
     pub hidden: Option<String>,
     /// Names and types.
     pub columns: Vec<(String, Typed)>,
+    /// For each column what it shows, where that is known; perhaps fewer than there are columns.
+    pub origins: Vec<Option<Origin>>,
     /// Ordinals of the primary key within the relation; empty without one.
     pub key: Vec<usize>,
     /// Ordinal of its first column in the input row.
@@ -135,6 +139,20 @@ impl Scope {
         self.relations.iter().find(|r| r.alias == alias)
     }
 
+    /// What an output shows, if it is a column as it is, grouped or not.
+    pub fn origin(&self, output: &Expr) -> Option<Origin> {
+        let ordinal = match (output, &self.grouping) {
+            (Expr::Column(ordinal), _) => *ordinal,
+            (Expr::Slot(slot), Some(grouping)) => match grouping.keys.get(*slot)?.1.expr {
+                Expr::Column(ordinal) => ordinal,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let relation = self.owner(ordinal)?;
+        relation.origins.get(ordinal - relation.first).copied().flatten()
+    }
+
     /// The relation that an ordinal of the input row belongs to.
     pub fn owner(&self, ordinal: usize) -> Option<&Relation> {
         self.relations.iter().rfind(|r| r.first <= ordinal)
@@ -171,7 +189,22 @@ fn only(mut fits: impl Iterator<Item = Found>) -> Found {
 impl Relation {
     /// A relation that has no name and, so far, no columns.
     pub fn unnamed() -> Relation {
-        Relation { alias: String::new(), hidden: None, columns: Vec::new(), key: Vec::new(), first: 0 }
+        Relation {
+            alias: String::new(),
+            hidden: None,
+            columns: Vec::new(),
+            origins: Vec::new(),
+            key: Vec::new(),
+            first: 0,
+        }
+    }
+
+    /// The same with columns that are those of this table or view.
+    #[must_use]
+    pub fn showing(mut self, relation: Oid) -> Relation {
+        let numbers = (1..).take(self.columns.len());
+        self.origins = numbers.map(|number| Some(Origin { relation, number })).collect();
+        self
     }
 
     /// Ordinals in the input row and types of the columns of this name: a query in FROM may have several.

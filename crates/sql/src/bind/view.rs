@@ -19,6 +19,7 @@ use super::{Binder, clauses_ddl, clipped, fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::parse::{self, Parsed};
 use crate::plan::{Select, Source};
+use crate::rights::{Kind, Need, Object};
 use crate::sink::Column;
 use crate::system::names::quoted;
 use crate::ty::Typed;
@@ -63,7 +64,7 @@ impl Binder<'_> {
         }
         let uses = self.uses(&text)?;
         let tables = std::mem::take(&mut self.met_tables);
-        let view = NewView { schema, name, columns, text, uses };
+        let view = NewView { schema, name, columns, text, uses, security_invoker: None };
         Ok(ViewSpec { view, or_replace: v.or_replace, tables })
     }
 
@@ -80,8 +81,12 @@ impl Binder<'_> {
         let Statement::Query(query) = *statement else { return Err(no_query(text)) };
         let mut inner = Binder::new(self.catalog, text, &[])?;
         inner.depth = self.depth;
+        inner.through = self.through;
         let bound = inner.viewed(&query);
         self.reads_world |= inner.reads_world;
+        let new = inner.needs.into_iter().filter(|need| !self.needs.contains(need));
+        let new: Vec<Need> = new.collect();
+        self.needs.extend(new);
         bound
     }
 
@@ -120,7 +125,12 @@ impl Binder<'_> {
         alias: Option<&ast::TableAlias>,
     ) -> Result<(Source, Relation)> {
         self.met_views.push(view.id);
-        let bound = self.deeper(|b| b.reread(&view.text))?;
+        self.need_relation(Object::new(view.id, Kind::View, &view.name), &view.schema);
+        let through = (view.security_invoker != Some(true)).then_some(view.id);
+        let around = std::mem::replace(&mut self.through, through);
+        let bound = self.deeper(|b| b.reread(&view.text));
+        self.through = around;
+        let bound = bound?;
         let same = |(c, now): (&ViewColumn, &Column)| c.type_id == now.type_oid && c.modifier == now.typmod;
         if bound.columns.len() != view.columns.len() || !view.columns.iter().zip(&bound.columns).all(same) {
             let message = format!("view \"{}\" no longer has the columns that it was made with", view.name);
@@ -138,8 +148,8 @@ impl Binder<'_> {
                 column.0 = fold(&renamed.name);
             }
         }
-        let relation = Relation { alias: name, hidden, columns, key: Vec::new(), first: 0 };
-        Ok((Source::Query(Box::new(bound.select)), relation))
+        let relation = Relation { alias: name, hidden, columns, ..Relation::unnamed() };
+        Ok((Source::Query(Box::new(bound.select)), relation.showing(view.id.0)))
     }
 
     /// The same of a query with its WITH.

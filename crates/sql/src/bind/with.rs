@@ -20,10 +20,14 @@ use super::{Binder, alias_of, fold};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Output, Recursion, Select, Shared, SharedBody, Source};
+use crate::sink::Origin;
 use crate::ty::{Ty, Typed};
 
 /// Names and types of columns.
 type Columns = Vec<(String, Typed)>;
+
+/// Rows of a named query, its columns and what they show.
+pub(super) type NamedRows = (Source, Columns, Vec<Option<Origin>>);
 
 /// A named query.
 #[derive(Debug, Clone)]
@@ -40,6 +44,8 @@ pub(super) struct Named {
     open: bool,
     /// What all uses share.
     shared: Option<(Arc<Shared>, Columns)>,
+    /// What its columns show.
+    origins: Vec<Option<Origin>>,
     /// Its second part is being bound.
     work: Option<Work>,
 }
@@ -87,11 +93,13 @@ impl Binder<'_> {
             let columns = alias.columns.iter().map(|c| fold(&c.name)).collect();
             let query = Rc::new(query.as_ref().clone());
             let (levels, open) = (self.levels.len(), with.recursive);
-            self.named.push(Named { name, columns, query, levels, open, shared: None, work: None });
+            let origins = Vec::new();
+            self.named.push(Named { name, columns, query, levels, open, shared: None, origins, work: None });
             let place = self.named.len() - 1;
             let bound = self.named_body(place)?;
             let named = &mut self.named[place];
             let columns = renamed(&bound, &named.columns);
+            named.origins = bound.origins();
             if !bound.select.reads_outer() {
                 let materialized =
                     materialized.as_ref().map(|m| matches!(m, CteAsMaterialized::Materialized));
@@ -111,16 +119,17 @@ impl Binder<'_> {
     }
 
     /// The rows of a named query that need not be bound for this use: those that uses share, or its own in its second part.
-    pub(super) fn named_rows(&mut self, place: usize) -> Result<Option<(Source, Columns)>> {
+    pub(super) fn named_rows(&mut self, place: usize) -> Result<Option<NamedRows>> {
         let subqueries = self.subqueries;
         let named = &mut self.named[place];
         let Some(work) = &mut named.work else {
             let shared = named.shared.as_ref();
-            return Ok(shared.map(|(shared, columns)| (Source::Shared(shared.clone()), columns.clone())));
+            let rows = shared.map(|(shared, columns)| (Source::Shared(shared.clone()), columns.clone()));
+            return Ok(rows.map(|(source, columns)| (source, columns, named.origins.clone())));
         };
         work.uses += 1;
         let types = work.columns.iter().map(|(_, t)| t.ty).collect();
-        let rows = (Source::Work(work.id, types), work.columns.clone());
+        let rows = (Source::Work(work.id, types), work.columns.clone(), Vec::new());
         let what = match () {
             () if subqueries > work.subqueries => "must not appear within a subquery",
             () if work.uses > 1 => "must not appear more than once",
@@ -230,7 +239,8 @@ impl Binder<'_> {
         first: BoundQuery,
         then: BoundQuery,
     ) -> Result<BoundQuery> {
-        let BoundQuery { select: first, columns } = first;
+        let BoundQuery { select: first, mut columns } = first;
+        columns.iter_mut().for_each(|column| column.origin = None);
         let begun: Vec<Typed> = first.outputs[..first.visible].iter().map(|o| o.t).collect();
         let (sides, types) = self.matched("UNION", vec![first, then.select])?;
         let [first, then] = <[Select; 2]>::try_from(sides)

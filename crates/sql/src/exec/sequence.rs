@@ -245,10 +245,19 @@ impl Sequences for InTransaction<'_> {
     }
 
     fn last(&self) -> Result<i64> {
-        let last = self.memory.last.get().and_then(|id| self.memory.values.borrow().get(&id).copied());
-        last.ok_or_else(|| {
+        let last = self.memory.last.get();
+        let last = last.and_then(|id| Some((id, self.memory.values.borrow().get(&id).copied()?)));
+        let (id, value) = last.ok_or_else(|| {
             SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, "lastval is not yet defined in this session")
-        })
+        })?;
+        let catalog = self.txn.borrow_mut().catalog();
+        let Some(sequence) = catalog.sequences().find(|s| s.id.0 == id) else { return Ok(value) };
+        let object = Object::new(sequence.id, Kind::Sequence, &sequence.name);
+        let rights = [Rights::USAGE, Rights::SELECT];
+        match Holder::of(&catalog, self.who).may_any(&catalog, &object, &rights) {
+            true => Ok(value),
+            false => Err(object.denied()),
+        }
     }
 
     fn set(&self, name: &str, value: i64, called: bool) -> Result<i64> {

@@ -164,7 +164,7 @@ impl Output {
 
     /// The column that a client sees.
     pub fn column(&self, name: &str) -> Column {
-        Column { name: name.into(), type_oid: self.t.ty.oid(), typmod: self.t.typmod }
+        Column { name: name.into(), type_oid: self.t.ty.oid(), typmod: self.t.typmod, origin: None }
     }
 }
 

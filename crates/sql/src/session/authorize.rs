@@ -11,15 +11,18 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 use sqlparser::ast::{self, AlterTableOperation, ColumnOption, ObjectType, Statement, TableConstraint};
-use varve_engine::{Catalog, Named, ObjectId, Rights, SequenceDef, TableDef, Transaction};
+use varve_engine::{
+    BOOTSTRAP_ROLE, Catalog, Isolation, Named, ObjectId, Rights, SequenceDef, TableDef, Transaction,
+};
 
 use super::Session;
 use crate::bind::object_name;
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
-use crate::plan::{Found, OnConflict, Output, Plan, RowLock, Select, Source};
+use crate::plan::{Found, OnConflict, Output, Plan, Select};
 use crate::prepared::Prepared;
-use crate::rights::{Holder, Kind, Object, Who, denied};
+use crate::rights::{Holder, Kind, Need, Needed, Object, Who, denied};
+use crate::system;
 
 /// How many statements are remembered at most.
 const REMEMBERED: usize = 1024;
@@ -47,12 +50,13 @@ impl Session {
     /// 42501 unless the role may run the statement, whose plan this is.
     pub(super) fn authorize_statement(&mut self, prepared: &Prepared, plan: &Plan) -> Result<()> {
         let who = self.facts.who;
-        let Some(txn) = self.txn.as_mut().filter(|_| who.is_some()) else { return Ok(()) };
+        let is_checked = who.is_some() || prepared.reads_views;
+        let Some(txn) = self.txn.as_mut().filter(|_| is_checked) else { return Ok(()) };
         let version = txn.catalog_version();
         if self.allowed.knows(version, who, prepared.id) {
             return Ok(());
         }
-        self.authorize(plan)?;
+        self.authorize(plan, &prepared.needs)?;
         self.allowed.statements.insert(prepared.id);
         Ok(())
     }
@@ -66,15 +70,15 @@ impl Session {
         (!holder.is_superuser()).then_some((catalog, holder))
     }
 
-    /// 42501 unless the role may run the plan.
-    pub(super) fn authorize(&mut self, plan: &Plan) -> Result<()> {
-        if self.facts.who.is_none() {
+    /// 42501 unless the role may run the plan, which reads this in FROM. What a view reads its owner must be allowed to read,
+    /// whoever reads the view, a superuser too.
+    pub(super) fn authorize(&mut self, plan: &Plan, needs: &[Need]) -> Result<()> {
+        if self.facts.who.is_none() && needs.iter().all(|need| need.through.is_none()) {
             return Ok(());
         }
-        match self.holder() {
-            Some((catalog, holder)) => Check { catalog: &catalog, holder }.plan(plan),
-            None => Ok(()),
-        }
+        let catalog = self.begin_engine().catalog();
+        let holder = Holder::of(&catalog, self.facts.who);
+        Check { catalog: &catalog, holder }.plan(plan, needs)
     }
 
     /// 42501 unless the role has this right on a table.
@@ -85,12 +89,39 @@ impl Session {
         }
     }
 
+    /// 42501 unless the role has this right on an object of a schema.
+    pub(super) fn authorize_object(&mut self, object: &Object, schema: &str, right: Rights) -> Result<()> {
+        let Some((catalog, holder)) = self.holder() else { return Ok(()) };
+        let check = Check { catalog: &catalog, holder };
+        check.schema(schema, Rights::USAGE)?;
+        check.need_any(object, &[right])
+    }
+
+    /// What a role is told of a relation that is not there: nothing, if it may not use the schema that it named.
+    pub(super) fn of_missing_relation(&self, mut error: SqlError) -> SqlError {
+        if error.sqlstate != SqlState::UNDEFINED_TABLE {
+            return error;
+        }
+        let Some(schema) = error.subject.take().and_then(|subject| subject.schema) else { return error };
+        let catalog = self.shared.engine.begin(Isolation::ReadCommitted).catalog();
+        let check = Check { catalog: &catalog, holder: Holder::of(&catalog, self.facts.who) };
+        check.schema(&schema, Rights::USAGE).err().unwrap_or(error)
+    }
+
     /// 42501 unless the role has one of these rights on a table.
     pub(super) fn authorize_any(&mut self, table: &TableDef, rights: &[Rights]) -> Result<()> {
         let Some((catalog, holder)) = self.holder() else { return Ok(()) };
         let check = Check { catalog: &catalog, holder };
         check.schema(&table.schema, Rights::USAGE)?;
         check.need_any(&table_object(table), rights)
+    }
+
+    /// 42501 unless the role has what a predefined role may do.
+    pub(super) fn authorize_member(&mut self, role: ObjectId, message: &str) -> Result<()> {
+        match self.holder() {
+            Some((_, holder)) if !holder.is(role) => Err(denied(message)),
+            _ => Ok(()),
+        }
     }
 
     /// 42501 unless the role is a superuser.
@@ -112,7 +143,8 @@ pub(super) fn own_what_is_new(
     txn: &mut Transaction,
     who: Who,
 ) -> Result<(), varve_engine::Error> {
-    let Some(role) = who else { return Ok(()) };
+    // What says nothing else belongs to the first role.
+    let Some(role) = who.filter(|role| *role != BOOTSTRAP_ROLE) else { return Ok(()) };
     let new: Vec<ObjectId> = txn.made().skip(before).collect();
     if !new.is_empty() {
         txn.hold_role(role)?;
@@ -126,9 +158,21 @@ struct Check<'c> {
 }
 
 impl Check<'_> {
-    fn plan(&self, plan: &Plan) -> Result<()> {
+    fn plan(&self, plan: &Plan, needs: &[Need]) -> Result<()> {
+        if !self.holder.is_superuser() {
+            self.change(plan)?;
+        }
+        needs.iter().try_for_each(|need| self.read(need))?;
+        match plan.query() {
+            Some(query) if !self.holder.is_superuser() => self.locks(query),
+            _ => Ok(()),
+        }
+    }
+
+    /// What a change needs on the table that it changes.
+    fn change(&self, plan: &Plan) -> Result<()> {
         match plan {
-            Plan::Select(select) => self.query(select),
+            Plan::Select(_) => Ok(()),
             Plan::Insert(insert) => {
                 self.table(&insert.table, Rights::INSERT)?;
                 match &insert.on_conflict {
@@ -140,62 +184,83 @@ impl Check<'_> {
                         self.table(&insert.table, Rights::SELECT)?;
                     }
                 }
-                self.reads(&insert.table, insert.returning.iter().flatten().map(expression))?;
-                plan.query().map_or(Ok(()), |query| self.query(query))
+                self.reads(&insert.table, insert.returning.iter().flatten().map(expression))
             }
             Plan::Update(update) => {
                 self.table(&update.target.table, Rights::UPDATE)?;
-                self.found(update.found.as_deref(), &update.target.table)?;
+                let found = update.found.as_deref();
+                self.found(found, &update.target.table)?;
                 let assigned = update.assignments.iter().map(|(_, e)| e);
                 let returned = update.returning.iter().flatten().map(expression);
-                self.reads(&update.target.table, update.recheck.iter().chain(assigned).chain(returned))
+                let read = update.recheck.iter().chain(assigned).chain(returned);
+                self.reads_of(&update.target.table, found, read)
             }
             Plan::Delete(delete) => {
                 self.table(&delete.target.table, Rights::DELETE)?;
-                self.found(delete.found.as_deref(), &delete.target.table)?;
+                let found = delete.found.as_deref();
+                self.found(found, &delete.target.table)?;
                 let returned = delete.returning.iter().flatten().map(expression);
-                self.reads(&delete.target.table, delete.recheck.iter().chain(returned))
+                self.reads_of(&delete.target.table, found, delete.recheck.iter().chain(returned))
             }
         }
     }
 
-    fn query(&self, select: &Select) -> Result<()> {
-        self.query_beside(select, None)
-    }
-
-    /// A query that finds rows of a target to change: the change itself says what it needs there. Where the query reads that
-    /// table besides, it needs what everybody needs.
-    fn query_beside(&self, select: &Select, target: Option<&Arc<TableDef>>) -> Result<()> {
-        if shows_passwords(select) {
-            return Err(denied("permission denied for table pg_authid"));
-        }
-        let reads_target = |target| reads_besides(select, target);
-        let is_needed =
-            |t: &&Arc<TableDef>| target.is_none_or(|target| !Arc::ptr_eq(t, target) || reads_target(target));
-        for table in select.tables().iter().filter(is_needed) {
-            self.table(table, Rights::SELECT)?;
-            let locks =
-                |lock: &RowLock| lock.beside.is_empty() || lock.beside.iter().any(|l| l.table.id == table.id);
-            if select.lock.as_ref().is_some_and(locks) {
-                self.need_any(&table_object(table), &[Rights::UPDATE])?;
+    /// What is read in FROM: by the role, or by the owner of the view that reads it.
+    fn read(&self, need: &Need) -> Result<()> {
+        let owner = need.through.map(|view| Holder::of(self.catalog, Some(self.catalog.owner(view))));
+        let holder = owner.as_ref().unwrap_or(&self.holder);
+        match &need.what {
+            Needed::System(name) => match system::readers(name) {
+                _ if holder.is_superuser() => Ok(()),
+                Some((reader, _)) if !holder.is(reader) => {
+                    Err(denied(format!("permission denied for view {name}")))
+                }
+                None if *name == "pg_authid" => Err(denied("permission denied for table pg_authid")),
+                None if *name == "pg_shadow" => Err(denied("permission denied for view pg_shadow")),
+                _ => Ok(()),
+            },
+            Needed::Relation { object, schema } => {
+                if owner.is_none() {
+                    self.schema(schema, Rights::USAGE)?;
+                }
+                let may = holder.may_any(self.catalog, object, &[Rights::SELECT]);
+                if may { Ok(()) } else { Err(object.denied()) }
             }
         }
-        Ok(())
+    }
+
+    /// FOR UPDATE and its kin.
+    fn locks(&self, select: &Select) -> Result<()> {
+        let Some(lock) = &select.lock else { return Ok(()) };
+        let is_locked =
+            |t: &&Arc<TableDef>| lock.beside.is_empty() || lock.beside.iter().any(|l| l.table.id == t.id);
+        let tables = select.tables();
+        let mut locked = tables.iter().filter(is_locked);
+        locked.try_for_each(|table| self.need_any(&table_object(table), &[Rights::UPDATE]))
     }
 
     fn found(&self, found: Option<&Found>, target: &Arc<TableDef>) -> Result<()> {
-        let Some(found) = found else { return Ok(()) };
-        if !found.seen.is_empty() {
-            self.table(target, Rights::SELECT)?;
-        }
-        self.query_beside(&found.query, Some(target))
+        let reads = found.is_some_and(|found| !found.seen.is_empty());
+        if reads { self.table(target, Rights::SELECT) } else { Ok(()) }
     }
 
     /// A change that looks at columns needs SELECT, too.
-    fn reads<'e>(&self, table: &TableDef, mut expressions: impl Iterator<Item = &'e Expr>) -> Result<()> {
+    fn reads<'e>(&self, table: &TableDef, expressions: impl Iterator<Item = &'e Expr>) -> Result<()> {
+        self.reads_of(table, None, expressions)
+    }
+
+    /// The same, where the columns of the table may stand behind those of other relations.
+    fn reads_of<'e>(
+        &self,
+        table: &TableDef,
+        found: Option<&Found>,
+        mut expressions: impl Iterator<Item = &'e Expr>,
+    ) -> Result<()> {
+        let first = found.map_or(0, |found| found.others);
+        let own = first..first + table.columns.len();
         let reads = |e: &Expr| {
             let mut reads = false;
-            e.walk(&mut |part| reads |= matches!(part, Expr::Column(_)));
+            e.walk(&mut |part| reads |= matches!(part, Expr::Column(n) if own.contains(n)));
             reads
         };
         if expressions.any(reads) { self.table(table, Rights::SELECT) } else { Ok(()) }
@@ -244,15 +309,27 @@ impl Check<'_> {
                     _ => Ok(()),
                 })
             }
-            Statement::Comment { object_type: ast::CommentObject::Table, object_name, .. } => {
-                self.owner_of(object_name)
-            }
+            Statement::Comment { object_type, object_name, .. } => self.comments(object_type, object_name),
             Statement::Truncate(t) => self.truncates(t),
             Statement::CreateSchema { .. } => Err(denied("permission denied for database postgres")),
             Statement::Drop { object_type: ObjectType::Schema, names, .. } => {
                 names.iter().try_for_each(|name| self.owner_of_schema(name))
             }
             Statement::Drop { names, .. } => names.iter().try_for_each(|name| self.may_drop(name)),
+            _ => Err(denied("permission denied: only superusers may run this statement")),
+        }
+    }
+
+    /// COMMENT ON: for the owner of the object, or of the column's table.
+    fn comments(&self, kind: &ast::CommentObject, name: &ast::ObjectName) -> Result<()> {
+        use ast::CommentObject::{Column, Index, Schema, Sequence, Table, View};
+        match kind {
+            Table | View | Sequence | Index => self.owner_of(name),
+            Schema => self.owner_of_schema(name),
+            Column => {
+                let parts = name.0.split_last().map_or(&[][..], |(_, of)| of);
+                if parts.is_empty() { Ok(()) } else { self.owner_of(&ast::ObjectName(parts.to_vec())) }
+            }
             _ => Err(denied("permission denied: only superusers may run this statement")),
         }
     }
@@ -342,26 +419,6 @@ fn options_of(column: &ast::ColumnDef) -> impl Iterator<Item = &ast::ForeignKeyC
     })
 }
 
-/// Whether `pg_authid` is among what is read, which only superusers may see.
-fn shows_passwords(select: &Select) -> bool {
-    let mut shows = false;
-    select.each_source(&mut |s| shows |= matches!(s, Source::System(table) if table.name == "pg_authid"));
-    shows
-}
-
-/// Whether a query that finds rows of a table reads that table in another place, too.
-fn reads_besides(select: &Select, target: &Arc<TableDef>) -> bool {
-    let mut reads = false;
-    select.each_source(&mut |source| {
-        reads |= match source {
-            Source::Table(t) => Arc::ptr_eq(&t.table, target),
-            Source::Loops(steps) => steps.iter().any(|s| Arc::ptr_eq(&s.target.table, target)),
-            _ => false,
-        }
-    });
-    reads
-}
-
 fn expression(output: &Output) -> &Expr {
     &output.expr
 }
@@ -381,8 +438,17 @@ fn named(catalog: &Catalog, schema: &str, name: &str) -> Option<(Object, Kind)> 
 }
 
 /// A table, view or sequence by name, as GRANT names it.
-pub(super) fn grantable(catalog: &Catalog, name: &ast::ObjectName) -> Result<Object, SqlError> {
+pub(super) fn grantable(
+    catalog: &Catalog,
+    holder: &Holder,
+    name: &ast::ObjectName,
+) -> Result<Object, SqlError> {
     let (schema, plain) = object_name(name)?;
+    if let Some(schema) = catalog.schemas().iter().find(|s| s.name == schema).map(|s| Object::schema(s))
+        && !holder.may_any(catalog, &schema, &[Rights::USAGE])
+    {
+        return Err(schema.denied());
+    }
     if matches!(catalog.resolve(&schema, &plain), Some(Named::Part(..))) {
         return Err(SqlError::unsupported("rights on a partition")
             .with_hint("Rights are those of the partitioned table."));

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use varve_engine::{Isolation, Transaction};
+use varve_engine::{Isolation, Transaction, plant_panic, planted_panic};
 
 use super::cursor::End;
 use super::{Block, Defaults, Probing, Savepoint, Session};
@@ -160,6 +160,7 @@ impl Session {
 
     /// Commits what is open; the session is idle afterwards, also on an error.
     pub(super) fn commit(&mut self) -> Result<()> {
+        planted_panic("panic at commit");
         let result = match (self.check_deferred(true), self.txn.take()) {
             (Ok(()), Some(txn)) => txn.commit().map_err(SqlError::from),
             (Err(e), Some(txn)) => {
@@ -212,7 +213,9 @@ impl Session {
     pub(super) fn after_settings(&mut self) {
         if self.settings.take_changed() {
             self.facts.zone = self.settings.zone();
-            self.seat.rename(&self.settings.get("application_name").unwrap_or_default());
+            let application_name = self.settings.get("application_name").unwrap_or_default();
+            plant_panic(&application_name);
+            self.seat.rename(&application_name);
             self.defaults = defaults(&self.settings);
             self.facts.lock_timeout = self.defaults.lock_timeout;
             self.follow_identity();
@@ -227,6 +230,13 @@ impl Session {
 
     /// What an error does to the transaction.
     pub(super) fn after_error(&mut self) {
+        if self.caught("(rollback)", |session| Ok(session.undo_after_error())).is_err() {
+            self.give_up();
+        }
+    }
+
+    fn undo_after_error(&mut self) {
+        planted_panic("panic at rollback");
         self.scratch.end_statement();
         match self.block {
             Block::Failed => {}
@@ -264,6 +274,20 @@ impl Session {
             self.txn = None;
             self.savepoints.clear();
         }
+    }
+
+    /// A rollback has panicked: nothing of the transaction is left here. What it has not undone, the engine undoes in the
+    /// background.
+    fn give_up(&mut self) {
+        if let Some(txn) = self.txn.take() {
+            // Its error, or its panic, is on the log; the client knows that the statement failed.
+            let _ = self.caught("(rollback)", |_| Ok(txn.rollback()?));
+        }
+        self.block = if self.in_block() { Block::Failed } else { Block::Idle };
+        self.savepoints.clear();
+        self.forget(&End::RolledBack);
+        self.settings.rollback();
+        self.after_settings();
     }
 
     fn savepoint_index(&self, name: &str) -> Result<usize> {

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use sqlparser::ast;
-use varve_engine::{Datum, Value};
+use varve_engine::{Datum, Value, predefined};
 
 use super::plan::in_failed_transaction;
 use super::{Block, Session};
@@ -18,7 +18,7 @@ use crate::oid::{self, Oid};
 use crate::prepared::{Body, Prepared};
 use crate::settings;
 use crate::sink::{Column, CommandTag, Severity, Sink};
-use crate::system::statistics;
+use crate::system::{self, statistics};
 use crate::system_settings::{self, SystemSetting};
 use crate::ty::{self, Ty, Typed};
 use crate::utility::{Level, Utility};
@@ -124,7 +124,8 @@ impl Session {
             }
             Utility::Maintain(command) => self.maintain(command)?,
             Utility::Checkpoint => {
-                self.authorize_superuser(
+                self.authorize_member(
+                    predefined::CHECKPOINT,
                     "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
                 )?;
                 self.shared.engine.checkpoint_all()?;
@@ -372,6 +373,11 @@ impl Session {
             sink.columns(&show_columns(name))?;
         }
         if let Some(table) = statistics::shown_by(name) {
+            if let Some(reader) = system::readers(table.name) {
+                let message =
+                    format!("must be superuser or have privileges of {} to examine \"{name}\"", reader.1);
+                self.authorize_member(reader.0, &message)?;
+            }
             for row in table.rows(&self.world()) {
                 let row: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
                 sink.row(&row)?;
@@ -430,10 +436,11 @@ pub(super) fn show_columns(name: &str) -> Vec<Column> {
             name: (*name).into(),
             type_oid: ty.oid(),
             typmod: -1,
+            origin: None,
         };
         return table.columns.iter().map(column).collect();
     }
-    let text = |name: &str| Column { name: name.into(), type_oid: oid::TEXT, typmod: -1 };
+    let text = |name: &str| Column { name: name.into(), type_oid: oid::TEXT, typmod: -1, origin: None };
     match name {
         "all" => vec![text("name"), text("setting"), text("description")],
         "timezone" => vec![text("TimeZone")],

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 
-use varve_engine::{Error as EngineError, Rights};
+use varve_engine::{Error as EngineError, Rights, predefined};
 
 use super::Session;
 use super::run::{Ran, read_only};
@@ -22,6 +22,7 @@ use crate::exec::Exec;
 use crate::exec::copy::CopyPlan;
 use crate::exec::reference::Pending;
 use crate::prepared::Body;
+use crate::rights::{Kind, Object};
 use crate::sink::{Column, CommandTag, CopyShape, Severity, Sink};
 
 /// Bytes that are read from a file at once.
@@ -61,7 +62,8 @@ impl Session {
                 "must be superuser or have privileges of the pg_write_server_files role to COPY to a file"
             }
         };
-        self.authorize_superuser(message).map_err(|e| {
+        let role = if is_from { predefined::READ_SERVER_FILES } else { predefined::WRITE_SERVER_FILES };
+        self.authorize_member(role, message).map_err(|e| {
             e.with_hint(
                 "Anyone can COPY to stdout or from stdin. psql's \\copy command also works for anyone.",
             )
@@ -191,7 +193,9 @@ impl Session {
         let (schema, last) = object_name(name)?;
         let catalog = self.current_catalog();
         let direction = if is_from { "to" } else { "from" };
-        if catalog.view(&schema, &last).is_some() {
+        if let Some(view) = catalog.view(&schema, &last) {
+            let right = if is_from { Rights::INSERT } else { Rights::SELECT };
+            self.authorize_object(&Object::new(view.id, Kind::View, &last), &schema, right)?;
             let message = format!("cannot copy {direction} view \"{last}\"");
             return Err(wrong_kind(message).with_hint(match is_from {
                 true => "To enable copying to a view, provide an INSTEAD OF INSERT trigger.",

@@ -106,7 +106,7 @@ impl Session {
             let bound = Shown { plan: Step::default(), planning, planning_pages, execution: None };
             let shown = match explain.options.analyze {
                 true => self.analyzed(&prepared, plan, params, &explain.options, bound)?,
-                false => self.planned(plan, params, bound)?,
+                false => self.planned(&prepared, plan, params, bound)?,
             };
             if let Some(shown) = shown {
                 return Ok(shown);
@@ -127,8 +127,14 @@ impl Session {
     }
 
     /// What would run; `None` if a definition is out of date.
-    fn planned(&mut self, plan: &Plan, params: &[Datum<'_>], bound: Shown) -> Result<Option<Shown>> {
-        self.authorize(plan)?;
+    fn planned(
+        &mut self,
+        prepared: &Prepared,
+        plan: &Plan,
+        params: &[Datum<'_>],
+        bound: Shown,
+    ) -> Result<Option<Shown>> {
+        self.authorize(plan, &prepared.needs)?;
         let select = match plan {
             Plan::Select(select) if self.is_for_runner(select) => Some(select),
             plan => plan.general(),
@@ -195,5 +201,5 @@ pub(super) fn columns(options: &Options) -> Vec<Column> {
         Format::Text => oid::TEXT,
         Format::Json => oid::JSON,
     };
-    vec![Column { name: "QUERY PLAN".into(), type_oid, typmod: -1 }]
+    vec![Column { name: "QUERY PLAN".into(), type_oid, typmod: -1, origin: None }]
 }

@@ -7,7 +7,7 @@
 //!
 //! Does not know: what a role may do (`crate::rights`).
 
-use varve_engine::{Catalog, ObjectId};
+use varve_engine::{BOOTSTRAP_ROLE, Catalog, ObjectId};
 
 use super::Session;
 use crate::error::{Result, SqlError, SqlState};
@@ -23,8 +23,8 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Who logs in: 28000 if the role may not. A name that is no role is let in where nobody has to prove anything; who has
-    /// proved a password must still be the role with this password (a proof takes as long as the client likes).
+    /// Who logs in: 28000 if the role may not. Where nobody has to prove anything, a name that is no role is let in as the first
+    /// role; who has proved a password must still be the role with this password (a proof takes as long as the client likes).
     pub(super) fn of_login(catalog: &Catalog, name: &str, proved: Option<&Verifier>) -> Result<Identity> {
         if proved.is_some() && verifier(catalog, name).as_ref() != proved {
             let message = format!("password authentication failed for user \"{name}\"");
@@ -32,12 +32,20 @@ impl Identity {
                 "The role was dropped, renamed or given another password while the client logged in.",
             ));
         }
-        let role = catalog.role(name);
-        if role.is_some_and(|r| !r.may_log_in) {
+        let Some(role) = catalog.role(name) else {
+            let first = catalog.role_by_id(BOOTSTRAP_ROLE).map_or(name, |role| role.name.as_str());
+            return Ok(Identity { name: first.to_owned(), who: Some(BOOTSTRAP_ROLE) });
+        };
+        if !role.may_log_in {
             let message = format!("role \"{name}\" is not permitted to log in");
             return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, message));
         }
-        Ok(Identity { name: name.to_owned(), who: role.map(|r| r.id) })
+        Ok(Identity { name: name.to_owned(), who: Some(role.id) })
+    }
+
+    /// The name of the role that logged in.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// The role of the login.

@@ -30,6 +30,7 @@ mod general;
 mod identity;
 mod lock;
 mod maintain;
+mod panic;
 mod path;
 mod plan;
 mod portals;
@@ -46,7 +47,8 @@ use bumpalo::Bump;
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use varve_engine::{
-    BOOTSTRAP_ROLE, Catalog, Database, Datum, Isolation, SavepointId, TemporaryQuota, Transaction,
+    BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Catalog, Database, Datum, Isolation, RoleDef,
+    SavepointId, TemporaryQuota, Transaction,
 };
 
 use crate::activity::{Ender, Seat, State, Watched};
@@ -153,6 +155,27 @@ impl SqlDatabase {
             let kept = catalog.role_by_id(BOOTSTRAP_ROLE).and_then(|role| role.password.as_deref());
             Verifier::of_nobody(user, kept.map_or(&self.secret, str::as_bytes))
         })
+    }
+
+    /// Gives the first role of a database of an earlier version the name that it has in a new one. Where it has a password, which
+    /// clients prove under its old name, or where another role has the name, it stays as it is.
+    pub fn rename_first_role(&self) -> Result<()> {
+        let mut txn = self.engine.begin(Isolation::ReadCommitted);
+        let catalog = txn.catalog();
+        let is_old = |role: &RoleDef| role.name == BOOTSTRAP_NAME_BEFORE && role.password.is_none();
+        if !catalog.role_by_id(BOOTSTRAP_ROLE).is_some_and(|role| is_old(role))
+            || catalog.role(BOOTSTRAP_NAME).is_some()
+        {
+            return Ok(());
+        }
+        txn.alter_role(BOOTSTRAP_ROLE, |role| role.name = BOOTSTRAP_NAME.to_owned())?;
+        Ok(txn.commit()?)
+    }
+
+    /// The name of the first role.
+    pub fn first_role(&self) -> String {
+        let catalog = self.engine.begin(Isolation::ReadCommitted).catalog();
+        catalog.role_by_id(BOOTSTRAP_ROLE).map_or_else(|| BOOTSTRAP_NAME.to_owned(), |role| role.name.clone())
     }
 
     /// Whether any role can prove a password and log in.
@@ -323,9 +346,14 @@ pub struct Session {
 }
 
 /// The settings of a session that begins: what is known of it, then what its client asks for.
-fn first_settings(shared: &SqlDatabase, params: &SessionParams, is_superuser: bool) -> Result<Settings> {
+fn first_settings(
+    shared: &SqlDatabase,
+    params: &SessionParams,
+    user: &str,
+    is_superuser: bool,
+) -> Result<Settings> {
     let mut settings = Settings::default();
-    settings.set_fact("session_authorization", &params.user);
+    settings.set_fact("session_authorization", user);
     if !is_superuser {
         settings.set_fact("is_superuser", "off");
     }
@@ -355,13 +383,14 @@ impl Session {
         let catalog = shared.engine.begin(Isolation::ReadCommitted).catalog();
         let identity = Identity::of_login(&catalog, &params.user, params.proved.as_ref())?;
         let who = identity.who();
-        let settings = first_settings(&shared, &params, Holder::of(&catalog, who).is_superuser())?;
+        let user = identity.name().to_owned();
+        let settings = first_settings(&shared, &params, &user, Holder::of(&catalog, who).is_superuser())?;
         let seed = std::process::id() as u64
             ^ crate::eval::func::clock_us() as u64
             ^ (params.process_id as u64) << 32;
         let facts = Facts {
-            session_user: params.user.clone(),
-            user: params.user,
+            session_user: user.clone(),
+            user,
             who,
             session_who: who,
             path: Path::public().clone(),
@@ -413,7 +442,7 @@ impl Session {
     /// already in its failed state until `sync`.
     pub fn prepare(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
         self.enter_implicit();
-        let prepared = self.prepare_current(sql, types);
+        let prepared = self.caught(sql, |session| session.prepare_current(sql, types));
         if prepared.is_err() {
             self.after_error();
         }
@@ -452,7 +481,7 @@ impl Session {
     pub fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<()> {
         self.seat.begin(sql);
         self.arm();
-        let result = self.run_text(sql, sink);
+        let result = self.caught(sql, |session| session.run_text(sql, sink));
         let result = self.disarm(result);
         if result.is_err() {
             self.after_error();
@@ -475,7 +504,8 @@ impl Session {
         self.seat.begin(prepared.sql());
         self.arm();
         self.enter_implicit();
-        let result = self.run_portal(prepared, params, portal, max_rows, sink);
+        let result = self
+            .caught(prepared.sql(), |session| session.run_portal(prepared, params, portal, max_rows, sink));
         let result = self.disarm(result);
         if result.is_err() {
             self.after_error();
@@ -489,7 +519,14 @@ impl Session {
 
     /// The extended protocol's Sync: ends an implicit transaction. An error here is the commit's.
     pub fn sync(&mut self) -> Result<()> {
-        let committed = if self.block == Block::Implicit { self.commit() } else { Ok(()) };
+        let committed = match self.block {
+            Block::Implicit => self.caught("(commit at Sync)", Session::commit),
+            _ => Ok(()),
+        };
+        if self.block == Block::Implicit {
+            // A commit that ended early.
+            self.after_error();
+        }
         self.rest();
         committed
     }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use sqlparser::ast::{self, Statement};
-use varve_engine::Catalog;
+use varve_engine::{Catalog, planted_panic};
 
 use super::Session;
 use crate::bind::Binder;
@@ -20,6 +20,7 @@ use crate::parse::{self, Parsed};
 use crate::path::Path;
 use crate::plan::Plan;
 use crate::prepared::{Body, Prepared};
+use crate::rights::Need;
 use crate::sink::Column;
 use crate::ty::Ty;
 use crate::utility::Utility;
@@ -34,6 +35,8 @@ pub(super) struct Reads {
     pub(super) world: bool,
     /// It was made of the texts of views.
     pub(super) views: bool,
+    /// What it reads in FROM, and as whom.
+    pub(super) needs: Vec<Need>,
 }
 
 impl Session {
@@ -123,6 +126,7 @@ impl Session {
 
     fn build_here(&mut self, sql: &str, types: &[Oid]) -> Result<Prepared> {
         let parsed = parse::statement(sql)?;
+        planted_panic("panic at parse");
         if self.is_failed() && !ends_failure(&parsed) {
             return Err(in_failed_transaction());
         }
@@ -176,6 +180,7 @@ impl Session {
             bind((catalog, path), sql, types, statement, self.shared.forced_general)?;
         let mut prepared = Prepared::new(sql, types, params, columns, body, catalog.version());
         (prepared.reads_world, prepared.reads_views) = (reads.world, reads.views);
+        prepared.needs = reads.needs.into();
         prepared.path = path.number();
         Ok(prepared)
     }
@@ -271,7 +276,7 @@ fn bind(
         Statement::Delete(d) => parts(b.delete(d)?),
         other => return Err(unsupported(other)),
     };
-    let reads = Reads { world: b.reads_world, views: b.reads_views() };
+    let reads = Reads { world: b.reads_world, views: b.reads_views(), needs: b.take_needs() };
     Ok((b.param_types()?, columns, Body::Plan(plan), reads))
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use varve_engine::{
     BOOTSTRAP_ROLE, Catalog, Grant, Membership, ObjectId, Rights, RoleDef, Secret, Transaction, Value,
+    predefined,
 };
 
 use super::Session;
@@ -100,6 +101,7 @@ impl Session {
         {
             return Err(denied(format!("must be superuser to create {what}")).into());
         }
+        check_not_reserved(name)?;
         if catalog.role(name).is_some() {
             let message = format!("role \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message).into());
@@ -139,6 +141,14 @@ impl Session {
         let id = self.role_named(role)?;
         let (catalog, holder) = self.rights()?;
         let old = role_of(&catalog, id)?;
+        if old.is_predefined() {
+            return Err(reserved(&old.name, "Cannot alter reserved roles.").into());
+        }
+        if id == BOOTSTRAP_ROLE && options.iter().any(|o| matches!(o, RoleOption::Superuser(false))) {
+            return Err(denied("permission denied to alter role")
+                .with_detail("The bootstrap user must have the SUPERUSER attribute.")
+                .into());
+        }
         if !holder.is_superuser() {
             if old.is_superuser || options.iter().any(|o| matches!(o, RoleOption::Superuser(_))) {
                 return Err(denied(
@@ -163,6 +173,10 @@ impl Session {
     fn rename_role(&mut self, from: &str, to: &str) -> Done<&'static str> {
         let (catalog, holder) = self.rights()?;
         let role = catalog.role(from).ok_or_else(|| no_role(from))?;
+        if role.is_predefined() {
+            return Err(reserved(from, STARTS_WITH_PG).into());
+        }
+        check_not_reserved(to)?;
         if Some(role.id) == self.facts.session_who {
             return Err(SqlError::unsupported("renaming the session user").into());
         }
@@ -233,7 +247,7 @@ impl Session {
         if role.is_superuser && !holder.is_superuser() {
             return Err(denied("must be superuser to drop superusers"));
         }
-        if role.id == BOOTSTRAP_ROLE {
+        if role.id == BOOTSTRAP_ROLE || role.is_predefined() {
             let message =
                 format!("cannot drop role {} because it is required by the database system", role.name);
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));
@@ -367,6 +381,14 @@ impl Session {
             self.hold_role(member)?;
             let (catalog, _) = self.rights()?;
             let (group_def, member_def) = (role_of(&catalog, group)?, role_of(&catalog, member)?);
+            if group == predefined::DATABASE_OWNER {
+                let message = format!("role \"{}\" cannot have explicit members", group_def.name);
+                return Err(SqlError::new(SqlState::INVALID_GRANT_OPERATION, message).into());
+            }
+            if member_def.is_predefined() {
+                let what = format!("membership of \"{}\" in another role", member_def.name);
+                return Err(SqlError::unsupported(what).into());
+            }
             if memberships(&catalog, group, &|_| true).contains(&member) {
                 let message =
                     format!("role \"{}\" is a member of role \"{}\"", group_def.name, member_def.name);
@@ -423,7 +445,7 @@ impl Session {
             grantees.iter().flatten().try_for_each(|role| self.hold_role(*role))?;
         }
         let mut changes = Vec::new();
-        for object in objects(&catalog, &command.objects)? {
+        for object in objects(&catalog, &holder, &command.objects)? {
             let grants = self.changed_grants(&catalog, &holder, command, &object, &grantees)?;
             changes.push((object, grants));
         }
@@ -484,6 +506,19 @@ impl Session {
     }
 }
 
+/// Why nobody makes a role of such a name.
+const STARTS_WITH_PG: &str = "Role names starting with \"pg_\" are reserved.";
+
+/// 42939
+fn reserved(name: &str, detail: &str) -> SqlError {
+    let message = format!("role name \"{name}\" is reserved");
+    SqlError::new(SqlState::RESERVED_NAME, message).with_detail(detail)
+}
+
+fn check_not_reserved(name: &str) -> Result<()> {
+    if name.starts_with("pg_") { Err(reserved(name, STARTS_WITH_PG)) } else { Ok(()) }
+}
+
 /// What only a superuser may give a role, as errors call such roles.
 fn superusers_only(option: &RoleOption) -> Option<&'static str> {
     match option {
@@ -528,10 +563,10 @@ fn each(rights: Rights) -> Vec<Rights> {
 }
 
 /// The objects that a command names.
-fn objects(catalog: &Catalog, named: &Objects) -> Result<Vec<Object>> {
+fn objects(catalog: &Catalog, holder: &Holder, named: &Objects) -> Result<Vec<Object>> {
     match named {
-        Objects::Tables(names) => names.iter().map(|n| grantable(catalog, n)).collect(),
-        Objects::Sequences(names) => names.iter().map(|n| sequence(catalog, n)).collect(),
+        Objects::Tables(names) => names.iter().map(|n| grantable(catalog, holder, n)).collect(),
+        Objects::Sequences(names) => names.iter().map(|n| sequence(catalog, holder, n)).collect(),
         Objects::Schemas(names) => names.iter().map(|n| schema(catalog, n)).collect(),
         Objects::AllTables(schemas) => {
             check_schemas(catalog, schemas)?;
@@ -559,8 +594,8 @@ fn schema(catalog: &Catalog, name: &str) -> Result<Object> {
         .ok_or_else(|| SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{name}\" does not exist")))
 }
 
-fn sequence(catalog: &Catalog, name: &sqlparser::ast::ObjectName) -> Result<Object> {
-    let object = grantable(catalog, name)?;
+fn sequence(catalog: &Catalog, holder: &Holder, name: &sqlparser::ast::ObjectName) -> Result<Object> {
+    let object = grantable(catalog, holder, name)?;
     if object.kind == Kind::Sequence {
         return Ok(object);
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use varve_engine::{Datum, Error as EngineError, LockStrength, Transaction};
+use varve_engine::{Datum, Error as EngineError, LockStrength, Transaction, planted_panic};
 
 use super::authorize::{authorize_definition, own_what_is_new};
 use super::command::OF_TRANSACTION;
@@ -359,6 +359,7 @@ impl Session {
         announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
+        planted_panic("panic at execute");
         let version = self.begin_engine().catalog_version();
         if self.path.version != version || self.path.entries.is_none() {
             self.find_path();
@@ -543,6 +544,7 @@ fn hand_out(
     let mut given = 0;
     while given < limit {
         facts.check_cancel()?;
+        planted_panic("panic at fetch");
         if !pending.rows.give(pending.next, sink)? {
             portal.finished = true;
             return Ok(Progress::Complete(tag_of(prepared, given as u64)));

@@ -1,15 +1,19 @@
 //! information_schema: the same facts under the names of the SQL standard. System tables are left out of it.
 //!
-//! Does not know: rights; whoever asks sees everything.
+//! Invariants
+//! 1. A role sees what it owns and what it has some right on, by PostgreSQL's rule for each view (`Seen`).
+//!
+//! Does not know: the views about rights themselves (`privileges.rs`).
 
 use std::sync::Arc;
 
-use varve_engine::{TableDef, Value};
+use varve_engine::{Catalog, Rights, TableDef, Value};
 
 use super::constraints::{self, Constraint, Demand};
+use super::privileges;
 use super::relations::{Attribute, Relation, What, relations, sequence_type};
 use super::{Fill, Rows, World, attnum, show, text, type_row, yes};
-use crate::rights::Holder;
+use crate::rights::{Holder, Kind, Object};
 use crate::ty::{Ty, Typed};
 
 /// The code for the tables of this file.
@@ -28,25 +32,65 @@ pub fn fill(name: &str) -> Option<Fill> {
         "information_schema_catalog_name" => |world, rows| {
             rows.add([("catalog_name", text(&world.database))]);
         },
-        "enabled_roles" => enabled_roles,
-        "applicable_roles" => applicable_roles,
         "character_sets" => character_sets,
         "collations" => collations,
         "element_types" => element_types,
-        _ => return None,
+        other => return privileges::fill(other),
     })
 }
 
-/// The relations that rows are about: tables, parts and views.
-fn shown(world: &World) -> impl Iterator<Item = Relation<'_>> {
-    let is_shown = |r: &Relation<'_>| matches!(r.what, What::Table(_) | What::Part(..) | What::View(_));
+/// Any right on a table.
+const ANY: Rights = Rights(0b111_1111);
+/// Those of which there are some on columns.
+const ON_COLUMNS: Rights = Rights::SELECT.with(Rights::INSERT).with(Rights::UPDATE).with(Rights::REFERENCES);
+/// Those that change a table, or lean on it.
+const CHANGES: Rights = ANY.without(Rights::SELECT);
+
+/// What the role that asks may see.
+pub(super) struct Seen<'w> {
+    catalog: &'w Catalog,
+    pub(super) holder: Holder,
+}
+
+impl<'w> Seen<'w> {
+    pub(super) fn by(world: &'w World) -> Seen<'w> {
+        Seen { catalog: &world.catalog, holder: Holder::of(&world.catalog, world.who) }
+    }
+
+    /// Whether the object is its own, or it has one of these rights on it.
+    fn has(&self, object: &Object, any: Rights) -> bool {
+        let each: Vec<Rights> = (0..16).map(|bit| Rights(1 << bit)).filter(|right| any.has(*right)).collect();
+        self.holder.owns(self.catalog, object) || self.holder.may_any(self.catalog, object, &each)
+    }
+
+    fn table(&self, table: &TableDef, any: Rights) -> bool {
+        self.has(&Object::new(table.id, Kind::Table, &table.name), any)
+    }
+
+    fn owns(&self, table: &TableDef) -> bool {
+        self.holder.is(self.catalog.owner(table.id))
+    }
+}
+
+/// The relations that rows are about: tables, parts and views that it has one of these rights on.
+fn shown(world: &World, any: Rights) -> impl Iterator<Item = Relation<'_>> {
+    let seen = Seen::by(world);
+    let is_shown = move |r: &Relation<'_>| match r.what {
+        What::Table(table) | What::Part(table, _) => seen.table(table, any),
+        What::View(view) => seen.has(&Object::new(view.id, Kind::View, &view.name), any),
+        _ => false,
+    };
     relations(&world.catalog).into_iter().filter(is_shown)
 }
 
 fn schemata(world: &World, rows: &mut Rows<'_>) {
+    let seen = Seen::by(world);
     let names = world.catalog.schemas().iter().map(|s| s.name.as_str());
     for name in names.chain(["pg_catalog", "information_schema"]) {
         let schema = world.catalog.schemas().iter().find(|s| s.name == name);
+        if schema.is_some_and(|s| !seen.has(&Object::schema(s), Kind::Schema.all())) {
+            continue;
+        }
         let owner = schema.map_or(varve_engine::BOOTSTRAP_ROLE, |s| world.catalog.owner(s.id));
         rows.add([
             ("catalog_name", text(&world.database)),
@@ -57,7 +101,7 @@ fn schemata(world: &World, rows: &mut Rows<'_>) {
 }
 
 fn tables(world: &World, rows: &mut Rows<'_>) {
-    for r in shown(world) {
+    for r in shown(world, ANY) {
         let is_view = matches!(r.what, What::View(_));
         rows.add([
             ("table_catalog", text(&world.database)),
@@ -86,28 +130,6 @@ fn number(t: Typed) -> Option<(Option<i32>, i32, Option<i32>)> {
     })
 }
 
-/// The roles whose rights the current one has.
-fn enabled_roles(world: &World, rows: &mut Rows<'_>) {
-    let holder = Holder::of(&world.catalog, world.who);
-    for role in world.catalog.roles().filter(|role| holder.is(role.id)) {
-        rows.add([("role_name", text(&role.name))]);
-    }
-}
-
-/// Memberships among those roles.
-fn applicable_roles(world: &World, rows: &mut Rows<'_>) {
-    let holder = Holder::of(&world.catalog, world.who);
-    for role in world.catalog.roles().filter(|role| holder.is(role.id)) {
-        for membership in &role.member_of {
-            rows.add([
-                ("grantee", text(&role.name)),
-                ("role_name", text(show::role_name(&world.catalog, membership.role.0))),
-                ("is_grantable", yes(membership.is_admin)),
-            ]);
-        }
-    }
-}
-
 fn character_sets(world: &World, rows: &mut Rows<'_>) {
     rows.add([
         ("character_set_name", text("UTF8")),
@@ -132,7 +154,7 @@ fn collations(world: &World, rows: &mut Rows<'_>) {
 
 /// What the elements of columns that are arrays are.
 fn element_types(world: &World, rows: &mut Rows<'_>) {
-    for r in shown(world) {
+    for r in shown(world, ON_COLUMNS) {
         for (ordinal, a) in r.attributes().iter().enumerate() {
             let Some(element) = a.t.ty.element().filter(|_| matches!(a.t.ty, Ty::Array(_))) else { continue };
             rows.add([
@@ -152,7 +174,7 @@ fn element_types(world: &World, rows: &mut Rows<'_>) {
 }
 
 fn columns(world: &World, rows: &mut Rows<'_>) {
-    for r in shown(world) {
+    for r in shown(world, ON_COLUMNS) {
         for (ordinal, a) in r.attributes().iter().enumerate() {
             let mut row = vec![
                 ("table_catalog", text(&world.database)),
@@ -231,13 +253,16 @@ fn identity_cells(
 }
 
 fn views(world: &World, rows: &mut Rows<'_>) {
-    for r in shown(world) {
+    let seen = Seen::by(world);
+    for r in shown(world, ANY) {
         let What::View(view) = r.what else { continue };
+        let is_own = seen.holder.is(world.catalog.owner(view.id));
+        let text_of = || text(show::view_definition(&world.catalog, view, &world.path));
         rows.add([
             ("table_catalog", text(&world.database)),
             ("table_schema", text(r.schema)),
             ("table_name", text(r.name)),
-            ("view_definition", text(show::view_definition(&world.catalog, view, &world.path))),
+            ("view_definition", if is_own { text_of() } else { Value::Null }),
             ("check_option", text("NONE")),
             ("is_updatable", yes(false)),
             ("is_insertable_into", yes(false)),
@@ -256,9 +281,11 @@ fn is_of_identity(world: &World, s: &varve_engine::SequenceDef) -> bool {
 }
 
 fn sequences(world: &World, rows: &mut Rows<'_>) {
+    let seen = Seen::by(world);
     for r in relations(&world.catalog) {
         let What::Sequence(s) = r.what else { continue };
-        if is_of_identity(world, s) {
+        let is_seen = seen.has(&Object::new(s.id, Kind::Sequence, &s.name), Kind::Sequence.all());
+        if !is_seen || is_of_identity(world, s) {
             continue;
         }
         let ty = sequence_type(s);
@@ -299,7 +326,8 @@ fn table_cells(world: &World, table: &Arc<TableDef>) -> [(&'static str, Value); 
 }
 
 fn table_constraints(world: &World, rows: &mut Rows<'_>) {
-    for c in constraints::all(&world.catalog) {
+    let seen = Seen::by(world);
+    for c in constraints::all(&world.catalog).into_iter().filter(|c| seen.table(c.table, CHANGES)) {
         let (deferrable, deferred) = match c.what {
             Demand::Foreign(key) => (key.deferrable, key.initially_deferred),
             _ => (false, false),
@@ -321,7 +349,8 @@ fn column_name(table: &TableDef, ordinal: usize) -> Value {
 }
 
 fn key_column_usage(world: &World, rows: &mut Rows<'_>) {
-    for c in constraints::all(&world.catalog) {
+    let seen = Seen::by(world);
+    for c in constraints::all(&world.catalog).into_iter().filter(|c| seen.table(c.table, ON_COLUMNS)) {
         if matches!(c.what, Demand::Check(_)) {
             continue;
         }
@@ -343,6 +372,7 @@ fn key_column_usage(world: &World, rows: &mut Rows<'_>) {
 }
 
 fn constraint_column_usage(world: &World, rows: &mut Rows<'_>) {
+    let seen = Seen::by(world);
     for c in constraints::all(&world.catalog) {
         let (table, columns) = match c.what {
             Demand::Foreign(key) => match world.catalog.table_by_id(key.parent) {
@@ -351,6 +381,9 @@ fn constraint_column_usage(world: &World, rows: &mut Rows<'_>) {
             },
             _ => (c.table.clone(), c.columns),
         };
+        if !seen.owns(&table) {
+            continue;
+        }
         for ordinal in columns {
             let own = [("column_name", column_name(&table, *ordinal))];
             rows.add(table_cells(world, &table).into_iter().chain(own).chain(constraint_cells(world, &c)));
@@ -359,7 +392,8 @@ fn constraint_column_usage(world: &World, rows: &mut Rows<'_>) {
 }
 
 fn referential_constraints(world: &World, rows: &mut Rows<'_>) {
-    for c in constraints::all(&world.catalog) {
+    let seen = Seen::by(world);
+    for c in constraints::all(&world.catalog).into_iter().filter(|c| seen.table(c.table, CHANGES)) {
         let Demand::Foreign(key) = c.what else { continue };
         let mut row = constraint_cells(world, &c).to_vec();
         if let Some(parent) = constraints::referred(&world.catalog, key) {
@@ -379,7 +413,8 @@ fn referential_constraints(world: &World, rows: &mut Rows<'_>) {
 }
 
 fn check_constraints(world: &World, rows: &mut Rows<'_>) {
-    for c in constraints::all(&world.catalog) {
+    let seen = Seen::by(world);
+    for c in constraints::all(&world.catalog).into_iter().filter(|c| seen.owns(c.table)) {
         let Demand::Check(check) = c.what else { continue };
         let condition = show::check_condition(&world.catalog, c.table, check, false);
         let own = [("check_clause", text(format!("({condition})")))];

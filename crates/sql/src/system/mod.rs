@@ -31,6 +31,7 @@ pub mod ids;
 mod information;
 pub mod names;
 mod others;
+mod privileges;
 mod relations;
 pub mod show;
 pub mod statistics;
@@ -40,7 +41,7 @@ mod watched;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use parking_lot::Mutex;
-use varve_engine::{Array, Catalog, ColumnType, Datum, Sizes, Value};
+use varve_engine::{Array, Catalog, ColumnType, Datum, ObjectId, Sizes, Value, predefined};
 
 use crate::error::{Result, SqlError};
 use crate::path::Path;
@@ -176,6 +177,16 @@ pub struct SystemTable {
     /// Names and types of its columns, and whether they are NOT NULL.
     pub columns: Vec<(&'static str, Ty, bool)>,
     fill: Fill,
+}
+
+/// The role whose members, beside superusers, read a system table that says where the database lies and what its devices do,
+/// and its name; `None` for tables that others may read, too.
+pub fn readers(table: &str) -> Option<(ObjectId, &'static str)> {
+    match table {
+        "varve_durability" => Some((predefined::READ_ALL_SETTINGS, "pg_read_all_settings")),
+        "varve_io" | "varve_levels" | "varve_nvm" => Some((predefined::READ_ALL_STATS, "pg_read_all_stats")),
+        _ => None,
+    }
 }
 
 /// The code that computes rows.

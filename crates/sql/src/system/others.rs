@@ -165,7 +165,6 @@ fn until(role: &RoleDef) -> Value {
 }
 
 fn pg_authid(world: &World, rows: &mut Rows<'_>) {
-    rows.add(database_owner());
     for role in roles(world) {
         rows.add(
             attributes(role)
@@ -175,22 +174,7 @@ fn pg_authid(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-/// The role that stands for whoever owns the database, as it owns `public`.
-fn database_owner() -> [(&'static str, Value); 4] {
-    [
-        ("oid", oid(ids::DATABASE_OWNER)),
-        ("rolname", text(show::DATABASE_OWNER)),
-        ("rolinherit", Value::Bool(true)),
-        ("rolconnlimit", Value::Int4(-1)),
-    ]
-}
-
 fn pg_roles(world: &World, rows: &mut Rows<'_>) {
-    rows.add(database_owner());
-    // A view's columns know no other blank than NULL.
-    let flags = ["rolsuper", "rolcreaterole", "rolcreatedb", "rolcanlogin", "rolreplication", "rolbypassrls"];
-    rows.set(flags.map(|flag| (flag, Value::Bool(false))));
-    rows.set([("rolpassword", text("********"))]);
     for role in roles(world) {
         rows.add(attributes(role).into_iter().chain([("rolpassword", text("********"))]));
     }

@@ -4,7 +4,7 @@
 //!
 //! Does not know: who keeps these (`crate::activity`, `crate::settings`).
 
-use varve_engine::{ColumnType, Datum, LockInfo, LockOwner, Locked, ObjectId, Value};
+use varve_engine::{ColumnType, Datum, LockInfo, LockOwner, Locked, ObjectId, Value, predefined};
 
 use super::{Fill, Rows, World, ids, list, oid, text};
 use crate::rights::Holder;
@@ -137,7 +137,7 @@ fn class_of(world: &World, object: ObjectId) -> Option<u32> {
     world.catalog.role_by_id(object).and_then(|_| of("pg_authid"))
 }
 
-/// What others do is for superusers to see, and for those who do it.
+/// What others do is for members of `pg_read_all_stats` to see, and for those who do it.
 fn pg_stat_activity(world: &World, rows: &mut Rows<'_>) {
     let holder = Holder::of(&world.catalog, world.who);
     let time = |at: Option<i64>| at.map_or(Value::Null, Value::TimestampTz);
@@ -153,7 +153,7 @@ fn pg_stat_activity(world: &World, rows: &mut Rows<'_>) {
             ("usename", text(&session.user)),
             ("application_name", text(&now.application_name)),
         ]);
-        if !holder.is_superuser() && !role.is_some_and(|r| holder.is(r.id)) {
+        if !holder.is(predefined::READ_ALL_STATS) && !role.is_some_and(|r| holder.is(r.id)) {
             rows.set([("query", text("<insufficient privilege>"))]);
             continue;
         }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use varve_engine::BOOTSTRAP_NAME;
 use varve_server::Proof;
 use varve_sql::SqlError;
 
@@ -25,17 +24,19 @@ pub fn run(arguments: &InitArgs) -> Result<(), CommandError> {
         give_password(&database, &password)?;
     }
     let is_locked_out = settings.server.authentication == Proof::Password && !database.sql().has_login();
+    let advice = how_to_log_in(&path, &database);
     database.close()?;
     say(format!("made a new database in {}; start it with: varve serve {}", path.display(), path.display()));
     if is_locked_out {
-        say(format!("nobody can log in there yet; first: {}", how_to_log_in(&path)));
+        say(format!("nobody can log in there yet; first: {advice}"));
     }
     Ok(())
 }
 
 /// What gives the first role a password.
-pub fn how_to_log_in(directory: &Path) -> String {
-    format!("varve sql {} -c \"ALTER ROLE {BOOTSTRAP_NAME} PASSWORD '...'\"", directory.display())
+pub fn how_to_log_in(directory: &Path, database: &Embedded) -> String {
+    let role = database.sql().first_role();
+    format!("varve sql {} -c \"ALTER ROLE {role} PASSWORD '...'\"", directory.display())
 }
 
 fn first_line(file: &Path) -> Result<String, CommandError> {
@@ -49,7 +50,8 @@ fn first_line(file: &Path) -> Result<String, CommandError> {
 
 fn give_password(database: &Embedded, password: &str) -> Result<(), CommandError> {
     let refused = |error: SqlError| CommandError::Session(error.message.into());
-    let sql = format!("ALTER ROLE {BOOTSTRAP_NAME} PASSWORD '{}'", password.replace('\'', "''"));
+    let (role, password) = (database.sql().first_role(), password.replace('\'', "''"));
+    let sql = format!("ALTER ROLE {role} PASSWORD '{password}'");
     database.session().and_then(|mut session| session.run(&sql)).map_err(refused)?;
     Ok(())
 }

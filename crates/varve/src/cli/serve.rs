@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use varve_engine::{BOOTSTRAP_NAME, Database};
+use varve_engine::Database;
 use varve_pager::{HomeLayout, NvmStats, ProtectionKind, Recovery};
 use varve_server::{Encryption, Listener, Options, Proof, Server};
 
@@ -34,6 +34,7 @@ pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
     let altered = system.altered();
     let mut settings = place.with_flags(system.settings().clone());
     settings.server.listen = arguments.listen.unwrap_or(settings.server.listen);
+    varve_sql::panics::report_panics();
     let mut signals = catch_signals()?;
     raise_descriptor_limit(settings.server.max_connections as u64);
     let state = place.state()?;
@@ -49,11 +50,11 @@ pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
         say(format!("{AUTO_FILE_NAME} (ALTER SYSTEM) says: {}", altered.join(", ")));
     }
     let server = Server::start_with(listener, options, database.sql().clone())?;
-    announce(&server, &settings.server);
+    announce(&server, &database.sql().first_role());
     if settings.server.authentication == Proof::Password && !database.sql().has_login() {
         say(format!(
             "nobody can log in: no role has a password; stop this server, then: {}",
-            how_to_log_in(&place.directory)
+            how_to_log_in(&place.directory, &database)
         ));
     }
     say(format!("listening on {}", server.address()));
@@ -208,12 +209,8 @@ fn introduced(nvm: &NvmStats) -> String {
     format!("nvm: {size} in {}: {medium}{imitates}, {write_back}, log of {log}", nvm.place)
 }
 
-fn announce(server: &Server, settings: &ServerSettings) {
+fn announce(server: &Server, user: &str) {
     let (address, port) = (server.address().ip(), server.address().port());
-    let user = match settings.authentication {
-        Proof::Nothing => "postgres",
-        Proof::Password => BOOTSTRAP_NAME,
-    };
     say(format!("connect with: psql -h {address} -p {port} -U {user} postgres"));
 }
 

@@ -6,56 +6,75 @@
 //! Does not know: columns' own rights and databases' rights, which there are none of: columns have their table's, everybody
 //! may connect.
 
-use varve_engine::{Datum, ObjectId, Rights};
+use varve_engine::{Catalog, Datum, ObjectId, Rights};
 
 use super::{Builtin, catalog, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, reg};
-use crate::exec::split_name;
-use crate::rights::{Holder, Kind, Object, memberships};
+use crate::rights::{Holder, Kind, Object, Who, memberships};
 use crate::system::{self, What, World};
 use crate::ty::Reg;
 use crate::ty::Ty::{Bool, Int2, Name, Oid, Text};
 
-/// With and without a role, the object by name and by OID.
-const fn rows(name: &'static str, run: super::Run) -> [Builtin; 4] {
+/// With and without a role (by name or OID), the object by name and by OID.
+const fn rows(name: &'static str, run: super::Run) -> [Builtin; 6] {
     [
         catalog(name, &[Text, Text], Bool, run),
         catalog(name, &[Oid, Text], Bool, run),
         catalog(name, &[Name, Text, Text], Bool, run),
         catalog(name, &[Name, Oid, Text], Bool, run),
+        catalog(name, &[Oid, Text, Text], Bool, run),
+        catalog(name, &[Oid, Oid, Text], Bool, run),
     ]
 }
 
-pub(super) static TABLES: [Builtin; 4] = rows("has_table_privilege", |a, cx| of_relation(a, &[], cx));
-pub(super) static ANY_COLUMNS: [Builtin; 4] =
+pub(super) static TABLES: [Builtin; 6] = rows("has_table_privilege", |a, cx| of_relation(a, &[], cx));
+pub(super) static ANY_COLUMNS: [Builtin; 6] =
     rows("has_any_column_privilege", |a, cx| of_relation(a, &[], cx));
-pub(super) static SEQUENCES: [Builtin; 4] = rows("has_sequence_privilege", |a, cx| of_relation(a, &[], cx));
-pub(super) static SCHEMAS: [Builtin; 4] = rows("has_schema_privilege", of_schema);
-pub(super) static DATABASES: [Builtin; 4] = rows("has_database_privilege", of_database);
-pub(super) static ROLES: [Builtin; 4] = rows("pg_has_role", of_role);
+pub(super) static SEQUENCES: [Builtin; 6] = rows("has_sequence_privilege", |a, cx| of_relation(a, &[], cx));
+pub(super) static SCHEMAS: [Builtin; 6] = rows("has_schema_privilege", of_schema);
+pub(super) static DATABASES: [Builtin; 6] = rows("has_database_privilege", of_database);
+pub(super) static ROLES: [Builtin; 6] = rows("pg_has_role", of_role);
+
+/// The role, the relation and the right of `has_column_privilege` with a role, as those of `has_table_privilege`.
+fn of_column<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    of_relation(&[a[0], a[1], a[3]], &a[1..], cx)
+}
 
 pub(super) const COLUMNS: &[Builtin] = &[
+    catalog("has_column_privilege", &[Name, Text, Text, Text], Bool, of_column),
+    catalog("has_column_privilege", &[Name, Text, Int2, Text], Bool, of_column),
+    catalog("has_column_privilege", &[Name, Oid, Text, Text], Bool, of_column),
+    catalog("has_column_privilege", &[Name, Oid, Int2, Text], Bool, of_column),
+    catalog("has_column_privilege", &[Oid, Text, Text, Text], Bool, of_column),
+    catalog("has_column_privilege", &[Oid, Text, Int2, Text], Bool, of_column),
+    catalog("has_column_privilege", &[Oid, Oid, Text, Text], Bool, of_column),
+    catalog("has_column_privilege", &[Oid, Oid, Int2, Text], Bool, of_column),
     catalog("has_column_privilege", &[Text, Text, Text], Bool, |a, cx| of_relation(&[a[0], a[2]], a, cx)),
     catalog("has_column_privilege", &[Oid, Text, Text], Bool, |a, cx| of_relation(&[a[0], a[2]], a, cx)),
     catalog("has_column_privilege", &[Text, Int2, Text], Bool, |a, cx| of_relation(&[a[0], a[2]], a, cx)),
     catalog("has_column_privilege", &[Oid, Int2, Text], Bool, |a, cx| of_relation(&[a[0], a[2]], a, cx)),
 ];
 
-/// The role that is asked about, the object, and the rights: with the role left out it is the session's.
-fn parts<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<(Holder, Datum<'a>, &'a str)> {
-    let world = cx.env.world()?;
-    let [.., object, _] = a else { return Err(SqlError::internal("a privilege function without arguments")) };
-    let who = match a {
+/// The role of the first argument of three, or the session's.
+fn asked<'a>(a: &[Datum<'a>], world: &World) -> Result<Who> {
+    match a {
         [Datum::Text(name), _, _] => {
             let role = world.catalog.role(name).ok_or_else(|| {
                 SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
             })?;
-            Some(role.id)
+            Ok(Some(role.id))
         }
-        _ => world.who,
-    };
-    Ok((Holder::of(&world.catalog, who), *object, text(a, a.len() - 1)))
+        [number, _, _] => Ok(number.as_integer().and_then(|n| u32::try_from(n).ok()).map(ObjectId)),
+        _ => Ok(world.who),
+    }
+}
+
+/// The role that is asked about, the object, and the rights: with the role left out it is the session's.
+fn parts<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<(Holder, Datum<'a>, &'a str)> {
+    let world = cx.env.world()?;
+    let [.., object, _] = a else { return Err(SqlError::internal("a privilege function without arguments")) };
+    Ok((Holder::of(&world.catalog, asked(a, world)?), *object, text(a, a.len() - 1)))
 }
 
 /// The words of rights; which of them there are hangs on the kind of the object.
@@ -74,13 +93,31 @@ const WORDS: [(&str, Rights); 12] = [
     ("TEMP", Rights::TEMPORARY),
 ];
 
+/// What a list says behind a right that is to be handed on.
+const GRANT_OPTION: &str = " WITH GRANT OPTION";
+
+/// A right that is asked about, or the option to grant it.
+#[derive(Clone, Copy)]
+struct Asked {
+    right: Rights,
+    option: bool,
+}
+
+/// Whether the role has one of them.
+fn has_any(holder: &Holder, catalog: &Catalog, object: &Object, wanted: &[Asked]) -> bool {
+    wanted.iter().any(|asked| match asked.option {
+        true => holder.may_grant(catalog, object, asked.right),
+        false => holder.may_any(catalog, object, &[asked.right]),
+    })
+}
+
 /// The rights in a list such as `SELECT, INSERT`, any of which will do.
-fn wanted(list: &str, possible: Rights) -> Result<Vec<Rights>> {
+fn wanted(list: &str, possible: Rights) -> Result<Vec<Asked>> {
     let word = |written: &str| {
         let upper = written.trim().to_ascii_uppercase();
-        let plain = upper.strip_suffix(" WITH GRANT OPTION").unwrap_or(&upper);
+        let plain = upper.strip_suffix(GRANT_OPTION).unwrap_or(&upper);
         let found = WORDS.iter().find(|(word, right)| *word == plain && possible.has(*right));
-        found.map(|(_, right)| *right).ok_or_else(|| {
+        found.map(|(_, right)| Asked { right: *right, option: plain != upper }).ok_or_else(|| {
             let message = format!("unrecognized privilege type: \"{}\"", written.trim());
             SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
         })
@@ -118,12 +155,13 @@ fn of_relation<'a>(a: &[Datum<'a>], column: &[Datum<'a>], cx: &Cx<'a>) -> Result
         What::Part(table, _) => ObjectId::from(table.id),
         What::Index(_) => return Ok(Datum::Bool(holder.is_superuser())),
         What::System(_) => {
-            let reads = wanted.contains(&Rights::SELECT) && r.name != "pg_authid";
+            let reads = wanted.iter().any(|asked| asked.right == Rights::SELECT && !asked.option);
+            let reads = reads && !matches!(r.name, "pg_authid" | "pg_shadow");
             return Ok(Datum::Bool(reads || holder.is_superuser()));
         }
         _ => ObjectId(oid),
     };
-    Ok(Datum::Bool(holder.may_any(catalog, &Object::new(id, kind, r.name), &wanted)))
+    Ok(Datum::Bool(has_any(&holder, catalog, &Object::new(id, kind, r.name), &wanted)))
 }
 
 fn of_schema<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
@@ -133,8 +171,11 @@ fn of_schema<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let wanted = wanted(list, Kind::Schema.all())?;
     let Some(name) = system::show::namespace_name(catalog, oid) else { return Ok(Datum::Null) };
     match catalog.schemas().iter().find(|schema| schema.name == name) {
-        Some(schema) => Ok(Datum::Bool(holder.may_any(catalog, &Object::schema(schema), &wanted))),
-        None => Ok(Datum::Bool(wanted.contains(&Rights::USAGE) || holder.is_superuser())),
+        Some(schema) => Ok(Datum::Bool(has_any(&holder, catalog, &Object::schema(schema), &wanted))),
+        None => {
+            let uses = wanted.iter().any(|asked| asked.right == Rights::USAGE && !asked.option);
+            Ok(Datum::Bool(uses || holder.is_superuser()))
+        }
     }
 }
 
@@ -147,19 +188,46 @@ fn of_database<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
         return Err(SqlError::new(SqlState("3D000"), message));
     }
     let wanted = wanted(list, Rights::CONNECT.with(Rights::TEMPORARY).with(Rights::CREATE))?;
-    Ok(Datum::Bool(wanted.contains(&Rights::CONNECT) || holder.is_superuser()))
+    let connects =
+        wanted.iter().any(|asked| !asked.option && Rights::CONNECT.with(Rights::TEMPORARY).has(asked.right));
+    Ok(Datum::Bool(connects || holder.is_superuser()))
 }
 
-/// Whether one role is (a member of) another.
+/// Whether one role is (a member of) another: MEMBER, or USAGE where memberships are inherited all the way.
 fn of_role<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let (holder, object, _) = parts(a, cx)?;
+    let (holder, object, list) = parts(a, cx)?;
     let world = cx.env.world()?;
     let Some(oid) = by_name(object, Reg::Role, world)? else { return Ok(Datum::Null) };
-    let asked = match a {
-        [Datum::Text(name), _, _] => world.catalog.role(&split_name(name).1).map(|role| role.id),
-        _ => world.who,
-    };
-    let member =
-        asked.is_some_and(|role| memberships(&world.catalog, role, &|_| true).contains(&ObjectId(oid)));
-    Ok(Datum::Bool(member || holder.is_superuser()))
+    let who = asked(a, world)?;
+    let mut is = false;
+    for written in list.split(',') {
+        let upper = written.trim().to_ascii_uppercase();
+        let (plain, is_admin) =
+            match upper.strip_suffix(" WITH ADMIN OPTION").or(upper.strip_suffix(GRANT_OPTION)) {
+                Some(plain) => (plain, true),
+                None => (upper.as_str(), false),
+            };
+        is |= match plain {
+            _ if is_admin && matches!(plain, "USAGE" | "MEMBER") => is_admin_of(world, who, ObjectId(oid)),
+            "USAGE" => holder.is(ObjectId(oid)),
+            "MEMBER" => who.is_some_and(|role| {
+                memberships(&world.catalog, role, &|_| true).contains(&ObjectId(oid)) || holder.is_superuser()
+            }),
+            _ => {
+                let message = format!("unrecognized privilege type: \"{}\"", written.trim());
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+            }
+        };
+    }
+    Ok(Datum::Bool(is))
+}
+
+/// Whether a role may make others members of another.
+fn is_admin_of(world: &World, who: Who, role: ObjectId) -> bool {
+    let catalog = &world.catalog;
+    Holder::of(catalog, who).is_superuser()
+        || who.into_iter().flat_map(|who| memberships(catalog, who, &|_| true)).any(|held| {
+            let held = catalog.role_by_id(held);
+            held.is_some_and(|held| held.member_of.iter().any(|m| m.role == role && m.is_admin))
+        })
 }

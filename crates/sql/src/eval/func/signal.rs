@@ -1,7 +1,8 @@
 //! Ending what other sessions do: `pg_cancel_backend`, `pg_terminate_backend`.
 //!
 //! Invariants
-//! 1. Only who may act as the role that logged in ends its statements and sessions, and only superusers those of superusers.
+//! 1. Only members of the role that logged in, and of `pg_signal_backend`, end its statements and sessions, and only superusers
+//!    those of superusers.
 //! 2. A number that no session has is a warning and false, as in PostgreSQL.
 //!
 //! Does not know: how a session is woken (`crate::activity`).
@@ -9,7 +10,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use varve_engine::Datum;
+use varve_engine::{Datum, predefined};
 
 use super::{Builtin, int, volatile};
 use crate::activity::Activity;
@@ -98,12 +99,11 @@ fn session(a: &[Datum<'_>], world: &World, refusals: [&str; 2]) -> Result<Option
         return Ok(None);
     };
     let holder = Holder::of(&world.catalog, world.who);
-    // A name that is no role may do everything, like a superuser.
     let role = world.catalog.role(&session.user);
     match role {
         _ if holder.is_superuser() => Ok(Some(session)),
         Some(role) if role.is_superuser => Err(denied(refusals[0])),
-        Some(role) if holder.is(role.id) => Ok(Some(session)),
+        Some(role) if holder.is(role.id) || holder.is(predefined::SIGNAL_BACKEND) => Ok(Some(session)),
         Some(_) => Err(denied(refusals[1])),
         None => Err(denied(refusals[0])),
     }

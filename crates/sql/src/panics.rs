@@ -1,0 +1,98 @@
+//! A panic within a statement: an internal error (XX000) of that statement, told on the server's log.
+//!
+//! Invariants
+//! 1. A panic that is caught here is told once, with the statement and a backtrace, if the program has asked for that
+//!    (`report_panics`). In another program the hook of that program has its say.
+//! 2. A panic outside of statements, or on another thread, goes to the hook that was there before.
+//!
+//! Does not know: what becomes of the transaction (`session`), whether the pager is sound (the pager stops itself where a
+//! mini-transaction was left half-way; decision 0625).
+
+use std::any::Any;
+use std::backtrace::Backtrace;
+use std::cell::{Cell, RefCell};
+use std::io::Write;
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
+use std::sync::Once;
+
+use crate::error::SqlError;
+
+/// Characters of a statement that the log shows.
+const SHOWN_CHARS: usize = 4096;
+
+thread_local! {
+    /// Whether a statement runs on this thread whose panic is caught here.
+    static CATCHES: Cell<bool> = const { Cell::new(false) };
+    static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
+}
+
+/// What the hook saw of a panic.
+struct Seen {
+    place: String,
+    backtrace: Backtrace,
+}
+
+/// Has panics of statements told on stderr, each with its statement and a backtrace. For a program as a whole; the second
+/// call does nothing.
+pub fn report_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| if CATCHES.get() { note(info) } else { before(info) }));
+    });
+}
+
+fn note(info: &PanicHookInfo<'_>) {
+    let place = info.location().map_or_else(String::new, ToString::to_string);
+    // The first of several is the cause of the others.
+    SEEN.with_borrow_mut(|seen| {
+        seen.get_or_insert_with(|| Seen { place, backtrace: Backtrace::force_capture() });
+    });
+}
+
+/// Runs a step of a statement. A panic in it becomes an internal error; `about` says on the log what ran.
+pub fn caught<T>(about: &str, step: impl FnOnce() -> T) -> Result<T, SqlError> {
+    let outer = CATCHES.replace(true);
+    let done = panic::catch_unwind(AssertUnwindSafe(step));
+    CATCHES.set(outer);
+    done.map_err(|panic| {
+        let message = message_of(panic.as_ref());
+        if let Some(seen) = SEEN.take() {
+            tell(about, &message, &seen);
+        }
+        SqlError::internal(message)
+    })
+}
+
+/// What a panic said.
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a message").to_owned()
+}
+
+fn tell(about: &str, message: &str, seen: &Seen) {
+    let shown: String = about.chars().take(SHOWN_CHARS).collect();
+    let cut = if shown.len() < about.len() { " ..." } else { "" };
+    let Seen { place, backtrace } = seen;
+    // Where the log can't be written, nothing can be told.
+    let _ = writeln!(
+        std::io::stderr(),
+        "varve: internal error: {message}, at {place}\nvarve: statement: {shown}{cut}\n{backtrace}"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::SqlState;
+
+    #[test]
+    fn a_panic_is_an_internal_error_with_its_message() {
+        let caught = caught("select 1", || -> u32 { panic!("the number {} is odd", 3) });
+        let error = caught.unwrap_err();
+        assert_eq!(error.sqlstate, SqlState::INTERNAL_ERROR);
+        assert_eq!(&*error.message, "internal error: the number 3 is odd");
+        assert!(error.hint.is_some());
+    }
+}

@@ -1,0 +1,28 @@
+//! Panics of statements: the statement fails, the session goes on.
+//!
+//! Does not know: how a panic is caught and told (`crate::panics`).
+
+use super::Session;
+use crate::error::Result;
+use crate::panics;
+
+impl Session {
+    /// Runs a step of a statement; a panic in it is the statement's error.
+    pub(super) fn caught<T>(&mut self, sql: &str, step: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
+        let done = panics::caught(sql, || step(self));
+        if done.is_err() {
+            self.tidy_up();
+        }
+        done.and_then(|step| step).map_err(|e| self.of_missing_relation(e))
+    }
+
+    /// What a statement puts right when it ends, for one that did not come to its end.
+    fn tidy_up(&mut self) {
+        self.facts.world = None;
+        self.analysis = None;
+        self.catalog = None;
+        if let Some(txn) = &mut self.txn {
+            txn.set_lock_timeout(self.facts.lock_timeout);
+        }
+    }
+}
