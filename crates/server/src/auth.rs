@@ -9,9 +9,13 @@
 //! v=SIGNATURE, AuthenticationOk       -->
 //! ```
 //!
+//! Under TLS the mechanism SCRAM-SHA-256-PLUS comes first: the header is `p=tls-server-end-point,,`, and `c` holds the
+//! header and the hash of the server's certificate, so that nobody sits between the two.
+//!
 //! Invariants
 //! 1. A client that names a role which does not exist, has no password or one that has expired gets the same messages as one
 //!    that gives a wrong password, until the server is started again (0704).
+//! 2. A client that could bind its proof and was told that the server can't is refused: somebody took the offer away.
 //!
 //! What this file doesn't know: which roles there are; how a password is turned into keys (`varve_sql::scram`).
 
@@ -29,25 +33,33 @@ use crate::message::Fields;
 use crate::out::Out;
 
 const MECHANISM: &str = "SCRAM-SHA-256";
+const MECHANISM_BOUND: &str = "SCRAM-SHA-256-PLUS";
+/// The one kind of binding: to the server's certificate.
+const END_POINT: &str = "tls-server-end-point";
 const NONCE_BYTES: usize = 18;
 
-/// Lets the client prove that it knows the password; FATAL 28P01 if it does not.
+/// Lets the client prove that it knows the password; FATAL 28P01 if it does not. `end_point` is what it may bind its proof to.
 pub fn prove<R: Read, W: Write>(
     user: &str,
     verifier: &Verifier,
+    end_point: Option<&[u8]>,
     reader: &mut FrameReader<R>,
     out: &mut Out<W>,
 ) -> Result<(), FrameEnd> {
-    out.message(&Authentication::SASL(vec![MECHANISM.to_owned()]));
+    let bound = end_point.map(|_| MECHANISM_BOUND.to_owned());
+    out.message(&Authentication::SASL(bound.into_iter().chain([MECHANISM.to_owned()]).collect()));
     out.flush()?;
-    let first = First::read(reader.authentication()?).map_err(broken)?;
+    let first = First::read(reader.authentication()?, end_point).map_err(broken)?;
     let nonce = format!("{}{}", first.nonce, random_nonce());
     let answer = format!("r={nonce},s={},i={}", STANDARD.encode(&verifier.salt), verifier.iterations);
     out.message(&Authentication::SASLContinue(Bytes::from(answer.clone())));
     out.flush()?;
     let last = std::str::from_utf8(reader.authentication()?).map_err(|_| broken(malformed()))?;
     let proved = Last::read(last).map_err(broken)?;
-    if proved.binding != STANDARD.encode(&first.header) || proved.nonce != nonce {
+    if proved.binding != STANDARD.encode(&first.binding) {
+        return Err(broken(WireError::error("28000", "SCRAM channel binding check failed")));
+    }
+    if proved.nonce != nonce {
         return Err(broken(malformed()));
     }
     let messages = format!("{},{answer},{}", first.bare, proved.without_proof);
@@ -76,19 +88,22 @@ fn random_nonce() -> String {
 
 /// The client's first message.
 struct First {
-    /// What it says about channel binding: `n,,` or `y,,`.
-    header: String,
+    /// What its last message has to say about channel binding: the header of this one, and what it is bound to.
+    binding: Vec<u8>,
     /// The rest.
     bare: String,
     nonce: String,
 }
 
 impl First {
-    fn read(body: &[u8]) -> Result<First, WireError> {
+    fn read(body: &[u8], end_point: Option<&[u8]>) -> Result<First, WireError> {
         let mut fields = Fields::new(body);
-        if fields.text()? != MECHANISM {
-            return Err(WireError::protocol("client selected an invalid SASL authentication mechanism"));
-        }
+        let end_point = match (fields.text()?, end_point) {
+            (MECHANISM, None) => Offer::None,
+            (MECHANISM, Some(_)) => Offer::Refused,
+            (MECHANISM_BOUND, Some(end_point)) => Offer::Taken(end_point),
+            _ => return Err(WireError::protocol("client selected an invalid SASL authentication mechanism")),
+        };
         let length = fields.i32()?;
         let message = fields.rest();
         if usize::try_from(length) != Ok(message.len()) {
@@ -99,9 +114,7 @@ impl First {
         let (Some(binding), Some(identity), Some(bare)) = (parts.next(), parts.next(), parts.next()) else {
             return Err(malformed());
         };
-        if !matches!(binding, "n" | "y") {
-            return Err(malformed().detail("Channel binding was not offered."));
-        }
+        let bound_to = end_point.bound_to(binding)?;
         if !identity.is_empty() {
             let message = "client uses authorization identity, but it is not supported";
             return Err(WireError::error("0A000", message));
@@ -114,7 +127,46 @@ impl First {
         let named = attributes.next().is_some_and(|user| user.starts_with("n="));
         let nonce = attributes.next().and_then(|a| a.strip_prefix("r=")).filter(|n| is_nonce(n) && named);
         let nonce = nonce.ok_or_else(malformed)?.to_owned();
-        Ok(First { header: format!("{binding},,"), bare: bare.to_owned(), nonce })
+        let binding = [format!("{binding},,").as_bytes(), bound_to].concat();
+        Ok(First { binding, bare: bare.to_owned(), nonce })
+    }
+}
+
+/// What became of the offer to bind the proof.
+enum Offer<'o> {
+    /// There was none.
+    None,
+    /// The client took the mechanism without.
+    Refused,
+    /// It is bound to this.
+    Taken(&'o [u8]),
+}
+
+impl<'o> Offer<'o> {
+    /// What the proof is bound to by what the client's header says.
+    fn bound_to(self, header: &str) -> Result<&'o [u8], WireError> {
+        match (self, header.strip_prefix("p=")) {
+            (Offer::Taken(end_point), Some(END_POINT)) => Ok(end_point),
+            (Offer::Taken(_), Some(other)) => {
+                Err(WireError::protocol(format!("unsupported SCRAM channel-binding type \"{other}\"")))
+            }
+            (Offer::Taken(_), None) => Err(malformed().detail(
+                "The client selected SCRAM-SHA-256-PLUS, but the SCRAM message does not include channel binding data.",
+            )),
+            (_, Some(_)) => Err(malformed().detail(
+                "The client selected SCRAM-SHA-256 without channel binding, but the SCRAM message includes channel \
+                 binding data.",
+            )),
+            (Offer::Refused, None) if header == "y" => {
+                let error = WireError::error("28000", "SCRAM channel binding negotiation error");
+                Err(error.detail(
+                    "The client supports SCRAM channel binding but thinks the server does not.  However, this server \
+                     does support channel binding.",
+                ))
+            }
+            _ if matches!(header, "n" | "y") => Ok(&[]),
+            _ => Err(malformed()),
+        }
     }
 }
 

@@ -103,7 +103,8 @@ fn opening<B: Backend>(
         Proof::Nothing => None,
     };
     if let Some(verifier) = &proved {
-        prove(&start.user, verifier, reader, out)?;
+        let binding = options.encryption.end_point().filter(|_| reader.source_mut().is_encrypted());
+        prove(&start.user, verifier, binding, reader, out)?;
     }
     let Some(seat) = place.registry().sit() else {
         let limit = place.registry().sessions_max();
@@ -132,7 +133,7 @@ fn encrypted_open(
     let opening = match &options.encryption {
         Encryption::Off => open(reader, out, None)?,
         Encryption::Offered(tls) | Encryption::Required(tls) => {
-            open(reader, out, Some(&|stream: &mut Stream| stream.encrypt(tls)))?
+            open(reader, out, Some(&|stream: &mut Stream| stream.encrypt(&tls.config)))?
         }
     };
     let must = matches!(options.encryption, Encryption::Required(_));

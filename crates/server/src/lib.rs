@@ -11,6 +11,7 @@
 mod auth;
 mod codec;
 mod connection;
+mod end_point;
 pub mod error;
 mod extended;
 pub mod frame;
@@ -30,5 +31,5 @@ mod startup;
 mod stream;
 
 pub use error::{ServerError, Severity, WireError};
-pub use options::{Encryption, Options, Proof};
+pub use options::{Encryption, Options, Proof, Tls};
 pub use server::{Listener, Server};

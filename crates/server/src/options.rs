@@ -13,6 +13,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::end_point::end_point;
 use crate::error::ServerError;
 
 /// How long a client may take to say who it is and prove it (PostgreSQL's `authentication_timeout`).
@@ -27,15 +28,34 @@ pub enum Proof {
     Password,
 }
 
+/// What TLS needs.
+#[derive(Debug)]
+pub struct Tls {
+    /// Certificate, key and versions.
+    pub(crate) config: Arc<ServerConfig>,
+    /// What a client may bind its proof to, if the certificate has it.
+    end_point: Option<Vec<u8>>,
+}
+
 /// Encryption of connections by TLS.
 #[derive(Debug, Clone)]
 pub enum Encryption {
     /// There is none; clients that ask for it are told so.
     Off,
     /// Clients may ask for it.
-    Offered(Arc<ServerConfig>),
+    Offered(Arc<Tls>),
     /// Sessions without it are refused.
-    Required(Arc<ServerConfig>),
+    Required(Arc<Tls>),
+}
+
+impl Encryption {
+    /// What a client that speaks TLS may bind its proof to.
+    pub(crate) fn end_point(&self) -> Option<&[u8]> {
+        match self {
+            Encryption::Off => None,
+            Encryption::Offered(tls) | Encryption::Required(tls) => tls.end_point.as_deref(),
+        }
+    }
 }
 
 /// How a server serves.
@@ -79,7 +99,7 @@ fn is_exposed(key: &Metadata) -> bool {
 
 /// What TLS needs, from a file with the certificate (and those between it and its authority) and one with its key, both
 /// PEM.
-pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ServerError> {
+pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<Tls>, ServerError> {
     let fail = |path: &Path, problem: String| ServerError::Tls { path: path.to_owned(), problem };
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|e| fail(certificate, e.to_string()))?;
@@ -93,9 +113,12 @@ pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ServerEr
         return Err(fail(key, problem.to_owned()));
     }
     let secret = PrivateKeyDer::from_pem_file(key).map_err(|e| fail(key, e.to_string()))?;
+    let end_point = chain.first().and_then(|certificate| end_point(certificate));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret));
-    config.map(Arc::new).map_err(|e| fail(certificate, format!("it can't be used with its key: {e}")))
+    let config =
+        config.map(Arc::new).map_err(|e| fail(certificate, format!("it can't be used with its key: {e}")))?;
+    Ok(Arc::new(Tls { config, end_point }))
 }

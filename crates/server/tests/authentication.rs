@@ -15,10 +15,11 @@ use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use sha2::{Digest, Sha256};
 use support::client::{message, packet, query, startup};
 use support::server_with;
 use tempfile::TempDir;
-use varve_server::{Encryption, Options, Proof, Server};
+use varve_server::{Encryption, Options, Proof, Server, Tls};
 
 const SSL_REQUEST: u32 = 80_877_103;
 
@@ -49,7 +50,7 @@ fn make_mode(folder: &TempDir, file: &str, mode: u32) {
     fs::set_permissions(folder.path().join(file), Permissions::from_mode(mode)).unwrap();
 }
 
-fn encryption() -> Arc<rustls::ServerConfig> {
+fn encryption() -> Arc<Tls> {
     let folder = identity_files();
     let file = |name: &str| folder.path().join(name);
     varve_server::options::tls(&file("certificate.pem"), &file("key.pem")).unwrap()
@@ -98,19 +99,29 @@ fn shown(body: &[u8]) -> String {
 /// What the server sent, a kind and a length each, and how it ended: `ready`, an error, or `closed`.
 type Talk = (Vec<(u8, usize)>, String);
 
-/// Logs in by SCRAM.
+/// Logs in by SCRAM, bound to nothing.
 fn log_in(stream: &mut (impl Read + Write), user: &str, password: &str) -> Talk {
+    log_in_bound(stream, (user, password), "SCRAM-SHA-256", ChannelBinding::unsupported())
+}
+
+/// Logs in by SCRAM with this mechanism, whatever is offered beside it.
+fn log_in_bound(
+    stream: &mut (impl Read + Write),
+    (user, password): (&str, &str),
+    mechanism: &str,
+    binding: ChannelBinding,
+) -> Talk {
     stream.write_all(&startup(&[("user", user), ("database", "postgres")])).unwrap();
-    let mut scram = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
+    let mut scram = ScramSha256::new(password.as_bytes(), binding);
     let mut seen = Vec::new();
     while let Some((kind, body)) = next(stream) {
         seen.push((kind, body.len()));
         match (kind, body.get(3)) {
             (b'R', Some(10)) => {
-                assert_eq!(&body[4..], b"SCRAM-SHA-256\0\0");
+                assert!(body[4..].ends_with(b"SCRAM-SHA-256\0\0"));
                 let first = scram.message();
                 let length = (first.len() as u32).to_be_bytes();
-                let body = [b"SCRAM-SHA-256\0", &length[..], first].concat();
+                let body = [mechanism.as_bytes(), b"\0", &length, first].concat();
                 stream.write_all(&message(b'p', &body)).unwrap();
             }
             (b'R', Some(11)) => {
@@ -222,6 +233,34 @@ fn an_encrypted_connection_does_all_that_a_plain_one_does() {
     assert_eq!(rows, 20_000);
     assert_eq!(log_in(&mut socket(&server), "tester", "secret").1, "ready");
     assert!(log_in(&mut encrypted(&server), "tester", "wrong").1.starts_with("FATAL 28P01"));
+    server.stop(Duration::from_secs(5));
+}
+
+/// `channel_binding=require` failed: the proof could not be bound to the server's certificate.
+#[test]
+fn a_proof_is_bound_to_the_certificate() {
+    let server = server_with(Options { encryption: Encryption::Offered(encryption()), ..with_password() });
+    let certificate = CertificateDer::from_pem_slice(identity().0.as_bytes()).unwrap();
+    let tester = ("tester", "secret");
+    let bound = |hash: Vec<u8>, mechanism: &str| {
+        log_in_bound(&mut encrypted(&server), tester, mechanism, ChannelBinding::tls_server_end_point(hash)).1
+    };
+    let right = || Sha256::digest(&certificate).to_vec();
+    assert_eq!(bound(right(), "SCRAM-SHA-256-PLUS"), "ready");
+    let end = bound(vec![0; 32], "SCRAM-SHA-256-PLUS");
+    assert_eq!(end, "FATAL 28000 SCRAM channel binding check failed");
+    assert_eq!(bound(right(), "SCRAM-SHA-256"), "FATAL 08P01 malformed SCRAM message");
+    // A client that could bind, and was told that the server can't, was lied to.
+    let unrequested = || ChannelBinding::unrequested();
+    let (_, end) = log_in_bound(&mut encrypted(&server), tester, "SCRAM-SHA-256", unrequested());
+    assert_eq!(end, "FATAL 28000 SCRAM channel binding negotiation error");
+    let (_, end) = log_in_bound(&mut encrypted(&server), tester, "SCRAM-SHA-256-PLUS", unrequested());
+    assert_eq!(end, "FATAL 08P01 malformed SCRAM message");
+    // Without TLS there is nothing to bind to.
+    let (_, end) = log_in_bound(&mut socket(&server), tester, "SCRAM-SHA-256", unrequested());
+    assert_eq!(end, "ready");
+    let (_, end) = log_in_bound(&mut socket(&server), tester, "SCRAM-SHA-256-PLUS", unrequested());
+    assert_eq!(end, "FATAL 08P01 client selected an invalid SASL authentication mechanism");
     server.stop(Duration::from_secs(5));
 }
 

@@ -41,9 +41,12 @@ pub const READ_SERVER_FILES: ObjectId = ObjectId(4569);
 /// Its members write files of the server.
 pub const WRITE_SERVER_FILES: ObjectId = ObjectId(4570);
 
+/// Its members may run programs on the server, which nothing does.
+pub const EXECUTE_SERVER_PROGRAM: ObjectId = ObjectId(4571);
+
 /// The roles that every database has, by PostgreSQL's names and OIDs. They are nowhere stored, nobody logs in as one of them,
 /// and they do not change.
-const PREDEFINED: [(ObjectId, &str, &[ObjectId]); 11] = [
+const PREDEFINED: [(ObjectId, &str, &[ObjectId]); 12] = [
     (DATABASE_OWNER, "pg_database_owner", &[]),
     (READ_ALL_DATA, "pg_read_all_data", &[]),
     (WRITE_ALL_DATA, "pg_write_all_data", &[]),
@@ -55,6 +58,7 @@ const PREDEFINED: [(ObjectId, &str, &[ObjectId]); 11] = [
     (CHECKPOINT, "pg_checkpoint", &[]),
     (READ_SERVER_FILES, "pg_read_server_files", &[]),
     (WRITE_SERVER_FILES, "pg_write_server_files", &[]),
+    (EXECUTE_SERVER_PROGRAM, "pg_execute_server_program", &[]),
 ];
 
 /// CHECK.

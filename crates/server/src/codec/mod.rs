@@ -13,7 +13,7 @@ use varve_sql::oid::{self, Oid};
 use varve_sql::{SqlError, SqlState, Zone, binary, text};
 
 use crate::error::WireError;
-use crate::message::{Format, utf8};
+use crate::message::Format;
 
 /// What a parameter is to be read as.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ pub fn read(
     let Wanted { oid, column_type, zone } = wanted;
     match (raw, format) {
         (None, _) => Ok(Value::Null),
-        (Some(raw), Format::Text) => Ok(text::parse_as(utf8(raw)?, oid, zone)?),
+        (Some(raw), Format::Text) => Ok(text::parse_as(binary::utf8(raw)?, oid, zone)?),
         (Some(raw), Format::Binary) => {
             Ok(binary::read(raw, oid, column_type).map_err(|e| in_parameter(e, number))?)
         }
@@ -182,6 +182,20 @@ mod tests {
             assert_eq!(read(Some(raw), Format::Text, wanted, 1).unwrap_err().sqlstate, state);
         }
         assert!(read(Some(&[0; 8]), Format::Binary, wanted, 1).is_err());
+    }
+
+    /// A zero was stored, COPY TO wrote it, and COPY FROM refused that.
+    #[test]
+    fn a_zero_in_a_text_is_refused_in_both_formats() {
+        for oid in [oid::TEXT, oid::VARCHAR, oid::JSON, oid::INT4, 1009] {
+            let column_type = oid::column_type(oid).unwrap_or(ColumnType::Text);
+            let wanted = Wanted { oid, column_type, zone: &Zone::UTC };
+            let error = read(Some(b"a\0b"), Format::Text, wanted, 1).unwrap_err();
+            assert_eq!(error.sqlstate, "22021", "{oid}");
+            assert_eq!(error.message, "invalid byte sequence for encoding \"UTF8\": 0x00");
+        }
+        let wanted = Wanted { oid: oid::TEXT, column_type: ColumnType::Text, zone: &Zone::UTC };
+        assert_eq!(read(Some(b"a\0b"), Format::Binary, wanted, 1).unwrap_err().sqlstate, "22021");
     }
 
     #[test]

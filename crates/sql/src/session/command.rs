@@ -231,8 +231,8 @@ impl Session {
             Some(name) => format!("permission denied to set parameter \"{name}\""),
             None => "permission denied to perform ALTER SYSTEM RESET ALL".to_owned(),
         };
-        self.authorize_superuser(&refusal)?;
         self.forbid_block("ALTER SYSTEM")?;
+        self.authorize_superuser(&refusal)?;
         let shared = Arc::clone(&self.shared);
         let Some(system) = &shared.system else {
             return Err(SqlError::unsupported("ALTER SYSTEM in a program that embeds the database"));

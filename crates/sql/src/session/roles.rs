@@ -471,6 +471,9 @@ impl Session {
             return Err(object.denied());
         }
         self.warn_of_missing(command, object, wanted, rights);
+        if !command.grants && rights == Rights::default() {
+            check_columns(catalog, holder, object, wanted)?;
+        }
         self.hold_role(grantor)?;
         let mut grants = object.grants(catalog);
         for grantee in grantees.iter().copied() {
@@ -555,6 +558,19 @@ fn check_fits(object: &Object, rights: Rights) -> Result<()> {
             Err(SqlError::new(SqlState::INVALID_GRANT_OPERATION, message))
         }
     }
+}
+
+/// 42501: REVOKE is about the rights on columns, too, and who has none of them may not even ask.
+fn check_columns(catalog: &Catalog, holder: &Holder, object: &Object, wanted: Rights) -> Result<()> {
+    let of_columns = Rights::SELECT.with(Rights::INSERT).with(Rights::UPDATE).with(Rights::REFERENCES);
+    let is_asked = wanted.0 & of_columns.0 != 0 && object.kind != Kind::Schema;
+    if !is_asked || holder.may_any(catalog, object, &each(of_columns)) {
+        return Ok(());
+    }
+    // PostgreSQL begins with the system columns, of which views have none.
+    let first = catalog.view_by_id(object.id).and_then(|view| Some(view.columns.first()?.name.clone()));
+    let first = first.unwrap_or_else(|| "tableoid".to_owned());
+    Err(denied(format!("permission denied for column \"{first}\" of relation \"{}\"", object.name)))
 }
 
 /// The rights of a set, one by one.

@@ -5,7 +5,7 @@
 //!
 //! Does not know: rights on columns, which there are none of.
 
-use varve_engine::{Grant, ObjectId, Rights, Value};
+use varve_engine::{BOOTSTRAP_ROLE, Grant, ObjectId, Rights, Value, predefined};
 
 use super::information::Seen;
 use super::relations::{What, relations};
@@ -85,6 +85,14 @@ fn applicable_roles(world: &World, rows: &mut Rows<'_>) {
     let catalog = &world.catalog;
     let own = world.who.map(|who| memberships(catalog, who, &|role| role.inherits)).unwrap_or_default();
     let is_superuser = Holder::of(catalog, world.who).is_superuser();
+    if is_superuser || own.contains(&BOOTSTRAP_ROLE) {
+        // The owner of the database, without a GRANT.
+        rows.add([
+            ("grantee", text(show::role_name(catalog, BOOTSTRAP_ROLE.0))),
+            ("role_name", text(show::role_name(catalog, predefined::DATABASE_OWNER.0))),
+            ("is_grantable", yes(false)),
+        ]);
+    }
     for role in catalog.roles().filter(|role| is_superuser || own.contains(&role.id)) {
         for membership in &role.member_of {
             rows.add([
