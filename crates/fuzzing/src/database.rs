@@ -53,6 +53,7 @@ pub fn session(shared: &Arc<SqlDatabase>) -> Session {
         database: "postgres".into(),
         proved: None,
         process_id: 7,
+        peer: None,
         settings: vec![
             ("statement_timeout".to_owned(), "1000".to_owned()),
             ("lock_timeout".to_owned(), "200".to_owned()),

@@ -151,6 +151,7 @@ fn params(start: StartUp, proved: Option<Verifier>, place: &Place) -> SessionPar
         proved,
         database: start.database,
         process_id: place.key().process,
+        peer: place.peer(),
         settings: start.settings,
     }
 }

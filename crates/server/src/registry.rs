@@ -9,7 +9,7 @@
 //! What this file doesn't know: the protocol.
 
 use std::collections::HashMap;
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -171,6 +171,11 @@ fn close(socket: &TcpStream, how: Shutdown) {
 }
 
 impl Place {
+    /// The client's end of the connection.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.socket.peer_addr().ok()
+    }
+
     /// The number and the secret of the connection.
     pub fn key(&self) -> CancelKey {
         self.key

@@ -7,6 +7,7 @@
 //!
 //! Does not know: sessions' insides, how rows are counted.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -71,6 +72,8 @@ pub struct Activity {
     pub process_id: i32,
     /// Who logged in.
     pub user: String,
+    /// From where, if over a network.
+    pub peer: Option<SocketAddr>,
     /// When.
     pub start_us: i64,
     now: Mutex<Now>,
@@ -189,12 +192,18 @@ impl Watched {
     }
 
     /// A session starts.
-    pub fn enter(self: &Arc<Self>, process_id: i32, user: &str, cancel: Arc<AtomicBool>) -> Seat {
+    pub fn enter(
+        self: &Arc<Self>,
+        process_id: i32,
+        (user, peer): (&str, Option<SocketAddr>),
+        cancel: Arc<AtomicBool>,
+    ) -> Seat {
         let start_us = clock_us();
         let now = Mutex::new(Now { state_change_us: start_us, ..Now::default() });
         let activity = Arc::new(Activity {
             process_id,
             user: user.to_owned(),
+            peer,
             start_us,
             now,
             cancel,

@@ -80,7 +80,11 @@ impl Binder<'_> {
         };
         let right = match right.t.ty {
             Ty::Unknown => {
-                let element = if left.t.ty == Ty::Unknown { Ty::Text } else { left.t.ty };
+                // An operator of varchar is that of text.
+                let element = match left.t.ty {
+                    Ty::Unknown | Ty::Varchar => Ty::Text,
+                    other => other,
+                };
                 let array =
                     element.array().ok_or_else(|| no_operator(cmp.symbol(), left.t.ty, right.t.ty, at))?;
                 self.cast(right, Typed::plain(array), false)?

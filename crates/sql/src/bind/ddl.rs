@@ -14,9 +14,10 @@ use varve_engine::{Check, ColumnDef, ColumnType, Identity, NewSequence, NewTable
 use super::part::{check_unique_key, partition_key};
 use super::rules::{Condition, constraint_exists};
 use super::scope::Scope;
-use super::sequence::{identity, serial_type};
+use super::sequence::{drawn_from, identity, serial_type};
 use super::{Binder, clauses_ddl, fold, object_name, storage};
 use crate::error::{Result, SqlError, SqlState};
+use crate::exec::split_name;
 use crate::ty::{self, Ty, Typed};
 
 /// Longest name, as in PostgreSQL.
@@ -235,6 +236,16 @@ impl Binder<'_> {
         if bound.expr.has_subquery() {
             let message = "cannot use subquery in DEFAULT expression";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).at(self.at(e)));
+        }
+        for name in drawn_from(&e.to_string()) {
+            let (schema, last) = match self.path {
+                Some(path) => path.find_text(self.catalog, &name),
+                None => split_name(&name),
+            };
+            if self.catalog.resolve(&schema, &last).is_none() {
+                let message = format!("relation \"{name}\" does not exist");
+                return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).at(self.at(e)));
+            }
         }
         self.assign(bound, &column.name, column.column_type).map_err(|e| {
             let message = e.message.replace(" but expression is", " but default expression is");

@@ -142,8 +142,11 @@ impl Binder<'_> {
         if bound.select.lock.as_ref().is_some_and(|lock| !lock.beside.is_empty()) {
             return Err(SqlError::unsupported("FOR UPDATE in a general query that gives rows to a change"));
         }
+        let mut bound = bound;
         let given = bound.select.visible;
         check_count(given, targets, explicit, None)?;
+        let types = targets.iter().map(|ordinal| Typed::of_column(table.columns[*ordinal].column_type));
+        self.settle_params(&mut bound.select, types)?;
         let slot = |(i, o): (usize, &Output)| Bound { expr: Expr::Slot(i), t: o.t, at: None };
         let slots: Vec<Bound> = bound.select.outputs[..given].iter().enumerate().map(slot).collect();
         let row = self.row_of(table, targets, slots.into_iter().map(Some).collect())?;

@@ -76,9 +76,9 @@ impl Binder<'_> {
 
     fn item(&mut self, e: &Ast, name: String, scope: &mut Scope, items: &mut Items) -> Result<()> {
         let b = self.expression(e, scope)?;
-        let keep = self.keep_unknown && matches!(b.expr, Expr::Const(_));
-        let b = if keep { b } else { self.known(b)? };
-        items.origins.push(scope.origin(&b.expr));
+        let is_open = matches!(b.expr, Expr::Const(_) | Expr::Param(_));
+        let b = if self.keep_unknown && is_open { b } else { self.known(b)? };
+        items.origins.push(scope.origin(&b.expr, b.t).filter(|_| !matches!(e, Ast::Collate { .. })));
         items.outputs.push(Output::new(b.expr, b.t));
         items.names.push(name);
         items.written.push(Some(e.clone()));
@@ -109,7 +109,7 @@ impl Binder<'_> {
                 let b = self.column_value(Expr::Column(ordinal), *t, name, None, scope)?;
                 let parts = [&relation.alias, name].map(|n| ast::Ident::with_quote('"', n));
                 let written = Ast::CompoundIdentifier(parts.into());
-                items.origins.push(scope.origin(&b.expr));
+                items.origins.push(scope.origin(&b.expr, b.t));
                 items.outputs.push(Output::new(b.expr, b.t));
                 items.names.push(name.clone());
                 items.written.push((!relation.is_ambiguous(name)).then_some(written));
@@ -250,6 +250,7 @@ fn named(e: &Ast) -> (String, u8) {
         Ast::CompoundIdentifier(parts) => (parts.last().map(fold).unwrap_or_default(), 2),
         Ast::Function(f) => (f.name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default(), 2),
         Ast::Nested(inner) => named(inner),
+        Ast::Collate { expr, .. } => named(expr),
         Ast::Cast { expr, data_type, .. } => match named(expr) {
             (name, 2) => (name, 2),
             _ => (type_name(data_type), 1),

@@ -139,8 +139,8 @@ impl Scope {
         self.relations.iter().find(|r| r.alias == alias)
     }
 
-    /// What an output shows, if it is a column as it is, grouped or not.
-    pub fn origin(&self, output: &Expr) -> Option<Origin> {
+    /// What an output of this type shows, if it is a column as it is, grouped or not.
+    pub fn origin(&self, output: &Expr, t: Typed) -> Option<Origin> {
         let ordinal = match (output, &self.grouping) {
             (Expr::Column(ordinal), _) => *ordinal,
             (Expr::Slot(slot), Some(grouping)) => match grouping.keys.get(*slot)?.1.expr {
@@ -149,8 +149,10 @@ impl Scope {
             },
             _ => return None,
         };
-        let relation = self.owner(ordinal)?;
-        relation.origins.get(ordinal - relation.first).copied().flatten()
+        let is_in = |r: &&Relation| (r.first..r.first + r.columns.len()).contains(&ordinal);
+        let relation = self.relations.iter().find(is_in)?;
+        let at = ordinal - relation.first;
+        relation.origins.get(at).copied().flatten().filter(|_| relation.columns[at].1 == t)
     }
 
     /// The relation that an ordinal of the input row belongs to.

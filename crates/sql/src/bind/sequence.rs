@@ -3,11 +3,13 @@
 //! Does not know: how values are given out.
 
 use sqlparser::ast::{self, SequenceOptions};
+use sqlparser::tokenizer::Token;
 use varve_engine::{ColumnDef, ColumnType, Identity, NewSequence};
 
 use super::Binder;
 use super::ddl::made_name;
 use crate::error::{Result, SqlError, SqlState};
+use crate::parse;
 
 impl Binder<'_> {
     /// The sequences of serial and identity columns, which become the columns' defaults.
@@ -112,6 +114,23 @@ pub(super) fn serial_type(t: &ast::DataType) -> Option<ColumnType> {
         "bigserial" | "serial8" => ColumnType::Int8,
         _ => return None,
     })
+}
+
+/// The sequences that a default draws from by names that PostgreSQL keeps as OIDs: `nextval('name')`, not
+/// `nextval('name'::text)`.
+pub fn drawn_from(default: &str) -> Vec<String> {
+    let Ok(tokens) = parse::tokens(default) else { return Vec::new() };
+    let solid: Vec<&Token> = tokens.iter().map(|t| &t.token).filter(|t| !parse::is_blank(t)).collect();
+    let is_word = |at: usize, wanted: &str| matches!(solid.get(at), Some(Token::Word(w)) if w.value.eq_ignore_ascii_case(wanted));
+    let name = |at: usize| match solid.get(at + 2) {
+        Some(Token::SingleQuotedString(name)) => {
+            let is_text = solid.get(at + 3) == Some(&&Token::DoubleColon) && is_word(at + 4, "text");
+            let draws = is_word(at, "nextval") && *solid[at + 1] == Token::LParen && !is_text;
+            draws.then(|| name.clone())
+        }
+        _ => None,
+    };
+    (0..solid.len()).filter_map(name).collect()
 }
 
 /// A sequence's name as it stands in `nextval('...')`.

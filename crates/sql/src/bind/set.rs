@@ -82,6 +82,7 @@ impl Binder<'_> {
 
     /// The query with its outputs cast.
     fn brought_to(&mut self, mut select: Select, types: &[Typed]) -> Result<Select> {
+        self.settle_params(&mut select, types.iter().copied())?;
         let differs = |(o, t): (&Output, &Typed)| o.t.ty != t.ty;
         if !select.outputs.iter().zip(types).any(differs) {
             return Ok(select);
@@ -100,6 +101,21 @@ impl Binder<'_> {
             .collect::<Result<Box<[Output]>>>()?;
         let visible = select.visible;
         Ok(Select { source: Source::Query(Box::new(select)), outputs, visible, ..Select::nothing() })
+    }
+
+    /// Gives parameters that a query shows as they are, and that have no type yet, the types of what they are for.
+    pub(super) fn settle_params(
+        &mut self,
+        select: &mut Select,
+        types: impl Iterator<Item = Typed>,
+    ) -> Result<()> {
+        for (output, t) in select.outputs.iter_mut().zip(types) {
+            let is_open = matches!(output.expr, Expr::Param(_)) && output.t.ty == Ty::Unknown;
+            if is_open && t.ty != Ty::Unknown {
+                *output = self.output_as(output.expr.clone(), output.t, t)?;
+            }
+        }
+        Ok(())
     }
 
     fn output_as(&mut self, expr: Expr, from: Typed, to: Typed) -> Result<Output> {

@@ -9,7 +9,6 @@
 use std::sync::Arc;
 
 use sqlparser::ast::{self, ObjectType};
-use sqlparser::tokenizer::Token;
 use varve_engine::{
     Catalog, Error as EngineError, ForeignKey, IndexId, ObjectId, SequenceDef, SequenceId, TableDef, TableId,
     Transaction, ViewDef,
@@ -18,9 +17,9 @@ use varve_engine::{
 use super::definition::{Notices, Result, notice};
 use super::sequence::split_name;
 use crate::bind::foreign::same_columns;
+use crate::bind::sequence::drawn_from;
 use crate::bind::{fold, object_name};
 use crate::error::{SqlError, SqlState};
-use crate::parse;
 use crate::sink::Severity;
 
 /// What DROP says.
@@ -469,17 +468,6 @@ fn defaults_of(catalog: &Catalog, sequence: &SequenceDef) -> Vec<(ObjectId, Depe
 
 /// Whether a default names a sequence as PostgreSQL keeps it by OID: `nextval('name')`, not `nextval('name'::text)`.
 pub(super) fn draws_from(default: &str, sequence: &SequenceDef) -> bool {
-    let Ok(tokens) = parse::tokens(default) else { return false };
-    let solid: Vec<&Token> = tokens.iter().map(|t| &t.token).filter(|t| !parse::is_blank(t)).collect();
-    let is_word = |at: usize, wanted: &str| matches!(solid.get(at), Some(Token::Word(w)) if w.value.eq_ignore_ascii_case(wanted));
-    (0..solid.len()).any(|at| match solid.get(at + 2) {
-        Some(Token::SingleQuotedString(name)) => {
-            let is_text = solid.get(at + 3) == Some(&&Token::DoubleColon) && is_word(at + 4, "text");
-            is_word(at, "nextval")
-                && *solid[at + 1] == Token::LParen
-                && !is_text
-                && split_name(name) == (sequence.schema.clone(), sequence.name.clone())
-        }
-        _ => false,
-    })
+    let wanted = (sequence.schema.clone(), sequence.name.clone());
+    drawn_from(default).iter().any(|name| split_name(name) == wanted)
 }

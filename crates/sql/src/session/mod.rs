@@ -39,6 +39,7 @@ mod run;
 mod watchdog;
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -234,6 +235,8 @@ pub struct SessionParams {
     pub proved: Option<Verifier>,
     /// What `pg_backend_pid()` answers; the cancel key's process id.
     pub process_id: i32,
+    /// The client's end of the connection, if there is one.
+    pub peer: Option<SocketAddr>,
     /// Other start-up parameters and `-c` options, as `name`, `value`; applied like SET.
     pub settings: Vec<(String, String)>,
 }
@@ -403,7 +406,8 @@ impl Session {
             cancel: Arc::default(),
             world: None,
         };
-        let seat = shared.watched.enter(facts.process_id, &facts.session_user, Arc::clone(&facts.cancel));
+        let who = (facts.session_user.as_str(), params.peer);
+        let seat = shared.watched.enter(facts.process_id, who, Arc::clone(&facts.cancel));
         seat.rename(&settings.get("application_name").unwrap_or_default());
         Ok(Session {
             shared,

@@ -157,6 +157,10 @@ fn pg_stat_activity(world: &World, rows: &mut Rows<'_>) {
             rows.set([("query", text("<insufficient privilege>"))]);
             continue;
         }
+        if let Some(peer) = session.peer {
+            let port = Value::Int4(i32::from(peer.port()));
+            rows.set([("client_addr", text(peer.ip().to_string())), ("client_port", port)]);
+        }
         rows.set([
             ("backend_start", Value::TimestampTz(session.start_us)),
             ("xact_start", time(now.transaction_start_us)),

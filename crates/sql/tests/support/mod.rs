@@ -45,6 +45,7 @@ pub fn session(db: &Arc<SqlDatabase>) -> Session {
         database: "postgres".into(),
         proved: None,
         process_id: 7,
+        peer: None,
         settings: Vec::new(),
     };
     Session::new(db.clone(), params).unwrap()
