@@ -13,12 +13,16 @@ use varve_pager::{Compression, Pager, SpaceId, StoredPages};
 use crate::catalog::{IndexDef, TableDef};
 use crate::error::Result;
 
-/// What was in use at one moment, in bytes of whole pages.
+/// What was in use at one moment.
 #[derive(Clone, Debug)]
 pub struct Sizes {
     page_bytes: u64,
     pages: u64,
     by_owner: BTreeMap<u32, u64>,
+    /// Bytes at home, where the layout counts them by owner.
+    home: Option<BTreeMap<u32, u64>>,
+    /// Of each owner whose pages are compressed, what was written since the start.
+    written: HashMap<u32, StoredPages>,
 }
 
 impl Sizes {
@@ -26,24 +30,41 @@ impl Sizes {
         let stats = pager.stats();
         let pages = stats.data_pages + stats.rollback_pages;
         let by_owner = pager.owners(SpaceId::DATA)?;
-        Ok(Sizes { page_bytes: pager.page_size() as u64, pages, by_owner })
+        let home = pager.home_bytes(SpaceId::DATA)?;
+        let written = pager.stored_pages(SpaceId::DATA);
+        Ok(Sizes { page_bytes: pager.page_size() as u64, pages, by_owner, home, written })
+    }
+
+    /// What an owner's pages take where they are stored: what the layout counts; else their plain bytes by the share that compression
+    /// left of those which were written since the start. Pages that are in memory alone count by the pages of the same owner.
+    fn stored(&self, owner: u32) -> u64 {
+        let plain = self.of_owner(owner);
+        let home = self.home.as_ref().and_then(|home| home.get(&owner)).copied().filter(|bytes| *bytes > 0);
+        match (home, self.written.get(&owner).filter(|written| written.plain_bytes > 0)) {
+            (Some(bytes), _) => bytes,
+            (None, Some(written)) => {
+                let share = u128::from(plain) * u128::from(written.stored_bytes);
+                u64::try_from(share / u128::from(written.plain_bytes)).unwrap_or(plain)
+            }
+            (None, None) => plain,
+        }
     }
 
     fn of_owner(&self, owner: u32) -> u64 {
         self.by_owner.get(&owner).map_or(0, |pages| pages * self.page_bytes)
     }
 
-    /// Of a table's rows, without its secondary indexes.
+    /// Of a table's rows as they are stored, without its secondary indexes.
     pub fn table_bytes(&self, table: &TableDef) -> u64 {
-        self.of_owner(table.place.owner)
+        self.stored(table.place.owner)
     }
 
-    /// Of a secondary index.
+    /// Of a secondary index as it is stored.
     pub fn index_bytes(&self, index: &IndexDef) -> u64 {
-        self.of_owner(index.place.owner)
+        self.stored(index.place.owner)
     }
 
-    /// Of a table with its indexes.
+    /// Of a table with its indexes, in plain pages.
     pub fn whole_table_bytes(&self, table: &TableDef) -> u64 {
         table.owners().map(|owner| self.of_owner(owner)).sum()
     }

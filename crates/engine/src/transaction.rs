@@ -322,6 +322,8 @@ impl Transaction {
 
     fn commit_changes(&mut self) -> Result<()> {
         let core = Arc::clone(&self.cx.core);
+        // From here on others may know of the changes: what they know has to be whole.
+        let _watch = core.pager.stop_on_panic();
         let lsn = match self.cx.commit_checked() {
             Ok(lsn) => lsn,
             Err(error) => {

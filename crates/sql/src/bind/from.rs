@@ -144,8 +144,8 @@ impl Binder<'_> {
         let (l, mut hides) = using_column(name, left, "left")?;
         let (r, more) = using_column(name, right, "right")?;
         hides.extend(more);
-        let condition = self.compare(CmpOp::Eq, l.clone(), r.clone(), None)?.expr;
-        let (sides, t) = self.unify(vec![l, r], "JOIN/USING")?;
+        let (sides, t) = self.unify(vec![l.clone(), r.clone()], "JOIN/USING")?;
+        let condition = self.compare(CmpOp::Eq, l, r, None)?.expr;
         let [l, r] = <[Expr; 2]>::try_from(sides).map_err(|_| SqlError::internal("USING has two sides"))?;
         let expr = match kind {
             JoinKind::Inner | JoinKind::Left => l,

@@ -6,12 +6,19 @@ use super::Session;
 use crate::error::Result;
 use crate::panics;
 
+/// What to do where the panic came from within the storage engine.
+const STOPPED: &str = "This is a bug in Varve, within its storage engine. The database takes no more changes: restart it, and it \
+    recovers what was committed. Please report what the server's log says of it.";
+
 impl Session {
     /// Runs a step of a statement; a panic in it is the statement's error.
     pub(super) fn caught<T>(&mut self, sql: &str, step: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
-        let done = panics::caught(sql, || step(self));
-        if done.is_err() {
+        let mut done = panics::caught(sql, || step(self));
+        if let Err(error) = &mut done {
             self.tidy_up();
+            if !self.shared.engine.pager().is_sound() {
+                error.hint = Some(STOPPED.into());
+            }
         }
         done.and_then(|step| step).map_err(|e| self.of_missing_relation(e))
     }
