@@ -11,6 +11,7 @@ pub mod explain;
 pub mod lock;
 pub mod maintain;
 pub mod role;
+pub mod view;
 
 use sqlparser::ast;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -111,6 +112,8 @@ pub enum Utility {
     Copy(Box<Copy>),
     /// CREATE ROLE, GRANT and their kin
     Role(Box<role::RoleCommand>),
+    /// ALTER VIEW ... SET, RESET
+    View(Box<view::ViewOptions>),
     /// SET [LOCAL] ROLE, `None` is NONE; whether LOCAL
     SetRole(Option<String>, bool),
     /// SET [LOCAL] SESSION AUTHORIZATION, `None` is DEFAULT; whether LOCAL
@@ -157,6 +160,9 @@ pub fn read(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<Utility>> {
         "move" => cursor::fetch(&mut c, true)?,
         "close" => cursor::close(&mut c)?,
         "alter" if c.eat("system") => alter_system(&mut c)?,
+        "alter" if c.eat("view") => {
+            return Ok(view::read(sql)?.map(|options| Utility::View(Box::new(options))));
+        }
         verb => match role::read(&mut c, verb)? {
             Some(command) => command,
             None => return Ok(None),

@@ -64,7 +64,8 @@ impl Binder<'_> {
         }
         let uses = self.uses(&text)?;
         let tables = std::mem::take(&mut self.met_tables);
-        let view = NewView { schema, name, columns, text, uses, security_invoker: None };
+        let security_invoker = options_of(&v.options)?;
+        let view = NewView { schema, name, columns, text, uses, security_invoker };
         Ok(ViewSpec { view, or_replace: v.or_replace, tables })
     }
 
@@ -213,6 +214,53 @@ impl Binder<'_> {
             is_new
         });
         Ok(uses)
+    }
+}
+
+/// The options of CREATE VIEW.
+fn options_of(options: &ast::CreateTableOptions) -> Result<Option<bool>> {
+    let listed = match options {
+        ast::CreateTableOptions::None => return Ok(None),
+        ast::CreateTableOptions::With(listed) => listed,
+        _ => return Err(SqlError::unsupported("this form of a view's options")),
+    };
+    let mut found = None;
+    for option in listed {
+        found = Some(match option {
+            ast::SqlOption::Ident(name) => security_invoker(&fold(name), None)?,
+            ast::SqlOption::KeyValue { key, value } => {
+                let value = match value {
+                    Ast::Value(v) => v.value.clone().into_string().unwrap_or_else(|| v.value.to_string()),
+                    other => other.to_string(),
+                };
+                security_invoker(&fold(key), Some(&value))?
+            }
+            other => return Err(SqlError::unsupported(format!("the option {other} of a view"))),
+        });
+    }
+    Ok(found)
+}
+
+/// The value of a view's option, which has to be `security_invoker`: the only one there is.
+pub fn security_invoker(name: &str, value: Option<&str>) -> Result<bool> {
+    match name {
+        "security_invoker" => {}
+        "security_barrier" | "check_option" => {
+            return Err(SqlError::unsupported(format!("the option {name} of a view")));
+        }
+        other => {
+            let message = format!("unrecognized parameter \"{other}\"");
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
+    }
+    match value.map(str::to_ascii_lowercase).as_deref() {
+        None | Some("true" | "on" | "yes" | "1" | "t" | "y") => Ok(true),
+        Some("false" | "off" | "no" | "0" | "f" | "n") => Ok(false),
+        Some(_) => {
+            let given = value.unwrap_or_default();
+            let message = format!("invalid value for boolean option \"{name}\": {given}");
+            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+        }
     }
 }
 

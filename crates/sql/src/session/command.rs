@@ -138,6 +138,7 @@ impl Session {
             }
             Utility::Close(name) => self.close_cursors(name.as_deref())?,
             Utility::Role(command) => self.role_command(command)?,
+            Utility::View(options) => self.view_options(options)?,
             Utility::SetRole(name, local) => self.set_role(name.as_deref(), *local)?,
             Utility::SetAuthorization(name, local) => {
                 self.set_session_authorization(name.as_deref(), *local)?

@@ -36,6 +36,7 @@ mod plan;
 mod portals;
 mod roles;
 mod run;
+mod view;
 mod watchdog;
 
 use std::cell::Cell;

@@ -24,11 +24,19 @@ use crate::sink::Severity;
 use crate::utility::role::{GrantObjects, Objects, RoleCommand, RoleName, RoleOption};
 
 /// What a command about roles says, or that it is to be done again.
-type Done<T> = Result<T, Failed>;
+pub(super) type Done<T> = Result<T, Failed>;
 
 impl Session {
     /// Runs a command about roles; again from its start, if somebody else has changed what it changes.
     pub(super) fn role_command(&mut self, command: &RoleCommand) -> Result<&'static str> {
+        self.in_turns(&mut |session| session.changed_roles(command))
+    }
+
+    /// Runs a change of the catalog; again from its start, if somebody else has changed what it changes.
+    pub(super) fn in_turns(
+        &mut self,
+        change: &mut dyn FnMut(&mut Session) -> Done<&'static str>,
+    ) -> Result<&'static str> {
         if self.read_only {
             return Err(read_only("this command"));
         }
@@ -42,7 +50,7 @@ impl Session {
                 txn.savepoint()
             };
             self.catalog = None;
-            let done = self.changed_roles(command);
+            let done = change(self);
             self.catalog = None;
             let txn = self.transaction()?;
             if matches!(done, Err(Failed::Stale)) {
@@ -70,7 +78,7 @@ impl Session {
         }
     }
 
-    fn rights(&mut self) -> Result<(Arc<Catalog>, Holder)> {
+    pub(super) fn rights(&mut self) -> Result<(Arc<Catalog>, Holder)> {
         let catalog = self.transaction()?.catalog();
         let holder = Holder::of(&catalog, self.facts.who);
         Ok((catalog, holder))
@@ -81,7 +89,7 @@ impl Session {
         Ok(self.transaction()?.hold_role(role)?)
     }
 
-    fn transaction(&mut self) -> Result<&mut Transaction> {
+    pub(super) fn transaction(&mut self) -> Result<&mut Transaction> {
         self.txn.as_mut().ok_or_else(|| SqlError::internal("no transaction"))
     }
 

@@ -357,10 +357,15 @@ fn pg_class(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-/// `reloptions`: of tables alone, their parts and indexes follow them.
+/// `reloptions`: of tables, whose parts and indexes follow them, and of views.
 fn options(r: &Relation<'_>) -> Value {
-    let What::Table(table) = r.what else { return Value::Null };
-    let listed = storage::listed(table.storage);
+    let listed = match r.what {
+        What::Table(table) => storage::listed(table.storage),
+        What::View(view) => {
+            view.security_invoker.iter().map(|is_set| format!("security_invoker={is_set}")).collect()
+        }
+        _ => return Value::Null,
+    };
     match listed.is_empty() {
         true => Value::Null,
         false => list(ColumnType::Text, listed.iter().map(|option| Datum::Text(option))),
