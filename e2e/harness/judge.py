@@ -170,7 +170,7 @@ class Judge:
             sql = render(node, parameters)
             outcomes = self.both(sql, parameters.sent, case.mode, again)
             found = answers.compare(*outcomes, ordered, case.mode in ("binary", "extended"))
-            if found or outcomes[0].error:
+            if found or any(isinstance(each, str) or each.error for each in outcomes):
                 break
         else:
             for table in case.changed:
