@@ -13,6 +13,7 @@ use rustc_hash::FxHashSet;
 use sqlparser::ast::{self, AlterTableOperation, ColumnOption, ObjectType, Statement, TableConstraint};
 use varve_engine::{
     BOOTSTRAP_ROLE, Catalog, Isolation, Named, ObjectId, Rights, SequenceDef, TableDef, Transaction,
+    planted_panic,
 };
 
 use super::Session;
@@ -49,6 +50,7 @@ impl Allowed {
 impl Session {
     /// 42501 unless the role may run the statement, whose plan this is.
     pub(super) fn authorize_statement(&mut self, prepared: &Prepared, plan: &Plan) -> Result<()> {
+        planted_panic("panic at execute");
         let who = self.facts.who;
         let is_checked = who.is_some() || prepared.reads_views;
         let Some(txn) = self.txn.as_mut().filter(|_| is_checked) else { return Ok(()) };

@@ -123,14 +123,7 @@ impl Session {
                 "DEALLOCATE"
             }
             Utility::Maintain(command) => self.maintain(command)?,
-            Utility::Checkpoint => {
-                self.authorize_member(
-                    predefined::CHECKPOINT,
-                    "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
-                )?;
-                self.shared.engine.checkpoint_all()?;
-                "CHECKPOINT"
-            }
+            Utility::Checkpoint => self.checkpoint()?,
             Utility::Lock(lock) => self.lock_tables(lock, announce && self.block == Block::Implicit)?,
             Utility::Copy(copy) => return self.copy(copy, sink),
             Utility::Fetch { name, direction, moves } => {
@@ -146,6 +139,13 @@ impl Session {
             _ => return Err(SqlError::internal("a command that is not run")),
         };
         Ok(CommandTag::Plain(tag))
+    }
+
+    fn checkpoint(&mut self) -> Result<&'static str> {
+        let message = "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT";
+        self.authorize_member(predefined::CHECKPOINT, message)?;
+        self.shared.engine.checkpoint_all()?;
+        Ok("CHECKPOINT")
     }
 
     /// SET CONSTRAINTS

@@ -479,7 +479,7 @@ impl Session {
             return Err(object.denied());
         }
         self.warn_of_missing(command, object, wanted, rights);
-        if !command.grants && rights == Rights::default() {
+        if !command.grants && !holder.owns(catalog, object) {
             check_columns(catalog, holder, object, wanted)?;
         }
         self.hold_role(grantor)?;

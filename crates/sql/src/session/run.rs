@@ -359,7 +359,6 @@ impl Session {
         announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
-        planted_panic("panic at execute");
         let version = self.begin_engine().catalog_version();
         if self.path.version != version || self.path.entries.is_none() {
             self.find_path();
