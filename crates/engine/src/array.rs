@@ -17,6 +17,8 @@
 
 use std::cmp::Ordering;
 
+use parking_lot::Mutex;
+
 use crate::numeric::NumericRef;
 use crate::row::{fixed, fixed_bytes, variable, variable_bytes};
 use crate::types::{ColumnType, Datum};
@@ -212,7 +214,26 @@ impl ColumnType {
         };
         Some(ColumnType::Array(plain))
     }
+
+    /// The type of arrays of this one with its modifier, such as `varchar(10)[]`; `None` for arrays.
+    pub fn array_of_these(self) -> Option<ColumnType> {
+        let ColumnType::Array(plain) = self.array()? else { return None };
+        if *plain == self {
+            return Some(ColumnType::Array(plain));
+        }
+        let mut known = MODIFIED.lock();
+        if let Some(element) = known.iter().find(|element| ***element == self) {
+            return Some(ColumnType::Array(element));
+        }
+        let element: &'static ColumnType = Box::leak(Box::new(self));
+        known.push(element);
+        Some(ColumnType::Array(element))
+    }
 }
+
+/// Types of elements with modifiers that a column has or had. They are kept for good: a type is copied freely, and there
+/// are as many as definitions name.
+static MODIFIED: Mutex<Vec<&'static ColumnType>> = Mutex::new(Vec::new());
 
 /// Whether an array may be in a column of arrays of this type. A vector may not.
 pub(crate) fn is_of(array: ArrayRef<'_>, element: ColumnType) -> bool {
@@ -224,6 +245,10 @@ fn element_of(code: u8) -> Option<ColumnType> {
 }
 
 fn element_code(element: ColumnType) -> u8 {
+    let element = match element {
+        ColumnType::Rounded(moment, _) => moment.unrounded(),
+        other => other,
+    };
     let same = |e: &ColumnType| std::mem::discriminant(e) == std::mem::discriminant(&element);
     // Json is text here, an oid is a bigint.
     let other = if element == ColumnType::Oid { ColumnType::Int8 } else { ColumnType::Text };

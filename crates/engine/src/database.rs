@@ -13,6 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use varve_pager::{Pager, PagerStats};
 
+use crate::catalog::{SequenceDef, SequenceState};
 use crate::check::{self, CheckReport};
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -100,6 +101,13 @@ impl Database {
 
     pub(crate) fn lock_timeout(&self) -> Option<Duration> {
         self.lock_timeout
+    }
+
+    /// Where a sequence stands.
+    pub fn sequence_state(&self, sequence: &SequenceDef) -> Result<SequenceState> {
+        let range = self.core.catalog.range_of(sequence);
+        let state = range.lock().state(&self.core, sequence);
+        state
     }
 
     /// Begins a transaction.

@@ -13,9 +13,8 @@ use std::sync::{Arc, OnceLock};
 use varve_pager::SpaceId;
 
 use crate::catalog::{
-    Catalog, Check, Definition, IndexDef, IndexId, NewIndex, NewSequence, NewTable, ObjectChange, ObjectId,
-    Partitions, PrimaryKey, SchemaDef, SequenceDef, SequenceId, StorageOptions, Table, TableDef, TableId,
-    TreePlace, store,
+    Catalog, Check, Definition, Identity, IndexDef, IndexId, NewIndex, NewTable, ObjectChange, ObjectId,
+    Partitions, PrimaryKey, SchemaDef, StorageOptions, Table, TableDef, TableId, TreePlace, store,
 };
 use crate::derived::Derived;
 use crate::error::{Error, ObjectKind, Result};
@@ -265,68 +264,19 @@ impl Transaction {
         })
     }
 
-    /// Makes a sequence.
-    pub fn create_sequence(&mut self, new: NewSequence) -> Result<Arc<SequenceDef>> {
-        self.hold_schema(&new.schema)?;
-        check_sequence(&new)?;
-        self.whole(|txn| {
-            let id = txn.new_object_id()?;
-            store::add_name(&mut txn.cx, ObjectKind::Sequence, &new.schema, &new.name, id)?;
-            store::add_sequence(&mut txn.cx, id, new.start)?;
-            let def = SequenceDef {
-                id: SequenceId(id),
-                schema: new.schema,
-                name: new.name,
-                start: new.start,
-                increment: new.increment,
-                min: new.min,
-                max: new.max,
-                cycle: new.cycle,
-                owned_by: new.owned_by,
-            };
-            txn.store_new(id, Definition::Sequence(def))?;
-            let missing = || Error::corrupt("a new sequence is not in the catalog");
-            txn.catalog().sequence_by_id(SequenceId(id)).ok_or_else(missing)
+    /// Makes a column an identity column, or one no more; `default` draws from its sequence.
+    pub fn set_identity(
+        &mut self,
+        table: TableId,
+        column: usize,
+        identity: Option<Identity>,
+        default: Option<String>,
+    ) -> Result<Arc<TableDef>> {
+        self.alter(table, |_, def| {
+            def.columns[column].identity = identity;
+            def.columns[column].default = default;
+            Ok(())
         })
-    }
-
-    /// Drops a sequence.
-    pub fn drop_sequence(&mut self, sequence: SequenceId) -> Result<()> {
-        let missing = || Error::StaleDefinition { table: format!("sequence {}", sequence.0) };
-        let def = self.catalog().sequence_by_id(sequence).ok_or_else(missing)?;
-        self.whole(|txn| txn.remove_sequence(&def))
-    }
-
-    /// Begins a sequence anew, as a change of this transaction: another one takes its place, with all that is kept about it.
-    pub fn restart_sequence(&mut self, sequence: SequenceId) -> Result<()> {
-        let missing = || Error::StaleDefinition { table: format!("sequence {}", sequence.0) };
-        let old = self.catalog().sequence_by_id(sequence).ok_or_else(missing)?;
-        let about = self.catalog().about(sequence).cloned();
-        self.whole(|txn| {
-            txn.remove_sequence(&old)?;
-            let id = txn.new_object_id()?;
-            store::add_name(&mut txn.cx, ObjectKind::Sequence, &old.schema, &old.name, id)?;
-            store::add_sequence(&mut txn.cx, id, old.start)?;
-            let new = Definition::Sequence(SequenceDef { id: SequenceId(id), ..SequenceDef::clone(&old) });
-            store::add_object(&mut txn.cx, id, &new)?;
-            let change = store::opened(&txn.cx.core, new);
-            txn.note_change(change);
-            let Some(about) = about else { return Ok(()) };
-            txn.set_about(ObjectId(id), |now| {
-                now.owner = about.owner;
-                now.grants.clone_from(&about.grants);
-                now.comments.clone_from(&about.comments);
-            })
-        })
-    }
-
-    pub(crate) fn remove_sequence(&mut self, def: &SequenceDef) -> Result<()> {
-        store::remove_name_of(&mut self.cx, &def.schema, &def.name, def.id.0)?;
-        store::remove_sequence(&mut self.cx, def.id.0)?;
-        store::remove_object(&mut self.cx, def.id.0)?;
-        self.forget_about(def.id)?;
-        self.note_change(ObjectChange::Sequence(def.id, None));
-        Ok(())
     }
 
     /// Runs a call; if it fails, takes back what it did.
@@ -483,19 +433,6 @@ fn check_key_columns(columns: &[usize], column_count: usize) -> Result<()> {
     match columns.iter().find(|c| **c >= column_count) {
         Some(column) => invalid(format!("a key names column {column} of a table with {column_count}")),
         None => Ok(()),
-    }
-}
-
-fn check_sequence(new: &NewSequence) -> Result<()> {
-    if new.increment == 0 {
-        return invalid("INCREMENT must not be zero".into());
-    }
-    if new.min >= new.max {
-        return invalid(format!("MINVALUE ({}) must be less than MAXVALUE ({})", new.min, new.max));
-    }
-    match (new.min..=new.max).contains(&new.start) {
-        true => Ok(()),
-        false => invalid(format!("START value ({}) lies outside of its bounds", new.start)),
     }
 }
 

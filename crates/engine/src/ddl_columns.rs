@@ -11,7 +11,7 @@ use std::sync::Arc;
 use varve_device::{planted, reached};
 
 use crate::catalog::{
-    Check, ColumnDef, Definition, ForeignKey, IndexDef, ObjectChange, Partitions, PrimaryKey, SequenceDef,
+    Check, ColumnDef, Definition, ForeignKey, IndexDef, Named, Partitions, PrimaryKey, SequenceDef,
     StorageOptions, TableDef, TableId, TreePlace, Use, ViewDef, store,
 };
 use crate::ddl::{COLUMNS_MAX, invalid, paged};
@@ -121,6 +121,49 @@ impl Transaction {
         })
     }
 
+    /// Renames an index, that of a constraint together with the constraint.
+    pub fn rename_index_of(&mut self, table: TableId, from: &str, to: &str) -> Result<Arc<TableDef>> {
+        self.alter(table, |txn, def| {
+            let named = to.to_owned();
+            let id = if let Some(key) = def.primary_key.as_mut().filter(|key| key.name == from) {
+                key.name = named;
+                table.0
+            } else if let Some(index) = def.indexes.iter_mut().find(|index| index.name == from) {
+                *index = Arc::new(IndexDef { name: named, ..IndexDef::clone(index) });
+                index.id.0
+            } else {
+                return Err(Error::Undefined { kind: ObjectKind::Index, name: from.to_owned() });
+            };
+            txn.rename_index(&def.schema, from, to, id)
+        })
+    }
+
+    /// Puts a table into another schema, with its indexes; its sequences stay where they are.
+    pub fn move_table(&mut self, table: TableId, schema: &str) -> Result<Arc<TableDef>> {
+        self.hold_schema(schema)?;
+        self.alter(table, |txn, def| {
+            let names: Vec<(String, ObjectKind, u32)> = def
+                .names()
+                .filter_map(|(_, name, named)| {
+                    let (kind, id) = match named {
+                        Named::Table(id) => (ObjectKind::Table, id.0),
+                        Named::PrimaryKey(id) => (ObjectKind::Index, id.0),
+                        Named::Index(_, id) => (ObjectKind::Index, id.0),
+                        // Parts have schemas of their own.
+                        _ => return None,
+                    };
+                    Some((name.to_owned(), kind, id))
+                })
+                .collect();
+            for (name, kind, id) in names {
+                store::remove_name(&mut txn.cx, &def.schema, &name)?;
+                store::add_name(&mut txn.cx, kind, schema, &name, id)?;
+            }
+            def.schema = schema.to_owned();
+            Ok(())
+        })
+    }
+
     fn rename_index(&mut self, schema: &str, from: &str, to: &str, id: u32) -> Result<()> {
         store::remove_name(&mut self.cx, schema, from)?;
         store::add_name(&mut self.cx, ObjectKind::Index, schema, to, id)
@@ -214,7 +257,10 @@ impl Transaction {
                 && owner == table.id
             {
                 match place(column) {
-                    Some(column) => self.set_sequence_owner(sequence, (owner, column))?,
+                    Some(column) => {
+                        let owned_by = Some((owner, column));
+                        self.replace_sequence(SequenceDef { owned_by, ..SequenceDef::clone(sequence) })?;
+                    }
                     None => self.remove_sequence(sequence)?,
                 }
             }
@@ -250,14 +296,6 @@ impl Transaction {
                 });
             })?;
         }
-        Ok(())
-    }
-
-    fn set_sequence_owner(&mut self, sequence: &SequenceDef, owner: (TableId, usize)) -> Result<()> {
-        let new = Definition::Sequence(SequenceDef { owned_by: Some(owner), ..sequence.clone() });
-        store::set_object(&mut self.cx, sequence.id.0, &new)?;
-        let change: ObjectChange = store::opened(&self.cx.core, new);
-        self.note_change(change);
         Ok(())
     }
 

@@ -15,6 +15,7 @@ mod database;
 mod ddl;
 mod ddl_columns;
 mod ddl_objects;
+mod ddl_sequences;
 mod derived;
 mod error;
 #[cfg(feature = "fuzzing")]
@@ -61,7 +62,8 @@ pub use catalog::{
     About, Action, BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Bound, Catalog, Check, ColumnDef,
     Comment, Edge, ForeignKey, Grant, Identity, IndexDef, IndexId, Membership, Named, NewIndex, NewSequence,
     NewTable, NewView, ObjectId, Part, PartitionMethod, Partitions, PrimaryKey, Rights, RoleDef, SchemaDef,
-    Secret, SequenceDef, SequenceId, StorageOptions, Table, TableDef, TableId, Use, ViewColumn, ViewDef,
+    Secret, SequenceDef, SequenceId, SequenceState, StorageOptions, Table, TableDef, TableId, Use,
+    ViewColumn, ViewDef,
 };
 pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};

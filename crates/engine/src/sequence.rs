@@ -12,12 +12,12 @@
 use varve_device::planted;
 use varve_pager::Lsn;
 
-use crate::catalog::{SequenceDef, SequenceId, store};
+use crate::catalog::{SequenceDef, SequenceState, store};
 use crate::core::Core;
 use crate::error::{Error, ObjectKind, Result};
 
-/// Values reserved at once, as in PostgreSQL.
-const BLOCK_LEN: u64 = 32;
+/// Values reserved at once, as in PostgreSQL: one to be given now, and 32 more.
+const BLOCK_LEN: u64 = 33;
 
 /// Values in store.
 #[derive(Debug, Default)]
@@ -26,6 +26,8 @@ pub(crate) struct SequenceRange {
     left: u64,
     /// Where the log has to be durable before a value may count as given.
     reserved_at: Lsn,
+    /// What was given or set last, and whether it was given, since the start.
+    last: Option<(i64, bool)>,
 }
 
 impl SequenceRange {
@@ -37,11 +39,35 @@ impl SequenceRange {
         let value = self.next;
         self.left -= 1;
         self.next = value.wrapping_add(def.increment);
+        self.last = Some((value, true));
         Ok(value)
     }
 
+    /// Where the sequence stands. After a start that is told from the value that comes next.
+    pub(crate) fn state(&self, core: &Core, def: &SequenceDef) -> Result<SequenceState> {
+        let log_count = self.left as i64;
+        if let Some((last_value, is_called)) = self.last {
+            return Ok(SequenceState { last_value, log_count, is_called });
+        }
+        let missing = || Error::Undefined { kind: ObjectKind::Sequence, name: def.name.clone() };
+        let (next, ended) = store::values_of(core, def.state)?.ok_or_else(missing)?;
+        let (last_value, is_called) = match (ended, next.checked_sub(def.increment)) {
+            (true, _) => (last_of(def), true),
+            (false, Some(before)) if next != def.start && (def.min..=def.max).contains(&before) => {
+                (before, true)
+            }
+            _ => (next, false),
+        };
+        Ok(SequenceState { last_value, log_count, is_called })
+    }
+
+    /// A sequence that takes the place of another one stands where that stood.
+    pub(crate) fn standing_at(&mut self, last_value: i64, is_called: bool) {
+        self.last = Some((last_value, is_called));
+    }
+
     fn refill(&mut self, core: &Core, def: &SequenceDef) -> Result<()> {
-        let reserved = store::advance_sequence(core, def.id.0, |value, ended| {
+        let reserved = store::advance_sequence(core, def.state, |value, ended| {
             if ended {
                 let limit = if def.increment > 0 { def.max } else { def.min };
                 return Err(Error::SequenceExhausted { name: def.name.clone(), limit });
@@ -59,10 +85,10 @@ impl SequenceRange {
     }
 
     /// Gives back the values in store; the next one is reserved anew.
-    pub(crate) fn give_back(&mut self, core: &Core, sequence: SequenceId) -> Result<()> {
+    pub(crate) fn give_back(&mut self, core: &Core, state: u32) -> Result<()> {
         if std::mem::take(&mut self.left) > 0 {
             // A sequence that was dropped has no values any more.
-            store::advance_sequence(core, sequence.0, |_, _| Ok(((), self.next, false)))?;
+            store::advance_sequence(core, state, |_, _| Ok(((), self.next, false)))?;
         }
         Ok(())
     }
@@ -78,14 +104,27 @@ impl SequenceRange {
             let what = format!("setval: value {value} is out of bounds for sequence \"{}\"", def.name);
             return Err(Error::OutOfRange { what });
         }
-        let next = if called { step(def, value) } else { Some(value) };
-        let ended = next.is_none() && !def.cycle;
-        let edit = |_, _| Ok(((), next.unwrap_or_else(|| first_of(def)), ended));
+        let (next, ended) = after(def, value, called);
+        let edit = |_, _| Ok(((), next, ended));
         let missing = || Error::Undefined { kind: ObjectKind::Sequence, name: def.name.clone() };
-        ((), self.reserved_at) = store::advance_sequence(core, def.id.0, edit)?.ok_or_else(missing)?;
+        ((), self.reserved_at) = store::advance_sequence(core, def.state, edit)?.ok_or_else(missing)?;
         self.left = 0;
+        self.last = Some((value, called));
         Ok(())
     }
+}
+
+/// What a sequence gives that stands at a value, and whether there is nothing more to give.
+pub(crate) fn after(def: &SequenceDef, value: i64, called: bool) -> (i64, bool) {
+    let next = if called { step(def, value) } else { Some(value) };
+    (next.unwrap_or_else(|| first_of(def)), next.is_none() && !def.cycle)
+}
+
+/// The last value before the end.
+fn last_of(def: &SequenceDef) -> i64 {
+    let end = if def.increment > 0 { def.max } else { def.min };
+    let beyond = (i128::from(end) - i128::from(def.start)) % i128::from(def.increment);
+    i64::try_from(i128::from(end) - beyond).unwrap_or(end)
 }
 
 fn step(def: &SequenceDef, value: i64) -> Option<i64> {
@@ -110,16 +149,19 @@ fn reserve(def: &SequenceDef, value: i64) -> (u64, Option<i64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::SequenceId;
+    use crate::types::ColumnType;
 
     fn def(increment: i64, min: i64, max: i64) -> SequenceDef {
         let (schema, name) = ("public".to_owned(), "s".to_owned());
         let (start, cycle, owned_by) = (min, false, None);
-        SequenceDef { id: SequenceId(1), schema, name, start, increment, min, max, cycle, owned_by }
+        let (id, data_type, cache, state) = (SequenceId(1), ColumnType::Int8, 1, 1);
+        SequenceDef { id, schema, name, start, increment, min, max, cycle, owned_by, data_type, cache, state }
     }
 
     #[test]
     fn blocks_stop_at_the_bounds() {
-        assert_eq!(reserve(&def(1, 1, i64::MAX), 1), (32, Some(33)));
+        assert_eq!(reserve(&def(1, 1, i64::MAX), 1), (33, Some(34)));
         assert_eq!(reserve(&def(1, 1, 3), 2), (2, None));
         assert_eq!(reserve(&def(-5, -12, 0), 0), (3, None));
         assert_eq!(reserve(&def(1, 1, i64::MAX), i64::MAX), (1, None));

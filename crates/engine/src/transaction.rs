@@ -17,14 +17,17 @@ use varve_device::{planted, planted_panic};
 use varve_pager::PagerError;
 
 use crate::catalog::{
-    Catalog, IndexId, ObjectChange, ObjectId, SequenceDef, SequenceId, Table, TableDef, TableId,
+    Catalog, IndexId, ObjectChange, ObjectId, SequenceDef, SequenceId, SequenceState, Table, TableDef,
+    TableId,
 };
 use crate::context::Context;
+use crate::core::Core;
 use crate::database::Database;
 use crate::error::{Error, ObjectKind, Result};
 use crate::ids::TxnId;
 use crate::paged::undo_newest;
 use crate::row::{RowImage, RowRef};
+use crate::sequence::SequenceRange;
 use crate::share::LockStrength;
 use crate::types::Datum;
 
@@ -497,22 +500,45 @@ impl Transaction {
 
     /// The next value; never given twice, not given back by a rollback.
     pub fn next_value(&mut self, sequence: SequenceId) -> Result<i64> {
-        let def = self.sequence(sequence)?;
-        let range = self.cx.core.catalog.range_of(sequence);
-        let mut range = range.lock();
-        let value = range.next_value(&self.cx.core, &def)?;
-        self.cx.wait_at_commit(range.reserved_at());
-        Ok(value)
+        self.with_sequence(sequence, |range, core, def| range.next_value(core, def))
+    }
+
+    /// Does something with the values of a sequence; waits for a transaction that has replaced them.
+    fn with_sequence<T>(
+        &mut self,
+        sequence: SequenceId,
+        mut step: impl FnMut(&mut SequenceRange, &Core, &SequenceDef) -> Result<T>,
+    ) -> Result<T> {
+        let mut def = self.sequence(sequence)?;
+        loop {
+            let range = self.cx.core.catalog.range_of(&def);
+            let mut range = range.lock();
+            let outcome = step(&mut range, &self.cx.core, &def);
+            let Err(Error::Undefined { .. }) = outcome else {
+                self.cx.wait_at_commit(range.reserved_at());
+                return outcome;
+            };
+            drop(range);
+            self.hold(sequence.into())?;
+            let now = self.sequence(sequence)?;
+            if now.state == def.state {
+                return outcome;
+            }
+            def = now;
+        }
     }
 
     /// `setval(sequence, value, called)`: the next value is `value`, or the one after it if `called`. Not rolled back.
     pub fn set_value(&mut self, sequence: SequenceId, value: i64, called: bool) -> Result<()> {
+        self.with_sequence(sequence, |range, core, def| range.set(core, def, value, called))
+    }
+
+    /// Where a sequence stands.
+    pub fn sequence_state(&mut self, sequence: SequenceId) -> Result<SequenceState> {
         let def = self.sequence(sequence)?;
-        let range = self.cx.core.catalog.range_of(sequence);
-        let mut range = range.lock();
-        range.set(&self.cx.core, &def, value, called)?;
-        self.cx.wait_at_commit(range.reserved_at());
-        Ok(())
+        let range = self.cx.core.catalog.range_of(&def);
+        let state = range.lock().state(&self.cx.core, &def);
+        state
     }
 
     fn sequence(&mut self, id: SequenceId) -> Result<Arc<SequenceDef>> {

@@ -59,7 +59,7 @@ pub enum ColumnType {
     Oid,
     /// A type of time that keeps this many digits of a second, 0 to 6.
     Rounded(Moment, u8),
-    /// An array of values of this type, which has no modifier and is no array.
+    /// An array of values of this type, which is no array.
     Array(&'static ColumnType),
 }
 

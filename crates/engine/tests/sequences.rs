@@ -102,3 +102,41 @@ fn a_clean_shutdown_leaves_no_gap() {
     assert_eq!(database.begin(RC).next_value(up).unwrap(), 101);
     assert_eq!(state(database.begin(RC).next_value(few)), "2200H");
 }
+
+#[test]
+fn a_sequence_that_changes_goes_on_where_it_stood() {
+    let (directory, database) = fresh();
+    let mut txn = begin(&database, RC);
+    let made = txn.create_sequence(NewSequence::ascending("public", "s")).unwrap();
+    let id = made.id;
+    assert_eq!([id, id].map(|id| txn.next_value(id).unwrap()), [1, 2]);
+    txn.commit().unwrap();
+    let by_ten = NewSequence { increment: 10, ..NewSequence::of(&made) };
+    let mut txn = begin(&database, RC);
+    txn.alter_sequence(id, by_ten.clone(), None).unwrap();
+    assert_eq!(txn.next_value(id).unwrap(), 12);
+    txn.rollback().unwrap();
+    let mut txn = begin(&database, RC);
+    assert_eq!(txn.next_value(id).unwrap(), 3, "values before the change were given back");
+    txn.alter_sequence(id, by_ten, None).unwrap();
+    let waiting = thread::scope(|scope| {
+        let waits = database.stats().lock_waits;
+        let other = scope.spawn(|| begin(&database, RC).next_value(id).unwrap());
+        until_one_waits(&database, waits);
+        assert_eq!(txn.next_value(id).unwrap(), 13);
+        txn.commit().unwrap();
+        other.join().unwrap()
+    });
+    assert_eq!(waiting, 23);
+    let state = database.sequence_state(&begin(&database, RC).catalog().sequence("public", "s").unwrap());
+    assert_eq!(state.unwrap().last_value, 23);
+    let mut txn = begin(&database, RC);
+    txn.restart_sequence(id).unwrap();
+    let crashed = open(&MemoryDirectory::from_images(directory.images()));
+    assert!(crashed.begin(RC).next_value(id).unwrap() > 23, "an uncommitted restart is none");
+    is_sound(&crashed);
+    txn.commit().unwrap();
+    let restarted = open(&MemoryDirectory::from_images(directory.images()));
+    assert_eq!(restarted.begin(RC).next_value(id).unwrap(), 1);
+    is_sound(&restarted);
+}

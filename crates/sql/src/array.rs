@@ -14,7 +14,11 @@ use crate::time::Zone;
 
 /// No elements yet, for elements of this type.
 pub fn of(element: Oid) -> Array {
-    Array::new(oid::column_type(element).unwrap_or(ColumnType::Text))
+    match element {
+        // By itself a value of char(n) is held as varchar; an array tells the two apart.
+        oid::BPCHAR => Array::new(ColumnType::Char(1)),
+        _ => Array::new(oid::column_type(element).unwrap_or(ColumnType::Text)),
+    }
 }
 
 /// Reads an array with elements of the type `element`.

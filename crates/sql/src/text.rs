@@ -49,8 +49,41 @@ pub fn parse_in_zone(text: &str, t: &ColumnType, zone: &Zone) -> Result<Value> {
             let read = parse_in_zone(text, &moment.unrounded(), zone)?;
             time::rounded(read.as_datum(), digits)?.to_value()
         }
-        ColumnType::Array(element) => Value::Array(array::parse(text, oid::of_column(element).0, zone)?),
+        ColumnType::Array(element) => {
+            return fit_elements(
+                Value::Array(array::parse(text, oid::of_column(element).0, zone)?),
+                *element,
+            );
+        }
     })
+}
+
+/// An array whose elements fit the modifier of their type.
+pub fn fit_elements(value: Value, element: ColumnType) -> Result<Value> {
+    let has_modifier = match element {
+        ColumnType::Char(_) | ColumnType::Varchar(Some(_)) | ColumnType::Rounded(..) => true,
+        ColumnType::Numeric { precision } => precision.is_some(),
+        _ => false,
+    };
+    let Value::Array(array) = &value else { return Ok(value) };
+    if !has_modifier {
+        return Ok(value);
+    }
+    let mut fitted = array::of(oid::of_column(&element).0);
+    for datum in array.as_ref().iter() {
+        match (element, datum) {
+            (ColumnType::Char(n), Datum::Text(text)) => fitted.push(Datum::Text(fit_char(text, n as usize)?)),
+            (ColumnType::Varchar(Some(n)), Datum::Text(text)) => {
+                fitted.push(Datum::Text(fit_varchar(text, n as usize)?));
+            }
+            (ColumnType::Numeric { precision }, Datum::Numeric(number)) => {
+                fitted.push(Datum::Numeric(fit(number.to_owned(), precision)?.as_ref()));
+            }
+            (ColumnType::Rounded(_, digits), moment) => fitted.push(time::rounded(moment, digits)?),
+            (_, other) => fitted.push(other),
+        }
+    }
+    Ok(Value::Array(fitted))
 }
 
 /// Reads the text form of a value of the type `oid`, of which there need not be columns: arrays, oid, "char", name.

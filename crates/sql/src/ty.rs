@@ -446,10 +446,9 @@ impl Typed {
                 Some((moment, digits)) => ColumnType::Rounded(moment, digits),
                 None => self.ty.column_type(),
             },
-            // The catalog keeps no modifier of elements but char's own.
-            Ty::Array(element) if self.typmod >= 0 && (element != Elem::Char || self.typmod != 5) => {
-                let message = format!("a column of type {} whose elements have a modifier", self.ty.name());
-                return Err(SqlError::unsupported(message));
+            Ty::Array(element) if self.typmod >= 0 => {
+                let element = Typed { ty: element.ty(), typmod: self.typmod }.storage()?;
+                element.array_of_these().ok_or_else(|| SqlError::internal("a type without arrays"))?
             }
             Ty::Array(element) if !matches!(element, Elem::Name | Elem::Char1) => {
                 let element = element.ty().column_type_of_elements();

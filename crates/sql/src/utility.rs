@@ -5,6 +5,7 @@
 //!
 //! Does not know: what the commands do (`session`).
 
+pub mod alter;
 mod copy;
 pub mod cursor;
 pub mod explain;
@@ -114,6 +115,8 @@ pub enum Utility {
     Role(Box<role::RoleCommand>),
     /// ALTER VIEW ... SET, RESET
     View(Box<view::ViewOptions>),
+    /// ALTER SEQUENCE and its kin
+    Alter(Box<alter::AlterCommand>),
     /// SET [LOCAL] ROLE, `None` is NONE; whether LOCAL
     SetRole(Option<String>, bool),
     /// SET [LOCAL] SESSION AUTHORIZATION, `None` is DEFAULT; whether LOCAL
@@ -163,6 +166,7 @@ pub fn read(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<Utility>> {
         "alter" if c.eat("view") => {
             return Ok(view::read(sql)?.map(|options| Utility::View(Box::new(options))));
         }
+        "alter" if let Some(command) = alter::read(&mut c)? => Utility::Alter(Box::new(command)),
         verb => match role::read(&mut c, verb)? {
             Some(command) => command,
             None => return Ok(None),

@@ -48,6 +48,11 @@ const IS_CONSTRAINT: u8 = 1;
 /// The parts of its key follow, and the condition of its rows.
 const IS_DERIVED: u8 = 2;
 
+/// Flags of a sequence.
+const CYCLES: u8 = 1;
+/// Type, cache and the row of its values follow at the end; those of older ones follow from what they have.
+const HAS_STATE: u8 = 2;
+
 /// Any definition.
 #[derive(Clone, Debug)]
 pub(crate) enum Definition {
@@ -307,12 +312,15 @@ impl Writer {
         for value in [def.start, def.increment, def.min, def.max] {
             self.long(value);
         }
-        self.byte(u8::from(def.cycle));
+        self.byte(u8::from(def.cycle) | HAS_STATE);
         self.byte(u8::from(def.owned_by.is_some()));
         if let Some((table, column)) = def.owned_by {
             self.word(table.0);
             self.short(column);
         }
+        self.column_type(def.data_type);
+        self.long(def.cache);
+        self.word(def.state);
     }
 }
 
@@ -337,6 +345,15 @@ fn type_of(value: &Value) -> ColumnType {
         Value::Null | Value::Array(_) => {
             unreachable!("no bound is NULL or an array: the SQL layer refuses them")
         }
+    }
+}
+
+/// The type of a sequence that was made before sequences had one.
+fn type_of_bounds(increment: i64, min: i64, max: i64) -> ColumnType {
+    match if increment < 0 { min } else { max } {
+        -32_768 | 32_767 => ColumnType::Int2,
+        -2_147_483_648 | 2_147_483_647 => ColumnType::Int4,
+        _ => ColumnType::Int8,
     }
 }
 
@@ -520,7 +537,7 @@ impl Reader<'_> {
             // An array of arrays would be none: `array` refuses it, and so nothing nests deeply.
             23 => match self.byte()? {
                 23 => return None,
-                tag => self.column_type_of(tag)?.array()?,
+                tag => self.column_type_of(tag)?.array_of_these()?,
             },
             _ => return None,
         })
@@ -553,8 +570,27 @@ impl Reader<'_> {
         let id = SequenceId(self.word()?);
         let (schema, name) = (self.text()?, self.text()?);
         let (start, increment, min, max) = (self.long()?, self.long()?, self.long()?, self.long()?);
-        let cycle = self.flag()?;
+        let flags = self.byte()?;
         let owned_by = if self.flag()? { Some((TableId(self.word()?), self.short()?)) } else { None };
-        Some(SequenceDef { id, schema, name, start, increment, min, max, cycle, owned_by })
+        let (data_type, cache, state) = match flags & HAS_STATE {
+            0 => (type_of_bounds(increment, min, max), 1, id.0),
+            _ => (self.column_type()?, self.long()?, self.word()?),
+        };
+        let cycle = flags & CYCLES != 0;
+        let def = SequenceDef {
+            id,
+            schema,
+            name,
+            start,
+            increment,
+            min,
+            max,
+            cycle,
+            owned_by,
+            data_type,
+            cache,
+            state,
+        };
+        (flags & !(CYCLES | HAS_STATE) == 0).then_some(def)
     }
 }

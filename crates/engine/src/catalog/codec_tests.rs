@@ -28,6 +28,7 @@ fn table() -> TableDef {
         ColumnDef::new("kind", ColumnType::Oid),
         ColumnDef::new("at", ColumnType::Rounded(Moment::TimestampTz, 3)),
         ColumnDef::new("tags", ColumnType::Array(&ColumnType::Text)),
+        ColumnDef::new("codes", ColumnType::Array(&ColumnType::Varchar(Some(3)))),
         ColumnDef { default: Some("'x'".into()), ..ColumnDef::new("name", ColumnType::Varchar(Some(30))) },
     ];
     let types: Vec<_> = columns.iter().map(|c| c.column_type).collect();
@@ -79,6 +80,7 @@ fn foreign_key() -> ForeignKey {
         on_update: Action::Cascade,
         deferrable: true,
         initially_deferred: false,
+        match_full: true,
     }
 }
 
@@ -146,6 +148,9 @@ fn sequence() -> SequenceDef {
         max: 10,
         cycle: true,
         owned_by: Some((TableId(7), 0)),
+        data_type: ColumnType::Int2,
+        cache: 20,
+        state: 77,
     }
 }
 

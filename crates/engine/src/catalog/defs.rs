@@ -188,6 +188,23 @@ pub struct SequenceDef {
     pub cycle: bool,
     /// Table and column ordinal that it serves and goes away with (serial).
     pub owned_by: Option<(TableId, usize)>,
+    /// The type that its values fit: one of the integers.
+    pub data_type: ColumnType,
+    /// CACHE, which is kept and has no effect: values are given out of memory anyhow.
+    pub cache: i64,
+    /// The row of the system table that has its values.
+    pub(crate) state: u32,
+}
+
+/// Where a sequence stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequenceState {
+    /// The value that was given last, or the one that is given first.
+    pub last_value: i64,
+    /// Values after it that are reserved in the log.
+    pub log_count: i64,
+    /// Whether `last_value` was given.
+    pub is_called: bool,
 }
 
 /// What CREATE TABLE asks for.
@@ -264,6 +281,10 @@ pub struct NewSequence {
     pub cycle: bool,
     /// Table and column ordinal that it serves and goes away with (serial).
     pub owned_by: Option<(TableId, usize)>,
+    /// The type that its values fit: one of the integers.
+    pub data_type: ColumnType,
+    /// CACHE, which has no effect.
+    pub cache: i64,
 }
 
 impl NewSequence {
@@ -278,6 +299,24 @@ impl NewSequence {
             max: i64::MAX,
             cycle: false,
             owned_by: None,
+            data_type: ColumnType::Int8,
+            cache: 1,
+        }
+    }
+
+    /// What there is of a sequence.
+    pub fn of(def: &SequenceDef) -> Self {
+        Self {
+            schema: def.schema.clone(),
+            name: def.name.clone(),
+            start: def.start,
+            increment: def.increment,
+            min: def.min,
+            max: def.max,
+            cycle: def.cycle,
+            owned_by: def.owned_by,
+            data_type: def.data_type,
+            cache: def.cache,
         }
     }
 }

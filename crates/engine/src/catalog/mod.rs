@@ -30,7 +30,7 @@ use crate::table_engine::TableStore;
 use crate::table_lock::TableLock;
 pub use defs::{
     ColumnDef, IndexDef, IndexId, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey, SchemaDef,
-    SequenceDef, SequenceId, StorageOptions, TableDef, TableId,
+    SequenceDef, SequenceId, SequenceState, StorageOptions, TableDef, TableId,
 };
 /// The roles that every database has.
 pub mod predefined {

@@ -111,6 +111,8 @@ pub struct ForeignKey {
     pub deferrable: bool,
     /// The check is put off from the start.
     pub initially_deferred: bool,
+    /// MATCH FULL: either all columns are NULL or none is.
+    pub match_full: bool,
 }
 
 /// How a partitioned table is cut: PARTITION BY.

@@ -15,6 +15,9 @@ const VIEW_SECURITY_INVOKER: u8 = 1;
 const ACTIONS: [Action; 5] =
     [Action::NoAction, Action::Restrict, Action::Cascade, Action::SetNull, Action::SetDefault];
 
+/// A flag of a foreign key beside that of INITIALLY DEFERRED.
+const MATCHES_FULL: u8 = 2;
+
 impl Writer {
     pub(super) fn id(&mut self, id: ObjectId) {
         self.word(id.0);
@@ -36,7 +39,7 @@ impl Writer {
         self.action(def.on_delete);
         self.action(def.on_update);
         self.flag(def.deferrable);
-        self.flag(def.initially_deferred);
+        self.byte(u8::from(def.initially_deferred) | if def.match_full { MATCHES_FULL } else { 0 });
     }
 
     fn action(&mut self, action: Action) {
@@ -170,7 +173,7 @@ impl Reader<'_> {
     }
 
     pub(super) fn foreign_key(&mut self) -> Option<ForeignKey> {
-        Some(ForeignKey {
+        let mut key = ForeignKey {
             id: self.id()?,
             name: self.text()?,
             columns: self.list(Self::short)?,
@@ -179,8 +182,13 @@ impl Reader<'_> {
             on_delete: self.action()?,
             on_update: self.action()?,
             deferrable: self.flag()?,
-            initially_deferred: self.flag()?,
-        })
+            initially_deferred: false,
+            match_full: false,
+        };
+        let flags = self.byte()?;
+        key.initially_deferred = flags & 1 != 0;
+        key.match_full = flags & MATCHES_FULL != 0;
+        (flags & !(1 | MATCHES_FULL) == 0).then_some(key)
     }
 
     fn action(&mut self) -> Option<Action> {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use varve_pager::{PageId, PageNo, SpaceId};
 
-use super::defs::{SequenceId, TableDef, TableId, TreePlace};
+use super::defs::{SequenceDef, TableDef, TableId, TreePlace};
 use super::{Catalog, ObjectChange, ObjectId, Table};
 use crate::core::Core;
 use crate::error::Result;
@@ -78,7 +78,8 @@ pub(crate) struct CatalogState {
     next_version: AtomicU64,
     pub(crate) trees: Trees,
     locks: Mutex<HashMap<TableId, Arc<TableLock>>>,
-    sequences: Mutex<HashMap<SequenceId, Arc<Mutex<SequenceRange>>>>,
+    /// By the row of the system table that has their values.
+    sequences: Mutex<HashMap<u32, Arc<Mutex<SequenceRange>>>>,
 }
 
 impl CatalogState {
@@ -129,14 +130,14 @@ impl CatalogState {
     }
 
     /// The values that a sequence has in store.
-    pub(crate) fn range_of(&self, sequence: SequenceId) -> Arc<Mutex<SequenceRange>> {
-        Arc::clone(self.sequences.lock().entry(sequence).or_default())
+    pub(crate) fn range_of(&self, sequence: &SequenceDef) -> Arc<Mutex<SequenceRange>> {
+        Arc::clone(self.sequences.lock().entry(sequence.state).or_default())
     }
 
     /// At a clean shutdown: no sequence keeps values in store.
     pub(crate) fn give_back_ranges(&self, core: &Core) -> Result<()> {
         let ranges: Vec<_> = self.sequences.lock().drain().collect();
-        ranges.into_iter().try_for_each(|(sequence, range)| range.lock().give_back(core, sequence))
+        ranges.into_iter().try_for_each(|(state, range)| range.lock().give_back(core, state))
     }
 
     /// Opens a definition.

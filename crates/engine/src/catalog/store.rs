@@ -216,15 +216,24 @@ fn change(
     }
 }
 
-/// Adds the values of a sequence.
-pub(crate) fn add_sequence(cx: &mut Context, id: u32, first: i64) -> Result<()> {
-    let row = [Datum::Int4(id as i32), Datum::Int8(first), Datum::Bool(false)];
+/// Adds the values of a sequence: the next one, and whether there is none.
+pub(crate) fn add_sequence(cx: &mut Context, id: u32, next: i64, ended: bool) -> Result<()> {
+    let row = [Datum::Int4(id as i32), Datum::Int8(next), Datum::Bool(ended)];
     on_newest(cx, SEQUENCES, |cx, sequences| sequences.insert_row(cx, &row))
 }
 
 /// Removes the values of a sequence.
 pub(crate) fn remove_sequence(cx: &mut Context, id: u32) -> Result<()> {
     change(cx, SEQUENCES, &id_key(id), |_| Ok(Change::Delete))
+}
+
+/// The next value of a sequence, and whether it is at its end, as they are stored.
+pub(crate) fn values_of(core: &Core, id: u32) -> Result<Option<(i64, bool)>> {
+    let catalog = core.catalog.current();
+    store(catalog.system(), SEQUENCES).peek(core, &id_key(id), |row| match (row.get(1), row.get(2)) {
+        (Datum::Int8(value), Datum::Bool(ended)) => (value, ended),
+        _ => (0, true),
+    })
 }
 
 /// Changes the values of a sequence for everybody at once, outside of all transactions. `edit` gets (value, ended).
@@ -284,7 +293,7 @@ pub(crate) fn opened(core: &Core, definition: Definition) -> ObjectChange {
 
 /// First rows of a new database.
 pub(crate) fn fill(cx: &mut Context) -> Result<()> {
-    add_sequence(cx, OBJECT_IDS, FIRST_OBJECT)?;
+    add_sequence(cx, OBJECT_IDS, FIRST_OBJECT, false)?;
     let public = SchemaDef { id: ObjectId(PUBLIC_ID), name: PUBLIC.into() };
     add_name(cx, ObjectKind::Schema, "", PUBLIC, PUBLIC_ID)?;
     add_object(cx, PUBLIC_ID, &Definition::Schema(public))?;

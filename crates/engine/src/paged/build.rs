@@ -251,6 +251,19 @@ impl PagedStore {
         Ok(Some((key, stamp, payload)))
     }
 
+    /// Reads the newest version of a row that is in its leaf, committed or not.
+    pub(crate) fn peek<T>(
+        &self,
+        core: &Core,
+        key: &[u8],
+        read: impl FnOnce(RowRef<'_>) -> T,
+    ) -> Result<Option<T>> {
+        let found = self
+            .tree
+            .get(&core.pager, key, |entry| (!entry.is_deleted()).then(|| read(self.row(entry.payload()))))?;
+        Ok(found.flatten())
+    }
+
     /// Replaces a row's content for everybody at once, outside of all transactions and without undo. `edit` gives what the
     /// caller gets and the new row, which must be as large as the old one.
     pub(crate) fn change_in_place<T>(

@@ -52,6 +52,7 @@ impl Worker<'_> {
             on_update: Action::NoAction,
             deferrable: false,
             initially_deferred: false,
+            match_full: false,
         };
         session.txn.add_foreign_key(table, key).map_err(text)?;
         session.effects.push(Effect::Fact(format!("{CHILDREN}/key/{KEY}"), Some(PARENTS.into())));

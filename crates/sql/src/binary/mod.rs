@@ -60,7 +60,7 @@ pub fn read(raw: &[u8], oid: Oid, column_type: ColumnType) -> Result<Value> {
             let value = read(raw, oid, moment.unrounded())?;
             return Ok(time::rounded(value.as_datum(), digits)?.to_value());
         }
-        ColumnType::Array(_) => return array::read(raw, oid),
+        ColumnType::Array(element) => return text::fit_elements(array::read(raw, oid)?, *element),
         ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text | ColumnType::Json => {
             return read_text_like(raw, oid);
         }

@@ -4,12 +4,13 @@
 
 use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation, DropBehavior, RenameTableNameKind};
 use varve_engine::{
-    Check, ColumnDef, Derived, KeyPart, NewSequence, ObjectId, PrimaryKey, StorageOptions, TableDef,
+    Check, ColumnDef, Derived, Identity, KeyPart, NewSequence, ObjectId, PrimaryKey, StorageOptions, TableDef,
 };
 
 use super::ddl::{Parts, keys_of, printed_default, table_constraint, two_primary_keys};
 use super::part::{check_unique_key, partition_by};
 use super::retype::TypeChange;
+use super::sequence::{SequenceOptions, options_of};
 use super::{Binder, Scope, fold, object_name, storage};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
@@ -34,6 +35,12 @@ pub enum Alteration {
     Type(Box<TypeChange>),
     /// ADD COLUMN
     AddColumn(Box<NewColumn>),
+    /// ALTER COLUMN ... ADD GENERATED ... AS IDENTITY
+    AddIdentity(usize, Identity, Box<SequenceOptions>),
+    /// ALTER COLUMN ... SET GENERATED, SET options of the sequence, RESTART
+    SetIdentity(usize, Option<Identity>, Box<SequenceOptions>),
+    /// ALTER COLUMN ... DROP IDENTITY: column, IF EXISTS
+    DropIdentity(usize, bool),
     /// DROP COLUMN: columns, CASCADE
     DropColumns(Vec<usize>, bool),
     /// RENAME COLUMN
@@ -42,6 +49,8 @@ pub enum Alteration {
     Rename(String),
     /// RENAME CONSTRAINT
     RenameConstraint(String, String),
+    /// SET SCHEMA
+    SetSchema(String),
     /// SET (...) and RESET (...)
     Storage(StorageOptions),
     /// DROP CONSTRAINT: name, CASCADE
@@ -169,6 +178,14 @@ impl Binder<'_> {
         if let AlterColumnOperation::SetDataType { data_type, using, had_set: _ } = op {
             let change = self.type_change(table, ordinal, data_type, using.as_ref())?;
             return Ok(Alteration::Type(Box::new(change)));
+        }
+        if let AlterColumnOperation::AddGenerated { generated_as, sequence_options } = op {
+            let kind = match generated_as {
+                Some(ast::GeneratedAs::Always) => Identity::Always,
+                _ => Identity::ByDefault,
+            };
+            let options = options_of(sequence_options.as_deref().unwrap_or_default())?;
+            return Ok(Alteration::AddIdentity(ordinal, kind, Box::new(options)));
         }
         let column = &table.columns[ordinal];
         let (default, not_null) = match op {

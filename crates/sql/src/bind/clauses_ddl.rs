@@ -213,7 +213,7 @@ pub(super) fn check_foreign_key(c: &ast::ForeignKeyConstraint) -> Result<()> {
     let enforced = characteristics.as_ref().is_none_or(|c| c.enforced != Some(false));
     refuse(&[
         (index_name.is_some(), "a name of the index beside the constraint's"),
-        (!super::foreign::is_simple(*match_kind), "MATCH other than SIMPLE"),
+        (*match_kind == Some(ast::ConstraintReferenceMatchKind::Partial), "MATCH PARTIAL"),
         (!enforced, "NOT ENFORCED"),
     ])
 }

@@ -6,15 +6,13 @@
 //!
 //! Does not know: how objects are made (`exec::definition`).
 
-use sqlparser::ast::{
-    self, ColumnOption, Expr as Ast, GeneratedAs, IndexColumn, SequenceOptions, TableConstraint,
-};
+use sqlparser::ast::{self, ColumnOption, Expr as Ast, GeneratedAs, IndexColumn, TableConstraint};
 use varve_engine::{Check, ColumnDef, ColumnType, Identity, NewSequence, NewTable, ObjectId, PrimaryKey};
 
 use super::part::{check_unique_key, partition_key};
 use super::rules::{Condition, constraint_exists};
 use super::scope::Scope;
-use super::sequence::{drawn_from, identity, serial_type};
+use super::sequence::{SequenceOptions, drawn_from, identity, options_of, serial_type};
 use super::{Binder, clauses_ddl, fold, object_name, storage};
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::split_name;
@@ -46,7 +44,7 @@ pub(super) struct Parts {
     pub primary_key: Option<(Option<String>, Vec<usize>)>,
     pub uniques: Vec<(Option<String>, Vec<usize>)>,
     /// Columns that take their values from a sequence, with its options.
-    pub serial: Vec<(usize, Vec<SequenceOptions>)>,
+    pub serial: Vec<(usize, SequenceOptions)>,
     pub checks: Vec<(Option<String>, Ast)>,
     pub foreign_keys: Vec<ast::ForeignKeyConstraint>,
 }
@@ -163,7 +161,7 @@ impl Binder<'_> {
         let ordinal = parts.columns.len();
         let column_type = match serial_type(&c.data_type) {
             Some(t) => {
-                parts.serial.push((ordinal, Vec::new()));
+                parts.serial.push((ordinal, SequenceOptions::default()));
                 t
             }
             None => {
@@ -207,7 +205,7 @@ impl Binder<'_> {
             } => {
                 let kind = if *kind == GeneratedAs::Always { Identity::Always } else { Identity::ByDefault };
                 identity(&parts.table, &mut parts.columns[ordinal], kind)?;
-                parts.serial.push((ordinal, sequence_options.clone().unwrap_or_default()));
+                parts.serial.push((ordinal, options_of(sequence_options.as_deref().unwrap_or_default())?));
             }
             ColumnOption::ForeignKey(k) => {
                 let columns = vec![ast::Ident::with_quote('"', &parts.columns[ordinal].name)];

@@ -60,6 +60,7 @@ impl Binder<'_> {
             on_update: action(c.on_update),
             deferrable,
             initially_deferred,
+            match_full: c.match_kind == Some(ConstraintReferenceMatchKind::Full),
         })
     }
 
@@ -167,9 +168,4 @@ fn deferral(c: Option<&ast::ConstraintCharacteristics>) -> (bool, bool) {
     let Some(c) = c else { return (false, false) };
     let deferred = c.initially == Some(DeferrableInitial::Deferred);
     (c.deferrable.unwrap_or(deferred), deferred)
-}
-
-/// MATCH SIMPLE, which is what is done.
-pub(super) fn is_simple(kind: Option<ConstraintReferenceMatchKind>) -> bool {
-    matches!(kind, None | Some(ConstraintReferenceMatchKind::Simple))
 }

@@ -188,6 +188,10 @@ impl Binder<'_> {
                     let (source, relation) = self.view(&view, alias.as_ref())?;
                     return Ok(From::one(source, relation));
                 }
+                if let Some(sequence) = self.catalog.sequence(&schema, &last) {
+                    let (source, relation) = self.sequence(&sequence, alias.as_ref())?;
+                    return Ok(From::one(source, relation));
+                }
                 let table = self.table_or_part(name)?;
                 self.need_relation(Object::new(table.id, Kind::Table, &last), &table.schema);
                 let relation = self.named_relation(&table, alias.as_ref())?;

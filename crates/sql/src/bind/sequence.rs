@@ -1,15 +1,52 @@
-//! Sequences: options of CREATE SEQUENCE, serial types, identity columns.
+//! Sequences: options of CREATE and ALTER SEQUENCE, serial types, identity columns.
+//!
+//! Source: `init_params` of PostgreSQL 15's `commands/sequence.c`.
 //!
 //! Does not know: how values are given out.
 
-use sqlparser::ast::{self, SequenceOptions};
+use sqlparser::ast;
 use sqlparser::tokenizer::Token;
-use varve_engine::{ColumnDef, ColumnType, Identity, NewSequence};
+use varve_engine::{ColumnDef, ColumnType, Identity, NewSequence, SequenceDef};
 
 use super::Binder;
 use super::ddl::made_name;
 use crate::error::{Result, SqlError, SqlState};
 use crate::parse;
+use crate::ty::{self, Typed};
+
+/// The options of a sequence, as they are written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SequenceOptions {
+    /// AS
+    pub data_type: Option<ColumnType>,
+    /// INCREMENT
+    pub increment: Option<i64>,
+    /// MINVALUE, NO MINVALUE
+    pub min: Option<Option<i64>>,
+    /// MAXVALUE, NO MAXVALUE
+    pub max: Option<Option<i64>>,
+    /// START
+    pub start: Option<i64>,
+    /// RESTART [WITH]
+    pub restart: Option<Option<i64>>,
+    /// CACHE
+    pub cache: Option<i64>,
+    /// CYCLE, NO CYCLE
+    pub cycle: Option<bool>,
+    /// OWNED BY: table and column as written; NONE
+    pub owned_by: Option<OwnedBy>,
+    /// SEQUENCE NAME of an identity column: schema, if written, and name.
+    pub name: Option<(Option<String>, String)>,
+}
+
+/// What stands behind OWNED BY.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnedBy {
+    /// NONE
+    Nothing,
+    /// The names up to the table's, and the column's.
+    Column(Vec<String>, String),
+}
 
 impl Binder<'_> {
     /// The sequences of serial and identity columns, which become the columns' defaults.
@@ -17,23 +54,38 @@ impl Binder<'_> {
         &self,
         schema: &str,
         table: &str,
-        serial: &[(usize, Vec<SequenceOptions>)],
+        serial: &[(usize, SequenceOptions)],
         columns: &mut [ColumnDef],
     ) -> Result<Vec<(usize, NewSequence)>> {
         let mut sequences = Vec::with_capacity(serial.len());
         for (ordinal, options) in serial {
-            let column = &mut columns[*ordinal];
-            let name = self.free_name(schema, &made_name(table, &column.name, "seq"));
-            column.default = Some(format!("nextval('{}'::regclass)", sequence_text(schema, &name)));
-            let highest = highest_of(column.column_type);
-            sequences.push((*ordinal, sequence_of(schema.to_owned(), name, options, highest)?));
+            sequences
+                .push((*ordinal, self.sequence_of_column(schema, table, &mut columns[*ordinal], options)?));
         }
         Ok(sequences)
+    }
+
+    /// The sequence of one column, which becomes its default.
+    pub fn sequence_of_column(
+        &self,
+        schema: &str,
+        table: &str,
+        column: &mut ColumnDef,
+        options: &SequenceOptions,
+    ) -> Result<NewSequence> {
+        let name = match &options.name {
+            Some((_, name)) => name.clone(),
+            None => self.free_name(schema, &made_name(table, &column.name, "seq")),
+        };
+        let schema = options.name.as_ref().and_then(|(schema, _)| schema.as_deref()).unwrap_or(schema);
+        column.default = Some(format!("nextval('{}'::regclass)", sequence_text(schema, &name)));
+        let typed = SequenceOptions { data_type: Some(column.column_type), ..options.clone() };
+        sequence_of(schema.to_owned(), name, &typed)
     }
 }
 
 /// Makes a column an identity column; its sequence follows.
-pub(super) fn identity(table: &str, column: &mut ColumnDef, kind: Identity) -> Result<()> {
+pub fn identity(table: &str, column: &mut ColumnDef, kind: Identity) -> Result<()> {
     if !matches!(column.column_type, ColumnType::Int2 | ColumnType::Int4 | ColumnType::Int8) {
         let message = "identity column type must be smallint, integer, or bigint";
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
@@ -50,41 +102,156 @@ pub(super) fn identity(table: &str, column: &mut ColumnDef, kind: Identity) -> R
     Ok(())
 }
 
-/// A sequence with these options, up to `highest` unless they say otherwise.
-pub fn sequence_of(
-    schema: String,
-    name: String,
-    options: &[SequenceOptions],
-    highest: i64,
-) -> Result<NewSequence> {
-    let mut new = NewSequence::ascending(schema, name);
-    let (mut start, mut min, mut max) = (None, None, None);
-    for option in options {
-        match option {
-            SequenceOptions::IncrementBy(e, _) => new.increment = integer(e)?,
-            SequenceOptions::StartWith(e, _) => start = Some(integer(e)?),
-            SequenceOptions::MinValue(e) => min = e.as_ref().map(integer).transpose()?,
-            SequenceOptions::MaxValue(e) => max = e.as_ref().map(integer).transpose()?,
-            SequenceOptions::Cycle(no) => new.cycle = !no,
-            SequenceOptions::Cache(_) => {}
+/// A new sequence with these options.
+pub fn sequence_of(schema: String, name: String, options: &SequenceOptions) -> Result<NewSequence> {
+    let (new, _) = settled(NewSequence::ascending(schema, name), options, true)?;
+    Ok(new)
+}
+
+/// A sequence with other options, and where it goes on if it is to begin again.
+pub fn changed(old: &SequenceDef, options: &SequenceOptions) -> Result<(NewSequence, Option<i64>)> {
+    settled(NewSequence::of(old), options, false)
+}
+
+fn settled(
+    mut new: NewSequence,
+    options: &SequenceOptions,
+    is_new: bool,
+) -> Result<(NewSequence, Option<i64>)> {
+    let (was_lowest, was_highest) = bounds_of(new.data_type);
+    let (mut resets_min, mut resets_max) = (false, false);
+    if let Some(data_type) = options.data_type {
+        // Bounds that were those of the old type become those of the new one.
+        resets_min = !is_new && new.min == was_lowest;
+        resets_max = !is_new && new.max == was_highest;
+        new.data_type = data_type;
+    }
+    let (lowest, highest) = bounds_of(new.data_type);
+    new.increment = options.increment.unwrap_or(new.increment);
+    if new.increment == 0 {
+        return Err(invalid("INCREMENT must not be zero"));
+    }
+    new.cycle = options.cycle.unwrap_or(new.cycle);
+    let up = new.increment > 0;
+    new.max = match options.max {
+        Some(Some(max)) => max,
+        given if is_new || given.is_some() || resets_max => {
+            if up || resets_max {
+                highest
+            } else {
+                -1
+            }
+        }
+        _ => new.max,
+    };
+    new.min = match options.min {
+        Some(Some(min)) => min,
+        given if is_new || given.is_some() || resets_min => {
+            if !up || resets_min {
+                lowest
+            } else {
+                1
+            }
+        }
+        _ => new.min,
+    };
+    for (what, value) in [("MAXVALUE", new.max), ("MINVALUE", new.min)] {
+        if !(lowest..=highest).contains(&value) {
+            let ty = Typed::of_column(new.data_type).ty.name();
+            return Err(invalid(format!("{what} ({value}) is out of range for sequence data type {ty}")));
         }
     }
-    if new.increment == 0 {
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "INCREMENT must not be zero"));
-    }
-    let up = new.increment > 0;
-    new.min = min.unwrap_or(if up { 1 } else { i64::MIN });
-    new.max = max.unwrap_or(if up { highest } else { -1 });
-    new.start = start.unwrap_or(if up { new.min } else { new.max });
     if new.min >= new.max {
-        let message = format!("MINVALUE ({}) must be less than MAXVALUE ({})", new.min, new.max);
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        return Err(invalid(format!("MINVALUE ({}) must be less than MAXVALUE ({})", new.min, new.max)));
     }
-    if new.start < new.min || new.start > new.max {
-        let message = format!("START value ({}) is outside MINVALUE and MAXVALUE", new.start);
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    let first = if up { new.min } else { new.max };
+    new.start = options.start.unwrap_or(if is_new { first } else { new.start });
+    refuse_beyond("START", new.start, &new)?;
+    let restart = options.restart.map(|with| with.unwrap_or(new.start));
+    if let Some(value) = restart {
+        refuse_beyond("RESTART", value, &new)?;
     }
-    Ok(new)
+    new.cache = options.cache.unwrap_or(new.cache);
+    if new.cache <= 0 {
+        return Err(invalid(format!("CACHE ({}) must be greater than zero", new.cache)));
+    }
+    Ok((new, restart))
+}
+
+/// 22023 for a value outside of a sequence's bounds.
+pub fn refuse_beyond(what: &str, value: i64, sequence: &NewSequence) -> Result<()> {
+    let (min, max) = (sequence.min, sequence.max);
+    if value < min {
+        return Err(invalid(format!("{what} value ({value}) cannot be less than MINVALUE ({min})")));
+    }
+    match value > max {
+        true => Err(invalid(format!("{what} value ({value}) cannot be greater than MAXVALUE ({max})"))),
+        false => Ok(()),
+    }
+}
+
+fn invalid(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+fn bounds_of(t: ColumnType) -> (i64, i64) {
+    match t {
+        ColumnType::Int2 => (i16::MIN.into(), i16::MAX.into()),
+        ColumnType::Int4 => (i32::MIN.into(), i32::MAX.into()),
+        _ => (i64::MIN, i64::MAX),
+    }
+}
+
+/// AS: 22023 unless it is a type of integers.
+pub fn sequence_type(data_type: &ast::DataType) -> Result<ColumnType> {
+    match ty::of_ast(data_type).and_then(Typed::storage)? {
+        t @ (ColumnType::Int2 | ColumnType::Int4 | ColumnType::Int8) => Ok(t),
+        _ => Err(invalid("sequence type must be smallint, integer, or bigint")),
+    }
+}
+
+/// The options as the parser gives them.
+pub fn options_of(written: &[ast::SequenceOptions]) -> Result<SequenceOptions> {
+    let mut options = SequenceOptions::default();
+    for option in written {
+        match option {
+            ast::SequenceOptions::IncrementBy(e, _) => once(&mut options.increment, integer(e)?)?,
+            ast::SequenceOptions::StartWith(e, _) => once(&mut options.start, integer(e)?)?,
+            ast::SequenceOptions::MinValue(e) => {
+                once(&mut options.min, e.as_ref().map(integer).transpose()?)?;
+            }
+            ast::SequenceOptions::MaxValue(e) => {
+                once(&mut options.max, e.as_ref().map(integer).transpose()?)?;
+            }
+            ast::SequenceOptions::Cycle(no) => once(&mut options.cycle, !no)?,
+            ast::SequenceOptions::Cache(e) => once(&mut options.cache, integer(e)?)?,
+        }
+    }
+    Ok(options)
+}
+
+/// OWNED BY as the parser gives it.
+pub fn owned_by_name(name: &ast::ObjectName) -> Result<OwnedBy> {
+    let parts: Option<Vec<String>> = name.0.iter().map(|p| p.as_ident().map(super::fold)).collect();
+    owned_by(parts.unwrap_or_default())
+}
+
+/// OWNED BY, by the parts of the name behind it; 42601 unless that is a column's.
+pub fn owned_by(mut parts: Vec<String>) -> Result<OwnedBy> {
+    match (parts.pop(), parts.as_slice()) {
+        (Some(none), []) if none == "none" => Ok(OwnedBy::Nothing),
+        (Some(column), [_, ..]) => Ok(OwnedBy::Column(parts, column)),
+        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")
+            .with_hint("Specify OWNED BY table.column or OWNED BY NONE.")),
+    }
+}
+
+/// 42601 for an option that was given before.
+pub fn once<T>(option: &mut Option<T>, value: T) -> Result<()> {
+    match option.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(SqlError::new(SqlState::SYNTAX_ERROR, "conflicting or redundant options")),
+    }
 }
 
 fn integer(e: &ast::Expr) -> Result<i64> {
@@ -92,14 +259,6 @@ fn integer(e: &ast::Expr) -> Result<i64> {
         .replace(' ', "")
         .parse()
         .map_err(|_| SqlError::new(SqlState::SYNTAX_ERROR, format!("an integer was expected, not {e}")))
-}
-
-fn highest_of(t: ColumnType) -> i64 {
-    match t {
-        ColumnType::Int2 => i64::from(i16::MAX),
-        ColumnType::Int4 => i64::from(i32::MAX),
-        _ => i64::MAX,
-    }
 }
 
 /// What `serial` and its like are columns of.
@@ -134,9 +293,38 @@ pub fn drawn_from(default: &str) -> Vec<String> {
 }
 
 /// A sequence's name as it stands in `nextval('...')`.
-fn sequence_text(schema: &str, name: &str) -> String {
+pub fn sequence_text(schema: &str, name: &str) -> String {
     let plain = |n: &str| n.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     let quoted = |n: &str| if plain(n) { n.to_owned() } else { format!("\"{}\"", n.replace('"', "\"\"")) };
     let name = if schema == "public" { quoted(name) } else { format!("{}.{}", quoted(schema), quoted(name)) };
     name.replace('\'', "''")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(options: SequenceOptions) -> Result<NewSequence> {
+        sequence_of("public".into(), "s".into(), &options)
+    }
+
+    /// Answers of PostgreSQL 15.
+    #[test]
+    fn options_are_settled_as_postgresql_does() {
+        let down = made(SequenceOptions { increment: Some(-1), ..Default::default() }).unwrap();
+        assert_eq!((down.min, down.max, down.start), (i64::MIN, -1, -1));
+        let small = SequenceOptions { data_type: Some(ColumnType::Int2), ..Default::default() };
+        let small = made(small).unwrap();
+        assert_eq!((small.min, small.max, small.start), (1, 32_767, 1));
+        let error = |options| made(options).unwrap_err().message.into_string();
+        let max = |n| SequenceOptions {
+            data_type: Some(ColumnType::Int2),
+            max: Some(Some(n)),
+            ..Default::default()
+        };
+        assert_eq!(error(max(40_000)), "MAXVALUE (40000) is out of range for sequence data type smallint");
+        assert_eq!(error(max(0)), "MINVALUE (1) must be less than MAXVALUE (0)");
+        let start = SequenceOptions { start: Some(0), ..Default::default() };
+        assert_eq!(error(start), "START value (0) cannot be less than MINVALUE (1)");
+    }
 }

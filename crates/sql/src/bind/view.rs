@@ -10,13 +10,14 @@ use sqlparser::ast::{
     self, Expr as Ast, Ident, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement,
 };
 use sqlparser::tokenizer::{Token, TokenWithSpan};
-use varve_engine::{NewView, ObjectId, TableDef, Use, ViewColumn, ViewDef};
+use varve_engine::{NewView, ObjectId, SequenceDef, TableDef, Use, ViewColumn, ViewDef};
 
 use super::from::check_alias;
 use super::query::BoundQuery;
 use super::scope::Relation;
 use super::{Binder, clauses_ddl, clipped, fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
+use crate::oid;
 use crate::parse::{self, Parsed};
 use crate::plan::{Select, Source};
 use crate::rights::{Kind, Need, Object};
@@ -129,9 +130,41 @@ impl Binder<'_> {
         self.need_relation(Object::new(view.id, Kind::View, &view.name), &view.schema);
         let through = (view.security_invoker != Some(true)).then_some(view.id);
         let around = std::mem::replace(&mut self.through, through);
-        let bound = self.deeper(|b| b.reread(&view.text));
+        let shown = self.shown_view(view, alias);
         self.through = around;
-        let bound = bound?;
+        shown
+    }
+
+    /// A sequence in FROM: one row that says where it stands.
+    pub(super) fn sequence(
+        &mut self,
+        sequence: &SequenceDef,
+        alias: Option<&ast::TableAlias>,
+    ) -> Result<(Source, Relation)> {
+        let id = sequence.id.0;
+        let text = format!(
+            "SELECT pg_catalog.varve_sequence_value({id}::oid) AS last_value, \
+             pg_catalog.varve_sequence_log_count({id}::oid) AS log_cnt, \
+             pg_catalog.varve_sequence_is_called({id}::oid) AS is_called"
+        );
+        let columns = [("last_value", oid::INT8), ("log_cnt", oid::INT8), ("is_called", oid::BOOL)];
+        let column = |(name, type_id): (&str, u32)| ViewColumn { name: name.into(), type_id, modifier: -1 };
+        let (schema, name) = (sequence.schema.clone(), sequence.name.clone());
+        let columns = columns.into_iter().map(column).collect();
+        let view = ViewDef {
+            id: sequence.id.into(),
+            schema,
+            name,
+            columns,
+            text,
+            uses: Vec::new(),
+            security_invoker: None,
+        };
+        self.shown_view(&view, alias)
+    }
+
+    fn shown_view(&mut self, view: &ViewDef, alias: Option<&ast::TableAlias>) -> Result<(Source, Relation)> {
+        let bound = self.deeper(|b| b.reread(&view.text))?;
         let same = |(c, now): (&ViewColumn, &Column)| c.type_id == now.type_oid && c.modifier == now.typmod;
         if bound.columns.len() != view.columns.len() || !view.columns.iter().zip(&bound.columns).all(same) {
             let message = format!("view \"{}\" no longer has the columns that it was made with", view.name);

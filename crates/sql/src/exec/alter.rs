@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bumpalo::Bump;
 use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation};
 use varve_engine::{
-    Change, Check, ColumnSource, Datum, Error as EngineError, NewIndex, ObjectId, Outcome, PrimaryKey,
+    Change, Check, ColumnSource, Datum, Error as EngineError, Named, NewIndex, ObjectId, Outcome, PrimaryKey,
     RowImage, ScanSpec, TableDef, Transaction, Value,
 };
 
@@ -20,6 +20,7 @@ use super::definition::{Notices, Result, duplicate_in_build, notice, tell_of_com
 use super::drop::{Dependent, defaults_of_owned, drop_dependents};
 use super::reference;
 use super::sequence::InTransaction;
+use super::sequence_ddl::SequenceDdl;
 use super::{Facts, Failure, SequenceMemory};
 use crate::bind::alter::{Alteration, NewColumn, Renaming};
 use crate::bind::{Binder, clauses_ddl, object_name};
@@ -95,6 +96,38 @@ fn pass(operation: &AlterTableOperation) -> Pass {
     }
 }
 
+/// ALTER INDEX ... RENAME TO; `name` may be a table's, too, as in PostgreSQL.
+pub(super) fn rename_index(
+    (schema, name): (&str, &str),
+    to: &str,
+    if_exists: bool,
+    txn: &mut Transaction,
+    notices: &mut Notices,
+) -> Result<&'static str> {
+    let catalog = txn.catalog();
+    let table = match catalog.resolve(schema, name) {
+        Some(Named::Index(table, _) | Named::PrimaryKey(table)) => table,
+        Some(_) => {
+            let message = format!("\"{name}\" is not an index");
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
+        }
+        None => {
+            let message = format!("relation \"{name}\" does not exist");
+            if if_exists {
+                notice(notices, "00000", format!("{message}, skipping"));
+                return Ok("ALTER INDEX");
+            }
+            return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).into());
+        }
+    };
+    if catalog.resolve(schema, to).is_some() {
+        let message = format!("relation \"{to}\" already exists");
+        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
+    }
+    txn.rename_index_of(table, name, to)?;
+    Ok("ALTER INDEX")
+}
+
 /// 42501 for a system table; otherwise the error that there is no such table.
 fn not_of_users(name: &ast::ObjectName, missing: SqlError) -> SqlError {
     let Ok((schema, table)) = object_name(name) else { return missing };
@@ -111,7 +144,7 @@ fn not_of_users(name: &ast::ObjectName, missing: SqlError) -> SqlError {
 pub(super) struct Alter<'x> {
     pub(super) txn: &'x mut Transaction,
     pub(super) facts: &'x Facts,
-    notices: &'x mut Notices,
+    pub(super) notices: &'x mut Notices,
 }
 
 impl Alter<'_> {
@@ -131,7 +164,11 @@ impl Alter<'_> {
         if columns.is_empty() { Ok(()) } else { self.add_columns(&table, columns) }
     }
 
-    fn apply(&mut self, table: Arc<TableDef>, alteration: Alteration) -> Result<()> {
+    pub(super) fn tell(&mut self, message: String) {
+        notice(self.notices, "00000", message);
+    }
+
+    pub(super) fn apply(&mut self, table: Arc<TableDef>, alteration: Alteration) -> Result<()> {
         match alteration {
             Alteration::PrimaryKey(key) => self.add_primary_key(&table, key),
             Alteration::Unique(name, columns) => {
@@ -163,6 +200,13 @@ impl Alter<'_> {
             }
             Alteration::Type(change) => self.change_types(&table, vec![*change]),
             Alteration::AddColumn(new) => self.add_columns(&table, vec![*new]),
+            Alteration::AddIdentity(ordinal, kind, options) => {
+                self.add_identity(&table, ordinal, kind, &options)
+            }
+            Alteration::SetIdentity(ordinal, kind, options) => {
+                self.set_identity(&table, ordinal, kind, &options)
+            }
+            Alteration::DropIdentity(ordinal, if_exists) => self.drop_identity(&table, ordinal, if_exists),
             Alteration::DropColumns(columns, cascade) => self.drop_columns(table, &columns, cascade),
             Alteration::RenameColumn(Renaming { ordinal, name, checks, derived }) => {
                 self.refuse_views(&table, Some(ordinal), "RENAME COLUMN")?;
@@ -174,6 +218,7 @@ impl Alter<'_> {
                 self.txn.rename_table(table.id, &name)?;
                 Ok(())
             }
+            Alteration::SetSchema(schema) => self.set_schema(&table, &schema),
             Alteration::RenameConstraint(from, to) => {
                 let renamed = self.txn.rename_constraint(table.id, &from, &to);
                 renamed.map(|_| ()).map_err(|e| match e {
@@ -396,6 +441,30 @@ impl Alter<'_> {
         let kept = kept.map(|c| (table.columns[c].clone(), ColumnSource::Column(c)));
         // SET NOT NULL by a primary key outlives the key.
         self.txn.rewrite_columns(table.id, kept.collect())?;
+        Ok(())
+    }
+
+    /// SET SCHEMA: its indexes and the sequences of its columns go with it.
+    fn set_schema(&mut self, table: &TableDef, schema: &str) -> Result<()> {
+        let catalog = self.txn.catalog();
+        if !catalog.has_schema(schema) {
+            return Err(crate::bind::ddl::no_schema(schema).into());
+        }
+        if table.schema == schema {
+            return Ok(());
+        }
+        self.refuse_views(table, None, "SET SCHEMA")?;
+        if catalog.resolve(schema, &table.name).is_some() {
+            let message = format!("relation \"{}\" already exists in schema \"{schema}\"", table.name);
+            return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
+        }
+        self.txn.move_table(table.id, schema)?;
+        let catalog = self.txn.catalog();
+        let owned = catalog.sequences().filter(|s| s.owned_by.is_some_and(|(of, _)| of == table.id));
+        for sequence in owned {
+            let ddl = &mut SequenceDdl { txn: self.txn, facts: self.facts, notices: self.notices };
+            ddl.move_to(&catalog, sequence, schema, &sequence.name)?;
+        }
         Ok(())
     }
 

@@ -9,14 +9,14 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, ObjectType, SequenceOptions, Statement};
+use sqlparser::ast::{self, ObjectType, Statement};
 use varve_engine::{Catalog, Error as EngineError, NewIndex, StorageOptions, TableDef, Transaction};
 
 use super::Facts;
 use super::drop::{self, Drop};
-use crate::bind::ddl::no_schema;
+use super::sequence_ddl::SequenceDdl;
 use crate::bind::index::IndexSpec;
-use crate::bind::sequence::sequence_of;
+use crate::bind::sequence::{options_of, owned_by_name, sequence_type};
 use crate::bind::{Binder, fold, object_name, undefined_table};
 use crate::error::{SqlError, SqlState};
 use crate::sink::{CommandTag, Severity};
@@ -63,6 +63,11 @@ pub fn run(
         Statement::CreateTable(t) => create_table(&mut b, t, txn, facts, notices)?,
         Statement::CreateIndex(i) => create_index(&mut b, i, txn, notices)?,
         Statement::AlterTable(a) => super::alter::alter_table(a, source, txn, facts, notices)?,
+        Statement::AlterIndex { name, operation: ast::AlterIndexOperation::RenameIndex { index_name } } => {
+            let (schema, last) = object_name(name)?;
+            let (_, to) = object_name(index_name)?;
+            super::alter::rename_index((&schema, &last), &to, false, txn, notices)?
+        }
         Statement::Comment { object_type, object_name, comment, if_exists: false } => {
             super::comment::comment(&catalog, object_type, object_name, comment.as_deref(), txn)?
         }
@@ -71,10 +76,16 @@ pub fn run(
             temporary: false,
             if_not_exists,
             name,
-            data_type: None,
+            data_type,
             sequence_options,
-            owned_by: None,
-        } => create_sequence(&catalog, name, sequence_options, *if_not_exists, txn, notices)?,
+            owned_by,
+        } => {
+            let mut options = options_of(sequence_options)?;
+            options.data_type = data_type.as_ref().map(sequence_type).transpose()?;
+            options.owned_by = owned_by.as_ref().map(owned_by_name).transpose()?;
+            let name = object_name(name)?;
+            SequenceDdl { txn, facts, notices }.create(name, &options, *if_not_exists)?
+        }
         Statement::CreateSequence { .. } => {
             return Err(SqlError::unsupported("this form of CREATE SEQUENCE").into());
         }
@@ -285,30 +296,6 @@ fn create_schema(
     }
     txn.create_schema(&name)?;
     Ok("CREATE SCHEMA")
-}
-
-fn create_sequence(
-    catalog: &Catalog,
-    name: &ast::ObjectName,
-    options: &[SequenceOptions],
-    if_not_exists: bool,
-    txn: &mut Transaction,
-    notices: &mut Notices,
-) -> Result<&'static str> {
-    let (schema, name) = object_name(name)?;
-    if catalog.resolve(&schema, &name).is_some() {
-        let message = format!("relation \"{name}\" already exists");
-        if if_not_exists {
-            notice(notices, SqlState::DUPLICATE_TABLE.0, format!("{message}, skipping"));
-            return Ok("CREATE SEQUENCE");
-        }
-        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
-    }
-    if !catalog.has_schema(&schema) {
-        return Err(no_schema(&schema).into());
-    }
-    txn.create_sequence(sequence_of(schema, name, options, i64::MAX)?)?;
-    Ok("CREATE SEQUENCE")
 }
 
 impl Binder<'_> {

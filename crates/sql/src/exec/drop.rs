@@ -467,7 +467,7 @@ fn defaults_of(catalog: &Catalog, sequence: &SequenceDef) -> Vec<(ObjectId, Depe
 }
 
 /// Whether a default names a sequence as PostgreSQL keeps it by OID: `nextval('name')`, not `nextval('name'::text)`.
-pub(super) fn draws_from(default: &str, sequence: &SequenceDef) -> bool {
+pub fn draws_from(default: &str, sequence: &SequenceDef) -> bool {
     let wanted = (sequence.schema.clone(), sequence.name.clone());
     drawn_from(default).iter().any(|name| split_name(name) == wanted)
 }

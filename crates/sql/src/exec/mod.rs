@@ -8,6 +8,7 @@
 //! Does not know: transaction blocks, caches.
 
 mod alter;
+mod alter_command;
 mod change;
 mod comment;
 pub mod copy;
@@ -25,6 +26,7 @@ mod retype;
 mod rules;
 pub mod select;
 mod sequence;
+mod sequence_ddl;
 pub mod series;
 pub mod sets;
 mod sort;
@@ -43,7 +45,10 @@ use bumpalo::Bump;
 use smallvec::SmallVec;
 use varve_engine::{Catalog, Datum, Table, TableDef, Transaction};
 
+pub use alter_command::alter;
+pub use drop::draws_from;
 pub use sequence::{SequenceMemory, split_name};
+pub use sequence_ddl::SequenceChange;
 
 use change::FoundRows;
 use reference::{Checker, Deferred, Pending};

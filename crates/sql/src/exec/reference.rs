@@ -171,7 +171,9 @@ impl Pending {
 
     /// What a new row refers to by one of its foreign keys.
     fn refers(&mut self, table: &TableDef, key: &ForeignKey, new: &[Datum<'_>], old: Option<&[Value]>) {
-        let has_null = key.columns.iter().any(|c| new[*c].is_null());
+        let nulls = key.columns.iter().filter(|c| new[**c].is_null()).count();
+        // Under MATCH FULL NULL beside a value is an error, which the check finds.
+        let has_null = if key.match_full { nulls == key.columns.len() } else { nulls > 0 };
         let is_same = |old: &[Value]| key.columns.iter().all(|c| equal(&old[*c].as_datum(), &new[*c]));
         if has_null || old.is_some_and(is_same) {
             return;
@@ -264,6 +266,9 @@ impl Checker<'_> {
             return Ok(());
         }
         let Some(parent) = catalog.table_by_id(key.parent) else { return Ok(()) };
+        if values.iter().any(Value::is_null) {
+            return Err(half_null(&child, &key));
+        }
         if self.hold_parent(&parent, &key, &values)? {
             return Ok(());
         }
@@ -566,6 +571,15 @@ fn violation(message: String, child: &TableDef, key: &ForeignKey) -> SqlError {
     SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message)
         .of_table(&child.schema, &child.name)
         .of_constraint(&key.name)
+}
+
+fn half_null(child: &TableDef, key: &ForeignKey) -> SqlError {
+    let message = format!(
+        "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
+        child.name, key.name
+    );
+    violation(message, child, key)
+        .with_detail("MATCH FULL does not allow mixing of null and nonnull key values.")
 }
 
 fn not_present(child: &TableDef, key: &ForeignKey, parent: &TableDef, values: &[Value]) -> SqlError {

@@ -50,6 +50,11 @@ impl Alter<'_> {
         if def.derived_indexes().zip(&derived).any(|((_, old), new)| **old != *new) {
             def = self.txn.redefine_derived(table.id, derived)?;
         }
+        for change in &changes {
+            if def.columns[change.ordinal].identity.is_some() {
+                self.retype_identity(&def, change.ordinal)?;
+            }
+        }
         self.check_bonds(&def, &changes)
     }
 

@@ -192,6 +192,14 @@ impl SqlDatabase {
         &self.watched
     }
 
+    /// Where a sequence stands.
+    pub(crate) fn sequence_state(
+        &self,
+        sequence: &varve_engine::SequenceDef,
+    ) -> Result<varve_engine::SequenceState> {
+        Ok(self.engine.sequence_state(sequence)?)
+    }
+
     /// The engine below.
     pub fn engine(&self) -> &Arc<Database> {
         &self.engine

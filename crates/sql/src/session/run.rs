@@ -31,6 +31,7 @@ use crate::sink::{CommandTag, Progress, Sink};
 use crate::system::World;
 use crate::ty::Ty;
 use crate::utility::Utility;
+use crate::utility::alter::AlterCommand;
 
 /// The last version of a prepared statement that was planned.
 fn newest_of(prepared: &Arc<Prepared>) -> &Arc<Prepared> {
@@ -343,7 +344,7 @@ impl Session {
                             .ok_or_else(|| SqlError::internal("a definition of another kind"))?;
                         self.create_as(&prepared.sql, &statement, table)
                     }
-                    None => self.define(&prepared.sql, statement),
+                    None => self.define(Defining::Sql(&prepared.sql, statement)),
                 })
                 .map(Ran::Done)
             }
@@ -421,7 +422,7 @@ impl Session {
         Ok(Ran::Done(tag))
     }
 
-    fn define(&mut self, sql: &str, statement: &sqlparser::ast::Statement) -> Result<CommandTag> {
+    pub(super) fn define(&mut self, what: Defining<'_>) -> Result<CommandTag> {
         self.catalog_of_path();
         if self.read_only {
             return Err(read_only("this command"));
@@ -429,7 +430,7 @@ impl Session {
         let mut notices = std::mem::take(&mut self.notices);
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         let before = txn.made().len();
-        let defined = define_current(sql, statement, txn, &self.facts, &mut notices);
+        let defined = define_current(what, txn, &self.facts, &mut notices);
         let owned = defined.is_ok().then(|| own_what_is_new(before, txn, self.facts.who));
         self.notices = notices;
         self.catalog = None;
@@ -441,10 +442,18 @@ impl Session {
     }
 }
 
+/// What defines something.
+#[derive(Clone, Copy)]
+pub(super) enum Defining<'d> {
+    /// A statement, with its text.
+    Sql(&'d str, &'d sqlparser::ast::Statement),
+    /// ALTER SEQUENCE and its kin.
+    Alter(&'d AlterCommand),
+}
+
 /// Runs a definition; again from its start, rights included, if others have defined something while it waited.
 fn define_current(
-    sql: &str,
-    statement: &sqlparser::ast::Statement,
+    what: Defining<'_>,
     txn: &mut Transaction,
     facts: &Facts,
     notices: &mut definition::Notices,
@@ -455,11 +464,18 @@ fn define_current(
         let start = txn.savepoint();
         let version = txn.bind_definitions();
         let catalog = txn.catalog();
-        let defined =
-            facts.path.definition(&catalog, statement).map_err(Failed::Error).and_then(|statement| {
-                authorize_definition(&statement, txn, facts.who)?;
-                definition::run(&statement, sql, txn, facts, notices)
-            });
+        let defined = match what {
+            Defining::Sql(sql, statement) => {
+                let placed = facts.path.definition(&catalog, statement).map_err(Failed::Error);
+                placed.and_then(|statement| {
+                    authorize_definition(&statement, txn, facts.who)?;
+                    definition::run(&statement, sql, txn, facts, notices)
+                })
+            }
+            Defining::Alter(command) => {
+                crate::exec::alter(command, txn, facts, notices).map(|tag| Some(CommandTag::Plain(tag)))
+            }
+        };
         if matches!(defined, Err(Failed::Stale)) {
             notices.truncate(noticed);
             txn.start_over(start)?;

@@ -146,7 +146,7 @@ fn pg_constraint(world: &World, rows: &mut Rows<'_>) {
                 ("confrelid", oid(key.parent.0)),
                 ("confupdtype", char1(action(key.on_update))),
                 ("confdeltype", char1(action(key.on_delete))),
-                ("confmatchtype", char1('s')),
+                ("confmatchtype", char1(if key.match_full { 'f' } else { 's' })),
                 ("confkey", numbers(&key.parent_columns)),
             ]),
         }

@@ -404,7 +404,7 @@ fn referential_constraints(world: &World, rows: &mut Rows<'_>) {
             ]);
         }
         row.extend([
-            ("match_option", text("NONE")),
+            ("match_option", text(if key.match_full { "FULL" } else { "NONE" })),
             ("update_rule", text(constraints::rule(key.on_update))),
             ("delete_rule", text(constraints::rule(key.on_delete))),
         ]);

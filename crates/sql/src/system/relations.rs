@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use varve_engine::{
     BOOTSTRAP_ROLE, Catalog, ColumnType, Datum, Derived, IndexDef, KeyPart, ObjectId, Part, PartitionMethod,
-    SequenceDef, SequenceId, TableDef, TableId, Value, ViewDef,
+    Rights, SequenceDef, SequenceId, TableDef, TableId, Value, ViewDef,
 };
 
 use super::{
@@ -21,7 +21,9 @@ use super::{
 };
 use crate::bind::index::{name_of_key, numbered};
 use crate::bind::storage;
+use crate::exec::draws_from;
 use crate::partition;
+use crate::rights::{self, Holder};
 use crate::ty::{Ty, Typed};
 
 /// A relation.
@@ -506,18 +508,9 @@ fn pg_partitioned_table(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-/// The type of a sequence's values, told from its bounds.
+/// The type of a sequence's values.
 pub fn sequence_type(sequence: &SequenceDef) -> Ty {
-    let bound = if sequence.increment < 0 {
-        sequence.min.checked_neg().unwrap_or(i64::MAX) - 1
-    } else {
-        sequence.max
-    };
-    match bound {
-        32_767 => Ty::Int2,
-        2_147_483_647 => Ty::Int4,
-        _ => Ty::Int8,
-    }
+    Typed::of_column(sequence.data_type).ty
 }
 
 fn pg_sequence(world: &World, rows: &mut Rows<'_>) {
@@ -531,7 +524,7 @@ fn pg_sequence(world: &World, rows: &mut Rows<'_>) {
             ("seqincrement", Value::Int8(s.increment)),
             ("seqmax", Value::Int8(s.max)),
             ("seqmin", Value::Int8(s.min)),
-            ("seqcache", Value::Int8(1)),
+            ("seqcache", Value::Int8(s.cache)),
             ("seqcycle", Value::Bool(s.cycle)),
         ]);
     }
@@ -550,8 +543,22 @@ fn pg_sequences(world: &World, rows: &mut Rows<'_>) {
             ("max_value", Value::Int8(s.max)),
             ("increment_by", Value::Int8(s.increment)),
             ("cycle", Value::Bool(s.cycle)),
-            ("cache_size", Value::Int8(1)),
+            ("cache_size", Value::Int8(s.cache)),
+            ("last_value", last_value(world, s)),
         ]);
+    }
+}
+
+/// The value that a sequence gave last; NULL without one, and without a right on it.
+fn last_value(world: &World, s: &SequenceDef) -> Value {
+    let holder = Holder::of(&world.catalog, world.who);
+    let object = rights::Object::new(s.id, rights::Kind::Sequence, &s.name);
+    if !holder.may_any(&world.catalog, &object, &[Rights::SELECT, Rights::USAGE]) {
+        return Value::Null;
+    }
+    match world.shared.sequence_state(s) {
+        Ok(state) if state.is_called => Value::Int8(state.last_value),
+        _ => Value::Null,
     }
 }
 
@@ -603,6 +610,7 @@ fn pg_rewrite(world: &World, rows: &mut Rows<'_>) {
 fn pg_depend(world: &World, rows: &mut Rows<'_>) {
     const CLASS: u32 = 1259;
     const CONSTRAINT: u32 = 2606;
+    const DEFAULT: u32 = 2604;
     let mut add = |object: (u32, u32), on: (u32, u32, i16), kind| {
         rows.add([
             ("classid", oid(object.0)),
@@ -631,6 +639,17 @@ fn pg_depend(world: &World, rows: &mut Rows<'_>) {
                 columns.for_each(|c| add((CLASS, r.oid), (CLASS, index.table.id.0, attnum(*c)), 'a'));
             }
             _ => {}
+        }
+    }
+    for table in world.catalog.tables() {
+        for (ordinal, column) in table.columns.iter().enumerate() {
+            let Some(default) = column.default.as_deref().filter(|_| column.identity.is_none()) else {
+                continue;
+            };
+            let object = (DEFAULT, ids::default(table.id, ordinal));
+            add(object, (CLASS, table.id.0, attnum(ordinal)), 'a');
+            let drawn = world.catalog.sequences().filter(|s| draws_from(default, s));
+            drawn.for_each(|s| add(object, (CLASS, s.id.0, 0), 'n'));
         }
     }
     for constraint in constraints::all(&world.catalog) {

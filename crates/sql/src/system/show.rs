@@ -87,6 +87,7 @@ fn demand(catalog: &Catalog, c: &Constraint<'_>, pretty: bool, path: &Path) -> S
                 None => (key.parent.0.to_string(), String::new()),
             };
             let mut out = format!("FOREIGN KEY ({own}) REFERENCES {parent}({parent_columns})");
+            out.push_str(if key.match_full { " MATCH FULL" } else { "" });
             for (event, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
                 if !action_words(action).is_empty() {
                     out.push_str(&format!(" ON {event} {}", action_words(action)));

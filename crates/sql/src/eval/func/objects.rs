@@ -5,14 +5,15 @@
 //!
 //! Does not know: how definitions are written (`system::show`).
 
-use varve_engine::{Datum, TableId};
+use varve_engine::{Datum, Rights, SequenceId, SequenceState, TableId};
 
 use super::{Builtin, catalog, int, loose, strict, text, volatile};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, reg};
+use crate::rights::{Holder, Kind, Object};
 use crate::system::{self, Relation, constraints, ids, names, show};
 use crate::ty::Reg;
-use crate::ty::Ty::{self, Bool, Int2, Int4, Name, Oid, Text};
+use crate::ty::Ty::{self, Bool, Int2, Int4, Int8, Name, Oid, Text};
 
 const CLASS: Ty = Ty::Reg(Reg::Class);
 
@@ -103,6 +104,26 @@ pub(super) const TABLE: &[Builtin] = &[
         setting(a, matches!(a[1], Datum::Bool(true)), cx)
     }),
     Builtin { strict: false, world: true, ..volatile("set_config", &[Text, Text, Bool], Text, set_config) },
+    Builtin { world: true, ..volatile("pg_sequence_last_value", &[CLASS], Int8, last_of_sequence) },
+    // What a sequence in FROM is made of.
+    Builtin {
+        world: true,
+        ..volatile("varve_sequence_value", &[Oid], Int8, |a, cx| {
+            Ok(Datum::Int8(read_sequence(a, cx)?.last_value))
+        })
+    },
+    Builtin {
+        world: true,
+        ..volatile("varve_sequence_log_count", &[Oid], Int8, |a, cx| {
+            Ok(Datum::Int8(read_sequence(a, cx)?.log_count))
+        })
+    },
+    Builtin {
+        world: true,
+        ..volatile("varve_sequence_is_called", &[Oid], Bool, |a, cx| {
+            Ok(Datum::Bool(read_sequence(a, cx)?.is_called))
+        })
+    },
     catalog("pg_column_is_updatable", &[CLASS, Int2, Bool], Bool, |a, cx| {
         Ok(of_relation(a, cx)?.map_or(Datum::Null, |r| Datum::Bool(r.kind() != 'v')))
     }),
@@ -165,6 +186,29 @@ fn view_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let world = cx.env.world()?;
     let view = world.catalog.view_by_id(varve_engine::ObjectId(oid(a, 0)));
     Ok(optional(view.map(|view| show::view_definition(&world.catalog, view, &world.path)), cx))
+}
+
+/// Where a sequence stands, for a role that may read it or draw from it.
+fn state_of_sequence(oid: u32, rights: &[Rights], cx: &Cx<'_>) -> Result<SequenceState> {
+    let world = cx.env.world()?;
+    let Some(sequence) = world.catalog.sequence_ref(SequenceId(oid)) else {
+        let name = show::relation_name(&world.catalog, oid, &world.path).unwrap_or_else(|| oid.to_string());
+        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")));
+    };
+    let object = Object::new(sequence.id, Kind::Sequence, &sequence.name);
+    if !Holder::of(&world.catalog, world.who).may_any(&world.catalog, &object, rights) {
+        return Err(object.denied());
+    }
+    world.shared.sequence_state(sequence)
+}
+
+fn read_sequence(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<SequenceState> {
+    state_of_sequence(oid(a, 0), &[Rights::SELECT], cx)
+}
+
+fn last_of_sequence<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let state = state_of_sequence(oid(a, 0), &[Rights::SELECT, Rights::USAGE], cx)?;
+    Ok(if state.is_called { Datum::Int8(state.last_value) } else { Datum::Null })
 }
 
 /// The sequence that a column owns, with its schema.

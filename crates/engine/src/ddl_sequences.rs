@@ -1,0 +1,161 @@
+//! DDL of sequences: made, changed, dropped.
+//!
+//! Invariants
+//! 1. What a sequence is changes like every definition, with the transaction. Where it stands is in a row of its own, which
+//!    a change of the definition replaces: a rollback brings the old row back, and the values that were given out of it
+//!    meanwhile stay given.
+//! 2. Of two changes of one sequence the second waits for the first.
+//!
+//! Does not know: SQL; which bounds a type has.
+
+use std::sync::Arc;
+
+use crate::catalog::{Definition, NewSequence, ObjectChange, SequenceDef, SequenceId, TableId, store};
+use crate::ddl::invalid;
+use crate::error::{Error, ObjectKind, Result};
+use crate::sequence;
+use crate::transaction::Transaction;
+
+impl Transaction {
+    /// Makes a sequence.
+    pub fn create_sequence(&mut self, new: NewSequence) -> Result<Arc<SequenceDef>> {
+        self.hold_schema(&new.schema)?;
+        check_sequence(&new)?;
+        self.whole(|txn| {
+            let id = txn.new_object_id()?;
+            store::add_name(&mut txn.cx, ObjectKind::Sequence, &new.schema, &new.name, id)?;
+            store::add_sequence(&mut txn.cx, id, new.start, false)?;
+            txn.store_new(id, Definition::Sequence(defined(new, SequenceId(id), id)))?;
+            let missing = || Error::corrupt("a new sequence is not in the catalog");
+            txn.catalog().sequence_by_id(SequenceId(id)).ok_or_else(missing)
+        })
+    }
+
+    /// Drops a sequence.
+    pub fn drop_sequence(&mut self, sequence: SequenceId) -> Result<()> {
+        let def = self.sequence_alone(sequence)?;
+        self.whole(|txn| txn.remove_sequence(&def))
+    }
+
+    /// Begins a sequence anew at its first value.
+    pub fn restart_sequence(&mut self, sequence: SequenceId) -> Result<()> {
+        let def = self.sequence_alone(sequence)?;
+        self.alter_sequence(sequence, NewSequence::of(&def), Some(def.start)).map(|_| ())
+    }
+
+    /// Changes what a sequence is; it goes on behind the value that it gave last, or begins with `restart`.
+    pub fn alter_sequence(
+        &mut self,
+        sequence: SequenceId,
+        new: NewSequence,
+        restart: Option<i64>,
+    ) -> Result<Arc<SequenceDef>> {
+        let old = self.sequence_alone(sequence)?;
+        check_sequence(&new)?;
+        if (&new.schema, &new.name) != (&old.schema, &old.name) {
+            self.hold_schema(&new.schema)?;
+        }
+        // Held until the old row is gone: from then on others find none, and wait for this transaction.
+        let range = self.cx.core.catalog.range_of(&old);
+        let mut range = range.lock();
+        let now = range.state(&self.cx.core, &old)?;
+        range.give_back(&self.cx.core, old.state)?;
+        let (last, called) = restart.map_or((now.last_value, now.is_called), |value| (value, false));
+        let changed = self.whole(|txn| {
+            if (&new.schema, &new.name) != (&old.schema, &old.name) {
+                store::remove_name_of(&mut txn.cx, &old.schema, &old.name, sequence.0)?;
+                store::add_name(&mut txn.cx, ObjectKind::Sequence, &new.schema, &new.name, sequence.0)?;
+            }
+            let state = txn.new_object_id()?;
+            let def = defined(new, sequence, state);
+            let (next, ended) = sequence::after(&def, last, called);
+            store::remove_sequence(&mut txn.cx, old.state)?;
+            store::add_sequence(&mut txn.cx, state, next, ended)?;
+            txn.cx.core.catalog.range_of(&def).lock().standing_at(last, called);
+            txn.replace_sequence(def)?;
+            let missing = || Error::corrupt("a changed sequence is not in the catalog");
+            txn.catalog().sequence_by_id(sequence).ok_or_else(missing)
+        });
+        drop(range);
+        changed
+    }
+
+    /// Changes name, schema or owning column of a sequence, which goes on as it was.
+    pub fn move_sequence(
+        &mut self,
+        sequence: SequenceId,
+        schema: &str,
+        name: &str,
+        owned_by: Option<(TableId, usize)>,
+    ) -> Result<()> {
+        let old = self.sequence_alone(sequence)?;
+        let is_renamed = (schema, name) != (&*old.schema, &*old.name);
+        if is_renamed {
+            self.hold_schema(schema)?;
+        }
+        self.whole(|txn| {
+            if is_renamed {
+                store::remove_name_of(&mut txn.cx, &old.schema, &old.name, sequence.0)?;
+                store::add_name(&mut txn.cx, ObjectKind::Sequence, schema, name, sequence.0)?;
+            }
+            let (schema, name) = (schema.to_owned(), name.to_owned());
+            txn.replace_sequence(SequenceDef { schema, name, owned_by, ..SequenceDef::clone(&old) })
+        })
+    }
+
+    /// The sequence as it is now, which nobody else changes until the transaction ends.
+    fn sequence_alone(&mut self, sequence: SequenceId) -> Result<Arc<SequenceDef>> {
+        let missing = || Error::StaleDefinition { table: format!("sequence {}", sequence.0) };
+        let def = self.catalog().sequence_by_id(sequence).ok_or_else(missing)?;
+        self.lock_alone(self.cx.core.catalog.lock_of_object(sequence.into()), &def.name)?;
+        self.catalog().sequence_by_id(sequence).ok_or_else(missing)
+    }
+
+    pub(crate) fn replace_sequence(&mut self, def: SequenceDef) -> Result<()> {
+        let id = def.id.0;
+        let new = Definition::Sequence(def);
+        store::set_object(&mut self.cx, id, &new)?;
+        let change: ObjectChange = store::opened(&self.cx.core, new);
+        self.note_change(change);
+        Ok(())
+    }
+
+    pub(crate) fn remove_sequence(&mut self, def: &SequenceDef) -> Result<()> {
+        store::remove_name_of(&mut self.cx, &def.schema, &def.name, def.id.0)?;
+        store::remove_sequence(&mut self.cx, def.state)?;
+        store::remove_object(&mut self.cx, def.id.0)?;
+        self.forget_about(def.id)?;
+        self.note_change(ObjectChange::Sequence(def.id, None));
+        Ok(())
+    }
+}
+
+fn check_sequence(new: &NewSequence) -> Result<()> {
+    if new.increment == 0 {
+        return invalid("INCREMENT must not be zero".into());
+    }
+    if new.min >= new.max {
+        return invalid(format!("MINVALUE ({}) must be less than MAXVALUE ({})", new.min, new.max));
+    }
+    match (new.min..=new.max).contains(&new.start) {
+        true => Ok(()),
+        false => invalid(format!("START value ({}) lies outside of its bounds", new.start)),
+    }
+}
+
+fn defined(new: NewSequence, id: SequenceId, state: u32) -> SequenceDef {
+    SequenceDef {
+        id,
+        schema: new.schema,
+        name: new.name,
+        start: new.start,
+        increment: new.increment,
+        min: new.min,
+        max: new.max,
+        cycle: new.cycle,
+        owned_by: new.owned_by,
+        data_type: new.data_type,
+        cache: new.cache,
+        state,
+    }
+}

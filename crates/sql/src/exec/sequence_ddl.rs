@@ -1,0 +1,330 @@
+//! CREATE SEQUENCE, ALTER SEQUENCE, and identity columns of ALTER TABLE.
+//!
+//! Invariants
+//! 1. A sequence that a column owns is in the column's schema, and of its owner.
+//! 2. Defaults name sequences as text: when a sequence gets another name, they get it, too.
+//!
+//! Does not know: how options are settled (`bind::sequence`).
+
+use std::sync::Arc;
+
+use varve_engine::{Catalog, Identity, SequenceDef, TableDef, TableId, Transaction};
+
+use super::Facts;
+use super::alter::Alter;
+use super::definition::{Notices, Result, notice};
+use super::drop::draws_from;
+use crate::bind::Binder;
+use crate::bind::ddl::no_schema;
+use crate::bind::sequence::{
+    OwnedBy, SequenceOptions, changed, identity, refuse_beyond, sequence_of, sequence_text,
+};
+use crate::error::{SqlError, SqlState};
+use crate::system::names::quoted;
+
+/// Runs statements about sequences.
+pub(super) struct SequenceDdl<'x> {
+    pub txn: &'x mut Transaction,
+    pub facts: &'x Facts,
+    pub notices: &'x mut Notices,
+}
+
+/// What ALTER SEQUENCE asks for.
+#[derive(Debug, Clone)]
+pub enum SequenceChange {
+    /// Other options.
+    Options(SequenceOptions),
+    /// RENAME TO
+    Rename(String),
+    /// SET SCHEMA
+    SetSchema(String),
+}
+
+impl SequenceDdl<'_> {
+    /// CREATE SEQUENCE
+    pub(super) fn create(
+        &mut self,
+        (schema, name): (String, String),
+        options: &SequenceOptions,
+        if_not_exists: bool,
+    ) -> Result<&'static str> {
+        let catalog = self.txn.catalog();
+        if catalog.resolve(&schema, &name).is_some() {
+            let message = format!("relation \"{name}\" already exists");
+            if if_not_exists {
+                notice(self.notices, SqlState::DUPLICATE_TABLE.0, format!("{message}, skipping"));
+                return Ok("CREATE SEQUENCE");
+            }
+            return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
+        }
+        if !catalog.has_schema(&schema) {
+            return Err(no_schema(&schema).into());
+        }
+        let mut new = sequence_of(schema, name, options)?;
+        if let Some(restart) = options.restart {
+            refuse_beyond("RESTART", restart.unwrap_or(new.start), &new)?;
+        }
+        let restart = options.restart.flatten();
+        new.owned_by = self.owner(&catalog, &new.schema, None, options)?;
+        let made = self.txn.create_sequence(new)?;
+        if let Some(value) = restart {
+            self.txn.set_value(made.id, value, false)?;
+        }
+        Ok("CREATE SEQUENCE")
+    }
+
+    /// ALTER SEQUENCE
+    pub(super) fn alter(
+        &mut self,
+        (schema, name): (String, String),
+        if_exists: bool,
+        change: &SequenceChange,
+    ) -> Result<&'static str> {
+        let catalog = self.txn.catalog();
+        let Some(sequence) = catalog.sequence(&schema, &name) else {
+            if catalog.resolve(&schema, &name).is_some() {
+                let message = format!("\"{name}\" is not a sequence");
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
+            }
+            let message = format!("relation \"{name}\" does not exist");
+            if if_exists {
+                notice(self.notices, "00000", format!("{message}, skipping"));
+                return Ok("ALTER SEQUENCE");
+            }
+            return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).into());
+        };
+        match change {
+            SequenceChange::Options(options) => self.set_options(&catalog, &sequence, options)?,
+            SequenceChange::Rename(name) => self.move_to(&catalog, &sequence, &sequence.schema, name)?,
+            SequenceChange::SetSchema(schema) => self.set_schema(&catalog, &sequence, schema)?,
+        }
+        Ok("ALTER SEQUENCE")
+    }
+
+    fn set_options(
+        &mut self,
+        catalog: &Catalog,
+        sequence: &SequenceDef,
+        options: &SequenceOptions,
+    ) -> Result<()> {
+        let (mut new, restart) = changed(sequence, options)?;
+        new.owned_by = self.owner(catalog, &sequence.schema, Some(sequence), options)?;
+        let only_owner = SequenceOptions { owned_by: options.owned_by.clone(), ..SequenceOptions::default() };
+        if *options == only_owner {
+            self.txn.move_sequence(sequence.id, &sequence.schema, &sequence.name, new.owned_by)?;
+            return Ok(());
+        }
+        if restart.is_none() {
+            let now = self.txn.sequence_state(sequence.id)?;
+            refuse_beyond("RESTART", now.last_value, &new)?;
+        }
+        self.txn.alter_sequence(sequence.id, new, restart)?;
+        Ok(())
+    }
+
+    /// The column that a sequence belongs to afterwards.
+    fn owner(
+        &self,
+        catalog: &Catalog,
+        schema: &str,
+        old: Option<&SequenceDef>,
+        options: &SequenceOptions,
+    ) -> Result<Option<(TableId, usize)>> {
+        let owned_now = old.and_then(|old| old.owned_by);
+        let Some(wanted) = &options.owned_by else { return Ok(owned_now) };
+        if let (Some(old), Some(table)) = (old, identity_table(catalog, owned_now)) {
+            let message = "cannot change ownership of identity sequence";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                .with_detail(format!("Sequence \"{}\" is linked to table \"{}\".", old.name, table.name))
+                .into());
+        }
+        let OwnedBy::Column(names, column) = wanted else { return Ok(None) };
+        let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+        let (table_schema, table) = self.facts.path.find_text(catalog, &names.join("."));
+        let Some(table) = catalog.table(&table_schema, &table) else {
+            if catalog.resolve(&table_schema, &table).is_some() {
+                let message = format!("sequence cannot be owned by relation \"{table}\"");
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
+            }
+            let message = format!("relation \"{table}\" does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).into());
+        };
+        let owner_of_sequence = match old {
+            Some(old) => catalog.owner(old.id),
+            None => self.facts.who.unwrap_or(varve_engine::BOOTSTRAP_ROLE),
+        };
+        let linked = |message: &str| Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message).into());
+        if catalog.owner(table.id) != owner_of_sequence {
+            return linked("sequence must have same owner as table it is linked to");
+        }
+        if table.schema != schema {
+            return linked("sequence must be in same schema as table it is linked to");
+        }
+        match table.column(column) {
+            Some(ordinal) => Ok(Some((table.id, ordinal))),
+            None => {
+                let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+                Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message).into())
+            }
+        }
+    }
+
+    fn set_schema(&mut self, catalog: &Catalog, sequence: &SequenceDef, schema: &str) -> Result<()> {
+        if let Some(table) = sequence.owned_by.and_then(|(table, _)| catalog.table_by_id(table)) {
+            let message = "cannot move an owned sequence into another schema";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                .with_detail(format!("Sequence \"{}\" is linked to table \"{}\".", sequence.name, table.name))
+                .into());
+        }
+        if !catalog.has_schema(schema) {
+            return Err(no_schema(schema).into());
+        }
+        if schema == sequence.schema {
+            return Ok(());
+        }
+        self.move_to(catalog, sequence, schema, &sequence.name)
+    }
+
+    /// Gives a sequence another name, and the defaults that draw from it.
+    pub(super) fn move_to(
+        &mut self,
+        catalog: &Catalog,
+        sequence: &SequenceDef,
+        schema: &str,
+        name: &str,
+    ) -> Result<()> {
+        if catalog.resolve(schema, name).is_some() {
+            let at =
+                if schema == sequence.schema { String::new() } else { format!(" in schema \"{schema}\"") };
+            let message = format!("relation \"{name}\" already exists{at}");
+            return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
+        }
+        self.txn.move_sequence(sequence.id, schema, name, sequence.owned_by)?;
+        for (table, ordinal) in columns_drawing(catalog, sequence) {
+            let column = &table.columns[ordinal];
+            let Some(default) = &column.default else { continue };
+            let (old, new) = (sequence_text(&sequence.schema, &sequence.name), sequence_text(schema, name));
+            let qualified = format!("{}.{}", quoted(&sequence.schema), quoted(&sequence.name));
+            let renamed = default
+                .replace(&format!("'{old}'"), &format!("'{new}'"))
+                .replace(&format!("'{qualified}'"), &format!("'{new}'"));
+            self.txn.alter_column(table.id, ordinal, Some(renamed), column.not_null)?;
+        }
+        Ok(())
+    }
+}
+
+/// Columns whose defaults draw from a sequence.
+fn columns_drawing(catalog: &Catalog, sequence: &SequenceDef) -> Vec<(Arc<TableDef>, usize)> {
+    let draws = |default: &Option<String>| default.as_deref().is_some_and(|text| draws_from(text, sequence));
+    let of_table = |table: &Arc<TableDef>| {
+        let ordinals = 0..table.columns.len();
+        let drawing = ordinals.filter(|ordinal| draws(&table.columns[*ordinal].default));
+        drawing.map(|ordinal| (Arc::clone(table), ordinal)).collect::<Vec<_>>()
+    };
+    catalog.tables().flat_map(of_table).collect()
+}
+
+/// The table whose identity column owns a sequence.
+fn identity_table(catalog: &Catalog, owned_by: Option<(TableId, usize)>) -> Option<Arc<TableDef>> {
+    let (table, ordinal) = owned_by?;
+    let table = catalog.table_by_id(table)?;
+    table.columns.get(ordinal).is_some_and(|column| column.identity.is_some()).then_some(table)
+}
+
+impl Alter<'_> {
+    /// ADD GENERATED ... AS IDENTITY
+    pub(super) fn add_identity(
+        &mut self,
+        table: &TableDef,
+        ordinal: usize,
+        kind: Identity,
+        options: &SequenceOptions,
+    ) -> Result<()> {
+        let mut column = table.columns[ordinal].clone();
+        let refused = |what: &str| {
+            let message = format!("column \"{}\" of relation \"{}\" {what}", column.name, table.name);
+            Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message).into())
+        };
+        if !column.not_null {
+            return refused("must be declared NOT NULL before identity can be added");
+        }
+        if column.identity.is_some() {
+            return refused("is already an identity column");
+        }
+        if column.default.is_some() {
+            return refused("already has a default value");
+        }
+        identity(&table.name, &mut column, kind)?;
+        let catalog = self.txn.catalog();
+        let binder = Binder::new(&catalog, "", &[])?;
+        let mut sequence = binder.sequence_of_column(&table.schema, &table.name, &mut column, options)?;
+        if catalog.resolve(&sequence.schema, &sequence.name).is_some() {
+            let message = format!("relation \"{}\" already exists", sequence.name);
+            return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
+        }
+        sequence.owned_by = Some((table.id, ordinal));
+        self.txn.create_sequence(sequence)?;
+        self.txn.set_identity(table.id, ordinal, Some(kind), column.default)?;
+        Ok(())
+    }
+
+    /// SET GENERATED, SET option, RESTART
+    pub(super) fn set_identity(
+        &mut self,
+        table: &TableDef,
+        ordinal: usize,
+        kind: Option<Identity>,
+        options: &SequenceOptions,
+    ) -> Result<()> {
+        let column = &table.columns[ordinal];
+        let Some(old) = column.identity else { return Err(no_identity(table, ordinal).into()) };
+        if kind.is_some_and(|kind| kind != old) {
+            self.txn.set_identity(table.id, ordinal, kind, column.default.clone())?;
+        }
+        if *options != SequenceOptions::default() {
+            let sequence = self.sequence_behind(table, ordinal)?;
+            let (new, restart) = changed(&sequence, options)?;
+            if restart.is_none() {
+                refuse_beyond("RESTART", self.txn.sequence_state(sequence.id)?.last_value, &new)?;
+            }
+            self.txn.alter_sequence(sequence.id, new, restart)?;
+        }
+        Ok(())
+    }
+
+    /// DROP IDENTITY
+    pub(super) fn drop_identity(&mut self, table: &TableDef, ordinal: usize, if_exists: bool) -> Result<()> {
+        if table.columns[ordinal].identity.is_none() {
+            let missing = no_identity(table, ordinal);
+            if if_exists {
+                self.tell(format!("{}, skipping", missing.message));
+                return Ok(());
+            }
+            return Err(missing.into());
+        }
+        let sequence = self.sequence_behind(table, ordinal)?;
+        self.txn.set_identity(table.id, ordinal, None, None)?;
+        self.txn.drop_sequence(sequence.id)?;
+        Ok(())
+    }
+
+    /// The sequence of an identity column has the column's type.
+    pub(super) fn retype_identity(&mut self, table: &TableDef, ordinal: usize) -> Result<()> {
+        let data_type = Some(table.columns[ordinal].column_type);
+        self.set_identity(table, ordinal, None, &SequenceOptions { data_type, ..SequenceOptions::default() })
+    }
+
+    fn sequence_behind(&mut self, table: &TableDef, ordinal: usize) -> Result<Arc<SequenceDef>> {
+        let catalog = self.txn.catalog();
+        let found = catalog.sequences().find(|s| s.owned_by == Some((table.id, ordinal)));
+        found.cloned().ok_or_else(|| SqlError::internal("an identity column without a sequence").into())
+    }
+}
+
+/// 55000
+fn no_identity(table: &TableDef, ordinal: usize) -> SqlError {
+    let name = &table.columns[ordinal].name;
+    let message = format!("column \"{name}\" of relation \"{}\" is not an identity column", table.name);
+    SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message)
+}
