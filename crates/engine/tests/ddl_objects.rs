@@ -28,6 +28,7 @@ fn reference(parent: &TableDef, name: &str) -> ForeignKey {
         on_update: Action::NoAction,
         deferrable: true,
         initially_deferred: true,
+        match_full: false,
     }
 }
 
