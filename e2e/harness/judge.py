@@ -33,13 +33,15 @@ FORMS = ["${n}", "${n}::{type}", "${n}::{type}"]
 
 @dataclass
 class Case:
-    """Statements, each with the columns it is ordered by; `changed` are tables whose contents are compared behind them."""
+    """Statements, each with the columns it is ordered by; `changed` are tables whose contents are compared behind them. `forms` says how
+    literals are written as parameters, `again` with which values instead a prepared statement is executed once more (both by a literal's id)."""
 
     root: Node
     ordered: list
     mode: str = "simple"
     changed: list = field(default_factory=list)
     forms: dict = field(default_factory=dict)
+    again: list = field(default_factory=list)
     features: set = field(default_factory=set)
 
     def statements(self):
@@ -50,6 +52,10 @@ class Case:
 
     def parameters(self):
         return Parameters(self.form)
+
+    def more_values(self, parameters):
+        """Further values for these parameters, a list for each execution."""
+        return [[values.get(id(each), each.value) for each in parameters.sent] for values in self.again]
 
     def text(self):
         return ";\n".join(render(each) for each in self.statements())
@@ -159,7 +165,7 @@ class Judge:
         lost = [side.send(sql, parameters, mode, again) for side in (self.ours, self.peer)]
         return [text or side.receive() for text, side in zip(lost, (self.ours, self.peer))]
 
-    def run(self, case, again=()):
+    def run(self, case):
         """(the first difference or None, the outcomes of the last statement asked)"""
         changes = bool(case.changed)
         if changes:
@@ -168,7 +174,7 @@ class Judge:
         for node, ordered in zip(case.statements(), [*case.ordered, *[[]] * len(case.statements())]):
             parameters = case.parameters()
             sql = render(node, parameters)
-            outcomes = self.both(sql, parameters.sent, case.mode, again)
+            outcomes = self.both(sql, parameters.sent, case.mode, case.more_values(parameters))
             found = answers.compare(*outcomes, ordered, case.mode in ("binary", "extended"))
             if found or any(isinstance(each, str) or each.error for each in outcomes):
                 break
@@ -183,7 +189,7 @@ class Judge:
             self.both("rollback", [], "simple")
         return found, outcomes
 
-    def settled(self, case, again=()):
+    def settled(self, case):
         """Whether PostgreSQL gives one answer under all plans and orders of its rows."""
         self.peer.run("rollback")
         kept = self.ours
@@ -191,12 +197,12 @@ class Judge:
             self.ours = self.peer_twin()
             for setting in OTHER_PLANS:
                 self.ours.run(setting)
-                found, _ = self.run(case, again)
+                found, _ = self.run(case)
                 self.ours.run("reset all")
                 self.ours.run(f"{'; '.join([*SESSION, *self.ours.loaded])}")
                 if found:
                     return False
-            return self.settled_backwards(case, again)
+            return self.settled_backwards(case)
         finally:
             self.ours = kept
 
@@ -209,13 +215,13 @@ class Judge:
             self.twin.session = None
         return self.twin
 
-    def settled_backwards(self, case, again):
+    def settled_backwards(self, case):
         if not self.backwards_loaded:
             if self.backwards.load(self.dataset.statements(backwards=True)):
                 return True
             self.backwards_loaded = True
         self.ours = self.backwards
-        found, _ = self.run(case, again)
+        found, _ = self.run(case)
         return not found
 
     def planned_error(self, case):
@@ -288,7 +294,8 @@ class Judge:
             parameters = case.parameters()
             sql = render(node, parameters)
             sent = ", ".join(f"${at + 1} = {each.value!r} ({each.type})" for at, each in enumerate(parameters.sent))
-            lines.append(f"{sql};{f' -- {case.mode}, {sent}' if case.mode != 'simple' else ''}")
+            again = "".join(f"; again with {values}" for values in case.more_values(parameters))
+            lines.append(f"{sql};{f' -- {case.mode}, {sent}{again}' if case.mode != 'simple' else ''}")
         _, (ours, peer) = self.run(case)
         if case.changed:
             lines.append("rollback;")

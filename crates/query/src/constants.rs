@@ -5,10 +5,16 @@
 //!
 //! Does not know: plans.
 
+use varve_engine::Value;
 use varve_sql::general::{Around, Expr, Ty};
+use varve_sql::planted;
 
 fn is_leaf(e: &Expr) -> bool {
     matches!(e, Expr::Const(_) | Expr::Column(_) | Expr::Slot(_))
+}
+
+fn is_null(e: &Expr) -> bool {
+    matches!(e, Expr::Const(Value::Null))
 }
 
 /// Whether the value is the same for all rows of a run.
@@ -27,6 +33,12 @@ pub fn folded(mut expr: Expr, around: &Around, is_known: &dyn Fn(&Expr) -> bool)
             && let Some(value) = around.constant(e)
         {
             *e = Expr::Const(value);
+        }
+        if planted("query: a comparison with a constant NULL is false")
+            && let Expr::Compare(_, sides) = e
+            && (is_null(&sides.0) || is_null(&sides.1))
+        {
+            *e = Expr::Const(Value::Bool(false));
         }
     });
     expr

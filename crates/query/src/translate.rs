@@ -34,6 +34,7 @@ use varve_sql::general::{
     Access, AggCall, AggKind, Aggregate, Around, CmpOp, Expr, Join, JoinKind, Output, Query, Select, SortKey,
     Source, SqlError, SystemTable, Ty, Unnest, choose, joined,
 };
+use varve_sql::planted;
 
 use crate::aggregate::{Fold, function};
 use crate::cells::{CellsBuilder, data_type, is_native};
@@ -166,7 +167,7 @@ impl Translator<'_> {
     fn ordered_rows(&mut self, part: Part, select: &Select) -> Result<Part> {
         let mut part = self.grouped_rows(part, select)?;
         part = self.projected(part, &select.outputs)?;
-        if select.distinct {
+        if select.distinct && !planted("query: DISTINCT is lost") {
             part = self.distinct(part)?;
         }
         if !select.distinct_on.is_empty() {
@@ -201,6 +202,7 @@ impl Translator<'_> {
             let window = (select.limit.clone(), select.offset.clone(), (skip, take));
             assumed.windows.push(window);
         });
+        let take = take.map(|n| n.saturating_add(u64::from(planted("query: LIMIT takes one row more"))));
         if skip > 0 || take.is_some() {
             part.plan = part.plan.limit(as_usize(skip), take.map(as_usize))?;
         }
@@ -335,11 +337,19 @@ impl Translator<'_> {
                 return Ok(Part { plan: left.plan.cross_join(right)?, columns });
             }
             JoinKind::Inner => JoinType::Inner,
+            JoinKind::Left if planted("query: a left join is an inner one") => JoinType::Inner,
             JoinKind::Left => JoinType::Left,
             JoinKind::Right => JoinType::Right,
             JoinKind::Full => JoinType::Full,
         };
-        let on = self.conditions(on, &columns);
+        let mut on = self.conditions(on, &columns);
+        if on.is_empty() {
+            // NATURAL without a column in common.
+            on.push(lit(true));
+        }
+        if on.len() > 1 && planted("query: the last condition of a join is dropped") {
+            on.pop();
+        }
         Ok(Part { plan: left.plan.join_on(right, kind, on)?, columns })
     }
 
@@ -417,6 +427,7 @@ impl Translator<'_> {
     /// An expression over the columns of its input.
     fn computed(&mut self, mut expr: Expr, result: Ty, columns: &[Typing]) -> Logical {
         if let Expr::Column(n) | Expr::Slot(n) = &expr {
+            let n = &shifted(*n, columns);
             return Logical::Column(columns[*n].0.clone());
         }
         expr = self.folded(expr);
@@ -475,6 +486,7 @@ impl Translator<'_> {
 
     fn having(&mut self, part: Part, aggregate: &Aggregate) -> Result<Part> {
         match &aggregate.having {
+            Some(_) if planted("query: HAVING is lost") => Ok(part),
             Some(having) => self.filtered(part, varve_sql::general::conjuncts(having.as_ref().clone())),
             None => Ok(part),
         }
@@ -485,7 +497,8 @@ impl Translator<'_> {
             Some(e) => self.computed(e.clone(), call.input, columns),
             None => lit(1i64),
         };
-        let filter = call.filter.clone().map(|f| Box::new(self.computed(f, Ty::Bool, columns)));
+        let filter = call.filter.clone().filter(|_| !planted("query: FILTER is lost"));
+        let filter = filter.map(|f| Box::new(self.computed(f, Ty::Bool, columns)));
         let fold = Fold::Call { kind: call.kind, distinct: call.distinct };
         let mut arguments = vec![argument];
         let second_ty = call.kind.second_type(call.input);
@@ -522,6 +535,9 @@ impl Translator<'_> {
             let name = self.name();
             folds.push(call.alias(&name));
             columns.push((Column::new_unqualified(name), ty));
+        }
+        if by.is_empty() && planted("query: an aggregate of nothing has no row") {
+            by.push(lit(true).alias(self.name()));
         }
         Ok(Part { plan: plan.aggregate(by, folds)?, columns })
     }
@@ -623,6 +639,12 @@ fn sort_keys(columns: &[Typing], order: &[SortKey]) -> Vec<Sort> {
         Sort::new(comparable(Logical::Column(column.clone()), *ty), !k.descending, k.nulls_first)
     };
     order.iter().map(key).collect()
+}
+
+/// The column's number, but for a fault that is planted: then that of its neighbour of the same type.
+fn shifted(n: usize, columns: &[Typing]) -> usize {
+    let wrong = planted("query: a column is read from its neighbour");
+    if wrong && n > 0 && columns[n - 1].1 == columns[n].1 { n - 1 } else { n }
 }
 
 /// The columns that are shown and nothing else: not those that served ORDER BY only, nor the keys of groups.

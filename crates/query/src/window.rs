@@ -17,6 +17,7 @@ use datafusion::logical_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldA
 use datafusion::logical_expr::{PartitionEvaluator, Signature, Volatility, WindowUDF, WindowUDFImpl};
 use varve_engine::{Datum, Value};
 use varve_sql::general::{Around, FrameUnits, SqlError, SqlState, Ty, WinFunction};
+use varve_sql::planted;
 
 use crate::aggregate::Folded;
 use crate::cells::{Cells, CellsBuilder, data_type};
@@ -396,6 +397,7 @@ impl<'a> Partition<'a> {
         match (self.end, self.call.units) {
             (End::Unbounded | End::Argument(..), _) => self.rows,
             (End::Current, FrameUnits::Rows) => row + 1,
+            (End::Current, _) if planted("query: a frame ends before the row's equals") => row + 1,
             (End::Current, _) => self.equals(row).end,
             (End::Count(n), FrameUnits::Rows) => shifted(row, n).map_or(0, |at| at.saturating_add(1)),
             (End::Count(n), _) => match shifted(self.group[row], n) {

@@ -12,6 +12,7 @@ use varve_engine::{KeyPart, ScanIndex, TableDef};
 use crate::derived::Keys;
 use crate::eval::{CmpOp, Expr};
 use crate::plan::{Access, KeyRange};
+use crate::planted::planted;
 
 /// Most ranges that lists may multiply to.
 const RANGES_MAX: usize = 10_000;
@@ -350,7 +351,7 @@ fn compared(op: CmpOp, column: usize, value: &Expr) -> Option<Bounding<'_>> {
     Some(match op {
         CmpOp::Eq => Bounding::Equal(column, value),
         CmpOp::Lt => Bounding::Below(column, value, false),
-        CmpOp::Le => Bounding::Below(column, value, true),
+        CmpOp::Le => Bounding::Below(column, value, !planted("sql: an upper bound of an index is left out")),
         CmpOp::Gt => Bounding::Above(column, value, false),
         CmpOp::Ge => Bounding::Above(column, value, true),
         CmpOp::Ne => return None,

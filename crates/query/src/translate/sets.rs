@@ -14,6 +14,7 @@ use varve_sql::general::{
     AggKind, ArithOp, Class, CmpOp, Expr, Join, JoinKind, Lateral, Select, SetKind, SetOperation, Source,
     SqlError, Ty, Typed,
 };
+use varve_sql::planted;
 
 use super::{Part, Translator, aggregate};
 use crate::aggregate::Fold;
@@ -32,7 +33,11 @@ impl Translator<'_> {
                 1 => parts.remove(0),
                 _ => self.all_of(parts.into_iter().map(|part| (part, Vec::new())).collect())?,
             };
-            return if set.all { Ok(all) } else { self.distinct(all) };
+            return if set.all || planted("query: UNION keeps what is equal") {
+                Ok(all)
+            } else {
+                self.distinct(all)
+            };
         }
         let [left, right] = <[Part; 2]>::try_from(match parts.len() {
             // Two rows of expressions are one run.

@@ -94,8 +94,10 @@ impl Binder<'_> {
             let message = "the combining JOIN type must be INNER or LEFT for a LATERAL reference";
             return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
         }
+        // A recursive query that is bound is one like any other; its own second part reads its work table, and may.
+        let is_open = |id| self.is_within_recursion(id);
         let is_optional =
-            |side: &From, kinds: [JoinKind; 2]| kinds.contains(&kind) && side.source.reads_work();
+            |side: &From, kinds: [JoinKind; 2]| kinds.contains(&kind) && side.source.reads_work(&is_open);
         if is_optional(&right, [JoinKind::Left, JoinKind::Full])
             || is_optional(&left, [JoinKind::Right, JoinKind::Full])
         {

@@ -149,6 +149,11 @@ impl Binder<'_> {
         works.zip(uses).for_each(|(work, uses)| work.uses = *uses);
     }
 
+    /// Whether the second part of the recursive query with this number is being bound.
+    pub(super) fn is_within_recursion(&self, id: usize) -> bool {
+        self.named.iter().any(|n| n.work.as_ref().is_some_and(|work| work.id == id))
+    }
+
     /// 42P19 for the place of a recursive query's own name.
     pub(super) fn misplaced(&self, what: &str) -> SqlError {
         let name = self.named.iter().rfind(|n| n.work.is_some()).map_or("", |n| &n.name);

@@ -16,6 +16,7 @@ use super::{Failure, Pending, Row};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Env, Input, Sequences};
 use crate::plan::{Arbiter, Upsert};
+use crate::planted::planted;
 
 /// What became of a row.
 pub(super) enum Upserted {
@@ -170,7 +171,7 @@ impl Attempt<'_> {
         let both: Row<'_> = self.old.iter().map(Value::as_datum).chain(self.values.iter().copied()).collect();
         let input = Input::Slots(&both);
         self.is_left = !self.plan.filter.as_ref().map_or(Ok(true), |f| f.is_true(&input, cx))?;
-        if self.is_left {
+        if self.is_left && !planted("sql: ON CONFLICT DO UPDATE forgets its WHERE") {
             return Ok(Change::Skip);
         }
         for (column, e) in &self.plan.assignments {

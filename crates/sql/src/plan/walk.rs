@@ -204,10 +204,10 @@ impl Source {
         }
     }
 
-    /// Whether the rows of a recursive query's turn are read anywhere in it.
-    pub fn reads_work(&self) -> bool {
+    /// Whether the rows of a turn are read anywhere in it, of a recursive query for whose number `of` holds.
+    pub fn reads_work(&self, of: &dyn Fn(usize) -> bool) -> bool {
         let mut found = false;
-        self.each(&mut |source| found |= matches!(source, Source::Work(..)), &mut Vec::new());
+        self.each(&mut |source| found |= matches!(source, Source::Work(id, _) if of(*id)), &mut Vec::new());
         found
     }
 }

@@ -68,7 +68,7 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     loose("array_append", &[Unknown, Unknown], Unknown, |a, cx| joined(a[0], Datum::Null, &[a[1]], cx)),
     loose("array_prepend", &[Unknown, Unknown], Unknown, |a, cx| {
-        let Datum::Array(after) = a[1] else { return Ok(Datum::Null) };
+        let Datum::Array(after) = a[1] else { return joined(Datum::Null, Datum::Null, &[a[0]], cx) };
         let mut out = Array::new(after.element());
         std::iter::once(a[0]).chain(after.iter()).for_each(|element| out.push(element));
         Ok(cx.keep_value(Value::Array(out)))

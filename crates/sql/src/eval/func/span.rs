@@ -168,10 +168,9 @@ fn age<'a>(a: Datum<'a>, b: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
         micros += DAY_US;
         days -= 1;
     }
-    // A month is as long as that of the moment from which is counted.
-    let borrowed = if sign > 0 { (y2, m2) } else { (y1, m1) };
+    // A month is as long as that of the earlier moment.
     if days < 0 {
-        days += i64::from(time::month_len(borrowed.0, borrowed.1));
+        days += i64::from(time::month_len(y2, m2));
         months -= 1;
     }
     let fit = |n: i64| i32::try_from(sign * n).map_err(|_| time::interval_range());
