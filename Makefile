@@ -4,13 +4,14 @@ CARGO ?= cargo
 DATA  ?= varve-data
 LISTEN ?= 127.0.0.1:5433
 
-.PHONY: help run debug-build test test-rust test-e2e fmt lint bench slt tpch tools fuzz fuzz-targets crash faults models clean-data
+.PHONY: help run debug-build test test-rust test-e2e fmt lint bench slt random-queries tpch tools fuzz fuzz-targets crash faults models clean-data
 
 help:
 	@echo 'make run     build, start a server on $(DATA) and say how to connect'
 	@echo 'make test    everything: format, lints, tidy, unit, crash and end-to-end tests'
 	@echo 'make bench   compare with PostgreSQL on this machine (about 45 minutes; ROUNDS=1 SECONDS=5 for a look)'
 	@echo 'make slt     thousands of statements on Varve and PostgreSQL 15 in the same run; FILES=word for some of them'
+	@echo 'make random-queries  QUERIES (50000) random statements beside PostgreSQL 15, SEED=n to repeat a run; then the planted faults'
 	@echo 'make tpch    the 22 queries of TPC-H at scale factor 1 (SCALE=1), with the answers of DuckDB'
 	@echo 'make tools   psql, pgbench, psycopg, SQLAlchemy, go-tpc, go-ycsb, and kill -9 under TPC-C (needs Go)'
 	@echo 'make fuzz    throw damaged messages at a server for SECONDS (600)'
@@ -59,6 +60,11 @@ bench:
 slt: debug-build
 	@scripts/setup test
 	e2e/slt $(FILES)
+
+random-queries: debug-build
+	@scripts/setup test
+	e2e/random-queries --queries $(or $(QUERIES),50000) $(if $(SEED),--seed $(SEED))
+	e2e/random-queries --planted --queries 5000 --seed 1
 
 tpch:
 	@scripts/setup test
