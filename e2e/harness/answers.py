@@ -39,8 +39,8 @@ def compare(ours, peer, ordered=(), binary=False):
         return None
     if ours.sqlstate == "XX000":
         return Difference("internal", f"XX000 {ours.message}")
-    if ours.sqlstate == "57014":
-        return Difference("slow", ours.message) if peer.sqlstate != "57014" else None
+    if "57014" in (ours.sqlstate, peer.sqlstate):
+        return Difference("slow", ours.message or f"PostgreSQL: {peer.message}")
     if ours.sqlstate == "0A000" and peer.sqlstate != "0A000":
         return Difference("refused", ours.message) if not (peer.sqlstate or "").startswith("42") else None
     if ours.sqlstate != peer.sqlstate:

@@ -15,7 +15,7 @@ from .sql_tree import LIST, Literal, Node, Parameters, literals, render, shrink
 SESSION = [
     "set client_min_messages = 'error'",
     "set datestyle = 'ISO, MDY'",
-    "set statement_timeout = '8s'",
+    "set statement_timeout = '4s'",
 ]
 OTHER_PLANS = [
     "set enable_hashjoin = off",

@@ -5,6 +5,7 @@ debug assertions. A difference counts as found only if the same program without 
 """
 
 import os
+import shutil
 import time
 
 from . import answers
@@ -85,6 +86,7 @@ def hunt(peer, base, options):
                 ours.add_postgres()
                 run = PlantedRun(ours, peer, clean, options)
                 run.go()
+            shutil.rmtree(ours.directory, ignore_errors=True)
             seconds = time.monotonic() - began
             if run.found is None:
                 missed.append(name)

@@ -148,7 +148,8 @@ class Changes:
         return Item(node, {alias: Relation(alias, [("k", type), ("a", of)])}), f"{alias}.k = {own[type]}"
 
     def where(self, join, scope):
-        condition = self.x.any("boolean", 2, scope) if self.maybe(0.8) else ""
+        plain_one = not join and self.maybe(0.3) and any(type != "json" for _, type in scope.columns)
+        condition = self.x.narrow(scope) if plain_one else self.x.any("boolean", 2, scope) if self.maybe(0.8) else ""
         if join:
             return plain(f" where {join}", option(" and ", condition) if condition else "")
         return option(" where ", condition) if condition else ""

@@ -165,7 +165,7 @@ class Datasets:
         ]
 
     def fill(self, table):
-        count = self.chance.choices([0, 1, 3, 6, 10, 40, 400], [4, 8, 20, 34, 25, 8, 1])[0]
+        count = self.chance.choices([0, 1, 3, 6, 10, 30, 100], [4, 8, 20, 34, 25, 8, 1])[0]
         ids = self.chance.sample(range(1, count * 2 + 1), count)
         for at in range(count):
             row = []

@@ -194,6 +194,23 @@ class Expressions:
         operator = self.chance.choice([" and ", " or "])
         return expression("boolean", "(", members([self.any("boolean", depth, scope) for _ in range(self.chance.choice([2, 2, 3]))], operator), ")")
 
+    def narrow(self, scope):
+        """Columns compared with constants, joined by AND: what an index can answer."""
+        self.note("columns and constants")
+        made = []
+        for _ in range(self.chance.choice([1, 1, 2, 3])):
+            name, type = self.chance.choice([each for each in scope.columns if each[1] not in ("json",)])
+            operator = self.chance.choice(["=", "<", "<=", ">", ">=", "<=", ">=", "between", "in", "is null"])
+            if operator == "between":
+                made.append(expression("boolean", name, " between ", self.values.literal(type), " and ", self.values.literal(type)))
+            elif operator == "in":
+                made.append(expression("boolean", name, " in (", members([self.values.literal(type) for _ in range(self.chance.choice([1, 2, 5]))]), ")"))
+            elif operator == "is null":
+                made.append(expression("boolean", name, " is null"))
+            else:
+                made.append(expression("boolean", name, f" {operator} ", self.values.literal(type, null_too=False)))
+        return expression("boolean", "(", members(made, " and "), ")")
+
     def null_test(self, depth, scope):
         test = self.chance.choice([" is null", " is not null"] * 8 + [" isnull", " notnull"])
         return expression("boolean", "(", self.any(self.compared_type(scope), depth, scope), f"{test})")

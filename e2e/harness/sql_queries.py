@@ -231,7 +231,7 @@ class Queries:
         item = self.joined(depth, outer) if self.maybe(0.93) else None
         scope = Scope(item.columns() if item else [], outer, decides=item.decides() if item else [])
         scope.subqueries = depth > 0
-        where = option(" where ", self.x.any("boolean", self.chance.choice([1, 2, 3]), scope)) if self.maybe(0.45) else ""
+        where = self.where(scope) if self.maybe(0.5) else ""
         mode = self.chance.choices(["plain", "aggregate", "group", "windows"], [50, 15, 25, 12 if item else 0])[0]
         grouping, having = "", ""
         if mode == "aggregate":
@@ -253,6 +253,12 @@ class Queries:
         source = option(" from ", item.node) if item else ""
         node = Node(QUERY, "select ", distinct, members(made), source, where, grouping, having, tail, type=signature(columns))
         return Made(node, columns, ordered)
+
+    def where(self, scope):
+        """A condition on rows: any, or a plain one, as most are."""
+        usable = any(type != "json" for _, type in scope.columns)
+        plain_one = usable and self.maybe(0.35)
+        return option(" where ", self.x.narrow(scope) if plain_one else self.x.any("boolean", self.chance.choice([1, 2, 3]), scope))
 
     def grouping(self, depth, scope):
         """GROUP BY with one to three expressions, and the scope behind it."""
