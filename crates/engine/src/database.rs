@@ -11,9 +11,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use varve_pager::{Pager, PagerStats};
+use varve_pager::{PageId, Pager, PagerStats};
 
-use crate::catalog::{SequenceDef, SequenceState};
+use crate::catalog::{SequenceDef, SequenceState, TableDef};
 use crate::check::{self, CheckReport};
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -140,6 +140,11 @@ impl Database {
     /// Stores a checkpoint of the pager.
     pub fn checkpoint(&self) -> Result<()> {
         Ok(self.core.pager.checkpoint()?)
+    }
+
+    /// The table that a page belongs to, and the name of the index if it has that; reads no page.
+    pub fn table_of_page(&self, page: PageId) -> Option<(Arc<TableDef>, Option<String>)> {
+        self.core.catalog.current().table_of_segment(self.core.pager.owner_of(page)?)
     }
 
     /// The pager, for tools and tests.

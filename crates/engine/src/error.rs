@@ -7,7 +7,7 @@
 //! Does not know: positions in a statement, severity, the wire.
 
 use thiserror::Error;
-use varve_pager::PagerError;
+use varve_pager::{PageId, PagerError};
 
 use crate::row::RowError;
 use crate::types::{ColumnType, Value};
@@ -231,6 +231,14 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::ReadWriteConflict => Some("The transaction might succeed if retried."),
+            _ => None,
+        }
+    }
+
+    /// The page that is damaged, if that is the error.
+    pub fn damaged_page(&self) -> Option<PageId> {
+        match self {
+            Self::Pager(PagerError::DamagedPage { id, .. }) => Some(*id),
             _ => None,
         }
     }

@@ -85,4 +85,4 @@ pub use transaction::{Change, Isolation, OnRow, Outcome, SavepointId, ScanIndex,
 pub use tree::Estimate;
 pub use types::{ColumnType, Datum, Moment, Value};
 pub use varve_device::{plant_panic, planted_panic};
-pub use varve_pager::{Algorithm, Compression, PageCounts, PageMeter, StoredPages};
+pub use varve_pager::{Algorithm, Compression, PageCounts, PageId, PageMeter, StoredPages};

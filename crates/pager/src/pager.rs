@@ -496,6 +496,11 @@ impl Pager {
         self.shared.spaces.owners(space)
     }
 
+    /// Who owns the extent that a page lies in; `None`: nobody, or the pager itself. Reads no page.
+    pub fn owner_of(&self, id: PageId) -> Option<u32> {
+        self.shared.spaces.owner_of(id)
+    }
+
     /// Pages that an owner has in use, in page order.
     pub fn pages_of_owner(&self, space: SpaceId, owner: u32) -> Result<Vec<PageId>> {
         self.shared.spaces.pages_of_owner(space, owner)

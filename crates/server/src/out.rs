@@ -178,7 +178,7 @@ fn fields(severity: &str, error: &WireError) -> Vec<(u8, String)> {
     let context = error.context.as_deref().map(|context| (b'W', without_zeros(context)));
     fields.extend([detail, hint, position, context].into_iter().flatten());
     if let Some(subject) = &error.subject {
-        let Subject { schema, table, column, constraint } = subject.as_ref();
+        let Subject { schema, table, column, constraint, page: _ } = subject.as_ref();
         let named = [(b's', schema), (b't', table), (b'c', column), (b'n', constraint)];
         fields.extend(named.into_iter().filter_map(|(code, n)| Some((code, without_zeros(n.as_deref()?)))));
     }

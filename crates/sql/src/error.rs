@@ -8,6 +8,8 @@
 
 use std::fmt;
 
+use varve_engine::PageId;
+
 /// A five-character SQLSTATE (PostgreSQL manual, appendix A).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SqlState(pub &'static str);
@@ -153,6 +155,8 @@ pub struct Subject {
     pub column: Option<Box<str>>,
     /// The constraint, or the unique index.
     pub constraint: Option<Box<str>>,
+    /// A page that is damaged.
+    pub page: Option<PageId>,
 }
 
 /// Result of anything in this crate that can fail towards the client.

@@ -195,6 +195,17 @@ impl Catalog {
         table.store.as_paged()
     }
 
+    /// The table that a segment belongs to, and the name of the index if it has that.
+    pub fn table_of_segment(&self, owner: u32) -> Option<(Arc<TableDef>, Option<String>)> {
+        self.tables.values().map(|table| table.def()).find_map(|def| {
+            if def.place.owner == owner {
+                return Some((Arc::clone(def), None));
+            }
+            let index = def.indexes.iter().find(|index| index.place.owner == owner)?;
+            Some((Arc::clone(def), Some(index.name.clone())))
+        })
+    }
+
     /// All tables ready to be used.
     pub(crate) fn open_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.tables.values()

@@ -80,6 +80,13 @@ impl Spaces {
         Ok(owners)
     }
 
+    /// Who owns the extent that a page lies in; `None`: nobody, or the pager itself.
+    pub(crate) fn owner_of(&self, id: PageId) -> Option<u32> {
+        let space = self.space(id.space()).ok()?;
+        let owner = space.map().entry(space.geometry.extent_of(id))?.owner;
+        (owner > OWNER_SYSTEM).then_some(owner)
+    }
+
     /// Bytes that the pages in use of each owner take in the file; `None` if the layout doesn't know.
     pub(crate) fn home_bytes(&self, space: SpaceId) -> Result<Option<BTreeMap<u32, u64>>> {
         let space = self.space(space)?;

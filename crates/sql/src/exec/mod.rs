@@ -54,7 +54,7 @@ use change::FoundRows;
 use reference::{Checker, Deferred, Pending};
 use watch::{At, Meter, Watch};
 
-use crate::error::{Result, SqlError, SqlState};
+use crate::error::{Result, SqlError, SqlState, Subject};
 use crate::eval::{self, Cx, Env, Input, NoSequences, Sequences};
 use crate::plan::{Output, Plan};
 use crate::rights::Who;
@@ -371,6 +371,9 @@ impl From<varve_engine::Error> for SqlError {
         }
         if let Some(hint) = e.hint() {
             out = out.with_hint(hint);
+        }
+        if let Some(page) = e.damaged_page() {
+            out.subject = Some(Box::new(Subject { page: Some(page), ..Subject::default() }));
         }
         if let varve_engine::Error::UniqueViolation { constraint, key, .. } = &e {
             let names: Vec<&str> = key.iter().map(|(name, ..)| name.as_str()).collect();
