@@ -1,14 +1,27 @@
-//! Damaged pages: the error names the table, since nobody knows what page 340 is.
+//! Damaged pages: the error names the table, since nobody knows what page 340 is. And damaged memory: behind a panic in the storage
+//! engine no statement succeeds, since what it read may be wrong.
 //!
 //! Does not know: what damage is; how a table is mended.
 
 use super::Session;
-use crate::error::SqlError;
+use crate::error::{Result, SqlError, SqlState};
 
 const HINT: &str = "Run varve check; restore the table from a backup, or drop it.";
 const INDEX_HINT: &str = "Run varve check; drop the index and create it anew.";
 
+const STOPPED: &str =
+    "the database has stopped: a fault of the program in the storage engine may have left its memory wrong";
+
 impl Session {
+    /// Fails once a panic has gone through the storage engine, also while the statement ran.
+    pub(super) fn still_sound(&self) -> Result<()> {
+        if self.shared.engine.pager().is_sound() {
+            return Ok(());
+        }
+        let hint = "Restart the server: it recovers what was committed from the log.";
+        Err(SqlError::new(SqlState::IO_ERROR, STOPPED).with_hint(hint))
+    }
+
     /// The error of a damaged page, with the table or index that it belongs to. What was found out about the page becomes the detail.
     pub(super) fn of_damaged_page(&self, mut error: SqlError) -> SqlError {
         let Some(page) = error.subject.as_ref().and_then(|subject| subject.page) else { return error };

@@ -647,6 +647,7 @@ impl Session {
 
     /// A statement has ended; tells a time-out from a wish of the user.
     fn disarm<T>(&mut self, result: Result<T>) -> Result<T> {
+        let result = result.and_then(|done| self.still_sound().map(|()| done));
         let result = result.map_err(|error| self.of_damaged_page(error));
         let Some(watchdog) = &mut self.watchdog else { return result };
         let expired = watchdog.stop();
