@@ -7,7 +7,7 @@ use std::path::Path;
 
 use varve::config::{
     CheckpointSettings, ConfigError, DeviceSettings, FlashSettings, MAIN_DEVICE, NvmSettings, PackedSettings,
-    ServerSettings, Settings, TlsSettings,
+    PoolSettings, ServerSettings, Settings, TlsSettings,
 };
 use varve_pager::{NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
@@ -111,15 +111,7 @@ fn written(settings: &Settings) -> String {
     for (space, device) in places.into_iter().chain([("temporary", &spaces.temporary)]) {
         let _ = writeln!(out, "{space} = {}", quoted(device));
     }
-    let replacement = if pool.replacement == Replacement::Clock { "clock" } else { "lru2" };
-    let writers = pool.page_writers.map_or_else(|| "'auto'".to_owned(), |writers| writers.to_string());
-    let _ = writeln!(out, "[pool]\nreplacement = '{replacement}'\npage_writers = {writers}");
-    if let Some(Pacing { interval_ms, free_frames }) = pool.pacing {
-        let _ = writeln!(out, "writer_interval_ms = {interval_ms}\nwriter_frames = {free_frames}");
-    }
-    for (key, bytes) in [("size", pool.size_bytes), ("page_size", pool.page_size_bytes)] {
-        let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
-    }
+    out.push_str(&of_pool(pool));
     let kind = protection.name();
     let slots = match protection {
         ProtectionKind::Doublewrite { batch_slots, single_slots }
@@ -147,6 +139,20 @@ fn written(settings: &Settings) -> String {
     out.push_str(&flash.as_ref().map_or_else(String::new, of_flash));
     let _ = writeln!(out, "{}[query]", of_home(settings));
     for (key, bytes) in [("memory", query.memory_bytes), ("temporary", query.temporary_bytes)] {
+        let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
+    }
+    out
+}
+
+fn of_pool(pool: &PoolSettings) -> String {
+    let mut out = String::new();
+    let replacement = if pool.replacement == Replacement::Clock { "clock" } else { "lru2" };
+    let writers = pool.page_writers.map_or_else(|| "'auto'".to_owned(), |writers| writers.to_string());
+    let _ = writeln!(out, "[pool]\nreplacement = '{replacement}'\npage_writers = {writers}");
+    if let Some(Pacing { interval_ms, free_frames }) = pool.pacing {
+        let _ = writeln!(out, "writer_interval_ms = {interval_ms}\nwriter_frames = {free_frames}");
+    }
+    for (key, bytes) in [("size", pool.size_bytes), ("page_size", pool.page_size_bytes)] {
         let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
     }
     out

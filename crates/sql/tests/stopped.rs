@@ -12,7 +12,8 @@ fn no_statement_succeeds_behind_a_panic_in_the_storage_engine() {
     let db = database();
     let (mut one, mut other) = (session(&db), session(&db));
     let mut recorder = Recorder::default();
-    recorder.simple(&mut one, "create table t (a int primary key); insert into t values (1); begin");
+    recorder.simple(&mut one, "create table t (a int primary key); insert into t values (1)");
+    recorder.simple(&mut one, "begin");
     let panics = catch_unwind(AssertUnwindSafe(|| {
         let _watch = db.engine().pager().stop_on_panic();
         panic!("in the middle of a step");
