@@ -155,8 +155,8 @@ fn long_and_deep_statements_end_in_an_answer() {
         format!("select 1; select {}1", "1 + ".repeat(20_000)),
         format!("create table deep (a int default {}1)", "1 + ".repeat(20_000)),
         // Found by a new user: 42601 at or near "not".
-        format!("select {}true", "not ".repeat(250)),
-        format!("select {}1{}", "case when true then ".repeat(250), " end".repeat(250)),
+        format!("select {}true", "not ".repeat(300)),
+        format!("select {}1{}", "case when true then ".repeat(300), " end".repeat(300)),
     ] {
         let error = s.simple(&deep, &mut Recorder::default()).unwrap_err();
         assert_eq!(error.sqlstate.as_str(), "54001");
@@ -164,7 +164,9 @@ fn long_and_deep_statements_end_in_an_answer() {
     for fine in [
         format!("select {}true", "not ".repeat(60)),
         format!("select {}1{}", "case when true then ".repeat(60), " end".repeat(60)),
-        format!("select {}1{}", "(".repeat(150), ")".repeat(150)),
+        format!("select {}1{}", "(".repeat(5_000), ")".repeat(5_000)),
+        format!("select {}1", "1 + ".repeat(200)),
+        format!("select {}true", "true and ".repeat(20_000)),
     ] {
         s.simple(&fine, &mut Recorder::default()).unwrap();
     }

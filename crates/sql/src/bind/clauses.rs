@@ -50,16 +50,6 @@ pub fn check_query(q: &ast::Query) -> Result<()> {
     ])
 }
 
-/// INSERT, UPDATE and DELETE as the body of a query: nothing may stand around them.
-pub fn check_wrapped_change(q: &ast::Query) -> Result<()> {
-    check_query(q)?;
-    let around = !is_bare(q);
-    refuse(&[
-        (q.with.is_some(), "WITH before a statement that changes rows"),
-        (around, "ORDER BY, LIMIT or FOR UPDATE of a statement that changes rows"),
-    ])
-}
-
 /// `(inner) ORDER BY ... LIMIT ... FOR UPDATE`: PostgreSQL reads the clauses as the inner query's own, and so do we.
 pub(super) fn without_parentheses(outer: &ast::Query, inner: &ast::Query) -> Result<ast::Query> {
     check_query(inner)?;

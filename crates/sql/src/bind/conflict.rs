@@ -93,6 +93,9 @@ impl Binder<'_> {
         for column in columns {
             wanted.push(self.column_of(table, &ast::ObjectName::from(vec![column.clone()]))?);
         }
+        // PostgreSQL lets a column be named twice.
+        wanted.sort_unstable();
+        wanted.dedup();
         if let Some(key) = table.primary_key.as_ref().filter(|k| same_columns(&k.columns, &wanted)) {
             return Ok(arbiter(&key.name, &key.columns));
         }

@@ -198,29 +198,25 @@ impl Binder<'_> {
         let is_comparison = |op: &BinaryOperator| super::operator::comparison(op).is_some();
         if is_comparison(op) && matches!(left, Ast::BinaryOp { op: inner, .. } if is_comparison(inner)) {
             let message = format!("syntax error at or near \"{op}\"");
-            let at = self.operator_position(left, right);
+            let at = self.operator_position(left, op, right);
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(at));
         }
         let l = self.expression(left, scope)?;
         let r = self.expression(right, scope)?;
-        let at = self.operator_position(left, right).or(l.at);
+        let at = self.operator_position(left, op, right).or(l.at);
         self.binary(op, l, r, at)
     }
 
-    /// The operator stands between its operands; the first non-blank after the left one is it.
-    pub(super) fn operator_position(&self, left: &Ast, right: &Ast) -> Option<u32> {
-        let (from, to) = (self.end_of(left)?, self.at(right)?);
+    /// The operator stands between its operands.
+    pub(super) fn operator_position(&self, left: &Ast, op: &BinaryOperator, right: &Ast) -> Option<u32> {
+        let (from, to) = (self.at(left)?, self.at(right)?);
         if !self.ascii {
             return self.at(left);
         }
         let between = self.source.get(from as usize - 1..to as usize - 1)?;
-        let offset = between.bytes().take_while(|c| c.is_ascii_whitespace() || *c == b')').count();
-        Some(from + offset as u32)
-    }
-
-    fn end_of(&self, e: &Ast) -> Option<u32> {
-        use sqlparser::ast::Spanned;
-        self.position(e.span().end)
+        let symbol = op.to_string();
+        let written = between.rfind(&symbol).or_else(|| between.rfind("!=").filter(|_| symbol == "<>"));
+        Some(from + written.unwrap_or(0) as u32)
     }
 
     /// AND or OR: walks down the left spine in a loop.

@@ -54,6 +54,7 @@ use sqlparser::tokenizer::{Location, Span};
 use varve_engine::{Catalog, ObjectId, Part, TableDef};
 
 pub use items::output_name;
+pub(crate) use operator::{comparison, named_operator};
 pub use scope::Scope;
 
 use crate::error::{Result, SqlError, SqlState};

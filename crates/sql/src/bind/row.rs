@@ -44,7 +44,7 @@ impl Binder<'_> {
         right: &Ast,
         scope: &mut Scope,
     ) -> Result<Option<Bound>> {
-        let at = || self.operator_position(left, right);
+        let at = || self.operator_position(left, op, right);
         let (l, r) = match (fields_of(left), fields_of(right)) {
             (None, None) => return Ok(None),
             (Some(l), Some(r)) => (l, r),

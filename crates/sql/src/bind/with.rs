@@ -63,7 +63,7 @@ struct Work {
 
 impl Binder<'_> {
     /// Runs `bind` with the named queries of a WITH in reach.
-    pub(super) fn with_named<T>(
+    pub fn with_named<T>(
         &mut self,
         with: &ast::With,
         bind: impl FnOnce(&mut Self) -> Result<T>,

@@ -8,6 +8,7 @@
 mod dialect;
 mod literal;
 pub mod options;
+pub mod postgres;
 mod rewrite;
 
 use dialect::VarveDialect;
@@ -55,6 +56,18 @@ pub fn on_deep_stack<T>(sql: &str, f: impl FnOnce() -> T) -> T {
 
 /// Reads one statement. A trailing semicolon is allowed.
 pub fn statement(sql: &str) -> Result<Parsed> {
+    postgres::with_room(sql, || {
+        let Some(node) = postgres::raw(sql)? else { return Ok(Parsed::Empty) };
+        match postgres::mapped(sql, &node) {
+            Ok(Some(statement)) => Ok(Parsed::Sql(Box::new(statement))),
+            Ok(None) => read(sql).map_err(|e| postgres::unread(&node, e)),
+            Err(e) => Err(e),
+        }
+    })
+}
+
+/// Reads a statement that is PostgreSQL's.
+fn read(sql: &str) -> Result<Parsed> {
     let mut tokens = tokenize(sql)?;
     while tokens.last().is_some_and(|t| is_blank(&t.token) || t.token == Token::SemiColon) {
         tokens.pop();

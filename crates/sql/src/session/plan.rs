@@ -265,19 +265,29 @@ fn bind(
             if let ast::SetExpr::Insert(s) | ast::SetExpr::Update(s) | ast::SetExpr::Delete(s) =
                 q.body.as_ref()
             {
-                crate::bind::clauses::check_wrapped_change(q)?;
-                return bind((catalog, path), sql, types, s, forced);
+                match &q.with {
+                    Some(with) => b.with_named(with, |b| change(b, s))?,
+                    None => change(&mut b, s)?,
+                }
+            } else {
+                let bound = b.query(q)?;
+                (Plan::Select(bound.select), Some(bound.columns))
             }
-            let bound = b.query(q)?;
-            (Plan::Select(bound.select), Some(bound.columns))
         }
+        other => change(&mut b, other)?,
+    };
+    let reads = Reads { world: b.reads_world, views: b.reads_views(), needs: b.take_needs() };
+    Ok((b.param_types()?, columns, Body::Plan(plan), reads))
+}
+
+/// Binds a statement that changes rows.
+fn change(b: &mut Binder<'_>, statement: &Statement) -> Result<(Plan, Option<Vec<Column>>)> {
+    Ok(match statement {
         Statement::Insert(i) => parts(b.insert(i)?),
         Statement::Update(u) => parts(b.update(u)?),
         Statement::Delete(d) => parts(b.delete(d)?),
         other => return Err(unsupported(other)),
-    };
-    let reads = Reads { world: b.reads_world, views: b.reads_views(), needs: b.take_needs() };
-    Ok((b.param_types()?, columns, Body::Plan(plan), reads))
+    })
 }
 
 fn parts(bound: crate::bind::dml::BoundDml) -> (Plan, Option<Vec<Column>>) {

@@ -1,0 +1,234 @@
+//! PostgreSQL's own parser: a text to its tree, or PostgreSQL's complaint about it.
+//!
+//! Invariants
+//! 1. Errors have PostgreSQL's text, SQLSTATE and position, which counts characters.
+//! 2. Neither the parser nor the reading of its tree uses more stack than there is.
+//!
+//! Does not know: what statements mean.
+
+mod call;
+mod change;
+mod expression;
+mod from;
+mod library;
+mod place;
+mod query;
+mod types;
+
+use std::ffi::CString;
+
+pub use pg_query::NodeEnum;
+use pg_query::protobuf::ParseResult;
+use pg_query::protobuf::WithClause;
+use place::Reader;
+use prost::Message;
+use sqlparser::ast::{Query, SetExpr, Statement};
+
+use crate::error::{Result, SqlError, SqlState};
+
+/// Stack for the parser and for decoding what it gives.
+const STACK_BYTES: usize = 64 << 20;
+
+/// Stack that short texts need at most for each byte: they nest no deeper than they are long.
+const STACK_BYTES_PER_TEXT_BYTE: usize = 16 << 10;
+
+/// The tree of one statement; `None` of a text that says nothing.
+pub fn raw(sql: &str) -> Result<Option<NodeEnum>> {
+    let Ok(text) = CString::new(sql) else {
+        let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
+        return Err(SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message));
+    };
+    let tree = with_room(sql, || library::parse(&text, |bytes| ParseResult::decode(bytes)));
+    let tree = tree.map_err(|e| refused(e.message, e.position))?;
+    let mut tree = tree.map_err(|e| SqlError::internal(format!("the parser's tree does not decode: {e}")))?;
+    if tree.stmts.len() > 1 {
+        let message = "cannot insert multiple commands into a prepared statement";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    Ok(tree.stmts.pop().and_then(|statement| statement.stmt?.node))
+}
+
+/// Runs what makes, walks or drops the tree of a text, on a stack that has room for it.
+pub fn with_room<T>(sql: &str, f: impl FnOnce() -> T) -> T {
+    let room = (library::STACK_KIB << 10) + (1 << 20) + sql.len().saturating_mul(STACK_BYTES_PER_TEXT_BYTE);
+    stacker::maybe_grow(room.min(STACK_BYTES), STACK_BYTES, f)
+}
+
+/// A query or a change of rows as the binder takes it; `None` of other statements.
+pub fn mapped(sql: &str, node: &NodeEnum) -> Result<Option<Statement>> {
+    let reader = Reader::new(sql);
+    let (with, statement, wrap): (_, _, fn(Statement) -> SetExpr) = match node {
+        // CREATE TABLE AS by another name.
+        NodeEnum::SelectStmt(s) if s.into_clause.is_some() => return Ok(None),
+        NodeEnum::SelectStmt(s) => return reader.query(s).map(|q| Some(Statement::Query(Box::new(q)))),
+        NodeEnum::InsertStmt(i) => (&i.with_clause, Statement::Insert(reader.insert(i)?), SetExpr::Insert),
+        NodeEnum::UpdateStmt(u) => (&u.with_clause, Statement::Update(reader.update(u)?), SetExpr::Update),
+        NodeEnum::DeleteStmt(d) => (&d.with_clause, Statement::Delete(reader.delete(d)?), SetExpr::Delete),
+        _ => return Ok(None),
+    };
+    let Some(with) = with else { return Ok(Some(statement)) };
+    beneath(&reader, with, wrap(statement)).map(Some)
+}
+
+/// WITH before a change.
+fn beneath(reader: &Reader<'_>, with: &WithClause, body: SetExpr) -> Result<Statement> {
+    Ok(Statement::Query(Box::new(Query {
+        with: Some(reader.with(with)?),
+        body: Box::new(body),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    })))
+}
+
+/// Parts of complaints, and their states; the first that fits.
+const STATES: [(&str, SqlState); 15] = [
+    ("syntax error", SqlState::SYNTAX_ERROR),
+    ("unterminated", SqlState::SYNTAX_ERROR),
+    ("invalid byte sequence", SqlState::CHARACTER_NOT_IN_REPERTOIRE),
+    ("implemented", SqlState::FEATURE_NOT_SUPPORTED),
+    ("supported", SqlState::FEATURE_NOT_SUPPORTED),
+    ("cannot be marked", SqlState::FEATURE_NOT_SUPPORTED),
+    ("cannot be changed", SqlState::FEATURE_NOT_SUPPORTED),
+    ("cannot be altered", SqlState::FEATURE_NOT_SUPPORTED),
+    ("cannot include schema elements", SqlState::FEATURE_NOT_SUPPORTED),
+    ("frame start", SqlState::WINDOWING_ERROR),
+    ("frame end", SqlState::WINDOWING_ERROR),
+    ("precision for type float", SqlState::INVALID_PARAMETER_VALUE),
+    ("column number must be", SqlState::INVALID_PARAMETER_VALUE),
+    ("unrecognized JSON encoding", SqlState::INVALID_PARAMETER_VALUE),
+    ("role name", SqlState::RESERVED_NAME),
+];
+
+/// PostgreSQL's complaint. The library gives no SQLSTATE; the text tells it.
+fn refused(message: String, position: Option<u32>) -> SqlError {
+    const DEPTHS: [&str; 3] = ["stack depth limit", "parse tree is nested too deeply", "memory exhausted"];
+    if DEPTHS.iter().any(|start| message.starts_with(start)) {
+        return too_deep();
+    }
+    if message.starts_with("invalid Unicode escape") && !message.contains("at or near") {
+        return SqlError::new(SqlState::INVALID_ESCAPE, message)
+            .with_hint("Unicode escapes must be \\uXXXX or \\UXXXXXXXX.")
+            .at(position);
+    }
+    let told = STATES.iter().find(|(part, _)| message.contains(part));
+    let state = told.map_or(SqlState::SYNTAX_ERROR, |(_, state)| *state);
+    SqlError::new(state, message).at(position)
+}
+
+/// The error of a reader that takes a statement for wrong which PostgreSQL reads: the statement is right, and refused.
+pub fn unread(node: &NodeEnum, e: SqlError) -> SqlError {
+    let is_syntax = e.sqlstate == SqlState::SYNTAX_ERROR && e.message.starts_with("syntax error");
+    if is_syntax { SqlError::unsupported(format!("this form of {}", verb(node))) } else { e }
+}
+
+/// What a statement does, in its own words.
+fn verb(node: &NodeEnum) -> &'static str {
+    match node {
+        NodeEnum::SelectStmt(_) => "SELECT",
+        NodeEnum::InsertStmt(_) => "INSERT",
+        NodeEnum::UpdateStmt(_) => "UPDATE",
+        NodeEnum::DeleteStmt(_) => "DELETE",
+        NodeEnum::MergeStmt(_) => "MERGE",
+        NodeEnum::CreateStmt(_) => "CREATE TABLE",
+        NodeEnum::CreateTableAsStmt(_) => "CREATE TABLE AS",
+        NodeEnum::IndexStmt(_) => "CREATE INDEX",
+        NodeEnum::ViewStmt(_) => "CREATE VIEW",
+        NodeEnum::CreateSeqStmt(_) => "CREATE SEQUENCE",
+        NodeEnum::AlterSeqStmt(_) => "ALTER SEQUENCE",
+        NodeEnum::AlterTableStmt(_) => "ALTER TABLE",
+        NodeEnum::AlterOwnerStmt(_) => "ALTER ... OWNER TO",
+        NodeEnum::RenameStmt(_) => "RENAME",
+        NodeEnum::DropStmt(_) => "DROP",
+        NodeEnum::CommentStmt(_) => "COMMENT",
+        NodeEnum::GrantStmt(_) => "GRANT or REVOKE",
+        NodeEnum::VariableSetStmt(_) => "SET",
+        NodeEnum::CopyStmt(_) => "COPY",
+        NodeEnum::PrepareStmt(_) => "PREPARE",
+        NodeEnum::TransactionStmt(_) => "a transaction command",
+        NodeEnum::CreateExtensionStmt(_) => "CREATE EXTENSION",
+        NodeEnum::CreatedbStmt(_) => "CREATE DATABASE",
+        NodeEnum::DropdbStmt(_) => "DROP DATABASE",
+        NodeEnum::CreateFunctionStmt(_) => "CREATE FUNCTION",
+        NodeEnum::CreateTrigStmt(_) => "CREATE TRIGGER",
+        NodeEnum::DoStmt(_) => "DO",
+        _ => "the statement",
+    }
+}
+
+/// 54001
+fn too_deep() -> SqlError {
+    let hint = format!(
+        "Increase the configuration parameter \"max_stack_depth\" (currently {}kB), after ensuring the platform's stack depth limit \
+         is adequate.",
+        library::STACK_KIB
+    );
+    SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded").with_hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+    use super::*;
+
+    fn state(sql: &str) -> (&'static str, String, Option<u32>) {
+        let e = raw(sql).unwrap_err();
+        (e.sqlstate.0, e.message.into_string(), e.position)
+    }
+
+    #[test]
+    fn errors_say_where() {
+        let near = |token: &str| format!("syntax error at or near \"{token}\"");
+        assert_eq!(state("select 'ä', from t"), ("42601", near("from"), Some(13)));
+        assert_eq!(state("select (1"), ("42601", "syntax error at end of input".into(), Some(10)));
+        assert_eq!(state("select 'a").1, "unterminated quoted string at or near \"'a\"");
+        assert_eq!(state("select \0").0, "22021");
+        assert_eq!(state("select 1; select 2").0, "42601");
+        assert_eq!(state("create assertion a check (true)").0, "0A000");
+    }
+
+    #[test]
+    fn nothing_is_nothing() {
+        for sql in ["", " ;; ", "-- nothing", "/* /* */ */;"] {
+            assert!(raw(sql).unwrap().is_none(), "{sql}");
+        }
+    }
+
+    /// Whatever nests: it is read, or refused as too deep.
+    #[test]
+    fn depth_ends_no_process() {
+        let nested =
+            |n: usize, open: &str, close: &str| format!("select {}1{}", open.repeat(n), close.repeat(n));
+        for n in [60, 1_000, 20_000] {
+            for sql in [
+                nested(n, "(", ")"),
+                nested(n, "- ", ""),
+                nested(n, "", "+1"),
+                nested(n, "", "::int4"),
+                nested(n, "case when true then ", " end"),
+                nested(n, "(select ", ")"),
+                nested(n, "not ", ""),
+                format!("select true{}", " and true".repeat(n)),
+            ] {
+                let start = &sql[..30];
+                match raw(&sql) {
+                    Ok(tree) => drop(tree),
+                    Err(e) if n > 60 => assert!(matches!(e.sqlstate.0, "54001" | "42601"), "{start}: {e}"),
+                    Err(e) => panic!("{start}: {e}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_read() {
+        let sql = format!("select '{}', {}", "x".repeat(1 << 20), vec!["1"; 200_000].join(","));
+        assert!(matches!(raw(&sql).unwrap(), Some(NodeEnum::SelectStmt(_))));
+    }
+}
