@@ -99,7 +99,7 @@ impl Binder<'_> {
     }
 
     pub(super) fn column_of(&mut self, table: &TableDef, name: &ast::ObjectName) -> Result<usize> {
-        let ident = name.0.last().and_then(|p| p.as_ident());
+        let ident = name.0.first().and_then(|p| p.as_ident());
         let column = ident.map(fold).unwrap_or_default();
         table.column(&column).filter(|_| name.0.len() == 1).ok_or_else(|| {
             let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);

@@ -5,7 +5,7 @@
 use sqlparser::ast::{self, Expr as Ast, OrderByKind, SelectItem};
 
 use super::query::orderable;
-use super::scope::{Relation, Scope};
+use super::scope::{Found, Merged, Relation, Scope};
 use super::{Binder, alias_of, clauses, fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
@@ -120,9 +120,17 @@ impl Binder<'_> {
 
     /// The columns of USING of a join that begins at this ordinal: `*` shows them first.
     fn merged_columns(&mut self, first: usize, scope: &mut Scope, items: &mut Items) -> Result<()> {
-        let names = scope.merged.iter().filter(|m| m.first == first).map(|m| m.name.clone());
-        for name in names.collect::<Vec<_>>() {
-            self.item(&Ast::Identifier(ast::Ident::with_quote('"', &name)), name, scope, items)?;
+        let merged: Vec<_> = scope.merged.iter().filter(|m| m.first == first).cloned().collect();
+        for Merged { name, expr, t, .. } in merged {
+            let written = Ast::Identifier(ast::Ident::with_quote('"', &name));
+            // By name another relation may have such a column, too; a key of groups is known by what is written.
+            if scope.grouping.is_some() || scope.find(None, &name) != Found::Several {
+                self.item(&written, name, scope, items)?;
+                continue;
+            }
+            items.outputs.push(Output::new(expr, t));
+            items.names.push(name);
+            items.written.push(None);
         }
         Ok(())
     }
@@ -251,6 +259,13 @@ fn named(e: &Ast) -> (String, u8) {
         Ast::Function(f) => (f.name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default(), 2),
         Ast::Nested(inner) => named(inner),
         Ast::Collate { expr, .. } => named(expr),
+        Ast::CompoundFieldAccess { root, access_chain } => {
+            let field = access_chain.iter().rev().find_map(|link| match link {
+                ast::AccessExpr::Dot(Ast::Identifier(field)) => Some((fold(field), 2)),
+                _ => None,
+            });
+            field.unwrap_or_else(|| named(root))
+        }
         Ast::Cast { expr, data_type, .. } => match named(expr) {
             (name, 2) => (name, 2),
             _ => (type_name(data_type), 1),

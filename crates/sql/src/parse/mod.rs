@@ -108,7 +108,7 @@ pub fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
 
 /// Whether an INSERT says OVERRIDING SYSTEM VALUE or OVERRIDING USER VALUE, which the syntax tree has no room for.
 pub fn overriding(sql: &str) -> Result<Option<Overriding>> {
-    Ok(rewrite::overriding(&tokenize(sql)?).map(|(kind, _)| kind))
+    postgres::with_room(sql, || Ok(postgres::raw(sql)?.and_then(|node| postgres::overriding(&node))))
 }
 
 /// Reads the name of a type, as a cast would have it.

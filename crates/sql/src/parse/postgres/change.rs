@@ -14,7 +14,7 @@ use sqlparser::ast::{
     TableWithJoins, Update, UpdateTableFromKind,
 };
 
-use super::place::{Reader, kind};
+use super::place::{Reader, kind, strings};
 use crate::error::{Result, SqlError};
 
 impl Reader<'_> {
@@ -111,10 +111,13 @@ impl Reader<'_> {
         let NodeEnum::ResTarget(target) = kind(Some(node))? else {
             return Err(SqlError::internal("a target of a change is none"));
         };
-        if !target.indirection.is_empty() {
+        let is_name = |node: &Node| matches!(node.node, Some(NodeEnum::String(_)));
+        if !target.indirection.iter().all(is_name) {
             return Err(SqlError::unsupported("a part of a column as the target of a change"));
         }
-        Ok((self.object_name([target.name.as_str()], target.location), target))
+        let fields = strings(&target.indirection)?;
+        let names = std::iter::once(target.name.as_str()).chain(fields);
+        Ok((self.object_name(names, target.location), target))
     }
 
     fn assignments(&self, list: &[Node]) -> Result<Vec<Assignment>> {

@@ -167,6 +167,7 @@ impl Reader<'_> {
                 "|/" => UnaryOperator::PGSquareRoot,
                 "||/" => UnaryOperator::PGCubeRoot,
                 "!!" => UnaryOperator::PGPrefixFactorial,
+                "@@" => UnaryOperator::DoubleAt,
                 other => {
                     return Err(SqlError::unsupported(format!("the operator {other} before its operand")));
                 }

@@ -19,11 +19,12 @@ use std::ffi::CString;
 
 pub use pg_query::NodeEnum;
 use pg_query::protobuf::ParseResult;
-use pg_query::protobuf::WithClause;
+use pg_query::protobuf::{Node, OverridingKind, WithClause};
 use place::Reader;
 use prost::Message;
 use sqlparser::ast::{Query, SetExpr, Statement};
 
+use super::Overriding;
 use crate::error::{Result, SqlError, SqlState};
 
 /// Stack for the parser and for decoding what it gives.
@@ -70,6 +71,21 @@ pub fn mapped(sql: &str, node: &NodeEnum) -> Result<Option<Statement>> {
     beneath(&reader, with, wrap(statement)).map(Some)
 }
 
+/// OVERRIDING of an INSERT, be it explained or prepared.
+pub fn overriding(node: &NodeEnum) -> Option<Overriding> {
+    let inner = |node: Option<&Node>| overriding(node?.node.as_ref()?);
+    match node {
+        NodeEnum::InsertStmt(i) => match i.r#override() {
+            OverridingKind::OverridingUserValue => Some(Overriding::User),
+            OverridingKind::OverridingSystemValue => Some(Overriding::System),
+            _ => None,
+        },
+        NodeEnum::ExplainStmt(e) => inner(e.query.as_deref()),
+        NodeEnum::PrepareStmt(p) => inner(p.query.as_deref()),
+        _ => None,
+    }
+}
+
 /// WITH before a change.
 fn beneath(reader: &Reader<'_>, with: &WithClause, body: SetExpr) -> Result<Statement> {
     Ok(Statement::Query(Box::new(Query {
@@ -87,7 +103,8 @@ fn beneath(reader: &Reader<'_>, with: &WithClause, body: SetExpr) -> Result<Stat
 }
 
 /// Parts of complaints, and their states; the first that fits.
-const STATES: [(&str, SqlState); 15] = [
+const STATES: [(&str, SqlState); 16] = [
+    ("LIMIT #,#", SqlState::SYNTAX_ERROR),
     ("syntax error", SqlState::SYNTAX_ERROR),
     ("unterminated", SqlState::SYNTAX_ERROR),
     ("invalid byte sequence", SqlState::CHARACTER_NOT_IN_REPERTOIRE),
