@@ -143,9 +143,9 @@ class Judge:
 
     def __init__(self, ours, peer):
         self.ours, self.peer = ours, peer
+        self.twin, self.backwards = (Side(peer.target, schema) for schema in ("q_twin", "q_backwards"))
         self.dataset = None
-        self.backwards_loaded = False
-        self.asked = self.with_rows = self.errors_alike = 0
+        self.copies_loaded = False
 
     def load(self, dataset):
         """Makes the data set on both; statements that one of them refuses are left out of it. Returns those as (sql, ours, peer)."""
@@ -158,7 +158,7 @@ class Judge:
             refused.append((sql, outcome))
             if not drop_statement(dataset, sql):
                 raise RuntimeError(f"{sql}: {answers.shown(outcome)}")
-        self.dataset, self.backwards_loaded = dataset, False
+        self.dataset, self.copies_loaded = dataset, False
         return refused
 
     def both(self, sql, parameters, mode, again=()):
@@ -191,38 +191,30 @@ class Judge:
 
     def settled(self, case):
         """Whether PostgreSQL gives one answer under all plans and orders of its rows."""
-        self.peer.run("rollback")
+        self.load_copies()
         kept = self.ours
         try:
-            self.ours = self.peer_twin()
+            self.ours = self.twin
             for setting in OTHER_PLANS:
-                self.ours.run(setting)
+                self.twin.run(setting)
                 found, _ = self.run(case)
-                self.ours.run("reset all")
-                self.ours.run(f"{'; '.join([*SESSION, *self.ours.loaded])}")
+                self.twin.run("reset all")
+                self.twin.run("; ".join([*SESSION, *self.twin.loaded]))
                 if found:
                     return False
-            return self.settled_backwards(case)
+            self.ours = self.backwards
+            found, _ = self.run(case)
+            return not found
         finally:
             self.ours = kept
 
-    def peer_twin(self):
-        if not getattr(self, "twin", None):
-            self.twin = Side(self.peer.target)
-            self.backwards = Side(self.peer.target, "q_backwards")
-        if self.twin.loaded != self.peer.loaded:
-            self.twin.loaded = list(self.peer.loaded)
-            self.twin.session = None
-        return self.twin
-
-    def settled_backwards(self, case):
-        if not self.backwards_loaded:
-            if self.backwards.load(self.dataset.statements(backwards=True)):
-                return True
-            self.backwards_loaded = True
-        self.ours = self.backwards
-        found, _ = self.run(case)
-        return not found
+    def load_copies(self):
+        """PostgreSQL's copies of the data set: one beside that which is asked, since a change would wait for its locks, one with its rows
+        in reverse order."""
+        if not self.copies_loaded:
+            self.twin.load(self.dataset.statements())
+            self.backwards.load(self.dataset.statements(backwards=True))
+            self.copies_loaded = True
 
     def planned_error(self, case):
         """Whether the error comes from PostgreSQL's planner: it computes constants before it knows whether they are needed."""
@@ -267,7 +259,7 @@ class Judge:
         return state["last"], script
 
     def reload(self):
-        self.backwards_loaded = False
+        self.copies_loaded = False
         return self.ours.load(self.dataset.statements()) or self.peer.load(self.dataset.statements())
 
     def reduce_dataset(self, case, still_wrong):

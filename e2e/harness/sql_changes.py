@@ -45,37 +45,34 @@ class Changes:
         return option(" returning ", members(made)), [(f"c{at}", type) for at, type in enumerate(types)]
 
     def insert(self, table):
-        names = [name for name, _, _ in table.columns]
         chosen = [each for each in table.columns if each[0] in table.key or each[2] or self.maybe(0.8)] or table.columns
         targets = ", ".join(name for name, _, _ in chosen)
-        types = [type for _, type, _ in chosen]
-        source = self.rows_of_values(chosen, table) if self.maybe(0.3) else self.rows_of_query(chosen, table)
         conflict = self.on_conflict(table) if self.maybe(0.45) else ""
+        source = self.rows_of_values(chosen, bool(conflict)) if self.maybe(0.3) else self.rows_of_query(chosen, table, bool(conflict))
         clause, columns = self.returning(table, self.scope(table))
         self.x.note("insert" if not conflict else "insert on conflict")
-        del names, types
         return Made(Node(QUERY, f"insert into {table.name} ({targets}) ", source, conflict, clause, type="change"), columns)
 
-    def rows_of_values(self, chosen, table):
+    def rows_of_values(self, chosen, meets):
         rows = []
         for at in range(self.chance.choice([1, 2, 3])):
             values = []
             for name, type, _ in chosen:
-                fresh = str(1000 + at) if self.maybe(0.7) else str(1 + at * 2)
+                fresh = str(1000 + at) if self.maybe(0.3 if meets else 0.9) else str(1 + at * 2)
                 values.append(fresh if name == "id" else "default" if self.maybe(0.05) else self.x.any(type, 1, Scope(subqueries=self.maybe(0.1))))
             rows.append(plain("(", members(values, ", ", len(values)), ")"))
         return plain("values ", members(rows))
 
-    def rows_of_query(self, chosen, table):
-        """SELECT from one table with a key, in an order that decides."""
+    def rows_of_query(self, chosen, table, meets):
+        """SELECT in an order that decides; where rows may meet others, often from the table itself."""
         self.x.note("insert select")
-        item = self.queries.joined(1, None)
+        item = self.queries.named(table.relation()) if meets and self.maybe(0.6) else self.queries.joined(1, None)
         scope = Scope(item.columns(), None)
         made = []
         for name, type, _ in chosen:
             own = [each for each, other in item.columns() if each.endswith(".id")]
             if name == "id" and own:
-                made.append(plain(f"{own[0]}", self.chance.choice([" + 1000", "", " + 1"])))
+                made.append(plain(f"{own[0]}", self.chance.choice(["", "", " + 1"] if meets else [" + 1000", " + 1000", " + 1"])))
             else:
                 made.append(plain("cast(", self.x.any(type, 1, scope), f" as {type})"))
         order = ", ".join(str(at + 1) for at, (_, type, _) in enumerate(chosen) if type != "json") or "1"
@@ -92,7 +89,10 @@ class Changes:
         excluded = [(f"excluded.{name}", type) for name, type, _ in table.columns]
         scope = self.scope(table, more=excluded)
         scope.subqueries = self.maybe(0.1)
-        where = option(" where ", self.x.any("boolean", 2, scope)) if self.maybe(0.4) else ""
+        where = ""
+        if self.maybe(0.6):
+            plain_one = self.maybe(0.5) and any(type != "json" for _, type in scope.columns)
+            where = option(" where ", self.x.narrow(scope) if plain_one else self.x.any("boolean", 2, scope))
         return option(f" on conflict{target} do update set ", self.settings(free, scope), where)
 
     def free_columns(self, table):
