@@ -106,8 +106,8 @@ impl Database {
     /// Where a sequence stands.
     pub fn sequence_state(&self, sequence: &SequenceDef) -> Result<SequenceState> {
         let range = self.core.catalog.range_of(sequence);
-        let state = range.lock().state(&self.core, sequence);
-        state
+        let range = range.lock();
+        range.state(&self.core, sequence)
     }
 
     /// Begins a transaction.

@@ -537,8 +537,8 @@ impl Transaction {
     pub fn sequence_state(&mut self, sequence: SequenceId) -> Result<SequenceState> {
         let def = self.sequence(sequence)?;
         let range = self.cx.core.catalog.range_of(&def);
-        let state = range.lock().state(&self.cx.core, &def);
-        state
+        let range = range.lock();
+        range.state(&self.cx.core, &def)
     }
 
     fn sequence(&mut self, id: SequenceId) -> Result<Arc<SequenceDef>> {

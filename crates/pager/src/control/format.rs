@@ -95,6 +95,7 @@ const _: () = assert!(LIVES_AT + LIVES_MAX * LIFE_BYTES <= STORED_AT);
 const _: () = assert!(START_AT + 8 == LIVES_AT + LIVES_MAX * LIFE_BYTES);
 
 /// What the bytes of a slot are.
+#[expect(clippy::large_enum_variant, reason = "two are read at a start, and a box would only be in the way")]
 pub(super) enum Slot {
     /// Never written, torn or damaged.
     Invalid,

@@ -230,7 +230,11 @@ impl Session {
 
     /// What an error does to the transaction.
     pub(super) fn after_error(&mut self) {
-        if self.caught("(rollback)", |session| Ok(session.undo_after_error())).is_err() {
+        let undone = self.caught("(rollback)", |session| {
+            session.undo_after_error();
+            Ok(())
+        });
+        if undone.is_err() {
             self.give_up();
         }
     }
