@@ -1,6 +1,7 @@
 //! Every kind of directory means the same by every operation on names, and fails alike.
 //!
 //! The same drawn operations run on all kinds in step: after each of them the outcomes are compared, and at the end what is there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 

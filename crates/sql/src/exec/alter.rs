@@ -219,17 +219,7 @@ impl Alter<'_> {
                 Ok(())
             }
             Alteration::SetSchema(schema) => self.set_schema(&table, &schema),
-            Alteration::RenameConstraint(from, to) => {
-                let renamed = self.txn.rename_constraint(table.id, &from, &to);
-                renamed.map(|_| ()).map_err(|e| match e {
-                    EngineError::Duplicate { kind: varve_engine::ObjectKind::Constraint, name } => {
-                        let message =
-                            format!("constraint \"{name}\" for relation \"{}\" already exists", table.name);
-                        SqlError::new(SqlState::DUPLICATE_OBJECT, message).into()
-                    }
-                    e => e.into(),
-                })
-            }
+            Alteration::RenameConstraint(from, to) => self.rename_constraint(&table, &from, &to),
             Alteration::Storage(storage) => {
                 if storage != table.storage {
                     tell_of_compression(self.txn, storage, self.notices);
@@ -243,6 +233,17 @@ impl Alter<'_> {
                 Ok(())
             }
         }
+    }
+
+    fn rename_constraint(&mut self, table: &TableDef, from: &str, to: &str) -> Result<()> {
+        let renamed = self.txn.rename_constraint(table.id, from, to);
+        renamed.map(|_| ()).map_err(|e| match e {
+            EngineError::Duplicate { kind: varve_engine::ObjectKind::Constraint, name } => {
+                let message = format!("constraint \"{name}\" for relation \"{}\" already exists", table.name);
+                SqlError::new(SqlState::DUPLICATE_OBJECT, message).into()
+            }
+            e => e.into(),
+        })
     }
 
     fn add_primary_key(&mut self, table: &TableDef, key: PrimaryKey) -> Result<()> {

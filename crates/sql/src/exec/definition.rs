@@ -86,9 +86,7 @@ pub fn run(
             let name = object_name(name)?;
             SequenceDdl { txn, facts, notices }.create(name, &options, *if_not_exists)?
         }
-        Statement::CreateSequence { .. } => {
-            return Err(SqlError::unsupported("this form of CREATE SEQUENCE").into());
-        }
+        Statement::CreateSequence { .. } => return Err(refused("CREATE SEQUENCE")),
         Statement::CreateSchema {
             schema_name: ast::SchemaName::Simple(name),
             or_replace: false,
@@ -98,9 +96,7 @@ pub fn run(
             default_collate_spec: None,
             clone: None,
         } => create_schema(&catalog, name, *if_not_exists, txn, notices)?,
-        Statement::CreateSchema { .. } => {
-            return Err(SqlError::unsupported("this form of CREATE SCHEMA").into());
-        }
+        Statement::CreateSchema { .. } => return Err(refused("CREATE SCHEMA")),
         Statement::CreateView(v) => super::view::create_view(&mut b, v, txn)?,
         Statement::Drop {
             object_type,
@@ -118,10 +114,15 @@ pub fn run(
                 _ => drop::drop_objects(&catalog, &d, txn, notices)?,
             }
         }
-        Statement::Drop { .. } => return Err(SqlError::unsupported("this form of DROP").into()),
+        Statement::Drop { .. } => return Err(refused("DROP")),
         _ => return Ok(None),
     };
     Ok(Some(CommandTag::Plain(tag)))
+}
+
+/// 0A000 for options of a statement that Varve lacks.
+fn refused(statement: &str) -> Failed {
+    SqlError::unsupported(format!("this form of {statement}")).into()
 }
 
 pub(super) fn notice(notices: &mut Notices, state: &'static str, message: String) {

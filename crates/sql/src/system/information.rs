@@ -136,8 +136,6 @@ fn character_sets(world: &World, rows: &mut Rows<'_>) {
         ("character_repertoire", text("UCS")),
         ("form_of_use", text("UTF8")),
         ("default_collate_catalog", text(&world.database)),
-        ("default_collate_schema", text("pg_catalog")),
-        ("default_collate_name", text("C")),
     ]);
 }
 

@@ -94,7 +94,7 @@ fn parts(template: &str) -> Vec<Part<'_>> {
 
 /// Words are patterns in three spellings, which are listed; all others in upper and lower case.
 fn fits(rest: &str, pattern: &str) -> bool {
-    const SPELLED: [&str; 7] = ["MONTH", "MON", "DAY", "DY", "A.M.", "AM", "RM"];
+    const SPELLED: [&str; 8] = ["MONTH", "MON", "DAY", "DY", "A.M.", "AM", "RM", "TZ"];
     let spelled = SPELLED.iter().any(|word| word.eq_ignore_ascii_case(pattern))
         || pattern.chars().any(|c| c.is_ascii_lowercase());
     let head = rest.get(..pattern.len());
