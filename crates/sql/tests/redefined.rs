@@ -172,7 +172,7 @@ fn a_role_is_not_dropped_while_something_is_made_for_it() {
     let (lines, _) = after(&start, &["drop role bob"], "grant select on t to bob", "");
     assert_eq!(lines, ["! 42704 role \"bob\" does not exist"]);
     let start = ["create role bob", "create role crew"];
-    let look = "select count(*) from pg_auth_members where member = (select oid from pg_roles where rolname = 'bob')";
+    let look = "select count(*) from pg_auth_members where member >= 16384";
     assert_eq!(after(&start, &["grant crew to bob"], "drop role crew", look), (vec![], vec!["0".to_owned()]));
 }
 
