@@ -102,7 +102,7 @@ fn values_of_bad_text_are_refused_at_bind() {
     let mut client = Client::connect(server.address());
     let bound = support::client::bind("", "", &[], &[Some(b"\xc3\x28")], &[]);
     let answer = client.ask(&[parse("", "echo", &[25]), bound, sync()].concat());
-    assert_eq!(answer, "1 E[ERROR 22021 invalid byte sequence for encoding \"UTF8\": 0xc3] Z[I]");
+    assert_eq!(answer, "1 E[ERROR 22021 invalid byte sequence for encoding \"UTF8\": 0xc3 0x28] Z[I]");
     server.stop(Duration::from_secs(5));
 }
 
