@@ -46,7 +46,12 @@ pub fn undo_record(bytes: &[u8]) -> bool {
 pub fn definition(bytes: &[u8]) -> bool {
     let Some(read) = codec::decode(bytes) else { return false };
     let again = codec::encode(&read);
-    assert_eq!(again, bytes, "a definition has one form");
+    // Sequences have an older form, too, which is written no more.
+    if !matches!(read, codec::Definition::Sequence(_)) {
+        assert_eq!(again, bytes, "a definition has one form");
+    }
+    let twice = codec::decode(&again).map(|read| codec::encode(&read));
+    assert_eq!(twice, Some(again), "a definition comes back");
     true
 }
 
