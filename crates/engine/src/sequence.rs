@@ -43,7 +43,7 @@ impl SequenceRange {
         Ok(value)
     }
 
-    /// Where the sequence stands. After a start that is told from the value that comes next.
+    /// The sequence's last value. After a start it is derived from the next value, since only that one is stored.
     pub(crate) fn state(&self, core: &Core, def: &SequenceDef) -> Result<SequenceState> {
         let log_count = self.left as i64;
         if let Some((last_value, is_called)) = self.last {

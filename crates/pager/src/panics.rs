@@ -1,6 +1,6 @@
 //! What a panic does to the database: within the storage engine it stops it, since what is in memory can't be trusted any more.
 //!
-//! 1. Who changes what threads share holds a [`StopOnPanic`]. A panic that goes through it stops the log before it goes on, so no change is
+//! 1. Code that changes shared state holds a [`StopOnPanic`]. A panic that unwinds through it stops the log before it goes on, so no change is
 //!    acknowledged and no page is written behind it.
 //! 2. A guard that was made while its thread was panicking already (by a destructor) is quiet: that panic came from elsewhere.
 //! 3. Latches and frames in flight are given back by destructors, so nobody waits for a thread that is gone.

@@ -15,7 +15,7 @@
 //! Invariants
 //! 1. A client that names a role which does not exist, has no password or one that has expired gets the same messages as one
 //!    that gives a wrong password, until the server is started again (0704).
-//! 2. A client that could bind its proof and was told that the server can't is refused: somebody took the offer away.
+//! 2. The server refuses a client that supports channel binding and saw no offer of it: an attacker removed the offer.
 //!
 //! What this file doesn't know: which roles there are; how a password is turned into keys (`varve_sql::scram`).
 

@@ -250,7 +250,7 @@ fn a_proof_is_bound_to_the_certificate() {
     let end = bound(vec![0; 32], "SCRAM-SHA-256-PLUS");
     assert_eq!(end, "FATAL 28000 SCRAM channel binding check failed");
     assert_eq!(bound(right(), "SCRAM-SHA-256"), "FATAL 08P01 malformed SCRAM message");
-    // A client that could bind, and was told that the server can't, was lied to.
+    // The client supports channel binding and saw no offer of it: an attacker removed the offer (a downgrade).
     let unrequested = || ChannelBinding::unrequested();
     let (_, end) = log_in_bound(&mut encrypted(&server), tester, "SCRAM-SHA-256", unrequested());
     assert_eq!(end, "FATAL 28000 SCRAM channel binding negotiation error");

@@ -219,7 +219,7 @@ pub struct ViewDef {
     pub text: String,
     /// Tables and views that the query names.
     pub uses: Vec<Use>,
-    /// `security_invoker`, if it was set: what the query names is read as who reads the view, not as its owner.
+    /// `security_invoker`, if it was set. Rights on the tables below are then checked for the reader, not for the view's owner.
     pub security_invoker: Option<bool>,
 }
 
