@@ -160,7 +160,7 @@ impl Worker<'_> {
 pub(super) fn facts(catalog: &Catalog) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     facts.extend(catalog.views().map(|view| (format!("view/{}", view.name), view.text.clone())));
-    for role in catalog.roles().filter(|role| role.name != BOOTSTRAP_NAME) {
+    for role in catalog.roles().filter(|role| role.name != BOOTSTRAP_NAME && !role.is_predefined()) {
         let password = role.password.as_deref().unwrap_or_default();
         facts.push((format!("role/{}", role.name), password.to_owned()));
     }
