@@ -4,10 +4,12 @@
 //! 2. A reader can keep a file and a function in mind: [`size`] holds the limits.
 //! 3. Unsafe code is only where [`wording`]'s neighbour [`safety`] names the file.
 //! 4. What is published carries no trace of the machine it was written on: [`wording`].
+//! 5. ARCHITECTURE.md names no file that isn't there: [`map`].
 //!
 //! Every check takes [`SourceFile`]s and returns sentences, so that a test can hand it bad input. It does not know what any crate does.
 
 pub mod layering;
+pub mod map;
 pub mod notes;
 pub mod safety;
 pub mod size;

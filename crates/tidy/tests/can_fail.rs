@@ -1,6 +1,6 @@
 //! Each rule finds the fault it is for: a check that can't fail proves nothing.
 
-use varve_tidy::{SourceFile, layering, notes, safety, size, wording};
+use varve_tidy::{SourceFile, layering, map, notes, safety, size, wording};
 
 fn one(path: &str, text: &str) -> Vec<SourceFile> {
     vec![SourceFile::new(path, text)]
@@ -79,4 +79,34 @@ fn notes_with_a_taken_number_a_bad_name_or_a_wrong_title() {
     assert_finds(&notes::check(&twice), "is taken by");
     assert_finds(&notes::check(&one("docs/decisions/12-a.md", "# 12: a\n")), "is named");
     assert_finds(&notes::check(&one("docs/decisions/0002-a.md", "# Other\n")), "first line");
+}
+
+/// A repository of one file, and a map with this text.
+fn mapped(text: &str) -> Vec<String> {
+    map::check(&[
+        SourceFile::new("ARCHITECTURE.md", text),
+        SourceFile::new("crates/pager/src/pool/evict.rs", ""),
+    ])
+}
+
+#[test]
+fn path_of_the_map_that_is_not_there() {
+    assert_finds(
+        &mapped("first line\nLRU-2: `pager/src/pool/lru.rs`\n"),
+        "ARCHITECTURE.md:2: there is no file",
+    );
+    assert_finds(&mapped("`pager/src/pools/`"), "pager/src/pools/");
+    assert_finds(&mapped("`evict.rs` has no folder"), "evict.rs");
+    assert_finds(&mapped("[why](docs/decisions/0000-gone.md#rejected)"), "docs/decisions/0000-gone.md");
+    assert_finds(&map::check(&[]), "there is no such file");
+}
+
+#[test]
+fn what_the_map_may_name() {
+    assert_eq!(mapped("`pager/src/pool/evict.rs` in `crates/pager/src/pool/`, `crates/pager`"), [""; 0]);
+    assert_eq!(
+        mapped("[a](crates/pager/src/pool/evict.rs#L1), [b](#glossary), [c](https://example.org/x)"),
+        [""; 0]
+    );
+    assert_eq!(mapped("`[home] layout`, `varve.toml`, `a / b`, `/dev/shm`"), [""; 0]);
 }

@@ -1,6 +1,6 @@
 //! The house rules hold for every tracked file.
 
-use varve_tidy::{layering, notes, safety, size, tracked_files, wording};
+use varve_tidy::{layering, map, notes, safety, size, tracked_files, wording};
 
 fn assert_clean(found: Vec<String>) {
     assert!(found.is_empty(), "\n{}", found.join("\n"));
@@ -29,4 +29,9 @@ fn nothing_is_marked_unfinished_and_nothing_names_a_machine() {
 #[test]
 fn decision_notes_are_numbered_once_and_one_page_long() {
     assert_clean(notes::check(&tracked_files()));
+}
+
+#[test]
+fn architecture_names_no_path_that_is_not_there() {
+    assert_clean(map::check(&tracked_files()));
 }
