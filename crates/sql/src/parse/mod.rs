@@ -1,4 +1,5 @@
-//! Text to syntax tree. Utility commands are read here by hand, everything else by `sqlparser`.
+//! Text to syntax tree. Commands, queries and changes of rows are mapped from PostgreSQL's tree, definitions are read
+//! by `sqlparser`.
 //!
 //! Invariants
 //! 1. Syntax errors are 42601 in PostgreSQL's words with the position of the offending token.
@@ -58,6 +59,9 @@ pub fn on_deep_stack<T>(sql: &str, f: impl FnOnce() -> T) -> T {
 pub fn statement(sql: &str) -> Result<Parsed> {
     postgres::with_room(sql, || {
         let Some(node) = postgres::raw(sql)? else { return Ok(Parsed::Empty) };
+        if let Some(command) = utility::read(sql, &node)? {
+            return Ok(Parsed::Utility(command));
+        }
         match postgres::mapped(sql, &node) {
             Ok(Some(statement)) => Ok(Parsed::Sql(Box::new(statement))),
             Ok(None) => read(sql).map_err(|e| postgres::unread(&node, e)),
@@ -75,7 +79,7 @@ fn read(sql: &str) -> Result<Parsed> {
     if tokens.iter().all(|t| is_blank(&t.token)) {
         return Ok(Parsed::Empty);
     }
-    if let Some(utility) = utility::read(sql, &tokens)? {
+    if let Some(utility) = utility::read_alter(sql, &tokens)? {
         return Ok(Parsed::Utility(utility));
     }
     let is_suspect = nesting_of(&tokens) > NESTING_SUSPECT;
@@ -121,11 +125,6 @@ pub fn type_name(text: &str) -> Option<crate::ty::Typed> {
 
 fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
     Parser::new(&VarveDialect).with_recursion_limit(RECURSION_MAX).with_tokens_with_locations(tokens)
-}
-
-/// A parser over tokens that were read before, for arguments of utility commands.
-pub fn parser_over(tokens: &[TokenWithSpan]) -> Parser<'static> {
-    parser(tokens.to_vec())
 }
 
 /// Whether a token is blank or a comment.

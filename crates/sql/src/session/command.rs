@@ -22,7 +22,8 @@ use crate::sink::{Column, CommandTag, Severity, Sink};
 use crate::system::{self, statistics};
 use crate::system_settings::{self, SystemSetting};
 use crate::ty::{self, Ty, Typed};
-use crate::utility::{Level, Utility};
+use crate::utility::explain::shifted;
+use crate::utility::{Discarded, Level, Modes, Utility};
 
 /// Settings of which each transaction has its own.
 pub(super) const OF_TRANSACTION: [&str; 3] =
@@ -37,7 +38,7 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<CommandTag> {
         if self.is_failed()
-            && !matches!(command, Utility::Commit | Utility::Rollback | Utility::RollbackTo(_))
+            && !matches!(command, Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_))
         {
             return Err(in_failed_transaction());
         }
@@ -46,8 +47,8 @@ impl Session {
                 self.begin(*modes)?;
                 if *start { "START TRANSACTION" } else { "BEGIN" }
             }
-            Utility::Commit => return self.end(true),
-            Utility::Rollback => return self.end(false),
+            Utility::Commit { chain } => return self.end(true, *chain),
+            Utility::Rollback { chain } => return self.end(false, *chain),
             Utility::Savepoint(name) => {
                 self.savepoint(name.clone())?;
                 "SAVEPOINT"
@@ -111,8 +112,14 @@ impl Session {
             }
             Utility::AlterSystem(name, value) => self.alter_system(name.as_deref(), value.as_deref())?,
             Utility::Show(name) => return self.show(name, announce, sink),
-            Utility::Discard(all) => self.discard(*all)?,
-            Utility::Prepare(name, types, text) => self.prepare_named(name, types, text)?,
+            Utility::SetCurrent { name, local } => {
+                let value = self.current_value(name)?;
+                self.set(name, Some(&value), *local)?
+            }
+            Utility::Discard(what) => self.discard(*what)?,
+            Utility::Prepare { name, types, text, before } => {
+                self.prepare_named(name, types, text).map_err(|e| shifted(e, *before))?
+            }
             Utility::Execute(name, arguments) => return self.execute_named(name, arguments, announce, sink),
             Utility::Deallocate(None) => {
                 self.statements.clear();
@@ -180,17 +187,29 @@ impl Session {
         if put_off { Ok(()) } else { self.check_deferred(false) }
     }
 
-    /// COMMIT and ROLLBACK.
-    fn end(&mut self, commit: bool) -> Result<CommandTag> {
+    /// COMMIT and ROLLBACK; with AND CHAIN another transaction of the same modes begins.
+    fn end(&mut self, commit: bool, chain: bool) -> Result<CommandTag> {
+        if chain {
+            self.require_block(if commit { "COMMIT AND CHAIN" } else { "ROLLBACK AND CHAIN" })?;
+        }
         if !self.in_block() {
             self.warn(SqlState::NO_ACTIVE_TRANSACTION, "there is no transaction in progress");
         }
-        if commit && self.block != Block::Failed {
-            self.commit()?;
-            return Ok(CommandTag::Plain("COMMIT"));
+        let modes = Modes {
+            level: Some(self.level),
+            read_only: Some(self.read_only),
+            deferrable: Some(self.deferrable),
+        };
+        let commits = commit && self.block != Block::Failed;
+        if commits {
+            self.commit()?
+        } else {
+            self.rollback()?
         }
-        self.rollback()?;
-        Ok(CommandTag::Plain("ROLLBACK"))
+        if chain {
+            self.begin(modes)?;
+        }
+        Ok(CommandTag::Plain(if commits { "COMMIT" } else { "ROLLBACK" }))
     }
 
     fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<&'static str> {
@@ -289,10 +308,19 @@ impl Session {
         }
     }
 
-    fn discard(&mut self, all: bool) -> Result<&'static str> {
-        if !all {
-            self.plans.clear();
-            return Ok("DISCARD");
+    fn discard(&mut self, what: Discarded) -> Result<&'static str> {
+        match what {
+            Discarded::All => {}
+            Discarded::Plans => {
+                self.plans.clear();
+                return Ok("DISCARD PLANS");
+            }
+            Discarded::Sequences => {
+                self.sequences.clear();
+                return Ok("DISCARD SEQUENCES");
+            }
+            // There are no temporary tables.
+            Discarded::Temporary => return Ok("DISCARD TEMP"),
         }
         self.forbid_block("DISCARD ALL")?;
         self.set_session_authorization(None, false)?;
@@ -401,15 +429,20 @@ impl Session {
             }
             return Ok(CommandTag::Plain("SHOW"));
         }
-        let value = match self.transaction_setting(name) {
-            Some(value) => value.to_owned(),
+        let value = self.current_value(name)?;
+        sink.row(&[Datum::Text(&value)])?;
+        Ok(CommandTag::Plain("SHOW"))
+    }
+
+    /// The value of a setting, whoever's it is.
+    fn current_value(&self, name: &str) -> Result<String> {
+        match self.transaction_setting(name) {
+            Some(value) => Ok(value.to_owned()),
             None => self.settings.get(name).or_else(|unknown| {
                 let setting = self.shared.system_setting(name);
                 setting.map(|setting| setting.value).ok_or(unknown)
-            })?,
-        };
-        sink.row(&[Datum::Text(&value)])?;
-        Ok(CommandTag::Plain("SHOW"))
+            }),
+        }
     }
 
     /// A setting that is the transaction's own, one of `OF_TRANSACTION`.

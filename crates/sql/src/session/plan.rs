@@ -210,8 +210,8 @@ fn is_short_command(body: &Body) -> bool {
         body,
         Body::Utility(
             Begin(..)
-                | Commit
-                | Rollback
+                | Commit { .. }
+                | Rollback { .. }
                 | Savepoint(_)
                 | Release(_)
                 | RollbackTo(_)
@@ -224,7 +224,7 @@ fn is_short_command(body: &Body) -> bool {
 
 fn ends_failure(parsed: &Parsed) -> bool {
     use Utility::{Commit, Rollback, RollbackTo};
-    matches!(parsed, Parsed::Utility(Commit | Rollback | RollbackTo(_)) | Parsed::Empty)
+    matches!(parsed, Parsed::Utility(Commit { .. } | Rollback { .. } | RollbackTo(_)) | Parsed::Empty)
 }
 
 /// 25P02

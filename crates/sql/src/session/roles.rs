@@ -70,6 +70,10 @@ impl Session {
             RoleCommand::Create(name, options) => self.create_role(name, options),
             RoleCommand::Alter(role, options) => self.alter_role(role, options),
             RoleCommand::Rename(from, to) => self.rename_role(from, to),
+            RoleCommand::Group { adds, group, members } => {
+                self.change_members(*adds, std::slice::from_ref(group), members, false)?;
+                Ok("ALTER ROLE")
+            }
             RoleCommand::Drop(names, if_exists) => self.drop_roles(names, *if_exists),
             RoleCommand::Objects(grant) => self.grant_objects(grant),
             RoleCommand::Membership { grants, roles, members, option } => {

@@ -7,7 +7,7 @@ use sqlparser::ast::ObjectName;
 use sqlparser::tokenizer::Token;
 use varve_engine::{ColumnType, Identity};
 
-use super::Cursor;
+use super::words::Cursor;
 use crate::bind::sequence::{SequenceOptions, once, owned_by};
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::SequenceChange;

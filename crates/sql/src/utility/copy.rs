@@ -5,122 +5,54 @@
 //!
 //! Does not know: how the data is taken apart or put together (`crate::copy`).
 
-use sqlparser::ast;
-use sqlparser::tokenizer::Token;
+use pg_query::NodeEnum;
+use pg_query::protobuf::CopyStmt;
 
-use super::{Cursor, Utility, consumed};
+use super::Utility;
+use super::node::{self, Opt, Source, behind_parenthesis};
 use crate::copy::{Chosen, Copy, CopyWhat, Format, Header, Kind, Place};
 use crate::error::{Result, SqlError, SqlState};
-use crate::parse;
+use crate::parse::postgres;
 
-/// Reads what follows COPY.
-pub(super) fn read(c: &mut Cursor<'_>) -> Result<Utility> {
-    let mut options = Options::default();
-    let what = match c.peek() {
-        Some(Token::LParen) => query(c)?,
-        _ => {
-            options.is_binary_before = binary_before(c);
-            CopyWhat::Table(c.object_name()?, columns(c)?)
-        }
+/// COPY
+pub(super) fn copy(source: Source<'_>, c: &CopyStmt) -> Result<Utility> {
+    let what = match &c.relation {
+        Some(name) => CopyWhat::Table(node::relation(name), node::columns(&c.attlist)?),
+        None => query(source)?,
     };
-    let is_query = matches!(what, CopyWhat::Query(..));
-    let is_from = !is_query && c.eat("from");
-    if !is_from {
-        c.expect("to")?;
+    let mut options = Options::default();
+    for given in node::options(&c.options)? {
+        options.take(source, given)?;
     }
-    let place = place(c)?;
-    if c.eat("using") {
-        c.expect("delimiters")?;
-        options.delimiter = Some(c.string()?);
-    }
-    c.eat("with");
-    if c.peek() == Some(&Token::LParen) {
-        options.listed(c)?
-    } else {
-        options.old_style(c)?
-    }
-    let at = c.position();
-    let filter = if c.eat("where") { Some(Box::new(condition(c)?)) } else { None };
-    if filter.is_some() && !is_from {
-        let message = "WHERE clause not allowed with COPY TO";
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(at));
-    }
-    let format = options.format(is_from)?;
-    Ok(Utility::Copy(Box::new(Copy { what, is_from, place, format, filter, sql: c.sql.into() })))
-}
-
-/// The word BINARY before the table's name.
-fn binary_before(c: &mut Cursor<'_>) -> bool {
-    let is_name = |t: Option<&Token>| matches!(t, Some(Token::Word(w)) if !matches!(w.value.to_lowercase().as_str(), "to" | "from"));
-    is_name(c.tokens.get(c.at + 1).map(|t| &t.token)) && c.eat("binary")
+    let place = match (c.is_program, c.filename.is_empty()) {
+        (true, _) => Place::Program,
+        (false, true) => Place::Client,
+        (false, false) => Place::File(c.filename.clone()),
+    };
+    let filter =
+        c.where_clause.as_ref().map(|node| postgres::expressions(source.sql, std::slice::from_ref(&**node)));
+    let filter = filter.transpose()?.and_then(|mut all| all.pop()).map(Box::new);
+    let format = options.format(c.is_from)?;
+    Ok(Utility::Copy(Box::new(Copy {
+        what,
+        is_from: c.is_from,
+        place,
+        format,
+        filter,
+        sql: source.sql.into(),
+    })))
 }
 
 /// A query in parentheses, as text: it is read when the statement runs.
-fn query(c: &mut Cursor<'_>) -> Result<CopyWhat> {
-    let first = c.tokens.get(c.at + 1).ok_or_else(|| parse::at_end(c.sql))?;
-    let verb = match &first.token {
-        Token::Word(w) => w.value.to_lowercase(),
-        Token::LParen => "select".into(),
-        _ => return Err(parse::near(c.sql, first)),
-    };
-    if !matches!(verb.as_str(), "select" | "values" | "with" | "table" | "insert" | "update" | "delete") {
-        return Err(parse::near(c.sql, first));
-    }
-    let start = parse::offset(c.sql, first.span.start) - 1;
-    let mut depth = 0;
-    loop {
-        let token = c.tokens.get(c.at).ok_or_else(|| parse::at_end(c.sql))?;
-        c.at += 1;
-        match token.token {
-            Token::LParen => depth += 1,
-            Token::RParen if depth == 1 => {
-                let end = parse::offset(c.sql, token.span.start) - 1;
-                let text: String = c.sql.chars().skip(start as usize).take((end - start) as usize).collect();
-                return Ok(CopyWhat::Query(text.into(), start));
-            }
-            Token::RParen => depth -= 1,
-            _ => {}
+fn query(source: Source<'_>) -> Result<CopyWhat> {
+    let tokens = source.tokens()?;
+    let end = behind_parenthesis(&tokens, 1);
+    match (tokens.get(2), tokens.get(end.saturating_sub(2))) {
+        (Some(first), Some(last)) => {
+            source.piece(first, last).map(|(text, before)| CopyWhat::Query(text.into(), before))
         }
+        _ => Err(SqlError::internal("COPY without its query")),
     }
-}
-
-fn columns(c: &mut Cursor<'_>) -> Result<Vec<ast::Ident>> {
-    let mut columns = Vec::new();
-    if c.eat_token(&Token::LParen) {
-        columns = idents(c)?;
-        c.expect_token(&Token::RParen)?;
-    }
-    Ok(columns)
-}
-
-fn idents(c: &mut Cursor<'_>) -> Result<Vec<ast::Ident>> {
-    let mut list = vec![c.ident()?];
-    while c.eat_token(&Token::Comma) {
-        list.push(c.ident()?);
-    }
-    Ok(list)
-}
-
-fn place(c: &mut Cursor<'_>) -> Result<Place> {
-    if c.eat("stdin") || c.eat("stdout") {
-        return Ok(Place::Client);
-    }
-    if c.eat("program") {
-        c.string()?;
-        return Ok(Place::Program);
-    }
-    Ok(Place::File(c.string()?))
-}
-
-fn condition(c: &mut Cursor<'_>) -> Result<ast::Expr> {
-    let (e, taken) = {
-        let rest = &c.tokens[c.at..];
-        let mut parser = parse::parser_over(rest);
-        let e = parser.parse_expr().map_err(|e| parse::syntax_error(c.sql, &e))?;
-        (e, consumed(rest, &parser))
-    };
-    c.at += taken;
-    Ok(e)
 }
 
 /// Options as written; what is absent takes the format's default.
@@ -128,8 +60,8 @@ fn condition(c: &mut Cursor<'_>) -> Result<ast::Expr> {
 struct Options {
     kind: Option<Kind>,
     header: Option<Header>,
-    freeze: bool,
-    encoding: bool,
+    freeze: Option<bool>,
+    encoding: Option<()>,
     delimiter: Option<String>,
     null: Option<String>,
     quote: Option<String>,
@@ -137,110 +69,31 @@ struct Options {
     force_quote: Option<Chosen>,
     force_not_null: Option<Chosen>,
     force_null: Option<Chosen>,
-    is_binary_before: bool,
-}
-
-/// Keeps an option; 42601 if it was given before.
-fn once<T>(slot: &mut Option<T>, value: T, at: Option<u32>) -> Result<()> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(SqlError::new(SqlState::SYNTAX_ERROR, "conflicting or redundant options").at(at)),
-    }
-}
-
-fn once_flag(slot: &mut bool, at: Option<u32>) -> Result<()> {
-    let mut given = slot.then_some(());
-    *slot = true;
-    once(&mut given, (), at)
 }
 
 impl Options {
-    /// `(name value, ...)`
-    fn listed(&mut self, c: &mut Cursor<'_>) -> Result<()> {
-        c.expect_token(&Token::LParen)?;
-        loop {
-            let at = c.position();
-            let name = c.name()?;
-            self.listed_one(c, &name, at)?;
-            if !c.eat_token(&Token::Comma) {
-                return c.expect_token(&Token::RParen);
-            }
-        }
-    }
-
-    fn listed_one(&mut self, c: &mut Cursor<'_>, name: &str, at: Option<u32>) -> Result<()> {
-        match name {
-            "format" => once(&mut self.kind, kind(&value(c, name)?, at)?, at),
-            "freeze" => {
-                boolean(c, name)?;
-                once_flag(&mut self.freeze, at)
-            }
-            "header" => once(&mut self.header, header(c)?, at),
-            "delimiter" => once(&mut self.delimiter, value(c, name)?, at),
-            "null" => once(&mut self.null, value(c, name)?, at),
-            "quote" => once(&mut self.quote, value(c, name)?, at),
-            "escape" => once(&mut self.escape, value(c, name)?, at),
-            "encoding" => {
-                check_encoding(&value(c, name)?, at)?;
-                once_flag(&mut self.encoding, at)
-            }
-            "force_quote" if c.eat_token(&Token::Mul) => once(&mut self.force_quote, Chosen::All, at),
-            "force_quote" => once(&mut self.force_quote, chosen(c, name, at)?, at),
-            "force_not_null" => once(&mut self.force_not_null, chosen(c, name, at)?, at),
-            "force_null" => once(&mut self.force_null, chosen(c, name, at)?, at),
-            _ => {
-                let message = format!("option \"{name}\" not recognized");
-                Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(at))
-            }
-        }
-    }
-
-    /// `CSV HEADER NULL AS 'x' FORCE QUOTE a, b`
-    fn old_style(&mut self, c: &mut Cursor<'_>) -> Result<()> {
-        while c.peek().is_some() {
-            let (start, at) = (c.at, c.position());
-            let name = c.name()?;
-            match name.as_str() {
-                "csv" => once(&mut self.kind, Kind::Csv, at)?,
-                "binary" => once(&mut self.kind, Kind::Binary, at)?,
-                "freeze" => once_flag(&mut self.freeze, at)?,
-                "header" => once(&mut self.header, Header::Line, at)?,
-                "delimiter" | "delimiters" => once(&mut self.delimiter, string_as(c)?, at)?,
-                "null" => once(&mut self.null, string_as(c)?, at)?,
-                "quote" => once(&mut self.quote, string_as(c)?, at)?,
-                "escape" => once(&mut self.escape, string_as(c)?, at)?,
-                "encoding" => {
-                    check_encoding(&c.string()?, at)?;
-                    once_flag(&mut self.encoding, at)?;
-                }
-                "force" => self.force(c, at)?,
-                _ => {
-                    c.at = start;
-                    return if name == "where" { Ok(()) } else { Err(c.error()) };
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn force(&mut self, c: &mut Cursor<'_>, at: Option<u32>) -> Result<()> {
-        if c.eat("quote") {
-            let columns = if c.eat_token(&Token::Mul) { Chosen::All } else { Chosen::These(idents(c)?) };
-            return once(&mut self.force_quote, columns, at);
-        }
-        if c.eat("not") {
-            c.expect("null")?;
-            return once(&mut self.force_not_null, Chosen::These(idents(c)?), at);
-        }
-        c.expect("null")?;
-        once(&mut self.force_null, Chosen::These(idents(c)?), at)
+    /// Keeps an option; 42601 if it was given before.
+    fn take(&mut self, source: Source<'_>, given: Opt<'_>) -> Result<()> {
+        let at = given.position(source);
+        let is_new = match given.name() {
+            "format" => once(&mut self.kind, || kind(&given.needed_text()?, at)),
+            "freeze" => once(&mut self.freeze, || given.flag()),
+            "header" => once(&mut self.header, || header(given)),
+            "delimiter" => once(&mut self.delimiter, || given.needed_text()),
+            "null" => once(&mut self.null, || given.needed_text()),
+            "quote" => once(&mut self.quote, || given.needed_text()),
+            "escape" => once(&mut self.escape, || given.needed_text()),
+            "encoding" => once(&mut self.encoding, || check_encoding(&given.needed_text()?, at)),
+            "force_quote" => once(&mut self.force_quote, || chosen(given, at)),
+            "force_not_null" => once(&mut self.force_not_null, || these(given, at)),
+            "force_null" => once(&mut self.force_null, || these(given, at)),
+            name => Err(node::syntax(format!("option \"{name}\" not recognized")).at(at)),
+        };
+        if is_new? { Ok(()) } else { Err(node::redundant(at)) }
     }
 
     /// The format that they make; checked in PostgreSQL's order.
-    fn format(mut self, is_from: bool) -> Result<Format> {
-        if self.is_binary_before {
-            once(&mut self.kind, Kind::Binary, None)?;
-        }
+    fn format(self, is_from: bool) -> Result<Format> {
         let kind = self.kind.unwrap_or_default();
         if kind == Kind::Binary {
             self.refuse_for_binary()?;
@@ -349,24 +202,13 @@ fn check_null(null: &str, delimiter: u8, quote: u8, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// The value of an option: a string, a word or a number.
-fn value(c: &mut Cursor<'_>, name: &str) -> Result<String> {
-    let value = match c.peek() {
-        Some(Token::Comma | Token::RParen) => {
-            let message = format!("{name} requires a parameter");
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-        }
-        Some(Token::Word(_)) => return c.name(),
-        Some(Token::Number(n, _)) => n.clone(),
-        _ => return c.string(),
-    };
-    c.at += 1;
-    Ok(value)
-}
-
-fn string_as(c: &mut Cursor<'_>) -> Result<String> {
-    c.eat("as");
-    c.string()
+/// Puts an option into its slot; whether that was empty.
+fn once<T>(slot: &mut Option<T>, value: impl FnOnce() -> Result<T>) -> Result<bool> {
+    if slot.is_some() {
+        return Ok(false);
+    }
+    *slot = Some(value()?);
+    Ok(true)
 }
 
 fn kind(name: &str, at: Option<u32>) -> Result<Kind> {
@@ -378,44 +220,32 @@ fn kind(name: &str, at: Option<u32>) -> Result<Kind> {
     }
 }
 
-fn header(c: &mut Cursor<'_>) -> Result<Header> {
-    let wrong = || SqlError::new(SqlState::SYNTAX_ERROR, "header requires a Boolean value or \"match\"");
-    if matches!(c.peek(), Some(Token::Comma | Token::RParen)) {
-        return Ok(Header::Line);
-    }
-    let word = value(c, "header")?.to_lowercase();
-    if word == "match" {
+fn header(given: Opt<'_>) -> Result<Header> {
+    if given.text().is_some_and(|text| text.eq_ignore_ascii_case("match")) {
         return Ok(Header::Match);
     }
-    let is_on = truth(&word).ok_or_else(wrong)?;
-    Ok(if is_on { Header::Line } else { Header::None })
-}
-
-/// An optional boolean after an option's name; true if left out.
-fn boolean(c: &mut Cursor<'_>, name: &str) -> Result<bool> {
-    if matches!(c.peek(), Some(Token::Comma | Token::RParen)) {
-        return Ok(true);
-    }
-    let wrong = || SqlError::new(SqlState::SYNTAX_ERROR, format!("{name} requires a Boolean value"));
-    truth(&value(c, name)?.to_lowercase()).ok_or_else(wrong)
-}
-
-fn truth(word: &str) -> Option<bool> {
-    match word {
-        "true" | "on" | "1" => Some(true),
-        "false" | "off" | "0" => Some(false),
-        _ => None,
+    match given.truth() {
+        Some(true) => Ok(Header::Line),
+        Some(false) => Ok(Header::None),
+        None => Err(node::syntax("header requires a Boolean value or \"match\"")),
     }
 }
 
-fn chosen(c: &mut Cursor<'_>, name: &str, at: Option<u32>) -> Result<Chosen> {
-    if !c.eat_token(&Token::LParen) {
-        let message = format!("argument to option \"{name}\" must be a list of column names");
-        return Err(invalid(&message).at(at));
+fn chosen(given: Opt<'_>, at: Option<u32>) -> Result<Chosen> {
+    match given.value() {
+        Some(NodeEnum::AStar(_)) => Ok(Chosen::All),
+        _ => these(given, at),
     }
-    let list = idents(c)?;
-    c.expect_token(&Token::RParen)?;
-    Ok(Chosen::These(list))
+}
+
+fn these(given: Opt<'_>, at: Option<u32>) -> Result<Chosen> {
+    match given.value() {
+        Some(NodeEnum::List(list)) => node::columns(&list.items).map(Chosen::These),
+        _ => {
+            let message = format!("argument to option \"{}\" must be a list of column names", given.name());
+            Err(invalid(&message).at(at))
+        }
+    }
 }
 
 /// Text is UTF-8 here; names of it, and of its part ASCII, are taken.

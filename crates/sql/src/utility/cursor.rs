@@ -2,11 +2,11 @@
 //!
 //! Does not know: rows and positions (`session::cursor`).
 
-use sqlparser::tokenizer::Token;
+use pg_query::protobuf::{ClosePortalStmt, DeclareCursorStmt, FetchDirection, FetchStmt, Token};
 
-use super::{Cursor, Utility};
+use super::Utility;
+use super::node::Source;
 use crate::error::{Result, SqlError, SqlState};
-use crate::parse;
 
 /// DECLARE ... CURSOR.
 #[derive(Debug, Clone)]
@@ -38,52 +38,37 @@ pub enum Direction {
     Relative(i64),
 }
 
-pub(super) fn declare(c: &mut Cursor<'_>) -> Result<Utility> {
-    let name = c.name()?;
-    let (mut is_binary, mut scroll, mut is_insensitive, mut is_asensitive) = (false, None, false, false);
-    while !c.eat("cursor") {
-        let known = scroll;
-        if c.eat("binary") {
-            is_binary = true;
-        } else if c.eat("insensitive") {
-            is_insensitive = true;
-        } else if c.eat("asensitive") {
-            is_asensitive = true;
-        } else if c.eat("scroll") {
-            scroll = Some(true);
-        } else {
-            c.expect("no")?;
-            c.expect("scroll")?;
-            scroll = Some(false);
-        }
-        if known.is_some() && scroll != known {
-            return Err(contradiction("cannot specify both SCROLL and NO SCROLL"));
-        }
+/// Bits of `DeclareCursorStmt.options` (PostgreSQL's nodes/parsenodes.h).
+const BINARY: i32 = 0x01;
+const SCROLL: i32 = 0x02;
+const NO_SCROLL: i32 = 0x04;
+const INSENSITIVE: i32 = 0x08;
+const ASENSITIVE: i32 = 0x10;
+const HOLD: i32 = 0x20;
+
+/// DECLARE
+pub(super) fn declare(source: Source<'_>, d: &DeclareCursorStmt) -> Result<Utility> {
+    let has = |bits| d.options & bits == bits;
+    if has(SCROLL | NO_SCROLL) {
+        return Err(contradiction("cannot specify both SCROLL and NO SCROLL"));
     }
-    if is_insensitive && is_asensitive {
+    if has(ASENSITIVE | INSENSITIVE) {
         return Err(contradiction("cannot specify both ASENSITIVE and INSENSITIVE"));
     }
-    let mut holds = false;
-    if c.eat("with") {
-        c.expect("hold")?;
-        holds = true;
-    } else if c.eat("without") {
-        c.expect("hold")?;
-    }
-    c.expect("for")?;
-    let is_query = match c.peek() {
-        Some(Token::LParen) => true,
-        Some(Token::Word(w)) => {
-            matches!(w.value.to_lowercase().as_str(), "select" | "values" | "with" | "table")
-        }
-        _ => false,
-    };
-    if !is_query {
-        return Err(c.error());
-    }
-    let before = c.position().map_or(0, |p| p - 1);
-    let query = c.rest()?.trim_end().trim_end_matches(';').into();
-    Ok(Utility::Declare(Box::new(Declare { name, is_binary, scroll, is_insensitive, holds, query, before })))
+    // No name is the bare word FOR.
+    let tokens = source.tokens()?;
+    let link = tokens.iter().position(|t| t.token() == Token::For);
+    let (query, before) = source.rest(&tokens, link.map_or(tokens.len(), |n| n + 1))?;
+    let scroll = if has(SCROLL) { Some(true) } else { has(NO_SCROLL).then_some(false) };
+    Ok(Utility::Declare(Box::new(Declare {
+        name: d.portalname.clone(),
+        is_binary: has(BINARY),
+        scroll,
+        is_insensitive: has(INSENSITIVE),
+        holds: has(HOLD),
+        query: query.into(),
+        before,
+    })))
 }
 
 /// 42P11
@@ -91,64 +76,21 @@ fn contradiction(message: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CURSOR_DEFINITION, message)
 }
 
-pub(super) fn fetch(c: &mut Cursor<'_>, moves: bool) -> Result<Utility> {
-    let mut direction = Direction::Forward(1);
-    // A single word is the cursor's name, whatever it is.
-    if c.tokens.len() > c.at + 1 && !matches!(c.peek(), Some(Token::Word(w)) if is_link(&w.value)) {
-        direction = direction_of(c)?;
-    }
-    if !c.eat("from") {
-        c.eat("in");
-    }
-    Ok(Utility::Fetch { name: c.name()?, direction, moves })
-}
-
-fn is_link(word: &str) -> bool {
-    word.eq_ignore_ascii_case("from") || word.eq_ignore_ascii_case("in")
-}
-
-fn direction_of(c: &mut Cursor<'_>) -> Result<Direction> {
-    if let Some(count) = count(c)? {
-        return Ok(Direction::Forward(count));
-    }
-    let start = c.at;
-    let word = c.word().unwrap_or_default();
-    Ok(match word.as_str() {
-        "next" => Direction::Forward(1),
-        "prior" => Direction::Forward(-1),
-        "first" => Direction::Absolute(1),
-        "last" => Direction::Absolute(-1),
-        "all" => Direction::Forward(i64::MAX),
-        "absolute" => Direction::Absolute(count(c)?.ok_or_else(|| c.error())?),
-        "relative" => Direction::Relative(count(c)?.ok_or_else(|| c.error())?),
-        "forward" if c.eat("all") => Direction::Forward(i64::MAX),
-        "backward" if c.eat("all") => Direction::Forward(-i64::MAX),
-        "forward" => Direction::Forward(count(c)?.unwrap_or(1)),
-        "backward" => Direction::Forward(-count(c)?.unwrap_or(1)),
-        // A name, and something behind it.
-        _ => {
-            c.at = start + 1;
-            return Err(c.error());
-        }
-    })
-}
-
-/// A number with its sign, if there is one: an integer, as PostgreSQL's grammar has it.
-fn count(c: &mut Cursor<'_>) -> Result<Option<i64>> {
-    let start = c.at;
-    let minus = c.eat_token(&Token::Minus);
-    if !minus {
-        c.eat_token(&Token::Plus);
-    }
-    let Some(Token::Number(digits, _)) = c.peek() else {
-        c.at = start;
-        return Ok(None);
+/// FETCH and MOVE
+pub(super) fn fetch(f: &FetchStmt) -> Result<Utility> {
+    // ALL is the largest number of rows.
+    let count = f.how_many.max(-i64::MAX);
+    let direction = match f.direction() {
+        FetchDirection::FetchForward => Direction::Forward(count),
+        FetchDirection::FetchBackward => Direction::Forward(-count),
+        FetchDirection::FetchAbsolute => Direction::Absolute(count),
+        FetchDirection::FetchRelative => Direction::Relative(count),
+        FetchDirection::Undefined => return Err(SqlError::internal("FETCH in no direction")),
     };
-    let number: i32 = digits.parse().map_err(|_| parse::near(c.sql, &c.tokens[c.at]))?;
-    c.at += 1;
-    Ok(Some(if minus { -i64::from(number) } else { i64::from(number) }))
+    Ok(Utility::Fetch { name: f.portalname.clone(), direction, moves: f.ismove })
 }
 
-pub(super) fn close(c: &mut Cursor<'_>) -> Result<Utility> {
-    Ok(Utility::Close(if c.eat("all") { None } else { Some(c.name()?) }))
+/// CLOSE; ALL has no name.
+pub(super) fn close(c: &ClosePortalStmt) -> Utility {
+    Utility::Close((!c.portalname.is_empty()).then(|| c.portalname.clone()))
 }

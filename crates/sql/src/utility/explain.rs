@@ -2,9 +2,10 @@
 //!
 //! Does not know: plans.
 
-use sqlparser::tokenizer::{Token, TokenWithSpan};
+use pg_query::protobuf::{ExplainStmt, ScanToken, Token};
 
-use super::{Cursor, Utility};
+use super::Utility;
+use super::node::{self, Opt, Source, behind_parenthesis};
 use crate::error::{Result, SqlError, SqlState};
 
 /// How a plan is shown.
@@ -57,20 +58,11 @@ pub struct Explain {
     pub before: u32,
 }
 
-pub(super) fn read(c: &mut Cursor<'_>) -> Result<Utility> {
+/// EXPLAIN
+pub(super) fn explain(source: Source<'_>, e: &ExplainStmt) -> Result<Utility> {
     let mut options = Options::default();
-    if c.peek() == Some(&Token::LParen) && !is_query(c) {
-        c.at += 1;
-        loop {
-            option(c, &mut options)?;
-            if !c.eat_token(&Token::Comma) {
-                break;
-            }
-        }
-        c.expect_token(&Token::RParen)?;
-    } else {
-        options.analyze = c.eat("analyze") || c.eat("analyse");
-        options.verbose = c.eat("verbose");
+    for given in node::options(&e.options)? {
+        option(source, given, &mut options)?;
     }
     if options.timing == Some(true) && !options.analyze {
         return Err(SqlError::new(
@@ -78,81 +70,54 @@ pub(super) fn read(c: &mut Cursor<'_>) -> Result<Utility> {
             "EXPLAIN option TIMING requires ANALYZE",
         ));
     }
-    let before = c.position().unwrap_or(1) - 1;
-    Ok(Utility::Explain(Box::new(Explain { options, text: c.rest()?, before })))
+    let tokens = source.tokens()?;
+    let (text, before) = source.rest(&tokens, behind_options(&tokens))?;
+    Ok(Utility::Explain(Box::new(Explain { options, text: text.to_owned(), before })))
 }
 
-/// Whether the bracket opens a query, not a list of options.
-fn is_query(c: &Cursor<'_>) -> bool {
-    let starts = |token: &TokenWithSpan| match &token.token {
-        Token::LParen => true,
-        Token::Word(w) => matches!(w.value.to_lowercase().as_str(), "select" | "values" | "with" | "table"),
-        _ => false,
-    };
-    c.tokens.get(c.at + 1).is_some_and(starts)
+/// The number of the token with which the statement begins that is to be explained.
+fn behind_options(tokens: &[ScanToken]) -> usize {
+    let is = |n: usize, wanted: &[Token]| tokens.get(n).is_some_and(|t| wanted.contains(&t.token()));
+    let starts_query = [Token::Select, Token::Values, Token::With, Token::Table, Token::Ascii40];
+    if is(1, &[Token::Ascii40]) && !is(2, &starts_query) {
+        return behind_parenthesis(tokens, 1);
+    }
+    let mut first = 1 + usize::from(is(1, &[Token::Analyze, Token::Analyse]));
+    first += usize::from(is(first, &[Token::Verbose]));
+    first
 }
 
-fn option(c: &mut Cursor<'_>, options: &mut Options) -> Result<()> {
-    let position = c.position();
-    let name = c.name()?;
-    match name.as_str() {
-        "analyze" | "analyse" => options.analyze = flag(c, "analyze")?,
-        "verbose" => options.verbose = flag(c, &name)?,
-        "buffers" => options.buffers = flag(c, &name)?,
-        "timing" => options.timing = Some(flag(c, &name)?),
-        "summary" => options.summary = Some(flag(c, &name)?),
+fn option(source: Source<'_>, given: Opt<'_>, options: &mut Options) -> Result<()> {
+    match given.name() {
+        "analyze" => options.analyze = given.flag()?,
+        "verbose" => options.verbose = given.flag()?,
+        "buffers" => options.buffers = given.flag()?,
+        "timing" => options.timing = Some(given.flag()?),
+        "summary" => options.summary = Some(given.flag()?),
         // There are no costs to show, nor settings that planning hangs on.
-        "costs" | "settings" => _ = flag(c, &name)?,
-        "wal" if flag(c, &name)? => return Err(SqlError::unsupported("EXPLAIN (WAL)")),
+        "costs" | "settings" => _ = given.flag()?,
+        "wal" if given.flag()? => return Err(SqlError::unsupported("EXPLAIN (WAL)")),
         "wal" => {}
-        "format" => options.format = format(c, position)?,
-        _ => {
+        "format" => options.format = format(source, given)?,
+        name => {
             let message = format!("unrecognized EXPLAIN option \"{name}\"");
-            return Err(at(position, SqlError::new(SqlState::SYNTAX_ERROR, message)));
+            return Err(node::syntax(message).at(given.position(source)));
         }
     }
     Ok(())
 }
 
-fn format(c: &mut Cursor<'_>, position: Option<u32>) -> Result<Format> {
-    let Some(value) = value(c)? else {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "format requires a parameter"));
-    };
+fn format(source: Source<'_>, given: Opt<'_>) -> Result<Format> {
+    let value = given.needed_text()?;
     match value.as_str() {
         "text" => Ok(Format::Text),
         "json" => Ok(Format::Json),
         "xml" | "yaml" => Err(SqlError::unsupported(format!("EXPLAIN (FORMAT {})", value.to_uppercase()))),
         _ => {
             let message = format!("unrecognized value for EXPLAIN option \"format\": \"{value}\"");
-            Err(at(position, SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)))
+            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).at(given.position(source)))
         }
     }
-}
-
-/// An option that is on or off; on if nothing is said.
-fn flag(c: &mut Cursor<'_>, name: &str) -> Result<bool> {
-    match value(c)?.as_deref() {
-        None | Some("1" | "on" | "true") => Ok(true),
-        Some("0" | "off" | "false") => Ok(false),
-        Some(_) => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("{name} requires a Boolean value"))),
-    }
-}
-
-/// The value of an option, if one is written.
-fn value(c: &mut Cursor<'_>) -> Result<Option<String>> {
-    let value = match c.peek() {
-        None | Some(Token::Comma | Token::RParen) => return Ok(None),
-        Some(Token::Number(digits, _)) => digits.clone(),
-        Some(Token::SingleQuotedString(text)) => text.to_lowercase(),
-        Some(Token::Word(_)) => return c.name().map(Some),
-        Some(_) => return Err(c.error()),
-    };
-    c.at += 1;
-    Ok(Some(value))
-}
-
-fn at(position: Option<u32>, e: SqlError) -> SqlError {
-    SqlError { position, ..e }
 }
 
 /// Positions in the statement are told as they are in the whole text.

@@ -1,12 +1,13 @@
-//! LOCK TABLE, read from tokens.
+//! LOCK TABLE.
 //!
 //! Does not know: how tables are locked (`session::lock`).
 
+use pg_query::protobuf::LockStmt;
 use sqlparser::ast;
-use sqlparser::tokenizer::Token;
 
-use super::{Cursor, Utility};
-use crate::error::Result;
+use super::Utility;
+use super::node::relations;
+use crate::error::{Result, SqlError};
 
 /// PostgreSQL's table locks, from the weakest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,55 +41,21 @@ pub struct LockTable {
     pub at_once: bool,
 }
 
-pub(super) fn read(c: &mut Cursor<'_>) -> Result<Utility> {
-    c.eat("table");
-    let mut tables = Vec::new();
-    loop {
-        c.eat("only");
-        tables.push(c.object_name()?);
-        c.eat_token(&Token::Mul);
-        if !c.eat_token(&Token::Comma) {
-            break;
-        }
-    }
-    let mode = if c.eat("in") { mode(c)? } else { LockMode::AccessExclusive };
-    let at_once = c.eat("nowait");
-    Ok(Utility::Lock(LockTable { tables, mode, at_once }))
-}
+/// The modes by their numbers, from 1 (PostgreSQL's storage/lockdefs.h).
+const MODES: [LockMode; 8] = [
+    LockMode::AccessShare,
+    LockMode::RowShare,
+    LockMode::RowExclusive,
+    LockMode::ShareUpdateExclusive,
+    LockMode::Share,
+    LockMode::ShareRowExclusive,
+    LockMode::Exclusive,
+    LockMode::AccessExclusive,
+];
 
-fn mode(c: &mut Cursor<'_>) -> Result<LockMode> {
-    let mode = if c.eat("access") {
-        if c.eat("share") {
-            LockMode::AccessShare
-        } else {
-            c.expect("exclusive")?;
-            LockMode::AccessExclusive
-        }
-    } else if c.eat("row") {
-        if c.eat("share") {
-            LockMode::RowShare
-        } else {
-            c.expect("exclusive")?;
-            LockMode::RowExclusive
-        }
-    } else if c.eat("share") {
-        shared(c)?
-    } else {
-        c.expect("exclusive")?;
-        LockMode::Exclusive
-    };
-    c.expect("mode")?;
-    Ok(mode)
-}
-
-fn shared(c: &mut Cursor<'_>) -> Result<LockMode> {
-    if c.eat("update") {
-        c.expect("exclusive")?;
-        return Ok(LockMode::ShareUpdateExclusive);
-    }
-    if c.eat("row") {
-        c.expect("exclusive")?;
-        return Ok(LockMode::ShareRowExclusive);
-    }
-    Ok(LockMode::Share)
+/// LOCK
+pub(super) fn lock(l: &LockStmt) -> Result<Utility> {
+    let mode = usize::try_from(l.mode).ok().and_then(|number| MODES.get(number.checked_sub(1)?));
+    let mode = *mode.ok_or_else(|| SqlError::internal(format!("a lock of mode {}", l.mode)))?;
+    Ok(Utility::Lock(LockTable { tables: relations(&l.relations)?, mode, at_once: l.nowait }))
 }

@@ -1,12 +1,18 @@
-//! CREATE, ALTER and DROP ROLE, GRANT and REVOKE, read from tokens.
+//! CREATE, ALTER and DROP ROLE, GRANT and REVOKE, as PostgreSQL's parser gives them.
 //!
 //! Does not know: which roles and objects there are.
 
+use pg_query::NodeEnum;
+use pg_query::protobuf::{
+    AlterRoleStmt, CreateRoleStmt, DropBehavior, DropRoleStmt, GrantRoleStmt, GrantStmt, GrantTargetType,
+    Node, ObjectType, RoleSpec, RoleSpecType, RoleStmtType,
+};
 use sqlparser::ast;
-use sqlparser::tokenizer::Token;
 use varve_engine::{Rights, Secret};
 
-use super::{Cursor, Utility};
+use super::node::{self, Opt, Source};
+use super::{Utility, tag};
+use crate::bind::clipped;
 use crate::error::{Result, SqlError, SqlState};
 
 /// A role as a command names it.
@@ -90,6 +96,15 @@ pub enum RoleCommand {
     Alter(RoleName, Vec<RoleOption>),
     /// ALTER ROLE ... RENAME TO
     Rename(String, String),
+    /// ALTER GROUP ... ADD USER, DROP USER
+    Group {
+        /// ADD rather than DROP.
+        adds: bool,
+        /// The group.
+        group: String,
+        /// Who becomes a member, or is none any more.
+        members: Vec<RoleName>,
+    },
     /// DROP ROLE [IF EXISTS]
     Drop(Vec<RoleName>, bool),
     /// Rights on objects.
@@ -107,383 +122,201 @@ pub enum RoleCommand {
     },
 }
 
-/// Reads a command about roles; `None` (and nothing read) if the words after the verb say that it is none.
-pub(super) fn read(c: &mut Cursor<'_>, verb: &str) -> Result<Option<Utility>> {
-    let start = c.at;
-    let command = match verb {
-        "grant" => grant(c)?,
-        "revoke" => revoke(c)?,
-        "create" | "alter" | "drop" => {
-            let Some(kind @ ("role" | "user" | "group")) = c.word().as_deref().map(kind_of) else {
-                c.at = start;
-                return Ok(None);
-            };
-            match verb {
-                "create" => create(c, kind == "user")?,
-                "alter" => alter(c)?,
-                _ => drop_roles(c)?,
-            }
-        }
-        _ => return Ok(None),
-    };
-    Ok(Some(Utility::Role(Box::new(command))))
+fn command(command: RoleCommand) -> Utility {
+    Utility::Role(Box::new(command))
 }
 
-fn kind_of(word: &str) -> &'static str {
-    match word {
-        "role" => "role",
-        "user" => "user",
-        "group" => "group",
-        _ => "",
-    }
-}
-
-/// SET ROLE: `None` is NONE.
-pub(super) fn role_or_none(c: &mut Cursor<'_>, none: &str) -> Result<Option<String>> {
-    if c.eat(none) {
-        return Ok(None);
-    }
-    match c.peek() {
-        Some(Token::SingleQuotedString(_) | Token::EscapedStringLiteral(_)) => {
-            let name = c.string()?;
-            Ok((name != none).then_some(name))
-        }
-        _ => c.name().map(Some),
-    }
-}
-
-fn create(c: &mut Cursor<'_>, logs_in: bool) -> Result<RoleCommand> {
-    let name = new_name(c)?;
-    c.eat("with");
-    let mut options = options(c, true)?;
-    if logs_in && !options.iter().any(|o| matches!(o, RoleOption::LogsIn(_))) {
+/// CREATE ROLE, USER, GROUP
+pub(super) fn create(source: Source<'_>, c: &CreateRoleStmt) -> Result<Utility> {
+    let name = new_name(&c.role)?;
+    let mut options = role_options(source, &c.options)?;
+    let is_user = c.stmt_type() == RoleStmtType::RolestmtUser;
+    if is_user && !options.iter().any(|o| matches!(o, RoleOption::LogsIn(_))) {
         options.push(RoleOption::LogsIn(true));
     }
-    Ok(RoleCommand::Create(name, options))
+    Ok(command(RoleCommand::Create(name, options)))
 }
 
 /// A name that a role may get.
-fn new_name(c: &mut Cursor<'_>) -> Result<String> {
-    let name = match role_name(c)? {
-        RoleName::Named(name) => name,
-        other => return Err(reserved(&other)),
-    };
+fn new_name(name: &str) -> Result<String> {
     if name.starts_with("pg_") {
         let message = format!("role name \"{name}\" is reserved");
         return Err(SqlError::new(SqlState::RESERVED_NAME, message)
             .with_detail("Role names starting with \"pg_\" are reserved."));
     }
-    Ok(name)
+    Ok(clipped(name.to_owned()))
 }
 
-fn reserved(name: &RoleName) -> SqlError {
-    let message = match name {
-        RoleName::Public => "role name \"public\" is reserved",
-        RoleName::Session => "SESSION_USER cannot be used as a role name here",
-        _ => "CURRENT_USER cannot be used as a role name here",
-    };
-    SqlError::new(SqlState::RESERVED_NAME, message)
-}
-
-fn alter(c: &mut Cursor<'_>) -> Result<RoleCommand> {
-    let role = role_name(c)?;
-    if c.eat("rename") {
-        c.expect("to")?;
-        let RoleName::Named(from) = role else { return Err(reserved(&role)) };
-        return Ok(RoleCommand::Rename(from, new_name(c)?));
+/// ALTER ROLE, ALTER GROUP
+pub(super) fn alter(source: Source<'_>, a: &AlterRoleStmt) -> Result<Utility> {
+    let role = role_name(a.role.as_ref())?;
+    let options = role_options(source, &a.options)?;
+    // ALTER GROUP ... ADD USER, DROP USER
+    if let [RoleOption::Members(members, _)] = &options[..] {
+        let RoleName::Named(group) = role else {
+            return Err(SqlError::unsupported("ALTER GROUP CURRENT_USER"));
+        };
+        return Ok(command(RoleCommand::Group { adds: a.action > 0, group, members: members.clone() }));
     }
-    if c.eat("set") || c.eat("reset") || c.eat("in") {
-        return Err(SqlError::unsupported("ALTER ROLE ... SET"));
-    }
-    c.eat("with");
-    Ok(RoleCommand::Alter(role, options(c, false)?))
+    Ok(command(RoleCommand::Alter(role, options)))
 }
 
-fn drop_roles(c: &mut Cursor<'_>) -> Result<RoleCommand> {
-    let if_exists = c.eat("if");
-    if if_exists {
-        c.expect("exists")?;
-    }
-    Ok(RoleCommand::Drop(role_names(c)?, if_exists))
+/// ALTER ROLE ... RENAME TO
+pub(super) fn rename(from: &str, to: &str) -> Result<Utility> {
+    Ok(command(RoleCommand::Rename(clipped(from.to_owned()), new_name(to)?)))
 }
 
-fn options(c: &mut Cursor<'_>, creates: bool) -> Result<Vec<RoleOption>> {
+/// DROP ROLE, USER, GROUP
+pub(super) fn drop(d: &DropRoleStmt) -> Result<Utility> {
+    Ok(command(RoleCommand::Drop(role_names(&d.roles)?, d.missing_ok)))
+}
+
+fn role_options(source: Source<'_>, list: &[Node]) -> Result<Vec<RoleOption>> {
     let mut options: Vec<RoleOption> = Vec::new();
-    while c.peek().is_some() {
-        let Some(option) = option(c, creates)? else { continue };
-        if options.iter().any(|o| std::mem::discriminant(o) == std::mem::discriminant(&option)) {
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "conflicting or redundant options"));
+    for given in node::options(list)? {
+        let Some(option) = option(given)? else { continue };
+        if options.iter().any(|o| is_same(o, &option)) {
+            return Err(node::redundant(given.position(source)));
         }
         options.push(option);
     }
     Ok(options)
 }
 
+fn is_same(one: &RoleOption, other: &RoleOption) -> bool {
+    match (one, other) {
+        (RoleOption::Members(_, one), RoleOption::Members(_, other)) => one == other,
+        _ => std::mem::discriminant(one) == std::mem::discriminant(other),
+    }
+}
+
 /// One option; `None` for one that has no effect.
-fn option(c: &mut Cursor<'_>, creates: bool) -> Result<Option<RoleOption>> {
-    let start = c.at;
-    let Some(word) = c.word() else { return Err(c.error()) };
-    let (bare, on) = match word.strip_prefix("no") {
-        Some(bare) => (bare, false),
-        None => (word.as_str(), true),
+fn option(given: Opt<'_>) -> Result<Option<RoleOption>> {
+    let members = || match given.value() {
+        Some(NodeEnum::List(list)) => role_names(&list.items),
+        other => Err(node::unexpected("roles", other)),
     };
-    Ok(Some(match bare {
-        "superuser" => RoleOption::Superuser(on),
-        "createdb" => RoleOption::MakesDatabases(on),
-        "createrole" => RoleOption::MakesRoles(on),
-        "inherit" => RoleOption::Inherits(on),
-        "login" => RoleOption::LogsIn(on),
-        "replication" => RoleOption::Replicates(on),
-        "bypassrls" => RoleOption::BypassesRowSecurity(on),
-        "encrypted" if on => {
-            c.expect("password")?;
-            RoleOption::Password(Some(c.string()?.into()))
-        }
-        "password" if on => RoleOption::Password(if c.eat("null") { None } else { Some(c.string()?.into()) }),
-        "valid" if on => {
-            c.expect("until")?;
-            RoleOption::ValidUntil(c.string()?)
-        }
-        "connection" if on => {
-            c.expect("limit")?;
-            no_limit(c)?;
-            return Ok(None);
-        }
-        "sysid" if creates && on => {
-            number(c)?;
-            return Ok(None);
-        }
-        "in" if creates && on && (c.eat("role") || c.eat("group")) => RoleOption::MemberOf(role_names(c)?),
-        "role" | "user" if creates && on => RoleOption::Members(role_names(c)?, false),
-        "admin" if creates && on => RoleOption::Members(role_names(c)?, true),
-        _ => {
-            c.at = start;
-            let message = format!("unrecognized role option \"{word}\"");
-            return Err(SqlError { message: message.into(), ..c.error() });
-        }
+    Ok(Some(match given.name() {
+        "superuser" => RoleOption::Superuser(given.flag()?),
+        "createdb" => RoleOption::MakesDatabases(given.flag()?),
+        "createrole" => RoleOption::MakesRoles(given.flag()?),
+        "inherit" => RoleOption::Inherits(given.flag()?),
+        "canlogin" => RoleOption::LogsIn(given.flag()?),
+        "isreplication" => RoleOption::Replicates(given.flag()?),
+        "bypassrls" => RoleOption::BypassesRowSecurity(given.flag()?),
+        "password" => RoleOption::Password(given.text().map(Into::into)),
+        "validUntil" => RoleOption::ValidUntil(given.needed_text()?),
+        // -1 is no limit; others are not kept.
+        "connectionlimit" if given.number() == Some(-1) => return Ok(None),
+        "connectionlimit" => return Err(SqlError::unsupported("CONNECTION LIMIT")),
+        "sysid" => return Ok(None),
+        "addroleto" => RoleOption::MemberOf(members()?),
+        "rolemembers" => RoleOption::Members(members()?, false),
+        "adminmembers" => RoleOption::Members(members()?, true),
+        other => return Err(SqlError::internal(format!("a role's option {other}"))),
     }))
 }
 
-/// CONNECTION LIMIT -1, which is none; others are not kept.
-fn no_limit(c: &mut Cursor<'_>) -> Result<()> {
-    let minus = c.eat_token(&Token::Minus);
-    if number(c)? == "1" && minus {
-        return Ok(());
-    }
-    Err(SqlError::unsupported("CONNECTION LIMIT"))
+fn role_names(list: &[Node]) -> Result<Vec<RoleName>> {
+    let one = |node: &Node| match &node.node {
+        Some(NodeEnum::RoleSpec(role)) => role_name(Some(role)),
+        other => Err(node::unexpected("a role", other.as_ref())),
+    };
+    list.iter().map(one).collect()
 }
 
-fn number(c: &mut Cursor<'_>) -> Result<String> {
-    let Some(Token::Number(number, _)) = c.peek().cloned() else { return Err(c.error()) };
-    c.at += 1;
-    Ok(number)
+/// A role as it is named.
+pub(super) fn role_name(role: Option<&RoleSpec>) -> Result<RoleName> {
+    let Some(role) = role else { return Err(SqlError::internal("a command without its role")) };
+    Ok(match role.roletype() {
+        RoleSpecType::RolespecCstring => RoleName::Named(clipped(role.rolename.clone())),
+        RoleSpecType::RolespecSessionUser => RoleName::Session,
+        RoleSpecType::RolespecPublic => RoleName::Public,
+        _ => RoleName::Current,
+    })
 }
 
-fn role_names(c: &mut Cursor<'_>) -> Result<Vec<RoleName>> {
-    let mut names = vec![role_name(c)?];
-    while c.eat_token(&Token::Comma) {
-        names.push(role_name(c)?);
-    }
-    Ok(names)
-}
-
-fn role_name(c: &mut Cursor<'_>) -> Result<RoleName> {
-    for (word, name) in [
-        ("current_user", RoleName::Current),
-        ("current_role", RoleName::Current),
-        ("session_user", RoleName::Session),
-        ("public", RoleName::Public),
-    ] {
-        if c.eat(word) {
-            return Ok(name);
+/// GRANT and REVOKE of membership.
+pub(super) fn membership(g: &GrantRoleStmt) -> Result<Utility> {
+    let mut option = false;
+    for given in node::options(&g.opt)? {
+        match given.name() {
+            "admin" => option = given.flag()?,
+            other => return Err(SqlError::unsupported(format!("GRANT ... WITH {}", other.to_uppercase()))),
         }
     }
-    let name = c.name()?;
-    match name.as_str() {
-        "public" => Ok(RoleName::Public),
-        "none" => Err(SqlError::new(SqlState::RESERVED_NAME, "role name \"none\" is reserved")),
-        _ => Ok(RoleName::Named(crate::bind::clipped(name))),
-    }
-}
-
-fn grant(c: &mut Cursor<'_>) -> Result<RoleCommand> {
-    let what = what(c)?;
-    if !c.eat("on") {
-        c.expect("to")?;
-        let members = role_names(c)?;
-        let option = with_option(c, "admin")?;
-        return Ok(RoleCommand::Membership { grants: true, roles: what.roles()?, members, option });
-    }
-    let objects = objects(c)?;
-    c.expect("to")?;
-    let grantees = grantees(c)?;
-    let option = with_option(c, "grant")?;
-    let rights = what.rights()?;
-    let grant = GrantObjects { grants: true, rights, objects, grantees, option, cascade: false };
-    Ok(RoleCommand::Objects(Box::new(grant)))
-}
-
-fn with_option(c: &mut Cursor<'_>, kind: &str) -> Result<bool> {
-    let with = c.eat("with");
-    if with {
-        c.expect(kind)?;
-        c.expect("option")?;
-    }
-    granted_by(c)?;
-    Ok(with)
+    granted_by(g.grantor.as_ref())?;
+    let roles = privileges(&g.granted_roles)?.into_iter().map(clipped).collect();
+    let members = role_names(&g.grantee_roles)?;
+    Ok(command(RoleCommand::Membership { grants: g.is_grant, roles, members, option }))
 }
 
 /// GRANTED BY CURRENT_USER, the only grantor that PostgreSQL takes.
-fn granted_by(c: &mut Cursor<'_>) -> Result<()> {
-    if !c.eat("granted") {
-        return Ok(());
-    }
-    c.expect("by")?;
-    match role_name(c)? {
-        RoleName::Current => Ok(()),
-        _ => Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "grantor must be current user")),
+fn granted_by(grantor: Option<&RoleSpec>) -> Result<()> {
+    match grantor.map(|role| role_name(Some(role))).transpose()? {
+        None | Some(RoleName::Current) => Ok(()),
+        Some(_) => Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "grantor must be current user")),
     }
 }
 
-fn revoke(c: &mut Cursor<'_>) -> Result<RoleCommand> {
-    let start = c.at;
-    let option = (c.eat("grant") || c.eat("admin")) && c.eat("option") && c.eat("for");
-    if !option {
-        c.at = start;
-    }
-    let what = what(c)?;
-    if !c.eat("on") {
-        c.expect("from")?;
-        let members = role_names(c)?;
-        granted_by(c)?;
-        behaviour(c);
-        return Ok(RoleCommand::Membership { grants: false, roles: what.roles()?, members, option });
-    }
-    let objects = objects(c)?;
-    c.expect("from")?;
-    let grantees = grantees(c)?;
-    granted_by(c)?;
-    let cascade = behaviour(c);
-    let rights = what.rights()?;
-    Ok(RoleCommand::Objects(Box::new(GrantObjects {
-        grants: false,
-        rights,
+/// GRANT and REVOKE of rights on objects.
+pub(super) fn grant(g: &GrantStmt) -> Result<Utility> {
+    let objects = objects(g)?;
+    let grantees = role_names(&g.grantees)?;
+    granted_by(g.grantor.as_ref())?;
+    Ok(command(RoleCommand::Objects(Box::new(GrantObjects {
+        grants: g.is_grant,
+        rights: rights(&g.privileges)?,
         objects,
         grantees,
-        option,
-        cascade,
-    })))
+        option: g.grant_option,
+        cascade: g.behavior() == DropBehavior::DropCascade,
+    }))))
 }
 
-/// CASCADE, or RESTRICT, which is the default.
-fn behaviour(c: &mut Cursor<'_>) -> bool {
-    let cascade = c.eat("cascade");
-    if !cascade {
-        c.eat("restrict");
-    }
-    cascade
+/// The words before ON or TO.
+fn privileges(list: &[Node]) -> Result<Vec<String>> {
+    let one = |node: &Node| match &node.node {
+        Some(NodeEnum::AccessPriv(access)) if access.cols.is_empty() => Ok(access.priv_name.clone()),
+        Some(NodeEnum::AccessPriv(_)) => Err(SqlError::unsupported("rights on columns")),
+        other => Err(node::unexpected("a right", other.as_ref())),
+    };
+    list.iter().map(one).collect()
 }
 
-fn grantees(c: &mut Cursor<'_>) -> Result<Vec<RoleName>> {
-    let mut names = Vec::new();
-    loop {
-        c.eat("group");
-        names.push(role_name(c)?);
-        if !c.eat_token(&Token::Comma) {
-            return Ok(names);
-        }
+/// The rights; `None` is ALL.
+fn rights(list: &[Node]) -> Result<Option<Rights>> {
+    if list.is_empty() {
+        return Ok(None);
     }
+    let mut rights = Rights::default();
+    for word in privileges(list)? {
+        rights = rights.with(match word.as_str() {
+            "select" => Rights::SELECT,
+            "insert" => Rights::INSERT,
+            "update" => Rights::UPDATE,
+            "delete" => Rights::DELETE,
+            "truncate" => Rights::TRUNCATE,
+            "references" => Rights::REFERENCES,
+            "trigger" => Rights::TRIGGER,
+            "usage" => Rights::USAGE,
+            "create" => Rights::CREATE,
+            other => return Err(node::syntax(format!("unrecognized privilege type \"{other}\""))),
+        });
+    }
+    Ok(Some(rights))
 }
 
-/// The words before ON or TO: rights, or roles.
-struct What(Vec<String>);
-
-fn what(c: &mut Cursor<'_>) -> Result<What> {
-    let mut words = Vec::new();
-    loop {
-        let word = c.name()?;
-        if word == "all" {
-            c.eat("privileges");
+fn objects(g: &GrantStmt) -> Result<Objects> {
+    let is_all = g.targtype() == GrantTargetType::AclTargetAllInSchema;
+    Ok(match (g.objtype(), is_all) {
+        (ObjectType::ObjectTable, true) => Objects::AllTables(node::strings(&g.objects)?),
+        (ObjectType::ObjectSequence, true) => Objects::AllSequences(node::strings(&g.objects)?),
+        (ObjectType::ObjectTable, false) => Objects::Tables(node::relations(&g.objects)?),
+        (ObjectType::ObjectSequence, false) => Objects::Sequences(node::relations(&g.objects)?),
+        (ObjectType::ObjectSchema, _) => Objects::Schemas(node::strings(&g.objects)?),
+        (other, _) => {
+            return Err(SqlError::unsupported(format!("GRANT or REVOKE ON {}", tag::kind(other))));
         }
-        words.push(word);
-        if c.peek() == Some(&Token::LParen) {
-            return Err(SqlError::unsupported("rights on columns"));
-        }
-        if !c.eat_token(&Token::Comma) {
-            return Ok(What(words));
-        }
-    }
-}
-
-impl What {
-    fn rights(self) -> Result<Option<Rights>> {
-        if self.0 == ["all"] {
-            return Ok(None);
-        }
-        let mut rights = Rights::default();
-        for word in self.0 {
-            rights = rights.with(match word.as_str() {
-                "select" => Rights::SELECT,
-                "insert" => Rights::INSERT,
-                "update" => Rights::UPDATE,
-                "delete" => Rights::DELETE,
-                "truncate" => Rights::TRUNCATE,
-                "references" => Rights::REFERENCES,
-                "trigger" => Rights::TRIGGER,
-                "usage" => Rights::USAGE,
-                "create" => Rights::CREATE,
-                other => {
-                    let message = format!("unrecognized privilege type \"{other}\"");
-                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-                }
-            });
-        }
-        Ok(Some(rights))
-    }
-
-    fn roles(self) -> Result<Vec<String>> {
-        Ok(self.0)
-    }
-}
-
-fn objects(c: &mut Cursor<'_>) -> Result<Objects> {
-    if c.eat("all") {
-        let tables = c.eat("tables");
-        if !tables {
-            c.expect("sequences")?;
-        }
-        c.expect("in")?;
-        c.expect("schema")?;
-        let schemas = names(c)?;
-        return Ok(if tables { Objects::AllTables(schemas) } else { Objects::AllSequences(schemas) });
-    }
-    if c.eat("schema") {
-        return names(c).map(Objects::Schemas);
-    }
-    if c.eat("sequence") {
-        return object_names(c).map(Objects::Sequences);
-    }
-    for kind in ["database", "function", "procedure", "routine", "language", "type", "domain", "tablespace"] {
-        if c.eat(kind) {
-            return Err(SqlError::unsupported(format!("GRANT or REVOKE ON {}", kind.to_uppercase())));
-        }
-    }
-    c.eat("table");
-    object_names(c).map(Objects::Tables)
-}
-
-fn names(c: &mut Cursor<'_>) -> Result<Vec<String>> {
-    let mut names = vec![c.name()?];
-    while c.eat_token(&Token::Comma) {
-        names.push(c.name()?);
-    }
-    Ok(names)
-}
-
-fn object_names(c: &mut Cursor<'_>) -> Result<Vec<ast::ObjectName>> {
-    let mut names = vec![c.object_name()?];
-    while c.eat_token(&Token::Comma) {
-        names.push(c.object_name()?);
-    }
-    Ok(names)
+    })
 }

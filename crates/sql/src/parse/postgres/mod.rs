@@ -22,7 +22,7 @@ use pg_query::protobuf::ParseResult;
 use pg_query::protobuf::{Node, OverridingKind, WithClause};
 use place::Reader;
 use prost::Message;
-use sqlparser::ast::{Query, SetExpr, Statement};
+use sqlparser::ast::{DataType, Expr, Query, SetExpr, Statement};
 
 use super::Overriding;
 use crate::error::{Result, SqlError, SqlState};
@@ -69,6 +69,21 @@ pub fn mapped(sql: &str, node: &NodeEnum) -> Result<Option<Statement>> {
     };
     let Some(with) = with else { return Ok(Some(statement)) };
     beneath(&reader, with, wrap(statement)).map(Some)
+}
+
+/// Expressions of a command.
+pub fn expressions(sql: &str, list: &[Node]) -> Result<Vec<Expr>> {
+    Reader::new(sql).exprs(list)
+}
+
+/// Names of types of a command.
+pub fn types(sql: &str, list: &[Node]) -> Result<Vec<DataType>> {
+    let reader = Reader::new(sql);
+    let one = |node: &Node| match &node.node {
+        Some(NodeEnum::TypeName(name)) => reader.data_type(name),
+        other => Err(SqlError::internal(format!("a type in the place of {other:?}"))),
+    };
+    list.iter().map(one).collect()
 }
 
 /// OVERRIDING of an INSERT, be it explained or prepared.
