@@ -13,7 +13,10 @@ use std::sync::LazyLock;
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 
-use super::{DAY_US, UNIX_SHIFT_US, abbreviations, check_timestamp, civil_of, is_infinite, timestamp_range};
+use super::{
+    DAY_US, UNIX_SHIFT_US, abbreviations, check_timestamp, civil_of, is_infinite, parse_interval,
+    timestamp_range,
+};
 use crate::error::Result;
 
 /// A time zone.
@@ -38,12 +41,18 @@ impl Zone {
     /// UTC
     pub const UTC: Zone = Zone::Fixed(0);
 
-    /// The value of the setting TimeZone and how SHOW spells it: hours east as a number, a name, or POSIX rules.
+    /// The value of the setting TimeZone and how SHOW spells it: hours east as a number or an interval, a
+    /// name, or POSIX rules.
     pub fn of_setting(value: &str) -> Option<(Zone, String)> {
         let value = value.trim();
         if let Ok(hours) = value.parse::<f64>() {
             let seconds = (hours * 3600.0).round();
             return (seconds.abs() < 168.0 * 3600.0).then(|| fixed(seconds as i32));
+        }
+        if let Some(text) = interval_text(value) {
+            let offset = parse_interval(text).ok().filter(|i| i.months == 0 && i.days == 0)?;
+            let seconds = i32::try_from(offset.micros / 1_000_000).ok()?;
+            return (seconds.abs() < 168 * 3600).then(|| fixed(seconds));
         }
         named(value)
     }
@@ -158,12 +167,17 @@ fn civil(us: i64) -> DateTime {
     .unwrap_or(DateTime::ZERO)
 }
 
+/// What stands in quotes behind INTERVAL.
+fn interval_text(value: &str) -> Option<&str> {
+    let (word, rest) = value.split_at_checked("interval".len())?;
+    let quoted = rest.trim().strip_prefix('\'')?.strip_suffix('\'')?;
+    word.eq_ignore_ascii_case("interval").then_some(quoted)
+}
+
 fn fixed(seconds: i32) -> (Zone, String) {
-    if seconds == 0 {
-        return (Zone::UTC, "UTC".to_owned());
-    }
     // POSIX rules count west.
-    (Zone::Fixed(seconds), format!("<{}>{}", shown_offset(seconds), shown_offset(-seconds)))
+    let west = if seconds == 0 { "-00".to_owned() } else { shown_offset(-seconds) };
+    (Zone::Fixed(seconds), format!("<{}>{west}", shown_offset(seconds)))
 }
 
 /// `+hh`, with minutes and seconds where there are any.

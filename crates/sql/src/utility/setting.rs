@@ -6,12 +6,14 @@
 //! Does not know: which settings there are, and which values they take (`crate::settings`).
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{AlterSystemStmt, Node, VariableSetKind, VariableSetStmt};
+use pg_query::protobuf::{AlterSystemStmt, Node, TypeCast, VariableSetKind, VariableSetStmt};
 
 use super::node::{constant, unexpected};
 use super::{Utility, transaction};
 use crate::error::{Result, SqlError, SqlState};
+use crate::parse::postgres;
 use crate::system::names::quoted;
+use crate::time::{parse_interval, write_interval};
 
 /// Settings whose value is a list of names: each is quoted where it has to be.
 const LISTS_OF_NAMES: &[&str] = &["search_path", "temp_tablespaces", "local_preload_libraries"];
@@ -27,13 +29,13 @@ pub(super) fn set(s: &VariableSetStmt) -> Result<Utility> {
         VariableSetKind::VarSetMulti => return several(s),
         VariableSetKind::VarResetAll => Utility::Reset(None),
         VariableSetKind::VarSetCurrent => Utility::SetCurrent { name, local },
+        VariableSetKind::VarReset => Utility::Reset(Some(name)),
         kind => {
-            let value =
-                if kind == VariableSetKind::VarSetValue { Some(value(&name, &s.args)?) } else { None };
+            let is_value = kind == VariableSetKind::VarSetValue;
+            let value = is_value.then(|| value(&name, &s.args)).transpose()?;
             match name.as_str() {
                 "role" => Utility::SetRole(value.filter(|role| role != "none"), local),
                 "session_authorization" => Utility::SetAuthorization(value, local),
-                _ if kind == VariableSetKind::VarReset => Utility::Reset(Some(name)),
                 _ => Utility::Set { name, value, local },
             }
         }
@@ -67,13 +69,34 @@ fn one_value(arg: &Node, is_name: bool) -> Result<String> {
             let text = constant(c).unwrap_or_default();
             Ok(if is_name { quoted(&text) } else { text })
         }
-        // SET TIME ZONE INTERVAL '...'
-        Some(NodeEnum::TypeCast(cast)) => match cast.arg.as_ref().and_then(|arg| arg.node.as_ref()) {
-            Some(NodeEnum::AConst(c)) => Ok(format!("INTERVAL '{}'", constant(c).unwrap_or_default())),
-            other => Err(unexpected("an interval", other)),
-        },
+        Some(NodeEnum::TypeCast(cast)) => zone_interval(cast),
         other => Err(unexpected("a value", other.as_ref())),
     }
+}
+
+/// SET TIME ZONE INTERVAL '...' [HOUR | HOUR TO MINUTE]: a number by itself counts the last field, and what is below it goes.
+fn zone_interval(cast: &TypeCast) -> Result<String> {
+    const HOUR: i64 = 1 << 10;
+    const HOUR_TO_MINUTE: i64 = HOUR | 1 << 11;
+    let text = match cast.arg.as_ref().and_then(|arg| arg.node.as_ref()) {
+        Some(NodeEnum::AConst(c)) => constant(c).unwrap_or_default(),
+        other => return Err(unexpected("an interval", other)),
+    };
+    let numbers = match &cast.type_name {
+        Some(name) => postgres::modifiers(&name.typmods)?,
+        None => Vec::new(),
+    };
+    let (unit, unit_us) = match numbers.first() {
+        Some(&HOUR) => (" hours", 3_600_000_000),
+        Some(&HOUR_TO_MINUTE) => (" minutes", 60_000_000),
+        _ => ("", 1),
+    };
+    let is_number = text.trim().trim_start_matches(['+', '-']).parse::<f64>().is_ok();
+    let mut interval = parse_interval(&if is_number { format!("{text}{unit}") } else { text })?;
+    interval.micros -= interval.micros % unit_us;
+    let mut shown = Vec::new();
+    write_interval(interval, &mut shown);
+    Ok(format!("INTERVAL '{}'", String::from_utf8_lossy(&shown)))
 }
 
 /// ALTER SYSTEM

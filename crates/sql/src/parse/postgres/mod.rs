@@ -23,6 +23,7 @@ use pg_query::protobuf::{Node, OverridingKind, WithClause};
 use place::Reader;
 use prost::Message;
 use sqlparser::ast::{DataType, Expr, Query, SetExpr, Statement};
+pub use types::modifiers;
 
 use super::Overriding;
 use crate::error::{Result, SqlError, SqlState};

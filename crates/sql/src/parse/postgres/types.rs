@@ -98,7 +98,7 @@ fn interval(numbers: &[i64]) -> Option<DataType> {
 }
 
 /// The numbers in the parentheses behind a type.
-pub(super) fn modifiers(list: &[Node]) -> Result<Vec<i64>> {
+pub fn modifiers(list: &[Node]) -> Result<Vec<i64>> {
     let number = |node: &Node| match &node.node {
         Some(NodeEnum::AConst(c)) => match &c.val {
             Some(Val::Ival(n)) => Ok(i64::from(n.ival)),
