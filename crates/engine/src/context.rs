@@ -17,16 +17,18 @@ use crate::catalog::TableId;
 use crate::core::{Core, Sight, View, hash_key};
 use crate::error::{Error, Result};
 use crate::ids::{Owner, RollPointer, TxnId};
+use crate::lock_queue::Tag;
+use crate::modes::LockMode;
 use crate::node::Stamp;
 use crate::purge::Finished;
 use crate::serial::Serial;
 use crate::share::Share;
-use crate::table_lock::{TableLock, Waiting};
+use crate::table_lock::Waiting;
 use crate::transaction::Isolation;
 use crate::tree::Scan;
 use crate::undo::{Kind, Prepared, Record, RecordRef, Segment};
 use crate::versions::Version;
-use crate::waits::{Obstacle, Patience};
+use crate::waits::{Held, Patience};
 
 /// Tells who wants to rely on a row from those who want to change it.
 const KEY_SHARE_WISH: u64 = 1 << 62;
@@ -47,12 +49,11 @@ pub struct Context {
     pub(crate) record: Record,
     pub(crate) timeout: Option<Duration>,
     pub(crate) cancel: Option<Arc<AtomicBool>>,
-    pub(crate) exclusive: Vec<Arc<TableLock>>,
     /// Rows that this transaction shares (`share.rs`).
     pub(crate) shared: Vec<Share>,
     has_waited: bool,
     /// What it waited for last, and until when it does; `None` once that is taken or given up.
-    awaited: Option<(u64, Option<Instant>)>,
+    awaited: Option<Awaited>,
     /// How many releases there were when it last began to look at what it may have to wait for.
     looked: u64,
     /// Taking back a call or a statement failed: what is there is half of it.
@@ -62,12 +63,20 @@ pub struct Context {
     pub(crate) buffers: Buffers,
 }
 
+/// What is waited for, over several waits.
+#[derive(Clone, Copy)]
+struct Awaited {
+    want: u64,
+    deadline: Option<Instant>,
+    /// The place in the line.
+    ticket: u64,
+}
+
 /// A transaction that nobody runs any more and whose changes are still there.
 pub(crate) struct Loser {
     pub(crate) owner: Owner,
     pub(crate) id: TxnId,
     pub(crate) segment: Segment,
-    pub(crate) exclusive: Vec<Arc<TableLock>>,
 }
 
 /// Scratch memory that lives as long as the transaction.
@@ -96,7 +105,6 @@ impl Context {
             record: Record::default(),
             timeout,
             cancel: None,
-            exclusive: Vec::new(),
             shared: Vec::new(),
             has_waited: false,
             awaited: None,
@@ -122,7 +130,6 @@ impl Context {
             record: Record::default(),
             timeout: None,
             cancel: None,
-            exclusive: loser.exclusive,
             shared: Vec::new(),
             has_waited: false,
             awaited: None,
@@ -166,8 +173,8 @@ impl Context {
         self.give_back_shares(0);
         self.core.registry.drop_snapshot(self.owner);
         self.core.registry.place(self.owner.slot).mark_loser();
-        let exclusive = std::mem::take(&mut self.exclusive);
-        Some(Loser { owner: self.owner, id: self.id, segment, exclusive })
+        self.core.waits.disown(&self.core.registry, self.owner);
+        Some(Loser { owner: self.owner, id: self.id, segment })
     }
 
     /// Gives up the shares but for the first ones. The caller wakes who waits.
@@ -177,11 +184,24 @@ impl Context {
         }
     }
 
-    /// Gives up these tables, and the exclusive locks but for the first ones. The caller wakes who waits.
-    pub(crate) fn give_back_tables(&mut self, used: impl Iterator<Item = TableId>, keep: usize) {
-        let place = self.core.registry.place(self.owner.slot);
-        used.for_each(|table| place.forget_table(table.0));
-        self.exclusive.drain(keep.min(self.exclusive.len())..).for_each(|lock| lock.unlock_exclusive());
+    /// Gives up these tables, and the locks with a queue but for the first ones; with `keeps_weak`, not those of who reads or changes
+    /// rows. The caller wakes who waits.
+    pub(crate) fn give_back_tables(
+        &mut self,
+        used: impl Iterator<Item = (TableId, LockMode)>,
+        keep: usize,
+        keeps_weak: bool,
+    ) {
+        let core = &self.core;
+        let place = core.registry.place(self.owner.slot);
+        used.for_each(|(table, mode)| place.forget_table(table.0, mode.bit()));
+        let is_kept = |tag, mode: LockMode| keeps_weak && mode.is_weak() && matches!(tag, Tag::Object(_));
+        core.waits.unlock_all(&core.registry, self.owner, keep, is_kept);
+    }
+
+    /// How many locks with a queue there are so far.
+    pub(crate) fn locks_held(&self) -> usize {
+        self.core.waits.held_by(&self.core.registry, self.owner)
     }
 
     pub(crate) fn pager(&self) -> &Pager {
@@ -352,26 +372,29 @@ impl Context {
     /// If anything at all was given up since the last look began, this does not wait: it may have been what is wanted.
     fn wait_wanting(&mut self, on: Owner, want: u64) -> Result<()> {
         self.has_waited = true;
-        let begun = self.awaited.filter(|(awaited, _)| *awaited == want);
-        let deadline = begun.and_then(|(_, deadline)| deadline);
-        self.awaited = Some((want, Patience { deadline, ..self.patience() }.begun().deadline));
-        let outcome = self.wait_until(deadline, on, want);
+        let begun = self.awaited.filter(|awaited| awaited.want == want);
+        let ticket = begun.map_or_else(|| self.core.waits.ticket(), |begun| begun.ticket);
+        let deadline = begun.and_then(|begun| begun.deadline);
+        let until = Patience { deadline, ..self.patience() }.begun().deadline;
+        self.awaited = Some(Awaited { want, deadline: until, ticket });
+        let outcome = self.wait_until(deadline, on, want, ticket);
         if outcome.is_err() {
             self.awaited = None;
         }
         outcome
     }
 
-    fn wait_until(&mut self, deadline: Option<Instant>, on: Owner, want: u64) -> Result<()> {
+    fn wait_until(&mut self, deadline: Option<Instant>, by: Owner, want: u64, ticket: u64) -> Result<()> {
         let core = Arc::clone(&self.core);
-        let looked = std::mem::replace(&mut self.looked, core.waits.releases());
+        let released = std::mem::replace(&mut self.looked, core.waits.releases());
         let patience = Patience { deadline, ..self.patience() };
-        if looked != self.looked {
+        if released != self.looked {
             return patience.check();
         }
-        let outcome = core.waits.wait(&core.registry, self.owner, Obstacle::Held(on, looked), want, patience);
+        let held = Held { by, released, want, ticket };
+        let outcome = core.waits.wait(&core.registry, self.owner, held, patience);
         self.looked = core.waits.releases();
-        if outcome.is_ok() && !core.registry.is_running(on) {
+        if outcome.is_ok() && !core.registry.is_running(by) {
             // Its commit may never become durable: then nobody can go on.
             core.pager.log().check().map_err(varve_pager::PagerError::from)?;
         }
@@ -489,9 +512,7 @@ impl Context {
     pub(crate) fn leave(&mut self) {
         self.give_back_shares(0);
         let core = &self.core;
-        for lock in self.exclusive.drain(..) {
-            lock.unlock_exclusive();
-        }
+        core.waits.unlock_all(&core.registry, self.owner, 0, |_, _| false);
         core.registry.end(self.owner);
         core.waits.wake(&core.registry, self.owner);
         core.registry.vacate(self.owner);

@@ -18,12 +18,14 @@ use crate::catalog::{
 };
 use crate::derived::Derived;
 use crate::error::{Error, ObjectKind, Result};
+use crate::modes::LockMode;
 use crate::paged::PagedStore;
 use crate::row::RowSchema;
 use crate::table_lock::TableLock;
 use crate::transaction::Transaction;
 use crate::tree::{Tree, TreeKind};
 use crate::undo::Kind;
+use crate::waits::Got;
 
 /// Most columns of a table or of a key.
 pub(crate) const COLUMNS_MAX: usize = 1600;
@@ -38,9 +40,14 @@ impl Transaction {
         *self.bound.insert(self.cx.core.catalog.current().version())
     }
 
-    /// Keeps everybody else from a table until the transaction ends (LOCK TABLE). `StaleDefinition` if it is gone.
+    /// Locks a table until the transaction ends (LOCK TABLE). `StaleDefinition` if it is gone.
+    pub fn lock_table(&mut self, table: TableId, mode: LockMode) -> Result<()> {
+        self.locked_in(table, mode).map(|_| ())
+    }
+
+    /// Keeps everybody else from a table until the transaction ends.
     pub fn lock_exclusive(&mut self, table: TableId) -> Result<()> {
-        self.exclusive(table).map(|_| ())
+        self.lock_table(table, LockMode::AccessExclusive)
     }
 
     /// Makes a schema.
@@ -56,7 +63,7 @@ impl Transaction {
     /// Lets nobody make anything in a schema until the transaction ends, and waits for those who are about to.
     pub fn lock_schema(&mut self, name: &str) -> Result<()> {
         let schema = self.schema(name)?;
-        self.lock_alone(self.cx.core.catalog.lock_of_object(schema), name)
+        self.lock_alone(&self.cx.core.catalog.lock_of_object(schema), name)
     }
 
     fn schema(&mut self, name: &str) -> Result<ObjectId> {
@@ -313,22 +320,29 @@ impl Transaction {
     /// The current definition of a table, locked for this transaction alone; `StaleDefinition` if it was dropped, perhaps
     /// while this one waited for it.
     pub(crate) fn exclusive(&mut self, table: TableId) -> Result<Arc<TableDef>> {
+        self.locked_in(table, LockMode::AccessExclusive)
+    }
+
+    fn locked_in(&mut self, table: TableId, mode: LockMode) -> Result<Arc<TableDef>> {
         let catalog = self.catalog();
         let open = catalog.open_table(table);
         let name = open.map_or_else(|| format!("table {}", table.0), |t| t.def().name.clone());
         let missing = || Error::StaleDefinition { table: name.clone() };
         let lock = Arc::clone(&open.ok_or_else(missing)?.lock);
-        self.lock_alone(lock, &name)?;
+        self.lock_as(&lock, mode, &name)?;
         self.catalog().table_by_id(table).ok_or_else(missing)
     }
 
     /// Takes an exclusive lock; `StaleDefinition` if the statement was bound to another catalog than the one that is there now.
-    pub(crate) fn lock_alone(&mut self, lock: Arc<TableLock>, name: &str) -> Result<()> {
+    pub(crate) fn lock_alone(&mut self, lock: &TableLock, name: &str) -> Result<()> {
+        self.lock_as(lock, LockMode::AccessExclusive, name)
+    }
+
+    fn lock_as(&mut self, lock: &TableLock, mode: LockMode, name: &str) -> Result<()> {
         crate::recovery::wait_for_losers(&mut self.cx)?;
-        if !lock.lock_exclusive(self.cx.waiting())? {
+        if lock.lock(mode, self.cx.waiting())? == Got::Before {
             return Ok(());
         }
-        self.cx.exclusive.push(lock);
         self.cx.renew_snapshot();
         match self.bound {
             Some(version) if version != self.cx.core.catalog.current().version() => {

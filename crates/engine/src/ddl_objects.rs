@@ -18,6 +18,7 @@ use crate::catalog::{
     ViewDef, store,
 };
 use crate::error::{Error, ObjectKind, Result};
+use crate::modes::LockMode;
 use crate::transaction::Transaction;
 
 impl Transaction {
@@ -125,16 +126,17 @@ impl Transaction {
     /// Keeps an object that is no table until the transaction ends: nobody drops it. What it is now has to be looked at again.
     pub(crate) fn hold(&mut self, object: ObjectId) -> Result<()> {
         let id = TableId(object.0);
-        if !self.locked.contains(&id) {
-            self.cx.core.catalog.lock_of_object(object).lock_shared(self.cx.waiting())?;
-            self.locked.push(id);
+        let mode = LockMode::AccessShare;
+        if !self.has_locked(id, mode) {
+            self.cx.core.catalog.lock_of_object(object).lock_weak(mode, self.cx.waiting())?;
+            self.locked.push((id, mode));
         }
         Ok(())
     }
 
     fn exclusive_view(&mut self, view: ObjectId) -> Result<Arc<ViewDef>> {
         let name = self.view(view)?.name.clone();
-        self.lock_alone(self.cx.core.catalog.lock_of_object(view), &name)?;
+        self.lock_alone(&self.cx.core.catalog.lock_of_object(view), &name)?;
         self.view(view)
     }
 
@@ -206,7 +208,7 @@ impl Transaction {
     /// Lets nothing begin to depend on a role until the transaction ends, and waits for those who are about to.
     pub fn lock_role(&mut self, role: ObjectId) -> Result<()> {
         let name = self.role(role)?.name.clone();
-        self.lock_alone(self.cx.core.catalog.lock_of_object(role), &name)
+        self.lock_alone(&self.cx.core.catalog.lock_of_object(role), &name)
     }
 
     /// Drops a role. Whether something still belongs to it is the caller's to ask.

@@ -107,7 +107,7 @@ impl Transaction {
     fn sequence_alone(&mut self, sequence: SequenceId) -> Result<Arc<SequenceDef>> {
         let missing = || Error::StaleDefinition { table: format!("sequence {}", sequence.0) };
         let def = self.catalog().sequence_by_id(sequence).ok_or_else(missing)?;
-        self.lock_alone(self.cx.core.catalog.lock_of_object(sequence.into()), &def.name)?;
+        self.lock_alone(&self.cx.core.catalog.lock_of_object(sequence.into()), &def.name)?;
         self.catalog().sequence_by_id(sequence).ok_or_else(missing)
     }
 

@@ -6,6 +6,7 @@
 //!
 //! Does not know: SQL text, sockets.
 
+mod advisory;
 mod array;
 pub mod catalog;
 mod check;
@@ -16,6 +17,7 @@ mod ddl;
 mod ddl_columns;
 mod ddl_objects;
 mod ddl_sequences;
+mod deadlock;
 mod derived;
 mod error;
 #[cfg(feature = "fuzzing")]
@@ -25,7 +27,9 @@ mod ids;
 mod interval;
 mod io;
 pub mod key;
+mod lock_queue;
 mod locks;
+mod modes;
 pub mod node;
 pub mod numeric;
 mod options;
@@ -56,6 +60,7 @@ mod undo;
 mod versions;
 mod waits;
 
+pub use advisory::{Locker, SessionLocks};
 pub use array::{Array, ArrayRef, Elements};
 pub use catalog::predefined;
 pub use catalog::{
@@ -72,7 +77,9 @@ pub use derived::{DeriveKey, Derived, Deriver, KeyPart};
 pub use error::{Error, ObjectKind, Result};
 pub use interval::{DAY_US, Interval};
 pub use io::IoRow;
+pub use lock_queue::AdvisoryKey;
 pub use locks::{LockInfo, LockOwner, Locked};
+pub use modes::LockMode;
 pub use numeric::{Numeric, NumericError, NumericRef, lifted};
 pub use options::Options;
 pub use quota::TemporaryQuota;

@@ -1,17 +1,20 @@
 //! Who holds and who awaits which locks, for those who look what a session waits for.
 //!
 //! Invariants
-//! 1. What is told was so about now: places, locks and edges are read one after the other, and nobody is stopped for it.
+//! 1. What is told was so about now: places and locks are read one after the other, and nobody is stopped for it.
 //!
 //! Does not know: sessions; a transaction is known by the label that it was given.
+
+use std::collections::HashSet;
 
 use crate::catalog::ObjectId;
 use crate::core::Core;
 use crate::database::Database;
 use crate::ids::Owner;
-use crate::table_lock::wished;
-use crate::transaction::Transaction;
-use crate::waits::Obstacle;
+use crate::lock_queue::{AdvisoryKey, Grant, Holder, Tag};
+use crate::modes::LockMode;
+use crate::registry::{Party, Registry};
+use crate::waits::{Edge, On, State};
 
 /// A transaction while it lasts: its place, and which one of that place it is.
 pub type LockOwner = (u32, u64);
@@ -25,30 +28,25 @@ pub enum Locked {
     Identity(u64),
     /// A table, view, schema or role.
     Object(ObjectId),
+    /// What an application locks by a number.
+    Advisory(AdvisoryKey),
 }
 
 /// A lock that is held or awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockInfo {
-    /// Who has it or wants it.
-    pub owner: LockOwner,
+    /// Who has it or wants it; `None` for a session outside of its transactions.
+    pub owner: Option<LockOwner>,
     /// The label that this transaction was given.
     pub label: u32,
-    /// It has written.
-    pub has_written: bool,
     /// What it locks.
     pub on: Locked,
-    /// Others may have it too.
-    pub is_shared: bool,
+    /// How.
+    pub mode: LockMode,
     /// It is held, not awaited.
     pub is_granted: bool,
-}
-
-impl Transaction {
-    /// Names this transaction for [`Database::locks`], which shows only those that were named.
-    pub fn set_label(&mut self, label: u32) {
-        self.cx.core.registry.place(self.cx.owner.slot).set_label(label);
-    }
+    /// It is noted at the transaction's place alone.
+    pub is_fast: bool,
 }
 
 impl Database {
@@ -57,62 +55,122 @@ impl Database {
         let core = self.core();
         let owners = core.registry.owners();
         let mut out: Vec<LockInfo> = owners.flat_map(|owner| held_at_place(core, owner)).collect();
-        let edges = core.waits.edges();
-        for (table, owner) in core.catalog.exclusive_owners() {
-            let is_granted = !edges.contains(&(owner, Obstacle::UsersOf(table), None));
-            let on = Locked::Object(ObjectId(table));
-            out.extend(info(core, owner).map(|info| LockInfo { on, is_granted, ..info }));
-        }
-        for (waiter, on, wish) in edges {
-            let (on, is_shared) = match (on, wish) {
-                (Obstacle::UsersOf(_), _) => continue,
-                (Obstacle::Held(..), Some((table, is_shared))) => {
-                    (Locked::Object(ObjectId(table)), is_shared)
-                }
-                (Obstacle::Held(holder, _), None) => (identity(core, holder), true),
-            };
-            out.extend(info(core, waiter).map(|info| LockInfo { on, is_shared, is_granted: false, ..info }));
-        }
+        core.waits.look(|state| {
+            out.extend(queued_locks(&core.registry, state));
+            out.extend(state.edges.values().filter_map(|edge| awaited(&core.registry, edge)));
+        });
         out
+    }
+
+    /// The labels of those for whom the transaction with this label waits: who has what it wants, then who stands before it in the queue.
+    pub fn blockers(&self, label: u32) -> Vec<u32> {
+        let core = self.core();
+        let registry = &core.registry;
+        core.waits.look(|state| {
+            let labels = labels(registry, state);
+            let labelled = |edge: &&Edge| registry.place(edge.waiter.slot).label() == Some(label);
+            let waiting = state.edges.values().filter(labelled);
+            let parties = waiting.flat_map(|edge| blockers_of(registry, state, edge));
+            parties.filter_map(|party| labels.iter().find(|(p, _)| *p == party)).map(|(_, l)| *l).collect()
+        })
+    }
+}
+
+/// Parties with the labels of their transactions, and of sessions that hold something outside of them.
+fn labels(registry: &Registry, state: &State) -> Vec<(Party, u32)> {
+    let slots = registry.owners().map(|owner| owner.slot);
+    let labelled = slots.filter_map(|slot| Some((registry.party(slot), registry.place(slot).label()?)));
+    let mut labels: Vec<_> = labelled.collect();
+    let of_sessions = |_, grant: &Grant| {
+        if let Holder::Session(label) = grant.holder {
+            labels.push((grant.party, label));
+        }
+    };
+    state.locks.each(of_sessions, |_, _| {});
+    labels
+}
+
+fn blockers_of(registry: &Registry, state: &State, edge: &Edge) -> Vec<Party> {
+    let party = registry.party(edge.waiter.slot);
+    match edge.on {
+        On::Held { by, .. } => vec![registry.party(by.slot)],
+        On::Queued { tag, mode } => {
+            let mut found = state.locks.hard(registry, tag, party, mode);
+            let ahead = state.locks.ahead(tag, party, mode, None);
+            ahead.into_iter().for_each(|other| {
+                if !found.contains(&other) {
+                    found.push(other)
+                }
+            });
+            found
+        }
     }
 }
 
 /// An exclusive lock of a transaction on itself; `None` if it has no label.
-fn info(core: &Core, owner: Owner) -> Option<LockInfo> {
-    let place = core.registry.place(owner.slot);
-    let label = place.label()?;
+fn info(registry: &Registry, owner: Owner) -> Option<LockInfo> {
+    let label = registry.place(owner.slot).label()?;
     let owner = (owner.slot, owner.serial);
-    let has_written = place.identity() != 0;
-    Some(LockInfo { owner, label, has_written, on: Locked::Whole(owner), is_shared: false, is_granted: true })
+    let (on, mode) = (Locked::Whole(owner), LockMode::Exclusive);
+    Some(LockInfo { owner: Some(owner), label, on, mode, is_granted: true, is_fast: true })
 }
 
 fn held_at_place(core: &Core, owner: Owner) -> Vec<LockInfo> {
-    let Some(own) = info(core, owner) else { return Vec::new() };
+    let Some(own) = info(&core.registry, owner) else { return Vec::new() };
     let place = core.registry.place(owner.slot);
     let mut out = vec![own];
-    if own.has_written {
-        out.push(LockInfo { on: Locked::Identity(place.identity()), ..own });
+    if place.identity() != 0 {
+        out.push(LockInfo { on: Locked::Identity(place.identity()), is_fast: false, ..own });
     }
-    let object = |table| LockInfo { on: Locked::Object(ObjectId(table)), is_shared: true, ..own };
-    out.extend(place.noted_tables().into_iter().map(object));
+    for (table, modes) in place.noted_tables() {
+        let noted = LockMode::ALL.into_iter().filter(|mode| mode.bit() & modes != 0);
+        out.extend(noted.map(|mode| LockInfo { on: Locked::Object(ObjectId(table)), mode, ..own }));
+    }
     out
 }
 
-/// What who waits for a transaction waits for.
-fn identity(core: &Core, holder: Owner) -> Locked {
-    match core.registry.place(holder.slot).identity() {
-        0 => Locked::Whole((holder.slot, holder.serial)),
-        id => Locked::Identity(id),
+/// Locks with a queue, held and awaited; one that a party has for its transaction and for its session is one.
+fn queued_locks(registry: &Registry, state: &State) -> Vec<LockInfo> {
+    let (mut granted, mut awaited) = (Vec::new(), Vec::new());
+    let mut seen = HashSet::new();
+    state.locks.each(
+        |tag, grant| {
+            if seen.insert((tag, grant.party, grant.mode)) {
+                granted.extend(of_holder(registry, grant.holder, locked(tag), grant.mode));
+            }
+        },
+        |tag, request| {
+            let info = info(registry, request.waiter);
+            let (on, mode) = (locked(tag), request.mode);
+            awaited.extend(info.map(|info| LockInfo { on, mode, is_granted: false, is_fast: false, ..info }));
+        },
+    );
+    granted.extend(awaited);
+    granted
+}
+
+fn of_holder(registry: &Registry, holder: Holder, on: Locked, mode: LockMode) -> Option<LockInfo> {
+    let whole = match holder {
+        Holder::Transaction(owner) => info(registry, owner)?,
+        Holder::Session(label) => LockInfo { owner: None, label, on, mode, is_granted: true, is_fast: false },
+    };
+    Some(LockInfo { on, mode, is_fast: false, ..whole })
+}
+
+const fn locked(tag: Tag) -> Locked {
+    match tag {
+        Tag::Object(id) => Locked::Object(ObjectId(id)),
+        Tag::Advisory(key) => Locked::Advisory(key),
     }
 }
 
-/// A waiter, what is in its way, and if that is a table: which one, and whether it would share it.
-pub(crate) type Awaited = (Owner, Obstacle, Option<(u32, bool)>);
-
-impl crate::waits::Waits {
-    fn edges(&self) -> Vec<Awaited> {
-        self.each_edge(|waiter, on, want| {
-            (waiter, on, wished(want).filter(|_| matches!(on, Obstacle::Held(..))))
-        })
-    }
+/// What who waits for a transaction waits for.
+fn awaited(registry: &Registry, edge: &Edge) -> Option<LockInfo> {
+    let On::Held { by, .. } = edge.on else { return None };
+    let on = match registry.place(by.slot).identity() {
+        0 => Locked::Whole((by.slot, by.serial)),
+        id => Locked::Identity(id),
+    };
+    let waiter = info(registry, edge.waiter)?;
+    Some(LockInfo { on, mode: LockMode::Share, is_granted: false, is_fast: false, ..waiter })
 }

@@ -141,7 +141,7 @@ fn sort_out(registry: &Registry, found: Vec<Found>) -> (Vec<Finished>, Vec<Loser
         if let Some((id, segment)) = found.loser {
             let owner = registry.claim();
             registry.place(owner.slot).mark_loser();
-            losers.push(Loser { owner, id, segment, exclusive: Vec::new() });
+            losers.push(Loser { owner, id, segment });
         }
     }
     (finished, losers)

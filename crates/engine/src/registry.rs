@@ -37,6 +37,19 @@ pub(crate) struct Waiter {
     pub(crate) slot: u32,
     /// What it wants, so that only one of those who want the same is woken.
     pub(crate) want: u64,
+    /// Who came first, over all of its waits for this.
+    pub(crate) ticket: u64,
+}
+
+/// Somebody who holds locks and waits: a session with whatever transaction it is in, or a transaction that is nobody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Party(u64);
+
+impl Party {
+    /// The session with this number, which is not 0.
+    pub(crate) const fn session(number: u64) -> Self {
+        Self(number << 1)
+    }
 }
 
 /// The place of one transaction. Two cache lines, shared with nobody.
@@ -49,10 +62,17 @@ pub(crate) struct Place {
     identity: AtomicU64,
     snapshot: AtomicU64,
     serial: AtomicU64,
-    tables: [AtomicU32; TABLES_LEN],
+    /// The session's party; 0 if the transaction is nobody's.
+    party: AtomicU64,
+    /// Table in the lower half, the modes in which it is used (a bit each) in the upper one; 0 if the entry is free.
+    tables: [AtomicU64; TABLES_LEN],
     is_loser: AtomicBool,
     has_more: AtomicBool,
-    more: Mutex<Vec<u32>>,
+    more: Mutex<Vec<u64>>,
+    /// Somebody waits for a table that is noted here.
+    is_watched: AtomicBool,
+    /// The transaction has locks with a queue (`lock_queue.rs`).
+    pub(crate) has_locks: AtomicBool,
     /// Waiters in `queue`; read without its mutex when the transaction ends.
     pub(crate) queued: AtomicU32,
     pub(crate) queue: Mutex<Vec<Waiter>>,
@@ -69,10 +89,13 @@ impl Place {
             identity: AtomicU64::new(0),
             snapshot: AtomicU64::new(NO_SNAPSHOT),
             serial: AtomicU64::new(1),
+            party: AtomicU64::new(0),
             tables: Default::default(),
             is_loser: AtomicBool::new(false),
             has_more: AtomicBool::new(false),
             more: Mutex::default(),
+            is_watched: AtomicBool::new(false),
+            has_locks: AtomicBool::new(false),
             queued: AtomicU32::new(0),
             queue: Mutex::default(),
             woken: Mutex::new(false),
@@ -96,10 +119,33 @@ impl Place {
         self.identity.load(Relaxed)
     }
 
-    /// The tables that it has noted.
-    pub(crate) fn noted_tables(&self) -> Vec<u32> {
-        let tables = self.tables.iter().map(|table| table.load(SeqCst)).filter(|table| *table != 0);
-        tables.chain(self.more.lock().iter().copied()).collect()
+    /// The transaction is a session's.
+    pub(crate) fn set_party(&self, party: Party) {
+        self.party.store(party.0, SeqCst);
+    }
+
+    /// The transaction is nobody's any more.
+    pub(crate) fn leave_party(&self) {
+        self.party.store(0, SeqCst);
+    }
+
+    /// Who waits for a table that is noted here is to be told when it is not any more.
+    pub(crate) fn watch(&self) {
+        self.is_watched.store(true, SeqCst);
+    }
+
+    /// Whether somebody is to be told that a table is not noted here any more. Who asks tells.
+    pub(crate) fn take_watch(&self) -> bool {
+        self.is_watched.load(SeqCst) && self.is_watched.swap(false, SeqCst)
+    }
+
+    /// The tables that it has noted, with the modes.
+    pub(crate) fn noted_tables(&self) -> Vec<(u32, u32)> {
+        let tables = self.tables.iter().map(|note| note.load(SeqCst)).filter(|note| *note != 0);
+        tables
+            .chain(self.more.lock().iter().copied())
+            .map(|note| (note as u32, (note >> 32) as u32))
+            .collect()
     }
 
     /// Which transaction of this place is the present one.
@@ -112,31 +158,51 @@ impl Place {
         self.is_loser.store(true, SeqCst);
     }
 
-    /// Whether it has noted a table.
-    pub(crate) fn holds(&self, table: u32) -> bool {
-        self.tables.iter().any(|t| t.load(SeqCst) == table)
-            || (self.has_more.load(SeqCst) && self.more.lock().contains(&table))
+    /// Whether it has noted a table in one of these modes.
+    pub(crate) fn holds(&self, table: u32, modes: u32) -> bool {
+        let is_it = |note: u64| note as u32 == table && (note >> 32) as u32 & modes != 0;
+        self.tables.iter().any(|note| is_it(note.load(SeqCst)))
+            || (self.has_more.load(SeqCst) && self.more.lock().iter().any(|note| is_it(*note)))
     }
 
-    /// Notes a table as used. The caller then looks whether somebody excludes it.
-    pub(crate) fn note_table(&self, table: u32) {
+    /// Notes a table as used in these modes. The caller then looks whether somebody excludes it.
+    pub(crate) fn note_table(&self, table: u32, modes: u32) {
+        let added = u64::from(modes) << 32;
+        let mut free = None;
         for entry in &self.tables {
-            if entry.load(SeqCst) == 0 {
-                return entry.store(table, SeqCst);
+            match entry.load(SeqCst) {
+                0 => free = free.or(Some(entry)),
+                note if note as u32 == table => return entry.store(note | added, SeqCst),
+                _ => {}
             }
         }
-        self.more.lock().push(table);
-        self.has_more.store(true, SeqCst);
+        let note = added | u64::from(table);
+        match free {
+            Some(entry) => entry.store(note, SeqCst),
+            None => {
+                let mut more = self.more.lock();
+                match more.iter_mut().find(|note| **note as u32 == table) {
+                    Some(note) => *note |= added,
+                    None => more.push(note),
+                }
+                self.has_more.store(true, SeqCst);
+            }
+        }
     }
 
-    /// Takes one note of the table back.
-    pub(crate) fn forget_table(&self, table: u32) {
-        if let Some(entry) = self.tables.iter().find(|t| t.load(SeqCst) == table) {
-            return entry.store(0, SeqCst);
+    /// The table is not used in these modes any more.
+    pub(crate) fn forget_table(&self, table: u32, modes: u32) {
+        let left = |note: u64| match note & !(u64::from(modes) << 32) {
+            note if note >> 32 == 0 => 0,
+            note => note,
+        };
+        if let Some(entry) = self.tables.iter().find(|note| note.load(SeqCst) as u32 == table) {
+            entry.store(left(entry.load(SeqCst)), SeqCst);
         }
-        let mut more = self.more.lock();
-        if let Some(at) = more.iter().position(|t| *t == table) {
-            more.swap_remove(at);
+        if self.has_more.load(SeqCst) {
+            let mut more = self.more.lock();
+            more.iter_mut().filter(|note| **note as u32 == table).for_each(|note| *note = left(*note));
+            more.retain(|note| *note != 0);
         }
     }
 
@@ -254,13 +320,18 @@ impl Registry {
         Lsn::new(places.min().unwrap_or(NO_SNAPSHOT).min(durable.get()))
     }
 
-    /// The transactions other than `me` that have noted the table.
-    pub(crate) fn holders_of(&self, table: u32, me: Owner) -> impl Iterator<Item = Owner> + '_ {
-        (0..self.len.load(SeqCst)).filter_map(move |slot| {
-            let owner = self.owner(slot);
-            let holds = owner.slot != me.slot && self.place(owner.slot).holds(table);
-            holds.then_some(owner)
-        })
+    /// Whose transaction it is.
+    pub(crate) fn party(&self, slot: u32) -> Party {
+        match self.place(slot).party.load(SeqCst) {
+            0 => Party(u64::from(slot) << 1 | 1),
+            party => Party(party),
+        }
+    }
+
+    /// The places that have noted the table in one of these modes.
+    pub(crate) fn noted(&self, table: u32, modes: u32) -> impl Iterator<Item = u32> + '_ {
+        let slots = 0..self.len.load(SeqCst) as u32;
+        slots.filter(move |slot| self.place(*slot).holds(table, modes))
     }
 
     /// The present transactions of all places, of vacant ones too.
@@ -282,6 +353,7 @@ impl Registry {
         place.label.store(0, Relaxed);
         place.identity.store(0, Relaxed);
         place.forget_tables();
+        place.leave_party();
         if place.is_loser.load(SeqCst) {
             place.is_loser.store(false, SeqCst);
         }
@@ -328,15 +400,23 @@ mod tests {
     #[test]
     fn table_notes_are_found_beyond_the_places_own_room() {
         let registry = Registry::new();
-        let (a, b) = (registry.claim(), registry.claim());
+        let a = registry.claim();
+        let noted = |table, modes| registry.noted(table, modes).next();
         for table in 1..=10 {
-            registry.place(a.slot).note_table(table);
+            registry.place(a.slot).note_table(table, 2);
+            registry.place(a.slot).note_table(table, 8);
         }
-        assert_eq!(registry.holders_of(10, b).next(), Some(a));
-        assert_eq!(registry.holders_of(10, a).next(), None);
-        registry.place(a.slot).forget_table(10);
-        assert_eq!(registry.holders_of(10, b).next(), None);
+        for table in [1, 10] {
+            assert_eq!(
+                (noted(table, 2), noted(table, 8), noted(table, 4)),
+                (Some(a.slot), Some(a.slot), None)
+            );
+            registry.place(a.slot).forget_table(table, 2);
+            assert_eq!((noted(table, 2), noted(table, 8)), (None, Some(a.slot)));
+            registry.place(a.slot).forget_table(table, 8);
+            assert_eq!(noted(table, 10), None);
+        }
         registry.end(a);
-        assert_eq!(registry.holders_of(1, b).next(), None);
+        assert_eq!(noted(2, 2), None);
     }
 }

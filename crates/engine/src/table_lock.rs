@@ -1,30 +1,34 @@
-//! Locks on whole tables: shared for who reads or writes rows, exclusive for DDL; held to the end of the transaction.
+//! Locks on whole tables and other objects, held to the end of the transaction.
+//!
+//! Who reads or changes rows notes the table at his place and looks whether somebody has or wants a mode that excludes some of those: that
+//! costs no shared cache line. All else is in the queue (`lock_queue.rs`).
 //!
 //! Invariants
-//! 1. A shared holder has noted the table at its place before it looked for an exclusive owner; an exclusive owner has
-//!    announced itself before it looks at the places. One of them sees the other.
-//! 2. While somebody waits for exclusion, no new shared holder gets in.
+//! 1. A note is at the place before its owner looks at `strong`; who wants a strong mode has counted himself there before he looks at
+//!    the places. One of them sees the other.
+//! 2. A note counts only if `strong` was 0 then; otherwise it is taken back, and its owner asks in the queue.
 //!
 //! Does not know: what a table is.
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::error::Result;
 use crate::ids::Owner;
+use crate::lock_queue::{Holder, Request, Tag};
+use crate::modes::LockMode;
 use crate::registry::Registry;
-use crate::waits::{Obstacle, Patience, Waits};
+use crate::waits::{Got, Held, Patience, Waits, Wish};
 
-const SLOT_BITS: u32 = 17;
-/// Waiters for tables never share a wish: all are woken.
+/// Waiters for somebody's end who want nothing else: each is woken.
 const OWN_WISH: u64 = 1 << 63;
-/// Of a waiter for a table who would share it.
-const SHARED_WISH: u64 = 1 << 62;
 
 /// The lock of one table.
 #[derive(Debug)]
 pub(crate) struct TableLock {
     table: u32,
-    exclusive: AtomicU64,
+    /// Those who have or want a strong mode.
+    strong: Arc<AtomicU32>,
 }
 
 /// What waiting needs.
@@ -37,99 +41,52 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Waits for another transaction to end (or to give up a table), which stood in the way after `released` releases.
-    pub(crate) fn wait_for(&mut self, on: Owner, released: u64) -> Result<()> {
-        self.wait(Obstacle::Held(on, released), 0, true)
-    }
-
-    /// Waits to use a table or to have it alone.
-    fn wait(&mut self, on: Obstacle, table: u32, is_shared: bool) -> Result<()> {
-        let shared = if is_shared { SHARED_WISH } else { 0 };
-        let wish = OWN_WISH | shared | u64::from(table) << SLOT_BITS | u64::from(self.me.slot);
+    /// Waits for another transaction to end, which stood in the way after `released` releases.
+    pub(crate) fn wait_for(&mut self, by: Owner, released: u64) -> Result<()> {
+        let held = Held { by, released, want: OWN_WISH | u64::from(self.me.slot), ticket: 0 };
         let patience = self.patience;
         self.patience = patience.begun();
-        self.waits.wait(self.registry, self.me, on, wish, patience)
+        self.waits.wait(self.registry, self.me, held, patience)
     }
-}
 
-/// The table that a waiter wishes, and whether it would share it.
-pub(crate) fn wished(want: u64) -> Option<(u32, bool)> {
-    (want & OWN_WISH != 0).then_some(((want >> SLOT_BITS) as u32, want & SHARED_WISH != 0))
-}
+    /// Takes a lock with a queue until the transaction ends.
+    pub(crate) fn lock(&self, tag: Tag, mode: LockMode, strong: Option<&Arc<AtomicU32>>) -> Result<Got> {
+        let wish = Wish { tag, strong, request: self.request(mode), is_noted: false };
+        self.waits.lock(self.registry, wish, self.patience)
+    }
 
-fn pack(owner: Owner) -> u64 {
-    owner.serial << SLOT_BITS | u64::from(owner.slot + 1)
-}
-
-fn unpack(raw: u64) -> Owner {
-    Owner { slot: (raw & ((1 << SLOT_BITS) - 1)) as u32 - 1, serial: raw >> SLOT_BITS }
+    fn request(&self, mode: LockMode) -> Request {
+        let party = self.registry.party(self.me.slot);
+        Request { party, holder: Holder::Transaction(self.me), waiter: self.me, mode }
+    }
 }
 
 impl TableLock {
     pub(crate) fn new(table: u32) -> Self {
-        Self { table, exclusive: AtomicU64::new(0) }
+        Self { table, strong: Arc::default() }
     }
 
-    /// Takes the shared lock; it goes away with the transaction's end. Whether it had to be waited for.
+    /// Takes a weak mode, or one that is at least as strong as needed. Whether it had to be waited for.
     #[inline]
-    pub(crate) fn lock_shared(&self, mut waiting: Waiting<'_>) -> Result<bool> {
-        let place = waiting.registry.place(waiting.me.slot);
-        let mut has_waited = false;
-        loop {
-            place.note_table(self.table);
-            if self.excluder(waiting.me).is_none() {
-                return Ok(has_waited);
-            }
-            has_waited = true;
-            place.forget_table(self.table);
-            // The excluder may have seen the note and be waiting for its owner.
-            waiting.waits.wake(waiting.registry, waiting.me);
-            self.let_pass(&mut waiting, true)?;
+    pub(crate) fn lock_weak(&self, mode: LockMode, waiting: Waiting<'_>) -> Result<bool> {
+        waiting.registry.place(waiting.me.slot).note_table(self.table, mode.bit());
+        if self.strong.load(SeqCst) == 0 {
+            return Ok(false);
         }
+        self.lock_noted(mode, waiting)
     }
 
-    /// Waits for whoever excludes others.
-    fn let_pass(&self, waiting: &mut Waiting<'_>, is_shared: bool) -> Result<()> {
-        let released = waiting.waits.releases();
-        let Some(excluder) = self.excluder(waiting.me) else { return Ok(()) };
-        waiting.wait(Obstacle::Held(excluder, released), self.table, is_shared)
+    #[cold]
+    fn lock_noted(&self, mode: LockMode, waiting: Waiting<'_>) -> Result<bool> {
+        let (tag, request) = (Tag::Object(self.table), waiting.request(mode));
+        let wish = Wish { tag, strong: Some(&self.strong), request, is_noted: true };
+        let got = waiting.waits.lock(waiting.registry, wish, waiting.patience)?;
+        Ok(got == Got::AfterWait)
     }
 
-    /// Who has the lock alone, or waits to have it so.
-    pub(crate) fn owner(&self) -> Option<Owner> {
-        let exclusive = self.exclusive.load(SeqCst);
-        (exclusive != 0).then(|| unpack(exclusive))
-    }
-
-    /// Who excludes `me`.
-    #[inline]
-    fn excluder(&self, me: Owner) -> Option<Owner> {
-        let exclusive = self.exclusive.load(SeqCst);
-        (exclusive != 0 && exclusive != pack(me)).then(|| unpack(exclusive))
-    }
-
-    /// Takes the exclusive lock; `false` if this transaction has it already. The caller unlocks it at the end.
-    pub(crate) fn lock_exclusive(&self, mut waiting: Waiting<'_>) -> Result<bool> {
-        let mine = pack(waiting.me);
-        while let Err(other) = self.exclusive.compare_exchange(0, mine, SeqCst, SeqCst) {
-            if other == mine {
-                return Ok(false);
-            }
-            self.let_pass(&mut waiting, false)?;
-        }
-        while waiting.registry.holders_of(self.table, waiting.me).next().is_some() {
-            if let Err(error) = waiting.wait(Obstacle::UsersOf(self.table), self.table, false) {
-                self.unlock_exclusive();
-                waiting.waits.release(waiting.registry, waiting.me);
-                return Err(error);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Gives the exclusive lock back; the caller then wakes its waiters, by `release` if it goes on.
-    pub(crate) fn unlock_exclusive(&self) {
-        self.exclusive.store(0, SeqCst);
+    /// Takes any mode.
+    pub(crate) fn lock(&self, mode: LockMode, waiting: Waiting<'_>) -> Result<Got> {
+        waiting.lock(Tag::Object(self.table), mode, Some(&self.strong))
     }
 }
 
@@ -139,22 +96,46 @@ mod tests {
     use crate::error::Error;
     use std::time::Duration;
 
+    const SHORT: Patience<'static> =
+        Patience { timeout: Some(Duration::from_millis(2)), deadline: None, cancel: None, log: None };
+
     #[test]
     fn shared_holders_keep_ddl_out_and_ddl_keeps_them_out() {
         let (registry, waits) = (Registry::new(), Waits::default());
         let (reader, ddl) = (registry.claim(), registry.claim());
-        let patience =
-            Patience { timeout: Some(Duration::from_millis(2)), deadline: None, cancel: None, log: None };
-        let as_owner = |me| Waiting { registry: &registry, waits: &waits, me, patience };
+        let as_owner = |me| Waiting { registry: &registry, waits: &waits, me, patience: SHORT };
         let lock = TableLock::new(9);
-        lock.lock_shared(as_owner(reader)).unwrap();
-        assert!(matches!(lock.lock_exclusive(as_owner(ddl)), Err(Error::LockTimeout)));
+        let (weak, alone) = (LockMode::AccessShare, LockMode::AccessExclusive);
+        lock.lock_weak(weak, as_owner(reader)).unwrap();
+        assert!(matches!(lock.lock(alone, as_owner(ddl)), Err(Error::LockTimeout)));
+        assert_eq!(lock.strong.load(SeqCst), 0);
         registry.end(reader);
-        assert!(lock.lock_exclusive(as_owner(ddl)).unwrap());
-        assert!(!lock.lock_exclusive(as_owner(ddl)).unwrap());
+        waits.wake(&registry, reader);
+        assert_eq!(lock.lock(alone, as_owner(ddl)).unwrap(), Got::AtOnce);
+        assert_eq!(lock.lock(alone, as_owner(ddl)).unwrap(), Got::Before);
         let late = registry.claim();
-        assert!(matches!(lock.lock_shared(as_owner(late)), Err(Error::LockTimeout)));
-        lock.unlock_exclusive();
-        lock.lock_shared(as_owner(late)).unwrap();
+        assert!(matches!(lock.lock_weak(weak, as_owner(late)), Err(Error::LockTimeout)));
+        assert!(registry.noted(9, weak.bit()).next().is_none());
+        waits.unlock_all(&registry, ddl, 0, |_, _| false);
+        lock.lock_weak(weak, as_owner(late)).unwrap();
+        assert!(registry.noted(9, weak.bit()).next().is_some());
+    }
+
+    #[test]
+    fn modes_that_exclude_no_reader_are_beside_him() {
+        let (registry, waits) = (Registry::new(), Waits::default());
+        let (reader, writer, locker) = (registry.claim(), registry.claim(), registry.claim());
+        let as_owner = |me| Waiting { registry: &registry, waits: &waits, me, patience: SHORT };
+        let lock = TableLock::new(9);
+        lock.lock_weak(LockMode::AccessShare, as_owner(reader)).unwrap();
+        lock.lock(LockMode::Share, as_owner(locker)).unwrap();
+        assert!(matches!(lock.lock_weak(LockMode::RowExclusive, as_owner(writer)), Err(Error::LockTimeout)));
+        lock.lock_weak(LockMode::RowShare, as_owner(writer)).unwrap();
+        // Who has it already goes on, whatever the queue.
+        lock.lock_weak(LockMode::RowExclusive, as_owner(locker)).unwrap();
+        waits.unlock_all(&registry, locker, 0, |_, _| false);
+        assert_eq!(lock.strong.load(SeqCst), 0);
+        lock.lock_weak(LockMode::RowExclusive, as_owner(writer)).unwrap();
+        assert!(matches!(lock.lock(LockMode::Share, as_owner(locker)), Err(Error::LockTimeout)));
     }
 }

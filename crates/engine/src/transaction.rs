@@ -25,6 +25,7 @@ use crate::core::Core;
 use crate::database::Database;
 use crate::error::{Error, ObjectKind, Result};
 use crate::ids::TxnId;
+use crate::modes::LockMode;
 use crate::paged::undo_newest;
 use crate::row::{RowImage, RowRef};
 use crate::sequence::SequenceRange;
@@ -122,9 +123,9 @@ pub type OnRow<'f> = dyn FnMut(&[u8], RowRef<'_>) -> Result<ControlFlow<()>> + '
 struct Mark {
     records: u64,
     shares: usize,
-    /// Tables and other objects that it used, and those from which it kept others.
+    /// Tables and other objects that it used, and locks with a queue.
     locked: usize,
-    exclusive: usize,
+    queued: usize,
 }
 
 /// A transaction.
@@ -132,7 +133,7 @@ pub struct Transaction {
     database: Arc<Database>,
     pub(crate) cx: Context,
     /// Tables locked so far.
-    pub(crate) locked: SmallVec<[TableId; 8]>,
+    pub(crate) locked: SmallVec<[(TableId, LockMode); 8]>,
     statement: u64,
     has_begun: bool,
     savepoints: Vec<Mark>,
@@ -233,7 +234,7 @@ impl Transaction {
             records: self.cx.record_count,
             shares: self.cx.shared.len(),
             locked: self.locked.len(),
-            exclusive: self.cx.exclusive.len(),
+            queued: self.cx.locks_held(),
         });
         SavepointId(self.savepoints.len() as u64 - 1)
     }
@@ -243,14 +244,14 @@ impl Transaction {
     pub fn rollback_to(&mut self, savepoint: SavepointId) -> Result<()> {
         self.start_over(savepoint)?;
         let mark = self.savepoints[savepoint.0 as usize];
-        let is_held = self.locked.len() > mark.locked || self.cx.exclusive.len() > mark.exclusive;
+        let is_held = self.locked.len() > mark.locked || self.cx.locks_held() > mark.queued;
         if is_held || self.cx.shared.len() > mark.shares {
             self.cx.give_back_shares(mark.shares);
             // What ROLLBACK TO takes back still counts as read, and who empties or drops a table notes nothing of its old rows: its
             // readers keep him out to their end.
-            let kept =
-                if self.cx.isolation == Isolation::Serializable { self.locked.len() } else { mark.locked };
-            self.cx.give_back_tables(self.locked.drain(kept..), mark.exclusive);
+            let keeps_weak = self.cx.isolation == Isolation::Serializable;
+            let kept = if keeps_weak { self.locked.len() } else { mark.locked };
+            self.cx.give_back_tables(self.locked.drain(kept..), mark.queued, keeps_weak);
             self.cx.release();
         }
         Ok(())
@@ -430,18 +431,24 @@ impl Transaction {
         self.own = None;
     }
 
-    /// Opens a table for reading and writing; holds a shared lock until the transaction ends, so DDL waits.
+    /// Opens a table for reading and writing; holds a lock until the transaction ends, so DDL waits.
     /// `StaleDefinition` if the definition is no longer the current one; 40001 under REPEATABLE READ if the table was
     /// rewritten (TRUNCATE, ADD PRIMARY KEY) after the snapshot.
     #[inline]
     pub fn table(&mut self, def: &TableDef) -> Result<Arc<Table>> {
+        self.table_for(def, LockMode::RowExclusive)
+    }
+
+    /// As `table`, for what the mode says, which is one of the first three: reading rows, locking them, changing them.
+    #[inline]
+    pub fn table_for(&mut self, def: &TableDef, mode: LockMode) -> Result<Arc<Table>> {
         let table = def.handle.get().and_then(Weak::upgrade).ok_or_else(|| stale(def))?;
-        if !self.locked.contains(&def.id) {
-            if table.lock.lock_shared(self.cx.waiting())? {
+        if !self.has_locked(def.id, mode) {
+            if table.lock.lock_weak(mode, self.cx.waiting())? {
                 // The statement has read nothing of it yet: it sees what was waited for.
                 self.cx.renew_snapshot();
             }
-            self.locked.push(def.id);
+            self.locked.push((def.id, mode));
         }
         if table.is_retired() || (!self.changes.is_empty() && !self.is_own(&table)) {
             return Err(stale(def));
@@ -450,6 +457,11 @@ impl Transaction {
             Some(rewriter) => self.cx.renew_unless_seen(rewriter).map(|()| table),
             None => Ok(table),
         }
+    }
+
+    #[inline]
+    pub(crate) fn has_locked(&self, table: TableId, mode: LockMode) -> bool {
+        self.locked.iter().any(|(id, has)| *id == table && *has >= mode)
     }
 
     /// Whether this is the table as the own DDL left it.

@@ -1,26 +1,30 @@
-//! Waiting for other transactions, and the search for deadlocks.
+//! Waiting for other transactions, for rows that they have and for locks with a queue.
 //!
 //! Invariants
-//! 1. A transaction waits for one obstacle at a time: another transaction, or all who use a table. An edge of the waits-for graph stands
-//!    only while its waiter has reason to wait, so a cycle is closed by exactly one new edge: whoever adds it is the victim.
-//! 2. Who waits is in the queue of somebody in its way before it looks, for the last time, whether that one still is. Who gives something
-//!    up says so (`release`, or its end) before it looks into its queue. One of them sees the other.
-//! 3. Who gives up what others wait for takes their edges out before it waits itself.
-//! 4. An end wakes the first waiter for each thing wanted; the others move to its queue (they will want it from it).
+//! 1. A party waits for one thing at a time. An edge of the waits-for graph stands only while its waiter has reason to wait, so a cycle
+//!    is closed by who begins to wait: he resolves it (`deadlock.rs`), or is the victim.
+//! 2. Who waits for a transaction is in its queue before it looks, for the last time, whether that one is still in its way. Who gives
+//!    something up says so (`release`, or its end) before it looks into its queue. One of them sees the other.
+//! 3. An end wakes, for each thing wanted, who has waited longest; the others move to its queue (they will want it from it). If it has to
+//!    wait again for the same thing, they go with it, and whom it waits for looks for himself.
+//! 4. Who is granted a lock with a queue is out of the graph at that moment, before it wakes.
 //!
 //! Does not know: rows; callers look again after every wake-up.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
-use smallvec::SmallVec;
+use parking_lot::Mutex;
 use varve_pager::{Log, PagerError};
 
+use crate::deadlock::Verdict;
 use crate::error::{Error, Result};
 use crate::ids::Owner;
-use crate::registry::{Registry, Waiter};
+use crate::lock_queue::{Asked, Grant, LockTable, Request, Tag};
+use crate::modes::LockMode;
+use crate::registry::{Party, Registry, Waiter};
 
 /// How often a waiter looks whether it was cancelled.
 const CANCEL_POLL: Duration = Duration::from_millis(20);
@@ -66,25 +70,41 @@ impl Patience<'_> {
     }
 }
 
-/// What stands in a waiter's way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Obstacle {
-    /// Something that a transaction holds; how many releases there were before the waiter saw that.
-    Held(Owner, u64),
-    /// All others who have noted a table.
-    UsersOf(u32),
+/// Something that a transaction holds and another one wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) by: Owner,
+    /// How many releases there were before the waiter saw that.
+    pub(crate) released: u64,
+    /// What is wanted. Who wants the same waits in one line.
+    pub(crate) want: u64,
+    /// The place in that line.
+    pub(crate) ticket: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Edge {
-    waiter: Owner,
-    on: Obstacle,
-    want: u64,
-    /// In whose queue the waiter is.
-    queue: Owner,
+/// What a waiter waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum On {
+    /// A transaction in whose queue it is. An inherited edge says that it was put there, and has not looked.
+    Held { by: Owner, is_inherited: bool },
+    /// A lock in whose queue it is.
+    Queued { tag: Tag, mode: LockMode },
 }
 
-type Edges = HashMap<u32, Edge>;
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edge {
+    pub(crate) waiter: Owner,
+    pub(crate) on: On,
+}
+
+/// Who waits for what, and who has which locks with a queue.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) edges: HashMap<Party, Edge>,
+    pub(crate) locks: LockTable,
+    /// Places to be woken when the mutex is free again.
+    woken: Vec<u32>,
+}
 
 /// A counter that others' counting does not slow down.
 #[repr(align(128))]
@@ -94,38 +114,149 @@ struct Apart(AtomicU64);
 /// The waits-for graph.
 #[derive(Default)]
 pub(crate) struct Waits {
-    /// By the waiter's place.
-    edges: Mutex<Edges>,
+    state: Mutex<State>,
     /// How often somebody gave up something before its end.
     releases: Apart,
+    tickets: Apart,
+    parties: AtomicU64,
     pub(crate) wait_count: AtomicU64,
     pub(crate) deadlock_count: AtomicU64,
 }
 
+/// A wish for a lock with a queue.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish<'a> {
+    pub(crate) tag: Tag,
+    /// The table's count of strong modes.
+    pub(crate) strong: Option<&'a Arc<AtomicU32>>,
+    pub(crate) request: Request,
+    /// The table was noted at the waiter's place, before it was seen that somebody has or wants a strong mode.
+    pub(crate) is_noted: bool,
+}
+
+/// How a lock was got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Got {
+    /// This holder has had it before.
+    Before,
+    AtOnce,
+    AfterWait,
+}
+
 impl Waits {
-    /// Waits until the obstacle is gone or what is wanted is passed on. Returns at once if there is no obstacle any more, or perhaps
-    /// none: who looks and finds one waits again, with the deadline of the first time (`Patience::begun`).
+    /// Waits until what is wanted is given up or passed on. Returns at once if nobody holds it any more, or perhaps
+    /// not: who looks and finds a holder waits again, with the deadline of the first time (`Patience::begun`).
     pub(crate) fn wait(
         &self,
         registry: &Registry,
         me: Owner,
-        on: Obstacle,
-        want: u64,
+        held: Held,
         patience: Patience<'_>,
     ) -> Result<()> {
         *registry.place(me.slot).woken.lock() = false;
-        if !self.add_edge(registry, me, on, want)? {
+        if !self.add_edge(registry, me, held)? {
             return patience.check();
         }
         self.wait_count.fetch_add(1, Ordering::Relaxed);
         let outcome = sleep(registry, me, patience);
-        self.leave(registry, me);
+        self.change(registry, |state| state.leave(registry, me));
         outcome
+    }
+
+    /// Takes a lock with a queue.
+    pub(crate) fn lock(&self, registry: &Registry, wish: Wish<'_>, patience: Patience<'_>) -> Result<Got> {
+        let Request { waiter, party, .. } = wish.request;
+        let may_wait = patience.timeout != Some(Duration::ZERO);
+        *registry.place(waiter.slot).woken.lock() = false;
+        match self.change(registry, |state| state.ask(registry, wish, may_wait)) {
+            Some(Asked::Had) => return Ok(Got::Before),
+            Some(Asked::Granted) => return Ok(Got::AtOnce),
+            Some(Asked::Refused) => return Err(Error::LockTimeout),
+            Some(Asked::Queued) => {}
+            None => {
+                self.deadlock_count.fetch_add(1, Ordering::Relaxed);
+                return Err(Error::Deadlock);
+            }
+        }
+        self.wait_count.fetch_add(1, Ordering::Relaxed);
+        let patience = patience.begun();
+        loop {
+            let outcome = sleep(registry, waiter, patience);
+            // What was granted while the wait was given up is granted.
+            let is_waiting = self.change(registry, |state| match outcome {
+                Ok(()) => state.locks.is_queued(wish.tag, party),
+                Err(_) => state.give_up(registry, wish.tag, party),
+            });
+            match outcome {
+                _ if !is_waiting => return Ok(Got::AfterWait),
+                Ok(()) => *registry.place(waiter.slot).woken.lock() = false,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Gives back what a transaction has got since it had `keep` locks, but for what `is_kept`.
+    pub(crate) fn unlock_all(
+        &self,
+        registry: &Registry,
+        owner: Owner,
+        keep: usize,
+        is_kept: impl Fn(Tag, LockMode) -> bool,
+    ) {
+        if registry.place(owner.slot).has_locks.load(Ordering::SeqCst) {
+            self.change(registry, |state| {
+                let freed = state.locks.release_all(owner, keep, is_kept);
+                freed.into_iter().for_each(|tag| state.grant_next(registry, tag));
+                let has_more = state.locks.held_by(owner) > 0;
+                registry.place(owner.slot).has_locks.store(has_more, Ordering::SeqCst);
+            });
+        }
+    }
+
+    /// Gives one grant back; whether there was one.
+    pub(crate) fn unlock(
+        &self,
+        registry: &Registry,
+        (tag, mode): (Tag, LockMode),
+        at_once: bool,
+        is_it: impl Fn(&Grant) -> bool,
+    ) -> bool {
+        self.change(registry, |state| {
+            let was_there = state.locks.release(tag, mode, at_once, is_it);
+            state.grant_next(registry, tag);
+            was_there
+        })
+    }
+
+    /// How many locks with a queue a transaction has.
+    pub(crate) fn held_by(&self, registry: &Registry, owner: Owner) -> usize {
+        match registry.place(owner.slot).has_locks.load(Ordering::SeqCst) {
+            true => self.state.lock().locks.held_by(owner),
+            false => 0,
+        }
+    }
+
+    /// A transaction goes on without its session, until it is undone.
+    pub(crate) fn disown(&self, registry: &Registry, owner: Owner) {
+        self.change(registry, |state| {
+            registry.place(owner.slot).leave_party();
+            state.locks.disown(owner, registry.party(owner.slot));
+        });
     }
 
     /// How often something was given up before its holder's end. To be read before looking at what somebody holds.
     pub(crate) fn releases(&self) -> u64 {
         self.releases.0.load(Ordering::SeqCst)
+    }
+
+    /// A party for a session.
+    pub(crate) fn new_party(&self) -> Party {
+        Party::session(self.parties.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// A place in the line of those who want the same.
+    pub(crate) fn ticket(&self) -> u64 {
+        self.tickets.0.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Tells that `owner`, who goes on, has given up something that others may wait for.
@@ -137,114 +268,207 @@ impl Waits {
     /// Wakes those who wait for `owner`; called after it has ended, and when it did not take what it was woken for.
     pub(crate) fn wake(&self, registry: &Registry, owner: Owner) {
         let place = registry.place(owner.slot);
-        if place.queued.load(Ordering::SeqCst) == 0 {
+        let is_watched = place.take_watch();
+        if !is_watched && place.queued.load(Ordering::SeqCst) == 0 {
             return;
         }
-        // The edges' mutex keeps waiters from joining a queue that is being moved.
-        let mut edges = self.edges.lock();
+        self.change(registry, |state| {
+            state.wake_queue(registry, owner);
+            if is_watched {
+                state.grant_all(registry);
+            }
+        });
+    }
+
+    /// Whether the waiter has to wait; if so it is in a queue and in the graph.
+    fn add_edge(&self, registry: &Registry, me: Owner, held: Held) -> Result<bool> {
+        assert_ne!(me, held.by, "a transaction waits for itself");
+        let outcome = self.change(registry, |state| self.settle(registry, state, me, held));
+        if matches!(outcome, Err(Error::Deadlock)) {
+            self.deadlock_count.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// Puts the waiter into the queue, and looks whether it has to stay there.
+    fn settle(&self, registry: &Registry, state: &mut State, me: Owner, held: Held) -> Result<bool> {
+        let waiter = Waiter { slot: me.slot, want: held.want, ticket: held.ticket };
+        state.put(registry, waiter, held.by, false);
+        let is_held = self.releases() == held.released && registry.is_running(held.by);
+        if !is_held {
+            state.leave(registry, me);
+            return Ok(false);
+        }
+        state.take_along(registry, me, held);
+        match state.resolve(registry, registry.party(me.slot)) {
+            Verdict::Free(queues) => queues.into_iter().for_each(|tag| state.grant_next(registry, tag)),
+            Verdict::Deadlock => {
+                state.leave(registry, me);
+                return Err(Error::Deadlock);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks at who waits for what and who has what.
+    pub(crate) fn look<T>(&self, at: impl FnOnce(&State) -> T) -> T {
+        at(&self.state.lock())
+    }
+
+    /// Changes the graph, then wakes whom that concerns.
+    fn change<T>(&self, registry: &Registry, make: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock();
+        let made = make(&mut state);
+        let woken = std::mem::take(&mut state.woken);
+        drop(state);
+        woken.into_iter().for_each(|slot| wake_one(registry, slot));
+        made
+    }
+}
+
+impl State {
+    /// Those who were put behind a waiter for the same thing go with it into the next queue.
+    fn take_along(&mut self, registry: &Registry, me: Owner, held: Held) {
+        for follower in self.followers(registry, me, held.want) {
+            // Whom `me` waits for has a part of it and may get more; so may whoever that one waits for.
+            let holder = registry.party(held.by.slot);
+            match follower.slot == held.by.slot || self.edges.contains_key(&holder) {
+                true => self.woken.push(follower.slot),
+                false => self.put(registry, follower, held.by, true),
+            }
+        }
+    }
+
+    /// Takes those who were put behind `me` for a thing out of its queue.
+    fn followers(&mut self, registry: &Registry, me: Owner, want: u64) -> Vec<Waiter> {
+        let place = registry.place(me.slot);
+        if place.queued.load(Ordering::SeqCst) == 0 {
+            return Vec::new();
+        }
+        let is_inherited = |edges: &HashMap<Party, Edge>, waiter: &Waiter| {
+            let edge = edges.get(&registry.party(waiter.slot));
+            edge.is_some_and(|edge| matches!(edge.on, On::Held { is_inherited: true, .. }))
+        };
+        let mut queue = place.queue.lock();
+        let (out, left) =
+            queue.drain(..).partition(|waiter| waiter.want == want && is_inherited(&self.edges, waiter));
+        *queue = left;
+        let out: Vec<Waiter> = out;
+        place.queued.fetch_sub(out.len() as u32, Ordering::SeqCst);
+        for waiter in &out {
+            self.edges.remove(&registry.party(waiter.slot));
+        }
+        out
+    }
+
+    /// Puts a waiter into the queue of `by`, where its ticket says.
+    fn put(&mut self, registry: &Registry, waiter: Waiter, by: Owner, is_inherited: bool) {
+        let place = registry.place(by.slot);
+        let mut queue = place.queue.lock();
+        let at = queue.iter().position(|other| other.ticket > waiter.ticket).unwrap_or(queue.len());
+        queue.insert(at, waiter);
+        place.queued.fetch_add(1, Ordering::SeqCst);
+        let owner = Owner { slot: waiter.slot, serial: registry.place(waiter.slot).serial() };
+        let edge = Edge { waiter: owner, on: On::Held { by, is_inherited } };
+        self.edges.insert(registry.party(waiter.slot), edge);
+    }
+
+    /// Wakes the first waiter for each thing; the others wait for that one from now on, who is running and therefore closes no cycle.
+    fn wake_queue(&mut self, registry: &Registry, owner: Owner) {
+        let place = registry.place(owner.slot);
+        // The mutex of the graph keeps waiters from joining a queue that is being moved.
         let queue = std::mem::take(&mut *place.queue.lock());
         place.queued.store(0, Ordering::SeqCst);
         let mut first: Vec<Waiter> = Vec::new();
         for waiter in queue {
-            match first.iter().find(|f| f.want == waiter.want) {
-                Some(heir) => inherit(registry, &mut edges, waiter, *heir),
+            match first.iter().find(|heir| heir.want == waiter.want) {
+                Some(heir) => {
+                    let heir = Owner { slot: heir.slot, serial: registry.place(heir.slot).serial() };
+                    self.put(registry, waiter, heir, true);
+                }
                 None => {
-                    edges.remove(&waiter.slot);
+                    self.edges.remove(&registry.party(waiter.slot));
+                    self.woken.push(waiter.slot);
                     first.push(waiter);
                 }
             }
         }
-        drop(edges);
-        for waiter in first {
-            wake_one(registry, waiter.slot);
+    }
+
+    /// Takes a waiter for a transaction out of the graph and of the queue where it is by now.
+    fn leave(&mut self, registry: &Registry, me: Owner) {
+        let party = registry.party(me.slot);
+        if let Some(On::Held { by, .. }) = self.edges.get(&party).map(|edge| edge.on) {
+            self.edges.remove(&party);
+            dequeue(registry, by, me);
         }
     }
 
-    /// Enters the waiter into a queue and the graph; false if nothing is in its way any more.
-    fn add_edge(&self, registry: &Registry, me: Owner, on: Obstacle, want: u64) -> Result<bool> {
-        let edges = self.edges.lock();
-        let holder = match on {
-            Obstacle::Held(owner, _) => Some(owner),
-            Obstacle::UsersOf(table) => registry.holders_of(table, me).next(),
-        };
-        let Some(queue) = holder else { return Ok(false) };
-        assert_ne!(me, queue, "a transaction waits for itself");
-        let place = registry.place(queue.slot);
-        place.queue.lock().push(Waiter { slot: me.slot, want });
-        place.queued.fetch_add(1, Ordering::SeqCst);
-        self.settle(registry, edges, Edge { waiter: me, on, want, queue })
-    }
-
-    /// The waiter is in the queue: whether it has to stay there.
-    fn settle(&self, registry: &Registry, mut edges: MutexGuard<'_, Edges>, edge: Edge) -> Result<bool> {
-        if !self.stands(registry, edge) {
-            dequeue(registry, edge);
-            return Ok(false);
+    /// A waiter that was put behind somebody looks for himself.
+    pub(crate) fn let_look(&mut self, registry: &Registry, party: Party) {
+        if let Some(edge) = self.edges.get(&party).copied() {
+            self.leave(registry, edge.waiter);
+            self.woken.push(edge.waiter.slot);
         }
-        if leads_back(registry, &edges, edge) {
-            dequeue(registry, edge);
-            self.deadlock_count.fetch_add(1, Ordering::Relaxed);
-            return Err(Error::Deadlock);
+    }
+
+    /// Asks for a lock, and enters the graph if it has to be waited for; `None` if that is a deadlock.
+    fn ask(&mut self, registry: &Registry, wish: Wish<'_>, may_wait: bool) -> Option<Asked> {
+        let Wish { tag, strong, request, is_noted } = wish;
+        let Request { waiter, party, mode, .. } = request;
+        if let (true, Tag::Object(table)) = (is_noted, tag) {
+            registry.place(waiter.slot).forget_table(table, mode.bit());
+            // Somebody may have seen the note and be waiting for its owner.
+            self.grant_next(registry, tag);
         }
-        edges.insert(edge.waiter.slot, edge);
-        Ok(true)
-    }
-
-    /// Whether the one in whose queue the waiter is may still be in its way.
-    fn stands(&self, registry: &Registry, edge: Edge) -> bool {
-        let is_held = match edge.on {
-            Obstacle::Held(_, seen) => self.releases() == seen,
-            Obstacle::UsersOf(table) => registry.place(edge.queue.slot).holds(table),
-        };
-        is_held && registry.is_running(edge.queue)
-    }
-
-    /// What is made of each edge: the waiter, what is in its way, what it wants.
-    pub(crate) fn each_edge<T>(&self, made: impl Fn(Owner, Obstacle, u64) -> T) -> Vec<T> {
-        let edges = self.edges.lock();
-        edges.values().map(|edge| made(edge.waiter, edge.on, edge.want)).collect()
-    }
-
-    /// Takes the waiter out of the graph and of the queue where it is by now.
-    fn leave(&self, registry: &Registry, me: Owner) {
-        let mut edges = self.edges.lock();
-        if let Some(edge) = edges.remove(&me.slot) {
-            dequeue(registry, edge);
+        let asked = self.locks.ask(registry, tag, strong, request, may_wait);
+        if asked != Asked::Queued {
+            return Some(asked);
         }
+        self.edges.insert(party, Edge { waiter, on: On::Queued { tag, mode } });
+        match self.resolve(registry, party) {
+            Verdict::Free(queues) => queues.iter().for_each(|tag| self.grant_next(registry, *tag)),
+            Verdict::Deadlock => {
+                self.give_up(registry, tag, party);
+                return None;
+            }
+        }
+        Some(if self.locks.is_queued(tag, party) { Asked::Queued } else { Asked::Granted })
+    }
+
+    /// A waiter for a lock goes; whether it had to wait until now.
+    fn give_up(&mut self, registry: &Registry, tag: Tag, party: Party) -> bool {
+        let was_queued = self.locks.is_queued(tag, party);
+        if was_queued {
+            self.edges.remove(&party);
+            self.locks.withdraw(tag, party);
+            self.grant_next(registry, tag);
+        }
+        was_queued
+    }
+
+    fn grant_next(&mut self, registry: &Registry, tag: Tag) {
+        for granted in self.locks.grant_next(registry, tag) {
+            self.edges.remove(&granted.party);
+            self.woken.push(granted.waiter.slot);
+        }
+    }
+
+    /// A note is gone: whoever waited for it may go on.
+    fn grant_all(&mut self, registry: &Registry) {
+        let tags = self.edges.values().filter_map(|edge| match edge.on {
+            On::Queued { tag, .. } => Some(tag),
+            On::Held { .. } => None,
+        });
+        let tags: HashSet<Tag> = tags.collect();
+        tags.into_iter().for_each(|tag| self.grant_next(registry, tag));
     }
 }
 
-/// Whether the new edge closes a cycle. Called with the edges' mutex held.
-fn leads_back(registry: &Registry, edges: &Edges, new: Edge) -> bool {
-    let mut ahead: SmallVec<[Owner; 8]> = SmallVec::new();
-    let mut tables: SmallVec<[u32; 4]> = SmallVec::new();
-    let mut edge = new;
-    loop {
-        match edge.on {
-            Obstacle::Held(owner, _) => ahead.push(owner),
-            // One waits for a table's users at a time; others wait for that one.
-            Obstacle::UsersOf(table) if !tables.contains(&table) => {
-                tables.push(table);
-                ahead.extend(registry.holders_of(table, edge.waiter));
-            }
-            Obstacle::UsersOf(_) => {}
-        }
-        edge = loop {
-            let Some(next) = ahead.pop() else { return false };
-            if next == new.waiter {
-                return true;
-            }
-            if let Some(edge) = edges.get(&next.slot).filter(|edge| edge.waiter == next) {
-                break *edge;
-            }
-        };
-    }
-}
-
-fn dequeue(registry: &Registry, edge: Edge) {
-    let place = registry.place(edge.queue.slot);
+fn dequeue(registry: &Registry, by: Owner, me: Owner) {
+    let place = registry.place(by.slot);
     let mut queue = place.queue.lock();
-    if let Some(at) = queue.iter().position(|w| w.slot == edge.waiter.slot) {
+    if let Some(at) = queue.iter().position(|w| w.slot == me.slot) {
         queue.remove(at);
         place.queued.fetch_sub(1, Ordering::SeqCst);
     }
@@ -266,20 +490,6 @@ fn sleep(registry: &Registry, me: Owner, patience: Patience<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `waiter` waits for `heir` from now on, who is running and therefore closes no cycle.
-fn inherit(registry: &Registry, edges: &mut Edges, waiter: Waiter, heir: Waiter) {
-    let heir_place = registry.place(heir.slot);
-    let owner = Owner { slot: heir.slot, serial: heir_place.serial() };
-    if let Some(edge) = edges.get_mut(&waiter.slot) {
-        edge.queue = owner;
-        if let Obstacle::Held(on, _) = &mut edge.on {
-            *on = owner;
-        }
-    }
-    heir_place.queue.lock().push(waiter);
-    heir_place.queued.fetch_add(1, Ordering::SeqCst);
-}
-
 fn wake_one(registry: &Registry, slot: u32) {
     let place = registry.place(slot);
     *place.woken.lock() = true;
@@ -287,131 +497,4 @@ fn wake_one(registry: &Registry, slot: u32) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::thread;
-
-    use super::*;
-
-    const FOREVER: Patience<'static> = Patience { timeout: None, deadline: None, cancel: None, log: None };
-
-    fn finish(registry: &Registry, waits: &Waits, owner: Owner) {
-        registry.end(owner);
-        waits.wake(registry, owner);
-        registry.vacate(owner);
-    }
-
-    fn held(owner: Owner) -> Obstacle {
-        Obstacle::Held(owner, 0)
-    }
-
-    #[test]
-    fn a_wait_ends_with_the_transaction_and_heirs_follow_one_by_one() {
-        let (registry, waits) = (Arc::new(Registry::new()), Arc::new(Waits::default()));
-        let holder = registry.claim();
-        let sleepers: Vec<_> = (0..4)
-            .map(|_| {
-                let (registry, waits) = (Arc::clone(&registry), Arc::clone(&waits));
-                thread::spawn(move || {
-                    let me = registry.claim();
-                    waits.wait(&registry, me, held(holder), 7, FOREVER).unwrap();
-                    finish(&registry, &waits, me);
-                })
-            })
-            .collect();
-        thread::sleep(Duration::from_millis(20));
-        finish(&registry, &waits, holder);
-        for sleeper in sleepers {
-            sleeper.join().unwrap();
-        }
-        assert!(waits.edges.lock().is_empty());
-    }
-
-    #[test]
-    fn the_edge_that_closes_a_cycle_is_refused() {
-        let (registry, waits) = (Arc::new(Registry::new()), Arc::new(Waits::default()));
-        let (a, b) = (registry.claim(), registry.claim());
-        let sleeper = {
-            let (registry, waits) = (Arc::clone(&registry), Arc::clone(&waits));
-            thread::spawn(move || waits.wait(&registry, a, held(b), 1, FOREVER))
-        };
-        while waits.edges.lock().is_empty() {
-            thread::yield_now();
-        }
-        assert!(matches!(waits.wait(&registry, b, held(a), 2, FOREVER), Err(Error::Deadlock)));
-        finish(&registry, &waits, b);
-        sleeper.join().unwrap().unwrap();
-    }
-
-    /// Review 8, A6, and review 9, N8: who waits for a row that ROLLBACK TO frees at that moment slept until the holder's end.
-    #[test]
-    fn what_was_given_up_since_the_look_is_not_waited_for() {
-        let (registry, waits) = (Registry::new(), Waits::default());
-        let (holder, waiter) = (registry.claim(), registry.claim());
-        let seen = waits.releases();
-        waits.release(&registry, holder);
-        waits.wait(&registry, waiter, Obstacle::Held(holder, seen), 1, FOREVER).unwrap();
-        assert_eq!(registry.place(holder.slot).queued.load(Ordering::SeqCst), 0);
-    }
-
-    /// Review 9, N7: a reader that lets an excluder pass was in a cycle with it, since one of the two had seen the other just before.
-    #[test]
-    fn who_makes_way_for_an_excluder_is_in_no_cycle_with_it() {
-        let (registry, waits) = (Registry::new(), Waits::default());
-        let (reader, excluder) = (registry.claim(), registry.claim());
-        let place = registry.place(reader.slot);
-        // The excluder waits, and has not been on a processor since the reader made way.
-        place.note_table(9);
-        assert!(waits.add_edge(&registry, excluder, Obstacle::UsersOf(9), 1).unwrap());
-        place.forget_table(9);
-        waits.wake(&registry, reader);
-        assert!(waits.add_edge(&registry, reader, held(excluder), 2).unwrap());
-        // The excluder has seen the note, which is gone before it waits.
-        assert!(!waits.add_edge(&registry, excluder, Obstacle::UsersOf(9), 1).unwrap());
-        assert_eq!(waits.deadlock_count.load(Ordering::Relaxed), 0);
-    }
-
-    /// Review 9, N7: between the excluder's look and its place in the queue the user makes way, and wakes nobody.
-    #[test]
-    fn who_made_way_before_the_queue_was_joined_is_not_waited_for() {
-        let (registry, waits) = (Registry::new(), Waits::default());
-        let (reader, excluder) = (registry.claim(), registry.claim());
-        let place = registry.place(reader.slot);
-        let edge = Edge { waiter: excluder, on: Obstacle::UsersOf(9), want: 1, queue: reader };
-        place.queue.lock().push(Waiter { slot: excluder.slot, want: 1 });
-        place.queued.fetch_add(1, Ordering::SeqCst);
-        assert!(!waits.settle(&registry, waits.edges.lock(), edge).unwrap());
-        assert_eq!(place.queued.load(Ordering::SeqCst), 0);
-        assert!(waits.edges.lock().is_empty());
-    }
-
-    /// Review 9, N9: who waits for several was a node with one edge, so a cycle through another of them was not found.
-    #[test]
-    fn a_cycle_through_any_user_of_a_table_is_found() {
-        let (registry, waits) = (Registry::new(), Waits::default());
-        let (idle, user, excluder) = (registry.claim(), registry.claim(), registry.claim());
-        registry.place(idle.slot).note_table(9);
-        registry.place(user.slot).note_table(9);
-        let users = Obstacle::UsersOf(9);
-        assert!(waits.add_edge(&registry, user, held(excluder), 1).unwrap());
-        assert!(matches!(waits.add_edge(&registry, excluder, users, 2), Err(Error::Deadlock)));
-        waits.leave(&registry, user);
-        assert!(waits.add_edge(&registry, excluder, users, 2).unwrap());
-        assert!(matches!(waits.add_edge(&registry, user, held(excluder), 1), Err(Error::Deadlock)));
-        waits.leave(&registry, excluder);
-        assert!(waits.edges.lock().is_empty());
-    }
-
-    #[test]
-    fn time_out_and_cancel_end_a_wait() {
-        let (registry, waits) = (Registry::new(), Waits::default());
-        let (a, b) = (registry.claim(), registry.claim());
-        let short =
-            Patience { timeout: Some(Duration::from_millis(5)), deadline: None, cancel: None, log: None };
-        assert!(matches!(waits.wait(&registry, a, held(b), 1, short), Err(Error::LockTimeout)));
-        let flag = AtomicBool::new(true);
-        let cancelled = Patience { timeout: None, deadline: None, cancel: Some(&flag), log: None };
-        assert!(matches!(waits.wait(&registry, a, held(b), 1, cancelled), Err(Error::Cancelled)));
-        assert_eq!(registry.place(b.slot).queued.load(Ordering::SeqCst), 0);
-    }
-}
+mod tests;

@@ -15,6 +15,13 @@ pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
         "pub(crate) const fn new() -> Latch {\n        Latch(RawRwLock::INIT)",
         "pub(crate) fn new() -> Latch {\n        Latch(RawRwLock::new())",
     ),
+    // Errors of the engine, as far as locks have them.
+    ("engine/waits.rs", "use crate::error::{Error, Result};", "use MODELS::locks::{Error, Result};"),
+    (
+        "engine/table_lock.rs",
+        "use crate::error::Result;\nuse crate::ids",
+        "use MODELS::locks::Result;\nuse crate::ids",
+    ),
     // A model's atomics are larger.
     ("pager/pool/frame.rs", "const _: () = assert!(size_of::<Frame>() == 64);", ""),
     ("loomed/pool/frame.rs", "const _: () = assert!(size_of::<Frame>() == 64);", ""),

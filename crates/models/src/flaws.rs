@@ -227,4 +227,35 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
         "let is_news = self.take_no_more(cause);",
         "if MODELS::flaw(\"dirty pages looked for before the last of them is taken\") && !self.has_dirty() { return self.lose(cause); }\n        let is_news = self.take_no_more(cause);",
     ),
+    // ---- locks
+    (
+        "strong modes looked for before the table is noted",
+        "engine/table_lock.rs",
+        "waiting.registry.place(waiting.me.slot).note_table(self.table, mode.bit());\n        if self.strong.load(SeqCst) == 0 {",
+        "let early = self.strong.load(SeqCst) == 0;\n        waiting.registry.place(waiting.me.slot).note_table(self.table, mode.bit());\n        if (early && MODELS::flaw(\"strong modes looked for before the table is noted\")) || self.strong.load(SeqCst) == 0 {",
+    ),
+    (
+        "a strong mode that is not counted",
+        "engine/lock_queue.rs",
+        "lock.count_strong(mode, 1);",
+        "if !MODELS::flaw(\"a strong mode that is not counted\") { lock.count_strong(mode, 1); }",
+    ),
+    (
+        "a note watched after it was looked at",
+        "engine/lock_queue.rs",
+        "place.watch();\n            if place.holds(table, weak) {",
+        "let early = place.holds(table, weak);\n            place.watch();\n            if (early && MODELS::flaw(\"a note watched after it was looked at\")) || place.holds(table, weak) {",
+    ),
+    (
+        "a note taken back in silence",
+        "engine/waits.rs",
+        "// Somebody may have seen the note and be waiting for its owner.\n            self.grant_next(registry, tag);",
+        "if !MODELS::flaw(\"a note taken back in silence\") { self.grant_next(registry, tag); }",
+    ),
+    (
+        "a follower put behind himself",
+        "engine/waits.rs",
+        "match follower.slot == held.by.slot || self",
+        "match (follower.slot == held.by.slot && !MODELS::flaw(\"a follower put behind himself\")) || self",
+    ),
 ];

@@ -1,6 +1,6 @@
 //! varve-models: the house's concurrent code under model checkers that choose who runs next.
 //!
-//! The code is not rewritten for it: the build script copies the sources of the pager, and of the engine's registry and status table, into this
+//! The code is not rewritten for it: the build script copies the sources of the pager, and of the engine's registry, status table and locks, into this
 //! crate, where `std::sync::atomic`, `parking_lot` and `std::thread` mean shuttle's (`sync`), or loom's for what depends on memory orders
 //! (`loom_sync`). Shuttle tries random and adversarial schedules under sequential consistency; loom tries all, with weak orders, of what is small enough.
 //!
@@ -16,6 +16,7 @@ mod flash;
 pub mod flaws;
 mod frames;
 mod latch;
+mod locks;
 mod log;
 mod loom_sync;
 mod orders;

@@ -35,6 +35,8 @@ enum Kind {
     Role,
     /// A time, in milliseconds unless it has a unit; kept as milliseconds.
     Duration,
+    /// A time of the same kind that is not 0.
+    SomeTime,
     /// A whole number up to this one.
     Count(u32),
     /// A time in whole seconds, shown as their number; up to so many.
@@ -111,6 +113,7 @@ const SETTINGS: &[Setting] = &[
     setting("lc_monetary", "C", Kind::Free),
     setting("lc_numeric", "C", Kind::Free),
     setting("lc_time", "C", Kind::Free),
+    setting("deadlock_timeout", "1s", Kind::SomeTime),
     setting("lock_timeout", "0", Kind::Duration),
     setting("max_identifier_length", "63", Kind::ReadOnly),
     setting("max_index_keys", "32", Kind::ReadOnly),
@@ -422,6 +425,14 @@ fn checked(name: &str, value: &str) -> Result<(String, String)> {
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
         }
         Kind::Duration => millis(value).ok_or_else(|| invalid(name, value))?.to_string(),
+        Kind::SomeTime => match millis(value).ok_or_else(|| invalid(name, value))? {
+            0 => {
+                let message =
+                    format!("0 ms is outside the valid range for parameter \"{name}\" (1 .. {})", i32::MAX);
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+            }
+            some => some.to_string(),
+        },
         Kind::Configured | Kind::ConfiguredTime => {
             let message = format!("parameter \"{name}\" cannot be changed without restarting the server");
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
@@ -584,7 +595,7 @@ fn show_millis(millis: u64) -> String {
 fn shown(name: &str, value: &str) -> String {
     let kind = find(name).map(|s| s.kind);
     match (value.parse::<u64>(), kind) {
-        (Ok(millis), Some(Kind::Duration | Kind::ConfiguredTime)) => show_millis(millis),
+        (Ok(millis), Some(Kind::Duration | Kind::SomeTime | Kind::ConfiguredTime)) => show_millis(millis),
         (Ok(kilobytes), Some(Kind::Memory(_) | Kind::Limit)) => show_kilobytes(kilobytes),
         _ => value.to_owned(),
     }

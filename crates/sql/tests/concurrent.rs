@@ -606,7 +606,7 @@ fn pg_locks_shows_what_is_held_and_what_is_awaited() {
     let held = "select locktype, mode from pg_locks where granted and relation = 'lk'::regclass";
     assert_eq!(ask(&mut viewer, held), ["relation|RowExclusiveLock", "relation|RowExclusiveLock"]);
     let object = "select classid::regclass::text, objid::regnamespace::text, mode from pg_locks where locktype = 'object'";
-    assert_eq!(ask(&mut viewer, object), ["pg_namespace|held|RowExclusiveLock"]);
+    assert_eq!(ask(&mut viewer, object), ["pg_namespace|held|AccessShareLock"]);
     let own =
         "select virtualxid = virtualtransaction, mode, granted from pg_locks where locktype = 'virtualxid'";
     assert_eq!(ask(&mut viewer, own), ["t|ExclusiveLock|t"; 4]);

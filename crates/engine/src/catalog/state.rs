@@ -17,7 +17,7 @@ use super::defs::{SequenceDef, TableDef, TableId, TreePlace};
 use super::{Catalog, ObjectChange, ObjectId, Table};
 use crate::core::Core;
 use crate::error::Result;
-use crate::ids::{Owner, TxnId};
+use crate::ids::TxnId;
 use crate::sequence::SequenceRange;
 use crate::table_engine::CoreRef;
 use crate::table_lock::TableLock;
@@ -121,12 +121,6 @@ impl CatalogState {
     fn lock_of(&self, table: TableId) -> Arc<TableLock> {
         let mut locks = self.locks.lock();
         Arc::clone(locks.entry(table).or_insert_with(|| Arc::new(TableLock::new(table.0))))
-    }
-
-    /// Who keeps others from which table or other object.
-    pub(crate) fn exclusive_owners(&self) -> Vec<(u32, Owner)> {
-        let locks = self.locks.lock();
-        locks.iter().filter_map(|(id, lock)| Some((id.0, lock.owner()?))).collect()
     }
 
     /// The values that a sequence has in store.

@@ -8,11 +8,39 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
+use varve_engine::AdvisoryKey;
+
 use crate::error::{Result, SqlError, SqlState};
 use crate::system::World;
 use crate::time::Zone;
 
-/// Sequence functions of the running transaction.
+/// What a function of advisory locks does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deed {
+    /// Waits for the key.
+    Lock,
+    /// Takes it if nobody is in the way.
+    Try,
+    /// Gives it back once.
+    Unlock,
+    /// Gives back all that the session has.
+    UnlockAll,
+}
+
+/// A call of a function of advisory locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LockCall {
+    /// The key.
+    pub key: AdvisoryKey,
+    /// Others may have it too.
+    pub is_shared: bool,
+    /// It outlives the transaction.
+    pub of_session: bool,
+    /// What to do.
+    pub deed: Deed,
+}
+
+/// Functions of the running transaction that have effects: those of sequences and of advisory locks.
 pub trait Sequences {
     /// nextval
     fn next(&self, name: &str) -> Result<i64>;
@@ -22,6 +50,10 @@ pub trait Sequences {
     fn last(&self) -> Result<i64>;
     /// setval
     fn set(&self, name: &str, value: i64, called: bool) -> Result<i64>;
+    /// A function of advisory locks; whether it had what it asked for.
+    fn lock(&self, call: &LockCall, world: &World) -> Result<bool> {
+        world.lock(call)
+    }
 }
 
 /// For places where rows are being read and the transaction is busy.

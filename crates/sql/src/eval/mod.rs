@@ -26,7 +26,7 @@ use bumpalo::Bump;
 use smallvec::SmallVec;
 use varve_engine::{ArrayRef, Datum, NumericRef, RowRef, Value};
 
-pub use env::{Env, NoSequences, Sequences};
+pub use env::{Deed, Env, LockCall, NoSequences, Sequences};
 pub use types::type_of;
 
 use crate::error::{Result, SqlError};

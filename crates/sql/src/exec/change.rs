@@ -23,7 +23,7 @@ use super::sequence::{Drawn, InTransaction};
 use super::watch::{At, Watch};
 use super::{Exec, Failure, Row, Scratch, project};
 use crate::error::Result;
-use crate::eval::{Cx, Expr, Input, NoSequences, Sequences};
+use crate::eval::{Cx, Expr, Input, NoSequences};
 use crate::general::push_image;
 use crate::plan::{Access, Delete, Found, Output, TableAccess, Update};
 use crate::sink::Sink;
@@ -270,10 +270,10 @@ impl Exec<'_> {
         let drawn = Drawn::default();
         loop {
             let outcome = self.try_change(table, key, given, decide, landed, made, &drawn);
-            let Some(name) = drawn.wanted() else { return Ok(outcome? == Outcome::Changed) };
+            let Some(wanted) = drawn.wanted() else { return Ok(outcome? == Outcome::Changed) };
             let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts);
-            let value = sequences.next(&name)?;
-            drawn.give(name, value);
+            let value = sequences.answer(&wanted, self.facts.world.as_deref())?;
+            drawn.give(wanted, value);
         }
     }
 

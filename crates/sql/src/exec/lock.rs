@@ -10,11 +10,11 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use bumpalo::Bump;
-use varve_engine::{Outcome, RowRef, Table};
+use varve_engine::{Datum, Outcome, RowRef, Table, Value};
 
 use super::keys::{KeyList, Landed, key_of, point_key};
-use super::select::{Emit, Window, prepare_ranges, scan};
+use super::select::{Emit, Window, get_apart, prepare_ranges, scan};
+use super::sequence::{Drawn, InTransaction};
 use super::sort::{Held, Sorter};
 use super::watch::{At, Watch};
 use super::{Exec, Failure, Row, Scratch, project};
@@ -78,40 +78,31 @@ impl Exec<'_> {
     }
 
     fn lock_rows(&mut self, progress: &mut Locking<'_>, keys: &KeyList, emit: &mut Emit<'_>) -> Result<()> {
-        let Locking { plan, table, lock, .. } = *progress;
-        let env = self.facts.env(&NoSequences);
-        let Scratch { row_arena, result_arena, key: at, .. } = &mut *self.scratch;
+        let Locking { table, lock, .. } = *progress;
         while progress.next < keys.len() && progress.count < progress.window.take {
             self.facts.check_cancel()?;
             let n = progress.next;
             progress.next += 1;
-            let mut failure = Failure::default();
-            result_arena.reset();
-            let mut locked = Row::new();
-            let params = self.params;
-            let landed = &progress.landed;
-            let outcome = self.txn.lock_row(table, keys.get(n), lock.strength, &mut |row| {
-                if landed.holds(table.def(), &row, at) {
-                    return Ok(false);
-                }
-                let cx = Cx { params, arena: row_arena, env: &env };
-                let decided = decide_lock(plan, &row, &cx, result_arena, &mut locked);
-                key_of(table.def(), |column| row.get(column), at);
-                row_arena.reset();
-                Ok(failure.catch(decided, false))
-            });
-            match failure.resolve(outcome) {
+            let (drawn, mut locked) = (Drawn::default(), Vec::new());
+            let outcome = loop {
+                let outcome = self.try_lock(progress, keys.get(n), &drawn, &mut locked);
+                let Some(wanted) = drawn.wanted() else { break outcome };
+                let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts);
+                let value = sequences.answer(&wanted, self.facts.world.as_deref())?;
+                drawn.give(wanted, value);
+            };
+            match outcome {
                 Ok(Outcome::Changed) => {}
                 Ok(Outcome::Missing | Outcome::Skipped) => continue,
                 Err(e) if lock.wait == LockWait::Skip && is_held(&e) => continue,
                 Err(e) => return Err(not_at_once(e, lock.wait, table)),
             }
-            progress.landed.note(keys.get(n), at);
+            progress.landed.note(keys.get(n), &self.scratch.key);
             if progress.window.skip > 0 {
                 progress.window.skip -= 1;
                 continue;
             }
-            emit(&locked)?;
+            emit(&locked.iter().map(Value::as_datum).collect::<Row<'_>>())?;
             progress.count += 1;
             if let Some(meter) = self.meter {
                 meter.gave(At::Lock, 1);
@@ -119,6 +110,32 @@ impl Exec<'_> {
             }
         }
         Ok(())
+    }
+
+    /// One attempt to lock a row; its outputs, if it is locked.
+    fn try_lock(
+        &mut self,
+        progress: &Locking<'_>,
+        key: &[u8],
+        drawn: &Drawn,
+        locked: &mut Vec<Value>,
+    ) -> Result<Outcome> {
+        let Locking { plan, table, lock, ref landed, .. } = *progress;
+        let (params, env) = (self.params, self.facts.env(drawn));
+        let Scratch { row_arena, key: at, .. } = &mut *self.scratch;
+        let mut failure = Failure::default();
+        let outcome = self.txn.lock_row(table, key, lock.strength, &mut |row| {
+            if landed.holds(table.def(), &row, at) {
+                return Ok(false);
+            }
+            drawn.start();
+            let cx = Cx { params, arena: row_arena, env: &env };
+            let decided = decide_lock(plan, &row, &cx, locked);
+            key_of(table.def(), |column| row.get(column), at);
+            row_arena.reset();
+            Ok(failure.catch(decided, false))
+        });
+        failure.resolve(outcome)
     }
 
     /// The key of the one row that may be meant, if the snapshot has it.
@@ -130,7 +147,7 @@ impl Exec<'_> {
             return Ok(());
         }
         let mut passes = Ok(false);
-        self.txn.get(table, key, &mut |row| {
+        get_apart(self.txn, table, key, self.facts, &mut |row| {
             passes = plan.filter.as_ref().map_or(Ok(true), |f| f.is_true(&Input::Row(row), &cx));
         })?;
         if passes? {
@@ -226,13 +243,7 @@ pub fn not_at_once(e: SqlError, wait: LockWait, table: &Table) -> SqlError {
 }
 
 /// Condition and outputs on the version to be locked.
-fn decide_lock<'a, 's>(
-    plan: &'a Select,
-    row: &RowRef<'a>,
-    cx: &Cx<'a>,
-    arena: &'s Bump,
-    locked: &mut Row<'s>,
-) -> Result<bool> {
+fn decide_lock<'a>(plan: &'a Select, row: &RowRef<'a>, cx: &Cx<'a>, locked: &mut Vec<Value>) -> Result<bool> {
     locked.clear();
     let input = Input::Row(*row);
     if let Some(recheck) = plan.lock.as_ref().and_then(|l| l.recheck.as_ref())
@@ -241,6 +252,6 @@ fn decide_lock<'a, 's>(
         return Ok(false);
     }
     let values = project(&plan.outputs[..plan.visible], &input, cx)?;
-    locked.extend(values.iter().map(|v| keep_in(arena, *v)));
+    locked.extend(values.iter().map(Datum::to_value));
     Ok(true)
 }

@@ -16,6 +16,7 @@ use bumpalo::collections::Vec as BumpVec;
 use varve_engine::{Datum, RowRef, ScanIndex, ScanSpec, Table, Transaction, place_in};
 
 use super::keys::{Ranges, point_key};
+use super::select::get_apart;
 use super::watch::{At, Watch};
 use super::{Facts, Failure, Row};
 use crate::error::{Result, SqlError};
@@ -147,7 +148,7 @@ impl<W: Watch> Loops<'_, W> {
     ) -> Result<()> {
         let mut result = Ok(());
         let (params, env, left_out) = (self.params, self.env, self.left_out());
-        self.txn.get(one.table, key, &mut |row| {
+        get_apart(self.txn, one.table, key, self.facts, &mut |row| {
             result = one.take(&row, &Cx { params, arena: temporary, env }, batch, left_out);
         })?;
         temporary.reset();

@@ -43,7 +43,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bumpalo::Bump;
 use smallvec::SmallVec;
-use varve_engine::{Catalog, Datum, Table, TableDef, Transaction};
+use varve_engine::{Catalog, Datum, LockMode, Table, TableDef, Transaction};
 
 pub use alter_command::alter;
 pub use drop::draws_from;
@@ -174,7 +174,8 @@ impl Opened {
         let table = plan.changed_table().map(|def| txn.table(def)).transpose()?;
         let (mut sources, mut result) = (SmallVec::new(), Ok(()));
         if let Some(query) = plan.query() {
-            query.source.each_table(&mut |def| match txn.table(def) {
+            let mode = if query.lock.is_some() { LockMode::RowShare } else { LockMode::AccessShare };
+            query.source.each_table(&mut |def| match txn.table_for(def, mode) {
                 Ok(table) => sources.push(table),
                 Err(e) => result = Err(e),
             });

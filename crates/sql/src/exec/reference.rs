@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use bumpalo::Bump;
 use varve_engine::{
-    Action, Catalog, Change, Datum, ForeignKey, ObjectId, Outcome, RowImage, ScanSpec, TableDef, TableId,
-    Transaction, Value, key,
+    Action, Catalog, Change, Datum, ForeignKey, LockMode, ObjectId, Outcome, RowImage, ScanSpec, TableDef,
+    TableId, Transaction, Value, key,
 };
 
 use super::rules::shown_value;
@@ -280,7 +280,7 @@ impl Checker<'_> {
     }
 
     fn hold_parent(&mut self, parent: &TableDef, key: &ForeignKey, values: &[Value]) -> Result<bool> {
-        let opened = self.txn.table(parent)?;
+        let opened = self.txn.table_for(parent, LockMode::RowShare)?;
         let Some(sought) = Sought::of(parent, &key.parent_columns, values) else { return Ok(false) };
         // As in PostgreSQL: a parent that the transaction's snapshot does not see is none.
         let keeps_snapshot = self.txn.isolation().keeps_snapshot();
@@ -308,7 +308,7 @@ impl Checker<'_> {
     ) -> Result<()> {
         let Some((child, key)) = known(catalog, table, key) else { return Ok(()) };
         let Some(parent) = catalog.table_by_id(key.parent) else { return Ok(()) };
-        let opened = self.txn.table(&parent)?;
+        let opened = self.txn.table_for(&parent, LockMode::RowShare)?;
         let is_back = match Sought::of(&parent, &key.parent_columns, values) {
             Some(sought) if key.on_delete != Action::Restrict => {
                 sought.find(&mut self.txn.newest_reader(), &opened)?.is_some()
@@ -454,7 +454,7 @@ impl Checker<'_> {
 
     /// Whether a row refers to these values. Waits for who is about to delete it.
     fn has_child(&mut self, child: &TableDef, key: &ForeignKey, values: &[Value]) -> Result<bool> {
-        let opened = self.txn.table(child)?;
+        let opened = self.txn.table_for(child, LockMode::RowShare)?;
         let Some(sought) = Sought::of(child, &key.columns, values) else { return Ok(false) };
         while let Some(row_key) = self.children(child, key, values, true)?.first() {
             if self.txn.share_row(&opened, row_key, &mut |row| sought.is(&row))? {
@@ -473,7 +473,7 @@ impl Checker<'_> {
         values: &[Value],
         is_one_enough: bool,
     ) -> Result<Vec<Vec<u8>>> {
-        let opened = self.txn.table(child)?;
+        let opened = self.txn.table_for(child, LockMode::RowShare)?;
         let Some(sought) = Sought::of(child, &key.columns, values) else { return Ok(Vec::new()) };
         let (index, prefix) = sought.path();
         let mut upper = prefix.clone();

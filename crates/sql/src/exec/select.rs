@@ -10,7 +10,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use bumpalo::Bump;
-use varve_engine::{Datum, RowRef, ScanIndex, ScanSpec, Table, Transaction, Value};
+use varve_engine::{Datum, RowImage, RowRef, ScanIndex, ScanSpec, Table, Transaction, Value};
 
 use super::group::Groups;
 use super::keys::{Ranges, point_key};
@@ -333,7 +333,7 @@ impl Exec<'_> {
             return Ok(0);
         }
         let mut result = Ok(0);
-        self.txn.get(table, key, &mut |row| {
+        get_apart(self.txn, table, key, self.facts, &mut |row| {
             result = one_row(plan, &row, &cx, emit);
             match result {
                 Ok(0) => watch.left_out(At::Source),
@@ -459,6 +459,26 @@ impl Exec<'_> {
         });
         failure.resolve(scanned)
     }
+}
+
+/// Reads a row. Where functions may wait for something they get a copy: the row itself is latched.
+#[inline]
+pub(super) fn get_apart(
+    txn: &mut Transaction,
+    table: &Table,
+    key: &[u8],
+    facts: &Facts,
+    found: &mut dyn FnMut(RowRef<'_>),
+) -> Result<bool> {
+    if facts.world.is_none() {
+        return Ok(txn.get(table, key, found)?);
+    }
+    let mut copy = None;
+    txn.get(table, key, &mut |row| copy = Some(RowImage::from_bytes(row.as_bytes().to_vec())))?;
+    if let Some(copy) = &copy {
+        found(copy.as_row(table.def().row_schema()));
+    }
+    Ok(copy.is_some())
 }
 
 #[inline]

@@ -15,9 +15,10 @@ use super::Facts;
 use super::drop::draws_from;
 use crate::bind::clipped;
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::{NoSequences, Sequences};
+use crate::eval::{LockCall, NoSequences, Sequences};
 use crate::path::Path;
 use crate::rights::{Holder, Kind, Object, Who};
+use crate::system::World;
 
 /// One of these lets a role draw the next value.
 const NEXT: &[Rights] = &[Rights::USAGE, Rights::UPDATE];
@@ -71,6 +72,15 @@ impl<'x> InTransaction<'x> {
         }
     }
 
+    /// Does what an evaluation wanted.
+    pub fn answer(&self, wanted: &Wanted, world: Option<&World>) -> Result<i64> {
+        match (wanted, world) {
+            (Wanted::Next(name), _) => self.next(name),
+            (Wanted::Lock(call), Some(world)) => world.lock(call).map(i64::from),
+            (Wanted::Lock(_), None) => Err(SqlError::internal("a lock that was wanted without a world")),
+        }
+    }
+
     /// Lends the transaction to something else between two evaluations.
     pub fn with<T>(&self, f: impl FnOnce(&mut Transaction) -> T) -> T {
         f(&mut self.txn.borrow_mut())
@@ -114,14 +124,23 @@ impl<'x> InTransaction<'x> {
     }
 }
 
-/// `nextval` while a row is being changed, when the transaction is busy: the first evaluation says which sequence it wants and
-/// fails; its value is drawn, and the row is tried again with the values so far.
+/// What an evaluation wants of the transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// The next value of a sequence.
+    Next(String),
+    /// A function of advisory locks.
+    Lock(LockCall),
+}
+
+/// `nextval` and the functions of advisory locks while a row is being changed, when the transaction is busy and the row is latched: the
+/// first evaluation says what it wants and fails; that is done, and the row is tried again with the values so far.
 #[derive(Default)]
 pub struct Drawn {
-    /// In the order in which they were wanted, each with its sequence.
-    values: RefCell<Vec<(String, i64)>>,
+    /// In the order in which they were wanted.
+    values: RefCell<Vec<(Wanted, i64)>>,
     next: Cell<usize>,
-    wanted: RefCell<Option<String>>,
+    wanted: RefCell<Option<Wanted>>,
 }
 
 impl Drawn {
@@ -130,30 +149,35 @@ impl Drawn {
         self.next.set(0);
     }
 
-    /// The sequence for want of which the evaluation has failed.
-    pub fn wanted(&self) -> Option<String> {
+    /// That for want of which the evaluation has failed.
+    pub fn wanted(&self) -> Option<Wanted> {
         self.wanted.borrow_mut().take()
     }
 
     /// Its value.
-    pub fn give(&self, name: String, value: i64) {
-        self.values.borrow_mut().push((name, value));
+    pub fn give(&self, wanted: Wanted, value: i64) {
+        self.values.borrow_mut().push((wanted, value));
+    }
+
+    /// What it was given, or a failure that asks for it.
+    fn given(&self, wanted: Wanted) -> Result<i64> {
+        let at = self.next.replace(self.next.get() + 1);
+        let mut values = self.values.borrow_mut();
+        match values.get(at) {
+            Some((given, value)) if *given == wanted => Ok(*value),
+            _ => {
+                // The row may have changed since the last attempt, and ask for other things than before.
+                values.truncate(at);
+                *self.wanted.borrow_mut() = Some(wanted);
+                Err(SqlError::internal("what an evaluation wanted was not there"))
+            }
+        }
     }
 }
 
 impl Sequences for Drawn {
     fn next(&self, name: &str) -> Result<i64> {
-        let at = self.next.replace(self.next.get() + 1);
-        let mut values = self.values.borrow_mut();
-        match values.get(at) {
-            Some((drawn_from, value)) if drawn_from == name => Ok(*value),
-            _ => {
-                // The row may have changed since the last attempt, and ask for other sequences than before.
-                values.truncate(at);
-                *self.wanted.borrow_mut() = Some(name.to_owned());
-                Err(SqlError::internal("a value of a sequence that was not drawn"))
-            }
-        }
+        self.given(Wanted::Next(name.to_owned()))
     }
 
     fn current(&self, name: &str) -> Result<i64> {
@@ -166,6 +190,10 @@ impl Sequences for Drawn {
 
     fn set(&self, name: &str, value: i64, called: bool) -> Result<i64> {
         NoSequences.set(name, value, called)
+    }
+
+    fn lock(&self, call: &LockCall, _: &World) -> Result<bool> {
+        self.given(Wanted::Lock(*call)).map(|value| value != 0)
     }
 }
 
@@ -284,16 +312,16 @@ mod tests {
     /// Review 8, A5: an attempt that wants another sequence than the one before, since the row has changed meanwhile, got its value.
     #[test]
     fn a_drawn_value_is_for_its_own_sequence() {
-        let drawn = Drawn::default();
+        let (drawn, named) = (Drawn::default(), |name: &str| Wanted::Next(name.to_owned()));
         assert!(drawn.next("a").is_err());
         drawn.give(drawn.wanted().unwrap(), 7);
         drawn.start();
         assert_eq!(drawn.next("a").unwrap(), 7);
-        assert!(drawn.next("c").is_err() && drawn.wanted().as_deref() == Some("c"));
-        drawn.give("c".into(), 9);
+        assert!(drawn.next("c").is_err() && drawn.wanted() == Some(named("c")));
+        drawn.give(named("c"), 9);
         drawn.start();
-        assert!(drawn.next("b").is_err() && drawn.wanted().as_deref() == Some("b"));
-        drawn.give("b".into(), 1);
+        assert!(drawn.next("b").is_err() && drawn.wanted() == Some(named("b")));
+        drawn.give(named("b"), 1);
         drawn.start();
         assert_eq!(drawn.next("b").unwrap(), 1);
         assert!(drawn.next("c").is_err(), "what was drawn behind another value is not kept");

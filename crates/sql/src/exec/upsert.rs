@@ -14,7 +14,7 @@ use super::sequence::{Drawn, InTransaction};
 use super::sought::Sought;
 use super::{Failure, Pending, Row};
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::{Cx, Env, Input, Sequences};
+use crate::eval::{Cx, Env, Input};
 use crate::plan::{Arbiter, Upsert};
 use crate::planted::planted;
 
@@ -90,9 +90,9 @@ pub(super) fn upsert(
                 })
             });
             match drawn.wanted() {
-                Some(name) => {
-                    let value = sequences.next(&name)?;
-                    drawn.give(name, value);
+                Some(wanted) => {
+                    let value = sequences.answer(&wanted, cx.env.world)?;
+                    drawn.give(wanted, value);
                 }
                 None => break failure.resolve(outcome)?,
             }

@@ -78,7 +78,7 @@ impl Session {
         };
         let mut txn = self.shared.engine.begin(isolation(level));
         txn.set_cancel(Some(self.facts.cancel.clone()));
-        txn.set_label(self.facts.process_id.cast_unsigned());
+        txn.set_session(&self.locks);
         if self.defaults.lock_timeout.is_some() {
             txn.set_lock_timeout(self.defaults.lock_timeout);
         }

@@ -329,6 +329,7 @@ impl Session {
         self.cursors.clear();
         self.statements.clear();
         self.sequences.clear();
+        self.locks.unlock_all();
         self.plans.clear();
         Ok("DISCARD ALL")
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bumpalo::Bump;
-use varve_engine::{Datum, Error as EngineError, Outcome, Table, TemporaryQuota, Transaction, Value};
+use varve_engine::{
+    Datum, Error as EngineError, LockMode, Outcome, Table, TemporaryQuota, Transaction, Value,
+};
 
 use super::explain::run_general;
 use super::run::Ran;
@@ -33,7 +35,8 @@ const SAMPLED_PATHS: usize = 3;
 
 /// The tables of a query; `None` if a definition is out of date.
 fn opened(txn: &mut Transaction, select: &Select) -> Result<Option<Vec<Arc<Table>>>> {
-    let tables = select.tables().into_iter().map(|def| txn.table(&def));
+    let mode = if select.lock.is_some() { LockMode::RowShare } else { LockMode::AccessShare };
+    let tables = select.tables().into_iter().map(|def| txn.table_for(&def, mode));
     match tables.collect::<Result<_, EngineError>>() {
         Ok(tables) => Ok(Some(tables)),
         Err(EngineError::StaleDefinition { .. } | EngineError::Undefined { .. }) => Ok(None),
@@ -87,7 +90,7 @@ impl Session {
             return false;
         }
         let txn = self.begin_engine();
-        let Ok(table) = txn.table(table) else { return false };
+        let Ok(table) = txn.table_for(table, LockMode::AccessShare) else { return false };
         txn.reader().estimate(&table, SAMPLED_PATHS).is_ok_and(|about| about.entries >= LARGE_ROWS)
     }
 
@@ -314,7 +317,7 @@ enum Locked {
 fn lock_row(txn: &mut Transaction, lock: &RowLock, row: &[Value]) -> Result<Locked> {
     let mut key = Vec::new();
     for locked in &lock.beside {
-        let table = txn.table(&locked.table)?;
+        let table = txn.table_for(&locked.table, LockMode::RowShare)?;
         let seen = &row[locked.first..][..locked.table.columns.len()];
         key_of(&locked.table, |column| seen[column].as_datum(), &mut key);
         let mut is_same = true;

@@ -1,8 +1,5 @@
 //! LOCK TABLE.
 //!
-//! The engine has two locks on a table: one that all who read or write it share, and one that keeps everybody out. The modes up to ROW
-//! EXCLUSIVE are the first, the others the second: they keep out whom PostgreSQL keeps out, and readers as well.
-//!
 //! Invariants
 //! 1. No snapshot is taken before the lock: what the first query of the block sees is what the lock has waited for.
 //!
@@ -11,12 +8,12 @@
 use std::time::Duration;
 
 use sqlparser::ast;
-use varve_engine::{Error as EngineError, Named, Rights, TableDef};
+use varve_engine::{Error as EngineError, LockMode, Named, Rights, TableDef};
 
 use super::Session;
 use crate::bind::{object_name, undefined_table};
 use crate::error::{Result, SqlError, SqlState};
-use crate::utility::lock::{LockMode, LockTable};
+use crate::utility::lock::LockTable;
 
 impl Session {
     /// `in_text` says that this is one of several statements in a text, which are a block here.
@@ -45,8 +42,8 @@ impl Session {
             self.authorize_any(&table, rights_for(lock.mode))?;
             let txn = self.begin_engine();
             let locked = match lock.mode <= LockMode::RowExclusive {
-                true => txn.table(&table).map(|_| ()),
-                false => txn.lock_exclusive(table.id),
+                true => txn.table_for(&table, lock.mode).map(|_| ()),
+                false => txn.lock_table(table.id, lock.mode),
             };
             return match locked {
                 Ok(()) => Ok(()),

@@ -10,7 +10,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use sqlparser::ast;
-use varve_engine::{Error as EngineError, Isolation, ScanIndex, ScanSpec, TableDef, Transaction};
+use varve_engine::{Error as EngineError, Isolation, LockMode, ScanIndex, ScanSpec, TableDef, Transaction};
 
 use super::Session;
 use crate::bind::{fold, object_name, undefined_table};
@@ -96,7 +96,7 @@ impl Session {
             self.facts.check_cancel()?;
             let mut txn = self.shared.engine.begin(Isolation::ReadCommitted);
             txn.set_cancel(Some(self.facts.cancel.clone()));
-            txn.set_label(self.facts.process_id.cast_unsigned());
+            txn.set_session(&self.locks);
             if self.defaults.lock_timeout.is_some() {
                 txn.set_lock_timeout(self.defaults.lock_timeout);
             }
@@ -123,7 +123,7 @@ impl Session {
         self.begin_engine();
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         txn.start_statement();
-        let Ok(open) = txn.table(table) else { return Ok(()) };
+        let Ok(open) = txn.table_for(table, LockMode::AccessShare) else { return Ok(()) };
         let mut rows = 0_u64;
         let facts = &self.facts;
         let mut cancelled = Ok(());

@@ -51,7 +51,7 @@ use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use varve_engine::{
     BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Catalog, Database, Datum, Isolation, RoleDef,
-    SavepointId, TemporaryQuota, Transaction,
+    SavepointId, SessionLocks, TemporaryQuota, Transaction,
 };
 
 use crate::activity::{Ender, Seat, State, Watched};
@@ -321,6 +321,8 @@ pub struct Session {
     shared: Arc<SqlDatabase>,
     block: Block,
     txn: Option<Transaction>,
+    /// What locks know this session by. Behind the transaction, which ends first.
+    locks: Arc<SessionLocks>,
     /// The catalog that this transaction sees, once asked for.
     catalog: Option<Arc<Catalog>>,
     /// Foreign keys that COMMIT looks at.
@@ -419,10 +421,12 @@ impl Session {
         let who = (facts.session_user.as_str(), params.peer);
         let seat = shared.watched.enter(facts.process_id, who, Arc::clone(&facts.cancel));
         seat.rename(&settings.get("application_name").unwrap_or_default());
+        let locks = Arc::new(shared.engine.session_locks(facts.process_id.cast_unsigned()));
         Ok(Session {
             shared,
             block: Block::Idle,
             txn: None,
+            locks,
             catalog: None,
             path: path::Made::default(),
             deferred: Deferred::default(),

@@ -299,6 +299,7 @@ impl Session {
             who: self.facts.who,
             path: self.facts.path.clone(),
             shows_oids: false,
+            locks: (self.begin_engine().locker(), Arc::clone(&self.locks)),
             shared: Arc::clone(&self.shared),
         }
     }

@@ -41,9 +41,12 @@ mod watched;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use parking_lot::Mutex;
-use varve_engine::{Array, Catalog, ColumnType, Datum, ObjectId, Sizes, Value, predefined};
+use varve_engine::{
+    Array, Catalog, ColumnType, Datum, LockMode, Locker, ObjectId, SessionLocks, Sizes, Value, predefined,
+};
 
 use crate::error::{Result, SqlError};
+use crate::eval::{Deed, LockCall};
 use crate::path::Path;
 use crate::rights::{self, Holder, Who};
 use crate::session::SqlDatabase;
@@ -74,6 +77,8 @@ pub struct World {
     pub path: Path,
     /// The result is wanted in binary: OIDs with names stay OIDs.
     pub shows_oids: bool,
+    /// Takes advisory locks for the transaction, and those of the session.
+    pub locks: (Locker, Arc<SessionLocks>),
     /// Knows what sessions do and what ANALYZE found.
     pub shared: Arc<SqlDatabase>,
 }
@@ -145,6 +150,30 @@ impl World {
     /// A warning for the client, when the statement has run.
     pub fn warn(&self, message: String) {
         self.asked.lock().warnings.push(message);
+    }
+
+    /// Does what a function of advisory locks does; whether it had what it asked for.
+    pub fn lock(&self, call: &LockCall) -> Result<bool> {
+        let (locker, session) = &self.locks;
+        let LockCall { key, is_shared, of_session, deed } = *call;
+        match deed {
+            Deed::Lock | Deed::Try => {
+                let session = of_session.then_some(&**session);
+                Ok(locker.lock(key, is_shared, session, deed == Deed::Lock)?)
+            }
+            Deed::Unlock => {
+                let was_there = session.unlock(key, is_shared);
+                if !was_there {
+                    let mode = if is_shared { LockMode::Share } else { LockMode::Exclusive };
+                    self.warn(format!("you don't own a lock of type {}", mode.name()));
+                }
+                Ok(was_there)
+            }
+            Deed::UnlockAll => {
+                session.unlock_all();
+                Ok(true)
+            }
+        }
     }
 
     /// How much room things take, at the first question of the statement.

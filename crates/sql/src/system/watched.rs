@@ -77,18 +77,27 @@ fn system_setting(setting: &SystemSetting, rows: &mut Rows<'_>) {
 /// Locks of tables and other objects, and of transactions: who waits for a row waits for the transaction that has it.
 fn pg_locks(world: &World, rows: &mut Rows<'_>) {
     for lock in world.shared.engine().locks() {
-        let (place, serial) = lock.owner;
+        let of = match lock.owner {
+            Some(owner) => virtual_id(owner),
+            None => format!("{}/0", lock.label),
+        };
         rows.add([
             ("locktype", text(lock_type(world, &lock))),
-            ("virtualtransaction", text(virtual_id((place, serial)))),
+            ("virtualtransaction", text(of)),
             ("pid", Value::Int4(lock.label.cast_signed())),
-            ("mode", text(lock_mode(&lock))),
+            ("mode", text(lock.mode.name())),
             ("granted", Value::Bool(lock.is_granted)),
-            ("fastpath", Value::Bool(lock.is_granted && matches!(lock.on, Locked::Whole(_)))),
+            ("fastpath", Value::Bool(lock.is_fast)),
         ]);
         match lock.on {
             Locked::Whole(owner) => rows.set([("virtualxid", text(virtual_id(owner)))]),
             Locked::Identity(id) => rows.set([("transactionid", Value::Int8(id.cast_signed()))]),
+            Locked::Advisory(key) => rows.set([
+                ("database", oid(key.database)),
+                ("classid", oid(key.class)),
+                ("objid", oid(key.object)),
+                ("objsubid", Value::Int2(if key.is_pair { 2 } else { 1 })),
+            ]),
             Locked::Object(object) => {
                 rows.set([("database", oid(ids::DATABASE))]);
                 match class_of(world, object) {
@@ -110,17 +119,7 @@ fn lock_type(world: &World, lock: &LockInfo) -> &'static str {
         Locked::Identity(_) => "transactionid",
         Locked::Object(object) if class_of(world, object).is_some() => "object",
         Locked::Object(_) => "relation",
-    }
-}
-
-/// PostgreSQL's mode that comes nearest.
-fn lock_mode(lock: &LockInfo) -> &'static str {
-    match (lock.on, lock.is_shared) {
-        (Locked::Object(_), true) if lock.has_written => "RowExclusiveLock",
-        (Locked::Object(_), true) => "AccessShareLock",
-        (Locked::Object(_), false) => "AccessExclusiveLock",
-        (_, true) => "ShareLock",
-        (_, false) => "ExclusiveLock",
+        Locked::Advisory(_) => "advisory",
     }
 }
 

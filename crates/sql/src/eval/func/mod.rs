@@ -7,6 +7,7 @@
 //!
 //! Does not know: how overloads are chosen (`bind::function`).
 
+mod advisory;
 mod array;
 mod encoding;
 mod facts;
@@ -110,6 +111,7 @@ pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
         session::TABLE,
         objects::TABLE,
         signal::TABLE,
+        advisory::TABLE,
         size::TABLE,
         array::TABLE,
         format::TABLE,

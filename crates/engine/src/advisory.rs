@@ -1,0 +1,139 @@
+//! Advisory locks: keys that mean something to applications only; and what a session holds beyond its transactions.
+//!
+//! Invariants
+//! 1. What a session has taken for itself outlives rollbacks. It gives it back as often as it took it, or all at its end.
+//!
+//! Does not know: how a key is written in SQL.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::core::Core;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::ids::Owner;
+use crate::lock_queue::{AdvisoryKey, Grant, Holder, Request, Tag};
+use crate::modes::LockMode;
+use crate::registry::Party;
+use crate::transaction::Transaction;
+use crate::waits::{Got, Patience, Wish};
+
+/// A session as the locks know it. Its transactions are in nobody's way who is of the same session.
+pub struct SessionLocks {
+    core: Arc<Core>,
+    party: Party,
+    label: u32,
+    /// What it has taken for itself.
+    held: Mutex<Vec<(AdvisoryKey, LockMode)>>,
+}
+
+impl std::fmt::Debug for SessionLocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionLocks").field("label", &self.label).finish_non_exhaustive()
+    }
+}
+
+/// Takes advisory locks while a transaction runs.
+#[derive(Clone)]
+pub struct Locker {
+    core: Arc<Core>,
+    owner: Owner,
+    timeout: Option<Duration>,
+    cancel: Option<Arc<AtomicBool>>,
+}
+
+impl std::fmt::Debug for Locker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Locker").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
+/// Mode of an advisory lock.
+const fn mode(is_shared: bool) -> LockMode {
+    if is_shared { LockMode::Share } else { LockMode::Exclusive }
+}
+
+impl Database {
+    /// The locks of a new session, which [`Database::locks`] calls by this label.
+    pub fn session_locks(&self, label: u32) -> SessionLocks {
+        let core = Arc::clone(self.core());
+        SessionLocks { party: core.waits.new_party(), core, label, held: Mutex::default() }
+    }
+}
+
+impl Transaction {
+    /// This transaction is a session's.
+    pub fn set_session(&mut self, session: &SessionLocks) {
+        let place = self.cx.core.registry.place(self.cx.owner.slot);
+        place.set_label(session.label);
+        place.set_party(session.party);
+    }
+
+    /// What takes advisory locks during the running statement.
+    pub fn locker(&self) -> Locker {
+        let (timeout, cancel) = (self.cx.timeout, self.cx.cancel.clone());
+        Locker { core: Arc::clone(&self.cx.core), owner: self.cx.owner, timeout, cancel }
+    }
+}
+
+impl Locker {
+    /// Locks a key to the end of the transaction or, if one is given, for a session. False if others have it and `waits` is not set.
+    pub fn lock(
+        &self,
+        key: AdvisoryKey,
+        is_shared: bool,
+        session: Option<&SessionLocks>,
+        waits: bool,
+    ) -> Result<bool> {
+        let (registry, waiter, mode) = (&self.core.registry, self.owner, mode(is_shared));
+        let holder = session.map_or(Holder::Transaction(waiter), |session| Holder::Session(session.label));
+        let request = Request { party: registry.party(waiter.slot), holder, waiter, mode };
+        let wish = Wish { tag: Tag::Advisory(key), strong: None, request, is_noted: false };
+        let timeout = if waits { self.timeout } else { Some(Duration::ZERO) };
+        let log = Some(self.core.pager.log());
+        let patience = Patience { timeout, deadline: None, cancel: self.cancel.as_deref(), log };
+        match self.core.waits.lock(registry, wish, patience) {
+            Err(Error::LockTimeout) if !waits => return Ok(false),
+            Ok(Got::Before) => {}
+            Ok(_) => drop(session.map(|session| session.held.lock().push((key, mode)))),
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+}
+
+impl SessionLocks {
+    fn is_own(&self, grant: &Grant) -> bool {
+        grant.party == self.party && matches!(grant.holder, Holder::Session(_))
+    }
+
+    /// Gives a key back once; false if the session has not taken it so for itself.
+    pub fn unlock(&self, key: AdvisoryKey, is_shared: bool) -> bool {
+        let mode = mode(is_shared);
+        let (core, wanted) = (&self.core, (Tag::Advisory(key), mode));
+        let was_there = core.waits.unlock(&core.registry, wanted, false, |grant| self.is_own(grant));
+        let has_more = core.waits.look(|state| state.locks.has(wanted.0, mode, |grant| self.is_own(grant)));
+        if !has_more {
+            self.held.lock().retain(|held| *held != (key, mode));
+        }
+        was_there
+    }
+
+    /// Gives back all that the session has taken for itself.
+    pub fn unlock_all(&self) {
+        let core = &self.core;
+        for (key, mode) in std::mem::take(&mut *self.held.lock()) {
+            let wanted = (Tag::Advisory(key), mode);
+            core.waits.unlock(&core.registry, wanted, true, |grant| self.is_own(grant));
+        }
+    }
+}
+
+impl Drop for SessionLocks {
+    fn drop(&mut self) {
+        self.unlock_all();
+    }
+}

@@ -1,0 +1,374 @@
+//! Locks with a queue: of tables, views, schemas and roles, and of the keys that applications choose (advisory locks).
+//!
+//! Who reads or changes the rows of a table notes that at its place in the registry (`table_lock.rs`) and is not here, unless somebody
+//! has or wants a mode that excludes some of those. He counts as a holder all the same.
+//!
+//! Invariants
+//! 1. Nobody is granted what another party's mode excludes.
+//! 2. A request waits behind those that came before it and exclude it, but ahead of those that wait for what its own party has.
+//! 3. While somebody has or wants a strong mode of a table, its `strong` is not 0; who wants one has said so before he looks at the notes.
+//! 4. Who waits for a note has set the watch of its place before he looked at it for the last time.
+//!
+//! Does not know: sleeping (`waits.rs`), cycles (`deadlock.rs`). Everything here is called under the mutex of `Waits`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use crate::ids::Owner;
+use crate::modes::{LockMode, Modes, WEAK};
+use crate::registry::{Party, Registry};
+
+/// What an application locks by a number of its own, or by two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AdvisoryKey {
+    /// The database whose sessions meet there.
+    pub database: u32,
+    /// The upper half of the number, or the first of two.
+    pub class: u32,
+    /// The lower half of the number, or the second of two.
+    pub object: u32,
+    /// There are two numbers.
+    pub is_pair: bool,
+}
+
+/// What is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Tag {
+    /// A table, view, schema or role.
+    Object(u32),
+    Advisory(AdvisoryKey),
+}
+
+/// For how long a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// To the end of a transaction.
+    Transaction(Owner),
+    /// Until the session with this label gives it back as often as it took it.
+    Session(u32),
+}
+
+/// Who has a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant {
+    pub(crate) party: Party,
+    pub(crate) holder: Holder,
+    pub(crate) mode: LockMode,
+    /// How often it was taken.
+    count: u32,
+}
+
+/// Who wants one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) party: Party,
+    pub(crate) holder: Holder,
+    /// The transaction that sleeps.
+    pub(crate) waiter: Owner,
+    pub(crate) mode: LockMode,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// This holder has had it before.
+    Had,
+    Granted,
+    Queued,
+    /// It would have to wait, and was not to.
+    Refused,
+}
+
+#[derive(Debug, Default)]
+struct Lock {
+    granted: Vec<Grant>,
+    queue: Vec<Request>,
+    strong: Option<Arc<AtomicU32>>,
+}
+
+/// All locks that somebody has or wants.
+#[derive(Debug, Default)]
+pub(crate) struct LockTable {
+    locks: HashMap<Tag, Lock>,
+    /// What transactions have, by their places, in the order in which they got it.
+    held: HashMap<u32, Vec<(Tag, LockMode)>>,
+}
+
+impl Lock {
+    fn count_strong(&self, mode: LockMode, by: i32) {
+        if let Some(strong) = self.strong.as_ref().filter(|_| mode.is_strong()) {
+            strong.fetch_add(by.cast_unsigned(), SeqCst);
+        }
+    }
+
+    fn queued_modes(&self) -> Modes {
+        self.queue.iter().fold(0, |modes, request| modes | request.mode.bit())
+    }
+}
+
+impl LockTable {
+    /// Asks for a lock. Who is `Queued` sleeps until `grant_next` gives it to him.
+    pub(crate) fn ask(
+        &mut self,
+        registry: &Registry,
+        tag: Tag,
+        strong: Option<&Arc<AtomicU32>>,
+        request: Request,
+        may_wait: bool,
+    ) -> Asked {
+        let Request { party, holder, mode, .. } = request;
+        let lock = self.locks.entry(tag).or_default();
+        if lock.strong.is_none() {
+            lock.strong = strong.cloned();
+        }
+        let same = |grant: &&mut Grant| grant.party == party && grant.mode == mode;
+        if let Some(grant) = lock.granted.iter_mut().filter(same).find(|grant| grant.holder == holder) {
+            grant.count += 1;
+            return Asked::Had;
+        }
+        lock.count_strong(mode, 1);
+        if lock.granted.iter().any(|grant| grant.party == party && grant.mode == mode) {
+            self.grant(registry, tag, request);
+            return Asked::Granted;
+        }
+        let must_queue = mode.excludes() & lock.queued_modes() != 0;
+        if !must_queue && self.holders(registry, tag, party, mode, true).is_empty() {
+            self.grant(registry, tag, request);
+            return Asked::Granted;
+        }
+        if !may_wait {
+            self.withdrawn(tag, mode);
+            return Asked::Refused;
+        }
+        self.queue_up(registry, tag, request)
+    }
+
+    /// Ahead of the first one who waits for what this party has; at once, if nothing but the queue was in the way.
+    fn queue_up(&mut self, registry: &Registry, tag: Tag, request: Request) -> Asked {
+        let own = self.modes_of(registry, tag, request.party);
+        let is_free = self.holders(registry, tag, request.party, request.mode, true).is_empty();
+        let lock = self.locks.entry(tag).or_default();
+        let mut ahead = 0;
+        let mut at = lock.queue.len();
+        for (place, other) in lock.queue.iter().enumerate() {
+            if other.mode.excludes() & own != 0 {
+                if is_free && request.mode.excludes() & ahead == 0 {
+                    self.grant(registry, tag, request);
+                    return Asked::Granted;
+                }
+                at = place;
+                break;
+            }
+            ahead |= other.mode.bit();
+        }
+        lock.queue.insert(at, request);
+        Asked::Queued
+    }
+
+    /// The modes that a party has.
+    fn modes_of(&self, registry: &Registry, tag: Tag, party: Party) -> Modes {
+        let granted = self.locks.get(&tag).into_iter().flat_map(|lock| &lock.granted);
+        let own = granted.filter(|grant| grant.party == party).fold(0, |modes, g| modes | g.mode.bit());
+        let Tag::Object(table) = tag else { return own };
+        let weak = LockMode::ALL.into_iter().filter(|mode| mode.is_weak()).map(LockMode::bit);
+        let noted = |modes| registry.noted(table, modes).any(|slot| registry.party(slot) == party);
+        weak.filter(|bit| noted(*bit)).fold(own, |modes, bit| modes | bit)
+    }
+
+    fn grant(&mut self, registry: &Registry, tag: Tag, request: Request) {
+        let Request { party, holder, mode, .. } = request;
+        self.locks.entry(tag).or_default().granted.push(Grant { party, holder, mode, count: 1 });
+        if let Holder::Transaction(owner) = holder {
+            self.held.entry(owner.slot).or_default().push((tag, mode));
+            registry.place(owner.slot).has_locks.store(true, SeqCst);
+        }
+    }
+
+    /// Other parties that have what excludes the mode; with `watches`, the first of them alone, and it will tell when its note of a
+    /// table is gone.
+    fn holders(
+        &self,
+        registry: &Registry,
+        tag: Tag,
+        party: Party,
+        mode: LockMode,
+        watches: bool,
+    ) -> Vec<Party> {
+        let granted = self.locks.get(&tag).into_iter().flat_map(|lock| &lock.granted);
+        let in_the_way = granted.filter(|g| g.party != party && g.mode.bit() & mode.excludes() != 0);
+        let mut found: Vec<Party> = in_the_way.map(|grant| grant.party).collect();
+        let weak = mode.excludes() & WEAK;
+        let Tag::Object(table) = tag else { return found };
+        if weak == 0 || (watches && !found.is_empty()) {
+            return found;
+        }
+        for slot in registry.noted(table, weak) {
+            let other = registry.party(slot);
+            if other == party {
+                continue;
+            }
+            if !watches {
+                found.push(other);
+                continue;
+            }
+            let place = registry.place(slot);
+            place.watch();
+            if place.holds(table, weak) {
+                return vec![other];
+            }
+        }
+        found
+    }
+
+    /// Gives the lock to those in its queue who can have it now.
+    pub(crate) fn grant_next(&mut self, registry: &Registry, tag: Tag) -> Vec<Request> {
+        let mut granted = Vec::new();
+        let mut ahead = 0;
+        let queue = self.locks.get(&tag).map(|lock| lock.queue.clone()).unwrap_or_default();
+        for request in queue {
+            let mode = request.mode;
+            let is_first = mode.excludes() & ahead == 0;
+            if is_first && self.holders(registry, tag, request.party, mode, true).is_empty() {
+                self.take_out(tag, request.party);
+                self.grant(registry, tag, request);
+                granted.push(request);
+            } else {
+                ahead |= mode.bit();
+            }
+        }
+        granted
+    }
+
+    fn take_out(&mut self, tag: Tag, party: Party) -> Option<Request> {
+        let queue = &mut self.locks.get_mut(&tag)?.queue;
+        let at = queue.iter().position(|request| request.party == party)?;
+        Some(queue.remove(at))
+    }
+
+    /// A party waits no longer. Those behind it may go on.
+    pub(crate) fn withdraw(&mut self, tag: Tag, party: Party) {
+        if let Some(request) = self.take_out(tag, party) {
+            self.withdrawn(tag, request.mode);
+        }
+    }
+
+    fn withdrawn(&mut self, tag: Tag, mode: LockMode) {
+        let Some(lock) = self.locks.get(&tag) else { return };
+        lock.count_strong(mode, -1);
+        if lock.granted.is_empty() && lock.queue.is_empty() {
+            self.locks.remove(&tag);
+        }
+    }
+
+    /// Takes back one grant; with `at_once`, also if it was taken several times. Whether there was one.
+    pub(crate) fn release(
+        &mut self,
+        tag: Tag,
+        mode: LockMode,
+        at_once: bool,
+        is_it: impl Fn(&Grant) -> bool,
+    ) -> bool {
+        let Some(lock) = self.locks.get_mut(&tag) else { return false };
+        let Some(at) = lock.granted.iter().position(|g| g.mode == mode && is_it(g)) else { return false };
+        let grant = &mut lock.granted[at];
+        grant.count -= 1;
+        if at_once || grant.count == 0 {
+            lock.granted.remove(at);
+            self.withdrawn(tag, mode);
+        }
+        true
+    }
+
+    /// Whether somebody has a lock.
+    pub(crate) fn has(&self, tag: Tag, mode: LockMode, is_it: impl Fn(&Grant) -> bool) -> bool {
+        let granted = self.locks.get(&tag).map(|lock| &lock.granted);
+        granted.is_some_and(|granted| granted.iter().any(|grant| grant.mode == mode && is_it(grant)))
+    }
+
+    /// How many locks a transaction has got so far.
+    pub(crate) fn held_by(&self, owner: Owner) -> usize {
+        self.held.get(&owner.slot).map_or(0, Vec::len)
+    }
+
+    /// A transaction gives up its locks but for the first ones, and those that `is_kept`. Gives what is free now.
+    pub(crate) fn release_all(
+        &mut self,
+        owner: Owner,
+        keep: usize,
+        is_kept: impl Fn(Tag, LockMode) -> bool,
+    ) -> Vec<Tag> {
+        let Some(held) = self.held.get_mut(&owner.slot) else { return Vec::new() };
+        let later = held.split_off(keep.min(held.len()));
+        let (kept, given): (Vec<_>, Vec<_>) = later.into_iter().partition(|(tag, mode)| is_kept(*tag, *mode));
+        held.extend(kept);
+        if held.is_empty() {
+            self.held.remove(&owner.slot);
+        }
+        for (tag, mode) in &given {
+            self.release(*tag, *mode, true, |grant| grant.holder == Holder::Transaction(owner));
+        }
+        given.into_iter().map(|(tag, _)| tag).collect()
+    }
+
+    /// What a transaction has is no session's any more.
+    pub(crate) fn disown(&mut self, owner: Owner, party: Party) {
+        let held = self.held.get(&owner.slot).into_iter().flatten();
+        for (tag, _) in held {
+            let granted = self.locks.get_mut(tag).into_iter().flat_map(|lock| &mut lock.granted);
+            let own = granted.filter(|grant| grant.holder == Holder::Transaction(owner));
+            own.for_each(|grant| grant.party = party);
+        }
+    }
+
+    /// The parties that a waiting one waits for because of what they have.
+    pub(crate) fn hard(&self, registry: &Registry, tag: Tag, party: Party, mode: LockMode) -> Vec<Party> {
+        self.holders(registry, tag, party, mode, false)
+    }
+
+    /// Those ahead of a waiting party that exclude it; in this order of the queue, if another one than the present is given.
+    pub(crate) fn ahead(
+        &self,
+        tag: Tag,
+        party: Party,
+        mode: LockMode,
+        order: Option<&Vec<Party>>,
+    ) -> Vec<Party> {
+        let Some(lock) = self.locks.get(&tag) else { return Vec::new() };
+        let excludes = |other: &&Request| other.mode.bit() & mode.excludes() != 0;
+        let Some(order) = order else {
+            let ahead = lock.queue.iter().take_while(|other| other.party != party);
+            return ahead.filter(excludes).map(|other| other.party).collect();
+        };
+        let ahead = order.iter().take_while(|other| **other != party);
+        let requests = ahead.filter_map(|other| lock.queue.iter().find(|request| request.party == *other));
+        requests.filter(excludes).map(|other| other.party).collect()
+    }
+
+    /// Who waits for a lock, in order.
+    pub(crate) fn queue(&self, tag: Tag) -> Vec<Party> {
+        self.locks.get(&tag).into_iter().flat_map(|lock| &lock.queue).map(|request| request.party).collect()
+    }
+
+    /// Puts a queue into another order of the same waiters.
+    pub(crate) fn reorder(&mut self, tag: Tag, order: &[Party]) {
+        let place = |request: &Request| order.iter().position(|party| *party == request.party);
+        if let Some(lock) = self.locks.get_mut(&tag) {
+            lock.queue.sort_by_key(place);
+        }
+    }
+
+    /// Whether a party waits for a lock.
+    pub(crate) fn is_queued(&self, tag: Tag, party: Party) -> bool {
+        let mut queue = self.locks.get(&tag).into_iter().flat_map(|lock| &lock.queue);
+        queue.any(|request| request.party == party)
+    }
+
+    /// All grants and all requests.
+    pub(crate) fn each(&self, mut granted: impl FnMut(Tag, &Grant), mut queued: impl FnMut(Tag, &Request)) {
+        for (tag, lock) in &self.locks {
+            lock.granted.iter().for_each(|grant| granted(*tag, grant));
+            lock.queue.iter().for_each(|request| queued(*tag, request));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The eight modes of a lock with a queue, and which of them exclude each other; all as in PostgreSQL.
+//!
+//! Does not know: what is locked.
+
+/// How strongly something is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum LockMode {
+    /// ACCESS SHARE: who reads a table.
+    AccessShare = 1,
+    /// ROW SHARE: who locks rows.
+    RowShare = 2,
+    /// ROW EXCLUSIVE: who changes rows.
+    RowExclusive = 3,
+    /// SHARE UPDATE EXCLUSIVE: one at a time, beside those who read and change rows.
+    ShareUpdateExclusive = 4,
+    /// SHARE: nobody changes rows.
+    Share = 5,
+    /// SHARE ROW EXCLUSIVE: nobody else changes rows.
+    ShareRowExclusive = 6,
+    /// EXCLUSIVE: others only read.
+    Exclusive = 7,
+    /// ACCESS EXCLUSIVE: nobody else does anything.
+    AccessExclusive = 8,
+}
+
+/// This mode and all that are stronger.
+const fn from(mode: LockMode) -> Modes {
+    !(mode.bit() - 1) & (LockMode::AccessExclusive.bit() * 2 - 1)
+}
+
+/// Several modes: bit n is the mode with number n.
+pub(crate) type Modes = u32;
+
+/// The modes of those who read and change rows: they exclude none of each other.
+pub(crate) const WEAK: Modes =
+    LockMode::AccessShare.bit() | LockMode::RowShare.bit() | LockMode::RowExclusive.bit();
+
+impl LockMode {
+    /// All, from the weakest.
+    pub const ALL: [Self; 8] = [
+        Self::AccessShare,
+        Self::RowShare,
+        Self::RowExclusive,
+        Self::ShareUpdateExclusive,
+        Self::Share,
+        Self::ShareRowExclusive,
+        Self::Exclusive,
+        Self::AccessExclusive,
+    ];
+
+    /// As pg_locks calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AccessShare => "AccessShareLock",
+            Self::RowShare => "RowShareLock",
+            Self::RowExclusive => "RowExclusiveLock",
+            Self::ShareUpdateExclusive => "ShareUpdateExclusiveLock",
+            Self::Share => "ShareLock",
+            Self::ShareRowExclusive => "ShareRowExclusiveLock",
+            Self::Exclusive => "ExclusiveLock",
+            Self::AccessExclusive => "AccessExclusiveLock",
+        }
+    }
+
+    pub(crate) const fn bit(self) -> Modes {
+        1 << self as u8
+    }
+
+    /// The modes that others may not have beside it.
+    pub(crate) const fn excludes(self) -> Modes {
+        match self {
+            Self::AccessShare => from(Self::AccessExclusive),
+            Self::RowShare => from(Self::Exclusive),
+            Self::RowExclusive => from(Self::Share),
+            Self::ShareUpdateExclusive => from(Self::ShareUpdateExclusive),
+            Self::Share => {
+                Self::RowExclusive.bit() | Self::ShareUpdateExclusive.bit() | from(Self::ShareRowExclusive)
+            }
+            Self::ShareRowExclusive => from(Self::RowExclusive),
+            Self::Exclusive => from(Self::RowShare),
+            Self::AccessExclusive => from(Self::AccessShare),
+        }
+    }
+
+    /// Whether those who read and change rows may have theirs beside it.
+    pub(crate) const fn is_weak(self) -> bool {
+        self.bit() & WEAK != 0
+    }
+
+    /// Whether it excludes some of those who read or change rows.
+    pub(crate) const fn is_strong(self) -> bool {
+        self.excludes() & WEAK != 0 && !self.is_weak()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of the manual's chapter on explicit locking, row by row.
+    #[test]
+    fn modes_exclude_whom_the_manual_says() {
+        let table =
+            [".......X", "......XX", "....XXXX", "...XXXXX", "..XX.XXX", "..XXXXXX", ".XXXXXXX", "XXXXXXXX"];
+        for (mode, row) in LockMode::ALL.into_iter().zip(table) {
+            let excluded = LockMode::ALL.map(|other| mode.excludes() & other.bit() != 0);
+            assert_eq!(
+                row,
+                excluded.map(|x| if x { 'X' } else { '.' }).iter().collect::<String>(),
+                "{mode:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_excludes_nobody_who_changes_rows_is_not_strong() {
+        let strong = LockMode::ALL.map(LockMode::is_strong);
+        assert_eq!(strong, [false, false, false, false, true, true, true, true]);
+        assert!(LockMode::ALL.iter().all(|a| {
+            LockMode::ALL.iter().all(|b| (a.excludes() & b.bit() == 0) == (b.excludes() & a.bit() == 0))
+        }));
+    }
+}

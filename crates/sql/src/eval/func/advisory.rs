@@ -1,0 +1,83 @@
+//! Advisory locks, and who keeps whom waiting.
+//!
+//! Does not know: who waits for whom (`varve_engine`); what a call does while a row is being changed (`crate::exec::sequence`).
+
+use varve_engine::{AdvisoryKey, Datum};
+
+use super::{Builtin, Run, catalog, int, volatile};
+use crate::error::Result;
+use crate::eval::{Cx, Deed, LockCall};
+use crate::system::ids;
+use crate::ty::Elem;
+use crate::ty::Ty::{Array, Bool, Int4, Int8, Void};
+
+pub(super) const TABLE: &[Builtin] = &[
+    takes("pg_advisory_lock", &[Int8], |a, cx| lock(one(a), false, true, cx)),
+    takes("pg_advisory_lock", &[Int4, Int4], |a, cx| lock(two(a), false, true, cx)),
+    takes("pg_advisory_lock_shared", &[Int8], |a, cx| lock(one(a), true, true, cx)),
+    takes("pg_advisory_lock_shared", &[Int4, Int4], |a, cx| lock(two(a), true, true, cx)),
+    takes("pg_advisory_xact_lock", &[Int8], |a, cx| lock(one(a), false, false, cx)),
+    takes("pg_advisory_xact_lock", &[Int4, Int4], |a, cx| lock(two(a), false, false, cx)),
+    takes("pg_advisory_xact_lock_shared", &[Int8], |a, cx| lock(one(a), true, false, cx)),
+    takes("pg_advisory_xact_lock_shared", &[Int4, Int4], |a, cx| lock(two(a), true, false, cx)),
+    tells("pg_try_advisory_lock", &[Int8], |a, cx| attempt(one(a), false, true, cx)),
+    tells("pg_try_advisory_lock", &[Int4, Int4], |a, cx| attempt(two(a), false, true, cx)),
+    tells("pg_try_advisory_lock_shared", &[Int8], |a, cx| attempt(one(a), true, true, cx)),
+    tells("pg_try_advisory_lock_shared", &[Int4, Int4], |a, cx| attempt(two(a), true, true, cx)),
+    tells("pg_try_advisory_xact_lock", &[Int8], |a, cx| attempt(one(a), false, false, cx)),
+    tells("pg_try_advisory_xact_lock", &[Int4, Int4], |a, cx| attempt(two(a), false, false, cx)),
+    tells("pg_try_advisory_xact_lock_shared", &[Int8], |a, cx| attempt(one(a), true, false, cx)),
+    tells("pg_try_advisory_xact_lock_shared", &[Int4, Int4], |a, cx| attempt(two(a), true, false, cx)),
+    tells("pg_advisory_unlock", &[Int8], |a, cx| unlock(one(a), false, cx)),
+    tells("pg_advisory_unlock", &[Int4, Int4], |a, cx| unlock(two(a), false, cx)),
+    tells("pg_advisory_unlock_shared", &[Int8], |a, cx| unlock(one(a), true, cx)),
+    tells("pg_advisory_unlock_shared", &[Int4, Int4], |a, cx| unlock(two(a), true, cx)),
+    takes("pg_advisory_unlock_all", &[], |_, cx| {
+        call(one(&[Datum::Int8(0)]), false, true, Deed::UnlockAll, cx).map(|_| VOID)
+    }),
+    catalog("pg_blocking_pids", &[Int4], Array(Elem::Int4), |a, cx| {
+        let pid = int(a, 0) as u32;
+        let mut pids = crate::array::of(crate::oid::INT4);
+        let blockers = cx.env.world()?.shared.engine().blockers(pid);
+        blockers.into_iter().for_each(|pid| pids.push(Datum::Int4(pid.cast_signed())));
+        Ok(cx.keep_value(varve_engine::Value::Array(pids)))
+    }),
+];
+
+/// What a function that gives nothing gives.
+const VOID: Datum<'static> = Datum::Text("");
+
+const fn takes(name: &'static str, arguments: &'static [crate::ty::Ty], run: Run) -> Builtin {
+    Builtin { world: true, ..volatile(name, arguments, Void, run) }
+}
+
+const fn tells(name: &'static str, arguments: &'static [crate::ty::Ty], run: Run) -> Builtin {
+    Builtin { world: true, ..volatile(name, arguments, Bool, run) }
+}
+
+/// A key of 64 bits.
+fn one(a: &[Datum<'_>]) -> AdvisoryKey {
+    let key = int(a, 0).cast_unsigned();
+    AdvisoryKey { database: ids::DATABASE, class: (key >> 32) as u32, object: key as u32, is_pair: false }
+}
+
+/// A key of twice 32 bits.
+fn two(a: &[Datum<'_>]) -> AdvisoryKey {
+    AdvisoryKey { database: ids::DATABASE, class: int(a, 0) as u32, object: int(a, 1) as u32, is_pair: true }
+}
+
+fn lock<'a>(key: AdvisoryKey, is_shared: bool, of_session: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    call(key, is_shared, of_session, Deed::Lock, cx).map(|_| VOID)
+}
+
+fn attempt<'a>(key: AdvisoryKey, is_shared: bool, of_session: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    call(key, is_shared, of_session, Deed::Try, cx).map(Datum::Bool)
+}
+
+fn unlock<'a>(key: AdvisoryKey, is_shared: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    call(key, is_shared, true, Deed::Unlock, cx).map(Datum::Bool)
+}
+
+fn call(key: AdvisoryKey, is_shared: bool, of_session: bool, deed: Deed, cx: &Cx<'_>) -> Result<bool> {
+    cx.env.sequences.lock(&LockCall { key, is_shared, of_session, deed }, cx.env.world()?)
+}
