@@ -10,6 +10,7 @@
 //!
 //! Does not know: sleeping; what rows and locks are. PostgreSQL's detector finds the same orders (its `README` of the lock manager says how).
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use crate::lock_queue::Tag;
@@ -163,9 +164,9 @@ impl State {
     fn orders_for(&self, wishes: &[Behind]) -> Option<Orders> {
         let mut orders = Orders::new();
         for wish in wishes {
-            if !orders.contains_key(&wish.tag) {
+            if let Entry::Vacant(free) = orders.entry(wish.tag) {
                 let of_queue: Vec<Behind> = wishes.iter().filter(|w| w.tag == wish.tag).copied().collect();
-                orders.insert(wish.tag, sorted(self.locks.queue(wish.tag), &of_queue)?);
+                free.insert(sorted(self.locks.queue(wish.tag), &of_queue)?);
             }
         }
         Some(orders)
