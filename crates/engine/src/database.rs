@@ -22,6 +22,7 @@ use crate::options::Options;
 use crate::purge::Bell;
 use crate::quota::TemporaryQuota;
 use crate::redo::EngineRedo;
+use crate::sequence::SequenceDrawer;
 use crate::sizes::{Savings, Sizes};
 use crate::spool::Spool;
 use crate::transaction::{Isolation, Transaction};
@@ -108,6 +109,11 @@ impl Database {
         let range = self.core.catalog.range_of(sequence);
         let range = range.lock();
         range.state(&self.core, sequence)
+    }
+
+    /// Draws from sequences while a transaction is busy.
+    pub fn sequence_drawer(&self) -> SequenceDrawer {
+        SequenceDrawer::new(Arc::clone(&self.core))
     }
 
     /// Begins a transaction.

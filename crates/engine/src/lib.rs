@@ -85,6 +85,7 @@ pub use options::Options;
 pub use quota::TemporaryQuota;
 pub use reader::{Reader, place_in};
 pub use row::{RowError, RowImage, RowRef, RowSchema};
+pub use sequence::SequenceDrawer;
 pub use share::LockStrength;
 pub use sizes::{Savings, Sizes};
 pub use spool::Spool;

@@ -9,6 +9,9 @@
 //!
 //! Does not know: who may use a sequence.
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use varve_device::planted;
 use varve_pager::Lsn;
 
@@ -111,6 +114,46 @@ impl SequenceRange {
         self.left = 0;
         self.last = Some((value, called));
         Ok(())
+    }
+}
+
+/// Draws from sequences while the transaction is lent to readers of rows. What was drawn counts from the log's point
+/// `durable_by` on: the transaction takes note of it ([`Transaction::note_drawn`](crate::Transaction::note_drawn)).
+pub struct SequenceDrawer {
+    core: Arc<Core>,
+    durable_by: Mutex<Lsn>,
+}
+
+impl SequenceDrawer {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core, durable_by: Mutex::default() }
+    }
+
+    /// The next value; never given twice, not given back by a rollback. No latch may be held.
+    pub fn next_value(&self, def: &SequenceDef) -> Result<i64> {
+        self.with(def, |range, core| range.next_value(core, def))
+    }
+
+    /// `setval`; not rolled back. No latch may be held.
+    pub fn set_value(&self, def: &SequenceDef, value: i64, called: bool) -> Result<()> {
+        self.with(def, |range, core| range.set(core, def, value, called))
+    }
+
+    fn with<T>(
+        &self,
+        def: &SequenceDef,
+        step: impl FnOnce(&mut SequenceRange, &Core) -> Result<T>,
+    ) -> Result<T> {
+        let range = self.core.catalog.range_of(def);
+        let mut range = range.lock();
+        let outcome = step(&mut range, &self.core);
+        let mut durable_by = self.durable_by.lock();
+        *durable_by = durable_by.max(range.reserved_at());
+        outcome
+    }
+
+    pub(crate) fn durable_by(&self) -> Lsn {
+        *self.durable_by.lock()
     }
 }
 

@@ -28,7 +28,7 @@ use crate::ids::TxnId;
 use crate::modes::LockMode;
 use crate::paged::undo_newest;
 use crate::row::{RowImage, RowRef};
-use crate::sequence::SequenceRange;
+use crate::sequence::{SequenceDrawer, SequenceRange};
 use crate::share::LockStrength;
 use crate::types::Datum;
 
@@ -543,6 +543,11 @@ impl Transaction {
     /// `setval(sequence, value, called)`: the next value is `value`, or the one after it if `called`. Not rolled back.
     pub fn set_value(&mut self, sequence: SequenceId, value: i64, called: bool) -> Result<()> {
         self.with_sequence(sequence, |range, core, def| range.set(core, def, value, called))
+    }
+
+    /// Its commit waits until what was drawn is durable.
+    pub fn note_drawn(&mut self, drawer: &SequenceDrawer) {
+        self.cx.wait_at_commit(drawer.durable_by());
     }
 
     /// Where a sequence stands.

@@ -140,7 +140,7 @@ impl Translator<'_> {
         part
     }
 
-    /// The query, but outputs with subqueries by which nothing is ordered are computed only for the rows that LIMIT leaves.
+    /// The query, but outputs by which nothing is ordered are computed in its order, only for the rows that LIMIT leaves.
     fn outputs_last(&mut self, part: Part, select: &Select) -> Result<Part> {
         let part = self.grouped_rows(part, select)?;
         let width = part.columns.len();
@@ -660,13 +660,23 @@ fn shown(mut part: Part, visible: usize) -> Result<Part> {
     Ok(Part { plan: part.plan.project(columns)?, ..part })
 }
 
-/// Whether outputs with subqueries are computed behind LIMIT: nothing is ordered by them, nor are they compared.
+/// Whether outputs are computed behind LIMIT, or behind the order if they draw from sequences: nothing is ordered by them, nor are
+/// they compared.
 fn puts_off(select: &Select) -> bool {
     let is_key = |n: usize| select.order.iter().any(|k| k.output == n);
-    (select.limit.is_some() || select.offset.is_some())
-        && !select.distinct
+    let others = || select.outputs.iter().enumerate().filter(|(n, _)| !is_key(*n)).map(|(_, o)| &o.expr);
+    let is_cut = select.limit.is_some() || select.offset.is_some();
+    let is_ordered = !select.order.is_empty();
+    !select.distinct
         && select.distinct_on.is_empty()
-        && select.outputs.iter().enumerate().any(|(n, o)| o.expr.has_subquery() && !is_key(n))
+        && (is_cut && others().any(Expr::has_subquery) || (is_cut || is_ordered) && others().any(draws))
+}
+
+/// Whether it calls a function of sequences.
+fn draws(e: &Expr) -> bool {
+    let mut found = false;
+    e.walk(&mut |e| found |= matches!(e, Expr::Call(f, _) if f.is_of_sequences()));
+    found
 }
 
 /// Whether the query reads one row of a table, by its primary key.

@@ -21,12 +21,12 @@ use varve_engine::{
 };
 
 use crate::error::Result;
-use crate::eval::{Cx, Env, Input, NoSequences};
+use crate::eval::{Cx, Env, Input, NoSequences, Sequences};
 use crate::exec::keys::Ranges;
 use crate::exec::select::Window;
 pub use crate::exec::series::Series;
 pub use crate::exec::sets::{SetFunction, SetRows};
-use crate::exec::{self, Facts, Row};
+use crate::exec::{self, Beside, Facts, Row};
 use crate::system::World;
 use crate::time::{self, Zone};
 
@@ -294,6 +294,7 @@ impl Around {
         let moment = self.moment();
         let (now_us, random) =
             (Cell::new(Some(moment.now_us)), Cell::new(self.random.load(Ordering::Relaxed)));
+        let beside = moment.world.as_deref().map(Beside);
         let env = Env {
             now_us: &now_us,
             zone: &moment.zone,
@@ -304,7 +305,7 @@ impl Around {
             random: &random,
             cancel: &moment.cancel,
             world: moment.world.as_deref(),
-            sequences: &NoSequences,
+            sequences: beside.as_ref().map_or(&NoSequences as &dyn Sequences, |beside| beside),
         };
         let result = f(&params, &env);
         self.random.store(random.get(), Ordering::Relaxed);

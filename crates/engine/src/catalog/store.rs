@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::codec::{self, Definition};
 use super::{
-    Catalog, ColumnDef, ObjectChange, PUBLIC, PrimaryKey, RoleDef, SchemaDef, StorageOptions, Table,
+    About, Catalog, ColumnDef, ObjectChange, PUBLIC, PrimaryKey, RoleDef, SchemaDef, StorageOptions, Table,
     TableDef, TableId, TreePlace,
 };
 use varve_device::planted;
@@ -51,6 +51,8 @@ pub(crate) const ROLE_NAMES: &str = "\0role";
 pub(crate) const ABOUT_NAMES: &str = "\0about";
 /// The schema `public`.
 const PUBLIC_ID: u32 = 2_200;
+/// What is kept about it, such as the comment that PostgreSQL gives it, too.
+const ABOUT_PUBLIC_ID: u32 = 2_201;
 
 fn column(name: &str, column_type: ColumnType) -> ColumnDef {
     ColumnDef { not_null: true, ..ColumnDef::new(name, column_type) }
@@ -297,6 +299,10 @@ pub(crate) fn fill(cx: &mut Context) -> Result<()> {
     let public = SchemaDef { id: ObjectId(PUBLIC_ID), name: PUBLIC.into() };
     add_name(cx, ObjectKind::Schema, "", PUBLIC, PUBLIC_ID)?;
     add_object(cx, PUBLIC_ID, &Definition::Schema(public))?;
+    let mut about = About::new(ObjectId(ABOUT_PUBLIC_ID), ObjectId(PUBLIC_ID));
+    about.set_comment(None, Some("standard public schema".to_owned()));
+    add_name(cx, ObjectKind::Constraint, ABOUT_NAMES, &PUBLIC_ID.to_string(), ABOUT_PUBLIC_ID)?;
+    add_object(cx, ABOUT_PUBLIC_ID, &Definition::About(about))?;
     let role = RoleDef::bootstrap();
     add_name(cx, ObjectKind::Role, ROLE_NAMES, &role.name, role.id.0)?;
     add_object(cx, role.id.0, &Definition::Role(role))

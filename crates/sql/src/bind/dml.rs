@@ -324,7 +324,7 @@ impl Binder<'_> {
 
     /// The table whose rows are changed, behind the relations that are joined with it.
     fn target(&mut self, written: &ast::TableWithJoins, others: &[ast::TableWithJoins]) -> Result<Target> {
-        let TableFactor::Table { name, alias, args: None, .. } = &written.relation else {
+        let TableFactor::Table { name, alias, args: None, partitions, .. } = &written.relation else {
             return Err(SqlError::unsupported("this target of a change"));
         };
         if !written.joins.is_empty() {
@@ -333,6 +333,7 @@ impl Binder<'_> {
         clauses::check_table(&written.relation)?;
         let from = self.from(others)?;
         let table = self.table_or_part(name)?;
+        self.only(&table, partitions)?;
         let width = from.width();
         let relation = Relation { first: width, ..self.named_relation(&table, alias.as_ref())? };
         if from.relations.iter().any(|r| r.alias == relation.alias) {

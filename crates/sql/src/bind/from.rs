@@ -176,7 +176,7 @@ impl Binder<'_> {
             TableFactor::Function { name, args, alias, with_ordinality, lateral: _ } => {
                 self.beside(before, |b| b.table_function(name, args, *with_ordinality, alias.as_ref()))
             }
-            TableFactor::Table { name, alias, args: None, .. } => {
+            TableFactor::Table { name, alias, args: None, partitions, .. } => {
                 if let Some(found) = self.named_query(name, alias.as_ref())? {
                     return Ok(found);
                 }
@@ -195,6 +195,7 @@ impl Binder<'_> {
                     return Ok(From::one(source, relation));
                 }
                 let table = self.table_or_part(name)?;
+                self.only(&table, partitions)?;
                 self.need_relation(Object::new(table.id, Kind::Table, &last), &table.schema);
                 let relation = self.named_relation(&table, alias.as_ref())?;
                 let access = TableAccess { table, access: Access::Full, reverse: false };
@@ -215,6 +216,18 @@ impl Binder<'_> {
             }
             TableFactor::NestedJoin { .. } => Err(SqlError::unsupported("an alias of a join")),
             _ => Err(SqlError::unsupported("this kind of FROM item")),
+        }
+    }
+
+    /// ONLY, which is there if the list has a member: a table without partitions is all there is of itself.
+    pub(super) fn only(&mut self, table: &TableDef, partitions: &[ast::Ident]) -> Result<()> {
+        self.met_only |= !partitions.is_empty();
+        match table.partitions {
+            // A part has none of its own.
+            Some(_) if !partitions.is_empty() && self.part.is_none() => {
+                Err(SqlError::unsupported("ONLY of a partitioned table"))
+            }
+            _ => Ok(()),
         }
     }
 

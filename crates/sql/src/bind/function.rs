@@ -184,6 +184,7 @@ impl Binder<'_> {
         }
         let chosen = choose(name, &types).map_err(|e| e.at(at))?;
         self.reads_world |= chosen.world;
+        self.calls_sequences |= chosen.is_of_sequences();
         let mut exprs = Vec::with_capacity(arguments.len());
         for (i, argument) in arguments.into_iter().enumerate() {
             let wanted = argument_type(chosen, i);

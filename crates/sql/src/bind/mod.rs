@@ -121,6 +121,10 @@ pub struct Binder<'c> {
     part: Option<Part>,
     /// Views that were named so far: what is bound holds for this version of the catalog only.
     met_views: Vec<ObjectId>,
+    /// A sequence function was called so far.
+    pub calls_sequences: bool,
+    /// ONLY was read so far.
+    met_only: bool,
     /// What was read in FROM so far, and as whom.
     needs: Vec<Need>,
     /// The view whose text is bound, if its owner is who reads what it names.
@@ -176,6 +180,8 @@ impl<'c> Binder<'c> {
             met_tables: Vec::new(),
             part: None,
             met_views: Vec::new(),
+            calls_sequences: false,
+            met_only: false,
             needs: Vec::new(),
             through: None,
             overriding: None,

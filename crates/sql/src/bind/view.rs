@@ -50,6 +50,9 @@ impl Binder<'_> {
         if bound.select.lock.is_some() {
             return Err(SqlError::unsupported("a view that locks the rows it shows"));
         }
+        if self.met_only {
+            return Err(SqlError::unsupported("ONLY in a view"));
+        }
         if !self.params.is_empty() {
             let message = "there is no parameter $1";
             return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message));

@@ -60,8 +60,8 @@ pub trait Sequences {
 pub struct NoSequences;
 
 fn not_here() -> SqlError {
-    SqlError::unsupported("a sequence function over the rows of a table")
-        .with_hint("Call it in a SELECT without FROM or in INSERT.")
+    SqlError::unsupported("a sequence function in this place")
+        .with_hint("Call it in the select list of a query.")
 }
 
 impl Sequences for NoSequences {

@@ -47,7 +47,7 @@ use varve_engine::{Catalog, Datum, LockMode, Table, TableDef, Transaction};
 
 pub use alter_command::alter;
 pub use drop::draws_from;
-pub use sequence::{SequenceMemory, split_name};
+pub use sequence::{Beside, SequenceMemory, split_name};
 pub use sequence_ddl::SequenceChange;
 
 use change::FoundRows;

@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use varve_engine::{Catalog, ColumnDef, Rights, SequenceDef, SequenceId, TableDef, Transaction};
 
@@ -22,24 +23,55 @@ use crate::system::World;
 
 /// One of these lets a role draw the next value.
 const NEXT: &[Rights] = &[Rights::USAGE, Rights::UPDATE];
+/// One of these lets a role ask what it has drawn.
+const READ: &[Rights] = &[Rights::USAGE, Rights::SELECT];
+/// This lets a role set the next value.
+const SET: &[Rights] = &[Rights::UPDATE];
 
 /// What a session has drawn from sequences.
 #[derive(Default)]
-pub struct SequenceMemory {
-    values: RefCell<FxHashMap<u32, i64>>,
-    last: Cell<Option<u32>>,
+pub struct SequenceMemory(Mutex<Remembered>);
+
+#[derive(Default)]
+struct Remembered {
+    values: FxHashMap<u32, i64>,
+    last: Option<u32>,
 }
 
 impl SequenceMemory {
     fn note(&self, id: SequenceId, value: i64) {
-        self.values.borrow_mut().insert(id.0, value);
-        self.last.set(Some(id.0));
+        let mut remembered = self.0.lock();
+        remembered.values.insert(id.0, value);
+        remembered.last = Some(id.0);
     }
 
     /// Forgets everything (DISCARD).
     pub fn clear(&self) {
-        self.values.borrow_mut().clear();
-        self.last.set(None);
+        *self.0.lock() = Remembered::default();
+    }
+
+    /// currval
+    fn current(&self, sequence: &SequenceDef) -> Result<i64> {
+        self.0.lock().values.get(&sequence.id.0).copied().ok_or_else(|| {
+            let message =
+                format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name);
+            SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message)
+        })
+    }
+
+    /// lastval
+    fn last(&self, catalog: &Catalog, who: Who) -> Result<i64> {
+        let remembered = self.0.lock();
+        let last = remembered.last.and_then(|id| Some((id, remembered.values.get(&id).copied()?)));
+        let (id, value) = last.ok_or_else(|| {
+            SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, "lastval is not yet defined in this session")
+        })?;
+        let Some(sequence) = catalog.sequences().find(|s| s.id.0 == id) else { return Ok(value) };
+        let object = Object::new(sequence.id, Kind::Sequence, &sequence.name);
+        match Holder::of(catalog, who).may_any(catalog, &object, READ) {
+            true => Ok(value),
+            false => Err(object.denied()),
+        }
     }
 }
 
@@ -92,17 +124,7 @@ impl<'x> InTransaction<'x> {
         let asked = rights.iter().fold(Rights::default(), |all, r| all.with(*r));
         if self.who.is_some() && self.allowed.get() != Some((found.id, asked)) {
             let catalog = self.txn.borrow_mut().catalog();
-            let holder = Holder::of(&catalog, self.who);
-            let object = Object::new(found.id, Kind::Sequence, &found.name);
-            let draws = rights == NEXT && fills_identity(&catalog, &holder, &found);
-            if !draws {
-                let fills_default = || rights == NEXT && fills_default(&catalog, &holder, &found);
-                enters_schema(&catalog, &holder, &found)
-                    .or_else(|e| if fills_default() { Ok(()) } else { Err(e) })?;
-                if !holder.may_any(&catalog, &object, rights) {
-                    return Err(object.denied());
-                }
-            }
+            check_rights(&catalog, self.who, &found, rights)?;
             self.allowed.set(Some((found.id, asked)));
         }
         Ok(found)
@@ -111,16 +133,83 @@ impl<'x> InTransaction<'x> {
     fn named(&self, name: &str) -> Result<Arc<SequenceDef>> {
         let mut catalog = self.catalog.borrow_mut();
         let catalog = catalog.get_or_insert_with(|| self.txn.borrow_mut().catalog());
-        let (schema, sequence) = self.path.find_text(catalog, name);
-        catalog.sequence(&schema, &sequence).ok_or_else(|| {
-            if catalog.table(&schema, &sequence).is_some() {
-                return SqlError::new(
-                    SqlState::WRONG_OBJECT_TYPE,
-                    format!("\"{sequence}\" is not a sequence"),
-                );
-            }
-            SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
-        })
+        named(catalog, self.path, name)
+    }
+}
+
+/// The sequence of this name.
+fn named(catalog: &Catalog, path: &Path, name: &str) -> Result<Arc<SequenceDef>> {
+    let (schema, sequence) = path.find_text(catalog, name);
+    catalog.sequence(&schema, &sequence).ok_or_else(|| {
+        if catalog.table(&schema, &sequence).is_some() {
+            let message = format!("\"{sequence}\" is not a sequence");
+            return SqlError::new(SqlState::WRONG_OBJECT_TYPE, message);
+        }
+        SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+    })
+}
+
+/// 42501 unless the role has one of these rights on the sequence.
+fn check_rights(catalog: &Catalog, who: Who, sequence: &SequenceDef, rights: &[Rights]) -> Result<()> {
+    let holder = Holder::of(catalog, who);
+    let object = Object::new(sequence.id, Kind::Sequence, &sequence.name);
+    if rights == NEXT && fills_identity(catalog, &holder, sequence) {
+        return Ok(());
+    }
+    let fills_default = || rights == NEXT && fills_default(catalog, &holder, sequence);
+    enters_schema(catalog, &holder, sequence).or_else(|e| if fills_default() { Ok(()) } else { Err(e) })?;
+    if holder.may_any(catalog, &object, rights) { Ok(()) } else { Err(object.denied()) }
+}
+
+/// 22003 for a value that the sequence never has.
+fn check_bounds(sequence: &SequenceDef, value: i64) -> Result<()> {
+    if value < sequence.min || value > sequence.max {
+        let message = format!(
+            "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",
+            sequence.name, sequence.min, sequence.max
+        );
+        return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
+    }
+    Ok(())
+}
+
+/// The sequence functions of a statement while the transaction reads rows: they draw beside it.
+pub struct Beside<'w>(pub &'w World);
+
+impl Beside<'_> {
+    fn find(&self, name: &str, rights: &[Rights]) -> Result<Arc<SequenceDef>> {
+        let found = named(&self.0.catalog, &self.0.path, name)?;
+        if self.0.who.is_some() {
+            check_rights(&self.0.catalog, self.0.who, &found, rights)?;
+        }
+        Ok(found)
+    }
+}
+
+impl Sequences for Beside<'_> {
+    fn next(&self, name: &str) -> Result<i64> {
+        let sequence = self.find(name, NEXT)?;
+        let value = self.0.drawer.next_value(&sequence).map_err(|e| at_limit(e, &sequence))?;
+        self.0.drawn.note(sequence.id, value);
+        Ok(value)
+    }
+
+    fn current(&self, name: &str) -> Result<i64> {
+        self.0.drawn.current(&*self.find(name, READ)?)
+    }
+
+    fn last(&self) -> Result<i64> {
+        self.0.drawn.last(&self.0.catalog, self.0.who)
+    }
+
+    fn set(&self, name: &str, value: i64, called: bool) -> Result<i64> {
+        let sequence = self.find(name, SET)?;
+        check_bounds(&sequence, value)?;
+        self.0.drawer.set_value(&sequence, value, called)?;
+        if called {
+            self.0.drawn.note(sequence.id, value);
+        }
+        Ok(value)
     }
 }
 
@@ -264,39 +353,16 @@ impl Sequences for InTransaction<'_> {
     }
 
     fn current(&self, name: &str) -> Result<i64> {
-        let sequence = self.find(name, &[Rights::USAGE, Rights::SELECT])?;
-        self.memory.values.borrow().get(&sequence.id.0).copied().ok_or_else(|| {
-            let message =
-                format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name);
-            SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message)
-        })
+        self.memory.current(&*self.find(name, READ)?)
     }
 
     fn last(&self) -> Result<i64> {
-        let last = self.memory.last.get();
-        let last = last.and_then(|id| Some((id, self.memory.values.borrow().get(&id).copied()?)));
-        let (id, value) = last.ok_or_else(|| {
-            SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, "lastval is not yet defined in this session")
-        })?;
-        let catalog = self.txn.borrow_mut().catalog();
-        let Some(sequence) = catalog.sequences().find(|s| s.id.0 == id) else { return Ok(value) };
-        let object = Object::new(sequence.id, Kind::Sequence, &sequence.name);
-        let rights = [Rights::USAGE, Rights::SELECT];
-        match Holder::of(&catalog, self.who).may_any(&catalog, &object, &rights) {
-            true => Ok(value),
-            false => Err(object.denied()),
-        }
+        self.memory.last(&self.txn.borrow_mut().catalog(), self.who)
     }
 
     fn set(&self, name: &str, value: i64, called: bool) -> Result<i64> {
-        let sequence = self.find(name, &[Rights::UPDATE])?;
-        if value < sequence.min || value > sequence.max {
-            let message = format!(
-                "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",
-                sequence.name, sequence.min, sequence.max
-            );
-            return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
-        }
+        let sequence = self.find(name, SET)?;
+        check_bounds(&sequence, value)?;
         self.txn.borrow_mut().set_value(sequence.id, value, called)?;
         if called {
             self.memory.note(sequence.id, value);

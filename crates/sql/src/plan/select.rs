@@ -212,12 +212,18 @@ impl Select {
                 | Source::Shared(_)
                 | Source::Work(..)
         );
-        let mut queries = false;
-        self.walk(&mut |e| queries |= matches!(e, Expr::Subquery(..)));
+        let (mut queries, mut draws) = (false, false);
+        self.walk(&mut |e| {
+            queries |= matches!(e, Expr::Subquery(..));
+            draws |= matches!(e, Expr::Call(f, _) if f.is_of_sequences());
+        });
+        // The executor draws from sequences only while it reads nothing.
+        let reads = !matches!(self.source, Source::Nothing) || self.aggregate.is_some();
         general_source
             || !self.distinct_on.is_empty()
             || !self.windows.is_empty()
             || queries
+            || draws && reads
             || self.aggregate.as_ref().is_some_and(Aggregate::needs_runner)
     }
 }

@@ -27,6 +27,7 @@ use crate::plan::{Access, LockWait, Plan, RowLock, Select, Source, TableAccess};
 use crate::prepared::Prepared;
 use crate::settings::Settings;
 use crate::sink::{CommandTag, Sink};
+use crate::system::World;
 
 /// Rows from which on planning a general query is soon made up for.
 const LARGE_ROWS: u64 = 10_000;
@@ -140,6 +141,7 @@ impl Session {
             rows.push(row.iter().map(Datum::to_value).collect());
             Ok(())
         })?;
+        note_drawn(txn, self.facts.world.as_deref());
         let types = plan.found().map_or(&[][..], |found| &found.types);
         let mut again = |txn: &mut Transaction, values: Vec<Value>| {
             let only = Some(OnlyRow { values, types: types.to_vec() });
@@ -260,12 +262,20 @@ impl Session {
             arena.reset();
             Ok(())
         })?;
-        if self.block == Block::Open
-            && let Some(txn) = &mut self.txn
-        {
-            txn.end_statement();
+        if let Some(txn) = &mut self.txn {
+            note_drawn(txn, self.facts.world.as_deref());
+            if self.block == Block::Open {
+                txn.end_statement();
+            }
         }
         Ok(Ran::Done(CommandTag::Select(count)))
+    }
+}
+
+/// The commit waits for what the query has drawn from sequences.
+fn note_drawn(txn: &mut Transaction, world: Option<&World>) {
+    if let Some(world) = world {
+        txn.note_drawn(&world.drawer);
     }
 }
 

@@ -344,7 +344,7 @@ pub struct Session {
     scratch: Scratch,
     /// Values of lifted literals.
     literal_arena: Bump,
-    sequences: SequenceMemory,
+    sequences: Arc<SequenceMemory>,
     cursors: Vec<cursor::OpenCursor>,
     portals: portals::Portals,
     statements: FxHashMap<String, Arc<Prepared>>,
@@ -443,7 +443,7 @@ impl Session {
             allowed: Allowed::default(),
             scratch: Scratch::default(),
             literal_arena: Bump::new(),
-            sequences: SequenceMemory::default(),
+            sequences: Arc::default(),
             cursors: Vec::new(),
             portals: portals::Portals::default(),
             statements: FxHashMap::default(),

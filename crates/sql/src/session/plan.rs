@@ -276,7 +276,9 @@ fn bind(
         }
         other => change(&mut b, other)?,
     };
-    let reads = Reads { world: b.reads_world, views: b.reads_views(), needs: b.take_needs() };
+    // While rows are read, sequences are drawn from and asked beside the transaction. What fills a column of VALUES is not.
+    let beside = b.calls_sequences && (!matches!(plan, Plan::Insert(_)) || plan.general().is_some());
+    let reads = Reads { world: b.reads_world || beside, views: b.reads_views(), needs: b.take_needs() };
     Ok((b.param_types()?, columns, Body::Plan(plan), reads))
 }
 

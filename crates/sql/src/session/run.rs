@@ -298,6 +298,8 @@ impl Session {
             sizes: OnceLock::new(),
             who: self.facts.who,
             path: self.facts.path.clone(),
+            drawer: self.shared.engine().sequence_drawer(),
+            drawn: Arc::clone(&self.sequences),
             shows_oids: false,
             locks: (self.begin_engine().locker(), Arc::clone(&self.locks)),
             shared: Arc::clone(&self.shared),

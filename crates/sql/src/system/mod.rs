@@ -42,11 +42,13 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use parking_lot::Mutex;
 use varve_engine::{
-    Array, Catalog, ColumnType, Datum, LockMode, Locker, ObjectId, SessionLocks, Sizes, Value, predefined,
+    Array, Catalog, ColumnType, Datum, LockMode, Locker, ObjectId, SequenceDrawer, SessionLocks, Sizes,
+    Value, predefined,
 };
 
 use crate::error::{Result, SqlError};
 use crate::eval::{Deed, LockCall};
+use crate::exec::SequenceMemory;
 use crate::path::Path;
 use crate::rights::{self, Holder, Who};
 use crate::session::SqlDatabase;
@@ -75,6 +77,10 @@ pub struct World {
     pub who: Who,
     /// Where names without a schema are looked for.
     pub path: Path,
+    /// Draws from sequences while the transaction is busy with rows.
+    pub drawer: SequenceDrawer,
+    /// What the session has drawn.
+    pub drawn: Arc<SequenceMemory>,
     /// The result is wanted in binary: OIDs with names stay OIDs.
     pub shows_oids: bool,
     /// Takes advisory locks for the transaction, and those of the session.

@@ -2,7 +2,7 @@
 //!
 //! Does not know: relations and their columns.
 
-use varve_engine::{BOOTSTRAP_ROLE, ColumnType, Datum, Interval, RoleDef, Value};
+use varve_engine::{BOOTSTRAP_ROLE, ColumnType, Datum, Interval, RoleDef, Value, predefined};
 
 use super::constraints::Constraint;
 use super::relations::{object_of, relations};
@@ -50,12 +50,11 @@ fn pg_namespace(world: &World, rows: &mut Rows<'_>) {
     add(ids::INFORMATION_SCHEMA, "information_schema", owner(), Value::Null);
     for schema in world.catalog.schemas() {
         let id = if schema.name == "public" { ids::PUBLIC } else { schema.id.0 };
-        let acl = show::acl(&world.catalog, schema.id);
         let owner = match world.catalog.owner(schema.id) {
-            BOOTSTRAP_ROLE if id == ids::PUBLIC => ids::DATABASE_OWNER,
-            other => other.0,
+            BOOTSTRAP_ROLE if id == ids::PUBLIC => predefined::DATABASE_OWNER,
+            other => other,
         };
-        add(id, &schema.name, oid(owner), acl);
+        add(id, &schema.name, oid(owner.0), show::schema_acl(&world.catalog, schema, owner));
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use varve_engine::{
     About, Bound, Catalog, Check, ColumnType, Datum, Edge, Grant, ObjectId, Part, PartitionMethod, Rights,
-    TableDef, Value, ViewDef,
+    SchemaDef, TableDef, Value, ViewDef, predefined,
 };
 
 use super::constraints::{Constraint, Demand, action_words};
@@ -15,6 +15,7 @@ use super::relations::{IndexKey, IndexOf, Relation, What, object_of, relation};
 use super::{conditions, deparse, ids, list, type_row};
 use crate::eval::func::format::literal as quote_literal;
 use crate::path::Path;
+use crate::rights::Object;
 use crate::ty::{Ty, Typed};
 
 /// `CREATE [UNIQUE] INDEX ...`; with a path in few parentheses, and the table by its name on that.
@@ -267,6 +268,21 @@ pub fn acl(catalog: &Catalog, object: ObjectId) -> Value {
         return Value::Null;
     };
     let shown: Vec<String> = grants.iter().map(|grant| acl_item(catalog, grant)).collect();
+    list(ColumnType::Text, shown.iter().map(|item| Datum::Text(item)))
+}
+
+/// The access list of a schema. That of `public` is never NULL, and shows the role that stands for the database's owner.
+pub fn schema_acl(catalog: &Catalog, schema: &SchemaDef, owner: ObjectId) -> Value {
+    if owner != predefined::DATABASE_OWNER {
+        return acl(catalog, schema.id);
+    }
+    let shown_as = |role: ObjectId| if role == catalog.owner(schema.id) { owner } else { role };
+    let grants = Object::schema(schema).grants(catalog).into_iter().map(|grant| Grant {
+        grantee: grant.grantee.map(shown_as),
+        grantor: shown_as(grant.grantor),
+        ..grant
+    });
+    let shown: Vec<String> = grants.map(|grant| acl_item(catalog, &grant)).collect();
     list(ColumnType::Text, shown.iter().map(|item| Datum::Text(item)))
 }
 

@@ -69,6 +69,13 @@ pub struct Builtin {
     pub run: Run,
 }
 
+impl Builtin {
+    /// Whether it draws from sequences or tells what was drawn.
+    pub fn is_of_sequences(&self) -> bool {
+        matches!(self.name, "nextval" | "currval" | "lastval" | "setval")
+    }
+}
+
 impl std::fmt::Debug for Builtin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)

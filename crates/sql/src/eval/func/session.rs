@@ -11,7 +11,8 @@ use varve_engine::{Datum, Value};
 
 use super::{Builtin, catalog, float, int, strict, text, volatile};
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::{Cx, reg};
+use crate::eval::{Cx, Sequences, reg};
+use crate::exec::Beside;
 use crate::rights::Holder;
 use crate::ty::Ty::{self, Array, Bool, Float8, Int4, Int8, Name, Text, Void};
 use crate::ty::{Elem, Reg};
@@ -46,8 +47,8 @@ pub(super) const TABLE: &[Builtin] = &[
     volatile("pg_sleep", &[Float8], Void, |a, cx| sleep(float(a, 0), cx)),
     volatile("nextval", &[Text], Int8, |a, cx| cx.env.sequences.next(text(a, 0)).map(Datum::Int8)),
     NEXT_OF_CLASS,
-    volatile("currval", &[Text], Int8, |a, cx| cx.env.sequences.current(text(a, 0)).map(Datum::Int8)),
-    volatile("lastval", &[], Int8, |_, cx| cx.env.sequences.last().map(Datum::Int8)),
+    volatile("currval", &[Text], Int8, |a, cx| told(cx, |s| s.current(text(a, 0)))),
+    volatile("lastval", &[], Int8, |_, cx| told(cx, |s| s.last())),
     volatile("setval", &[Text, Int8], Int8, |a, cx| {
         cx.env.sequences.set(text(a, 0), int(a, 1), true).map(Datum::Int8)
     }),
@@ -56,6 +57,15 @@ pub(super) const TABLE: &[Builtin] = &[
         cx.env.sequences.set(text(a, 0), int(a, 1), called).map(Datum::Int8)
     }),
 ];
+
+/// What the session has drawn is known wherever rows are read, too.
+fn told<'a>(cx: &Cx<'a>, ask: impl FnOnce(&dyn Sequences) -> Result<i64>) -> Result<Datum<'a>> {
+    match cx.env.world {
+        Some(world) => ask(&Beside(world)),
+        None => ask(cx.env.sequences),
+    }
+    .map(Datum::Int8)
+}
 
 /// What ALTER SYSTEM can change on line is in force when it returns, and varve.toml is read by starts.
 fn reload<'a>(cx: &Cx<'a>) -> Result<Datum<'a>> {

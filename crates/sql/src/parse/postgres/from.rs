@@ -85,9 +85,8 @@ impl Reader<'_> {
 
     /// A relation by its name.
     pub(super) fn table(&self, r: &RangeVar) -> Result<TableFactor> {
-        if !r.inh {
-            return Err(SqlError::unsupported("ONLY"));
-        }
+        // The tree has no place for ONLY: the list of the partitions that are meant says it.
+        let partitions = if r.inh { Vec::new() } else { vec![self.ident("ONLY", r.location)] };
         Ok(TableFactor::Table {
             name: self.relation_name(r),
             alias: self.alias_of(r.alias.as_ref())?,
@@ -95,7 +94,7 @@ impl Reader<'_> {
             with_hints: Vec::new(),
             version: None,
             with_ordinality: false,
-            partitions: Vec::new(),
+            partitions,
             json_path: None,
             sample: None,
             index_hints: Vec::new(),
