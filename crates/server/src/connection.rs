@@ -23,7 +23,7 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pgwire::messages::startup::{Authentication, BackendKeyData, ParameterStatus, SecretKey};
+use pgwire::messages::startup::{Authentication, BackendKeyData, SecretKey};
 use varve_sql::oid::Oid;
 use varve_sql::panics::caught;
 use varve_sql::scram::Verifier;
@@ -41,6 +41,7 @@ use crate::results::{ColumnFormats, Results, tell};
 use crate::session::{Backend, Session};
 use crate::startup::{Opening, StartUp, open};
 use crate::stream::Stream;
+use crate::transcode;
 
 /// How long a client may be silent before the server stops waiting for it to take the reason of its end.
 const LINGER_SILENCE: Duration = Duration::from_millis(500);
@@ -157,6 +158,7 @@ fn params(start: StartUp, proved: Option<Verifier>, place: &Place) -> SessionPar
 }
 
 fn greet<S: Session>(mut session: S, place: &Place, out: &mut Out<Stream>) -> Result<S, FrameEnd> {
+    out.set_encoding(session.client_encoding());
     report(&mut session, out);
     let key = place.key();
     out.message(&BackendKeyData::new(key.process, SecretKey::I32(key.secret)));
@@ -171,7 +173,7 @@ fn report<S: Session>(session: &mut S, out: &mut Out<Stream>) {
         tell(out, severity, notice);
     }
     for (name, value) in session.take_reports() {
-        out.message(&ParameterStatus::new(name.to_owned(), value));
+        out.parameter(name, &value);
     }
 }
 
@@ -306,6 +308,13 @@ impl<'a, S: Session> Talk<'a, S> {
         if self.skipping && !matches!(kind, b'S' | b'X') || is_stray_copy(frame) {
             return Ok(());
         }
+        let encoding = self.session.client_encoding();
+        self.out.set_encoding(encoding);
+        let converted = match transcode::to_utf8(frame, encoding) {
+            Ok(converted) => converted,
+            Err(error) => return self.fail(kind, &error),
+        };
+        let frame = converted.as_deref().map_or(frame, |body| Frame { kind, body });
         // A Query or an Execute reads on from the connection if it is a COPY, so it can't keep the
         // frame: their texts move out of it.
         let done = match decode(frame) {

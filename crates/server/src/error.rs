@@ -87,6 +87,12 @@ impl WireError {
         self
     }
 
+    /// Adds where it happened, unless that is known.
+    pub fn within(mut self, context: impl FnOnce() -> String) -> Self {
+        self.0.context.get_or_insert_with(context);
+        self
+    }
+
     /// The same error, as the last one of its connection.
     pub fn into_fatal(mut self) -> Self {
         self.0.severity = Severity::Fatal;

@@ -13,7 +13,7 @@ use pgwire::messages::extendedquery::{
 };
 use smallvec::SmallVec;
 use varve_engine::{Datum, Value, planted_panic};
-use varve_sql::{Column, CommandTag, Progress, Zone};
+use varve_sql::{Column, CommandTag, Progress};
 
 use crate::codec::{self, Wanted};
 use crate::connection::{Failed, Talk};
@@ -42,7 +42,7 @@ impl<S: Session> Talk<'_, S> {
     pub(crate) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Failed> {
         let statement = self.session.statement(bind.statement)?;
         planted_panic("panic at bind");
-        let values = parameters::<S>(bind, &statement, self.session.zone())?;
+        let values = parameters::<S>(bind, &statement, &self.session)?;
         let own_columns = self.session.portal_columns(&statement);
         let (formats, state) = (ColumnFormats::default(), self.session.open_portal());
         let mut portal = Portal { statement, values, own_columns, formats, state, finished: false };
@@ -59,15 +59,15 @@ impl<S: Session> Talk<'_, S> {
             Target::Statement(name) => {
                 let statement = self.session.statement(name)?;
                 describe_parameters(self.out, statement.parameter_oids());
-                describe_columns(self.out, statement.columns(), &ColumnFormats::default());
+                describe_columns(self.out, statement.columns(), &ColumnFormats::default())?;
             }
             // DECLARE's cursors are portals too.
             Target::Portal(name) if let Some((columns, is_binary)) = self.session.cursor_columns(name) => {
-                describe_row(self.out, columns, &ColumnFormats::all(is_binary, columns.len()));
+                describe_row(self.out, columns, &ColumnFormats::all(is_binary, columns.len()))?;
             }
             Target::Portal(name) => {
                 let portal = self.portals.get(name)?;
-                describe_columns(self.out, portal.columns(), &portal.formats);
+                describe_columns(self.out, portal.columns(), &portal.formats)?;
             }
         }
         Ok(())
@@ -134,7 +134,7 @@ impl<S: Session> Talk<'_, S> {
 fn parameters<S: Session>(
     bind: &Bind<'_>,
     statement: &S::Statement,
-    zone: &Zone,
+    session: &S,
 ) -> Result<Vec<Value>, WireError> {
     let (given, wanted) = (bind.parameter_count, statement.parameter_oids().len());
     let formats = bind.parameter_formats.count();
@@ -148,14 +148,25 @@ fn parameters<S: Session>(
             bind.statement
         )));
     }
+    let encoding = session.client_encoding();
     let oids = statement.parameter_oids().iter();
     let raw = bind.values().zip(oids).enumerate();
     raw.map(|(index, (raw, oid))| {
         let format = bind.parameter_formats.get(index)?;
-        let wanted = Wanted { oid: *oid, column_type: statement.parameter_type(index), zone };
-        codec::read(raw, format, wanted, index + 1)
+        let wanted = Wanted { oid: *oid, column_type: statement.parameter_type(index), zone: session.zone() };
+        let utf8 = raw.map(|raw| codec::in_utf8(raw, format, *oid, encoding)).transpose();
+        let value = utf8.and_then(|raw| codec::read(raw.as_deref(), format, wanted, index + 1));
+        value.map_err(|error| error.within(|| in_parameter(bind.portal, index + 1)))
     })
     .collect()
+}
+
+/// The context of an error in a parameter, as PostgreSQL words it.
+fn in_parameter(portal: &str, number: usize) -> String {
+    match portal {
+        "" => format!("unnamed portal parameter ${number}"),
+        _ => format!("portal \"{portal}\" parameter ${number}"),
+    }
 }
 
 /// 25P02
@@ -182,9 +193,16 @@ fn describe_parameters(out: &mut Out<Stream>, oids: &[u32]) {
     out.end(message);
 }
 
-fn describe_columns(out: &mut Out<Stream>, columns: Option<&[Column]>, formats: &ColumnFormats) {
+fn describe_columns(
+    out: &mut Out<Stream>,
+    columns: Option<&[Column]>,
+    formats: &ColumnFormats,
+) -> Result<(), WireError> {
     match columns {
         Some(columns) => describe_row(out, columns, formats),
-        None => out.bare(MESSAGE_TYPE_BYTE_NO_DATA),
+        None => {
+            out.bare(MESSAGE_TYPE_BYTE_NO_DATA);
+            Ok(())
+        }
     }
 }

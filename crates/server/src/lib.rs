@@ -29,6 +29,7 @@ mod server;
 pub mod session;
 mod startup;
 mod stream;
+mod transcode;
 
 pub use error::{ServerError, Severity, WireError};
 pub use options::{Encryption, Options, Proof, Tls};

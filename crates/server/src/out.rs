@@ -15,8 +15,11 @@
 use std::io::{self, Write};
 
 use bytes::BytesMut;
-use pgwire::messages::{Message, response::ErrorResponse, response::NoticeResponse};
-use varve_sql::Subject;
+use pgwire::messages::Message;
+use pgwire::messages::response::{MESSAGE_TYPE_BYTE_ERROR_RESPONSE, MESSAGE_TYPE_BYTE_NOTICE_RESPONSE};
+use pgwire::messages::startup::MESSAGE_TYPE_BYTE_PARAMETER_STATUS;
+use varve_sql::encoding::Encoding;
+use varve_sql::{SqlError, Subject};
 
 use crate::error::WireError;
 
@@ -31,6 +34,8 @@ pub struct Out<W> {
     /// Where the message that is being written begins.
     begun: Option<usize>,
     failed: bool,
+    /// The encoding of texts for the client.
+    encoding: Encoding,
 }
 
 /// The number of a byte in the buffer where a length will be patched in.
@@ -41,7 +46,18 @@ pub struct LengthAt(usize);
 impl<W: Write> Out<W> {
     /// A sender over `sink`.
     pub fn new(sink: W) -> Self {
-        Self { sink, buffer: Vec::new(), begun: None, failed: false }
+        Self { sink, buffer: Vec::new(), begun: None, failed: false, encoding: Encoding::UTF8 }
+    }
+
+    /// The encoding of texts for the client.
+    #[inline]
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// Texts of the messages that come next are in this encoding.
+    pub fn set_encoding(&mut self, encoding: Encoding) {
+        self.encoding = encoding;
     }
 
     /// Writes everything that is pending; the connection may be idle then, so a large buffer goes.
@@ -141,20 +157,58 @@ impl<W: Write> Out<W> {
     /// `ErrorResponse`.
     pub fn error(&mut self, error: &WireError) {
         self.abandon_unfinished();
-        let fields = fields(error.severity.word(), error);
-        self.message(&ErrorResponse::new(fields));
+        // What the client cannot read tells it nothing.
+        if let Err(untold) = self.tellable(error) {
+            return self
+                .fields(MESSAGE_TYPE_BYTE_ERROR_RESPONSE, fields(error.severity.word(), &untold.into()));
+        }
+        self.fields(MESSAGE_TYPE_BYTE_ERROR_RESPONSE, fields(error.severity.word(), error));
     }
 
     /// `NoticeResponse`; `severity` is WARNING, NOTICE, INFO ...
     pub fn notice(&mut self, severity: &str, error: &WireError) {
-        self.message(&NoticeResponse::new(fields(severity, error)));
+        self.fields(MESSAGE_TYPE_BYTE_NOTICE_RESPONSE, fields(severity, error));
     }
 
-    /// A string and its zero byte.
-    #[inline]
-    pub fn text(&mut self, text: &str) {
-        self.buffer.extend_from_slice(text.as_bytes());
+    /// 22P05 if the client's encoding lacks a character of what the error says.
+    fn tellable(&self, error: &WireError) -> Result<(), SqlError> {
+        let texts = [Some(&*error.message), error.detail.as_deref(), error.hint.as_deref()];
+        texts.into_iter().flatten().try_for_each(|text| self.encoding.of_utf8(text).map(drop))
+    }
+
+    fn fields(&mut self, kind: u8, fields: Vec<(u8, String)>) {
+        let message = self.begin(kind);
+        for (code, text) in fields {
+            self.buffer.push(code);
+            self.text(&text);
+        }
         self.buffer.push(0);
+        self.end(message);
+    }
+
+    /// `ParameterStatus`.
+    pub fn parameter(&mut self, name: &str, value: &str) {
+        let message = self.begin(MESSAGE_TYPE_BYTE_PARAMETER_STATUS);
+        self.text(name);
+        self.text(value);
+        self.end(message);
+    }
+
+    /// A string that must get through, and its zero byte; with question marks for what the client's encoding lacks.
+    fn text(&mut self, text: &str) {
+        self.buffer.extend_from_slice(&self.encoding.of_utf8_lossy(text));
+        self.buffer.push(0);
+    }
+
+    /// A name and its zero byte; 22P05 if the client's encoding lacks a character of it.
+    #[inline]
+    pub fn name(&mut self, name: &str) -> Result<(), WireError> {
+        match self.encoding.converts() {
+            false => self.buffer.extend_from_slice(name.as_bytes()),
+            true => self.buffer.extend_from_slice(&self.encoding.of_utf8(name)?),
+        }
+        self.buffer.push(0);
+        Ok(())
     }
 }
 

@@ -11,6 +11,7 @@
 use pgwire::messages::copy::{CopyInResponse, CopyOutResponse};
 use smallvec::SmallVec;
 use varve_engine::{Datum, planted_panic};
+use varve_sql::encoding::Encoding;
 use varve_sql::oid;
 use varve_sql::{Column, CommandTag, CopyShape, Severity, Sink, SqlError, SqlState};
 
@@ -85,7 +86,12 @@ impl Results<'_> {
         let oid = columns.get(index).map_or(oid::TEXT, |column| column.type_oid);
         let at = self.out.begin_value();
         planted_panic("panic at row");
+        let start = self.out.buffer().len();
         codec::write(datum, format, oid, &self.zone, self.out.buffer())?;
+        let encoding = self.out.encoding();
+        if encoding.converts() {
+            codec::encode(self.out.buffer(), start, format, oid, encoding)?;
+        }
         self.out.end_value(at);
         Ok(())
     }
@@ -157,10 +163,10 @@ impl Results<'_> {
 impl Sink for Results<'_> {
     fn columns(&mut self, columns: &[Column]) -> Result<()> {
         match &mut self.binary {
-            None => describe_row(self.out, columns, self.formats),
+            None => describe_row(self.out, columns, self.formats)?,
             Some(known) => {
                 *known = columns.to_vec();
-                describe_row(self.out, columns, &ColumnFormats::all(true, columns.len()));
+                describe_row(self.out, columns, &ColumnFormats::all(true, columns.len()))?;
             }
         }
         Ok(())
@@ -172,6 +178,10 @@ impl Sink for Results<'_> {
 
     fn zone(&mut self, zone: &Zone) {
         self.zone.clone_from(zone);
+    }
+
+    fn encoding(&mut self, encoding: Encoding) {
+        self.out.set_encoding(encoding);
     }
 
     fn is_binary(&self, column: usize) -> bool {
@@ -246,12 +256,19 @@ fn copy_formats(shape: CopyShape) -> (i8, Vec<i16>) {
     (i8::from(shape.is_binary), vec![i16::from(shape.is_binary); shape.column_count])
 }
 
-/// `RowDescription`.
-pub fn describe_row(out: &mut Out<Stream>, columns: &[Column], formats: &ColumnFormats) {
+/// `RowDescription`; 22P05 if the client's encoding lacks a character of a name.
+pub fn describe_row(
+    out: &mut Out<Stream>,
+    columns: &[Column],
+    formats: &ColumnFormats,
+) -> Result<(), WireError> {
     let message = out.begin(b'T');
     out.buffer().extend_from_slice(&(columns.len() as u16).to_be_bytes());
     for (index, column) in columns.iter().enumerate() {
-        out.text(&column.name);
+        if let Err(error) = out.name(&column.name) {
+            out.abandon(message);
+            return Err(error);
+        }
         let format = match formats.get(index) {
             Format::Text => 0_u16,
             Format::Binary => 1,
@@ -266,6 +283,7 @@ pub fn describe_row(out: &mut Out<Stream>, columns: &[Column], formats: &ColumnF
         buffer.extend_from_slice(&format.to_be_bytes());
     }
     out.end(message);
+    Ok(())
 }
 
 /// `CommandComplete`, or `EmptyQueryResponse`.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use varve_engine::{ColumnType, Datum};
+use varve_sql::encoding::Encoding;
 use varve_sql::oid::Oid;
 use varve_sql::scram::Verifier;
 use varve_sql::{
@@ -76,6 +77,9 @@ pub trait Session {
     fn cancel_token(&self) -> CancelToken;
     fn set_ender(&self, _ender: Ender) {}
     fn zone(&self) -> &varve_sql::Zone;
+    fn client_encoding(&self) -> Encoding {
+        Encoding::UTF8
+    }
     fn set_fact(&mut self, _name: &str, _value: &str) {}
     fn silence_limit(&self) -> Option<(Duration, bool)> {
         None
@@ -199,6 +203,10 @@ impl Session for varve_sql::Session {
 
     fn zone(&self) -> &varve_sql::Zone {
         self.zone()
+    }
+
+    fn client_encoding(&self) -> Encoding {
+        self.client_encoding()
     }
 
     fn set_fact(&mut self, name: &str, value: &str) {

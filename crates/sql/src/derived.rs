@@ -53,6 +53,7 @@ impl Keys {
         let env = Env {
             now_us: &now_us,
             zone: &Zone::UTC,
+            encoding: crate::encoding::Encoding::UTF8,
             user: "",
             session_user: "",
             database: "",

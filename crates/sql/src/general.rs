@@ -20,6 +20,7 @@ use varve_engine::{
     Datum, PageCounts, RowRef, ScanIndex, ScanSpec, Table, TableDef, TemporaryQuota, Transaction, Value,
 };
 
+use crate::encoding::Encoding;
 use crate::error::Result;
 use crate::eval::{Cx, Env, Input, NoSequences, Sequences};
 use crate::exec::keys::Ranges;
@@ -146,6 +147,7 @@ pub struct Around {
 struct Occasion {
     now_us: i64,
     zone: Zone,
+    encoding: Encoding,
     user: String,
     session_user: String,
     database: String,
@@ -160,6 +162,7 @@ impl Around {
         let moment = Occasion {
             now_us: facts.env(&NoSequences).now_us(),
             zone: facts.zone.clone(),
+            encoding: facts.encoding,
             user: facts.user.clone(),
             session_user: facts.session_user.clone(),
             database: facts.database.clone(),
@@ -232,7 +235,8 @@ impl Around {
 
     /// Whether constants that hang on the session's settings have the same values in both.
     pub fn is_alike(&self, other: &Around) -> bool {
-        self.moment().zone == other.moment().zone
+        let (one, other) = (self.moment(), other.moment());
+        one.zone == other.zone && one.encoding == other.encoding
     }
 
     /// How many parameters the statement has: those behind them are what a subquery is given.
@@ -298,6 +302,7 @@ impl Around {
         let env = Env {
             now_us: &now_us,
             zone: &moment.zone,
+            encoding: moment.encoding,
             user: &moment.user,
             session_user: &moment.session_user,
             database: &moment.database,

@@ -10,6 +10,7 @@ mod bind;
 mod cache;
 mod copy;
 mod derived;
+pub mod encoding;
 mod error;
 mod eval;
 mod exec;

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::path;
 use crate::time::Zone;
@@ -45,6 +46,8 @@ enum Kind {
     Memory(u64),
     /// Memory or space of the same unit, or -1 for no limit.
     Limit,
+    /// An encoding of characters.
+    Encoding,
     /// A time zone.
     Zone,
     /// A list of schemas.
@@ -78,7 +81,7 @@ const fn reported(name: &'static str, default: &'static str, kind: Kind) -> Sett
 /// All settings, by name in lower case.
 const SETTINGS: &[Setting] = &[
     reported("application_name", "", Kind::Free),
-    reported("client_encoding", "UTF8", Kind::Fixed(&["utf8", "utf-8", "unicode"])),
+    reported("client_encoding", "UTF8", Kind::Encoding),
     reported("datestyle", "ISO, MDY", Kind::Fixed(&["iso, mdy", "iso,mdy", "iso", "mdy"])),
     reported("default_transaction_read_only", "off", Kind::Bool),
     reported("in_hot_standby", "off", Kind::ReadOnly),
@@ -354,6 +357,11 @@ impl Settings {
         known.map_or(Zone::UTC, |(zone, _)| zone)
     }
 
+    /// The encoding that the client speaks.
+    pub fn encoding(&self) -> Encoding {
+        self.values.get("client_encoding").and_then(|name| Encoding::named(name)).unwrap_or_default()
+    }
+
     /// Milliseconds of a duration setting.
     pub fn millis(&self, name: &str) -> u64 {
         self.values.get(name).and_then(|v| v.parse().ok()).unwrap_or(0)
@@ -445,6 +453,7 @@ fn checked(name: &str, value: &str) -> Result<(String, String)> {
             let seconds = count(value).or_else(|| Some((millis(value)? / 1000) as u32));
             within(name, seconds.ok_or_else(|| invalid(name, value))?, " s", max)?
         }
+        Kind::Encoding => encoding(name, value)?,
         Kind::Zone => match Zone::of_setting(value) {
             Some((_, spelled)) => spelled,
             None => return Err(invalid(display_name(s.name), value)),
@@ -460,6 +469,18 @@ fn checked(name: &str, value: &str) -> Result<(String, String)> {
         },
     };
     Ok((lower, kept))
+}
+
+/// The name of an encoding as it is shown; 22023 for none, 0A000 for one that is not converted here.
+fn encoding(name: &str, value: &str) -> Result<String> {
+    let encoding = Encoding::named(value).ok_or_else(|| invalid(name, value))?;
+    if !encoding.is_available() {
+        let detail = format!("Conversion between {} and UTF8 is not supported.", encoding.name());
+        let refused = invalid(name, value).with_detail(detail);
+        return Err(SqlError { sqlstate: SqlState::FEATURE_NOT_SUPPORTED, ..refused });
+    }
+    // Old JDBC drivers want to read back what they have said, as PostgreSQL's source explains.
+    Ok(if value == "UNICODE" { value } else { encoding.name() }.to_owned())
 }
 
 /// The number as it is kept; 22023 above the greatest that the system takes.
@@ -669,7 +690,8 @@ mod tests {
     fn what_would_change_results_is_refused() {
         let mut s = Settings::default();
         for (name, value, state) in [
-            ("client_encoding", "latin1", "0A000"),
+            ("client_encoding", "latin11", "22023"),
+            ("client_encoding", "sjis", "0A000"),
             ("timezone", "Europe/Nowhere", "22023"),
             ("nonsense", "1", "42704"),
             ("server_version", "9", "55P02"),

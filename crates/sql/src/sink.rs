@@ -8,6 +8,7 @@
 
 use varve_engine::Datum;
 
+use crate::encoding::Encoding;
 use crate::error::{Result, SqlError};
 use crate::oid::Oid;
 use crate::time::Zone;
@@ -134,6 +135,10 @@ pub trait Sink {
     /// `Session::simple` may have changed it.
     fn zone(&mut self, zone: &Zone) {
         let _ = zone;
+    }
+    /// The encoding of texts for the client from now on; called with `zone`.
+    fn encoding(&mut self, encoding: Encoding) {
+        let _ = encoding;
     }
     /// One row, in column order.
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()>;

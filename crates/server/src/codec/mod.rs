@@ -8,7 +8,11 @@
 #[cfg(test)]
 mod round_trip;
 
+use std::borrow::Cow;
+
 use varve_engine::{ColumnType, Datum, Value};
+use varve_sql::binary::encoded;
+use varve_sql::encoding::Encoding;
 use varve_sql::oid::{self, Oid};
 use varve_sql::{SqlError, SqlState, Zone, binary, text};
 
@@ -41,6 +45,33 @@ pub fn read(
             Ok(binary::read(raw, oid, column_type).map_err(|e| in_parameter(e, number))?)
         }
     }
+}
+
+/// A value as the client sent it, with its text in UTF-8.
+pub fn in_utf8(raw: &[u8], format: Format, oid: Oid, encoding: Encoding) -> Result<Cow<'_, [u8]>, WireError> {
+    match format {
+        Format::Text => Ok(encoding.to_utf8(raw)?),
+        Format::Binary => Ok(encoded::to_utf8(raw, oid, encoding)?),
+    }
+}
+
+/// The other way round, for a value that has been written from `start` on.
+pub fn encode(
+    out: &mut Vec<u8>,
+    start: usize,
+    format: Format,
+    oid: Oid,
+    encoding: Encoding,
+) -> Result<(), WireError> {
+    let converted = match format {
+        Format::Text => encoding.of_utf8(binary::utf8(&out[start..])?)?,
+        Format::Binary => encoded::of_utf8(&out[start..], oid, encoding)?,
+    };
+    if let Cow::Owned(converted) = converted {
+        out.truncate(start);
+        out.extend_from_slice(&converted);
+    }
+    Ok(())
 }
 
 fn in_parameter(e: SqlError, number: usize) -> SqlError {

@@ -22,7 +22,7 @@ use crate::oid::{self, Oid};
 /// Reads an array of the type `oid`.
 pub fn read(raw: &[u8], oid: Oid) -> Result<Value> {
     let element = oid::element(oid).ok_or_else(bad_binary)?;
-    let mut fields = Fields { rest: raw };
+    let mut fields = Fields::new(raw);
     let dimensions = fields.word()?;
     let _has_nulls = fields.word()?;
     let sent = fields.word()? as u32;
@@ -51,18 +51,27 @@ pub fn read(raw: &[u8], oid: Oid) -> Result<Value> {
     if fields.rest.is_empty() { Ok(Value::Array(array)) } else { Err(bad_binary()) }
 }
 
-struct Fields<'a> {
+/// A cursor over the bytes of an array.
+pub(super) struct Fields<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    fn word(&mut self) -> Result<i32> {
+    pub(super) fn new(rest: &'a [u8]) -> Fields<'a> {
+        Fields { rest }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(super) fn word(&mut self) -> Result<i32> {
         let (word, rest) = self.rest.split_first_chunk().ok_or_else(bad_binary)?;
         self.rest = rest;
         Ok(i32::from_be_bytes(*word))
     }
 
-    fn value(&mut self) -> Result<Option<&'a [u8]>> {
+    pub(super) fn value(&mut self) -> Result<Option<&'a [u8]>> {
         let length = self.word()?;
         if length == -1 {
             return Ok(None);

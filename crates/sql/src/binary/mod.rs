@@ -23,6 +23,7 @@
 //! Does not know: messages, formats of files.
 
 mod array;
+pub mod encoded;
 mod numeric;
 
 use varve_engine::{ColumnType, Datum, Interval, Value};

@@ -170,6 +170,7 @@ fn fold(expr: Expr) -> Result<Expr> {
     let env = Env {
         now_us: &now_us,
         zone: &crate::time::Zone::UTC,
+        encoding: crate::encoding::Encoding::UTF8,
         user: "",
         session_user: "",
         database: "",

@@ -8,6 +8,8 @@ pub mod out;
 
 use sqlparser::ast;
 
+use crate::encoding::Encoding;
+
 /// One COPY statement.
 #[derive(Debug, Clone)]
 pub struct Copy {
@@ -86,6 +88,8 @@ pub enum Chosen {
 pub struct Format {
     /// Which format.
     pub kind: Kind,
+    /// Encoding of the data, if not the client's.
+    pub encoding: Option<Encoding>,
     /// Line of names.
     pub header: Header,
     /// Between columns.
@@ -110,6 +114,7 @@ impl Format {
         let csv = kind == Kind::Csv;
         Format {
             kind,
+            encoding: None,
             header: Header::None,
             delimiter: if csv { b',' } else { b'\t' },
             null: if csv { String::new() } else { "\\N".into() },

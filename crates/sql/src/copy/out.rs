@@ -9,8 +9,10 @@ use varve_engine::Datum;
 
 use super::binary::SIGNATURE;
 use super::{Chosen, Format, Header, Kind};
-use crate::binary;
+use crate::binary::{self, encoded};
+use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
+use crate::exec::Facts;
 use crate::sink::{Column, CommandTag, CopyShape, Severity, Sink};
 use crate::text;
 use crate::time::Zone;
@@ -20,6 +22,8 @@ pub struct CopyOut<'s> {
     sink: &'s mut dyn Sink,
     format: &'s Format,
     zone: Zone,
+    /// The encoding of the data; for binary data, of the texts in it.
+    encoding: Encoding,
     columns: Vec<Column>,
     /// Columns that are quoted unless NULL.
     forced: Vec<bool>,
@@ -31,9 +35,24 @@ pub struct CopyOut<'s> {
 
 impl<'s> CopyOut<'s> {
     /// Sends data of this format to `sink`.
-    pub fn new(sink: &'s mut dyn Sink, format: &'s Format, zone: Zone) -> CopyOut<'s> {
+    pub fn new(sink: &'s mut dyn Sink, format: &'s Format, facts: &Facts) -> CopyOut<'s> {
+        let encoding = match format.kind {
+            Kind::Binary => facts.encoding,
+            Kind::Text | Kind::Csv => format.encoding.unwrap_or(facts.encoding),
+        };
+        let zone = facts.zone.clone();
         let (columns, forced) = (Vec::new(), Vec::new());
-        CopyOut { sink, format, zone, columns, forced, piece: Vec::new(), value: Vec::new(), rows: 0 }
+        CopyOut {
+            sink,
+            format,
+            zone,
+            encoding,
+            columns,
+            forced,
+            piece: Vec::new(),
+            value: Vec::new(),
+            rows: 0,
+        }
     }
 
     /// What comes behind the last row.
@@ -46,7 +65,14 @@ impl<'s> CopyOut<'s> {
     }
 
     fn send(&mut self) -> Result<()> {
-        let sent = self.sink.copy_data(&self.piece);
+        let is_text = self.format.kind != Kind::Binary && self.encoding.converts();
+        let sent = match is_text {
+            true => {
+                let converted = binary::utf8(&self.piece).and_then(|text| self.encoding.of_utf8(text));
+                converted.and_then(|piece| self.sink.copy_data(&piece))
+            }
+            false => self.sink.copy_data(&self.piece),
+        };
         self.piece.clear();
         sent
     }
@@ -109,9 +135,11 @@ impl<'s> CopyOut<'s> {
             return Ok(());
         }
         self.value.clear();
-        binary::write(datum, self.columns[n].type_oid, &mut self.value)?;
-        self.piece.extend_from_slice(&(self.value.len() as u32).to_be_bytes());
-        self.piece.extend_from_slice(&self.value);
+        let oid = self.columns[n].type_oid;
+        binary::write(datum, oid, &mut self.value)?;
+        let value = encoded::of_utf8(&self.value, oid, self.encoding)?;
+        self.piece.extend_from_slice(&(value.len() as u32).to_be_bytes());
+        self.piece.extend_from_slice(&value);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use varve_engine::AdvisoryKey;
 
+use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::system::World;
 use crate::time::Zone;
@@ -88,6 +89,8 @@ pub struct Env<'a> {
     pub now_us: &'a Cell<Option<i64>>,
     /// The session's time zone.
     pub zone: &'a Zone,
+    /// The encoding that the client speaks.
+    pub encoding: Encoding,
     /// `current_user`
     pub user: &'a str,
     /// `session_user`

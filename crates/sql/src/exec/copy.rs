@@ -12,10 +12,11 @@ use varve_engine::{ColumnType, Datum, Table, TableDef, Value, planted_panic};
 
 use super::sequence::InTransaction;
 use super::{Exec, Row, Scratch, violated};
-use crate::binary;
+use crate::binary::{self, encoded};
 use crate::copy::binary::Rows;
 use crate::copy::lines::{self, Lines, Record};
 use crate::copy::{Format, Header, Kind};
+use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Expr, Input};
 use crate::plan::Rules;
@@ -80,11 +81,16 @@ impl Exec<'_> {
     /// Runs the copy; the sink drives.
     pub fn copy(&mut self, plan: &CopyPlan, table: &Table, sink: &mut dyn Sink) -> Result<CommandTag> {
         let is_binary = plan.format.kind == Kind::Binary;
+        let encoding = match is_binary {
+            true => Encoding::UTF8,
+            false => plan.format.encoding.unwrap_or(self.facts.encoding),
+        };
         let mut feed = Feed { header: plan.format.header != Header::None, ..Feed::default() };
         let shape = CopyShape { column_count: plan.targets.len(), is_binary };
         sink.copy_in(shape, &mut |bytes| {
             self.facts.check_cancel()?;
-            feed.pending.extend_from_slice(bytes);
+            let bytes = encoding.to_utf8(bytes).map_err(|e| in_line(e, plan, &feed, b""))?;
+            feed.pending.extend_from_slice(&bytes);
             self.take(plan, table, &mut feed, false)?;
             match feed.pending.len() > LINE_BYTES_MAX {
                 true => {
@@ -247,7 +253,9 @@ fn field_value<'a>(field: &'a [u8], t: ColumnType, cx: &Cx<'a>) -> Result<Datum<
 
 /// The same from its binary form.
 fn binary_value<'a>(field: &'a [u8], t: ColumnType, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    match (t, binary::read(field, Typed::of_column(t).ty.oid(), t)?) {
+    let oid = Typed::of_column(t).ty.oid();
+    let field = encoded::to_utf8(field, oid, cx.env.encoding)?;
+    match (t, binary::read(&field, oid, t)?) {
         (ColumnType::Char(n), Value::Text(text)) => {
             Ok(Datum::Text(cx.arena.alloc_str(text::fit_char(&text, n as usize)?)))
         }

@@ -123,6 +123,8 @@ pub struct Facts {
     pub now_us: Cell<Option<i64>>,
     /// Time zone.
     pub zone: crate::time::Zone,
+    /// The encoding that the client speaks.
+    pub encoding: crate::encoding::Encoding,
     /// How long locks are waited for.
     pub lock_timeout: Option<std::time::Duration>,
     /// State of `random()`.
@@ -194,6 +196,7 @@ impl Facts {
         Env {
             now_us: &self.now_us,
             zone: &self.zone,
+            encoding: self.encoding,
             user: &self.user,
             session_user: &self.session_user,
             database: &self.database,

@@ -213,6 +213,7 @@ impl Session {
     pub(super) fn after_settings(&mut self) {
         if self.settings.take_changed() {
             self.facts.zone = self.settings.zone();
+            self.facts.encoding = self.settings.encoding();
             let application_name = self.settings.get("application_name").unwrap_or_default();
             plant_panic(&application_name);
             self.seat.rename(&application_name);

@@ -136,7 +136,7 @@ impl Session {
 
     /// COPY TO
     fn copy_to(&mut self, copy: &Copy, sink: &mut dyn Sink) -> Result<CommandTag> {
-        let mut out = CopyOut::new(sink, &copy.format, self.facts.zone.clone());
+        let mut out = CopyOut::new(sink, &copy.format, &self.facts);
         match &copy.what {
             CopyWhat::Query(text, before) => {
                 let run = self.copy_query(text, &mut out);

@@ -56,6 +56,7 @@ use varve_engine::{
 
 use crate::activity::{Ender, Seat, State, Watched};
 use crate::cache::PlanCache;
+use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::reference::{Deferred, DeferredMark};
 use crate::exec::{Facts, Scratch, SequenceMemory};
@@ -413,6 +414,7 @@ impl Session {
             process_id: params.process_id,
             now_us: Cell::new(None),
             zone: settings.zone(),
+            encoding: settings.encoding(),
             lock_timeout: block::defaults(&settings).lock_timeout,
             random: Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             cancel: Arc::default(),
@@ -623,6 +625,11 @@ impl Session {
     /// The session's time zone, for text parameters and results.
     pub fn zone(&self) -> &Zone {
         &self.facts.zone
+    }
+
+    /// The encoding that the client speaks.
+    pub fn client_encoding(&self) -> Encoding {
+        self.facts.encoding
     }
 
     /// A statement begins: an old wish to cancel is forgotten, the clock of `statement_timeout` starts.

@@ -85,6 +85,7 @@ impl Session {
             self.enter_implicit();
             self.arm_next()?;
             sink.zone(&self.facts.zone);
+            sink.encoding(self.facts.encoding);
         }
     }
 

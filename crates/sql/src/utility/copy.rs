@@ -11,6 +11,7 @@ use pg_query::protobuf::CopyStmt;
 use super::Utility;
 use super::node::{self, Opt, Source, behind_parenthesis};
 use crate::copy::{Chosen, Copy, CopyWhat, Format, Header, Kind, Place};
+use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::parse::postgres;
 
@@ -61,7 +62,7 @@ struct Options {
     kind: Option<Kind>,
     header: Option<Header>,
     freeze: Option<bool>,
-    encoding: Option<()>,
+    encoding: Option<Encoding>,
     delimiter: Option<String>,
     null: Option<String>,
     quote: Option<String>,
@@ -83,7 +84,7 @@ impl Options {
             "null" => once(&mut self.null, || given.needed_text()),
             "quote" => once(&mut self.quote, || given.needed_text()),
             "escape" => once(&mut self.escape, || given.needed_text()),
-            "encoding" => once(&mut self.encoding, || check_encoding(&given.needed_text()?, at)),
+            "encoding" => once(&mut self.encoding, || encoding(&given.needed_text()?, at)),
             "force_quote" => once(&mut self.force_quote, || chosen(given, at)),
             "force_not_null" => once(&mut self.force_not_null, || these(given, at)),
             "force_null" => once(&mut self.force_null, || these(given, at)),
@@ -125,6 +126,7 @@ impl Options {
         check_null(&null, delimiter, quote, kind)?;
         Ok(Format {
             kind,
+            encoding: self.encoding,
             header,
             delimiter,
             null,
@@ -248,15 +250,12 @@ fn these(given: Opt<'_>, at: Option<u32>) -> Result<Chosen> {
     }
 }
 
-/// Text is UTF-8 here; names of it, and of its part ASCII, are taken.
-fn check_encoding(name: &str, at: Option<u32>) -> Result<()> {
-    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
-    match plain.as_str() {
-        "utf8" | "unicode" => Ok(()),
-        "sqlascii" | "latin1" | "iso88591" | "win1252" | "latin9" | "iso885915" | "eucjp" | "sjis"
-        | "big5" | "gbk" | "koi8r" | "win1251" => {
-            Err(SqlError::unsupported(format!("COPY in the encoding {name}")).with_hint("Use UTF8."))
-        }
-        _ => Err(invalid("argument to option \"encoding\" must be a valid encoding name").at(at)),
+/// The encoding of this name; 22023 for none, 0A000 for one that is not converted here.
+fn encoding(name: &str, at: Option<u32>) -> Result<Encoding> {
+    let wrong = || invalid("argument to option \"encoding\" must be a valid encoding name").at(at);
+    let encoding = Encoding::named(name).ok_or_else(wrong)?;
+    match encoding.is_available() {
+        true => Ok(encoding),
+        false => Err(SqlError::unsupported(format!("COPY in the encoding {}", encoding.name()))),
     }
 }

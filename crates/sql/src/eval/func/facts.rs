@@ -8,6 +8,7 @@ use varve_engine::{Array, ColumnType, Datum, Value};
 
 use super::objects::oid;
 use super::{Builtin, catalog, strict, text};
+use crate::encoding::Encoding;
 use crate::error::{Result, SqlError};
 use crate::eval::Cx;
 use crate::rights::Holder;
@@ -46,11 +47,8 @@ pub(super) const TABLE: &[Builtin] = &[
     catalog("pg_conf_load_time", &[], TimestampTz, started),
     strict("pg_relation_filenode", &[CLASS], Oid, |a, _| Ok(a[0])),
     strict("pg_encoding_max_length", &[Int4], Int4, |a, _| {
-        Ok(match super::int(a, 0) {
-            0 | 8 => Datum::Int4(1),
-            6 => Datum::Int4(4),
-            _ => Datum::Null,
-        })
+        let encoding = i32::try_from(super::int(a, 0)).ok().and_then(Encoding::numbered);
+        Ok(encoding.map_or(Datum::Null, |encoding| Datum::Int4(encoding.bytes_max())))
     }),
     strict("pg_stat_get_numscans", &[Oid], Int8, ZERO),
     strict("pg_stat_get_tuples_returned", &[Oid], Int8, ZERO),

@@ -8,6 +8,7 @@
 use varve_engine::{Datum, Rights, SequenceId, SequenceState, TableId};
 
 use super::{Builtin, catalog, int, loose, strict, text, volatile};
+use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, reg};
 use crate::rights::{Holder, Kind, Object};
@@ -55,20 +56,11 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("pg_ts_parser_is_visible", &[Oid], Bool, VISIBLE),
     strict("pg_ts_template_is_visible", &[Oid], Bool, VISIBLE),
     strict("pg_encoding_to_char", &[Int4], Name, |a, _| {
-        Ok(Datum::Text(match int(a, 0) {
-            0 => "SQL_ASCII",
-            6 => "UTF8",
-            8 => "LATIN1",
-            _ => "",
-        }))
+        let encoding = i32::try_from(int(a, 0)).ok().and_then(Encoding::numbered);
+        Ok(Datum::Text(encoding.map_or("", Encoding::name)))
     }),
     strict("pg_char_to_encoding", &[Name], Int4, |a, _| {
-        Ok(Datum::Int4(match text(a, 0).to_ascii_lowercase().replace(['-', '_'], "").as_str() {
-            "sqlascii" => 0,
-            "utf8" | "unicode" => 6,
-            "latin1" | "iso88591" => 8,
-            _ => -1,
-        }))
+        Ok(Datum::Int4(Encoding::named(text(a, 0)).map_or(-1, Encoding::number)))
     }),
     strict("getdatabaseencoding", &[], Name, |_, _| Ok(Datum::Text("UTF8"))),
     catalog("obj_description", &[Oid], Text, |a, cx| comment(a, None, cx)),

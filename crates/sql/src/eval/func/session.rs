@@ -23,6 +23,7 @@ pub const VERSION: &str = concat!("PostgreSQL 15.0 (Varve ", env!("CARGO_PKG_VER
 pub(super) const TABLE: &[Builtin] = &[
     strict("version", &[], Text, |_, _| Ok(Datum::Text(VERSION))),
     strict("current_database", &[], Name, |_, cx| Ok(cx.text(cx.env.database))),
+    strict("pg_client_encoding", &[], Name, |_, cx| Ok(Datum::Text(cx.env.encoding.name()))),
     strict("current_catalog", &[], Name, |_, cx| Ok(cx.text(cx.env.database))),
     catalog("current_schema", &[], Name, |_, cx| {
         let first = cx.env.world()?.path.named().first();

@@ -9,9 +9,10 @@ use md5::{Digest, Md5};
 use varve_engine::Datum;
 
 use super::{Builtin, any, encoding, int, strict, text};
+use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
-use crate::ty::Ty::{Bool, Bytea, Int4, Int8, Text, Unknown};
+use crate::ty::Ty::{Bool, Bytea, Int4, Int8, Name, Text, Unknown};
 
 /// Longest string that a function makes, in bytes.
 const RESULT_BYTES_MAX: usize = 16 << 20;
@@ -41,13 +42,20 @@ pub(super) const TABLE: &[Builtin] = &[
         changed[at] = int(a, 2) as u8;
         Ok(Datum::Bytea(cx.bytes(&changed)))
     }),
-    strict("convert_to", &[Text, Text], Bytea, |a, _| {
-        check_encoding(text(a, 1))?;
-        Ok(Datum::Bytea(text(a, 0).as_bytes()))
+    strict("convert_to", &[Text, Name], Bytea, |a, cx| {
+        let bytes = conversion(text(a, 1), "destination")?.of_utf8(text(a, 0))?;
+        Ok(Datum::Bytea(cx.bytes(&bytes)))
     }),
-    strict("convert_from", &[Bytea, Text], Text, |a, _| {
-        check_encoding(text(a, 1))?;
-        Ok(Datum::Text(crate::binary::utf8(bytes(a, 0))?))
+    strict("convert_from", &[Bytea, Name], Text, |a, cx| {
+        let converted = conversion(text(a, 1), "source")?.to_utf8(bytes(a, 0))?;
+        Ok(cx.text(crate::binary::utf8(&converted)?))
+    }),
+    strict("convert", &[Bytea, Name, Name], Bytea, |a, cx| {
+        let source = conversion(text(a, 1), "source")?;
+        let destination = conversion(text(a, 2), "destination")?;
+        check_pair(source, destination)?;
+        let converted = source.to_utf8(bytes(a, 0))?;
+        Ok(Datum::Bytea(cx.bytes(&destination.of_utf8(crate::binary::utf8(&converted)?)?)))
     }),
     strict("btrim", &[Text], Text, |a, _| Ok(trimmed(a, true, true))),
     strict("btrim", &[Text, Text], Text, |a, _| Ok(trimmed(a, true, true))),
@@ -130,13 +138,25 @@ fn byte_index(a: &[Datum<'_>]) -> Result<usize> {
     })
 }
 
-/// Text is UTF-8 here.
-fn check_encoding(name: &str) -> Result<()> {
-    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
-    match plain.as_str() {
-        "utf8" | "unicode" => Ok(()),
-        _ => Err(SqlError::unsupported(format!("the encoding {name}"))),
+/// An encoding by its name; 22023 for none.
+fn conversion(name: &str, role: &str) -> Result<Encoding> {
+    Encoding::named(name).ok_or_else(|| {
+        let message = format!("invalid {role} encoding name \"{name}\"");
+        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+    })
+}
+
+/// 42883 for two encodings between which PostgreSQL does not convert: one is UTF-8, or both are of one of these groups.
+fn check_pair(source: Encoding, destination: Encoding) -> Result<()> {
+    const GROUPS: &[&[&str]] = &[&["LATIN2", "WIN1250"], &["KOI8R", "WIN1251", "WIN866", "ISO_8859_5"]];
+    let (from, to) = (source.name(), destination.name());
+    let is_related = GROUPS.iter().any(|group| group.contains(&from) && group.contains(&to));
+    let needs_none = !source.converts() || !destination.converts() || source == destination;
+    if needs_none || is_related {
+        return Ok(());
     }
+    let message = format!("default conversion function for encoding \"{from}\" to \"{to}\" does not exist");
+    Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message))
 }
 
 fn bytes<'a>(arguments: &[Datum<'a>], n: usize) -> &'a [u8] {

@@ -1,0 +1,61 @@
+//! Texts of the client's messages, from its encoding to UTF-8, before the messages are decoded.
+//!
+//! Invariants
+//! 1. A message of ASCII, and every message of a client that speaks UTF-8, stays where it is.
+//! 2. Parameters are not touched: only with their types is it known what of them is text (`codec`).
+//!
+//! What this file doesn't know: what a message means.
+
+use varve_sql::encoding::Encoding;
+
+use crate::error::WireError;
+use crate::frame::Frame;
+
+/// The body of a message with its texts in UTF-8; `None` if it can stay as it is.
+pub fn to_utf8(frame: Frame<'_>, encoding: Encoding) -> Result<Option<Vec<u8>>, WireError> {
+    if !encoding.converts() || frame.body.is_ascii() {
+        return Ok(None);
+    }
+    // How many bytes, and then how many texts with their zeros, come before what is no text.
+    let (bytes, texts) = match frame.kind {
+        b'Q' | b'E' | b'f' => (0, 1),
+        b'P' | b'B' => (0, 2),
+        b'D' | b'C' => (1, 1),
+        _ => return Ok(None),
+    };
+    let Some((head, mut rest)) = frame.body.split_at_checked(bytes) else { return Ok(None) };
+    let mut body = head.to_vec();
+    for _ in 0..texts {
+        // Without its zero the message is broken, and decoding it says so.
+        let Some(end) = memchr::memchr(0, rest) else { break };
+        body.extend_from_slice(&encoding.to_utf8(&rest[..end])?);
+        body.push(0);
+        rest = &rest[end + 1..];
+    }
+    body.extend_from_slice(rest);
+    Ok(Some(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_converted_and_numbers_are_not() {
+        let latin1 = Encoding::named("latin1").unwrap();
+        let check = |kind, body: &[u8], expect: Option<&[u8]>| {
+            let found = to_utf8(Frame { kind, body }, latin1).unwrap();
+            assert_eq!(found.as_deref(), expect, "{}", body.escape_ascii());
+        };
+        check(b'Q', b"select 'a'\0", None);
+        check(b'Q', b"select '\xe4'\0", Some(b"select '\xc3\xa4'\0"));
+        check(b'E', b"\xe4\0\0\0\0\xff", Some(b"\xc3\xa4\0\0\0\0\xff"));
+        check(b'P', b"\xe4\0\xfc\0\0\x01\0\0\0\xe4", Some(b"\xc3\xa4\0\xc3\xbc\0\0\x01\0\0\0\xe4"));
+        check(b'D', b"S\xe4\0", Some(b"S\xc3\xa4\0"));
+        check(b'd', b"\xe4", None);
+        check(b'P', b"\xe4", Some(b"\xe4"));
+        assert_eq!(to_utf8(Frame { kind: b'Q', body: b"\xc3\xa4\0" }, Encoding::UTF8), Ok(None));
+        let win1252 = Encoding::named("win1252").unwrap();
+        assert_eq!(to_utf8(Frame { kind: b'Q', body: b"\x81\0" }, win1252).unwrap_err().sqlstate, "22P05");
+    }
+}
