@@ -95,21 +95,7 @@ impl Session {
                 self.set_constraints(names.as_deref(), *put_off)?;
                 "SET CONSTRAINTS"
             }
-            Utility::SetCharacteristics(modes) => {
-                if let Some(level) = modes.level {
-                    self.settings.set("default_transaction_isolation", Some(level_name(level)), false)?;
-                }
-                let flags = [
-                    ("default_transaction_read_only", modes.read_only),
-                    ("default_transaction_deferrable", modes.deferrable),
-                ];
-                for (name, flag) in flags {
-                    let value = flag.map(|flag| if flag { "on" } else { "off" });
-                    value.map_or(Ok(()), |value| self.settings.set(name, Some(value), false))?;
-                }
-                self.after_settings();
-                "SET"
-            }
+            Utility::SetCharacteristics(modes) => self.set_characteristics(*modes)?,
             Utility::AlterSystem(name, value) => self.alter_system(name.as_deref(), value.as_deref())?,
             Utility::Show(name) => return self.show(name, announce, sink),
             Utility::SetCurrent { name, local } => {
@@ -151,6 +137,23 @@ impl Session {
             _ => return Err(SqlError::internal("a command that is not run")),
         };
         Ok(CommandTag::Plain(tag))
+    }
+
+    /// SET SESSION CHARACTERISTICS AS TRANSACTION
+    fn set_characteristics(&mut self, modes: Modes) -> Result<&'static str> {
+        if let Some(level) = modes.level {
+            self.settings.set("default_transaction_isolation", Some(level_name(level)), false)?;
+        }
+        let flags = [
+            ("default_transaction_read_only", modes.read_only),
+            ("default_transaction_deferrable", modes.deferrable),
+        ];
+        for (name, flag) in flags {
+            let value = flag.map(|flag| if flag { "on" } else { "off" });
+            value.map_or(Ok(()), |value| self.settings.set(name, Some(value), false))?;
+        }
+        self.after_settings();
+        Ok("SET")
     }
 
     fn checkpoint(&mut self) -> Result<&'static str> {
