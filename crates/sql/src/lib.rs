@@ -5,6 +5,7 @@
 mod access;
 mod activity;
 pub mod array;
+mod ast;
 pub mod binary;
 mod bind;
 mod cache;

@@ -11,9 +11,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use sqlparser::ast;
 use varve_engine::{ColumnType, Datum, Value};
 
+use crate::ast::Definition;
 use crate::error::Result;
 use crate::kept::KeptRows;
 use crate::oid::{self, Oid};
@@ -37,7 +37,7 @@ pub(crate) enum Body {
     /// Runs on rows.
     Plan(Plan),
     /// Changes the catalog.
-    Definition(Box<ast::Statement>),
+    Definition(Box<Definition>),
     /// Is about the session.
     Utility(Utility),
 }

@@ -5,30 +5,25 @@
 //!
 //! Does not know: what the commands do (`session`).
 
-pub mod alter;
 mod copy;
 pub mod cursor;
 pub mod explain;
 mod inner;
 pub mod lock;
 pub mod maintain;
-mod node;
 pub mod role;
 mod setting;
 pub(crate) mod tag;
 mod transaction;
 pub mod view;
-mod words;
 
-use node::Source;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{DiscardMode, DiscardStmt, ObjectType};
 use sqlparser::ast;
-use sqlparser::tokenizer::TokenWithSpan;
-use words::Cursor;
 
 use crate::copy::Copy;
 use crate::error::{Result, SqlError};
+use crate::parse::postgres::node::{self, Source};
 
 /// Isolation level as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,8 +153,6 @@ pub enum Utility {
     Role(Box<role::RoleCommand>),
     /// ALTER VIEW ... SET, RESET
     View(Box<view::ViewOptions>),
-    /// ALTER SEQUENCE and its kin
-    Alter(Box<alter::AlterCommand>),
     /// SET [LOCAL] ROLE, `None` is NONE; whether LOCAL
     SetRole(Option<String>, bool),
     /// SET [LOCAL] SESSION AUTHORIZATION, `None` is DEFAULT; whether LOCAL
@@ -218,17 +211,6 @@ pub fn read(sql: &str, statement: &NodeEnum) -> Result<Option<Utility>> {
         | NodeEnum::DropStmt(_) => return Ok(None),
         other => return Err(tag::unsupported(other)),
     }))
-}
-
-/// Reads ALTER SEQUENCE and its kin from words; `None` for other definitions.
-pub fn read_alter(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<Utility>> {
-    let mut c = Cursor::new(sql, tokens);
-    if !c.eat("alter") {
-        return Ok(None);
-    }
-    let Some(command) = alter::read(&mut c)? else { return Ok(None) };
-    c.end()?;
-    Ok(Some(Utility::Alter(Box::new(command))))
 }
 
 fn discard(d: &DiscardStmt) -> Result<Utility> {

@@ -2,16 +2,15 @@
 //!
 //! Does not know: how it is done (`exec::alter`).
 
-use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation, DropBehavior, RenameTableNameKind};
 use varve_engine::{
     Check, ColumnDef, Derived, Identity, KeyPart, NewSequence, ObjectId, PrimaryKey, StorageOptions, TableDef,
 };
 
-use super::ddl::{Parts, keys_of, printed_default, table_constraint, two_primary_keys};
+use super::ddl::{NewForeignKey, Parts, kept_default, keys_of, two_primary_keys};
 use super::part::{check_unique_key, partition_by};
 use super::retype::TypeChange;
-use super::sequence::{SequenceOptions, options_of};
-use super::{Binder, Scope, fold, object_name, storage};
+use super::{Binder, Scope, fold, storage};
+use crate::ast::{ColumnAction, ColumnDefinition, Constraint, SequenceOptions, TableAction};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 
@@ -24,7 +23,7 @@ pub enum Alteration {
     /// ADD CHECK
     Check(Check),
     /// ADD FOREIGN KEY, to be bound when the table has the columns.
-    Foreign(Box<ast::ForeignKeyConstraint>),
+    Foreign(Box<NewForeignKey>),
     /// ADD CHECK or FOREIGN KEY ... NOT VALID
     NotValid(Box<Alteration>),
     /// VALIDATE CONSTRAINT
@@ -85,57 +84,46 @@ pub struct NewColumn {
 
 impl Binder<'_> {
     /// One action of ALTER TABLE.
-    pub fn alter_table(&mut self, table: &TableDef, operation: &AlterTableOperation) -> Result<Alteration> {
-        match operation {
-            AlterTableOperation::AddConstraint { constraint, not_valid } => {
-                let mut parts = parts_of(table);
-                table_constraint(constraint, &table.name, &mut parts)?;
-                let mut added = self.constraints(table, parts)?;
-                let added = added.pop().ok_or_else(|| SqlError::unsupported("this constraint"))?;
-                if *not_valid { not_valid_yet(added) } else { Ok(added) }
+    pub fn alter_table(&mut self, table: &TableDef, action: &TableAction) -> Result<Alteration> {
+        match action {
+            TableAction::AddConstraint(constraint) => self.add_constraint(table, constraint),
+            TableAction::ValidateConstraint(name) => validate(table, &fold(name)),
+            TableAction::AlterColumn { name, action } => self.alter_column(table, &fold(name), action),
+            TableAction::AddColumn { column, if_not_exists } => {
+                self.add_column(table, column, *if_not_exists)
             }
-            AlterTableOperation::ValidateConstraint { name } => validate(table, &fold(name)),
-            AlterTableOperation::AlterColumn { column_name, op } => {
-                self.alter_column(table, &fold(column_name), op)
+            TableAction::DropColumn { name, if_exists, cascade } => {
+                drop_column(table, &fold(name), *if_exists, *cascade)
             }
-            AlterTableOperation::AddColumn {
-                column_keyword: _,
-                if_not_exists,
-                column_def,
-                column_position: None,
-            } => self.add_column(table, column_def, *if_not_exists),
-            AlterTableOperation::DropColumn {
-                has_column_keyword: _,
-                column_names,
-                if_exists,
-                drop_behavior,
-            } => drop_columns(table, column_names, *if_exists, *drop_behavior),
-            AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
-                self.rename_column(table, &fold(old_column_name), fold(new_column_name))
-            }
-            AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(name) } => {
-                self.rename_table(table, name)
-            }
-            AlterTableOperation::RenameConstraint { old_name, new_name } => {
-                let old = fold(old_name);
+            TableAction::RenameColumn { from, to } => self.rename_column(table, &fold(from), fold(to)),
+            TableAction::Rename(to) => self.rename_table(table, fold(to)),
+            TableAction::RenameConstraint { from, to } => {
+                let old = fold(from);
                 if !table.has_constraint(&old) {
                     let message = format!("constraint \"{old}\" for table \"{}\" does not exist", table.name);
                     return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
                 }
-                Ok(Alteration::RenameConstraint(old, fold(new_name)))
+                Ok(Alteration::RenameConstraint(old, fold(to)))
             }
-            AlterTableOperation::DropConstraint { if_exists, name, drop_behavior } => {
-                drop_constraint(table, fold(name), *if_exists, is_cascade(*drop_behavior))
+            TableAction::DropConstraint { name, if_exists, cascade } => {
+                drop_constraint(table, fold(name), *if_exists, *cascade)
             }
-            AlterTableOperation::SetOptionsParens { options } => {
+            TableAction::SetSchema(schema) => Ok(Alteration::SetSchema(fold(schema))),
+            TableAction::SetOptions(options) => {
                 Ok(Alteration::Storage(storage::changed(table.storage, options)?))
             }
-            other => {
-                let shown = other.to_string();
-                let verb: Vec<&str> = shown.split_whitespace().take(2).collect();
-                Err(SqlError::unsupported(format!("ALTER TABLE ... {}", verb.join(" "))))
+            TableAction::ResetOptions(options) => {
+                Ok(Alteration::Storage(storage::reset(table.storage, options)?))
             }
         }
+    }
+
+    fn add_constraint(&mut self, table: &TableDef, constraint: &Constraint) -> Result<Alteration> {
+        let mut parts = parts_of(table);
+        self.constraint(constraint, None, &mut parts)?;
+        let added = self.constraints(table, parts)?.pop();
+        let added = added.ok_or_else(|| SqlError::unsupported("this constraint"))?;
+        if constraint.not_valid { not_valid_yet(added) } else { Ok(added) }
     }
 
     /// The constraints of `parts` as additions to a table.
@@ -168,48 +156,41 @@ impl Binder<'_> {
         Ok(added)
     }
 
-    fn alter_column(
-        &mut self,
-        table: &TableDef,
-        name: &str,
-        op: &AlterColumnOperation,
-    ) -> Result<Alteration> {
+    fn alter_column(&mut self, table: &TableDef, name: &str, action: &ColumnAction) -> Result<Alteration> {
         let ordinal = ordinal_of(table, name)?;
-        if let AlterColumnOperation::SetDataType { data_type, using, had_set: _ } = op {
-            let change = self.type_change(table, ordinal, data_type, using.as_ref())?;
-            return Ok(Alteration::Type(Box::new(change)));
-        }
-        if let AlterColumnOperation::AddGenerated { generated_as, sequence_options } = op {
-            let kind = match generated_as {
-                Some(ast::GeneratedAs::Always) => Identity::Always,
-                _ => Identity::ByDefault,
-            };
-            let options = options_of(sequence_options.as_deref().unwrap_or_default())?;
-            return Ok(Alteration::AddIdentity(ordinal, kind, Box::new(options)));
-        }
         let column = &table.columns[ordinal];
-        let (default, not_null) = match op {
-            AlterColumnOperation::SetNotNull => (column.default.clone(), true),
-            AlterColumnOperation::DropNotNull if table.key_columns().contains(&ordinal) => {
+        let (default, not_null) = match action {
+            ColumnAction::SetNotNull => (column.default.clone(), true),
+            ColumnAction::DropNotNull if table.key_columns().contains(&ordinal) => {
                 let message = format!("column \"{name}\" is in a primary key");
                 return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
             }
-            AlterColumnOperation::SetDefault { .. }
-            | AlterColumnOperation::DropDefault
-            | AlterColumnOperation::DropNotNull
+            ColumnAction::SetDefault(_) | ColumnAction::DropDefault | ColumnAction::DropNotNull
                 if column.identity.is_some() =>
             {
                 let message =
                     format!("column \"{name}\" of relation \"{}\" is an identity column", table.name);
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
-            AlterColumnOperation::DropNotNull => (column.default.clone(), false),
-            AlterColumnOperation::SetDefault { value } => {
-                self.check_default(value, column)?;
-                (Some(printed_default(value)?), column.not_null)
+            ColumnAction::DropNotNull => (column.default.clone(), false),
+            ColumnAction::SetDefault(default) => {
+                self.check_default(default, column)?;
+                (Some(kept_default(default)?), column.not_null)
             }
-            AlterColumnOperation::DropDefault => (None, column.not_null),
-            other => return Err(SqlError::unsupported(format!("ALTER COLUMN ... {other}"))),
+            ColumnAction::DropDefault => (None, column.not_null),
+            ColumnAction::SetType { data_type, using } => {
+                let change = self.type_change(table, ordinal, data_type, using.as_deref())?;
+                return Ok(Alteration::Type(Box::new(change)));
+            }
+            ColumnAction::AddIdentity(kind, options) => {
+                return Ok(Alteration::AddIdentity(ordinal, *kind, options.clone()));
+            }
+            ColumnAction::SetIdentity(kind, options) => {
+                return Ok(Alteration::SetIdentity(ordinal, *kind, options.clone()));
+            }
+            ColumnAction::DropIdentity { if_exists } => {
+                return Ok(Alteration::DropIdentity(ordinal, *if_exists));
+            }
         };
         Ok(Alteration::Column(ordinal, default, not_null))
     }
@@ -217,7 +198,7 @@ impl Binder<'_> {
     fn add_column(
         &mut self,
         table: &TableDef,
-        c: &ast::ColumnDef,
+        c: &ColumnDefinition,
         if_not_exists: bool,
     ) -> Result<Alteration> {
         let name = fold(&c.name);
@@ -290,11 +271,7 @@ impl Binder<'_> {
         Ok(renamed)
     }
 
-    fn rename_table(&mut self, table: &TableDef, name: &ast::ObjectName) -> Result<Alteration> {
-        if name.0.len() != 1 {
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \".\""));
-        }
-        let (_, new) = object_name(name)?;
+    fn rename_table(&mut self, table: &TableDef, new: String) -> Result<Alteration> {
         if self.catalog.resolve(&table.schema, &new).is_some() {
             let message = format!("relation \"{new}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
@@ -315,24 +292,12 @@ fn ordinal_of(table: &TableDef, name: &str) -> Result<usize> {
     })
 }
 
-fn is_cascade(behavior: Option<DropBehavior>) -> bool {
-    matches!(behavior, Some(DropBehavior::Cascade))
-}
-
-fn drop_columns(
-    table: &TableDef,
-    names: &[ast::Ident],
-    if_exists: bool,
-    behavior: Option<DropBehavior>,
-) -> Result<Alteration> {
-    let mut columns = Vec::with_capacity(names.len());
-    for name in names.iter().map(fold) {
-        match ordinal_of(table, &name) {
-            Ok(ordinal) => columns.push(ordinal),
-            Err(e) if if_exists => return Ok(Alteration::Nothing(format!("{}, skipping", e.message))),
-            Err(e) => return Err(e),
-        }
-    }
+fn drop_column(table: &TableDef, name: &str, if_exists: bool, cascade: bool) -> Result<Alteration> {
+    let columns = match ordinal_of(table, name) {
+        Ok(ordinal) => vec![ordinal],
+        Err(e) if if_exists => return Ok(Alteration::Nothing(format!("{}, skipping", e.message))),
+        Err(e) => return Err(e),
+    };
     if let Some(partitions) = &table.partitions
         && let Some(key) = columns.iter().find(|c| partitions.columns.contains(c))
     {
@@ -345,7 +310,7 @@ fn drop_columns(
     if columns.len() == table.columns.len() {
         return Err(SqlError::unsupported("a table without columns"));
     }
-    Ok(Alteration::DropColumns(columns, is_cascade(behavior)))
+    Ok(Alteration::DropColumns(columns, cascade))
 }
 
 /// The constraint without a look at the rows that are there.

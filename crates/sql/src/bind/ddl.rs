@@ -6,14 +6,16 @@
 //!
 //! Does not know: how objects are made (`exec::definition`).
 
-use sqlparser::ast::{self, ColumnOption, Expr as Ast, GeneratedAs, IndexColumn, TableConstraint};
-use varve_engine::{Check, ColumnDef, ColumnType, Identity, NewSequence, NewTable, ObjectId, PrimaryKey};
+use varve_engine::{Check, ColumnDef, ColumnType, NewSequence, NewTable, ObjectId, PrimaryKey};
 
 use super::part::{check_unique_key, partition_key};
 use super::rules::{Condition, constraint_exists};
 use super::scope::Scope;
-use super::sequence::{SequenceOptions, drawn_from, identity, options_of, serial_type};
-use super::{Binder, clauses_ddl, fold, object_name, storage};
+use super::sequence::{drawn_from, identity, serial_type};
+use super::{Binder, fold, object_name, storage};
+use crate::ast::{
+    ColumnDefinition, Constraint, ConstraintKind, CreateTable, ForeignKey, Ident, KeptExpr, SequenceOptions,
+};
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::split_name;
 use crate::ty::{self, Ty, Typed};
@@ -30,7 +32,7 @@ pub struct TableSpec {
     /// UNIQUE constraints: name and columns.
     pub uniques: Vec<(String, Vec<usize>)>,
     /// FOREIGN KEY constraints, to be bound once the table exists: they may refer to it.
-    pub foreign_keys: Vec<ast::ForeignKeyConstraint>,
+    pub foreign_keys: Vec<NewForeignKey>,
     /// IF NOT EXISTS
     pub if_not_exists: bool,
 }
@@ -45,28 +47,33 @@ pub(super) struct Parts {
     pub uniques: Vec<(Option<String>, Vec<usize>)>,
     /// Columns that take their values from a sequence, with its options.
     pub serial: Vec<(usize, SequenceOptions)>,
-    pub checks: Vec<(Option<String>, Ast)>,
-    pub foreign_keys: Vec<ast::ForeignKeyConstraint>,
+    pub checks: Vec<(Option<String>, KeptExpr)>,
+    pub foreign_keys: Vec<NewForeignKey>,
+}
+
+/// A foreign key that is yet to be bound.
+#[derive(Debug, Clone)]
+pub struct NewForeignKey {
+    /// Its name, if it is given one.
+    pub name: Option<String>,
+    /// What it says.
+    pub key: ForeignKey,
 }
 
 impl Binder<'_> {
     /// CREATE TABLE
-    pub fn create_table(&mut self, t: &ast::CreateTable) -> Result<TableSpec> {
-        clauses_ddl::check_create_table(t)?;
-        let storage = storage::of_new_table(&t.table_options)?;
+    pub fn create_table(&mut self, t: &CreateTable) -> Result<TableSpec> {
+        let storage = storage::of_new_table(&t.options)?;
         let (schema, name) = object_name(&t.name)?;
         if !self.catalog.has_schema(&schema) {
             return Err(no_schema(&schema).at(self.at(&t.name)));
         }
         let mut parts = Parts { table: name.clone(), ..Parts::default() };
         for column in &t.columns {
-            self.column_definition(column, &mut parts).map_err(|e| match e.sqlstate {
-                SqlState::INVALID_TABLE_DEFINITION => two_primary_keys(&name),
-                _ => e,
-            })?;
+            self.column_definition(column, &mut parts)?;
         }
         for constraint in &t.constraints {
-            table_constraint(constraint, &name, &mut parts)?;
+            self.constraint(constraint, None, &mut parts)?;
         }
         let partition_by = t.partition_by.as_ref();
         let partition_by = partition_by.map(|by| partition_key(by, &parts.columns)).transpose()?;
@@ -107,7 +114,7 @@ impl Binder<'_> {
     /// CHECK constraints as they are kept, with names that are not among `taken`.
     pub(super) fn checks(
         &mut self,
-        checks: Vec<(Option<String>, Ast)>,
+        checks: Vec<(Option<String>, KeptExpr)>,
         (schema, table): (&str, &str),
         columns: &[ColumnDef],
         taken: &mut Vec<String>,
@@ -152,7 +159,7 @@ impl Binder<'_> {
             .unwrap_or_else(|| wanted.to_owned())
     }
 
-    pub(super) fn column_definition(&mut self, c: &ast::ColumnDef, parts: &mut Parts) -> Result<()> {
+    pub(super) fn column_definition(&mut self, c: &ColumnDefinition, parts: &mut Parts) -> Result<()> {
         let name = fold(&c.name);
         if parts.columns.iter().any(|p| p.name == name) {
             let message = format!("column \"{name}\" specified more than once");
@@ -171,58 +178,57 @@ impl Binder<'_> {
         };
         let not_null = parts.serial.iter().any(|(serial, _)| *serial == ordinal);
         parts.columns.push(ColumnDef { not_null, ..ColumnDef::new(name, column_type) });
-        for option in &c.options {
-            self.column_option(option, ordinal, parts)?;
+        let is = |kind: &ConstraintKind| c.constraints.iter().any(|c| c.kind == *kind);
+        if is(&ConstraintKind::Null) && (not_null || is(&ConstraintKind::NotNull)) {
+            return Err(conflicting_nulls(&c.name, &parts.table));
         }
-        Ok(())
+        c.constraints.iter().try_for_each(|constraint| self.constraint(constraint, Some(ordinal), parts))
     }
 
-    fn column_option(&mut self, o: &ast::ColumnOptionDef, ordinal: usize, parts: &mut Parts) -> Result<()> {
-        let name = o.name.as_ref().map(fold);
-        match &o.option {
-            ColumnOption::Null => {}
-            ColumnOption::NotNull => parts.columns[ordinal].not_null = true,
-            ColumnOption::Default(e) => {
-                self.check_default(e, &parts.columns[ordinal])?;
-                parts.columns[ordinal].default = Some(printed_default(e)?);
+    /// A constraint of a table, or of the column with this ordinal.
+    pub(super) fn constraint(
+        &mut self,
+        c: &Constraint,
+        ordinal: Option<usize>,
+        parts: &mut Parts,
+    ) -> Result<()> {
+        let name = c.name.as_ref().map(fold);
+        match (&c.kind, ordinal) {
+            (ConstraintKind::NotNull, Some(ordinal)) => parts.columns[ordinal].not_null = true,
+            (ConstraintKind::Default(default), Some(ordinal)) => {
+                self.check_default(default, &parts.columns[ordinal])?;
+                let text = Some(kept_default(default)?);
+                if std::mem::replace(&mut parts.columns[ordinal].default, text).is_some() {
+                    return Err(several_defaults(&parts.columns[ordinal].name, &parts.table));
+                }
             }
-            ColumnOption::PrimaryKey(k) => {
-                clauses_ddl::check_primary_key(k)?;
-                check_orderable(parts.columns[ordinal].column_type)?;
-                set_primary_key(parts, name, vec![ordinal])?;
+            (ConstraintKind::Identity(kind, options), Some(ordinal)) => {
+                identity(&parts.table, &mut parts.columns[ordinal], *kind)?;
+                parts.serial.push((ordinal, options.clone()));
             }
-            ColumnOption::Unique(u) => {
-                clauses_ddl::check_unique(u)?;
-                check_orderable(parts.columns[ordinal].column_type)?;
-                parts.uniques.push((name, vec![ordinal]));
+            (ConstraintKind::PrimaryKey(columns), _) => {
+                let columns = key_columns(columns, parts)?;
+                set_primary_key(parts, name, columns)?;
             }
-            ColumnOption::Generated {
-                generated_as: kind @ (GeneratedAs::ByDefault | GeneratedAs::Always),
-                generation_expr: None,
-                sequence_options,
-                generation_expr_mode: None,
-                generated_keyword: true,
-            } => {
-                let kind = if *kind == GeneratedAs::Always { Identity::Always } else { Identity::ByDefault };
-                identity(&parts.table, &mut parts.columns[ordinal], kind)?;
-                parts.serial.push((ordinal, options_of(sequence_options.as_deref().unwrap_or_default())?));
+            (ConstraintKind::Unique(columns), _) => {
+                let columns = key_columns(columns, parts)?;
+                parts.uniques.push((name, columns));
             }
-            ColumnOption::ForeignKey(k) => {
-                let columns = vec![ast::Ident::with_quote('"', &parts.columns[ordinal].name)];
-                let name = o.name.clone().or_else(|| k.name.clone());
-                parts.foreign_keys.push(ast::ForeignKeyConstraint { name, columns, ..k.clone() });
+            (ConstraintKind::Check(condition), _) => parts.checks.push((name, condition.clone())),
+            (ConstraintKind::ForeignKey(key), _) => {
+                parts.foreign_keys.push(NewForeignKey { name, key: key.clone() });
             }
-            ColumnOption::Check(c) => {
-                clauses_ddl::check_check(c)?;
-                parts.checks.push((name.or_else(|| c.name.as_ref().map(fold)), (*c.expr).clone()));
+            (ConstraintKind::Null | ConstraintKind::NotNull, _) => {}
+            (ConstraintKind::Default(_) | ConstraintKind::Identity(..), None) => {
+                return Err(SqlError::internal("a constraint of a column without its column"));
             }
-            other => return Err(SqlError::unsupported(format!("the column option {other}"))),
         }
         Ok(())
     }
 
     /// A default must be an expression of no columns that can be stored in the column.
-    pub(super) fn check_default(&mut self, e: &Ast, column: &ColumnDef) -> Result<()> {
+    pub(super) fn check_default(&mut self, default: &KeptExpr, column: &ColumnDef) -> Result<()> {
+        let e = &default.expr;
         let mut scope = Scope { no_aggregates: Some("DEFAULT expressions"), ..Scope::default() };
         let bound = self.expression(e, &mut scope).map_err(|e| match e.sqlstate {
             SqlState::UNDEFINED_COLUMN => {
@@ -235,7 +241,7 @@ impl Binder<'_> {
             let message = "cannot use subquery in DEFAULT expression";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).at(self.at(e)));
         }
-        for name in drawn_from(&e.to_string()) {
+        for name in drawn_from(&default.text) {
             let (schema, last) = match self.path {
                 Some(path) => path.find_text(self.catalog, &name),
                 None => split_name(&name),
@@ -254,13 +260,27 @@ impl Binder<'_> {
 }
 
 /// A default as the text that is kept of it; refused if that text would be read as something else.
-pub(super) fn printed_default(e: &Ast) -> Result<String> {
-    let text = e.to_string();
-    match crate::parse::expression(&text) {
-        Ok(again) if again == *e => Ok(text),
+pub(super) fn kept_default(default: &KeptExpr) -> Result<String> {
+    let KeptExpr { expr, text } = default;
+    match crate::parse::expression(text) {
+        Ok(again) if again == *expr => Ok(text.clone()),
         _ => Err(SqlError::unsupported(format!("the default {text}"))
             .with_hint("Varve cannot keep this expression as text; write it in another way.")),
     }
+}
+
+/// 42601
+fn conflicting_nulls(column: &Ident, table: &str) -> SqlError {
+    let column = fold(column);
+    let message =
+        format!("conflicting NULL/NOT NULL declarations for column \"{column}\" of table \"{table}\"");
+    SqlError::new(SqlState::SYNTAX_ERROR, message)
+}
+
+/// 42601
+fn several_defaults(column: &str, table: &str) -> SqlError {
+    let message = format!("multiple default values specified for column \"{column}\" of table \"{table}\"");
+    SqlError::new(SqlState::SYNTAX_ERROR, message)
 }
 
 /// `table_column_label`, shortened as PostgreSQL does.
@@ -305,10 +325,7 @@ pub(super) fn keys_of(parts: &Parts) -> impl Iterator<Item = (&'static str, &[us
 
 fn set_primary_key(parts: &mut Parts, name: Option<String>, columns: Vec<usize>) -> Result<()> {
     if parts.primary_key.is_some() {
-        return Err(SqlError::new(
-            SqlState::INVALID_TABLE_DEFINITION,
-            "multiple primary keys are not allowed",
-        ));
+        return Err(two_primary_keys(&parts.table));
     }
     parts.primary_key = Some((name, columns));
     Ok(())
@@ -319,39 +336,10 @@ pub(super) fn two_primary_keys(table: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message)
 }
 
-pub(super) fn table_constraint(c: &TableConstraint, table: &str, parts: &mut Parts) -> Result<()> {
-    match c {
-        TableConstraint::PrimaryKey(k) => {
-            clauses_ddl::check_primary_key(k)?;
-            let columns = constraint_columns(&k.columns, parts)?;
-            set_primary_key(parts, k.name.as_ref().map(fold), columns).map_err(|_| two_primary_keys(table))
-        }
-        TableConstraint::Unique(u) => {
-            clauses_ddl::check_unique(u)?;
-            let columns = constraint_columns(&u.columns, parts)?;
-            parts.uniques.push((u.name.as_ref().map(fold), columns));
-            Ok(())
-        }
-        TableConstraint::ForeignKey(k) => {
-            parts.foreign_keys.push(k.clone());
-            Ok(())
-        }
-        TableConstraint::Check(c) => {
-            clauses_ddl::check_check(c)?;
-            parts.checks.push((c.name.as_ref().map(fold), (*c.expr).clone()));
-            Ok(())
-        }
-        other => Err(SqlError::unsupported(format!("the constraint {other}"))),
-    }
-}
-
-fn constraint_columns(columns: &[IndexColumn], parts: &Parts) -> Result<Vec<usize>> {
+/// The columns of a key.
+fn key_columns(columns: &[Ident], parts: &Parts) -> Result<Vec<usize>> {
     let mut out = Vec::with_capacity(columns.len());
-    for column in columns {
-        let Ast::Identifier(ident) = &column.column.expr else {
-            return Err(SqlError::unsupported("a key on an expression"));
-        };
-        let name = fold(ident);
+    for name in columns.iter().map(fold) {
         let ordinal = parts.columns.iter().position(|c| c.name == name).ok_or_else(|| {
             let message = format!("column \"{name}\" named in key does not exist");
             SqlError::new(SqlState::UNDEFINED_COLUMN, message)

@@ -7,27 +7,23 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, ConstraintReferenceMatchKind, DeferrableInitial, Ident, ReferentialAction};
-use varve_engine::{Action, ColumnType, ForeignKey, ObjectId, TableDef};
+use varve_engine::{ColumnType, ForeignKey, ObjectId, TableDef};
 
-use super::ddl::unique_name;
+use super::ddl::{NewForeignKey, unique_name};
 use super::rules::constraint_exists;
-use super::{Binder, clauses_ddl, fold, object_name, undefined_table};
+use super::{Binder, fold, object_name, undefined_table};
+use crate::ast::{Ident, ObjectName};
 use crate::error::{Result, SqlError, SqlState};
 use crate::ty::Typed;
 
 impl Binder<'_> {
     /// A foreign key of a table that exists; its id is the engine's to give.
-    pub fn foreign_key(
-        &mut self,
-        table: &Arc<TableDef>,
-        c: &ast::ForeignKeyConstraint,
-    ) -> Result<ForeignKey> {
-        clauses_ddl::check_foreign_key(c)?;
-        let columns = ordinals(&c.columns, table)?;
-        let parent = self.parent(table, &c.foreign_table)?;
-        let parent_columns = match c.referred_columns.is_empty() {
-            false => ordinals(&c.referred_columns, &parent)?,
+    pub fn foreign_key(&mut self, table: &Arc<TableDef>, new: &NewForeignKey) -> Result<ForeignKey> {
+        let key = &new.key;
+        let columns = ordinals(&key.columns, table)?;
+        let parent = self.parent(table, &key.table)?;
+        let parent_columns = match key.referred.is_empty() {
+            false => ordinals(&key.referred, &parent)?,
             true if parent.primary_key.is_none() => {
                 let message = format!("there is no primary key for referenced table \"{}\"", parent.name);
                 return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
@@ -45,26 +41,25 @@ impl Binder<'_> {
             let message = "number of referencing and referenced columns for foreign key disagree";
             return Err(SqlError::new(SqlState::INVALID_FOREIGN_KEY, message));
         }
-        let name = self.foreign_key_name(table, c.name.as_ref(), &columns)?;
+        let name = self.foreign_key_name(table, new.name.as_deref(), &columns)?;
         for (own, theirs) in columns.iter().zip(&parent_columns) {
             check_types(&name, (table, *own), (&parent, *theirs))?;
         }
-        let (deferrable, initially_deferred) = deferral(c.characteristics.as_ref());
         Ok(ForeignKey {
             id: ObjectId(0),
             name,
             columns,
             parent: parent.id,
             parent_columns,
-            on_delete: action(c.on_delete),
-            on_update: action(c.on_update),
-            deferrable,
-            initially_deferred,
-            match_full: c.match_kind == Some(ConstraintReferenceMatchKind::Full),
+            on_delete: key.on_delete,
+            on_update: key.on_update,
+            deferrable: key.deferrable,
+            initially_deferred: key.initially_deferred,
+            match_full: key.match_full,
         })
     }
 
-    fn parent(&mut self, table: &Arc<TableDef>, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
+    fn parent(&mut self, table: &Arc<TableDef>, name: &ObjectName) -> Result<Arc<TableDef>> {
         let (schema, last) = object_name(name)?;
         if (&schema, &last) == (&table.schema, &table.name) {
             return Ok(Arc::clone(table));
@@ -79,11 +74,11 @@ impl Binder<'_> {
         self.catalog.table(&schema, &last).ok_or_else(|| undefined_table(name))
     }
 
-    fn foreign_key_name(&self, table: &TableDef, given: Option<&Ident>, columns: &[usize]) -> Result<String> {
-        if let Some(given) = given.map(fold) {
-            return match table.has_constraint(&given) {
-                true => Err(constraint_exists(&given, &table.name, true)),
-                false => Ok(given),
+    fn foreign_key_name(&self, table: &TableDef, given: Option<&str>, columns: &[usize]) -> Result<String> {
+        if let Some(given) = given {
+            return match table.has_constraint(given) {
+                true => Err(constraint_exists(given, &table.name, true)),
+                false => Ok(given.to_owned()),
             };
         }
         let checks = table.checks.iter().map(|c| c.name.clone());
@@ -151,21 +146,4 @@ fn class(t: ColumnType) -> std::mem::Discriminant<ColumnType> {
         ColumnType::Rounded(moment, _) => moment.unrounded(),
         other => other,
     })
-}
-
-fn action(given: Option<ReferentialAction>) -> Action {
-    match given {
-        None | Some(ReferentialAction::NoAction) => Action::NoAction,
-        Some(ReferentialAction::Restrict) => Action::Restrict,
-        Some(ReferentialAction::Cascade) => Action::Cascade,
-        Some(ReferentialAction::SetNull) => Action::SetNull,
-        Some(ReferentialAction::SetDefault) => Action::SetDefault,
-    }
-}
-
-/// Whether the check can be put off, and whether it is.
-fn deferral(c: Option<&ast::ConstraintCharacteristics>) -> (bool, bool) {
-    let Some(c) = c else { return (false, false) };
-    let deferred = c.initially == Some(DeferrableInitial::Deferred);
-    (c.deferrable.unwrap_or(deferred), deferred)
 }

@@ -8,7 +8,6 @@
 
 use std::borrow::Cow;
 
-use sqlparser::ast::{self, Expr as Ast, IndexColumn};
 use varve_engine::{ColumnType, Derived, KeyPart, NewIndex, TableDef};
 
 use super::ddl::{check_orderable, made_name};
@@ -16,7 +15,8 @@ use super::items::output_name;
 use super::part::{check_unique_key, partition_by};
 use super::rules::{columns_of, has_subquery, relation_of};
 use super::scope::Scope;
-use super::{Binder, Bound, clauses_ddl, fold, object_name};
+use super::{Binder, Bound, fold};
+use crate::ast::{CreateIndex, Expr as Ast, Ident, IndexKey, IndexKeyKind, KeptExpr};
 use crate::error::{Result, SqlError, SqlState};
 use crate::system::conditions;
 use crate::ty::{Ty, Typed};
@@ -36,21 +36,20 @@ pub struct IndexSpec {
 
 impl Binder<'_> {
     /// CREATE INDEX
-    pub fn create_index(&mut self, i: &ast::CreateIndex) -> Result<IndexSpec> {
-        clauses_ddl::check_create_index(i)?;
-        let table = self.table(&i.table_name)?;
-        let mut keys = Vec::with_capacity(i.columns.len());
-        for column in &i.columns {
-            check_operator_class(column)?;
-            keys.push(self.key_part(&table, &column.column.expr)?);
+    pub fn create_index(&mut self, i: &CreateIndex) -> Result<IndexSpec> {
+        let table = self.table(&i.table)?;
+        let mut keys = Vec::with_capacity(i.keys.len());
+        for key in &i.keys {
+            check_operator_class(key)?;
+            keys.push(self.key_part(&table, &key.kind)?);
         }
         let predicate = match &i.predicate {
             Some(e) => Some(self.index_predicate(&table, e)?),
             None => None,
         };
         let name = match &i.name {
-            Some(name) => object_name(name)?.1,
-            None => self.index_name(&table, &i.columns),
+            Some(name) => fold(name),
+            None => self.index_name(&table, &i.keys),
         };
         let plain = |key: &KeyPart| match key {
             KeyPart::Column(ordinal) => Some(*ordinal),
@@ -74,9 +73,12 @@ impl Binder<'_> {
         Ok(IndexSpec { new, derived, if_not_exists: i.if_not_exists })
     }
 
-    fn key_part(&mut self, table: &TableDef, e: &Ast) -> Result<KeyPart> {
-        let e = without_parentheses(e);
-        if let Ast::Identifier(ident) = e {
+    fn key_part(&mut self, table: &TableDef, key: &IndexKeyKind) -> Result<KeyPart> {
+        let (column, expression) = match key {
+            IndexKeyKind::Column(column) => (Some(column), None),
+            IndexKeyKind::Expression(e) => (column_of(&e.expr), Some(e)),
+        };
+        if let Some(ident) = column {
             let ordinal = table.column(&fold(ident)).ok_or_else(|| {
                 let message = format!("column \"{}\" does not exist", fold(ident));
                 SqlError::new(SqlState::UNDEFINED_COLUMN, message)
@@ -84,15 +86,15 @@ impl Binder<'_> {
             check_orderable(table.columns[ordinal].column_type)?;
             return Ok(KeyPart::Column(ordinal));
         }
+        let e = expression.ok_or_else(|| SqlError::internal("a key of an index without its expression"))?;
         let (text, bound) = self.kept_expression(e, table, "index expressions", "index expression")?;
         let column_type = key_type(bound.t)?;
         check_orderable(column_type)?;
         Ok(KeyPart::Expression { text, column_type })
     }
 
-    fn index_predicate(&mut self, table: &TableDef, e: &Ast) -> Result<String> {
-        let (text, bound) =
-            self.kept_expression(without_parentheses(e), table, "index predicates", "index predicate")?;
+    fn index_predicate(&mut self, table: &TableDef, e: &KeptExpr) -> Result<String> {
+        let (text, bound) = self.kept_expression(e, table, "index predicates", "index predicate")?;
         self.condition(bound, "WHERE")?;
         Ok(text)
     }
@@ -100,11 +102,12 @@ impl Binder<'_> {
     /// An expression over a table as text, and what it is bound to.
     fn kept_expression(
         &mut self,
-        e: &Ast,
+        kept: &KeptExpr,
         table: &TableDef,
         place: &'static str,
         what: &str,
     ) -> Result<(String, Bound)> {
+        let e = &kept.expr;
         let mut scope = Scope { no_aggregates: Some(place), ..Scope::of(relation_of(table)) };
         let bound = self.expression(e, &mut scope)?;
         let bound = self.known(bound)?;
@@ -118,10 +121,10 @@ impl Binder<'_> {
             return Err(SqlError::new(NOT_IMMUTABLE, message).at(self.at(e)));
         }
         // As PostgreSQL prints it, for what shows keys and definitions; as it was written where that is not known.
-        let shown = conditions::expression(self.catalog, table, &e.to_string(), false);
+        let shown = conditions::expression(self.catalog, table, &kept.text, false);
         let text = match shown {
             Some(shown) if self.same_expression(&shown, table, &bound).is_ok() => shown,
-            _ => self.kept_text(e, table, &bound)?,
+            _ => self.kept_text(&kept.text, table, &bound)?,
         };
         Ok((text, bound))
     }
@@ -166,8 +169,12 @@ impl Binder<'_> {
     }
 
     /// PostgreSQL's name for an index that was given none.
-    fn index_name(&self, table: &TableDef, keys: &[IndexColumn]) -> String {
-        let names = numbered(keys.iter().map(|key| key_name(&key.column.expr).into()));
+    fn index_name(&self, table: &TableDef, keys: &[IndexKey]) -> String {
+        let name = |key: &IndexKey| match &key.kind {
+            IndexKeyKind::Column(column) => fold(column),
+            IndexKeyKind::Expression(e) => key_name(&e.expr),
+        };
+        let names = numbered(keys.iter().map(|key| name(key).into()));
         let base = made_name(&table.name, &names.join("_"), "idx");
         let is_taken = |name: &str| table.indexes.iter().any(|index| index.name == name);
         let with_number = |n: u32| if n == 0 { base.clone() } else { format!("{base}{n}") };
@@ -204,10 +211,12 @@ pub fn name_of_key(text: &str) -> String {
     crate::parse::expression(text).map_or_else(|_| "expr".to_owned(), |e| key_name(&e))
 }
 
-fn without_parentheses(e: &Ast) -> &Ast {
+/// The column that an expression is, if it is no more than that.
+fn column_of(e: &Ast) -> Option<&Ident> {
     match e {
-        Ast::Nested(inner) => without_parentheses(inner),
-        other => other,
+        Ast::Nested(inner) => column_of(inner),
+        Ast::Identifier(column) => Some(column),
+        _ => None,
     }
 }
 
@@ -220,10 +229,10 @@ fn key_type(t: Typed) -> Result<ColumnType> {
     }
 }
 
-fn check_operator_class(c: &IndexColumn) -> Result<()> {
-    let Some(class) = &c.operator_class else { return Ok(()) };
+fn check_operator_class(key: &IndexKey) -> Result<()> {
+    let Some(class) = &key.operator_class else { return Ok(()) };
     // Text is in the order of its bytes, which is what the pattern classes ask for.
-    match class.to_string().to_ascii_lowercase().as_str() {
+    match class.as_str() {
         "text_pattern_ops"
         | "varchar_pattern_ops"
         | "bpchar_pattern_ops"

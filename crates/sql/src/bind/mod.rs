@@ -13,7 +13,6 @@ pub mod aggregate;
 pub mod alter;
 mod array;
 pub mod clauses;
-pub mod clauses_ddl;
 mod coerce;
 mod conflict;
 pub mod ddl;

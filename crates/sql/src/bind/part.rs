@@ -7,9 +7,6 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{
-    self, Expr as Ast, ForValues, FunctionArg, FunctionArgExpr, FunctionArguments, PartitionBoundValue,
-};
 use varve_engine::{
     Bound, ColumnDef, Datum, Edge, ObjectId, Part, PartitionMethod, Partitions, StorageOptions, TableDef,
     Value,
@@ -17,7 +14,8 @@ use varve_engine::{
 
 use super::ddl::check_orderable;
 use super::scope::Scope;
-use super::{Binder, clauses_ddl, fold, object_name, storage, undefined_table};
+use super::{Binder, fold, object_name, storage, undefined_table};
+use crate::ast::{self, CreateTable, Ident, PartitionBound, PartitionBy, PartitionOf, RangeEdge};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::eval::func::hash::{IN_PART, is_hashable};
@@ -51,27 +49,24 @@ impl Binder<'_> {
     /// CREATE TABLE ... PARTITION OF: the table and its new part, whose bound is not yet checked against the others.
     pub fn create_part(
         &mut self,
-        t: &ast::CreateTable,
-        of: &ast::ObjectName,
+        t: &CreateTable,
+        of: &PartitionOf,
         value_of: ValueOf<'_>,
     ) -> Result<(Arc<TableDef>, Part)> {
-        clauses_ddl::check_create_part(t)?;
-        if storage::of_new_table(&t.table_options)? != StorageOptions::default() {
+        if storage::of_new_table(&t.options)? != StorageOptions::default() {
             let hint = "Set it for the partitioned table: its partitions are stored together.";
             return Err(SqlError::unsupported("compression of a partition alone").with_hint(hint));
         }
         let (schema, name) = object_name(&t.name)?;
-        let (parent_schema, parent) = object_name(of)?;
+        let (parent_schema, parent) = object_name(&of.parent)?;
         if self.catalog.part(&parent_schema, &parent).is_some() {
             return Err(not_partitioned(&parent));
         }
-        let table = self.catalog.table(&parent_schema, &parent).ok_or_else(|| undefined_table(of))?;
+        let table = self.catalog.table(&parent_schema, &parent).ok_or_else(|| undefined_table(&of.parent))?;
         let Some(partitions) = &table.partitions else { return Err(not_partitioned(&parent)) };
         let bound = match partitions.method {
-            PartitionMethod::Hash => hash_bound(t.for_values.as_ref())?,
-            PartitionMethod::Range => {
-                self.range_bound(&table, partitions, t.for_values.as_ref(), value_of)?
-            }
+            PartitionMethod::Hash => hash_bound(&of.bound)?,
+            PartitionMethod::Range => self.range_bound(&table, partitions, &of.bound, value_of)?,
         };
         let part = Part { id: ObjectId(0), schema, name, bound };
         Ok((table, part))
@@ -81,12 +76,12 @@ impl Binder<'_> {
         &mut self,
         table: &TableDef,
         partitions: &Partitions,
-        written: Option<&ForValues>,
+        written: &PartitionBound,
         value_of: ValueOf<'_>,
     ) -> Result<Bound> {
         let (from, to) = match written {
-            Some(ForValues::Default) => return Ok(Bound::Default),
-            Some(ForValues::From { from, to }) => (from, to),
+            PartitionBound::Default => return Ok(Bound::Default),
+            PartitionBound::Range { from, to } => (from, to),
             _ => return Err(invalid("invalid bound specification for a range partition")),
         };
         for (side, edges) in [("FROM", from), ("TO", to)] {
@@ -96,7 +91,7 @@ impl Binder<'_> {
             }
         }
         let columns = || partitions.columns.iter().map(|c| &table.columns[*c]);
-        let mut side = |edges: &[PartitionBoundValue]| -> Result<Vec<Edge>> {
+        let mut side = |edges: &[RangeEdge]| -> Result<Vec<Edge>> {
             let edges = edges.iter().zip(columns());
             let edges = edges.map(|(edge, column)| self.edge(edge, column, value_of));
             edges.collect::<Result<Vec<Edge>>>().and_then(only_like_it)
@@ -104,16 +99,11 @@ impl Binder<'_> {
         Ok(Bound::Range { from: side(from)?, to: side(to)? })
     }
 
-    fn edge(
-        &mut self,
-        edge: &PartitionBoundValue,
-        column: &ColumnDef,
-        value_of: ValueOf<'_>,
-    ) -> Result<Edge> {
+    fn edge(&mut self, edge: &RangeEdge, column: &ColumnDef, value_of: ValueOf<'_>) -> Result<Edge> {
         let written = match edge {
-            PartitionBoundValue::MinValue => return Ok(Edge::Least),
-            PartitionBoundValue::MaxValue => return Ok(Edge::Greatest),
-            PartitionBoundValue::Expr(e) => e,
+            RangeEdge::Least => return Ok(Edge::Least),
+            RangeEdge::Greatest => return Ok(Edge::Greatest),
+            RangeEdge::At(e) => e,
         };
         let mut scope = Scope { no_aggregates: Some("partition bound"), ..Scope::default() };
         let bound = self.expression(written, &mut scope).map_err(|e| match e.sqlstate {
@@ -170,10 +160,10 @@ fn condition(partitions: &Partitions, bound: &Bound) -> Expr {
     }
 }
 
-fn hash_bound(written: Option<&ForValues>) -> Result<Bound> {
+fn hash_bound(written: &PartitionBound) -> Result<Bound> {
     let (modulus, remainder) = match written {
-        Some(ForValues::With { modulus, remainder }) => (modulus, remainder),
-        Some(ForValues::Default) => {
+        PartitionBound::Hash { modulus, remainder } => (modulus, remainder),
+        PartitionBound::Default => {
             return Err(invalid("a hash-partitioned table may not have a default partition"));
         }
         _ => return Err(invalid("invalid bound specification for a hash partition")),
@@ -212,28 +202,24 @@ fn not_partitioned(name: &str) -> SqlError {
 }
 
 /// PARTITION BY HASH or RANGE (columns)
-pub(super) fn partition_key(by: &Ast, columns: &[ColumnDef]) -> Result<(PartitionMethod, Vec<usize>)> {
-    let Ast::Function(f) = by else { return Err(SqlError::unsupported(format!("PARTITION BY {by}"))) };
-    let (_, method) = object_name(&f.name)?;
-    let FunctionArguments::List(list) = &f.args else {
-        return Err(SqlError::unsupported(format!("PARTITION BY {by}")));
-    };
-    let method = match method.as_str() {
-        "hash" => PartitionMethod::Hash,
-        "range" => PartitionMethod::Range,
-        _ => {
-            return Err(SqlError::unsupported(format!("PARTITION BY {}", method.to_uppercase()))
-                .with_hint("Varve has hash and range partitions."));
+pub(super) fn partition_key(
+    by: &PartitionBy,
+    columns: &[ColumnDef],
+) -> Result<(PartitionMethod, Vec<usize>)> {
+    let method = match by.method {
+        ast::PartitionMethod::Hash => PartitionMethod::Hash,
+        ast::PartitionMethod::Range => PartitionMethod::Range,
+        ast::PartitionMethod::List => {
+            return Err(
+                SqlError::unsupported("PARTITION BY LIST").with_hint("Varve has hash and range partitions.")
+            );
         }
     };
-    let keys = list.args.iter().map(|argument| key_column(argument, columns, method));
+    let keys = by.columns.iter().map(|column| key_column(column, columns, method));
     Ok((method, keys.collect::<Result<_>>()?))
 }
 
-fn key_column(argument: &FunctionArg, columns: &[ColumnDef], method: PartitionMethod) -> Result<usize> {
-    let FunctionArg::Unnamed(FunctionArgExpr::Expr(Ast::Identifier(ident))) = argument else {
-        return Err(SqlError::unsupported("an expression in a partition key"));
-    };
+fn key_column(ident: &Ident, columns: &[ColumnDef], method: PartitionMethod) -> Result<usize> {
     let name = fold(ident);
     let ordinal = columns.iter().position(|c| c.name == name).ok_or_else(|| {
         let message = format!("column \"{name}\" named in partition key does not exist");

@@ -6,7 +6,6 @@
 //!
 //! Does not know: how rows are rewritten (`exec::retype`).
 
-use sqlparser::ast;
 use varve_engine::{ColumnDef, ColumnType, TableDef};
 
 use super::ddl::check_orderable;
@@ -14,6 +13,7 @@ use super::part::partition_by;
 use super::rules::has_subquery;
 use super::scope::Scope;
 use super::{Binder, Bound};
+use crate::ast;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::system::show;

@@ -7,15 +7,16 @@
 //! Does not know: when rows are looked at (`exec::rules`).
 
 use sqlparser::ast::Expr as Ast;
-use sqlparser::tokenizer::{Token, TokenWithSpan};
 use varve_engine::{ColumnDef, TableDef};
 
 use super::scope::{Relation, Scope};
-use super::{Binder, Bound, clipped};
+use super::{Binder, Bound};
+use crate::ast::KeptExpr;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::parse;
 use crate::plan::Rules;
+use crate::system::names::quoted;
 use crate::ty::Typed;
 
 /// A CHECK condition as it is kept.
@@ -99,19 +100,19 @@ impl Binder<'_> {
     /// A CHECK condition of a table with these columns.
     pub(super) fn check_condition(
         &mut self,
-        e: &Ast,
+        condition: &KeptExpr,
         table: &str,
         columns: &[ColumnDef],
     ) -> Result<Condition> {
-        let bound = self.bound_condition(e, relation(table, columns))?;
-        let text = without_qualifier(&e.to_string(), table)?;
+        let bound = self.bound_condition(&condition.expr, relation(table, columns))?;
+        let text = without_qualifier(&condition.text, table)?;
         self.same_condition(&text, relation(table, columns), &bound)?;
         Ok(Condition { text, columns: columns_of(&bound) })
     }
 
     /// An expression over a table as it is kept: it names columns without their table, and binds to the same again.
-    pub(super) fn kept_text(&mut self, e: &Ast, table: &TableDef, meant: &Bound) -> Result<String> {
-        let text = without_qualifier(&e.to_string(), &table.name)?;
+    pub(super) fn kept_text(&mut self, text: &str, table: &TableDef, meant: &Bound) -> Result<String> {
+        let text = without_qualifier(text, &table.name)?;
         self.same_expression(&text, table, meant)?;
         Ok(text)
     }
@@ -193,75 +194,39 @@ pub(super) fn columns_of(e: &Expr) -> Vec<usize> {
 
 /// Takes `table.` away from names of columns.
 fn without_qualifier(text: &str, table: &str) -> Result<String> {
-    let mut drop_period = false;
-    let bare = with_words(text, |before, word, after| {
-        let qualifies = word == table && after == Some(&Token::Period) && before != Some(&Token::Period);
-        drop_period |= qualifies;
-        qualifies.then(Vec::new)
-    })?;
-    match drop_period {
-        false => Ok(bare),
-        true => without_leading_periods(&bare),
+    let tokens = parse::tokens(text)?;
+    let is_period = |n: Option<usize>| n.and_then(|n| tokens.get(n)).is_some_and(|t| t.is("."));
+    let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
+    for (n, token) in tokens.iter().enumerate() {
+        let qualifies = token.name().as_deref() == Some(table) && !is_period(n.checked_sub(1));
+        if qualifies && is_period(Some(n + 1)) {
+            out.push_str(&text[copied..token.start]);
+            copied = tokens[n + 1].end;
+        }
     }
+    out.push_str(&text[copied..]);
+    Ok(out)
 }
 
 /// A column's name replaced by another one.
 fn with_new_name(text: &str, from: &str, to: &str) -> Result<String> {
-    with_words(text, |before, word, after| {
-        let names = word == from
-            && before != Some(&Token::DoubleColon)
-            && before != Some(&Token::Period)
-            && after != Some(&Token::LParen);
-        names.then(|| vec![Token::make_word(to, Some('"'))])
-    })
-}
-
-/// A period that no word stands before is what is left of a qualifier.
-fn without_leading_periods(text: &str) -> Result<String> {
     let tokens = parse::tokens(text)?;
-    let mut out = String::new();
-    let mut before: Option<&Token> = None;
-    for t in &tokens {
-        if t.token != Token::Period || matches!(before, Some(Token::Word(_))) {
-            out.push_str(&written(&t.token));
+    let is = |n: Option<usize>, symbol| n.and_then(|n| tokens.get(n)).is_some_and(|t| t.is(symbol));
+    let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
+    for (n, token) in tokens.iter().enumerate() {
+        let before = n.checked_sub(1);
+        if token.name().as_deref() == Some(from)
+            && !is(before, "::")
+            && !is(before, ".")
+            && !is(Some(n + 1), "(")
+        {
+            out.push_str(&text[copied..token.start]);
+            out.push_str(&quoted(to));
+            copied = token.end;
         }
-        before = Some(&t.token);
     }
+    out.push_str(&text[copied..]);
     Ok(out)
-}
-
-/// Rewrites the words of a text; `edit` gets the token before, the word as names are compared, and the token behind.
-fn with_words(
-    text: &str,
-    mut edit: impl FnMut(Option<&Token>, &str, Option<&Token>) -> Option<Vec<Token>>,
-) -> Result<String> {
-    let tokens = parse::tokens(text)?;
-    let solid = |t: &&TokenWithSpan| !parse::is_blank(&t.token);
-    let mut out = String::new();
-    for (at, t) in tokens.iter().enumerate() {
-        let before = tokens[..at].iter().rev().find(solid).map(|t| &t.token);
-        let after = tokens[at + 1..].iter().find(solid).map(|t| &t.token);
-        let edited = match &t.token {
-            Token::Word(w) if w.quote_style.is_some() => edit(before, &clipped(w.value.clone()), after),
-            Token::Word(w) => edit(before, &clipped(w.value.to_ascii_lowercase()), after),
-            _ => None,
-        };
-        match edited {
-            Some(tokens) => tokens.iter().for_each(|t| out.push_str(&t.to_string())),
-            None => out.push_str(&written(&t.token)),
-        }
-    }
-    Ok(out)
-}
-
-/// A token as it is read again; of a string the parser's own form has no escapes.
-fn written(token: &Token) -> String {
-    match token {
-        Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) => {
-            format!("'{}'", text.replace('\'', "''"))
-        }
-        other => other.to_string(),
-    }
 }
 
 /// 42710

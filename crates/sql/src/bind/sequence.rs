@@ -4,49 +4,14 @@
 //!
 //! Does not know: how values are given out.
 
-use sqlparser::ast;
-use sqlparser::tokenizer::Token;
 use varve_engine::{ColumnDef, ColumnType, Identity, NewSequence, SequenceDef};
 
 use super::Binder;
 use super::ddl::made_name;
+use crate::ast::{DataType, SequenceOptions};
 use crate::error::{Result, SqlError, SqlState};
 use crate::parse;
 use crate::ty::{self, Typed};
-
-/// The options of a sequence, as they are written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SequenceOptions {
-    /// AS
-    pub data_type: Option<ColumnType>,
-    /// INCREMENT
-    pub increment: Option<i64>,
-    /// MINVALUE, NO MINVALUE
-    pub min: Option<Option<i64>>,
-    /// MAXVALUE, NO MAXVALUE
-    pub max: Option<Option<i64>>,
-    /// START
-    pub start: Option<i64>,
-    /// RESTART [WITH]
-    pub restart: Option<Option<i64>>,
-    /// CACHE
-    pub cache: Option<i64>,
-    /// CYCLE, NO CYCLE
-    pub cycle: Option<bool>,
-    /// OWNED BY: table and column as written; NONE
-    pub owned_by: Option<OwnedBy>,
-    /// SEQUENCE NAME of an identity column: schema, if written, and name.
-    pub name: Option<(Option<String>, String)>,
-}
-
-/// What stands behind OWNED BY.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OwnedBy {
-    /// NONE
-    Nothing,
-    /// The names up to the table's, and the column's.
-    Column(Vec<String>, String),
-}
 
 impl Binder<'_> {
     /// The sequences of serial and identity columns, which become the columns' defaults.
@@ -203,67 +168,16 @@ fn bounds_of(t: ColumnType) -> (i64, i64) {
 }
 
 /// AS: 22023 unless it is a type of integers.
-pub fn sequence_type(data_type: &ast::DataType) -> Result<ColumnType> {
+pub fn sequence_type(data_type: &DataType) -> Result<ColumnType> {
     match ty::of_ast(data_type).and_then(Typed::storage)? {
         t @ (ColumnType::Int2 | ColumnType::Int4 | ColumnType::Int8) => Ok(t),
         _ => Err(invalid("sequence type must be smallint, integer, or bigint")),
     }
 }
 
-/// The options as the parser gives them.
-pub fn options_of(written: &[ast::SequenceOptions]) -> Result<SequenceOptions> {
-    let mut options = SequenceOptions::default();
-    for option in written {
-        match option {
-            ast::SequenceOptions::IncrementBy(e, _) => once(&mut options.increment, integer(e)?)?,
-            ast::SequenceOptions::StartWith(e, _) => once(&mut options.start, integer(e)?)?,
-            ast::SequenceOptions::MinValue(e) => {
-                once(&mut options.min, e.as_ref().map(integer).transpose()?)?;
-            }
-            ast::SequenceOptions::MaxValue(e) => {
-                once(&mut options.max, e.as_ref().map(integer).transpose()?)?;
-            }
-            ast::SequenceOptions::Cycle(no) => once(&mut options.cycle, !no)?,
-            ast::SequenceOptions::Cache(e) => once(&mut options.cache, integer(e)?)?,
-        }
-    }
-    Ok(options)
-}
-
-/// OWNED BY as the parser gives it.
-pub fn owned_by_name(name: &ast::ObjectName) -> Result<OwnedBy> {
-    let parts: Option<Vec<String>> = name.0.iter().map(|p| p.as_ident().map(super::fold)).collect();
-    owned_by(parts.unwrap_or_default())
-}
-
-/// OWNED BY, by the parts of the name behind it; 42601 unless that is a column's.
-pub fn owned_by(mut parts: Vec<String>) -> Result<OwnedBy> {
-    match (parts.pop(), parts.as_slice()) {
-        (Some(none), []) if none == "none" => Ok(OwnedBy::Nothing),
-        (Some(column), [_, ..]) => Ok(OwnedBy::Column(parts, column)),
-        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")
-            .with_hint("Specify OWNED BY table.column or OWNED BY NONE.")),
-    }
-}
-
-/// 42601 for an option that was given before.
-pub fn once<T>(option: &mut Option<T>, value: T) -> Result<()> {
-    match option.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(SqlError::new(SqlState::SYNTAX_ERROR, "conflicting or redundant options")),
-    }
-}
-
-fn integer(e: &ast::Expr) -> Result<i64> {
-    e.to_string()
-        .replace(' ', "")
-        .parse()
-        .map_err(|_| SqlError::new(SqlState::SYNTAX_ERROR, format!("an integer was expected, not {e}")))
-}
-
 /// What `serial` and its like are columns of.
-pub(super) fn serial_type(t: &ast::DataType) -> Option<ColumnType> {
-    let ast::DataType::Custom(name, arguments) = t else { return None };
+pub(super) fn serial_type(t: &DataType) -> Option<ColumnType> {
+    let DataType::Custom(name, arguments) = t else { return None };
     if !arguments.is_empty() {
         return None;
     }
@@ -278,18 +192,15 @@ pub(super) fn serial_type(t: &ast::DataType) -> Option<ColumnType> {
 /// The sequences that a default draws from by names that PostgreSQL keeps as OIDs: `nextval('name')`, not
 /// `nextval('name'::text)`.
 pub fn drawn_from(default: &str) -> Vec<String> {
-    let Ok(tokens) = parse::tokens(default) else { return Vec::new() };
-    let solid: Vec<&Token> = tokens.iter().map(|t| &t.token).filter(|t| !parse::is_blank(t)).collect();
-    let is_word = |at: usize, wanted: &str| matches!(solid.get(at), Some(Token::Word(w)) if w.value.eq_ignore_ascii_case(wanted));
-    let name = |at: usize| match solid.get(at + 2) {
-        Some(Token::SingleQuotedString(name)) => {
-            let is_text = solid.get(at + 3) == Some(&&Token::DoubleColon) && is_word(at + 4, "text");
-            let draws = is_word(at, "nextval") && *solid[at + 1] == Token::LParen && !is_text;
-            draws.then(|| name.clone())
-        }
-        _ => None,
+    let tokens = parse::tokens(default).unwrap_or_default();
+    let drawn = |at: usize| {
+        let [verb, open, name] = tokens.get(at..at + 3)? else { return None };
+        let draws = verb.name().as_deref() == Some("nextval") && open.is("(");
+        let is_text = tokens.get(at + 3).is_some_and(|t| t.is("::"))
+            && tokens.get(at + 4).is_some_and(|t| t.name().as_deref() == Some("text"));
+        name.string().filter(|_| draws && !is_text)
     };
-    (0..solid.len()).filter_map(name).collect()
+    (0..tokens.len()).filter_map(drawn).collect()
 }
 
 /// A sequence's name as it stands in `nextval('...')`.

@@ -3,14 +3,12 @@
 //! Invariants
 //! 1. Errors have PostgreSQL's words for options of the same type.
 //!
-//! Does not know: what pages look like; how the options were written (`parse::options` has made them plain).
+//! Does not know: what pages look like; how the options were written.
 
-use sqlparser::ast::{CreateTableOptions, Expr as Ast, Ident, SqlOption, UnaryOperator, Value};
 use varve_engine::{Algorithm, Compression, StorageOptions};
 
-use super::fold;
+use crate::ast::StorageOption;
 use crate::error::{Result, SqlError, SqlState};
-use crate::parse::options::{RESET, RESET_WITH_VALUE};
 
 /// PostgreSQL's parameters of tables that mean nothing here, but for `fillfactor` and `autovacuum_...`.
 const WITHOUT_MEANING: [&str; 7] = [
@@ -33,65 +31,42 @@ struct Said {
 }
 
 /// The options of CREATE TABLE.
-pub fn of_new_table(options: &CreateTableOptions) -> Result<StorageOptions> {
-    match options {
-        CreateTableOptions::None => Ok(StorageOptions::default()),
-        CreateTableOptions::With(list) => changed(StorageOptions::default(), list),
-        _ => Err(SqlError::unsupported("these options of CREATE TABLE")),
-    }
+pub fn of_new_table(options: &[StorageOption]) -> Result<StorageOptions> {
+    changed(StorageOptions::default(), options)
 }
 
-/// What is in force after SET or RESET of these options.
-pub(super) fn changed(now: StorageOptions, options: &[SqlOption]) -> Result<StorageOptions> {
-    let said = read(options)?;
-    Ok(StorageOptions { compression: compression(now.compression, &said)? })
-}
-
-fn read(options: &[SqlOption]) -> Result<Said> {
+/// What is in force after SET of these options.
+pub(super) fn changed(now: StorageOptions, options: &[StorageOption]) -> Result<StorageOptions> {
     let (mut said, mut names) = (Said::default(), Vec::new());
     for option in options {
-        let SqlOption::KeyValue { key, value } = option else {
-            return Err(SqlError::unsupported("this option of a table"));
-        };
-        let is = |special: &Value| matches!(value, Ast::Value(value) if value.value == *special);
-        if is(&RESET_WITH_VALUE) {
-            let message = "RESET must not include values for parameters";
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        let (name, value) = (option.name.as_str(), option.value.as_deref().unwrap_or("true"));
+        if names.contains(&name) {
+            return Err(invalid(format!("parameter \"{name}\" specified more than once")));
         }
-        let resets = is(&RESET);
-        let (name, value) = (fold(key), if resets { String::new() } else { text_of(value)? });
-        // PostgreSQL takes away what is there, and has no objection to names that it doesn't know.
-        if !resets {
-            if names.contains(&name) {
-                return Err(invalid(format!("parameter \"{name}\" specified more than once")));
-            }
-            check_name(&name, &value)?;
-            names.push(name.clone());
-        }
-        match (name.as_str(), resets) {
-            ("compression", true) => said.resets_algorithm = true,
-            ("compression_level", true) => said.resets_level = true,
-            ("compression", false) => said.algorithm = Some(algorithm(&value)?),
-            ("compression_level", false) => said.level = Some(value),
+        check_name(name, value)?;
+        names.push(name);
+        match name {
+            "compression" => said.algorithm = Some(algorithm(value)?),
+            "compression_level" => said.level = Some(value.to_owned()),
             _ => {}
         }
     }
-    Ok(said)
+    Ok(StorageOptions { compression: compression(now.compression, &said)? })
 }
 
-/// A value as it is written, without quotes.
-fn text_of(value: &Ast) -> Result<String> {
-    Ok(match value {
-        Ast::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => text.clone(),
-            Value::Number(digits, _) => digits.clone(),
-            other => return Err(SqlError::unsupported(format!("{other} as the value of an option"))),
-        },
-        Ast::UnaryOp { op: UnaryOperator::Minus, expr } => format!("-{}", text_of(expr)?),
-        Ast::UnaryOp { op: UnaryOperator::Plus, expr } => text_of(expr)?,
-        Ast::Identifier(Ident { value, .. }) => value.clone(),
-        other => return Err(SqlError::unsupported(format!("{other} as the value of an option"))),
-    })
+/// What is in force after RESET of these options. PostgreSQL has no objection to names that it doesn't know.
+pub(super) fn reset(now: StorageOptions, options: &[StorageOption]) -> Result<StorageOptions> {
+    if options.iter().any(|option| option.value.is_some()) {
+        let message = "RESET must not include values for parameters";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    let is_reset = |name: &str| options.iter().any(|option| option.name == name);
+    let said = Said {
+        resets_algorithm: is_reset("compression"),
+        resets_level: is_reset("compression_level"),
+        ..Said::default()
+    };
+    Ok(StorageOptions { compression: compression(now.compression, &said)? })
 }
 
 fn invalid(message: String) -> SqlError {

@@ -6,19 +6,18 @@
 //!
 //! Does not know: how rows are read.
 
-use sqlparser::ast::{
-    self, Expr as Ast, Ident, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement,
-};
-use sqlparser::tokenizer::{Token, TokenWithSpan};
+use sqlparser::ast::{self, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Spanned, Statement};
+use sqlparser::tokenizer::Span;
 use varve_engine::{NewView, ObjectId, SequenceDef, TableDef, Use, ViewColumn, ViewDef};
 
 use super::from::check_alias;
 use super::query::BoundQuery;
 use super::scope::Relation;
-use super::{Binder, clauses_ddl, clipped, fold, object_name};
+use super::{Binder, fold, object_name};
+use crate::ast::{CreateView, Ident, StorageOption};
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid;
-use crate::parse::{self, Parsed};
+use crate::parse::{self, Parsed, Token};
 use crate::plan::{Select, Source};
 use crate::rights::{Kind, Need, Object};
 use crate::sink::Column;
@@ -37,16 +36,14 @@ pub struct ViewSpec {
 
 impl Binder<'_> {
     /// CREATE VIEW
-    pub fn create_view(&mut self, v: &ast::CreateView) -> Result<ViewSpec> {
-        clauses_ddl::check_create_view(v)?;
+    pub fn create_view(&mut self, v: &CreateView) -> Result<ViewSpec> {
         let (schema, name) = object_name(&v.name)?;
         if !self.catalog.has_schema(&schema) {
             return Err(super::ddl::no_schema(&schema).at(self.at(&v.name)));
         }
-        let mut query = (*v.query).clone();
         // The path of `public` is that of the text.
         self.path = self.path.filter(|path| path.number() != 0);
-        let bound = self.viewed(&query)?;
+        let bound = self.viewed(&v.query)?;
         if bound.select.lock.is_some() {
             return Err(SqlError::unsupported("a view that locks the rows it shows"));
         }
@@ -57,9 +54,9 @@ impl Binder<'_> {
             let message = "there is no parameter $1";
             return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message));
         }
-        self.write_out_query(&mut query)?;
         let columns = view_columns(&bound, &v.columns)?;
-        let text = self.with_schemas(query.to_string())?;
+        let text = self.without_stars(&v.text)?;
+        let text = self.with_schemas(text)?;
         let again = self.reread(&text)?;
         let same = without_places(&again.select) == without_places(&bound.select);
         if again.columns != bound.columns || !same {
@@ -82,8 +79,7 @@ impl Binder<'_> {
     }
 
     fn reread(&mut self, text: &str) -> Result<BoundQuery> {
-        let Parsed::Sql(statement) = parse::statement(text)? else { return Err(no_query(text)) };
-        let Statement::Query(query) = *statement else { return Err(no_query(text)) };
+        let query = query_of(text)?;
         let mut inner = Binder::new(self.catalog, text, &[])?;
         inner.depth = self.depth;
         inner.through = self.through;
@@ -98,8 +94,7 @@ impl Binder<'_> {
     /// The text with their schemas before the names that the path has found: whoever reads the view may have another path.
     fn with_schemas(&mut self, text: String) -> Result<String> {
         let Some(path) = self.path.filter(|path| path.number() != 0) else { return Ok(text) };
-        let Parsed::Sql(statement) = parse::statement(&text)? else { return Err(no_query(&text)) };
-        let Statement::Query(query) = *statement else { return Err(no_query(&text)) };
+        let query = query_of(&text)?;
         let mut inner = Binder::new(self.catalog, &text, &[])?.along(path);
         inner.depth = self.depth;
         inner.viewed(&query)?;
@@ -189,29 +184,50 @@ impl Binder<'_> {
         Ok((Source::Query(Box::new(bound.select)), relation.showing(view.id.0)))
     }
 
-    /// The same of a query with its WITH.
-    fn write_out_query(&mut self, query: &mut ast::Query) -> Result<()> {
-        match query.with.clone() {
-            Some(with) => self.with_named(&with, |b| b.write_out_stars(&mut query.body)),
-            None => self.write_out_stars(&mut query.body),
+    /// The text of a query with `*` and `t.*` written out in the select lists that make the view's columns.
+    fn without_stars(&mut self, text: &str) -> Result<String> {
+        let query = query_of(text)?;
+        let mut inner = Binder::new(self.catalog, text, &[])?;
+        (inner.path, inner.depth) = (self.path, self.depth);
+        let mut stars = Vec::new();
+        inner.stars_of_query(&query, &mut stars)?;
+        let tokens = parse::tokens(text)?;
+        let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
+        for (at, columns) in stars {
+            let first = tokens.iter().position(|t| position_of(text, t.start) == at);
+            let last =
+                first.and_then(|first| tokens[first..].iter().position(|t| t.is("*")).map(|n| first + n));
+            let (Some(first), Some(last)) = (first, last) else { return Err(no_query(text)) };
+            out.push_str(&text[copied..tokens[first].start]);
+            out.push_str(&columns.join(", "));
+            copied = tokens[last].end;
+        }
+        out.push_str(&text[copied..]);
+        Ok(out)
+    }
+
+    fn stars_of_query(&mut self, query: &ast::Query, stars: &mut Vec<Star>) -> Result<()> {
+        match &query.with {
+            Some(with) => self.with_named(with, |b| b.stars_of(&query.body, stars)),
+            None => self.stars_of(&query.body, stars),
         }
     }
 
-    /// Writes out `*` and `t.*` of the select lists that make the view's columns.
-    fn write_out_stars(&mut self, body: &mut SetExpr) -> Result<()> {
+    fn stars_of(&mut self, body: &SetExpr, stars: &mut Vec<Star>) -> Result<()> {
         match body {
-            SetExpr::Query(query) => self.write_out_query(query),
+            SetExpr::Query(query) => self.stars_of_query(query, stars),
             SetExpr::SetOperation { left, right, .. } => {
-                self.write_out_stars(left)?;
-                self.write_out_stars(right)
+                self.stars_of(left, stars)?;
+                self.stars_of(right, stars)
             }
             SetExpr::Select(select) => {
-                let is_star =
-                    |i: &SelectItem| matches!(i, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
-                if select.projection.iter().any(is_star) {
+                let found: Vec<_> = select.projection.iter().filter_map(star).collect();
+                if !found.is_empty() {
                     let relations = self.from(&select.from)?.relations;
-                    let items = std::mem::take(&mut select.projection);
-                    select.projection = items.into_iter().flat_map(|i| written_out(i, &relations)).collect();
+                    for (of, at) in found {
+                        let at = self.span_at(at).unwrap_or(0);
+                        stars.push((at, written_out(of.as_deref(), &relations)));
+                    }
                 }
                 Ok(())
             }
@@ -223,10 +239,9 @@ impl Binder<'_> {
     /// are given other names (`t AS x(p)`), all are.
     fn uses(&mut self, text: &str) -> Result<Vec<Use>> {
         let tokens = parse::tokens(text)?;
-        let all = has_column_aliases(&tokens);
-        let words: Vec<String> = tokens.iter().filter_map(|t| word(&t.token)).collect();
-        let solid: Vec<&Token> = tokens.iter().map(|t| &t.token).filter(|t| !parse::is_blank(t)).collect();
-        let stars = solid.windows(2).any(|pair| *pair[1] == Token::Mul && begins_item(pair[0]));
+        let all = parse::names_columns(text)?;
+        let words: Vec<String> = tokens.iter().filter_map(Token::name).collect();
+        let stars = tokens.windows(2).any(|pair| pair[1].is("*") && begins_item(&pair[0]));
         let natural = words.iter().any(|w| w == "natural");
         let named = |names: &mut dyn Iterator<Item = &str>| {
             let used = |(_, name): &(usize, &str)| all || stars || natural || words.iter().any(|w| w == name);
@@ -254,25 +269,10 @@ impl Binder<'_> {
 }
 
 /// The options of CREATE VIEW.
-fn options_of(options: &ast::CreateTableOptions) -> Result<Option<bool>> {
-    let listed = match options {
-        ast::CreateTableOptions::None => return Ok(None),
-        ast::CreateTableOptions::With(listed) => listed,
-        _ => return Err(SqlError::unsupported("this form of a view's options")),
-    };
+fn options_of(options: &[StorageOption]) -> Result<Option<bool>> {
     let mut found = None;
-    for option in listed {
-        found = Some(match option {
-            ast::SqlOption::Ident(name) => security_invoker(&fold(name), None)?,
-            ast::SqlOption::KeyValue { key, value } => {
-                let value = match value {
-                    Ast::Value(v) => v.value.clone().into_string().unwrap_or_else(|| v.value.to_string()),
-                    other => other.to_string(),
-                };
-                security_invoker(&fold(key), Some(&value))?
-            }
-            other => return Err(SqlError::unsupported(format!("the option {other} of a view"))),
-        });
+    for option in options {
+        found = Some(security_invoker(&option.name, option.value.as_deref())?);
     }
     Ok(found)
 }
@@ -300,63 +300,6 @@ pub fn security_invoker(name: &str, value: Option<&str>) -> Result<bool> {
     }
 }
 
-/// Whether an alias in the printed text of a query names columns, as `t AS x (p)` does: a word, a blank and a parenthesis.
-/// Calls are printed without the blank; of other words, those that can't be aliases are told apart.
-fn has_column_aliases(tokens: &[TokenWithSpan]) -> bool {
-    const NO_ALIASES: &[&str] = &[
-        "all",
-        "and",
-        "any",
-        "array",
-        "as",
-        "between",
-        "by",
-        "case",
-        "cast",
-        "distinct",
-        "else",
-        "except",
-        "exists",
-        "filter",
-        "from",
-        "group",
-        "having",
-        "ilike",
-        "in",
-        "intersect",
-        "join",
-        "lateral",
-        "like",
-        "limit",
-        "materialized",
-        "not",
-        "offset",
-        "on",
-        "or",
-        "order",
-        "over",
-        "partition",
-        "row",
-        "select",
-        "similar",
-        "some",
-        "then",
-        "to",
-        "union",
-        "using",
-        "values",
-        "when",
-        "where",
-        "within",
-    ];
-    tokens.windows(3).any(|three| match &three[0].token {
-        Token::Word(w) if parse::is_blank(&three[1].token) && three[2].token == Token::LParen => {
-            w.quote_style.is_some() || !NO_ALIASES.contains(&w.value.to_ascii_lowercase().as_str())
-        }
-        _ => false,
-    })
-}
-
 /// The Debug form of a bound query, in which there is everything but the places that its syntax trees (of aggregates) stood at.
 fn without_places(select: &Select) -> String {
     let shown = format!("{select:?}");
@@ -372,56 +315,57 @@ fn no_query(text: &str) -> SqlError {
     SqlError::internal(format!("the text of a view is no query: {text}"))
 }
 
-fn word(token: &Token) -> Option<String> {
-    match token {
-        Token::Word(w) if w.quote_style.is_some() => Some(clipped(w.value.clone())),
-        Token::Word(w) => Some(clipped(w.value.to_ascii_lowercase())),
+/// The query that a text is.
+fn query_of(text: &str) -> Result<Box<ast::Query>> {
+    match parse::statement(text)? {
+        Parsed::Sql(statement) => match *statement {
+            Statement::Query(query) => Ok(query),
+            _ => Err(no_query(text)),
+        },
+        _ => Err(no_query(text)),
+    }
+}
+
+/// The position of a byte, in characters from 1.
+fn position_of(text: &str, byte: usize) -> u32 {
+    text[..byte].chars().count() as u32 + 1
+}
+
+/// Whether a star behind this token stands for columns, and is no product.
+fn begins_item(before: &Token<'_>) -> bool {
+    [",", ".", ")"].iter().any(|symbol| before.is(symbol))
+        || ["select", "distinct", "all"].iter().any(|word| before.is_word(word))
+}
+
+/// Where a star begins, and the columns that it stands for.
+type Star = (u32, Vec<String>);
+
+/// Whose columns a star stands for, and where it begins.
+fn star(item: &SelectItem) -> Option<(Option<String>, Span)> {
+    match item {
+        SelectItem::Wildcard(options) => Some((None, options.wildcard_token.0.span)),
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+            Some((name.0.last().and_then(|p| p.as_ident()).map(fold), name.span()))
+        }
         _ => None,
     }
 }
 
-/// Whether a star behind this token stands for columns, and is no product.
-fn begins_item(before: &Token) -> bool {
-    match before {
-        Token::Comma | Token::Period => true,
-        Token::Word(w) if w.quote_style.is_none() => {
-            matches!(w.value.to_ascii_lowercase().as_str(), "select" | "distinct" | "all")
-        }
-        _ => false,
-    }
-}
-
-fn written_out(item: SelectItem, relations: &[Relation]) -> Vec<SelectItem> {
-    let of = match &item {
-        SelectItem::Wildcard(_) => None,
-        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
-            name.0.last().and_then(|p| p.as_ident()).map(fold)
-        }
-        _ => return vec![item],
-    };
-    let meant = relations.iter().filter(|r| of.as_ref().is_none_or(|of| *of == r.alias));
-    let column = |r: &Relation, name: &str| {
-        SelectItem::UnnamedExpr(Ast::CompoundIdentifier(vec![ident(&r.alias), ident(name)]))
-    };
+fn written_out(of: Option<&str>, relations: &[Relation]) -> Vec<String> {
+    let meant = relations.iter().filter(|r| of.is_none_or(|of| of == r.alias));
+    let column = |r: &Relation, name: &str| format!("{}.{}", quoted(&r.alias), quoted(name));
     meant.flat_map(|r| r.columns.iter().map(|(name, _)| column(r, name))).collect()
 }
 
-fn ident(name: &str) -> Ident {
-    let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && sqlparser::keywords::ALL_KEYWORDS.binary_search(&name.to_ascii_uppercase().as_str()).is_err();
-    if plain { Ident::new(name) } else { Ident::with_quote('"', name) }
-}
-
 /// The view's columns: names given in front, then those of the query.
-fn view_columns(bound: &BoundQuery, given: &[ast::ViewColumnDef]) -> Result<Vec<ViewColumn>> {
+fn view_columns(bound: &BoundQuery, given: &[Ident]) -> Result<Vec<ViewColumn>> {
     if given.len() > bound.columns.len() {
         let message = "CREATE VIEW specifies more column names than columns";
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
     }
     let mut columns: Vec<ViewColumn> = Vec::with_capacity(bound.columns.len());
     for (at, column) in bound.columns.iter().enumerate() {
-        let name = given.get(at).map_or_else(|| column.name.to_string(), |c| fold(&c.name));
+        let name = given.get(at).map_or_else(|| column.name.to_string(), fold);
         if columns.iter().any(|c| c.name == name) {
             let message = format!("column \"{name}\" specified more than once");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));

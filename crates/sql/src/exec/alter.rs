@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bumpalo::Bump;
-use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation};
+use sqlparser::ast;
 use varve_engine::{
     Change, Check, ColumnSource, Datum, Error as EngineError, Named, NewIndex, ObjectId, Outcome, PrimaryKey,
     RowImage, ScanSpec, TableDef, Transaction, Value,
@@ -22,25 +22,25 @@ use super::reference;
 use super::sequence::InTransaction;
 use super::sequence_ddl::SequenceDdl;
 use super::{Facts, Failure, SequenceMemory};
+use crate::ast::{AlterTable, ColumnAction, TableAction};
 use crate::bind::alter::{Alteration, NewColumn, Renaming};
-use crate::bind::{Binder, clauses_ddl, object_name};
+use crate::bind::{Binder, object_name};
 use crate::error::{SqlError, SqlState};
 use crate::eval::{Cx, Expr, Input, NoSequences};
 use crate::system;
 
 /// Runs ALTER TABLE.
 pub(super) fn alter_table(
-    a: &ast::AlterTable,
+    a: &AlterTable,
     source: &str,
     txn: &mut Transaction,
     facts: &Facts,
     notices: &mut Notices,
 ) -> Result<&'static str> {
-    clauses_ddl::check_alter_table(a)?;
-    let mut operations: Vec<&AlterTableOperation> = a.operations.iter().collect();
-    operations.sort_by_key(|operation| pass(operation));
+    let mut actions: Vec<&TableAction> = a.actions.iter().collect();
+    actions.sort_by_key(|action| pass(action));
     // Those of one kind that rewrite the table do it together.
-    for together in operations.chunk_by(|a, b| pass(a).is_rewrite() && pass(a) == pass(b)) {
+    for together in actions.chunk_by(|a, b| pass(a).is_rewrite() && pass(a) == pass(b)) {
         let catalog = txn.catalog();
         let mut b = Binder::new(&catalog, source, &[])?;
         let table = match b.existing_table(&a.name) {
@@ -53,8 +53,8 @@ pub(super) fn alter_table(
         };
         let mut alterations = Vec::with_capacity(together.len());
         let mut grown = TableDef::clone(&table);
-        for operation in together {
-            let alteration = b.alter_table(&grown, operation)?;
+        for action in together {
+            let alteration = b.alter_table(&grown, action)?;
             if let Alteration::AddColumn(new) = &alteration {
                 grown.columns.push(new.column.clone());
             }
@@ -82,16 +82,20 @@ impl Pass {
     }
 }
 
-fn pass(operation: &AlterTableOperation) -> Pass {
-    use AlterColumnOperation::{DropDefault, DropNotNull, SetDataType, SetDefault, SetNotNull};
-    match operation {
-        AlterTableOperation::DropColumn { .. }
-        | AlterTableOperation::DropConstraint { .. }
-        | AlterTableOperation::AlterColumn { op: DropDefault | DropNotNull, .. } => Pass::Drop,
-        AlterTableOperation::AlterColumn { op: SetDataType { .. }, .. } => Pass::Type,
-        AlterTableOperation::AddColumn { .. } => Pass::AddColumn,
-        AlterTableOperation::AlterColumn { op: SetDefault { .. } | SetNotNull, .. } => Pass::Column,
-        AlterTableOperation::AddConstraint { .. } => Pass::Constraint,
+fn pass(action: &TableAction) -> Pass {
+    use ColumnAction::{
+        AddIdentity, DropDefault, DropIdentity, DropNotNull, SetDefault, SetIdentity, SetNotNull, SetType,
+    };
+    match action {
+        TableAction::DropColumn { .. } | TableAction::DropConstraint { .. } => Pass::Drop,
+        TableAction::AddColumn { .. } => Pass::AddColumn,
+        TableAction::AddConstraint(_) => Pass::Constraint,
+        TableAction::AlterColumn { action, .. } => match action {
+            DropDefault | DropNotNull | DropIdentity { .. } => Pass::Drop,
+            SetType { .. } => Pass::Type,
+            SetDefault(_) | SetNotNull | AddIdentity(..) => Pass::Column,
+            SetIdentity(..) => Pass::Other,
+        },
         _ => Pass::Other,
     }
 }

@@ -2,22 +2,17 @@
 //!
 //! Does not know: who reads comments.
 
-use sqlparser::ast::{self, CommentObject};
+use sqlparser::ast;
 use varve_engine::{Catalog, Named, ObjectId, TableId, Transaction};
 
 use super::definition::Result;
+use crate::ast::{Comment, CommentKind};
 use crate::bind::{fold, object_name, undefined_table};
 use crate::error::{SqlError, SqlState};
 
 /// Sets or (NULL, or an empty text) removes a comment.
-pub(super) fn comment(
-    catalog: &Catalog,
-    kind: &CommentObject,
-    name: &ast::ObjectName,
-    text: Option<&str>,
-    txn: &mut Transaction,
-) -> Result<&'static str> {
-    let (object, column) = commented(catalog, kind, name)?;
+pub(super) fn comment(catalog: &Catalog, c: &Comment, txn: &mut Transaction) -> Result<&'static str> {
+    let (object, column) = commented(catalog, c.kind, &c.name)?;
     // Ordinals move when another session drops a column: nobody may do that meanwhile.
     if column.is_some() {
         match catalog.view_by_id(object) {
@@ -25,49 +20,47 @@ pub(super) fn comment(
             None => drop(catalog.table_by_id(TableId(object.0)).map(|t| txn.table(&t)).transpose()?),
         }
     }
-    let text = text.filter(|t| !t.is_empty()).map(str::to_owned);
-    txn.set_about(object, |about| about.set_comment(column, text))?;
+    txn.set_about(object, |about| about.set_comment(column, c.text.clone()))?;
     Ok("COMMENT")
 }
 
 /// The object, and the ordinal of its column if the comment is on that.
 fn commented(
     catalog: &Catalog,
-    kind: &CommentObject,
+    kind: CommentKind,
     name: &ast::ObjectName,
 ) -> Result<(ObjectId, Option<usize>), SqlError> {
     let last = name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
     let whole = |id: ObjectId| (id, None);
     match kind {
-        CommentObject::Column => column(catalog, name),
-        CommentObject::Schema => {
+        CommentKind::Column => column(catalog, name),
+        CommentKind::Schema => {
             let missing =
                 || SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{last}\" does not exist"));
             catalog.schemas().iter().find(|s| s.name == last).map(|s| whole(s.id)).ok_or_else(missing)
         }
-        CommentObject::Role | CommentObject::User => {
+        CommentKind::Role => {
             let missing =
                 || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role \"{last}\" does not exist"));
             catalog.role(&last).map(|r| whole(r.id)).ok_or_else(missing)
         }
-        CommentObject::Table => relation(catalog, name, "a table", |named| match named {
+        CommentKind::Table => relation(catalog, name, "a table", |named| match named {
             Named::Table(id) => Some(id.into()),
             Named::Part(_, id) => Some(id),
             _ => None,
         }),
-        CommentObject::View => relation(catalog, name, "a view", |named| match named {
+        CommentKind::View => relation(catalog, name, "a view", |named| match named {
             Named::View(id) => Some(id),
             _ => None,
         }),
-        CommentObject::Index => relation(catalog, name, "an index", |named| match named {
+        CommentKind::Index => relation(catalog, name, "an index", |named| match named {
             Named::Index(_, id) => Some(id.into()),
             _ => None,
         }),
-        CommentObject::Sequence => relation(catalog, name, "a sequence", |named| match named {
+        CommentKind::Sequence => relation(catalog, name, "a sequence", |named| match named {
             Named::Sequence(id) => Some(id.into()),
             _ => None,
         }),
-        other => Err(SqlError::unsupported(format!("COMMENT ON {other}"))),
     }
 }
 

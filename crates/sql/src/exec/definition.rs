@@ -9,15 +9,15 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, ObjectType, Statement};
+use sqlparser::ast;
 use varve_engine::{Catalog, Error as EngineError, NewIndex, StorageOptions, TableDef, Transaction};
 
 use super::Facts;
-use super::drop::{self, Drop};
+use super::drop;
 use super::sequence_ddl::SequenceDdl;
+use crate::ast::{CreateIndex, CreateSchema, CreateTable, Definition, DropKind, Truncate};
 use crate::bind::index::IndexSpec;
-use crate::bind::sequence::{options_of, owned_by_name, sequence_type};
-use crate::bind::{Binder, fold, object_name, undefined_table};
+use crate::bind::{Binder, object_name, undefined_table};
 use crate::error::{SqlError, SqlState};
 use crate::sink::{CommandTag, Severity};
 
@@ -49,80 +49,42 @@ impl From<EngineError> for Failed {
 /// Receives notices.
 pub type Notices = Vec<(Severity, SqlError)>;
 
-/// Runs a statement that defines something; `None` if it is of another kind.
+/// Runs a statement that defines something.
 pub fn run(
-    statement: &Statement,
+    statement: &Definition,
     source: &str,
     txn: &mut Transaction,
     facts: &Facts,
     notices: &mut Notices,
-) -> Result<Option<CommandTag>> {
+) -> Result<CommandTag> {
     let catalog = txn.catalog();
     let mut b = Binder::new(&catalog, source, &[])?.along(&facts.path);
-    let tag = match statement {
-        Statement::CreateTable(t) => create_table(&mut b, t, txn, facts, notices)?,
-        Statement::CreateIndex(i) => create_index(&mut b, i, txn, notices)?,
-        Statement::AlterTable(a) => super::alter::alter_table(a, source, txn, facts, notices)?,
-        Statement::AlterIndex { name, operation: ast::AlterIndexOperation::RenameIndex { index_name } } => {
-            let (schema, last) = object_name(name)?;
-            let (_, to) = object_name(index_name)?;
-            super::alter::rename_index((&schema, &last), &to, false, txn, notices)?
+    Ok(CommandTag::Plain(match statement {
+        Definition::CreateTable(t) => create_table(&mut b, t, txn, facts, notices)?,
+        Definition::CreateTableAs(_) => {
+            return Err(SqlError::internal("a table of a query as a definition alone").into());
         }
-        Statement::Comment { object_type, object_name, comment, if_exists: false } => {
-            super::comment::comment(&catalog, object_type, object_name, comment.as_deref(), txn)?
+        Definition::CreateIndex(i) => create_index(&mut b, i, txn, notices)?,
+        Definition::CreateView(v) => super::view::create_view(&mut b, v, txn)?,
+        Definition::CreateSequence(s) => {
+            let name = object_name(&s.name)?;
+            SequenceDdl { txn, facts, notices }.create(name, &s.options, s.if_not_exists)?
         }
-        Statement::Truncate(t) => truncate(&mut b, t, txn, notices)?,
-        Statement::CreateSequence {
-            temporary: false,
-            if_not_exists,
-            name,
-            data_type,
-            sequence_options,
-            owned_by,
-        } => {
-            let mut options = options_of(sequence_options)?;
-            options.data_type = data_type.as_ref().map(sequence_type).transpose()?;
-            options.owned_by = owned_by.as_ref().map(owned_by_name).transpose()?;
-            let name = object_name(name)?;
-            SequenceDdl { txn, facts, notices }.create(name, &options, *if_not_exists)?
+        Definition::CreateSchema(s) => create_schema(&catalog, s, txn, notices)?,
+        Definition::AlterTable(a) => super::alter::alter_table(a, source, txn, facts, notices)?,
+        Definition::AlterSequence(s) => {
+            let name = object_name(&s.name)?;
+            SequenceDdl { txn, facts, notices }.alter(name, s.if_exists, &s.action)?
         }
-        Statement::CreateSequence { .. } => return Err(refused("CREATE SEQUENCE")),
-        Statement::CreateSchema {
-            schema_name: ast::SchemaName::Simple(name),
-            or_replace: false,
-            if_not_exists,
-            with: None,
-            options: None,
-            default_collate_spec: None,
-            clone: None,
-        } => create_schema(&catalog, name, *if_not_exists, txn, notices)?,
-        Statement::CreateSchema { .. } => return Err(refused("CREATE SCHEMA")),
-        Statement::CreateView(v) => super::view::create_view(&mut b, v, txn)?,
-        Statement::Drop {
-            object_type,
-            if_exists,
-            names,
-            cascade,
-            restrict: _,
-            purge: false,
-            temporary: false,
-            table: None,
-        } => {
-            let d = Drop { kind: *object_type, if_exists: *if_exists, names, cascade: *cascade };
-            match object_type {
-                ObjectType::Schema => drop::drop_schema(&catalog, &d, txn, notices)?,
-                _ => drop::drop_objects(&catalog, &d, txn, notices)?,
-            }
+        Definition::RenameIndex(r) => {
+            let (schema, name) = object_name(&r.name)?;
+            super::alter::rename_index((&schema, &name), &r.to, r.if_exists, txn, notices)?
         }
-        Statement::Drop { .. } => return Err(refused("DROP")),
-        _ => return Ok(None),
-    };
-    Ok(Some(CommandTag::Plain(tag)))
-}
-
-/// 0A000 for options of a statement that Varve lacks.
-fn refused(statement: &str) -> Failed {
-    SqlError::unsupported(format!("this form of {statement}")).into()
+        Definition::Comment(c) => super::comment::comment(&catalog, c, txn)?,
+        Definition::Truncate(t) => truncate(&mut b, t, txn, notices)?,
+        Definition::Drop(d) if d.kind == DropKind::Schema => drop::drop_schema(&catalog, d, txn, notices)?,
+        Definition::Drop(d) => drop::drop_objects(&catalog, d, txn, notices)?,
+    }))
 }
 
 pub(super) fn notice(notices: &mut Notices, state: &'static str, message: String) {
@@ -140,7 +102,7 @@ pub(crate) fn tell_of_compression(txn: &Transaction, storage: StorageOptions, no
 
 fn create_table(
     b: &mut Binder<'_>,
-    t: &ast::CreateTable,
+    t: &CreateTable,
     txn: &mut Transaction,
     facts: &Facts,
     notices: &mut Notices,
@@ -178,12 +140,12 @@ fn create_table(
 
 fn create_index(
     b: &mut Binder<'_>,
-    i: &ast::CreateIndex,
+    i: &CreateIndex,
     txn: &mut Transaction,
     notices: &mut Notices,
 ) -> Result<&'static str> {
     let IndexSpec { new, derived, if_not_exists } = b.create_index(i)?;
-    let (schema, _) = object_name(&i.table_name)?;
+    let (schema, _) = object_name(&i.table)?;
     if b.catalog.resolve(&schema, &new.name).is_some() {
         let message = format!("relation \"{}\" already exists", new.name);
         if if_not_exists {
@@ -192,7 +154,7 @@ fn create_index(
         }
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
     }
-    let (name, table) = (new.name.clone(), b.existing_table(&i.table_name)?);
+    let (name, table) = (new.name.clone(), b.existing_table(&i.table)?);
     let made = match derived {
         None => txn.create_index(new),
         Some(derived) => txn.create_derived_index(new, derived),
@@ -248,24 +210,21 @@ fn add_children(
 
 fn truncate(
     b: &mut Binder<'_>,
-    t: &ast::Truncate,
+    t: &Truncate,
     txn: &mut Transaction,
     notices: &mut Notices,
 ) -> Result<&'static str> {
-    if t.partitions.is_some() || t.on_cluster.is_some() || t.if_exists {
-        return Err(SqlError::unsupported("this form of TRUNCATE").into());
-    }
     let mut tables: Vec<Arc<TableDef>> = Vec::new();
-    for target in &t.table_names {
-        let table = b.existing_table(&target.name)?;
+    for name in &t.tables {
+        let table = b.existing_table(name)?;
         if !tables.iter().any(|x| x.id == table.id) {
             tables.push(table);
         }
     }
-    add_children(b.catalog, &mut tables, matches!(t.cascade, Some(ast::CascadeOption::Cascade)), notices)?;
+    add_children(b.catalog, &mut tables, t.cascade, notices)?;
     for table in &tables {
         txn.truncate(table.id)?;
-        if matches!(t.identity, Some(ast::TruncateIdentityOption::Restart)) {
+        if t.restart_identity {
             let owned =
                 |s: &&Arc<varve_engine::SequenceDef>| s.owned_by.is_some_and(|(id, _)| id == table.id);
             let sequences: Vec<_> = b.catalog.sequences().filter(owned).cloned().collect();
@@ -279,23 +238,22 @@ fn truncate(
 
 fn create_schema(
     catalog: &Catalog,
-    name: &ast::ObjectName,
-    if_not_exists: bool,
+    s: &CreateSchema,
     txn: &mut Transaction,
     notices: &mut Notices,
 ) -> Result<&'static str> {
-    let name = name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
+    let name = &s.name;
     if name.starts_with("pg_") {
         let message = format!("unacceptable schema name \"{name}\"");
         return Err(SqlError::new(SqlState("42939"), message)
             .with_detail("The prefix \"pg_\" is reserved for system schemas.")
             .into());
     }
-    if catalog.has_schema(&name) && if_not_exists {
+    if catalog.has_schema(name) && s.if_not_exists {
         notice(notices, "42P06", format!("schema \"{name}\" already exists, skipping"));
         return Ok("CREATE SCHEMA");
     }
-    txn.create_schema(&name)?;
+    txn.create_schema(name)?;
     Ok("CREATE SCHEMA")
 }
 

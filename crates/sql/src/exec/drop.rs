@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, ObjectType};
+use sqlparser::ast;
 use varve_engine::{
     Catalog, Error as EngineError, ForeignKey, IndexId, ObjectId, SequenceDef, SequenceId, TableDef, TableId,
     Transaction, ViewDef,
@@ -16,19 +16,12 @@ use varve_engine::{
 
 use super::definition::{Notices, Result, notice};
 use super::sequence::split_name;
+use crate::ast::{Drop, DropKind};
 use crate::bind::foreign::same_columns;
 use crate::bind::sequence::drawn_from;
 use crate::bind::{fold, object_name};
 use crate::error::{SqlError, SqlState};
 use crate::sink::Severity;
-
-/// What DROP says.
-pub(super) struct Drop<'d> {
-    pub kind: ObjectType,
-    pub if_exists: bool,
-    pub names: &'d [ast::ObjectName],
-    pub cascade: bool,
-}
 
 /// Something that goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,75 +48,73 @@ pub(super) struct Dependent {
 /// Runs DROP.
 pub(super) fn drop_objects(
     catalog: &Catalog,
-    d: &Drop<'_>,
+    d: &Drop,
     txn: &mut Transaction,
     notices: &mut Notices,
 ) -> Result<&'static str> {
     let mut named = Vec::new();
-    for name in d.names {
-        match d.find(catalog, name)? {
+    for name in &d.names {
+        match find(d.kind, catalog, name)? {
             // A name may be given twice.
             Some(gone) if named.contains(&gone) => {}
             Some(gone) => named.push(gone),
             None if d.if_exists => {
-                notice(notices, "00000", format!("{}, skipping", missing(&d.kind, name)?.message));
+                notice(notices, "00000", format!("{}, skipping", missing(d.kind, name)?.message));
             }
-            None => return Err(missing(&d.kind, name)?.into()),
+            None => return Err(missing(d.kind, name)?.into()),
         }
     }
-    let of = if d.names.len() == 1 { described(catalog, &d.kind, &named) } else { None };
+    let of = if d.names.len() == 1 { described(catalog, d.kind, &named) } else { None };
     drop_all(catalog, of.as_deref(), named, d.cascade, txn, notices)?;
     Ok(match d.kind {
-        ObjectType::Table => "DROP TABLE",
-        ObjectType::View => "DROP VIEW",
-        ObjectType::Index => "DROP INDEX",
-        ObjectType::Sequence => "DROP SEQUENCE",
-        _ => "DROP SCHEMA",
+        DropKind::Table => "DROP TABLE",
+        DropKind::View => "DROP VIEW",
+        DropKind::Index => "DROP INDEX",
+        DropKind::Sequence => "DROP SEQUENCE",
+        DropKind::Schema => "DROP SCHEMA",
     })
 }
 
-impl Drop<'_> {
-    /// What a name stands for.
-    fn find(&self, catalog: &Catalog, name: &ast::ObjectName) -> Result<Option<Gone>> {
-        let (schema, last) = object_name(name)?;
-        let found = match self.kind {
-            ObjectType::Table => match catalog.part(&schema, &last) {
-                Some((table, part)) => Some(Gone::Part(table.id, part.id)),
-                None => catalog.table(&schema, &last).map(|t| Gone::Table(t.id)),
-            },
-            ObjectType::View => catalog.view(&schema, &last).map(|v| Gone::View(v.id)),
-            ObjectType::Sequence => match catalog.sequence(&schema, &last) {
-                Some(sequence) => {
-                    refuse_identity(catalog, &sequence)?;
-                    Some(Gone::Sequence(sequence.id))
-                }
-                None => None,
-            },
-            ObjectType::Index => return index(catalog, &schema, &last),
-            other => return Err(SqlError::unsupported(format!("DROP {other}")).into()),
+/// What a name stands for.
+fn find(kind: DropKind, catalog: &Catalog, name: &ast::ObjectName) -> Result<Option<Gone>> {
+    let (schema, last) = object_name(name)?;
+    let found = match kind {
+        DropKind::Table => match catalog.part(&schema, &last) {
+            Some((table, part)) => Some(Gone::Part(table.id, part.id)),
+            None => catalog.table(&schema, &last).map(|t| Gone::Table(t.id)),
+        },
+        DropKind::View => catalog.view(&schema, &last).map(|v| Gone::View(v.id)),
+        DropKind::Sequence => match catalog.sequence(&schema, &last) {
+            Some(sequence) => {
+                refuse_identity(catalog, &sequence)?;
+                Some(Gone::Sequence(sequence.id))
+            }
+            None => None,
+        },
+        DropKind::Index => return index(catalog, &schema, &last),
+        DropKind::Schema => return Err(SqlError::internal("a schema among relations").into()),
+    };
+    if found.is_none() && catalog.resolve(&schema, &last).is_some() {
+        let (article, word) = match kind {
+            DropKind::Sequence => ("a", "sequence"),
+            DropKind::View => ("a", "view"),
+            _ => ("a", "table"),
         };
-        if found.is_none() && catalog.resolve(&schema, &last).is_some() {
-            let (article, word) = match self.kind {
-                ObjectType::Sequence => ("a", "sequence"),
-                ObjectType::View => ("a", "view"),
-                _ => ("a", "table"),
-            };
-            let message = format!("\"{last}\" is not {article} {word}");
-            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
-        }
-        Ok(found)
+        let message = format!("\"{last}\" is not {article} {word}");
+        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
     }
+    Ok(found)
 }
 
 /// Runs DROP SCHEMA.
 pub(super) fn drop_schema(
     catalog: &Catalog,
-    d: &Drop<'_>,
+    d: &Drop,
     txn: &mut Transaction,
     notices: &mut Notices,
 ) -> Result<&'static str> {
     let mut schemas: Vec<String> = Vec::new();
-    for name in d.names {
+    for name in &d.names {
         let last = name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
         if !catalog.has_schema(&last) {
             let message = format!("schema \"{last}\" does not exist");
@@ -367,14 +358,14 @@ impl Gone {
     }
 }
 
-fn described(catalog: &Catalog, kind: &ObjectType, named: &[Gone]) -> Option<String> {
+fn described(catalog: &Catalog, kind: DropKind, named: &[Gone]) -> Option<String> {
     let name = match named.first()? {
         Gone::Table(id) => catalog.table_by_id(*id).map(|t| shown(&t.schema, &t.name))?,
         Gone::View(id) => catalog.view_by_id(*id).map(|v| shown(&v.schema, &v.name))?,
         Gone::Sequence(id) => catalog.sequence_by_id(*id).map(|s| shown(&s.schema, &s.name))?,
         Gone::Index(..) | Gone::Key(..) | Gone::Default(..) | Gone::Part(..) => return None,
     };
-    Some(format!("{} {name}", kind.to_string().to_lowercase()))
+    Some(format!("{} {name}", kind.name()))
 }
 
 /// A name as it is shown: with its schema unless that is the one where names are looked for.
@@ -382,12 +373,12 @@ pub(super) fn shown(schema: &str, name: &str) -> String {
     if schema == varve_engine::catalog::PUBLIC { name.to_owned() } else { format!("{schema}.{name}") }
 }
 
-fn missing(kind: &ObjectType, name: &ast::ObjectName) -> Result<SqlError, SqlError> {
+fn missing(kind: DropKind, name: &ast::ObjectName) -> Result<SqlError, SqlError> {
     let (_, last) = object_name(name)?;
     let (state, word) = match kind {
-        ObjectType::Table => (SqlState::UNDEFINED_TABLE, "table"),
-        ObjectType::View => (SqlState::UNDEFINED_TABLE, "view"),
-        ObjectType::Index => (SqlState::UNDEFINED_OBJECT, "index"),
+        DropKind::Table => (SqlState::UNDEFINED_TABLE, "table"),
+        DropKind::View => (SqlState::UNDEFINED_TABLE, "view"),
+        DropKind::Index => (SqlState::UNDEFINED_OBJECT, "index"),
         _ => (SqlState::UNDEFINED_TABLE, "sequence"),
     };
     Ok(SqlError::new(state, format!("{word} \"{last}\" does not exist")))

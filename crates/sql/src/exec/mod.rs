@@ -8,7 +8,6 @@
 //! Does not know: transaction blocks, caches.
 
 mod alter;
-mod alter_command;
 mod change;
 mod comment;
 pub mod copy;
@@ -45,10 +44,8 @@ use bumpalo::Bump;
 use smallvec::SmallVec;
 use varve_engine::{Catalog, Datum, LockMode, Table, TableDef, Transaction};
 
-pub use alter_command::alter;
 pub use drop::draws_from;
 pub use sequence::{Beside, SequenceMemory, split_name};
-pub use sequence_ddl::SequenceChange;
 
 use change::FoundRows;
 use reference::{Checker, Deferred, Pending};

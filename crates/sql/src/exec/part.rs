@@ -5,13 +5,13 @@
 use std::ops::ControlFlow;
 
 use bumpalo::Bump;
-use sqlparser::ast;
 use varve_engine::{
     Bound, Change, Error as EngineError, ObjectId, Part, Partitions, ScanSpec, TableDef, TableId, Transaction,
 };
 
 use super::Facts;
 use super::definition::{Notices, Result, notice};
+use crate::ast::{CreateTable, PartitionOf};
 use crate::bind::Binder;
 use crate::bind::part::check_bound;
 use crate::error::{SqlError, SqlState};
@@ -20,8 +20,8 @@ use crate::partition;
 
 pub(super) fn create_part(
     b: &mut Binder<'_>,
-    t: &ast::CreateTable,
-    of: &ast::ObjectName,
+    t: &CreateTable,
+    of: &PartitionOf,
     txn: &mut Transaction,
     facts: &Facts,
     notices: &mut Notices,

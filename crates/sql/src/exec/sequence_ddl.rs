@@ -14,11 +14,10 @@ use super::Facts;
 use super::alter::Alter;
 use super::definition::{Notices, Result, notice};
 use super::drop::draws_from;
+use crate::ast::{OwnedBy, SequenceAction, SequenceOptions};
 use crate::bind::Binder;
 use crate::bind::ddl::no_schema;
-use crate::bind::sequence::{
-    OwnedBy, SequenceOptions, changed, identity, refuse_beyond, sequence_of, sequence_text,
-};
+use crate::bind::sequence::{changed, identity, refuse_beyond, sequence_of, sequence_text};
 use crate::error::{SqlError, SqlState};
 use crate::system::names::quoted;
 
@@ -27,17 +26,6 @@ pub(super) struct SequenceDdl<'x> {
     pub txn: &'x mut Transaction,
     pub facts: &'x Facts,
     pub notices: &'x mut Notices,
-}
-
-/// What ALTER SEQUENCE asks for.
-#[derive(Debug, Clone)]
-pub enum SequenceChange {
-    /// Other options.
-    Options(SequenceOptions),
-    /// RENAME TO
-    Rename(String),
-    /// SET SCHEMA
-    SetSchema(String),
 }
 
 impl SequenceDdl<'_> {
@@ -78,7 +66,7 @@ impl SequenceDdl<'_> {
         &mut self,
         (schema, name): (String, String),
         if_exists: bool,
-        change: &SequenceChange,
+        action: &SequenceAction,
     ) -> Result<&'static str> {
         let catalog = self.txn.catalog();
         let Some(sequence) = catalog.sequence(&schema, &name) else {
@@ -93,10 +81,10 @@ impl SequenceDdl<'_> {
             }
             return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).into());
         };
-        match change {
-            SequenceChange::Options(options) => self.set_options(&catalog, &sequence, options)?,
-            SequenceChange::Rename(name) => self.move_to(&catalog, &sequence, &sequence.schema, name)?,
-            SequenceChange::SetSchema(schema) => self.set_schema(&catalog, &sequence, schema)?,
+        match action {
+            SequenceAction::SetOptions(options) => self.set_options(&catalog, &sequence, options)?,
+            SequenceAction::Rename(name) => self.move_to(&catalog, &sequence, &sequence.schema, name)?,
+            SequenceAction::SetSchema(schema) => self.set_schema(&catalog, &sequence, schema)?,
         }
         Ok("ALTER SEQUENCE")
     }

@@ -5,10 +5,10 @@
 //!
 //! Does not know: what the query means (`bind::view`).
 
-use sqlparser::ast;
 use varve_engine::{ViewColumn, ViewDef};
 
 use super::definition::Result;
+use crate::ast::CreateView;
 use crate::bind::Binder;
 use crate::error::{SqlError, SqlState};
 use crate::ty::Ty;
@@ -16,7 +16,7 @@ use crate::ty::Ty;
 /// Runs CREATE [OR REPLACE] VIEW.
 pub(super) fn create_view(
     b: &mut Binder<'_>,
-    v: &ast::CreateView,
+    v: &CreateView,
     txn: &mut varve_engine::Transaction,
 ) -> Result<&'static str> {
     let spec = b.create_view(v)?;

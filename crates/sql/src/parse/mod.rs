@@ -1,26 +1,20 @@
-//! Text to syntax tree. Commands, queries and changes of rows are mapped from PostgreSQL's tree, definitions are read
-//! by `sqlparser`.
+//! Text to syntax tree: PostgreSQL's parser reads it, and its tree is mapped to that of `crate::ast`.
 //!
 //! Invariants
 //! 1. Syntax errors are 42601 in PostgreSQL's words with the position of the offending token.
+//! 2. What PostgreSQL's grammar takes is in the tree, or 0A000 with its name.
 //!
 //! Does not know: names' meaning.
 
-mod dialect;
-mod literal;
-pub mod options;
 pub mod postgres;
-mod rewrite;
+mod token;
 
-use dialect::VarveDialect;
-pub use rewrite::{LOCK_MARK, Overriding, bare_name, symmetric_bound};
 use sqlparser::ast;
-use sqlparser::keywords::Keyword;
-use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
+pub use token::{Token, tokens};
 
-use crate::error::{Result, SqlError, SqlState};
-use crate::utility::{self, Utility};
+use crate::ast::Definition;
+use crate::error::{Result, SqlError};
+use crate::utility::{self, Utility, tag};
 
 /// A statement that has been read.
 #[derive(Debug, Clone)]
@@ -29,15 +23,14 @@ pub enum Parsed {
     Empty,
     /// A command about the session, transactions or maintenance.
     Utility(Utility),
-    /// SQL proper.
+    /// A statement that defines something.
+    Definition(Box<Definition>),
+    /// A query or a change of rows.
     Sql(Box<ast::Statement>),
 }
 
-/// Nesting that the parser follows before it gives up.
-const RECURSION_MAX: usize = 200;
-
-/// Nesting from which an error of the parser is taken for its limit: it tries other readings before it reports it.
-const NESTING_SUSPECT: usize = RECURSION_MAX / 4;
+/// What stands before the name of `OF` in a locking clause that the tree does not know: its first words. No name has them.
+pub const LOCK_MARK: &str = "\u{1}";
 
 /// Texts longer than this get a stack of their own.
 const PLAIN_STACK_TEXT_BYTES: usize = 2048;
@@ -62,34 +55,14 @@ pub fn statement(sql: &str) -> Result<Parsed> {
         if let Some(command) = utility::read(sql, &node)? {
             return Ok(Parsed::Utility(command));
         }
-        match postgres::mapped(sql, &node) {
-            Ok(Some(statement)) => Ok(Parsed::Sql(Box::new(statement))),
-            Ok(None) => read(sql).map_err(|e| postgres::unread(&node, e)),
-            Err(e) => Err(e),
+        if let Some(definition) = postgres::definition(sql, &node)? {
+            return Ok(Parsed::Definition(Box::new(definition)));
+        }
+        match postgres::mapped(sql, &node)? {
+            Some(statement) => Ok(Parsed::Sql(Box::new(statement))),
+            None => Err(tag::unsupported(&node)),
         }
     })
-}
-
-/// Reads a statement that is PostgreSQL's.
-fn read(sql: &str) -> Result<Parsed> {
-    let mut tokens = tokenize(sql)?;
-    while tokens.last().is_some_and(|t| is_blank(&t.token) || t.token == Token::SemiColon) {
-        tokens.pop();
-    }
-    if tokens.iter().all(|t| is_blank(&t.token)) {
-        return Ok(Parsed::Empty);
-    }
-    if let Some(utility) = utility::read_alter(sql, &tokens)? {
-        return Ok(Parsed::Utility(utility));
-    }
-    let is_suspect = nesting_of(&tokens) > NESTING_SUSPECT;
-    let mut parser = parser(rewrite::statement(tokens));
-    let parsed = parser.parse_statement().map_err(|e| syntax_error(sql, &e)).and_then(|statement| {
-        let rest = parser.peek_token();
-        if rest.token == Token::EOF { Ok(statement) } else { Err(near(sql, &rest)) }
-    });
-    let statement = parsed.map_err(|e| if is_suspect { too_deep() } else { e })?;
-    Ok(Parsed::Sql(Box::new(statement)))
 }
 
 /// Checks the syntax of one statement.
@@ -99,15 +72,26 @@ pub fn check(sql: &str) -> Result<()> {
 
 /// Reads an expression, such as a column's default.
 pub fn expression(text: &str) -> Result<ast::Expr> {
-    let mut parser = parser(rewrite::expression(tokenize(text)?));
-    let e = parser.parse_expr().map_err(|e| syntax_error(text, &e))?;
-    let rest = parser.peek_token();
-    if rest.token == Token::EOF { Ok(e) } else { Err(near(text, &rest)) }
+    postgres::expression(text)
 }
 
-/// The tokens of a text that was parsed before, blanks among them.
-pub fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
-    tokenize(text)
+/// Whether an alias in a query names columns, as `t AS x (p)` does.
+pub fn names_columns(query: &str) -> Result<bool> {
+    postgres::with_room(query, || {
+        // No other node has lists of these names; a string that looks like one errs on the safe side.
+        const LISTS: [&str; 2] = ["colnames: [Node", "coldeflist: [Node"];
+        let shown = format!("{:?}", postgres::raw(query)?);
+        Ok(LISTS.iter().any(|list| shown.contains(list)))
+    })
+}
+
+/// Whose values an identity column takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overriding {
+    /// OVERRIDING SYSTEM VALUE: those of the statement.
+    System,
+    /// OVERRIDING USER VALUE: those of the sequence.
+    User,
 }
 
 /// Whether an INSERT says OVERRIDING SYSTEM VALUE or OVERRIDING USER VALUE, which the syntax tree has no room for.
@@ -117,119 +101,27 @@ pub fn overriding(sql: &str) -> Result<Option<Overriding>> {
 
 /// Reads the name of a type, as a cast would have it.
 pub fn type_name(text: &str) -> Option<crate::ty::Typed> {
-    let mut parser = parser(tokenize(text).ok()?);
-    let name = parser.parse_data_type().ok()?;
-    let is_whole = parser.peek_token().token == Token::EOF;
-    crate::ty::of_ast(&name).ok().filter(|_| is_whole)
-}
-
-fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
-    Parser::new(&VarveDialect).with_recursion_limit(RECURSION_MAX).with_tokens_with_locations(tokens)
-}
-
-/// Whether a token is blank or a comment.
-pub fn is_blank(token: &Token) -> bool {
-    matches!(token, Token::Whitespace(_))
-}
-
-fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>> {
-    let masked = literal::mask(sql)?;
-    let tokens = Tokenizer::new(&VarveDialect, &masked.text).tokenize_with_location();
-    let mut tokens = tokens.map_err(|e| {
-        let at = offset(sql, e.location);
-        let start: String = sql.chars().skip(at.saturating_sub(1) as usize).take(60).collect();
-        let what = if e.message.contains("string literal") {
-            "unterminated quoted string"
-        } else if e.message.contains("comment") {
-            "unterminated /* comment"
-        } else if e.message.contains("identifier") || e.message.contains("close delimiter") {
-            "unterminated quoted identifier"
-        } else {
-            "syntax error"
-        };
-        SqlError::new(SqlState::SYNTAX_ERROR, format!("{what} at or near \"{start}\"")).at(Some(at))
-    })?;
-    masked.unmask(&mut tokens);
-    if let Some(bad) = tokens.iter().find(|t| matches!(&t.token, Token::Word(w) if w.value.is_empty())) {
-        let message = "zero-length delimited identifier at or near \"\"\"\"";
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(Some(offset(sql, bad.span.start))));
-    }
-    if let Some(bad) = tokens.iter().find(|t| matches!(t.token, Token::Whitespace(Whitespace::SingleLineComment { ref prefix, .. }) if prefix == "#"))
-    {
-        return Err(near(sql, bad));
-    }
-    Ok(rewrite::with_signs_apart(tokens))
-}
-
-/// Character position of a location, from 1.
-pub fn offset(sql: &str, at: Location) -> u32 {
-    let before: usize =
-        sql.split_inclusive('\n').take((at.line as usize).saturating_sub(1)).map(|l| l.chars().count()).sum();
-    (before as u64 + at.column) as u32
-}
-
-/// 42601 at a token.
-pub fn near(sql: &str, token: &TokenWithSpan) -> SqlError {
-    if token.token == Token::EOF {
-        return at_end(sql);
-    }
-    let message = format!("syntax error at or near \"{}\"", token.token);
-    SqlError::new(SqlState::SYNTAX_ERROR, message).at(Some(offset(sql, token.span.start)))
-}
-
-/// 42601 behind the last token.
-pub fn at_end(sql: &str) -> SqlError {
-    let end = sql.trim_end().trim_end_matches(';').chars().count() as u32 + 1;
-    SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at end of input").at(Some(end))
-}
-
-/// 54001
-fn too_deep() -> SqlError {
-    SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
-        .with_hint(format!("Statements may nest {RECURSION_MAX} deep."))
-}
-
-/// How deep parentheses, CASE and signs before an operand stand in each other.
-fn nesting_of(tokens: &[TokenWithSpan]) -> usize {
-    let (mut depth, mut signs, mut most) = (0usize, 0, 0);
-    for t in tokens.iter().filter(|t| !is_blank(&t.token)) {
-        let keyword = match &t.token {
-            Token::Word(w) if w.quote_style.is_none() => w.keyword,
-            _ => Keyword::NoKeyword,
-        };
-        match (&t.token, keyword) {
-            (Token::LParen, _) | (_, Keyword::CASE) => depth += 1,
-            (Token::RParen, _) | (_, Keyword::END) => depth = depth.saturating_sub(1),
-            (Token::Minus | Token::Plus, _) | (_, Keyword::NOT) => signs += 2,
-            _ => {}
-        }
-        signs = usize::saturating_sub(signs, 1);
-        most = most.max(depth + signs);
-    }
-    most
-}
-
-/// Puts the parser's message into PostgreSQL's words.
-pub fn syntax_error(sql: &str, e: &ParserError) -> SqlError {
-    let text = match e {
-        ParserError::RecursionLimitExceeded => return too_deep(),
-        ParserError::ParserError(text) | ParserError::TokenizerError(text) => text,
+    let ast::Expr::Cast { expr, data_type, .. } = expression(&format!("NULL::{text}")).ok()? else {
+        return None;
     };
-    let (found, location) = match text.rsplit_once(" at Line: ") {
-        Some((head, tail)) => (head.rsplit_once("found: ").map(|(_, f)| f), parse_location(tail)),
-        None => (text.rsplit_once("found: ").map(|(_, f)| f), None),
-    };
-    let position = location.map(|l| offset(sql, l));
-    match found {
-        Some("EOF") => at_end(sql),
-        Some(token) => {
-            SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{token}\"")).at(position)
-        }
-        None => SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error: {text}")).at(position),
-    }
+    let is_null = matches!(&*expr, ast::Expr::Value(value) if value.value == ast::Value::Null);
+    crate::ty::of_ast(&data_type).ok().filter(|_| is_null)
 }
 
-fn parse_location(text: &str) -> Option<Location> {
-    let (line, column) = text.split_once(", Column: ")?;
-    Some(Location { line: line.trim().parse().ok()?, column: column.trim().parse().ok()? })
+/// What a bound of BETWEEN is, if it is marked as SYMMETRIC.
+pub fn symmetric_bound(bound: &ast::Expr) -> Option<&ast::Expr> {
+    let ast::Expr::Function(f) = bound else { return None };
+    let ast::FunctionArguments::List(list) = &f.args else { return None };
+    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e))] = list.args.as_slice() else {
+        return None;
+    };
+    let [part] = f.name.0.as_slice() else { return None };
+    let name = part.as_ident()?;
+    let marked = name.quote_style.is_none() && name.value.eq_ignore_ascii_case("symmetric");
+    marked.then_some(e)
+}
+
+/// 42601 for a text that holds more than an expression.
+fn no_expression(text: &str) -> SqlError {
+    SqlError::new(crate::error::SqlState::SYNTAX_ERROR, format!("not an expression: {text}"))
 }

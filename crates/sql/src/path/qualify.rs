@@ -8,44 +8,51 @@
 
 use std::borrow::Cow;
 
-use sqlparser::ast::{
-    AlterColumnOperation, AlterTableOperation, ColumnDef, ColumnOption, CommentObject, CreateTable, Expr,
-    Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, ObjectType,
-    Statement, TableConstraint, Value,
-};
+use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 use varve_engine::Catalog;
 
 use super::{NOWHERE, Path, has_schema};
+use crate::ast::{
+    ColumnAction, ColumnDefinition, Comment, CommentKind, Constraint, ConstraintKind, CreateTable,
+    Definition, DropKind, KeptExpr, TableAction,
+};
 use crate::bind::{fold, undefined_table};
 use crate::copy::CopyWhat;
-use crate::error::{Result, SqlError};
+use crate::error::Result;
+use crate::parse;
 use crate::system::names::quoted;
 use crate::utility::Utility;
 use crate::utility::role::{Objects, RoleCommand};
 
 impl Path {
     /// A definition whose names have their schemas; 3F000 if there is none to make it in.
-    pub fn definition<'s>(&self, catalog: &Catalog, statement: &'s Statement) -> Result<Cow<'s, Statement>> {
+    pub fn definition<'s>(
+        &self,
+        catalog: &Catalog,
+        statement: &'s Definition,
+    ) -> Result<Cow<'s, Definition>> {
         if self.is_public() {
             return Ok(Cow::Borrowed(statement));
         }
         let mut statement = statement.clone();
         let names = Names { path: self, catalog };
         match &mut statement {
-            Statement::CreateTable(t) => names.create_table(t)?,
-            Statement::CreateIndex(i) => names.settle(&mut i.table_name),
-            Statement::AlterTable(a) => {
+            Definition::CreateTable(t) => names.create_table(t)?,
+            Definition::CreateTableAs(t) => names.place(&mut t.name)?,
+            Definition::CreateIndex(i) => names.settle(&mut i.table),
+            Definition::CreateView(v) => names.place(&mut v.name)?,
+            Definition::CreateSequence(s) => names.place(&mut s.name)?,
+            Definition::CreateSchema(_) => {}
+            Definition::AlterTable(a) => {
                 names.settle(&mut a.name);
-                a.operations.iter_mut().try_for_each(|operation| names.operation(operation))?;
+                a.actions.iter_mut().try_for_each(|action| names.action(action))?;
             }
-            Statement::Comment { object_type, object_name, .. } => names.commented(*object_type, object_name),
-            Statement::Truncate(t) => t.table_names.iter_mut().for_each(|t| names.settle(&mut t.name)),
-            Statement::CreateSequence { name, .. } => names.place(name)?,
-            Statement::CreateView(v) => names.place(&mut v.name)?,
-            Statement::Drop { object_type, names: dropped, .. } if *object_type != ObjectType::Schema => {
-                dropped.iter_mut().for_each(|name| names.settle(name));
-            }
-            _ => {}
+            Definition::AlterSequence(s) => names.settle(&mut s.name),
+            Definition::RenameIndex(r) => names.settle(&mut r.name),
+            Definition::Comment(c) => names.commented(c),
+            Definition::Truncate(t) => t.tables.iter_mut().for_each(|name| names.settle(name)),
+            Definition::Drop(d) if d.kind == DropKind::Schema => {}
+            Definition::Drop(d) => d.names.iter_mut().for_each(|name| names.settle(name)),
         }
         Ok(Cow::Owned(statement))
     }
@@ -109,7 +116,7 @@ impl Names<'_> {
         let own = plain(&t.name);
         self.place(&mut t.name)?;
         if let Some(of) = &mut t.partition_of {
-            self.settle(of);
+            self.settle(&mut of.parent);
         }
         // A table that refers to itself is not there yet.
         let mut parent = |name: &mut ObjectName| match plain(name) {
@@ -117,128 +124,80 @@ impl Names<'_> {
             _ => self.settle(name),
         };
         t.columns.iter_mut().try_for_each(|column| self.column(column, &mut parent))?;
-        t.constraints.iter_mut().for_each(|constraint| constraint_names(constraint, &mut parent));
-        Ok(())
+        t.constraints.iter_mut().try_for_each(|constraint| self.constraint(constraint, &mut parent))
     }
 
-    fn column(&self, column: &mut ColumnDef, parent: &mut dyn FnMut(&mut ObjectName)) -> Result<()> {
-        for option in &mut column.options {
-            match &mut option.option {
-                ColumnOption::ForeignKey(key) => parent(&mut key.foreign_table),
-                ColumnOption::Default(e) => self.default(e)?,
-                _ => {}
-            }
-        }
-        Ok(())
+    fn column(&self, column: &mut ColumnDefinition, parent: &mut dyn FnMut(&mut ObjectName)) -> Result<()> {
+        column.constraints.iter_mut().try_for_each(|constraint| self.constraint(constraint, parent))
     }
 
-    fn operation(&self, operation: &mut AlterTableOperation) -> Result<()> {
-        let mut parent = |name: &mut ObjectName| self.settle(name);
-        match operation {
-            AlterTableOperation::AddColumn { column_def, .. } => self.column(column_def, &mut parent)?,
-            AlterTableOperation::AddConstraint { constraint, .. } => {
-                constraint_names(constraint, &mut parent);
-            }
-            AlterTableOperation::AlterColumn { op: AlterColumnOperation::SetDefault { value }, .. } => {
-                self.default(value)?;
-            }
+    fn constraint(&self, c: &mut Constraint, parent: &mut dyn FnMut(&mut ObjectName)) -> Result<()> {
+        match &mut c.kind {
+            ConstraintKind::ForeignKey(key) => parent(&mut key.table),
+            ConstraintKind::Default(default) => self.kept_default(default)?,
             _ => {}
         }
         Ok(())
     }
 
-    fn commented(&self, kind: CommentObject, name: &mut ObjectName) {
-        match kind {
-            CommentObject::Column => {
+    fn action(&self, action: &mut TableAction) -> Result<()> {
+        let mut parent = |name: &mut ObjectName| self.settle(name);
+        match action {
+            TableAction::AddColumn { column, .. } => self.column(column, &mut parent),
+            TableAction::AddConstraint(constraint) => self.constraint(constraint, &mut parent),
+            TableAction::AlterColumn { action: ColumnAction::SetDefault(default), .. } => {
+                self.kept_default(default)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn commented(&self, c: &mut Comment) {
+        let name = &mut c.name;
+        match c.kind {
+            CommentKind::Column => {
                 let Some(column) = name.0.pop() else { return };
                 self.settle(name);
                 name.0.push(column);
             }
-            CommentObject::Schema | CommentObject::Database => {}
+            CommentKind::Schema | CommentKind::Role => {}
             _ => self.settle(name),
         }
     }
 
     /// A default is kept as text: the sequence in `nextval('s')` is the one that is found now, however deep it stands.
-    fn default(&self, e: &mut Expr) -> Result<()> {
-        match e {
-            Expr::Nested(inner) | Expr::Cast { expr: inner, .. } | Expr::UnaryOp { expr: inner, .. } => {
-                self.default(inner)
-            }
-            Expr::BinaryOp { left, right, .. } => {
-                self.default(left)?;
-                self.default(right)
-            }
-            Expr::Case { operand, conditions, else_result, .. } => {
-                let branches = conditions.iter_mut().flat_map(|when| [&mut when.condition, &mut when.result]);
-                let ends = operand.iter_mut().chain(else_result).map(Box::as_mut);
-                branches.chain(ends).try_for_each(|part| self.default(part))
-            }
-            Expr::Array(array) => array.elem.iter_mut().try_for_each(|part| self.default(part)),
-            Expr::Function(f) if is_sequence_function(f) => {
-                if let Some(first) = arguments(f).next() {
-                    self.sequence(first);
-                }
-                Ok(())
-            }
-            Expr::Function(f) => arguments(f).try_for_each(|part| self.default(part)),
-            Expr::Value(_) => Ok(()),
-            other if names_a_sequence(other) => Err(SqlError::unsupported(
-                "a sequence without a schema in this kind of default, under a search path",
-            )),
-            _ => Ok(()),
+    fn kept_default(&self, default: &mut KeptExpr) -> Result<()> {
+        let text = self.with_schemas(&default.text)?;
+        if text != default.text {
+            *default = KeptExpr { expr: parse::expression(&text)?, text };
         }
+        Ok(())
     }
 
-    fn sequence(&self, e: &mut Expr) {
-        match e {
-            Expr::Cast { expr, .. } | Expr::Nested(expr) => self.sequence(expr),
-            Expr::Value(value) => {
-                let Value::SingleQuotedString(text) = &mut value.value else { return };
-                if !has_schema(text) {
-                    let (schema, last) = self.path.find_text(self.catalog, text);
-                    if schema != NOWHERE {
-                        *text = format!("{}.{}", quoted(&schema), quoted(&last));
-                    }
-                }
+    /// The text with their schemas before the names of sequences.
+    fn with_schemas(&self, text: &str) -> Result<String> {
+        let tokens = parse::tokens(text)?;
+        let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
+        for three in tokens.windows(3) {
+            let [verb, open, argument] = three else { continue };
+            let takes = verb.name().is_some_and(|name| SEQUENCE_FUNCTIONS.contains(&name.as_str()));
+            let name = argument.string().filter(|name| takes && open.is("(") && !has_schema(name));
+            let Some(name) = name else { continue };
+            let (schema, last) = self.path.find_text(self.catalog, &name);
+            if schema != NOWHERE {
+                let name = format!("{}.{}", quoted(&schema), quoted(&last));
+                out.push_str(&text[copied..argument.start]);
+                out.push_str(&format!("'{}'", name.replace('\'', "''")));
+                copied = argument.end;
             }
-            _ => {}
         }
+        out.push_str(&text[copied..]);
+        Ok(out)
     }
 }
 
-fn constraint_names(constraint: &mut TableConstraint, parent: &mut dyn FnMut(&mut ObjectName)) {
-    if let TableConstraint::ForeignKey(key) = constraint {
-        parent(&mut key.foreign_table);
-    }
-}
-
-/// The expressions that a function is called with.
-fn arguments(f: &mut Function) -> impl Iterator<Item = &mut Expr> {
-    let list = match &mut f.args {
-        FunctionArguments::List(list) => list.args.as_mut_slice(),
-        _ => &mut [],
-    };
-    list.iter_mut().filter_map(|argument| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(e))
-        | FunctionArg::Named { arg: FunctionArgExpr::Expr(e), .. }
-        | FunctionArg::ExprNamed { arg: FunctionArgExpr::Expr(e), .. } => Some(e),
-        FunctionArg::Unnamed(_) | FunctionArg::Named { .. } | FunctionArg::ExprNamed { .. } => None,
-    })
-}
-
-/// Goes by the text, so it finds too many rather than too few.
-fn names_a_sequence(e: &Expr) -> bool {
-    let text = e.to_string().to_ascii_lowercase();
-    SEQUENCE_FUNCTIONS.iter().any(|name| text.contains(name))
-}
-
+/// Functions whose first argument names a sequence.
 const SEQUENCE_FUNCTIONS: [&str; 3] = ["nextval", "currval", "setval"];
-
-fn is_sequence_function(f: &Function) -> bool {
-    let last = f.name.0.last().and_then(ObjectNamePart::as_ident).map(fold);
-    last.is_some_and(|name| SEQUENCE_FUNCTIONS.contains(&&*name))
-}
 
 /// A name without its schema.
 fn plain(name: &ObjectName) -> Option<String> {

@@ -10,14 +10,18 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
-use sqlparser::ast::{self, AlterTableOperation, ColumnOption, ObjectType, Statement, TableConstraint};
+use sqlparser::ast;
 use varve_engine::{
     BOOTSTRAP_ROLE, Catalog, Isolation, Named, ObjectId, Rights, SequenceDef, TableDef, Transaction,
     planted_panic,
 };
 
 use super::Session;
-use crate::bind::object_name;
+use crate::ast::{
+    Comment, CommentKind, Constraint, ConstraintKind, Definition, DropKind, SequenceAction, TableAction,
+    Truncate,
+};
+use crate::bind::{fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Found, OnConflict, Output, Plan, Select};
@@ -133,7 +137,7 @@ impl Session {
 }
 
 /// 42501 unless the role may define, alter or drop what the statement says, as its names are understood now.
-pub(super) fn authorize_definition(statement: &Statement, txn: &mut Transaction, who: Who) -> Result<()> {
+pub(super) fn authorize_definition(statement: &Definition, txn: &mut Transaction, who: Who) -> Result<()> {
     let catalog = txn.catalog();
     let holder = Holder::of(&catalog, who);
     if holder.is_superuser() { Ok(()) } else { Check { catalog: &catalog, holder }.definition(statement) }
@@ -285,72 +289,77 @@ impl Check<'_> {
     }
 
     /// A name that stands for nothing is reported by who runs the statement.
-    fn definition(&self, statement: &Statement) -> Result<()> {
+    fn definition(&self, statement: &Definition) -> Result<()> {
         match statement {
-            Statement::CreateTable(t) => {
+            Definition::CreateTable(t) => {
                 self.creates(&t.name)?;
-                t.columns.iter().try_for_each(|c| self.refers_to(options_of(c)))?;
-                self.refers_to(t.constraints.iter().filter_map(foreign_key))?;
-                t.partition_of.as_ref().map_or(Ok(()), |parent| self.owner_of(parent))
+                t.columns.iter().try_for_each(|c| self.refer(&c.constraints))?;
+                self.refer(&t.constraints)?;
+                t.partition_of.as_ref().map_or(Ok(()), |of| self.owner_of(&of.parent))
             }
-            Statement::CreateView(v) => {
+            Definition::CreateTableAs(t) => self.creates(&t.name),
+            Definition::CreateView(v) => {
                 self.creates(&v.name)?;
                 if v.or_replace { self.owner_of(&v.name) } else { Ok(()) }
             }
-            Statement::CreateSequence { name, .. } => self.creates(name),
-            Statement::CreateIndex(i) => self.owner_of(&i.table_name),
-            Statement::AlterTable(a) => {
+            Definition::CreateSequence(s) => self.creates(&s.name),
+            Definition::CreateIndex(i) => self.owner_of(&i.table),
+            Definition::AlterTable(a) => {
                 self.owner_of(&a.name)?;
-                a.operations.iter().try_for_each(|operation| match operation {
-                    AlterTableOperation::AddConstraint { constraint, .. } => {
-                        self.refers_to(foreign_key(constraint).into_iter())
-                    }
-                    AlterTableOperation::AddColumn { column_def, .. } => {
-                        self.refers_to(options_of(column_def))
-                    }
+                a.actions.iter().try_for_each(|action| match action {
+                    TableAction::AddConstraint(constraint) => self.refer(std::slice::from_ref(constraint)),
+                    TableAction::AddColumn { column, .. } => self.refer(&column.constraints),
+                    TableAction::SetSchema(schema) => self.schema(&fold(schema), Rights::CREATE),
                     _ => Ok(()),
                 })
             }
-            Statement::Comment { object_type, object_name, .. } => self.comments(object_type, object_name),
-            Statement::Truncate(t) => self.truncates(t),
-            Statement::CreateSchema { .. } => Err(denied("permission denied for database postgres")),
-            Statement::Drop { object_type: ObjectType::Schema, names, .. } => {
-                names.iter().try_for_each(|name| self.owner_of_schema(name))
+            Definition::AlterSequence(s) => {
+                self.owner_of(&s.name)?;
+                match &s.action {
+                    SequenceAction::SetSchema(schema) => self.schema(schema, Rights::CREATE),
+                    _ => Ok(()),
+                }
             }
-            Statement::Drop { names, .. } => names.iter().try_for_each(|name| self.may_drop(name)),
-            _ => Err(denied("permission denied: only superusers may run this statement")),
+            Definition::RenameIndex(r) => self.owner_of(&r.name),
+            Definition::Comment(c) => self.comments(c),
+            Definition::Truncate(t) => self.truncates(t),
+            Definition::CreateSchema(_) => Err(denied("permission denied for database postgres")),
+            Definition::Drop(d) if d.kind == DropKind::Schema => {
+                d.names.iter().try_for_each(|name| self.owner_of_schema(name))
+            }
+            Definition::Drop(d) => d.names.iter().try_for_each(|name| self.may_drop(name)),
         }
     }
 
     /// COMMENT ON: for the owner of the object, or of the column's table.
-    fn comments(&self, kind: &ast::CommentObject, name: &ast::ObjectName) -> Result<()> {
-        use ast::CommentObject::{Column, Index, Schema, Sequence, Table, View};
-        match kind {
+    fn comments(&self, c: &Comment) -> Result<()> {
+        use CommentKind::{Column, Index, Role, Schema, Sequence, Table, View};
+        let name = &c.name;
+        match c.kind {
             Table | View | Sequence | Index => self.owner_of(name),
             Schema => self.owner_of_schema(name),
             Column => {
                 let parts = name.0.split_last().map_or(&[][..], |(_, of)| of);
                 if parts.is_empty() { Ok(()) } else { self.owner_of(&ast::ObjectName(parts.to_vec())) }
             }
-            _ => Err(denied("permission denied: only superusers may run this statement")),
+            Role => Err(denied("permission denied: only superusers may run this statement")),
         }
     }
 
     /// TRUNCATE, with CASCADE also of the tables that refer to those named.
-    fn truncates(&self, t: &ast::Truncate) -> Result<()> {
+    fn truncates(&self, t: &Truncate) -> Result<()> {
         let mut tables: Vec<Arc<TableDef>> = Vec::new();
-        for target in &t.table_names {
-            let (schema, name) = object_name(&target.name)?;
+        for name in &t.tables {
+            let (schema, name) = object_name(name)?;
             tables.extend(self.catalog.table(&schema, &name));
         }
-        let cascades = matches!(t.cascade, Some(ast::CascadeOption::Cascade));
         let mut at = 0;
         while let Some(table) = tables.get(at).cloned() {
             self.table(&table, Rights::TRUNCATE)?;
-            if matches!(t.identity, Some(ast::TruncateIdentityOption::Restart)) {
+            if t.restart_identity {
                 self.owns_sequences_of(&table)?;
             }
-            let children = self.catalog.children(table.id).filter(|_| cascades).map(|(child, _)| child);
+            let children = self.catalog.children(table.id).filter(|_| t.cascade).map(|(child, _)| child);
             let new: Vec<_> = children.filter(|c| tables.iter().all(|t| t.id != c.id)).cloned().collect();
             tables.extend(new);
             at += 1;
@@ -368,9 +377,10 @@ impl Check<'_> {
     }
 
     /// Who refers to a table keeps its rows, and learns of their keys.
-    fn refers_to<'k>(&self, mut keys: impl Iterator<Item = &'k ast::ForeignKeyConstraint>) -> Result<()> {
-        keys.try_for_each(|key| {
-            let (schema, name) = object_name(&key.foreign_table)?;
+    fn refer(&self, constraints: &[Constraint]) -> Result<()> {
+        constraints.iter().try_for_each(|constraint| {
+            let ConstraintKind::ForeignKey(key) = &constraint.kind else { return Ok(()) };
+            let (schema, name) = object_name(&key.table)?;
             let table = self.catalog.table(&schema, &name);
             table.map_or(Ok(()), |table| self.table(&table, Rights::REFERENCES))
         })
@@ -405,20 +415,6 @@ impl Check<'_> {
         let object = Object::schema(schema);
         if self.holder.owns(self.catalog, &object) { Ok(()) } else { Err(object.not_owned()) }
     }
-}
-
-fn foreign_key(constraint: &TableConstraint) -> Option<&ast::ForeignKeyConstraint> {
-    match constraint {
-        TableConstraint::ForeignKey(key) => Some(key),
-        _ => None,
-    }
-}
-
-fn options_of(column: &ast::ColumnDef) -> impl Iterator<Item = &ast::ForeignKeyConstraint> {
-    column.options.iter().filter_map(|option| match &option.option {
-        ColumnOption::ForeignKey(key) => Some(key),
-        _ => None,
-    })
 }
 
 fn expression(output: &Output) -> &Expr {

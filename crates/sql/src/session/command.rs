@@ -11,7 +11,6 @@ use sqlparser::ast;
 use varve_engine::{Datum, Value, predefined};
 
 use super::plan::in_failed_transaction;
-use super::run::Defining;
 use super::{Block, Session};
 use crate::bind::{Binder, Scope};
 use crate::error::{Result, SqlError, SqlState};
@@ -124,10 +123,6 @@ impl Session {
                 return self.fetch(name, *direction, *moves, announce, sink);
             }
             Utility::Close(name) => self.close_cursors(name.as_deref())?,
-            Utility::Alter(command) => {
-                self.begin_engine();
-                return self.define(Defining::Alter(command));
-            }
             Utility::Role(command) => self.role_command(command)?,
             Utility::View(options) => self.view_options(options)?,
             Utility::SetRole(name, local) => self.set_role(name.as_deref(), *local)?,

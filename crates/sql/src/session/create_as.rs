@@ -8,74 +8,44 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, CreateTable, SetExpr, Statement};
+use sqlparser::ast::Statement;
 use varve_engine::{ColumnDef, Datum, NewTable};
 
 use super::Session;
 use super::authorize::{authorize_definition, own_what_is_new};
 use super::run::{Ran, read_only};
-use crate::bind::clauses_ddl::check_create_table;
+use crate::ast::{CreateTableAs, Definition, Ident};
 use crate::bind::ddl::no_schema;
 use crate::bind::{fold, object_name, storage};
 use crate::error::{Result, SqlError, SqlState};
 use crate::kept::KeptRows;
-use crate::parse::{self, Parsed, bare_name};
 use crate::sink::{Column, CommandTag, Severity};
 use crate::system::names::quoted;
 use crate::ty::{Ty, Typed};
-
-/// CREATE TABLE AS for a SELECT INTO; any other statement as it is.
-pub(super) fn without_into(statement: Box<Statement>) -> Result<Box<Statement>> {
-    let Statement::Query(query) = &*statement else { return Ok(statement) };
-    let SetExpr::Select(select) = &*query.body else { return Ok(statement) };
-    let Some(into) = &select.into else { return Ok(statement) };
-    let [name] = &into.targets[..] else { return Err(SqlError::unsupported("SELECT INTO several targets")) };
-    if into.temporary {
-        return Err(SqlError::unsupported("a temporary table"));
-    }
-    let mut query = query.clone();
-    if let SetExpr::Select(select) = &mut *query.body {
-        select.into = None;
-    }
-    let unlogged = if into.unlogged { "UNLOGGED " } else { "" };
-    match parse::statement(&format!("CREATE {unlogged}TABLE {name} AS {query}"))? {
-        Parsed::Sql(made) => Ok(made),
-        _ => Err(SqlError::internal("SELECT INTO is not the CREATE TABLE AS that it stands for")),
-    }
-}
-
-/// The statement if it is CREATE TABLE AS.
-pub(super) fn table_of_query(statement: &Statement) -> Option<&CreateTable> {
-    match statement {
-        Statement::CreateTable(t) => Some(t).filter(|t| t.query.is_some()),
-        _ => None,
-    }
-}
 
 impl Session {
     /// Runs CREATE TABLE AS.
     pub(super) fn create_as(
         &mut self,
         sql: &str,
-        statement: &Statement,
-        t: &CreateTable,
+        definition: &Definition,
+        t: &CreateTableAs,
     ) -> Result<CommandTag> {
         let (schema, name) = object_name(&t.name)?;
         self.begin_engine();
         if self.read_only {
             return Err(read_only("CREATE TABLE AS"));
         }
-        let storage = storage::of_new_table(&t.table_options)?;
+        let storage = storage::of_new_table(&t.options)?;
         if self.still_free(t, (&schema, &name))?.is_none() {
             return Ok(CommandTag::Plain("CREATE TABLE AS"));
         }
-        let with_data = t.with_data.as_ref().is_none_or(|with| with.data);
-        let (columns, mut rows) = self.rows_of_query(sql, statement, t, with_data)?;
+        let (columns, mut rows) = self.rows_of_query(sql, definition, t)?;
         let types: Vec<_> = columns.iter().map(|c| Typed::of_column(c.column_type).ty.oid()).collect();
         let is_unlogged = t.unlogged;
         let new = NewTable { is_unlogged, storage, ..NewTable::new(&*schema, &*name, columns) };
-        self.make_table(statement, new)?;
-        if !with_data {
+        self.make_table(definition, new)?;
+        if !t.with_data {
             return Ok(CommandTag::Plain("CREATE TABLE AS"));
         }
         let places: Vec<String> = (1..=types.len()).map(|n| format!("${n}")).collect();
@@ -96,15 +66,7 @@ impl Session {
     }
 
     /// `None`, and a notice, if there is a table of this name and IF NOT EXISTS was said.
-    fn still_free(&mut self, t: &CreateTable, (schema, name): (&str, &str)) -> Result<Option<()>> {
-        let plain = CreateTable { query: None, with_data: None, ..t.clone() };
-        check_create_table(&plain)?;
-        if t.columns.iter().any(|c| bare_name(c).is_none()) || !t.constraints.is_empty() {
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"as\""));
-        }
-        if t.partition_by.is_some() {
-            return Err(SqlError::unsupported("CREATE TABLE AS with partitions"));
-        }
+    fn still_free(&mut self, t: &CreateTableAs, (schema, name): (&str, &str)) -> Result<Option<()>> {
         let catalog = self.current_catalog();
         if !catalog.has_schema(schema) {
             return Err(no_schema(schema));
@@ -125,12 +87,10 @@ impl Session {
     fn rows_of_query(
         &mut self,
         sql: &str,
-        statement: &Statement,
-        t: &CreateTable,
-        wanted: bool,
+        definition: &Definition,
+        t: &CreateTableAs,
     ) -> Result<(Vec<ColumnDef>, KeptRows)> {
-        let query = t.query.clone().ok_or_else(|| SqlError::internal("CREATE TABLE AS without a query"))?;
-        let query = Statement::Query(query);
+        let query = Statement::Query(t.query.clone());
         loop {
             let catalog = self.current_catalog();
             let prepared = self.bound(sql, &[], &query, &catalog)?;
@@ -139,9 +99,9 @@ impl Session {
             }
             let columns = table_columns(prepared.columns().unwrap_or_default(), &t.columns)?;
             let who = self.facts.who;
-            authorize_definition(statement, self.begin_engine(), who)?;
+            authorize_definition(definition, self.begin_engine(), who)?;
             let mut rows = self.kept_rows();
-            if !wanted {
+            if !t.with_data {
                 return Ok((columns, rows));
             }
             if let Ran::Done(_) = self.run(&Arc::new(prepared), &[] as &[Datum<'_>], 1, false, &mut rows)? {
@@ -151,13 +111,13 @@ impl Session {
         }
     }
 
-    fn make_table(&mut self, statement: &Statement, new: NewTable) -> Result<()> {
+    fn make_table(&mut self, definition: &Definition, new: NewTable) -> Result<()> {
         let who = self.facts.who;
         let txn = self.begin_engine();
         txn.start_statement();
         let before = txn.made().len();
         txn.bind_definitions();
-        authorize_definition(statement, txn, who)?;
+        authorize_definition(definition, txn, who)?;
         txn.create_table(new)?;
         own_what_is_new(before, txn, who)?;
         self.catalog = None;
@@ -169,11 +129,11 @@ impl Session {
 }
 
 /// The columns of the query with the names that were written for the first of them.
-fn table_columns(columns: &[Column], written: &[ast::ColumnDef]) -> Result<Vec<ColumnDef>> {
+fn table_columns(columns: &[Column], written: &[Ident]) -> Result<Vec<ColumnDef>> {
     if written.len() > columns.len() {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "too many column names were specified"));
     }
-    let mut names = written.iter().filter_map(bare_name).map(fold);
+    let mut names = written.iter().map(fold);
     let mut made: Vec<ColumnDef> = Vec::with_capacity(columns.len());
     for column in columns {
         let name = names.next().unwrap_or_else(|| column.name.to_string());

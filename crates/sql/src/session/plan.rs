@@ -157,11 +157,11 @@ impl Session {
                 let columns = self.command_columns(&command)?;
                 return Ok(Prepared::new(sql, types, Vec::new(), columns, Body::Utility(command), 0));
             }
-            Parsed::Sql(statement) => super::create_as::without_into(statement)?,
+            Parsed::Definition(definition) => {
+                return Ok(Prepared::new(sql, types, Vec::new(), None, Body::Definition(definition), 0));
+            }
+            Parsed::Sql(statement) => statement,
         };
-        if defines(&statement) {
-            return Ok(Prepared::new(sql, types, Vec::new(), None, Body::Definition(statement), 0));
-        }
         let catalog = self.current_catalog();
         self.follow_catalog(&catalog);
         self.bound(sql, types, &statement, &catalog)
@@ -231,21 +231,6 @@ fn ends_failure(parsed: &Parsed) -> bool {
 pub(super) fn in_failed_transaction() -> SqlError {
     let message = "current transaction is aborted, commands ignored until end of transaction block";
     SqlError::new(SqlState::IN_FAILED_TRANSACTION, message)
-}
-
-fn defines(statement: &Statement) -> bool {
-    matches!(
-        statement,
-        Statement::CreateTable(_)
-            | Statement::CreateIndex(_)
-            | Statement::AlterTable(_)
-            | Statement::Comment { .. }
-            | Statement::CreateView(_)
-            | Statement::Truncate(_)
-            | Statement::CreateSequence { .. }
-            | Statement::CreateSchema { .. }
-            | Statement::Drop { .. }
-    )
 }
 
 /// Binds a statement on rows; `forced` gives to a runner of general queries all that it can run.

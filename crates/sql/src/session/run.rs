@@ -14,9 +14,9 @@ use varve_engine::{Datum, Error as EngineError, LockStrength, Transaction, plant
 
 use super::authorize::{authorize_definition, own_what_is_new};
 use super::command::OF_TRANSACTION;
-use super::create_as::table_of_query;
 use super::plan::in_failed_transaction;
 use super::{Block, Session};
+use crate::ast::Definition;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::keep_in;
 use crate::exec::definition::{self, Failed};
@@ -31,7 +31,6 @@ use crate::sink::{CommandTag, Progress, Sink};
 use crate::system::World;
 use crate::ty::Ty;
 use crate::utility::Utility;
-use crate::utility::alter::AlterCommand;
 
 /// The last version of a prepared statement that was planned.
 fn newest_of(prepared: &Arc<Prepared>) -> &Arc<Prepared> {
@@ -339,19 +338,18 @@ impl Session {
                 parse::on_deep_stack(&prepared.sql, || self.command(command, announce, sink)).map(Ran::Done)
             }
             Body::Definition(_) if self.is_failed() => Err(in_failed_transaction()),
-            Body::Definition(statement) => {
-                parse::on_deep_stack(&prepared.sql, || match table_of_query(statement) {
-                    Some(_) => {
-                        let catalog = self.catalog_of_path();
-                        let statement = self.facts.path.definition(&catalog, statement)?.into_owned();
-                        let table = table_of_query(&statement)
-                            .ok_or_else(|| SqlError::internal("a definition of another kind"))?;
-                        self.create_as(&prepared.sql, &statement, table)
+            Body::Definition(definition) => parse::on_deep_stack(&prepared.sql, || match &**definition {
+                Definition::CreateTableAs(_) => {
+                    let catalog = self.catalog_of_path();
+                    let definition = self.facts.path.definition(&catalog, definition)?.into_owned();
+                    match &definition {
+                        Definition::CreateTableAs(t) => self.create_as(&prepared.sql, &definition, t),
+                        _ => Err(SqlError::internal("a definition of another kind")),
                     }
-                    None => self.define(Defining::Sql(&prepared.sql, statement)),
-                })
-                .map(Ran::Done)
-            }
+                }
+                _ => self.define(&prepared.sql, definition),
+            })
+            .map(Ran::Done),
         }
     }
 
@@ -426,7 +424,7 @@ impl Session {
         Ok(Ran::Done(tag))
     }
 
-    pub(super) fn define(&mut self, what: Defining<'_>) -> Result<CommandTag> {
+    pub(super) fn define(&mut self, sql: &str, what: &Definition) -> Result<CommandTag> {
         self.catalog_of_path();
         if self.read_only {
             return Err(read_only("this command"));
@@ -434,7 +432,7 @@ impl Session {
         let mut notices = std::mem::take(&mut self.notices);
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         let before = txn.made().len();
-        let defined = define_current(what, txn, &self.facts, &mut notices);
+        let defined = define_current(sql, what, txn, &self.facts, &mut notices);
         let owned = defined.is_ok().then(|| own_what_is_new(before, txn, self.facts.who));
         self.notices = notices;
         self.catalog = None;
@@ -442,44 +440,29 @@ impl Session {
             self.plans.clear();
         }
         owned.unwrap_or(Ok(()))?;
-        defined?.ok_or_else(|| SqlError::internal("a definition that is none"))
+        defined
     }
-}
-
-/// What defines something.
-#[derive(Clone, Copy)]
-pub(super) enum Defining<'d> {
-    /// A statement, with its text.
-    Sql(&'d str, &'d sqlparser::ast::Statement),
-    /// ALTER SEQUENCE and its kin.
-    Alter(&'d AlterCommand),
 }
 
 /// Runs a definition; again from its start, rights included, if others have defined something while it waited.
 fn define_current(
-    what: Defining<'_>,
+    sql: &str,
+    what: &Definition,
     txn: &mut Transaction,
     facts: &Facts,
     notices: &mut definition::Notices,
-) -> Result<Option<CommandTag>> {
+) -> Result<CommandTag> {
     let (noticed, mut seen, mut turns) = (notices.len(), 0, 0);
     loop {
         txn.start_statement();
         let start = txn.savepoint();
         let version = txn.bind_definitions();
         let catalog = txn.catalog();
-        let defined = match what {
-            Defining::Sql(sql, statement) => {
-                let placed = facts.path.definition(&catalog, statement).map_err(Failed::Error);
-                placed.and_then(|statement| {
-                    authorize_definition(&statement, txn, facts.who)?;
-                    definition::run(&statement, sql, txn, facts, notices)
-                })
-            }
-            Defining::Alter(command) => {
-                crate::exec::alter(command, txn, facts, notices).map(|tag| Some(CommandTag::Plain(tag)))
-            }
-        };
+        let placed = facts.path.definition(&catalog, what).map_err(Failed::Error);
+        let defined = placed.and_then(|what| {
+            authorize_definition(&what, txn, facts.who)?;
+            definition::run(&what, sql, txn, facts, notices)
+        });
         if matches!(defined, Err(Failed::Stale)) {
             notices.truncate(noticed);
             txn.start_over(start)?;

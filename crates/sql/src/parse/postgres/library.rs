@@ -45,6 +45,15 @@ unsafe extern "C" {
 /// PG_QUERY_DISABLE_ESCAPE_STRING_WARNING: what it would warn of goes to the standard error of the process.
 const NO_WARNINGS: c_int = 64;
 
+/// What a text is read as (`pg_query.h`).
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Mode {
+    /// Statements.
+    Statement = 0,
+    /// An expression, or what else may stand behind SELECT.
+    Expression = 2,
+}
+
 /// Stack that PostgreSQL's own processes may use, in KiB.
 pub(super) const STACK_KIB: usize = 2048;
 
@@ -59,13 +68,13 @@ pub(super) struct Complaint {
 }
 
 /// Parses a text and gives the encoded tree to `read`. The stack must have room for `STACK_KIB`.
-pub(super) fn parse<T>(text: &CString, read: impl FnOnce(&[u8]) -> T) -> Result<T, Complaint> {
+pub(super) fn parse<T>(text: &CString, mode: Mode, read: impl FnOnce(&[u8]) -> T) -> Result<T, Complaint> {
     // SAFETY: the function writes two variables of this thread. The caller vouches for the room; a stack that `stacker` has made is
     // not one whose end the library could find out by itself.
     unsafe { assign_max_stack_depth(STACK_KIB as c_int, std::ptr::null_mut()) };
     // SAFETY: the text ends in a byte 0 and outlives the call. The library keeps all its state in variables of this thread, and
     // catches its own errors (`longjmp` never crosses a frame of ours).
-    let result = unsafe { pg_query_parse_protobuf_opts(text.as_ptr(), NO_WARNINGS) };
+    let result = unsafe { pg_query_parse_protobuf_opts(text.as_ptr(), NO_WARNINGS | mode as c_int) };
     // SAFETY: as above. Whoever else calls the library on this thread gets the limit that is safe everywhere.
     unsafe { assign_max_stack_depth(LEAST_STACK_KIB, std::ptr::null_mut()) };
     let outcome = if result.error.is_null() {

@@ -6,26 +6,34 @@
 //!
 //! Does not know: what statements mean.
 
+mod alter;
 mod call;
 mod change;
+mod definition;
 mod expression;
 mod from;
 mod library;
+pub(crate) mod node;
 mod place;
 mod query;
+mod sequence;
+mod table;
 mod types;
+mod written;
 
 use std::ffi::CString;
 
+use library::Mode;
 pub use pg_query::NodeEnum;
 use pg_query::protobuf::ParseResult;
-use pg_query::protobuf::{Node, OverridingKind, WithClause};
+use pg_query::protobuf::{Node, OverridingKind, SelectStmt, WithClause};
 use place::Reader;
 use prost::Message;
 use sqlparser::ast::{DataType, Expr, Query, SetExpr, Statement};
 pub use types::modifiers;
 
 use super::Overriding;
+use crate::ast::Definition;
 use crate::error::{Result, SqlError, SqlState};
 
 /// Stack for the parser and for decoding what it gives.
@@ -36,11 +44,36 @@ const STACK_BYTES_PER_TEXT_BYTE: usize = 16 << 10;
 
 /// The tree of one statement; `None` of a text that says nothing.
 pub fn raw(sql: &str) -> Result<Option<NodeEnum>> {
+    tree(sql, Mode::Statement)
+}
+
+/// An expression that stands alone.
+pub fn expression(text: &str) -> Result<Expr> {
+    with_room(text, || match tree(text, Mode::Expression)? {
+        Some(NodeEnum::SelectStmt(query)) => match only_expression(&query) {
+            Some(node) => Reader::new(text).expr(Some(node)),
+            None => Err(super::no_expression(text)),
+        },
+        _ => Err(super::no_expression(text)),
+    })
+}
+
+/// The expression of a query that says no more: PostgreSQL reads expressions by themselves as queries without SELECT.
+fn only_expression(query: &SelectStmt) -> Option<&Node> {
+    let [Node { node: Some(NodeEnum::ResTarget(target)) }] = query.target_list.as_slice() else {
+        return None;
+    };
+    let bare = SelectStmt { limit_option: query.limit_option, op: query.op, ..SelectStmt::default() };
+    let is_bare = SelectStmt { target_list: Vec::new(), ..query.clone() } == bare;
+    target.val.as_deref().filter(|_| is_bare && target.name.is_empty())
+}
+
+fn tree(sql: &str, mode: Mode) -> Result<Option<NodeEnum>> {
     let Ok(text) = CString::new(sql) else {
         let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
         return Err(SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message));
     };
-    let tree = with_room(sql, || library::parse(&text, |bytes| ParseResult::decode(bytes)));
+    let tree = with_room(sql, || library::parse(&text, mode, |bytes| ParseResult::decode(bytes)));
     let tree = tree.map_err(|e| refused(e.message, e.position))?;
     let mut tree = tree.map_err(|e| SqlError::internal(format!("the parser's tree does not decode: {e}")))?;
     if tree.stmts.len() > 1 {
@@ -56,12 +89,21 @@ pub fn with_room<T>(sql: &str, f: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(room.min(STACK_BYTES), STACK_BYTES, f)
 }
 
+/// A definition; `None` of other statements.
+pub fn definition(sql: &str, node: &NodeEnum) -> Result<Option<Definition>> {
+    // Nothing of other statements is looked at.
+    let defines = match node {
+        NodeEnum::SelectStmt(s) => definition::into_of(s).is_some(),
+        NodeEnum::InsertStmt(_) | NodeEnum::UpdateStmt(_) | NodeEnum::DeleteStmt(_) => false,
+        _ => true,
+    };
+    if defines { Reader::new(sql).definition(node) } else { Ok(None) }
+}
+
 /// A query or a change of rows as the binder takes it; `None` of other statements.
 pub fn mapped(sql: &str, node: &NodeEnum) -> Result<Option<Statement>> {
     let reader = Reader::new(sql);
     let (with, statement, wrap): (_, _, fn(Statement) -> SetExpr) = match node {
-        // CREATE TABLE AS by another name.
-        NodeEnum::SelectStmt(s) if s.into_clause.is_some() => return Ok(None),
         NodeEnum::SelectStmt(s) => return reader.query(s).map(|q| Some(Statement::Query(Box::new(q)))),
         NodeEnum::InsertStmt(i) => (&i.with_clause, Statement::Insert(reader.insert(i)?), SetExpr::Insert),
         NodeEnum::UpdateStmt(u) => (&u.with_clause, Statement::Update(reader.update(u)?), SetExpr::Update),
@@ -152,46 +194,6 @@ fn refused(message: String, position: Option<u32>) -> SqlError {
     let told = STATES.iter().find(|(part, _)| message.contains(part));
     let state = told.map_or(SqlState::SYNTAX_ERROR, |(_, state)| *state);
     SqlError::new(state, message).at(position)
-}
-
-/// The error of a reader that takes a statement for wrong which PostgreSQL reads: the statement is right, and refused.
-pub fn unread(node: &NodeEnum, e: SqlError) -> SqlError {
-    let is_syntax = e.sqlstate == SqlState::SYNTAX_ERROR && e.message.starts_with("syntax error");
-    if is_syntax { SqlError::unsupported(format!("this form of {}", verb(node))) } else { e }
-}
-
-/// What a statement does, in its own words.
-fn verb(node: &NodeEnum) -> &'static str {
-    match node {
-        NodeEnum::SelectStmt(_) => "SELECT",
-        NodeEnum::InsertStmt(_) => "INSERT",
-        NodeEnum::UpdateStmt(_) => "UPDATE",
-        NodeEnum::DeleteStmt(_) => "DELETE",
-        NodeEnum::MergeStmt(_) => "MERGE",
-        NodeEnum::CreateStmt(_) => "CREATE TABLE",
-        NodeEnum::CreateTableAsStmt(_) => "CREATE TABLE AS",
-        NodeEnum::IndexStmt(_) => "CREATE INDEX",
-        NodeEnum::ViewStmt(_) => "CREATE VIEW",
-        NodeEnum::CreateSeqStmt(_) => "CREATE SEQUENCE",
-        NodeEnum::AlterSeqStmt(_) => "ALTER SEQUENCE",
-        NodeEnum::AlterTableStmt(_) => "ALTER TABLE",
-        NodeEnum::AlterOwnerStmt(_) => "ALTER ... OWNER TO",
-        NodeEnum::RenameStmt(_) => "RENAME",
-        NodeEnum::DropStmt(_) => "DROP",
-        NodeEnum::CommentStmt(_) => "COMMENT",
-        NodeEnum::GrantStmt(_) => "GRANT or REVOKE",
-        NodeEnum::VariableSetStmt(_) => "SET",
-        NodeEnum::CopyStmt(_) => "COPY",
-        NodeEnum::PrepareStmt(_) => "PREPARE",
-        NodeEnum::TransactionStmt(_) => "a transaction command",
-        NodeEnum::CreateExtensionStmt(_) => "CREATE EXTENSION",
-        NodeEnum::CreatedbStmt(_) => "CREATE DATABASE",
-        NodeEnum::DropdbStmt(_) => "DROP DATABASE",
-        NodeEnum::CreateFunctionStmt(_) => "CREATE FUNCTION",
-        NodeEnum::CreateTrigStmt(_) => "CREATE TRIGGER",
-        NodeEnum::DoStmt(_) => "DO",
-        _ => "the statement",
-    }
 }
 
 /// 54001

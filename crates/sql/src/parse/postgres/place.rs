@@ -36,6 +36,11 @@ impl<'s> Reader<'s> {
         reader
     }
 
+    /// The text.
+    pub(super) fn text(&self) -> &'s str {
+        self.sql
+    }
+
     /// Characters before a byte.
     fn characters(&self, at: usize) -> usize {
         let Some(before) = self.steps.get(at / STEP) else { return at };

@@ -19,6 +19,9 @@ use sqlparser::ast::{
     WildcardAdditionalOptions, With,
 };
 
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::node::{Source, syntax};
 use super::place::{Reader, kind};
 use crate::error::{Result, SqlError};
 use crate::parse::LOCK_MARK;
@@ -109,8 +112,10 @@ impl Reader<'_> {
     }
 
     fn select(&self, s: &SelectStmt) -> Result<Select> {
-        if s.into_clause.is_some() {
-            return Err(SqlError::unsupported("SELECT INTO"));
+        if let Some(into) = &s.into_clause {
+            let at = into.rel.as_ref().map_or(-1, |rel| rel.location);
+            let at = Source { sql: self.text() }.position(at);
+            return Err(syntax("SELECT ... INTO is not allowed here").at(at));
         }
         if s.group_distinct {
             return Err(SqlError::unsupported("GROUP BY DISTINCT"));
@@ -169,7 +174,9 @@ impl Reader<'_> {
         if let NodeEnum::ColumnRef(c) = kind(value)?
             && let Some((Node { node: Some(NodeEnum::AStar(_)) }, before)) = c.fields.split_last()
         {
-            let options = WildcardAdditionalOptions::default();
+            let star = TokenWithSpan { token: Token::Mul, span: self.span(c.location) };
+            let options =
+                WildcardAdditionalOptions { wildcard_token: AttachedToken(star), ..Default::default() };
             return Ok(match before {
                 [] => SelectItem::Wildcard(options),
                 parts => {

@@ -13,19 +13,19 @@ use crate::error::{Result, SqlError, SqlState};
 
 /// The text of a statement, and what is found in it by places that its nodes have.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'s> {
-    pub(super) sql: &'s str,
+pub(crate) struct Source<'s> {
+    pub(crate) sql: &'s str,
 }
 
 impl<'s> Source<'s> {
     /// The position, in characters from 1, of a place in bytes; places that are not known are negative.
-    pub(super) fn position(self, location: i32) -> Option<u32> {
+    pub(crate) fn position(self, location: i32) -> Option<u32> {
         let before = self.sql.get(..usize::try_from(location).ok()?)?;
         Some(before.chars().count() as u32 + 1)
     }
 
     /// The tokens without comments and without what ends the statement.
-    pub(super) fn tokens(self) -> Result<Vec<ScanToken>> {
+    pub(crate) fn tokens(self) -> Result<Vec<ScanToken>> {
         let scanned = pg_query::scan_tokens(self.sql);
         let mut tokens = scanned.map_err(|e| SqlError::internal(format!("a text that was parsed: {e}")))?;
         tokens.retain(|t| !matches!(t.token(), Token::SqlComment | Token::CComment));
@@ -36,7 +36,7 @@ impl<'s> Source<'s> {
     }
 
     /// The text from one token to another one, and how many characters come before it.
-    pub(super) fn piece(self, first: &ScanToken, last: &ScanToken) -> Result<(&'s str, u32)> {
+    pub(crate) fn piece(self, first: &ScanToken, last: &ScanToken) -> Result<(&'s str, u32)> {
         let lost = || SqlError::internal("a statement is not where its tokens are");
         let (start, end) = (first.start as usize, last.end as usize);
         let before = self.sql.get(..start).ok_or_else(lost)?.chars().count() as u32;
@@ -44,7 +44,7 @@ impl<'s> Source<'s> {
     }
 
     /// The text from the token with this number to the end.
-    pub(super) fn rest(self, tokens: &[ScanToken], from: usize) -> Result<(&'s str, u32)> {
+    pub(crate) fn rest(self, tokens: &[ScanToken], from: usize) -> Result<(&'s str, u32)> {
         match (tokens.get(from), tokens.last()) {
             (Some(first), Some(last)) => self.piece(first, last),
             _ => Err(SqlError::internal("a statement without its inner one")),
@@ -53,7 +53,7 @@ impl<'s> Source<'s> {
 }
 
 /// The number of the token behind the parenthesis that closes the one with this number.
-pub(super) fn behind_parenthesis(tokens: &[ScanToken], open: usize) -> usize {
+pub(crate) fn behind_parenthesis(tokens: &[ScanToken], open: usize) -> usize {
     let mut depth = 0_usize;
     for (n, token) in tokens.iter().enumerate().skip(open) {
         match token.token() {
@@ -67,19 +67,19 @@ pub(super) fn behind_parenthesis(tokens: &[ScanToken], open: usize) -> usize {
 }
 
 /// A name as the grammar gives it: in the right case already.
-pub(super) fn ident(name: &str) -> ast::Ident {
+pub(crate) fn ident(name: &str) -> ast::Ident {
     ast::Ident::with_quote('"', name)
 }
 
 /// The name of a relation.
-pub(super) fn relation(name: &RangeVar) -> ast::ObjectName {
+pub(crate) fn relation(name: &RangeVar) -> ast::ObjectName {
     let parts = [&name.catalogname, &name.schemaname, &name.relname];
     let given: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).map(|part| ident(part)).collect();
     ast::ObjectName::from(given)
 }
 
 /// The names of relations in a list.
-pub(super) fn relations(list: &[Node]) -> Result<Vec<ast::ObjectName>> {
+pub(crate) fn relations(list: &[Node]) -> Result<Vec<ast::ObjectName>> {
     let one = |node: &Node| match &node.node {
         Some(NodeEnum::RangeVar(name)) => Ok(relation(name)),
         other => Err(unexpected("a relation", other.as_ref())),
@@ -88,7 +88,7 @@ pub(super) fn relations(list: &[Node]) -> Result<Vec<ast::ObjectName>> {
 }
 
 /// The strings in a list.
-pub(super) fn strings(list: &[Node]) -> Result<Vec<String>> {
+pub(crate) fn strings(list: &[Node]) -> Result<Vec<String>> {
     let one = |node: &Node| match &node.node {
         Some(NodeEnum::String(s)) => Ok(s.sval.clone()),
         other => Err(unexpected("a string", other.as_ref())),
@@ -97,23 +97,23 @@ pub(super) fn strings(list: &[Node]) -> Result<Vec<String>> {
 }
 
 /// The names in a list, as columns.
-pub(super) fn columns(list: &[Node]) -> Result<Vec<ast::Ident>> {
+pub(crate) fn columns(list: &[Node]) -> Result<Vec<ast::Ident>> {
     Ok(strings(list)?.iter().map(|name| ident(name)).collect())
 }
 
 /// XX000: a tree that PostgreSQL's grammar does not make.
-pub(super) fn unexpected(wanted: &str, found: Option<&NodeEnum>) -> SqlError {
+pub(crate) fn unexpected(wanted: &str, found: Option<&NodeEnum>) -> SqlError {
     SqlError::internal(format!("{wanted} in the place of {found:?}"))
 }
 
 /// The options in a list.
-pub(super) fn options(list: &[Node]) -> Result<Vec<Opt<'_>>> {
+pub(crate) fn options(list: &[Node]) -> Result<Vec<Opt<'_>>> {
     list.iter().map(Opt::of).collect()
 }
 
 /// An option: a name, and mostly a value.
 #[derive(Clone, Copy)]
-pub(super) struct Opt<'n>(pub(super) &'n DefElem);
+pub(crate) struct Opt<'n>(pub(crate) &'n DefElem);
 
 impl<'n> Opt<'n> {
     fn of(node: &'n Node) -> Result<Opt<'n>> {
@@ -123,21 +123,26 @@ impl<'n> Opt<'n> {
         }
     }
 
-    pub(super) fn name(self) -> &'n str {
+    pub(crate) fn name(self) -> &'n str {
         &self.0.defname
     }
 
+    /// What stands before a period before its name; empty if nothing does.
+    pub(crate) fn namespace(self) -> &'n str {
+        &self.0.defnamespace
+    }
+
     /// Where it is written.
-    pub(super) fn position(self, source: Source<'_>) -> Option<u32> {
+    pub(crate) fn position(self, source: Source<'_>) -> Option<u32> {
         source.position(self.0.location)
     }
 
-    pub(super) fn value(self) -> Option<&'n NodeEnum> {
+    pub(crate) fn value(self) -> Option<&'n NodeEnum> {
         self.0.arg.as_ref()?.node.as_ref()
     }
 
     /// Its value as text, if it has one.
-    pub(super) fn text(self) -> Option<String> {
+    pub(crate) fn text(self) -> Option<String> {
         match self.value()? {
             NodeEnum::Integer(n) => Some(n.ival.to_string()),
             NodeEnum::Float(n) => Some(n.fval.clone()),
@@ -152,17 +157,17 @@ impl<'n> Opt<'n> {
     }
 
     /// Its value as text; 42601 if there is none.
-    pub(super) fn needed_text(self) -> Result<String> {
+    pub(crate) fn needed_text(self) -> Result<String> {
         self.text().ok_or_else(|| syntax(format!("{} requires a parameter", self.name())))
     }
 
     /// Whether it is on: on if nothing is said.
-    pub(super) fn flag(self) -> Result<bool> {
+    pub(crate) fn flag(self) -> Result<bool> {
         self.truth().ok_or_else(|| syntax(format!("{} requires a Boolean value", self.name())))
     }
 
     /// `None` for what is neither on nor off.
-    pub(super) fn truth(self) -> Option<bool> {
+    pub(crate) fn truth(self) -> Option<bool> {
         let Some(text) = self.text() else { return self.value().is_none().then_some(true) };
         match text.to_ascii_lowercase().as_str() {
             "1" | "true" | "on" => Some(true),
@@ -172,7 +177,7 @@ impl<'n> Opt<'n> {
     }
 
     /// Its value as a whole number.
-    pub(super) fn number(self) -> Option<i32> {
+    pub(crate) fn number(self) -> Option<i32> {
         match self.value()? {
             NodeEnum::Integer(n) => Some(n.ival),
             _ => None,
@@ -181,7 +186,7 @@ impl<'n> Opt<'n> {
 }
 
 /// A constant as text; none for NULL.
-pub(super) fn constant(c: &AConst) -> Option<String> {
+pub(crate) fn constant(c: &AConst) -> Option<String> {
     match c.val.as_ref()? {
         Val::Ival(n) => Some(n.ival.to_string()),
         Val::Fval(n) => Some(n.fval.clone()),
@@ -192,11 +197,11 @@ pub(super) fn constant(c: &AConst) -> Option<String> {
 }
 
 /// 42601
-pub(super) fn syntax(message: impl Into<String>) -> SqlError {
+pub(crate) fn syntax(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, message.into())
 }
 
 /// 42601 for an option that was given before.
-pub(super) fn redundant(position: Option<u32>) -> SqlError {
+pub(crate) fn redundant(position: Option<u32>) -> SqlError {
     syntax("conflicting or redundant options").at(position)
 }

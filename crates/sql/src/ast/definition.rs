@@ -1,0 +1,548 @@
+//! Statements that define something: tables, indexes, views, sequences, schemas and comments.
+//!
+//! Invariants
+//! 1. A clause that has no place here was refused by its name before.
+//!
+//! Does not know: which objects there are; what names stand for.
+
+use varve_engine::{Action, ColumnType, Identity};
+
+use super::{DataType, Expr, Ident, ObjectName, Query};
+
+/// A statement that defines something.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Definition {
+    /// CREATE TABLE
+    CreateTable(CreateTable),
+    /// CREATE TABLE AS, SELECT INTO
+    CreateTableAs(CreateTableAs),
+    /// CREATE INDEX
+    CreateIndex(CreateIndex),
+    /// CREATE VIEW
+    CreateView(CreateView),
+    /// CREATE SEQUENCE
+    CreateSequence(CreateSequence),
+    /// CREATE SCHEMA
+    CreateSchema(CreateSchema),
+    /// ALTER TABLE
+    AlterTable(AlterTable),
+    /// ALTER SEQUENCE
+    AlterSequence(AlterSequence),
+    /// ALTER INDEX ... RENAME TO
+    RenameIndex(RenameIndex),
+    /// COMMENT ON
+    Comment(Comment),
+    /// TRUNCATE
+    Truncate(Truncate),
+    /// DROP
+    Drop(Drop),
+}
+
+/// An expression that the catalog keeps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeptExpr {
+    /// What the statement says, with the places at which it says it.
+    pub expr: Expr,
+    /// The same as PostgreSQL's parser writes it out: this is kept.
+    pub text: String,
+}
+
+/// CREATE TABLE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateTable {
+    /// The table.
+    pub name: ObjectName,
+    /// IF NOT EXISTS
+    pub if_not_exists: bool,
+    /// UNLOGGED
+    pub unlogged: bool,
+    /// Columns.
+    pub columns: Vec<ColumnDefinition>,
+    /// Constraints of the table.
+    pub constraints: Vec<Constraint>,
+    /// PARTITION OF
+    pub partition_of: Option<PartitionOf>,
+    /// PARTITION BY
+    pub partition_by: Option<PartitionBy>,
+    /// WITH (...)
+    pub options: Vec<StorageOption>,
+}
+
+/// A column of CREATE TABLE or ADD COLUMN.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnDefinition {
+    /// Its name.
+    pub name: Ident,
+    /// Its type.
+    pub data_type: DataType,
+    /// Its constraints in the order in which they are written; keys among them name the column.
+    pub constraints: Vec<Constraint>,
+}
+
+/// A constraint of a column or of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Constraint {
+    /// CONSTRAINT name
+    pub name: Option<Ident>,
+    /// What it asks for.
+    pub kind: ConstraintKind,
+    /// NOT VALID: rows that are there are not looked at.
+    pub not_valid: bool,
+}
+
+/// What a constraint asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ConstraintKind {
+    /// NULL
+    Null,
+    /// NOT NULL
+    NotNull,
+    /// DEFAULT
+    Default(KeptExpr),
+    /// GENERATED ... AS IDENTITY
+    Identity(Identity, SequenceOptions),
+    /// PRIMARY KEY (columns)
+    PrimaryKey(Vec<Ident>),
+    /// UNIQUE (columns)
+    Unique(Vec<Ident>),
+    /// CHECK
+    Check(KeptExpr),
+    /// FOREIGN KEY, REFERENCES
+    ForeignKey(ForeignKey),
+}
+
+/// FOREIGN KEY (columns) REFERENCES table (columns).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ForeignKey {
+    /// The columns that refer.
+    pub columns: Vec<Ident>,
+    /// The table that is referred to.
+    pub table: ObjectName,
+    /// Its columns; those of its primary key if there are none.
+    pub referred: Vec<Ident>,
+    /// ON DELETE
+    pub on_delete: Action,
+    /// ON UPDATE
+    pub on_update: Action,
+    /// MATCH FULL
+    pub match_full: bool,
+    /// DEFERRABLE
+    pub deferrable: bool,
+    /// INITIALLY DEFERRED
+    pub initially_deferred: bool,
+}
+
+/// PARTITION OF parent FOR VALUES ...
+#[derive(Debug, Clone, PartialEq)]
+pub struct PartitionOf {
+    /// The table that is partitioned.
+    pub parent: ObjectName,
+    /// Which rows the partition has.
+    pub bound: PartitionBound,
+}
+
+/// The rows of a partition.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PartitionBound {
+    /// DEFAULT
+    Default,
+    /// WITH (MODULUS, REMAINDER)
+    Hash {
+        /// MODULUS
+        modulus: i32,
+        /// REMAINDER
+        remainder: i32,
+    },
+    /// FROM (...) TO (...)
+    Range {
+        /// FROM
+        from: Vec<RangeEdge>,
+        /// TO
+        to: Vec<RangeEdge>,
+    },
+    /// IN (...)
+    List,
+}
+
+/// A value of FROM or TO.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RangeEdge {
+    /// MINVALUE
+    Least,
+    /// MAXVALUE
+    Greatest,
+    /// A value.
+    At(Expr),
+}
+
+/// PARTITION BY method (keys)
+#[derive(Debug, Clone, PartialEq)]
+pub struct PartitionBy {
+    /// The method.
+    pub method: PartitionMethod,
+    /// Columns of the key.
+    pub columns: Vec<Ident>,
+}
+
+/// How a table is partitioned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartitionMethod {
+    /// HASH
+    Hash,
+    /// RANGE
+    Range,
+    /// LIST
+    List,
+}
+
+/// A storage parameter of WITH, SET or RESET.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StorageOption {
+    /// Its name, with its namespace (`toast.`) if it has one.
+    pub name: String,
+    /// Its value, if one is given.
+    pub value: Option<String>,
+}
+
+/// CREATE TABLE ... AS query.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateTableAs {
+    /// The table.
+    pub name: ObjectName,
+    /// IF NOT EXISTS
+    pub if_not_exists: bool,
+    /// UNLOGGED
+    pub unlogged: bool,
+    /// Names of its first columns.
+    pub columns: Vec<Ident>,
+    /// WITH (...)
+    pub options: Vec<StorageOption>,
+    /// The query.
+    pub query: Box<Query>,
+    /// Not WITH NO DATA.
+    pub with_data: bool,
+}
+
+/// CREATE INDEX.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateIndex {
+    /// Its name, if it is given one.
+    pub name: Option<Ident>,
+    /// The table.
+    pub table: ObjectName,
+    /// UNIQUE
+    pub unique: bool,
+    /// IF NOT EXISTS
+    pub if_not_exists: bool,
+    /// Parts of its key.
+    pub keys: Vec<IndexKey>,
+    /// WHERE
+    pub predicate: Option<KeptExpr>,
+}
+
+/// A part of an index's key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IndexKey {
+    /// A column, or an expression over some.
+    pub kind: IndexKeyKind,
+    /// The operator class, if one is named.
+    pub operator_class: Option<String>,
+}
+
+/// What a part of an index's key is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum IndexKeyKind {
+    /// A column.
+    Column(Ident),
+    /// An expression.
+    Expression(KeptExpr),
+}
+
+/// CREATE VIEW.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateView {
+    /// The view.
+    pub name: ObjectName,
+    /// OR REPLACE
+    pub or_replace: bool,
+    /// Names of its first columns.
+    pub columns: Vec<Ident>,
+    /// WITH (...)
+    pub options: Vec<StorageOption>,
+    /// The query.
+    pub query: Box<Query>,
+    /// The query as PostgreSQL's parser writes it out.
+    pub text: String,
+}
+
+/// CREATE SEQUENCE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateSequence {
+    /// The sequence.
+    pub name: ObjectName,
+    /// IF NOT EXISTS
+    pub if_not_exists: bool,
+    /// Its options.
+    pub options: SequenceOptions,
+}
+
+/// The options of a sequence; each is `None` where nothing is said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SequenceOptions {
+    /// AS
+    pub data_type: Option<ColumnType>,
+    /// INCREMENT
+    pub increment: Option<i64>,
+    /// MINVALUE, NO MINVALUE
+    pub min: Option<Option<i64>>,
+    /// MAXVALUE, NO MAXVALUE
+    pub max: Option<Option<i64>>,
+    /// START
+    pub start: Option<i64>,
+    /// RESTART [WITH]
+    pub restart: Option<Option<i64>>,
+    /// CACHE
+    pub cache: Option<i64>,
+    /// CYCLE, NO CYCLE
+    pub cycle: Option<bool>,
+    /// OWNED BY
+    pub owned_by: Option<OwnedBy>,
+    /// SEQUENCE NAME of an identity column: schema, if written, and name.
+    pub name: Option<(Option<String>, String)>,
+}
+
+/// What stands behind OWNED BY.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnedBy {
+    /// NONE
+    Nothing,
+    /// The names up to the table's, and the column's.
+    Column(Vec<String>, String),
+}
+
+/// CREATE SCHEMA.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateSchema {
+    /// Its name.
+    pub name: String,
+    /// IF NOT EXISTS
+    pub if_not_exists: bool,
+}
+
+/// ALTER TABLE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AlterTable {
+    /// The table.
+    pub name: ObjectName,
+    /// IF EXISTS
+    pub if_exists: bool,
+    /// What is done to it, in the order in which it is written.
+    pub actions: Vec<TableAction>,
+}
+
+/// An action of ALTER TABLE.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TableAction {
+    /// ADD COLUMN
+    AddColumn {
+        /// The column.
+        column: Box<ColumnDefinition>,
+        /// IF NOT EXISTS
+        if_not_exists: bool,
+    },
+    /// DROP COLUMN
+    DropColumn {
+        /// The column.
+        name: Ident,
+        /// IF EXISTS
+        if_exists: bool,
+        /// CASCADE
+        cascade: bool,
+    },
+    /// ALTER COLUMN
+    AlterColumn {
+        /// The column.
+        name: Ident,
+        /// What is done to it.
+        action: ColumnAction,
+    },
+    /// ADD CONSTRAINT
+    AddConstraint(Constraint),
+    /// VALIDATE CONSTRAINT
+    ValidateConstraint(Ident),
+    /// DROP CONSTRAINT
+    DropConstraint {
+        /// The constraint.
+        name: Ident,
+        /// IF EXISTS
+        if_exists: bool,
+        /// CASCADE
+        cascade: bool,
+    },
+    /// RENAME CONSTRAINT
+    RenameConstraint {
+        /// Its name.
+        from: Ident,
+        /// Its new name.
+        to: Ident,
+    },
+    /// RENAME COLUMN
+    RenameColumn {
+        /// Its name.
+        from: Ident,
+        /// Its new name.
+        to: Ident,
+    },
+    /// RENAME TO
+    Rename(Ident),
+    /// SET SCHEMA
+    SetSchema(Ident),
+    /// SET (...)
+    SetOptions(Vec<StorageOption>),
+    /// RESET (...)
+    ResetOptions(Vec<StorageOption>),
+}
+
+/// An action of ALTER COLUMN.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ColumnAction {
+    /// SET DEFAULT
+    SetDefault(KeptExpr),
+    /// DROP DEFAULT
+    DropDefault,
+    /// SET NOT NULL
+    SetNotNull,
+    /// DROP NOT NULL
+    DropNotNull,
+    /// TYPE
+    SetType {
+        /// The new type.
+        data_type: DataType,
+        /// USING
+        using: Option<Box<Expr>>,
+    },
+    /// ADD GENERATED ... AS IDENTITY
+    AddIdentity(Identity, Box<SequenceOptions>),
+    /// SET GENERATED, SET options of its sequence, RESTART
+    SetIdentity(Option<Identity>, Box<SequenceOptions>),
+    /// DROP IDENTITY
+    DropIdentity {
+        /// IF EXISTS
+        if_exists: bool,
+    },
+}
+
+/// ALTER SEQUENCE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AlterSequence {
+    /// The sequence.
+    pub name: ObjectName,
+    /// IF EXISTS
+    pub if_exists: bool,
+    /// What is done to it.
+    pub action: SequenceAction,
+}
+
+/// What ALTER SEQUENCE asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SequenceAction {
+    /// Other options.
+    SetOptions(SequenceOptions),
+    /// RENAME TO
+    Rename(String),
+    /// SET SCHEMA
+    SetSchema(String),
+}
+
+/// ALTER INDEX ... RENAME TO.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RenameIndex {
+    /// The index.
+    pub name: ObjectName,
+    /// IF EXISTS
+    pub if_exists: bool,
+    /// Its new name.
+    pub to: String,
+}
+
+/// COMMENT ON.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comment {
+    /// What is commented on.
+    pub kind: CommentKind,
+    /// Its name; a column's is behind that of its table.
+    pub name: ObjectName,
+    /// The comment; `None` removes it.
+    pub text: Option<String>,
+}
+
+/// What a comment may be on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommentKind {
+    /// COLUMN
+    Column,
+    /// INDEX
+    Index,
+    /// ROLE
+    Role,
+    /// SCHEMA
+    Schema,
+    /// SEQUENCE
+    Sequence,
+    /// TABLE
+    Table,
+    /// VIEW
+    View,
+}
+
+/// TRUNCATE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Truncate {
+    /// Tables.
+    pub tables: Vec<ObjectName>,
+    /// RESTART IDENTITY
+    pub restart_identity: bool,
+    /// CASCADE
+    pub cascade: bool,
+}
+
+/// DROP.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Drop {
+    /// What goes.
+    pub kind: DropKind,
+    /// Their names.
+    pub names: Vec<ObjectName>,
+    /// IF EXISTS
+    pub if_exists: bool,
+    /// CASCADE
+    pub cascade: bool,
+}
+
+/// What DROP may be of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropKind {
+    /// INDEX
+    Index,
+    /// SCHEMA
+    Schema,
+    /// SEQUENCE
+    Sequence,
+    /// TABLE
+    Table,
+    /// VIEW
+    View,
+}
+
+impl DropKind {
+    /// As error messages call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DropKind::Index => "index",
+            DropKind::Schema => "schema",
+            DropKind::Sequence => "sequence",
+            DropKind::Table => "table",
+            DropKind::View => "view",
+        }
+    }
+}

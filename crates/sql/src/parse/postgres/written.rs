@@ -1,0 +1,32 @@
+//! Expressions and queries as text again, by PostgreSQL's parser's own library: what the catalog keeps.
+//!
+//! Invariants
+//! 1. The text is read as the tree that it was made of.
+//!
+//! Does not know: what the text means.
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{LimitOption, Node, ResTarget, SelectStmt, SetOperation};
+
+use crate::error::{Result, SqlError};
+
+/// An expression.
+pub(super) fn expression(node: &Node) -> Result<String> {
+    let target = ResTarget { val: Some(Box::new(node.clone())), ..ResTarget::default() };
+    let query = SelectStmt {
+        target_list: vec![Node { node: Some(NodeEnum::ResTarget(Box::new(target))) }],
+        limit_option: LimitOption::Default.into(),
+        op: SetOperation::SetopNone.into(),
+        ..SelectStmt::default()
+    };
+    let text = self::query(&query)?;
+    let text = text.strip_prefix("SELECT ").ok_or_else(|| SqlError::internal("a written query is none"))?;
+    Ok(text.to_owned())
+}
+
+/// A query.
+pub(super) fn query(query: &SelectStmt) -> Result<String> {
+    let node = NodeEnum::SelectStmt(Box::new(query.clone()));
+    let text = node.deparse(pg_query::DeparseOptions::default());
+    text.map_err(|e| SqlError::internal(format!("a query that was read cannot be written: {e}")))
+}

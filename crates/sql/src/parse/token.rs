@@ -1,0 +1,106 @@
+//! The tokens of a text that was parsed before, by PostgreSQL's scanner.
+//!
+//! Invariants
+//! 1. What stands between two tokens is blanks and comments.
+//!
+//! Does not know: what stands where in a statement.
+
+use pg_query::protobuf::{KeywordKind, Token as Scanned};
+
+use crate::bind::clipped;
+use crate::error::{Result, SqlError};
+
+/// A token, and where it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Token<'t> {
+    kind: Kind,
+    /// As it is written.
+    text: &'t str,
+    /// Its first byte.
+    pub start: usize,
+    /// The byte behind it.
+    pub end: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A name or a keyword.
+    Word,
+    /// A name in double quotes.
+    Quoted,
+    /// A string.
+    Text,
+    /// Anything else.
+    Symbol,
+}
+
+impl Token<'_> {
+    /// A name or a keyword, as names are compared.
+    pub fn name(&self) -> Option<String> {
+        match self.kind {
+            Kind::Word => Some(clipped(self.text.to_ascii_lowercase())),
+            Kind::Quoted => {
+                let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
+                Some(clipped(inner.replace("\"\"", "\"")))
+            }
+            Kind::Text | Kind::Symbol => None,
+        }
+    }
+
+    /// Whether it is this operator or mark.
+    pub fn is(&self, symbol: &str) -> bool {
+        self.kind == Kind::Symbol && self.text == symbol
+    }
+
+    /// Whether it is this keyword, in lower case.
+    pub fn is_word(&self, word: &str) -> bool {
+        self.kind == Kind::Word && self.text.eq_ignore_ascii_case(word)
+    }
+
+    /// What a string without escapes says.
+    pub fn string(&self) -> Option<String> {
+        if self.kind != Kind::Text {
+            return None;
+        }
+        let inner = self.text.strip_prefix('\'')?.strip_suffix('\'')?;
+        Some(inner.replace("''", "'"))
+    }
+}
+
+/// The tokens of a text, without its comments.
+pub fn tokens(text: &str) -> Result<Vec<Token<'_>>> {
+    let scanned = pg_query::scan_tokens(text);
+    let scanned = scanned.map_err(|e| SqlError::internal(format!("a text that was parsed: {e}")))?;
+    let mut tokens = Vec::with_capacity(scanned.len());
+    for token in scanned {
+        let (start, end) = (token.start as usize, token.end as usize);
+        let lost = || SqlError::internal("a token that is not in its text");
+        let written = text.get(start..end).ok_or_else(lost)?;
+        let kind = match token.token() {
+            Scanned::SqlComment | Scanned::CComment => continue,
+            Scanned::Ident if written.starts_with('"') => Kind::Quoted,
+            Scanned::Ident => Kind::Word,
+            Scanned::Sconst | Scanned::Usconst => Kind::Text,
+            _ if token.keyword_kind() != KeywordKind::NoKeyword => Kind::Word,
+            _ => Kind::Symbol,
+        };
+        tokens.push(Token { kind, text: written, start, end });
+    }
+    Ok(tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+    use super::*;
+
+    #[test]
+    fn tokens_say_what_they_are() {
+        let tokens = tokens("nextval('a''b'::Text) /* c */ + \"T\"\"x\".é -- end").unwrap();
+        let names: Vec<_> = tokens.iter().filter_map(Token::name).collect();
+        assert_eq!(names, ["nextval", "text", "T\"x", "é"]);
+        assert_eq!(tokens[2].string().as_deref(), Some("a'b"));
+        assert!(tokens[1].is("(") && tokens[3].is("::") && tokens[4].is_word("text"));
+    }
+}
