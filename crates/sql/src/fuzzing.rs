@@ -2,7 +2,9 @@
 //!
 //! Does not know: which texts are tried.
 
-use crate::error::Result;
+use crate::ast::{Constraint, ConstraintKind, Definition, IndexKeyKind, KeptExpr};
+use crate::error::{Result, SqlState};
+use crate::parse::{self, Parsed};
 use crate::time::{self, Interval, Zone};
 
 /// The text form of an interval of months, days and microseconds.
@@ -28,5 +30,43 @@ pub fn interval_arithmetic(a: (i32, i32, i64), b: (i32, i32, i64), by: f64, time
         .for_each(|moved| assert!(time::check_timestamp(moved).is_some()));
     for divide in [false, true] {
         std::hint::black_box(time::scale_interval(a, by, divide).ok());
+    }
+}
+
+/// Reads a statement. What a definition keeps as text is an expression to the same parser.
+pub fn read_statement(sql: &str) -> Result<()> {
+    parse::on_deep_stack(sql, || {
+        let Parsed::Definition(definition) = parse::statement(sql)? else { return Ok(()) };
+        for kept in kept_of(&definition) {
+            if let Err(e) = parse::expression(&kept.text) {
+                assert_ne!(e.sqlstate, SqlState::SYNTAX_ERROR, "{} is kept of {sql}: {e}", kept.text);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The expressions that a definition keeps.
+fn kept_of(definition: &Definition) -> Vec<&KeptExpr> {
+    match definition {
+        Definition::CreateTable(t) => {
+            let constraints = t.columns.iter().flat_map(|column| &column.constraints).chain(&t.constraints);
+            constraints.filter_map(of_constraint).collect()
+        }
+        Definition::CreateIndex(i) => {
+            let keys = i.keys.iter().filter_map(|key| match &key.kind {
+                IndexKeyKind::Expression(kept) => Some(kept),
+                IndexKeyKind::Column(_) => None,
+            });
+            keys.chain(&i.predicate).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn of_constraint(c: &Constraint) -> Option<&KeptExpr> {
+    match &c.kind {
+        ConstraintKind::Default(kept) | ConstraintKind::Check(kept) => Some(kept),
+        _ => None,
     }
 }

@@ -303,9 +303,12 @@ impl Alter<'_> {
         self.set_identity(table, ordinal, None, &SequenceOptions { data_type, ..SequenceOptions::default() })
     }
 
+    /// The sequence of an identity column. The column may own another one, of the time when it was serial.
     fn sequence_behind(&mut self, table: &TableDef, ordinal: usize) -> Result<Arc<SequenceDef>> {
         let catalog = self.txn.catalog();
-        let found = catalog.sequences().find(|s| s.owned_by == Some((table.id, ordinal)));
+        let default = table.columns[ordinal].default.as_deref().unwrap_or_default();
+        let is_its = |s: &SequenceDef| s.owned_by == Some((table.id, ordinal)) && draws_from(default, s);
+        let found = catalog.sequences().find(|s| is_its(s));
         found.cloned().ok_or_else(|| SqlError::internal("an identity column without a sequence").into())
     }
 }

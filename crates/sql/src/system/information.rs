@@ -7,12 +7,13 @@
 
 use std::sync::Arc;
 
-use varve_engine::{Catalog, Rights, TableDef, Value};
+use varve_engine::{Catalog, Rights, SequenceDef, TableDef, Value};
 
 use super::constraints::{self, Constraint, Demand};
 use super::privileges;
 use super::relations::{Attribute, Relation, What, relations, sequence_type};
 use super::{Fill, Rows, World, attnum, show, text, type_row, yes};
+use crate::exec::draws_from;
 use crate::rights::{Holder, Kind, Object};
 use crate::ty::{Ty, Typed};
 
@@ -237,7 +238,10 @@ fn identity_cells(
         ("is_identity", yes(true)),
         ("identity_generation", text(if always { "ALWAYS" } else { "BY DEFAULT" })),
     ];
-    let sequence = world.catalog.sequences().find(|s| s.owned_by == Some((table.id, ordinal)));
+    // The column may own another one, of the time when it was serial.
+    let default = table.columns[ordinal].default.as_deref().unwrap_or_default();
+    let is_its = |s: &SequenceDef| s.owned_by == Some((table.id, ordinal)) && draws_from(default, s);
+    let sequence = world.catalog.sequences().find(|s| is_its(s));
     if let Some(s) = sequence {
         row.extend([
             ("identity_start", text(s.start.to_string())),
@@ -272,7 +276,7 @@ fn views(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// Sequences of identity columns are part of their columns.
-fn is_of_identity(world: &World, s: &varve_engine::SequenceDef) -> bool {
+fn is_of_identity(world: &World, s: &SequenceDef) -> bool {
     let Some((table, column)) = s.owned_by else { return false };
     let table = world.catalog.table_by_id(table);
     table.is_some_and(|t| t.columns.get(column).is_some_and(|c| c.identity.is_some()))

@@ -67,7 +67,8 @@ pub(super) struct Complaint {
     pub(super) position: Option<u32>,
 }
 
-/// Parses a text and gives the encoded tree to `read`. The stack must have room for `STACK_KIB`.
+/// Parses a text and gives the encoded tree to `read`. The stack must have room for what a text of this length can nest, or
+/// for `STACK_KIB`.
 pub(super) fn parse<T>(text: &CString, mode: Mode, read: impl FnOnce(&[u8]) -> T) -> Result<T, Complaint> {
     // SAFETY: the function writes two variables of this thread. The caller vouches for the room; a stack that `stacker` has made is
     // not one whose end the library could find out by itself.

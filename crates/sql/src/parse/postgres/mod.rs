@@ -36,11 +36,15 @@ use super::Overriding;
 use crate::ast::Definition;
 use crate::error::{Result, SqlError, SqlState};
 
-/// Stack for the parser and for decoding what it gives.
-const STACK_BYTES: usize = 64 << 20;
+/// Largest stack for the parser, for decoding what it gives, and for mapping that.
+const STACK_BYTES_MAX: usize = 64 << 20;
 
-/// Stack that short texts need at most for each byte: they nest no deeper than they are long.
-const STACK_BYTES_PER_TEXT_BYTE: usize = 16 << 10;
+/// Stack that any text needs: PostgreSQL's automaton has its first states there, and errors are put together.
+const STACK_BYTES_LEAST: usize = 256 << 10;
+
+/// Stack for each byte of text: a tree nests a level for two bytes at most (`-` and a blank), and a level of decoding and
+/// mapping takes less than twice this, in a build without optimizations, too.
+const STACK_BYTES_PER_TEXT_BYTE: usize = 8 << 10;
 
 /// The tree of one statement; `None` of a text that says nothing.
 pub fn raw(sql: &str) -> Result<Option<NodeEnum>> {
@@ -85,8 +89,10 @@ fn tree(sql: &str, mode: Mode) -> Result<Option<NodeEnum>> {
 
 /// Runs what makes, walks or drops the tree of a text, on a stack that has room for it.
 pub fn with_room<T>(sql: &str, f: impl FnOnce() -> T) -> T {
-    let room = (library::STACK_KIB << 10) + (1 << 20) + sql.len().saturating_mul(STACK_BYTES_PER_TEXT_BYTE);
-    stacker::maybe_grow(room.min(STACK_BYTES), STACK_BYTES, f)
+    let room = STACK_BYTES_LEAST.saturating_add(sql.len().saturating_mul(STACK_BYTES_PER_TEXT_BYTE));
+    let room = room.min(STACK_BYTES_MAX);
+    // Who is called within has room, too.
+    stacker::maybe_grow(room, room + STACK_BYTES_LEAST, f)
 }
 
 /// A definition; `None` of other statements.
