@@ -32,7 +32,9 @@ enum Test {
     Day(usize, CmpOp, i64),
     Number(usize, CmpOp, (i64, u16)),
     Text(usize, CmpOp, Box<str>),
-    /// One of these texts.
+    /// One of these whole numbers, which are in order.
+    AnyWord(usize, Box<[i64]>),
+    /// One of these texts, which are in order.
     AnyText(usize, Box<[Box<str>]>),
     Like(usize, Box<str>, Box<Like>),
     /// All of one of these hold.
@@ -94,11 +96,7 @@ fn test(condition: &Expr, types: &[Ty]) -> Option<Test> {
             .or_else(|| compared(op.mirrored(), &sides.1, &sides.0, types)),
         Expr::InList(operand, list, false) => {
             let Expr::Column(column) = **operand else { return None };
-            let texts = list.iter().map(|item| match item {
-                Expr::Const(Value::Text(text)) if is_text(types[column]) => Some(text.as_str().into()),
-                _ => None,
-            });
-            Some(Test::AnyText(column, texts.collect::<Option<_>>()?))
+            any_of(column, list, types[column])
         }
         Expr::Like(like) if !like.fold_case => match (&like.subject, &like.pattern) {
             (Expr::Column(column), Expr::Const(Value::Text(pattern))) if is_text(types[*column]) => {
@@ -115,6 +113,30 @@ fn test(condition: &Expr, types: &[Ty]) -> Option<Test> {
         }
         _ => None,
     }
+}
+
+/// The value of a column among constants of its type, none of them NULL.
+fn any_of(column: usize, list: &[Expr], ty: Ty) -> Option<Test> {
+    let constants = || list.iter().map(|item| if let Expr::Const(value) = item { Some(value) } else { None });
+    if is_text(ty) {
+        let text = |value: Option<&Value>| match value {
+            Some(Value::Text(text)) => Some(text.as_str().into()),
+            _ => None,
+        };
+        let mut texts: Box<[Box<str>]> = constants().map(text).collect::<Option<_>>()?;
+        texts.sort_unstable();
+        return Some(Test::AnyText(column, texts));
+    }
+    if !matches!(ty, Ty::Int2 | Ty::Int4 | Ty::Int8) {
+        return None;
+    }
+    let word = |value: Option<&Value>| match value {
+        Some(value @ (Value::Int2(_) | Value::Int4(_) | Value::Int8(_))) => value.as_datum().as_integer(),
+        _ => None,
+    };
+    let mut words: Box<[i64]> = constants().map(word).collect::<Option<_>>()?;
+    words.sort_unstable();
+    Some(Test::AnyWord(column, words))
 }
 
 fn compared(op: CmpOp, left: &Expr, right: &Expr, types: &[Ty]) -> Option<Test> {
@@ -173,9 +195,12 @@ impl Test {
                 _ => false,
             },
             Test::AnyText(column, texts) => match row.get(*column) {
-                Datum::Text(t) => texts.iter().any(|text| **text == *t),
+                Datum::Text(t) => texts.binary_search_by(|text| text.as_ref().cmp(t)).is_ok(),
                 _ => false,
             },
+            Test::AnyWord(column, words) => {
+                word(row.get(*column)).is_some_and(|value| words.binary_search(&value).is_ok())
+            }
             Test::Like(column, pattern, like) => match row.get(*column) {
                 Datum::Text(t) => like_matches(t, pattern, like.escape) == Ok(!like.negated),
                 _ => false,

@@ -8,6 +8,7 @@
 //!
 //! Does not know: functions, casts of text, double precision.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
@@ -25,6 +26,9 @@ use crate::numbers::{Numbers, Scale};
 pub const DAYS_MAX: u64 = 10_000_000;
 /// Digits after the point up to which PostgreSQL does not round a product.
 const PRODUCT_SCALE_MAX: u16 = 1000;
+
+/// A longer list is hashed.
+const HASHED_MIN: usize = 16;
 
 /// Values of an expression for the rows of a batch.
 #[derive(Clone)]
@@ -204,6 +208,9 @@ impl Rows<'_> {
 
     fn in_list(&self, operand: &Expr, list: &[Expr], negated: bool) -> Option<Vector> {
         let operand = self.vector(operand)?;
+        if list.len() >= HASHED_MIN {
+            return members(&operand, list, negated);
+        }
         let mut whole: Option<BooleanArray> = None;
         for item in list {
             let Vector::Bool(equal) = self.compare(CmpOp::Eq, operand.clone(), self.vector(item)?)? else {
@@ -283,6 +290,32 @@ impl Rows<'_> {
             _ => Some(Vector::Int(Ints { values, nulls })),
         }
     }
+}
+
+/// Which values are in a list of constants, none of them NULL; `None` for values without a fast way.
+fn members(operand: &Vector, list: &[Expr], negated: bool) -> Option<Vector> {
+    let (found, nulls) = match operand {
+        Vector::Int(ints) => {
+            let word = |item: &Expr| match item {
+                Expr::Const(value) => value.as_datum().as_integer(),
+                _ => None,
+            };
+            let words: HashSet<i64> = list.iter().map(word).collect::<Option<_>>()?;
+            let holds = |n: usize| words.contains(&ints.values[n]) != negated;
+            (BooleanBuffer::collect_bool(ints.values.len(), holds), ints.nulls.clone())
+        }
+        Vector::Text(texts) => {
+            let text = |item| match item {
+                &Expr::Const(Value::Text(ref text)) => Some(text.as_str()),
+                _ => None,
+            };
+            let known: HashSet<&str> = list.iter().map(text).collect::<Option<_>>()?;
+            let holds = |n: usize| known.contains(texts.value(n)) != negated;
+            (BooleanBuffer::collect_bool(texts.len(), holds), texts.nulls().cloned())
+        }
+        _ => return None,
+    };
+    Some(Vector::Bool(BooleanArray::new(found, nulls)))
 }
 
 type Junction =

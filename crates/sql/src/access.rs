@@ -196,7 +196,7 @@ fn implies(given: &Expr, wanted: &Expr) -> bool {
 fn asks_for_value(condition: &Expr, column: usize) -> bool {
     let is_it = |e: &Expr| matches!(e, Expr::Column(c) if *c == column);
     match condition {
-        Expr::Compare(_, sides) | Expr::Quantified(_, false, sides) => is_it(&sides.0) || is_it(&sides.1),
+        Expr::Compare(_, sides) | Expr::Quantified(_, false, sides, _) => is_it(&sides.0) || is_it(&sides.1),
         Expr::InList(operand, _, false) => is_it(operand),
         Expr::Like(like) => is_it(&like.subject),
         _ => false,
@@ -339,7 +339,7 @@ fn bounding(e: &Expr) -> Option<Bounding<'_>> {
             Expr::Column(c) if list.iter().all(Expr::is_fixed) => Some(Bounding::OneOf(*c, list)),
             _ => None,
         },
-        Expr::Quantified(CmpOp::Eq, false, sides) => match (&sides.0, &sides.1) {
+        Expr::Quantified(CmpOp::Eq, false, sides, _) => match (&sides.0, &sides.1) {
             (Expr::Column(c), array) if array.is_fixed() => Some(Bounding::EachOf(*c, array)),
             _ => None,
         },

@@ -62,6 +62,7 @@ impl Keys {
             cancel: &cancel,
             world: None,
             sequences: &NoSequences,
+            lists: Default::default(),
         };
         let cx = Cx { params: &[], arena: &arena, env: &env };
         if let Some(predicate) = &self.predicate

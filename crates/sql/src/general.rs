@@ -311,6 +311,7 @@ impl Around {
             cancel: &moment.cancel,
             world: moment.world.as_deref(),
             sequences: beside.as_ref().map_or(&NoSequences as &dyn Sequences, |beside| beside),
+            lists: Default::default(),
         };
         let result = f(&params, &env);
         self.random.store(random.get(), Ordering::Relaxed);

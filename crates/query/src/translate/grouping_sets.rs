@@ -84,7 +84,7 @@ fn where_in(sets: &[Box<[usize]>], key: usize, number: usize, value: Expr) -> Ex
     if having.len() == sets.len() {
         return value;
     }
-    let test = Expr::InList(Box::new(Expr::Column(number)), having, false);
+    let test = Expr::InList(Box::new(Expr::Column(number)), having.into(), false);
     Expr::Case([(test, value)].into(), Box::new(Expr::NULL))
 }
 

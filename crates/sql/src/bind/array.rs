@@ -8,8 +8,8 @@ use super::operator::{comparison, no_operator};
 use super::scope::Scope;
 use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::Expr;
 use crate::eval::func::{self, no_subscript};
+use crate::eval::{Expr, ListId};
 use crate::ty::{Ty, Typed};
 
 impl Binder<'_> {
@@ -105,7 +105,7 @@ impl Binder<'_> {
             }
             _ => right,
         };
-        let expr = Expr::Quantified(cmp, all, Box::new((left, right.expr)));
+        let expr = Expr::Quantified(cmp, all, Box::new((left, right.expr)), ListId::next());
         Ok(Bound { expr, t: Typed::plain(Ty::Bool), at })
     }
 

@@ -179,6 +179,7 @@ fn fold(expr: Expr) -> Result<Expr> {
         cancel: &cancel,
         world: None,
         sequences: &NoSequences,
+        lists: Default::default(),
     };
     let cx = Cx { params: &[], arena: &arena, env: &env };
     let value = expr.eval(&Input::None, &cx)?.to_value();

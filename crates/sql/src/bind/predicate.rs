@@ -252,9 +252,45 @@ impl Binder<'_> {
 
 /// `x IN (...)` or its negation from the comparisons.
 fn one_of(equal: Vec<Expr>, negated: bool, at: Option<u32>) -> Bound {
+    if let Some((operand, items)) = listed(&equal) {
+        let expr = Expr::InList(Box::new(operand), items.into(), negated);
+        return Bound { expr, t: Typed::plain(Ty::Bool), at };
+    }
     let any = Expr::Or(equal.into());
     let expr = if negated { Expr::Not(Box::new(any)) } else { any };
     Bound { expr, t: Typed::plain(Ty::Bool), at }
+}
+
+/// The operand and the values of comparisons that have the same operand, all of one type, and constants behind it: many are looked up
+/// faster than they are compared.
+fn listed(equal: &[Expr]) -> Option<(Expr, Vec<Expr>)> {
+    let sides = |e: &Expr| match e {
+        Expr::Compare(CmpOp::Eq, sides) if sides.1.is_constant() => Some(sides.as_ref().clone()),
+        _ => None,
+    };
+    let mut pairs = equal.iter().map(sides);
+    let (operand, first) = pairs.next()??;
+    let mut items = vec![first];
+    for pair in pairs {
+        let (left, right) = pair?;
+        if !is_same(&operand, &left) {
+            return None;
+        }
+        items.push(right);
+    }
+    Some((operand, items))
+}
+
+/// Whether these are the same value, perhaps cast alike.
+fn is_same(a: &Expr, b: &Expr) -> bool {
+    match (a, b) {
+        (Expr::Column(m), Expr::Column(n)) | (Expr::Slot(m), Expr::Slot(n)) => m == n,
+        (Expr::Held(m), Expr::Held(n)) | (Expr::Outer(m), Expr::Outer(n)) => m == n,
+        (Expr::Cast(a, from, to, written), Expr::Cast(b, other, target, also)) => {
+            from == other && to == target && written == also && is_same(a, b)
+        }
+        _ => false,
+    }
 }
 
 fn escape_char(v: &Literal) -> Result<Option<char>> {

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use varve_engine::AdvisoryKey;
 
+use super::Lists;
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::system::World;
@@ -107,6 +108,8 @@ pub struct Env<'a> {
     pub world: Option<&'a World>,
     /// Sequence functions.
     pub sequences: &'a dyn Sequences,
+    /// Lists that were hashed for this execution.
+    pub lists: Lists,
 }
 
 impl<'a> Env<'a> {

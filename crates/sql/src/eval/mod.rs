@@ -12,6 +12,7 @@ pub mod arith;
 pub mod cast;
 mod env;
 pub mod func;
+mod list;
 pub mod number;
 pub mod pattern;
 pub mod reg;
@@ -27,6 +28,7 @@ use smallvec::SmallVec;
 use varve_engine::{ArrayRef, Datum, NumericRef, RowRef, Value};
 
 pub use env::{Deed, Env, LockCall, NoSequences, Sequences};
+pub use list::{List, ListId, Lists};
 pub use types::type_of;
 
 use crate::error::{Result, SqlError};
@@ -124,7 +126,7 @@ pub enum Expr {
     /// IS [NOT] DISTINCT FROM: (operands, negated)
     Distinct(Box<(Expr, Expr)>, bool),
     /// [NOT] IN (list): (operand, list, negated)
-    InList(Box<Expr>, Box<[Expr]>, bool),
+    InList(Box<Expr>, List, bool),
     /// [NOT] LIKE / ILIKE
     Like(Box<Like>),
     /// CASE with conditions; the last item is ELSE.
@@ -147,8 +149,8 @@ pub enum Expr {
     Pad(Box<Expr>, usize),
     /// ARRAY[...]: (type of the elements, the elements)
     Array(Ty, Box<[Expr]>),
-    /// value op ANY (array), or ALL if the flag is set.
-    Quantified(CmpOp, bool, Box<(Expr, Expr)>),
+    /// value op ANY (array), or ALL if the flag is set; the number of the array as a list of values.
+    Quantified(CmpOp, bool, Box<(Expr, Expr)>, ListId),
 }
 
 /// Operands of LIKE.
@@ -329,8 +331,16 @@ impl Expr {
                 }
                 cx.keep_value(Value::Array(array))
             }
-            Expr::Quantified(op, all, sides) => {
-                quantified(*op, *all, sides.0.eval(row, cx)?, sides.1.eval(row, cx)?)
+            Expr::Quantified(op, all, sides, id) => {
+                let left = sides.0.eval(row, cx)?;
+                let is_member = matches!((op, all), (CmpOp::Eq, false) | (CmpOp::Ne, true));
+                if is_member
+                    && !left.is_null()
+                    && let Some(found) = id.find(&left, &sides.1, cx)
+                {
+                    return Ok(found.map_or(Datum::Null, |found| Datum::Bool(found != *all)));
+                }
+                quantified(*op, *all, left, sides.1.eval(row, cx)?)
             }
             Expr::Pad(inner, width) => pad(inner.eval(row, cx)?, *width, cx.arena),
             Expr::Outer(_) | Expr::Subquery(..) => return Err(SqlError::unsupported("a subquery here")),
@@ -385,7 +395,7 @@ fn junction<'a>(items: &'a [Expr], decisive: bool, row: &Input<'a>, cx: &Cx<'a>)
 
 fn in_list<'a>(
     operand: &'a Expr,
-    list: &'a [Expr],
+    list: &'a List,
     negated: bool,
     row: &Input<'a>,
     cx: &Cx<'a>,
@@ -393,6 +403,9 @@ fn in_list<'a>(
     let left = operand.eval(row, cx)?;
     if left.is_null() {
         return Ok(Datum::Null);
+    }
+    if let Some(found) = list.find(&left, cx) {
+        return Ok(found.map_or(Datum::Null, |found| Datum::Bool(found != negated)));
     }
     let mut unknown = false;
     for item in list {

@@ -36,12 +36,16 @@ impl Expr {
             Expr::Compare(_, sides)
             | Expr::Distinct(sides, _)
             | Expr::Arith(_, _, sides)
-            | Expr::Quantified(_, _, sides)
+            | Expr::Quantified(_, _, sides, _)
             | Expr::Concat(sides) => {
                 each(&sides.0);
                 each(&sides.1);
             }
-            Expr::InList(e, list, _) | Expr::Let(list, e) => {
+            Expr::InList(e, list, _) => {
+                each(e);
+                list.iter().for_each(each);
+            }
+            Expr::Let(list, e) => {
                 each(e);
                 list.iter().for_each(each);
             }
@@ -88,12 +92,16 @@ impl Expr {
             Expr::Compare(_, sides)
             | Expr::Distinct(sides, _)
             | Expr::Arith(_, _, sides)
-            | Expr::Quantified(_, _, sides)
+            | Expr::Quantified(_, _, sides, _)
             | Expr::Concat(sides) => {
                 each(&mut sides.0);
                 each(&mut sides.1);
             }
-            Expr::InList(e, list, _) | Expr::Let(list, e) => {
+            Expr::InList(e, list, _) => {
+                each(e);
+                list.iter_mut().for_each(each);
+            }
+            Expr::Let(list, e) => {
                 each(e);
                 list.iter_mut().for_each(each);
             }

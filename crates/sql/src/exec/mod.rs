@@ -52,7 +52,7 @@ use reference::{Checker, Deferred, Pending};
 use watch::{At, Meter, Watch};
 
 use crate::error::{Result, SqlError, SqlState, Subject};
-use crate::eval::{self, Cx, Env, Input, NoSequences, Sequences};
+use crate::eval::{self, Cx, Env, Input, Lists, NoSequences, Sequences};
 use crate::plan::{Output, Plan};
 use crate::rights::Who;
 use crate::sink::{CommandTag, Sink};
@@ -202,6 +202,7 @@ impl Facts {
             cancel: &self.cancel,
             world: self.world.as_deref(),
             sequences,
+            lists: Lists::default(),
         }
     }
 

@@ -76,7 +76,7 @@ pub(super) fn upsert(
         let drawn = Drawn::default();
         let outcome = loop {
             let mut failure = Failure::default();
-            let env = Env { sequences: &drawn, ..*cx.env };
+            let env = Env { sequences: &drawn, lists: Default::default(), ..*cx.env };
             let cx = Cx { env: &env, ..*cx };
             let outcome = sequences.with(|txn| {
                 txn.modify(table, &found, &mut |row| {

@@ -62,7 +62,7 @@ fn within(e: &Expr, names: &Names<'_>, held: &[String]) -> String {
         Expr::Cast(e, _, target, _) => format!("({})::{}", one(e), target.ty.name()),
         Expr::Pad(e, _) => one(e),
         Expr::Array(_, items) => format!("ARRAY[{}]", list(items, ", ")),
-        Expr::Quantified(op, all, sides) => {
+        Expr::Quantified(op, all, sides, _) => {
             let which = if *all { "ALL" } else { "ANY" };
             format!("({} {} {which} ({}))", one(&sides.0), op.symbol(), one(&sides.1))
         }

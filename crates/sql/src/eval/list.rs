@@ -1,0 +1,203 @@
+//! Lists to look values up in: `x IN (...)`, `x = ANY (array)` and their negations, hashed once for an execution.
+//!
+//! Invariants
+//! 1. A list is hashed only if its values are the same for all rows of the execution; then the answer is that of comparing one by one.
+//! 2. A list has one number however often the expression around it is copied, and no other list has that number.
+//!
+//! Does not know: where an operand comes from.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use varve_engine::Datum;
+
+use super::{Cx, Expr, Input};
+
+/// Fewer values are compared one by one.
+const HASHED_MIN: usize = 16;
+/// So many rows are compared one by one first: for one or two rows it isn't worth it.
+const PLAIN_ROWS: u32 = 2;
+
+/// The number of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ListId(u64);
+
+/// Without the number: expressions are compared by what they show.
+impl fmt::Debug for ListId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ListId")
+    }
+}
+
+impl ListId {
+    /// One that no other list has.
+    pub fn next() -> ListId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        ListId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// The items of IN.
+#[derive(Debug, Clone)]
+pub struct List {
+    id: ListId,
+    items: Box<[Expr]>,
+}
+
+impl From<Vec<Expr>> for List {
+    fn from(items: Vec<Expr>) -> List {
+        List { id: ListId::next(), items: items.into() }
+    }
+}
+
+impl From<Box<[Expr]>> for List {
+    fn from(items: Box<[Expr]>) -> List {
+        List { id: ListId::next(), items }
+    }
+}
+
+impl Deref for List {
+    type Target = [Expr];
+
+    fn deref(&self) -> &[Expr] {
+        &self.items
+    }
+}
+
+impl DerefMut for List {
+    fn deref_mut(&mut self) -> &mut [Expr] {
+        &mut self.items
+    }
+}
+
+impl<'l> IntoIterator for &'l List {
+    type Item = &'l Expr;
+    type IntoIter = std::slice::Iter<'l, Expr>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.iter()
+    }
+}
+
+/// The values of a list.
+#[derive(Debug, Default)]
+struct Members {
+    /// Whole numbers of any width.
+    words: HashSet<i64>,
+    /// Keys of all others.
+    keys: HashSet<Box<[u8]>>,
+    has_null: bool,
+}
+
+impl Members {
+    fn add(&mut self, value: &Datum<'_>) {
+        match (value, value.as_integer()) {
+            (Datum::Null, _) => self.has_null = true,
+            (Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_), Some(word)) => {
+                self.words.insert(word);
+            }
+            _ => {
+                let mut key = Vec::new();
+                crate::general::push_key(&mut key, value);
+                self.keys.insert(key.into());
+            }
+        }
+    }
+
+    /// Whether one equals the value, which is not NULL; `None` if a NULL may be it.
+    fn find(&self, value: &Datum<'_>, key: &mut Vec<u8>) -> Option<bool> {
+        let found = match (value, value.as_integer()) {
+            (Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_), Some(word)) => self.words.contains(&word),
+            _ => {
+                key.clear();
+                crate::general::push_key(key, value);
+                self.keys.contains(key.as_slice())
+            }
+        };
+        if found { Some(true) } else { (!self.has_null).then_some(false) }
+    }
+}
+
+/// What is known of a list.
+#[derive(Debug)]
+enum Known {
+    /// It was looked through for so many rows.
+    Plain(u32),
+    /// It is not to be hashed.
+    Varies,
+    Hashed(Members),
+}
+
+/// The lists that an execution has hashed.
+#[derive(Debug, Default)]
+pub struct Lists {
+    known: RefCell<HashMap<ListId, Known>>,
+    key: RefCell<Vec<u8>>,
+}
+
+/// What hashed values say: whether one equals the operand (`None` where that hangs on a NULL).
+type Answer = Option<bool>;
+
+impl Lists {
+    /// The answer of hashed values; `None` if they are to be compared one by one. `gather` gives the values, once they are wanted, if
+    /// they are the same for all rows.
+    fn find(
+        &self,
+        id: ListId,
+        value: &Datum<'_>,
+        gather: impl FnOnce(&mut dyn FnMut(Datum<'_>)) -> bool,
+    ) -> Option<Answer> {
+        let mut known = self.known.borrow_mut();
+        let state = known.entry(id).or_insert(Known::Plain(0));
+        if let Known::Plain(rows) = state {
+            *rows += 1;
+            if *rows <= PLAIN_ROWS {
+                return None;
+            }
+            let mut members = Members::default();
+            let is_steady = gather(&mut |value| members.add(&value));
+            *state = if is_steady { Known::Hashed(members) } else { Known::Varies };
+        }
+        match state {
+            Known::Hashed(members) => Some(members.find(value, &mut self.key.borrow_mut())),
+            _ => None,
+        }
+    }
+}
+
+impl List {
+    /// The answer of the items as a hashed set, where they are one.
+    pub(super) fn find<'a>(&'a self, value: &Datum<'_>, cx: &Cx<'a>) -> Option<Answer> {
+        if self.len() < HASHED_MIN {
+            return None;
+        }
+        cx.env.lists.find(self.id, value, |add| {
+            self.iter().all(|item| {
+                // One that fails is due only if no item before it is equal.
+                let constant = if item.is_constant() { item.eval(&Input::None, cx).ok() } else { None };
+                constant.is_some_and(|value| {
+                    add(value);
+                    true
+                })
+            })
+        })
+    }
+}
+
+impl ListId {
+    /// The answer of an array as a hashed set; `None` if it is to be evaluated and looked through.
+    pub(super) fn find<'a>(self, value: &Datum<'_>, array: &'a Expr, cx: &Cx<'a>) -> Option<Answer> {
+        cx.env.lists.find(self, value, |add| {
+            match array.is_constant().then(|| array.eval(&Input::None, cx)) {
+                Some(Ok(Datum::Array(elements))) if elements.iter().nth(HASHED_MIN - 1).is_some() => {
+                    elements.iter().for_each(add);
+                    true
+                }
+                _ => false,
+            }
+        })
+    }
+}
