@@ -22,7 +22,11 @@ use varve_engine::{
 
 use crate::encoding::Encoding;
 use crate::error::Result;
+<<<<<<< HEAD
 use crate::eval::{Cx, Env, Input, NoSequences, Sequences};
+=======
+use crate::eval::{Cx, Env, Input, NoSequences, unless_cancelled};
+>>>>>>> 9368a382 (sql: functions over long values, unnest, VALUES and sorts end soon when a statement is cancelled; bench/many-rows)
 use crate::exec::keys::Ranges;
 use crate::exec::select::Window;
 pub use crate::exec::series::Series;
@@ -284,11 +288,7 @@ impl Around {
 
     /// 57014 if the statement is to end.
     pub fn check_cancel(&self) -> Result<()> {
-        if self.moment.read().cancel.load(Ordering::Relaxed) {
-            let message = "canceling statement due to user request";
-            return Err(SqlError::new(SqlState::QUERY_CANCELED, message));
-        }
-        Ok(())
+        unless_cancelled(&self.moment.read().cancel)
     }
 
     /// Calls `f` with parameters and environment in the executor's form.
@@ -332,6 +332,7 @@ impl Around {
         let mut arena = Bump::new();
         self.with(|params, env| {
             for n in 0..rows {
+                env.check_cancel()?;
                 let cx = Cx { params, arena: &arena, env };
                 let values: Row<'_> = (0..slots).map(|s| slot(n, s)).collect();
                 out(expr.eval(&Input::Slots(&values), &cx)?);
@@ -389,14 +390,18 @@ impl Around {
         let arena = Bump::new();
         self.with(|params, env| {
             let rows = unnest.rows(&Cx { params, arena: &arena, env })?;
-            rows.iter().for_each(|row| out(row));
-            Ok(())
+            rows.iter().try_for_each(|row| {
+                out(row);
+                env.check_cancel()
+            })
         })
     }
 
     /// The rows that a function gives for these arguments.
     pub fn set_rows(&self, function: SetFunction, arguments: &[Datum<'_>]) -> Result<SetRows> {
-        SetRows::new(function, arguments, &self.moment().zone)
+        let moment = self.moment();
+        let look = || unless_cancelled(&moment.cancel);
+        SetRows::new(function, arguments, &moment.zone, &look)
     }
 
     /// The values of generate_series.

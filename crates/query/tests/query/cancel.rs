@@ -117,3 +117,34 @@ fn merge_joins_are_ended() {
     let joined = "select count(*) from n a, n b where a.same = b.same and a.up > b.up and a.down > b.down";
     ends(&mut session, joined);
 }
+
+/// Functions that make much of few rows look by themselves, and so do those that go through what was made. The text is made before, so
+/// that none of them is ended by what comes before it.
+#[test]
+fn functions_over_long_values_are_ended() {
+    let mut session = hasty(&database());
+    lines(&mut session, "set statement_timeout = 0");
+    let made = "create table long as select repeat('a,', 3000000) s, array_agg(g) a from generate_series(1, 300000) g";
+    assert_eq!(lines(&mut session, made), ["= SELECT 1"]);
+    lines(&mut session, "set statement_timeout = 100");
+    let found = "select * from unnest(string_to_array(repeat('a,', 3000000), ','))";
+    ends(&mut session, found);
+    for sql in [
+        "select cardinality(string_to_array(s, ',')) from long",
+        "select count(*) from unnest(string_to_array(repeat('a,', 3000000), ',')) u, few",
+        "select unnest(string_to_array(s, ',')) from long",
+        "select cardinality(regexp_split_to_array(s, ',')) from long",
+        "select length(regexp_replace(s, '(a)', 'b\\1', 'g')) from long",
+        "select count(*) from (select regexp_matches(s, 'a', 'g') from long) m",
+        "select a @> a from long",
+        "select a && array[-1, -2, -3, -4, -5, -6, -7, -8, -9] from long, n",
+        "select array_position(a, -1) from long, n",
+        "select count(*) from long, n where array_to_string(a, ',') = ''",
+        "select length(string_agg(repeat('a', 1000), ',')) from n a, n b",
+        "select g from generate_series(1, 3000000) g order by -g",
+        "select distinct g from generate_series(1, 3000000) g",
+        "select max(repeat('a', g)) from generate_series(1, 1000000) g",
+    ] {
+        ends(&mut session, sql);
+    }
+}

@@ -6,7 +6,7 @@
 //! Does not know: how a session keeps these.
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use varve_engine::AdvisoryKey;
 
@@ -84,6 +84,16 @@ impl Sequences for NoSequences {
     }
 }
 
+/// 57014 once the flag is set. It costs one load, so loops over what may be long call it for each step.
+#[inline]
+pub fn unless_cancelled(cancel: &AtomicBool) -> Result<()> {
+    if cancel.load(Ordering::Relaxed) {
+        let message = "canceling statement due to user request";
+        return Err(SqlError::new(SqlState::QUERY_CANCELED, message));
+    }
+    Ok(())
+}
+
 /// Facts about the session and the moment.
 pub struct Env<'a> {
     /// Start of the transaction, once it has been asked for.
@@ -103,7 +113,7 @@ pub struct Env<'a> {
     /// State of `random()`.
     pub random: &'a Cell<u64>,
     /// Set when the statement is to end with 57014.
-    pub cancel: &'a std::sync::atomic::AtomicBool,
+    pub cancel: &'a AtomicBool,
     /// What catalog functions ask; only for statements that were bound with one.
     pub world: Option<&'a World>,
     /// Sequence functions.
@@ -120,11 +130,7 @@ impl<'a> Env<'a> {
 
     /// 57014 if the statement was cancelled.
     pub fn check_cancel(&self) -> Result<()> {
-        if self.cancel.load(Ordering::Relaxed) {
-            let message = "canceling statement due to user request";
-            return Err(SqlError::new(SqlState::QUERY_CANCELED, message));
-        }
-        Ok(())
+        unless_cancelled(self.cancel)
     }
 
     /// Start of the transaction, microseconds since 2000-01-01 UTC.

@@ -27,7 +27,7 @@ use bumpalo::Bump;
 use smallvec::SmallVec;
 use varve_engine::{ArrayRef, Datum, NumericRef, RowRef, Value};
 
-pub use env::{Deed, Env, LockCall, NoSequences, Sequences};
+pub use env::{Deed, Env, LockCall, NoSequences, Sequences, unless_cancelled};
 pub use list::{List, ListId, Lists};
 pub use types::type_of;
 

@@ -219,7 +219,7 @@ impl Exec<'_> {
         });
         failure.resolve(scanned)?;
         if let Some(sorter) = &sorter {
-            let order = sorter.order_of(&held);
+            let order = sorter.order_of(&held, &env)?;
             let mut sorted = KeyList::default();
             order.into_iter().for_each(|n| sorted.push(out.get(n)));
             *out = sorted;

@@ -38,7 +38,7 @@ pub mod watch;
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use bumpalo::Bump;
 use smallvec::SmallVec;
@@ -208,11 +208,7 @@ impl Facts {
 
     /// 57014 if the statement was cancelled.
     pub fn check_cancel(&self) -> Result<()> {
-        if self.cancel.load(Ordering::Relaxed) {
-            let message = "canceling statement due to user request";
-            return Err(SqlError::new(SqlState::QUERY_CANCELED, message));
-        }
-        Ok(())
+        eval::unless_cancelled(&self.cancel)
     }
 }
 

@@ -95,6 +95,7 @@ impl<'s, 'f, W: Watch> Pipeline<'s, 'f, W> {
         env: &Env<'_>,
     ) -> Result<()> {
         for row in rows {
+            env.check_cancel()?;
             let cx = Cx { params, arena, env };
             let slots = row.iter().map(|e| e.eval(&Input::None, &cx)).collect::<Result<Row<'_>>>()?;
             let flow = self.push(plan, &Input::Slots(&slots), &cx)?;
@@ -166,6 +167,7 @@ impl<'s, 'f, W: Watch> Pipeline<'s, 'f, W> {
     ) -> Result<()> {
         let held = Bump::new();
         for row in unnest.rows(&Cx { params, arena: &held, env })? {
+            env.check_cancel()?;
             let cx = Cx { params, arena, env };
             let slots: Row<'_> = row.into();
             let flow = self.push(plan, &Input::Slots(&slots), &cx)?;
@@ -238,6 +240,7 @@ impl<'s, 'f, W: Watch> Pipeline<'s, 'f, W> {
         if let (Some(groups), Some(aggregate)) = (self.groups.take(), &plan.aggregate) {
             self.watch.enter(At::Group);
             for slots in groups.finish(aggregate)? {
+                env.check_cancel()?;
                 let cx = Cx { params, arena: row_arena, env };
                 let input = Input::Slots(slots);
                 let kept = aggregate.having.as_ref().map_or(Ok(true), |h| h.is_true(&input, &cx))?;
@@ -256,13 +259,14 @@ impl<'s, 'f, W: Watch> Pipeline<'s, 'f, W> {
         if let Some(sorter) = &self.sorter {
             self.watch.enter(At::Sort);
             let given = self.held.len();
-            sorter.sort(&mut self.held);
+            sorter.sort(&mut self.held, env)?;
             let wanted = self.window.reach().unwrap_or(usize::MAX).min(self.held.len());
             self.watch.gave(At::Sort, if plan.distinct { given } else { wanted } as u64);
             self.watch.gave(At::Unique, wanted as u64);
             let skip = usize::try_from(self.window.skip).unwrap_or(usize::MAX);
             let take = usize::try_from(self.window.take).unwrap_or(usize::MAX);
             for held in self.held.iter().skip(skip).take(take) {
+                env.check_cancel()?;
                 let cx = Cx { params, arena: row_arena, env };
                 let mut values = Row::new();
                 for (output, value) in plan.outputs[..plan.visible].iter().zip(held.row) {

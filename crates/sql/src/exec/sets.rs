@@ -50,8 +50,13 @@ pub struct Times {
 }
 
 impl SetRows {
-    /// The rows of a call with these arguments.
-    pub fn new(function: SetFunction, arguments: &[Datum<'_>], zone: &Zone) -> Result<SetRows> {
+    /// The rows of a call with these arguments. Where many are made at once an error of `look` ends that.
+    pub fn new(
+        function: SetFunction,
+        arguments: &[Datum<'_>],
+        zone: &Zone,
+        look: &dyn Fn() -> Result<()>,
+    ) -> Result<SetRows> {
         let none = || SetRows::Made(Vec::new().into_iter());
         if arguments.iter().any(Datum::is_null) {
             return Ok(none());
@@ -61,10 +66,11 @@ impl SetRows {
                 SetRows::Made((0..count as i64).map(Value::Int8).collect::<Vec<_>>().into_iter())
             }
             (SetFunction::Elements, [Datum::Array(array)]) => {
-                SetRows::Made(array.iter().map(|e| e.to_value()).collect::<Vec<_>>().into_iter())
+                let elements = array.iter().map(|element| look().map(|()| element.to_value()));
+                SetRows::Made(elements.collect::<Result<Vec<_>>>()?.into_iter())
             }
             (SetFunction::Matches, [Datum::Text(text), Datum::Text(pattern), Datum::Text(flags)]) => {
-                SetRows::Made(func::all_groups(text, pattern, flags)?.into_iter())
+                SetRows::Made(func::all_groups(text, pattern, flags, look)?.into_iter())
             }
             (SetFunction::Series(ty), [start, stop, step]) => series(ty, [*start, *stop, *step], zone)?,
             _ => return Err(SqlError::internal("a set of the wrong arguments")),

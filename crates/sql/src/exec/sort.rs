@@ -10,7 +10,12 @@ use std::cmp::Ordering;
 
 use varve_engine::Datum;
 
+use crate::error::Result;
+use crate::eval::Env;
 use crate::plan::SortKey;
+
+/// Rows that are sorted between two looks at the wish to cancel.
+const STEP_ROWS: usize = 1 << 15;
 
 /// A collected row.
 #[derive(Clone, Copy)]
@@ -52,12 +57,13 @@ impl Sorter {
     }
 
     /// Sorts, and drops duplicates if so asked.
-    pub fn sort(&self, rows: &mut Vec<Held<'_>>) {
+    pub fn sort(&self, rows: &mut Vec<Held<'_>>, env: &Env<'_>) -> Result<()> {
         let descending = self.keys.first().is_some_and(|k| k.descending);
-        rows.sort_by(|a, b| {
+        let order = |a: &Held<'_>, b: &Held<'_>| {
             let by_prefix = if descending { b.prefix.cmp(&a.prefix) } else { a.prefix.cmp(&b.prefix) };
             by_prefix.then_with(|| self.compare(a.row, b.row))
-        });
+        };
+        sort_in_steps(rows, order, || env.check_cancel())?;
         if self.distinct {
             let visible = self.visible;
             rows.dedup_by(|b, a| {
@@ -65,13 +71,14 @@ impl Sorter {
                     && a.row[..visible].iter().zip(&b.row[..visible]).all(|(x, y)| x.order(y).is_eq())
             });
         }
+        Ok(())
     }
 
     /// The numbers that come with the rows, in the order of the rows.
-    pub fn order_of(&self, rows: &[(Held<'_>, usize)]) -> Vec<usize> {
+    pub fn order_of(&self, rows: &[(Held<'_>, usize)], env: &Env<'_>) -> Result<Vec<usize>> {
         let mut refs: Vec<&(Held<'_>, usize)> = rows.iter().collect();
-        refs.sort_by(|a, b| self.compare(a.0.row, b.0.row));
-        refs.into_iter().map(|(_, n)| *n).collect()
+        sort_in_steps(&mut refs, |a, b| self.compare(a.0.row, b.0.row), || env.check_cancel())?;
+        Ok(refs.into_iter().map(|(_, n)| *n).collect())
     }
 
     fn compare(&self, a: &[Datum<'_>], b: &[Datum<'_>]) -> Ordering {
@@ -104,6 +111,27 @@ impl Sorter {
     }
 }
 
+/// Sorts stably, and calls `look` between steps: each step sorts few rows or merges two sorted parts, so that an error of `look` ends
+/// the sort soon.
+fn sort_in_steps<T>(
+    rows: &mut [T],
+    order: impl Fn(&T, &T) -> Ordering,
+    look: impl Fn() -> Result<()>,
+) -> Result<()> {
+    let mut width = STEP_ROWS;
+    loop {
+        for part in rows.chunks_mut(width) {
+            look()?;
+            // The sort of the standard library merges parts that are in order already.
+            part.sort_by(&order);
+        }
+        if width >= rows.len() {
+            return Ok(());
+        }
+        width *= 2;
+    }
+}
+
 /// The first eight bytes of a value's order; NULL above all, 0 where the type has no cheap prefix.
 fn prefix(value: Datum<'_>) -> u64 {
     let signed = |n: i64| (n as u64) ^ (1 << 63);
@@ -125,4 +153,39 @@ fn bytes_prefix(bytes: &[u8]) -> u64 {
     let n = bytes.len().min(8);
     head[..n].copy_from_slice(&bytes[..n]);
     u64::from_be_bytes(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::error::{SqlError, SqlState};
+
+    /// Numbers in no order, each beside its place.
+    fn mixed(count: usize) -> Vec<(usize, usize)> {
+        (0..count).map(|n| (n * 48_271 % 1_009, n)).collect()
+    }
+
+    #[test]
+    fn steps_give_what_one_stable_sort_gives() {
+        for count in [0, 1, STEP_ROWS, STEP_ROWS + 1, 3 * STEP_ROWS + 5, 4 * STEP_ROWS] {
+            let (mut rows, mut expected) = (mixed(count), mixed(count));
+            sort_in_steps(&mut rows, |a, b| a.0.cmp(&b.0), || Ok(())).unwrap();
+            expected.sort_by_key(|row| row.0);
+            assert!(rows == expected, "{count} rows");
+        }
+    }
+
+    #[test]
+    fn a_sort_ends_between_two_steps() {
+        let looks = Cell::new(0);
+        let look = || {
+            looks.set(looks.get() + 1);
+            if looks.get() < 6 { Ok(()) } else { Err(SqlError::new(SqlState::QUERY_CANCELED, "stop")) }
+        };
+        let mut rows = mixed(8 * STEP_ROWS);
+        sort_in_steps(&mut rows, |a, b| a.0.cmp(&b.0), look).unwrap_err();
+        assert_eq!(looks.get(), 6);
+    }
 }

@@ -14,14 +14,18 @@ impl Unnest {
         let mut columns: Vec<Vec<Datum<'a>>> = Vec::with_capacity(self.arrays.len());
         for array in &self.arrays {
             columns.push(match array.eval(&Input::None, cx)? {
-                Datum::Array(array) => array.iter().map(|element| cx.keep(element)).collect(),
+                Datum::Array(array) => {
+                    let kept = |element| cx.env.check_cancel().map(|()| cx.keep(element));
+                    array.iter().map(kept).collect::<Result<_>>()?
+                }
                 _ => Vec::new(),
             });
         }
         let row = |n: usize| {
             let elements = columns.iter().map(|c| c.get(n).copied().unwrap_or(Datum::Null));
-            elements.chain(self.numbered.then_some(Datum::Int8(n as i64 + 1))).collect()
+            let row = elements.chain(self.numbered.then_some(Datum::Int8(n as i64 + 1))).collect();
+            cx.env.check_cancel().map(|()| row)
         };
-        Ok((0..columns.iter().map(Vec::len).max().unwrap_or(0)).map(row).collect())
+        (0..columns.iter().map(Vec::len).max().unwrap_or(0)).map(row).collect()
     }
 }

@@ -29,28 +29,43 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("array_subscript", &[Unknown, Int4], Unknown, |a, _| {
         Ok(array(a, 0).and_then(|array| array.get(int(a, 1))).unwrap_or(Datum::Null))
     }),
-    loose("array_position", &[Unknown, Unknown], Int4, |a, _| Ok(position(a))),
+    loose("array_position", &[Unknown, Unknown], Int4, position),
     loose("array_positions", &[Unknown, Unknown], ArrayTy(Elem::Int4), |a, cx| {
         let Some(array) = array(a, 0) else { return Ok(Datum::Null) };
         let mut out = crate::array::of(crate::oid::INT4);
-        let same = array.iter().enumerate().filter(|(_, element)| element.order(&a[1]).is_eq());
-        same.for_each(|(n, _)| out.push(Datum::Int4(n as i32 + array.lower_bound())));
+        for (n, element) in elements(array, cx).enumerate() {
+            if element?.order(&a[1]).is_eq() {
+                out.push(Datum::Int4(n as i32 + array.lower_bound()));
+            }
+        }
         Ok(cx.keep_value(Value::Array(out)))
     }),
     loose("array_replace", &[Unknown, Unknown, Unknown], Unknown, |a, cx| {
         let Some(array) = array(a, 0) else { return Ok(Datum::Null) };
         let mut out = Array::new(array.element());
-        let replaced = |element: Datum<'_>| element.order(&a[1]).is_eq();
-        array.iter().for_each(|element| out.push(if replaced(element) { a[2] } else { element }));
+        for element in elements(array, cx) {
+            let element = element?;
+            out.push(if element.order(&a[1]).is_eq() { a[2] } else { element });
+        }
         Ok(cx.keep_value(Value::Array(out)))
     }),
-    strict("arraycontains", &[Unknown, Unknown], Bool, |a, _| {
+    strict("arraycontains", &[Unknown, Unknown], Bool, |a, cx| {
         let (Some(all), Some(wanted)) = (array(a, 0), array(a, 1)) else { return Ok(Datum::Null) };
-        Ok(Datum::Bool(wanted.iter().all(|element| holds(all, element))))
+        for element in wanted.iter() {
+            if !holds(all, element, cx)? {
+                return Ok(Datum::Bool(false));
+            }
+        }
+        Ok(Datum::Bool(true))
     }),
-    strict("arrayoverlap", &[Unknown, Unknown], Bool, |a, _| {
+    strict("arrayoverlap", &[Unknown, Unknown], Bool, |a, cx| {
         let (Some(all), Some(other)) = (array(a, 0), array(a, 1)) else { return Ok(Datum::Null) };
-        Ok(Datum::Bool(other.iter().any(|element| holds(all, element))))
+        for element in other.iter() {
+            if holds(all, element, cx)? {
+                return Ok(Datum::Bool(true));
+            }
+        }
+        Ok(Datum::Bool(false))
     }),
     strict("trim_array", &[Unknown, Int4], Unknown, |a, cx| {
         let Some(array) = array(a, 0) else { return Ok(Datum::Null) };
@@ -58,26 +73,32 @@ pub(super) const TABLE: &[Builtin] = &[
             let message = format!("number of elements to trim must be between 0 and {}", array.len());
             SqlError::new(SqlState("2202E"), message)
         })?;
-        Ok(part(array, 0, array.len() - gone, cx))
+        part(array, 0, array.len() - gone, cx)
     }),
     strict("array_slice", &[Unknown, Int4, Int4], Unknown, |a, cx| {
         let Some(array) = array(a, 0) else { return Ok(Datum::Null) };
         let from = (int(a, 1) - 1).clamp(0, array.len() as i64) as usize;
         let to = int(a, 2).clamp(0, array.len() as i64) as usize;
-        Ok(part(array, from, to, cx))
+        part(array, from, to, cx)
     }),
     loose("array_append", &[Unknown, Unknown], Unknown, |a, cx| joined(a[0], Datum::Null, &[a[1]], cx)),
     loose("array_prepend", &[Unknown, Unknown], Unknown, |a, cx| {
         let Datum::Array(after) = a[1] else { return joined(Datum::Null, Datum::Null, &[a[0]], cx) };
         let mut out = Array::new(after.element());
-        std::iter::once(a[0]).chain(after.iter()).for_each(|element| out.push(element));
+        out.push(a[0]);
+        append(&mut out, after, cx)?;
         Ok(cx.keep_value(Value::Array(out)))
     }),
     loose("array_cat", &[Unknown, Unknown], Unknown, |a, cx| joined(a[0], a[1], &[], cx)),
     loose("array_remove", &[Unknown, Unknown], Unknown, |a, cx| {
         let Datum::Array(from) = a[0] else { return Ok(Datum::Null) };
         let mut out = Array::new(from.element());
-        from.iter().filter(|element| element.order(&a[1]).is_ne()).for_each(|element| out.push(element));
+        for element in elements(from, cx) {
+            let element = element?;
+            if element.order(&a[1]).is_ne() {
+                out.push(element);
+            }
+        }
         Ok(cx.keep_value(Value::Array(out)))
     }),
     loose("array_to_string", &[Unknown, Text], Text, to_string),
@@ -86,16 +107,36 @@ pub(super) const TABLE: &[Builtin] = &[
     loose("string_to_array", &[Text, Text, Text], ArrayTy(Elem::Text), split),
 ];
 
+/// The elements; 57014 in the place of the next one once the statement is to end, because arrays may be long.
+fn elements<'e>(array: ArrayRef<'e>, cx: &Cx<'_>) -> impl Iterator<Item = Result<Datum<'e>>> {
+    array.iter().map(|element| cx.env.check_cancel().map(|()| element))
+}
+
+fn append(out: &mut Array, array: ArrayRef<'_>, cx: &Cx<'_>) -> Result<()> {
+    for element in elements(array, cx) {
+        out.push(element?);
+    }
+    Ok(())
+}
+
 /// Whether an array has this element; nothing has NULL.
-fn holds(array: ArrayRef<'_>, wanted: Datum<'_>) -> bool {
-    !wanted.is_null() && array.iter().any(|element| !element.is_null() && element.order(&wanted).is_eq())
+fn holds(array: ArrayRef<'_>, wanted: Datum<'_>, cx: &Cx<'_>) -> Result<bool> {
+    for element in elements(array, cx) {
+        let element = element?;
+        if !wanted.is_null() && !element.is_null() && element.order(&wanted).is_eq() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The elements of these places.
-fn part<'a>(array: ArrayRef<'_>, from: usize, to: usize, cx: &Cx<'a>) -> Datum<'a> {
+fn part<'a>(array: ArrayRef<'_>, from: usize, to: usize, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let mut out = Array::new(array.element());
-    array.iter().take(to).skip(from).for_each(|element| out.push(element));
-    cx.keep_value(Value::Array(out))
+    for element in elements(array, cx).take(to).skip(from) {
+        out.push(element?);
+    }
+    Ok(cx.keep_value(Value::Array(out)))
 }
 
 fn array<'a>(arguments: &[Datum<'a>], n: usize) -> Option<ArrayRef<'a>> {
@@ -111,10 +152,14 @@ fn bound<'a>(a: &[Datum<'a>], of: impl Fn(ArrayRef<'a>) -> i32) -> Result<Datum<
     Ok(array(a, 0).filter(has_it).map_or(Datum::Null, |array| Datum::Int4(of(array))))
 }
 
-fn position<'a>(a: &[Datum<'a>]) -> Datum<'a> {
-    let Some(array) = array(a, 0) else { return Datum::Null };
-    let found = array.iter().position(|element| element.order(&a[1]).is_eq());
-    found.map_or(Datum::Null, |at| Datum::Int4(at as i32 + array.lower_bound()))
+fn position<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let Some(array) = array(a, 0) else { return Ok(Datum::Null) };
+    for (at, element) in elements(array, cx).enumerate() {
+        if element?.order(&a[1]).is_eq() {
+            return Ok(Datum::Int4(at as i32 + array.lower_bound()));
+        }
+    }
+    Ok(Datum::Null)
 }
 
 /// The elements of both, then some more; a NULL counts as an empty array unless both are.
@@ -131,7 +176,9 @@ fn joined<'a>(first: Datum<'a>, second: Datum<'a>, more: &[Datum<'a>], cx: &Cx<'
         };
     };
     let mut out = Array::new(element);
-    arrays.iter().flat_map(|array| array.iter()).for_each(|value| out.push(value));
+    for array in arrays {
+        append(&mut out, array, cx)?;
+    }
     more.iter().for_each(|value| out.push(*value));
     Ok(cx.keep_value(Value::Array(out)))
 }
@@ -145,7 +192,8 @@ fn to_string<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     };
     let mut out = Vec::new();
     let mut first = true;
-    for element in array.iter() {
+    for element in elements(array, cx) {
+        let element = element?;
         if element.is_null() && for_null.is_none() {
             continue;
         }
@@ -167,15 +215,15 @@ fn split<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let Datum::Text(whole) = a[0] else { return Ok(Datum::Null) };
     let as_null = matches!(a.get(2), Some(Datum::Text(_))).then(|| text(a, 2));
     let mut out = crate::array::of(crate::oid::TEXT);
-    let mut push = |piece: &str| match Some(piece) == as_null {
-        true => out.push(Datum::Null),
-        false => out.push(Datum::Text(piece)),
+    let mut push = |piece: &str| {
+        out.push(if Some(piece) == as_null { Datum::Null } else { Datum::Text(piece) });
+        cx.env.check_cancel()
     };
     match a[1] {
         _ if whole.is_empty() => {}
-        Datum::Text("") => push(whole),
-        Datum::Text(separator) => whole.split(separator).for_each(push),
-        _ => whole.chars().for_each(|c| push(c.encode_utf8(&mut [0; 4]))),
+        Datum::Text("") => push(whole)?,
+        Datum::Text(separator) => whole.split(separator).try_for_each(push)?,
+        _ => whole.chars().try_for_each(|c| push(c.encode_utf8(&mut [0; 4])))?,
     }
     Ok(cx.keep_value(Value::Array(out)))
 }

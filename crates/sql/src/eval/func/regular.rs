@@ -40,6 +40,7 @@ fn split<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
         if start == end && (start == 0 || end == whole.len()) {
             continue;
         }
+        cx.env.check_cancel()?;
         parts.push(Datum::Text(&whole[from..start]));
         from = end;
     }
@@ -86,6 +87,7 @@ fn replaced<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>
     let mut replaced = String::with_capacity(whole.len());
     let mut from = 0;
     for (start, end) in matches {
+        cx.env.check_cancel()?;
         let groups = if has_groups { regex.captures(whole, start)? } else { None };
         replaced.push_str(&whole[from..start]);
         for piece in &pieces {
@@ -132,7 +134,14 @@ fn template(written: &str) -> Vec<Piece<'_>> {
 }
 
 /// The groups of the first match, of each one with the flag g, or all of it if there are none: as arrays.
-pub fn all_groups(whole: &str, pattern: &str, letters: &str) -> Result<Vec<Value>> {
+///
+/// `look` ends the search with its error.
+pub fn all_groups(
+    whole: &str,
+    pattern: &str,
+    letters: &str,
+    look: &dyn Fn() -> Result<()>,
+) -> Result<Vec<Value>> {
     let flags = flags(letters)?;
     let regex = compiled(pattern, flags.fold_case)?;
     let starts = match flags.all {
@@ -141,6 +150,7 @@ pub fn all_groups(whole: &str, pattern: &str, letters: &str) -> Result<Vec<Value
     };
     let mut rows = Vec::with_capacity(starts.len());
     for (start, _) in starts {
+        look()?;
         let Some(found) = regex.captures(whole, start)? else { continue };
         let mut array = crate::array::of(crate::oid::TEXT);
         for group in found.iter().skip(usize::from(found.len() > 1)) {
@@ -158,6 +168,6 @@ fn groups<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> 
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
             .with_hint("Use the regexp_matches function instead."));
     }
-    let found = all_groups(text(a, 0), text(a, 1), letters)?.pop();
+    let found = all_groups(text(a, 0), text(a, 1), letters, &|| cx.env.check_cancel())?.pop();
     Ok(found.map_or(Datum::Null, |array| cx.keep_value(array)))
 }
