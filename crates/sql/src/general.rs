@@ -22,11 +22,7 @@ use varve_engine::{
 
 use crate::encoding::Encoding;
 use crate::error::Result;
-<<<<<<< HEAD
-use crate::eval::{Cx, Env, Input, NoSequences, Sequences};
-=======
-use crate::eval::{Cx, Env, Input, NoSequences, unless_cancelled};
->>>>>>> 9368a382 (sql: functions over long values, unnest, VALUES and sorts end soon when a statement is cancelled; bench/many-rows)
+use crate::eval::{Cx, Env, Input, NoSequences, Sequences, unless_cancelled};
 use crate::exec::keys::Ranges;
 use crate::exec::select::Window;
 pub use crate::exec::series::Series;
