@@ -1,6 +1,8 @@
-"""Tools that no Debian package holds: Python packages in an environment of their own, Go programs built through Go's proxy.
+"""Tools that no Debian package holds: Python's packages in environments of their own, Go's built through its proxy, Node's from npm, Java's
+from Maven Central.
 
-They are made once, below `VARVE_TOOLS` (target/e2e-tools), with the versions that stand here and in e2e/requirements.txt.
+They are made once, below `VARVE_TOOLS` (target/e2e-tools), with the versions that stand here, in e2e/requirements*.txt and in
+e2e/tool-programs.
 """
 
 import hashlib
@@ -13,6 +15,21 @@ import sys
 from . import load, server
 
 REQUIREMENTS = os.path.join(server.ROOT, "e2e", "requirements.txt")
+REQUIREMENTS_TOOLS = os.path.join(server.ROOT, "e2e", "requirements-tools.txt")
+PROGRAMS = os.path.join(server.ROOT, "e2e", "tool-programs")
+GOLANG_MIGRATE = ["github.com/golang-migrate/migrate/v4@v4.18.3", "github.com/lib/pq@v1.10.9"]
+# How each is started: the language, and the program with what is done beside it.
+FRAMEWORKS = {
+    "django": ("python", "python_django.py"),
+    "asyncpg": ("python", "python_asyncpg.py"),
+    "pgcli": ("python", "python_pgcli.py"),
+    "sequelize": ("node", "sequelize.js"),
+    "node-pg-migrate": ("node", "node-pg-migrate.mjs"),
+    "golang-migrate": ("go", "golang-migrate"),
+    "hibernate": ("java", "Hibernate"),
+    "liquibase": ("java", "Liquibase"),
+    "pgjdbc": ("java", "Metadata"),
+}
 GO_TOOLS = {
     "go-tpc": ("github.com/pingcap/go-tpc@v1.0.12", "github.com/pingcap/go-tpc/cmd/go-tpc"),
     "go-ycsb": ("github.com/pingcap/go-ycsb@v1.0.1", "github.com/pingcap/go-ycsb/cmd/go-ycsb"),
@@ -32,17 +49,85 @@ def run(command, **options):
     return done.stdout
 
 
-def python():
-    """The interpreter of an environment that holds e2e/requirements.txt."""
-    with open(REQUIREMENTS, "rb") as file:
-        version = hashlib.sha256(file.read()).hexdigest()[:12]
-    made = os.path.join(folder(), f"python-{version}")
+def made_of(kind, sources, make):
+    """A folder that `make` fills once for these versions of these files."""
+    digest = hashlib.sha256()
+    for source in sources:
+        with open(source, "rb") as file:
+            digest.update(file.read())
+    made = os.path.join(folder(), f"{kind}-{digest.hexdigest()[:12]}")
     if not os.path.exists(os.path.join(made, "complete")):
         shutil.rmtree(made, ignore_errors=True)
-        run([sys.executable, "-m", "venv", made])
-        run([os.path.join(made, "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS])
+        os.makedirs(made)
+        make(made)
         open(os.path.join(made, "complete"), "w").close()
-    return os.path.join(made, "bin", "python")
+    return made
+
+
+def python(requirements=REQUIREMENTS):
+    """The interpreter of an environment that holds e2e/requirements.txt, or what another such file names."""
+
+    def make(made):
+        run([sys.executable, "-m", "venv", made])
+        run([os.path.join(made, "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", "-r", requirements])
+
+    return os.path.join(made_of("python", [requirements], make), "bin", "python")
+
+
+def needed(program, where):
+    if not shutil.which(program):
+        raise load.LoadFailed(f"{program} was not found: install it from {where}")
+
+
+def node(program):
+    """A folder with our programs beside the packages that they import."""
+    needed("npm", "https://nodejs.org")
+    names = ["package.json", "steps.js", program]
+
+    def make(made):
+        for name in names:
+            shutil.copy(os.path.join(PROGRAMS, name), made)
+        run(["npm", "install", "--silent", "--no-audit", "--no-fund"], cwd=made)
+
+    return ["node", os.path.join(made_of("node", [os.path.join(PROGRAMS, name) for name in names], make), program)]
+
+
+def go_program(name):
+    """A Go program of ours, built."""
+    needed("go", "https://go.dev/dl")
+    source = os.path.join(PROGRAMS, name, "main.go")
+
+    def make(made):
+        shutil.copy(source, made)
+        run(["go", "mod", "init", "built"], cwd=made)
+        run(["go", "get", *GOLANG_MIGRATE], cwd=made)
+        run(["go", "mod", "tidy"], cwd=made)
+        run(["go", "build", "-o", name], cwd=made)
+
+    return [os.path.join(made_of(name, [source], make), name)]
+
+
+def java(name):
+    """A class of ours, compiled, with its libraries."""
+    needed("mvn", "https://maven.apache.org")
+    sources = [os.path.join(PROGRAMS, each) for each in sorted(os.listdir(PROGRAMS)) if each.endswith(".java")]
+    project = os.path.join(PROGRAMS, "pom.xml")
+
+    def make(made):
+        shutil.copy(project, made)
+        run(["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={made}/lib"], cwd=made)
+        run(["javac", "-nowarn", "-cp", f"{made}/lib/*", "-d", f"{made}/classes", *sources])
+
+    made = made_of("java", [project, *sources], make)
+    return ["java", "-cp", f"{made}/lib/*:{made}/classes", name]
+
+
+def framework(name):
+    """The command that runs the program for a framework; the port and a folder follow."""
+    language, program = FRAMEWORKS[name]
+    if language == "python":
+        return [python(REQUIREMENTS_TOOLS), os.path.join(os.path.dirname(os.path.abspath(__file__)), program)]
+    return {"node": node, "go": go_program, "java": java}[language](program)
 
 
 def go_tool(name):

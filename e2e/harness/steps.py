@@ -5,16 +5,17 @@ import traceback
 
 
 def run(steps, *arguments):
-    """Calls each step; exits with 1 if one failed."""
+    """Calls each step; exits with 1 if one failed. What a step returns is printed behind ` = `, to be compared with PostgreSQL's."""
     failed = 0
     for step in steps:
         try:
-            step(*arguments)
+            said = step(*arguments)
         except Exception as error:  # noqa: BLE001  any error of any library fails the step
             failed += 1
             place = traceback.extract_tb(error.__traceback__)
             line = next((frame.lineno for frame in reversed(place) if frame.filename == sys.argv[0]), "?")
             print(f"FAILED  {step.__doc__} (line {line}): {type(error).__name__}: {str(error).strip()[:600]}", flush=True)
         else:
-            print(f"ok      {step.__doc__}", flush=True)
+            shown = "" if said is None else " = " + str(said).replace("\n", " ")
+            print(f"ok      {step.__doc__}{shown}", flush=True)
     sys.exit(1 if failed else 0)

@@ -111,6 +111,11 @@ impl Binder<'_> {
 
     /// array[n]
     pub(super) fn subscript(&mut self, root: &Ast, chain: &[AccessExpr], scope: &mut Scope) -> Result<Bound> {
+        if let [AccessExpr::Dot(Ast::Identifier(field))] = chain
+            && let Some(bound) = self.field(root, field, scope)
+        {
+            return bound;
+        }
         // t.column[n] comes as fields of t.
         let fields = chain.iter().take_while(|link| matches!(link, AccessExpr::Dot(_))).count();
         let mut names = match root {

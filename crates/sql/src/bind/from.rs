@@ -256,8 +256,11 @@ impl Binder<'_> {
                 .with_hint("For example, FROM (SELECT ...) [AS] foo.")
                 .at(self.at(query)));
         };
-        let bound = self.inner_query(query)?;
-        query_relation(bound, &[], fold(&alias.name), Some(alias))
+        let apart = super::record::fields_apart(query);
+        let bound = self.inner_query(apart.as_ref().unwrap_or(query))?;
+        let mut from = query_relation(bound, &[], fold(&alias.name), Some(alias))?;
+        from.relations.iter_mut().for_each(|relation| relation.has_records = apart.is_some());
+        Ok(from)
     }
 
     /// A query that WITH has named; `None` if the name means none.

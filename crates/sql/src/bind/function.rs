@@ -55,6 +55,9 @@ impl Binder<'_> {
         if let Some(rows) = super::set_functions::values_of(&name) {
             return self.set_call((&name, rows), f, at, scope);
         }
+        if super::set_functions::rows_of(&name).is_some() {
+            return Err(SqlError::unsupported("a record as a value").at(at));
+        }
         let before = (name == "coalesce").then(|| scope.refuse_sets(Some("COALESCE")));
         let arguments = self.arguments(f, scope);
         if let Some(before) = before {
@@ -249,11 +252,12 @@ fn bool_text(b: Bound) -> Bound {
 }
 
 /// Lower-case name without `pg_catalog.`
-fn function_name(f: &ast::Function) -> Result<String> {
+pub(super) fn function_name(f: &ast::Function) -> Result<String> {
     let parts: Vec<String> = f.name.0.iter().filter_map(|p| p.as_ident().map(fold)).collect();
     match parts.as_slice() {
         [name] => Ok(name.clone()),
         [schema, name] if schema == "pg_catalog" => Ok(name.clone()),
+        [schema, name] if schema == "information_schema" && name.starts_with("_pg_") => Ok(name.clone()),
         [schema, _] => {
             Err(SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{schema}\" does not exist")))
         }

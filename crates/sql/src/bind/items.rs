@@ -98,6 +98,9 @@ impl Binder<'_> {
             let message = format!("missing FROM-clause entry for table \"{}\"", table.unwrap_or_default());
             return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
         }
+        if relations.iter().any(|relation| relation.has_records) {
+            return Err(SqlError::unsupported("a record as a value"));
+        }
         for relation in relations {
             if table.is_none() {
                 self.merged_columns(relation.first, scope, items)?;

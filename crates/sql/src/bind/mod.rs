@@ -31,6 +31,7 @@ mod operator;
 pub mod part;
 mod predicate;
 pub mod query;
+mod record;
 pub mod retype;
 mod row;
 mod rules;

@@ -30,6 +30,8 @@ pub struct Relation {
     pub columns: Vec<(String, Typed)>,
     /// For each column what it shows, where that is known; perhaps fewer than there are columns.
     pub origins: Vec<Option<Origin>>,
+    /// Columns that hold rows of a function stand for their fields.
+    pub has_records: bool,
     /// Ordinals of the primary key within the relation; empty without one.
     pub key: Vec<usize>,
     /// Ordinal of its first column in the input row.
@@ -196,6 +198,7 @@ impl Relation {
             hidden: None,
             columns: Vec::new(),
             origins: Vec::new(),
+            has_records: false,
             key: Vec::new(),
             first: 0,
         }

@@ -96,8 +96,10 @@ fn relation_oid(written: &str, catalog: &Catalog, path: &Path) -> Option<u32> {
 
 fn type_oid(written: &str) -> Option<u32> {
     crate::parse::type_name(written).map(|t| t.ty.oid()).or_else(|| {
-        let name = written.strip_prefix("pg_catalog.").unwrap_or(written);
-        system::type_named(&name.to_ascii_lowercase()).map(|t| t.oid)
+        let (bare, is_array) = written.strip_suffix("[]").map_or((written, false), |bare| (bare, true));
+        let (schema, name) = split_name(bare);
+        let row = system::type_named(&name).filter(|_| schema == "pg_catalog" || !has_schema(bare))?;
+        Some(if is_array { row.array } else { row.oid }).filter(|oid| *oid != 0)
     })
 }
 

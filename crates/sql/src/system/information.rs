@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
-use varve_engine::{Catalog, Rights, SequenceDef, TableDef, Value};
+use varve_engine::{Catalog, ColumnDef, Rights, SequenceDef, TableDef, Value};
 
 use super::constraints::{self, Constraint, Demand};
 use super::privileges;
-use super::relations::{Attribute, Relation, What, relations, sequence_type};
+use super::relations::{Attribute, Relation, What, namespace, relations, sequence_type};
 use super::{Fill, Rows, World, attnum, show, text, type_row, yes};
 use crate::exec::draws_from;
 use crate::rights::{Holder, Kind, Object};
@@ -344,6 +344,41 @@ fn table_constraints(world: &World, rows: &mut Rows<'_>) {
         ];
         rows.add(constraint_cells(world, &c).into_iter().chain(table_cells(world, c.table)).chain(own));
     }
+    for not_null in not_nulls(world).filter(|not_null| seen.table(not_null.table, CHANGES)) {
+        let own = [
+            ("constraint_type", text("CHECK")),
+            ("is_deferrable", yes(false)),
+            ("initially_deferred", yes(false)),
+            ("enforced", yes(true)),
+        ];
+        rows.add(not_null.cells(world).into_iter().chain(table_cells(world, not_null.table)).chain(own));
+    }
+}
+
+/// A column that is NOT NULL, which the standard calls a constraint.
+struct NotNull<'c> {
+    table: &'c Arc<TableDef>,
+    column: &'c ColumnDef,
+    number: i16,
+}
+
+fn not_nulls(world: &World) -> impl Iterator<Item = NotNull<'_>> {
+    world.catalog.tables().flat_map(|table| {
+        let columns = table.columns.iter().zip(0..).filter(|(column, _)| column.not_null);
+        columns.map(move |(column, ordinal)| NotNull { table, column, number: attnum(ordinal) })
+    })
+}
+
+impl NotNull<'_> {
+    /// Its name, which PostgreSQL makes of OIDs.
+    fn cells(&self, world: &World) -> [(&'static str, Value); 3] {
+        let schema = namespace(&world.catalog, &self.table.schema);
+        [
+            ("constraint_catalog", text(&world.database)),
+            ("constraint_schema", text(&self.table.schema)),
+            ("constraint_name", text(format!("{schema}_{}_{}_not_null", self.table.id.0, self.number))),
+        ]
+    }
 }
 
 fn column_name(table: &TableDef, ordinal: usize) -> Value {
@@ -421,5 +456,9 @@ fn check_constraints(world: &World, rows: &mut Rows<'_>) {
         let condition = show::check_condition(&world.catalog, c.table, check, false);
         let own = [("check_clause", text(format!("({condition})")))];
         rows.add(constraint_cells(world, &c).into_iter().chain(own));
+    }
+    for not_null in not_nulls(world).filter(|not_null| seen.owns(not_null.table)) {
+        let own = [("check_clause", text(format!("{} IS NOT NULL", not_null.column.name)))];
+        rows.add(not_null.cells(world).into_iter().chain(own));
     }
 }

@@ -1,0 +1,99 @@
+//! Functions that give rows of several columns, called where one value is wanted: the fields of such a call, and columns of a
+//! query in FROM that hold the rows.
+//!
+//! Invariants
+//! 1. A column `k` that holds rows is a column for each field, named `k.field`. Only a field is taken of it, or all is refused.
+//!
+//! Does not know: rows that are written as such (`row`).
+
+use sqlparser::ast::{self, Expr as Ast, Ident, SelectItem, SetExpr};
+
+use super::function::function_name;
+use super::scope::Scope;
+use super::set_functions::{RowsOf, rows_of};
+use super::{Binder, Bound, fold};
+use crate::error::{Result, SqlError, SqlState};
+
+impl Binder<'_> {
+    /// `(f(x)).field`, `(t.k).field`; `None` if this is neither.
+    pub(super) fn field(&mut self, root: &Ast, field: &Ident, scope: &mut Scope) -> Option<Result<Bound>> {
+        match root {
+            Ast::Nested(inner) => self.field(inner, field, scope),
+            Ast::Function(f) => {
+                let name = function_name(f).ok()?;
+                let RowsOf::Columns(columns) = rows_of(&name)? else { return None };
+                let at = self.at(&f.name);
+                let wanted = fold(field);
+                let place = columns.iter().position(|column| column.name == wanted);
+                Some(match place.and_then(|n| columns.get(n..=n)) {
+                    Some(one) => self.set_call((&name, RowsOf::Columns(one)), f, at, scope),
+                    None => {
+                        let message = format!("could not identify column \"{wanted}\" in record data type");
+                        Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message).at(at))
+                    }
+                })
+            }
+            Ast::Identifier(_) | Ast::CompoundIdentifier(_) => {
+                let mut names = match root {
+                    Ast::CompoundIdentifier(parts) => parts.clone(),
+                    Ast::Identifier(ident) => vec![ident.clone()],
+                    _ => Vec::new(),
+                };
+                let last = names.last_mut()?;
+                *last = Ident {
+                    value: of_field(&fold(last), &fold(field)),
+                    quote_style: Some('"'),
+                    ..last.clone()
+                };
+                self.expression(&Ast::CompoundIdentifier(names), scope).ok().map(Ok)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn of_field(column: &str, field: &str) -> String {
+    format!("{column}.{field}")
+}
+
+/// A query of FROM in which columns that hold rows are written as their fields; `None` if it has none.
+pub(super) fn fields_apart(query: &ast::Query) -> Option<ast::Query> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    if !select.projection.iter().any(|item| rows_in(item).is_some()) {
+        return None;
+    }
+    let mut query = query.clone();
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    let items = std::mem::take(&mut select.projection);
+    select.projection = items.into_iter().flat_map(|item| apart(item)).collect();
+    Some(query)
+}
+
+/// The call of a select list's item that gives rows of several columns, their names, and what the item is called.
+fn rows_in(item: &SelectItem) -> Option<(&Ast, Vec<&'static str>, String)> {
+    let (e, alias) = match item {
+        SelectItem::UnnamedExpr(e) => (e, None),
+        SelectItem::ExprWithAlias { expr, alias } => (expr, Some(fold(alias))),
+        _ => return None,
+    };
+    let Ast::Function(f) = e else { return None };
+    let name = function_name(f).ok()?;
+    match rows_of(&name)? {
+        RowsOf::Columns(columns) if columns.len() > 1 => {
+            Some((e, columns.iter().map(|column| column.name).collect(), alias.unwrap_or(name)))
+        }
+        _ => None,
+    }
+}
+
+fn apart(item: SelectItem) -> Vec<SelectItem> {
+    let Some((call, fields, name)) = rows_in(&item) else { return vec![item] };
+    let field = |field: &'static str| SelectItem::ExprWithAlias {
+        expr: Ast::CompoundFieldAccess {
+            root: Box::new(call.clone()),
+            access_chain: vec![ast::AccessExpr::Dot(Ast::Identifier(Ident::new(field)))],
+        },
+        alias: Ident::with_quote('"', of_field(&name, field)),
+    };
+    fields.into_iter().map(field).collect()
+}
