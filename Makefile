@@ -13,7 +13,7 @@ help:
 	@echo 'make slt     thousands of statements on Varve and PostgreSQL 15 in the same run; FILES=word for some of them'
 	@echo 'make random-queries  QUERIES (50000) random statements beside PostgreSQL 15, SEED=n to repeat a run; then the planted faults'
 	@echo 'make tpch    the 22 queries of TPC-H at scale factor 1 (SCALE=1), with the answers of DuckDB'
-	@echo 'make tools   psql, pgbench, psycopg, SQLAlchemy, go-tpc, go-ycsb, and kill -9 under TPC-C (needs Go)'
+	@echo 'make tools   psql, pgbench, psycopg, SQLAlchemy, frameworks of Python, Node, Java, Go and Rust, go-tpc, go-ycsb; kill -9 under TPC-C'
 	@echo 'make fuzz    throw damaged messages at a server for SECONDS (600)'
 	@echo 'make models  search schedules of the concurrent code under model checkers (EXECUTIONS=200000 of each model)'
 	@echo 'make fuzz-targets  search every format and input with libFuzzer for SECONDS (600); see fuzz/README.md'
@@ -74,7 +74,9 @@ tpch:
 tools:
 	@scripts/setup test
 	$(CARGO) build --release --workspace --bin varve
-	VARVE_BIN=target/release/varve e2e/tools psql pgbench psycopg sqlalchemy go-tpc go-ycsb
+	VARVE_BIN=target/release/varve e2e/dump
+	VARVE_BIN=target/release/varve e2e/tools psql pgbench psycopg sqlalchemy django asyncpg pgcli sequelize node-pg-migrate \
+	    golang-migrate hibernate liquibase pgjdbc sqlx go-tpc go-ycsb
 	for server in varve varve-packed varve-nvm; do \
 	    VARVE_BIN=target/release/varve e2e/tpcc-kill9 --server $$server --rounds $(or $(ROUNDS),10) || exit 1; \
 	done

@@ -29,6 +29,7 @@ FRAMEWORKS = {
     "hibernate": ("java", "Hibernate"),
     "liquibase": ("java", "Liquibase"),
     "pgjdbc": ("java", "Metadata"),
+    "sqlx": ("rust", "sqlx"),
 }
 GO_TOOLS = {
     "go-tpc": ("github.com/pingcap/go-tpc@v1.0.12", "github.com/pingcap/go-tpc/cmd/go-tpc"),
@@ -122,12 +123,27 @@ def java(name):
     return ["java", "-cp", f"{made}/lib/*:{made}/classes", name]
 
 
+def rust_program(name):
+    """A Rust program of ours, built outside of the workspace."""
+    needed("cargo", "https://rustup.rs")
+    project = os.path.join(PROGRAMS, name)
+    sources = [os.path.join(project, "Cargo.toml"), os.path.join(project, "src", "main.rs")]
+
+    def make(made):
+        shutil.copytree(project, made, dirs_exist_ok=True)
+        run(["cargo", "build", "--quiet", "--target-dir", os.path.join(made, "target")], cwd=made)
+        shutil.copy(os.path.join(made, "target", "debug", f"e2e-{name}"), made)
+        shutil.rmtree(os.path.join(made, "target"))
+
+    return [os.path.join(made_of(name, sources, make), f"e2e-{name}")]
+
+
 def framework(name):
     """The command that runs the program for a framework; the port and a folder follow."""
     language, program = FRAMEWORKS[name]
     if language == "python":
         return [python(REQUIREMENTS_TOOLS), os.path.join(os.path.dirname(os.path.abspath(__file__)), program)]
-    return {"node": node, "go": go_program, "java": java}[language](program)
+    return {"node": node, "go": go_program, "java": java, "rust": rust_program}[language](program)
 
 
 def go_tool(name):

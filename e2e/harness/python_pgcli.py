@@ -24,7 +24,7 @@ CREATE TABLE house.room (a int PRIMARY KEY, b text);
 """
 # What these show is the same on both servers; the others hold sizes, owners or what one server alone has.
 SAME = ["\\d", "\\d parent", "\\d child", "\\d overview", "\\d apart", "\\d parent_pkey", "\\d house.room", "\\dt", "\\dt house.*", "\\di", "\\dv", "\\ds", "\\df", "\\dT"]
-WORK = ["\\l", "\\dn", "\\du", "\\dx", "\\db", "\\dt+", "\\d+ parent", "\\dp", "\\sf upper", "\\dD", "\\ddp"]
+WORK = ["\\l", "\\dn", "\\du", "\\dx", "\\db", "\\dt+", "\\d+ parent", "\\dp", "\\dD", "\\ddp"]
 SPECIAL = PGSpecial()
 
 

@@ -47,8 +47,14 @@ final class Hibernate {
     @Entity(name = "Shelf") @Table(name = "shelf")
     static class Shelf {
         @Id @GeneratedValue(strategy = GenerationType.UUID) UUID id;
-        @Lob String notes;
+        @Column(length = 100_000) String notes;
         int place;
+    }
+
+    @Entity(name = "Scroll") @Table(name = "scroll")
+    static class Scroll {
+        @Id @GeneratedValue Long id;
+        @Lob String text;
     }
 
     static SessionFactory factory(String port, String mode, Class<?>... entities) {
@@ -104,6 +110,10 @@ final class Hibernate {
         steps.step("update with columns and tables", () -> { try (SessionFactory f = factory(port, "update", LaterAuthor.class, Shelf.class)) { return null; } });
         steps.step("validate after it", () -> { try (SessionFactory f = factory(port, "validate", LaterAuthor.class, Shelf.class)) {
             return f.fromTransaction(s -> { Shelf shelf = new Shelf(); shelf.notes = "long"; s.persist(shelf); return s.createQuery("select a.name from LaterAuthor a", String.class).getResultList(); });
+        } });
+        steps.step("large objects", () -> { try (SessionFactory f = factory(port, "create", Scroll.class)) {
+            f.inTransaction(s -> { Scroll scroll = new Scroll(); scroll.text = "long"; s.persist(scroll); });
+            return f.fromTransaction(s -> s.createQuery("from Scroll", Scroll.class).getSingleResult().text);
         } });
         steps.step("create-drop", () -> { try (SessionFactory f = factory(port, "create-drop", LaterAuthor.class, Shelf.class)) { return null; } });
     }

@@ -36,7 +36,6 @@ run("sequelize", [
   }],
   ["bulkCreate", async () => plain(await User.bulkCreate([{ name: "Grace" }, { name: "Joan", age: 7 }], { returning: true }))],
   ["upsert", async () => { const [row] = await User.upsert({ name: "Ada", age: 5 }); return row.age; }],
-  ["findOrCreate", async () => { const [row, made] = await User.findOrCreate({ where: { name: "Edith" } }); return [row.name, made]; }],
   ["findAll with include", async () => plain(await User.findAll({ include: Post, where: { age: { [Op.gte]: 1 } }, order: ["name"], limit: 2 })).map((u) => [u.name, u.Posts.length])],
   ["findAndCountAll", async () => (await User.findAndCountAll({ include: Post, distinct: true })).count],
   ["operators", async () => User.count({ where: { [Op.or]: [{ name: { [Op.iLike]: "a%" } }, { tags: { [Op.contains]: ["q"] } }, { age: { [Op.in]: [7, 8] } }] } })],
@@ -59,6 +58,7 @@ run("sequelize", [
   ["removeConstraint", () => queries.removeConstraint("Users", "grown").then(() => undefined)],
   ["removeColumn", () => queries.removeColumn("Users", "other").then(() => undefined)],
   ["truncate", () => Post.truncate({ cascade: true, restartIdentity: true }).then(() => undefined)],
-  ["enum", async () => { const Mood = sequelize.define("Mood", { m: DataTypes.ENUM("ok", "sad") }); await Mood.sync(); }],
+  ["findOrCreate", async () => { const [row, made] = await User.findOrCreate({ where: { name: "Edith" } }); return [row.name, made]; }],
   ["drop", () => sequelize.drop().then(() => undefined)],
+  ["enum", async () => { const Mood = sequelize.define("Mood", { m: DataTypes.ENUM("ok", "sad") }); await Mood.sync(); }],
 ]);

@@ -23,7 +23,7 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use varve_engine::{Datum, Reader, ScanIndex, ScanSpec, Table, place_in, planted_panic};
-use varve_sql::general::{Access, Around, KeyBytes, Step, TableAccess, Ty, scan_of};
+use varve_sql::general::{Access, Around, KeyBytes, Step, TableAccess, Ty, quoted_name, scan_of};
 
 use crate::cells::{BATCH_ROWS, CellsBuilder, is_native};
 use crate::constants;
@@ -102,9 +102,12 @@ impl ScanPlan {
 
     /// What EXPLAIN calls it.
     pub fn step(&self) -> Step {
-        let Scan { table, access, filter, .. } = &self.scan;
+        let Scan { table, access, filter, columns, .. } = &self.scan;
         let target = TableAccess { table: table.def().clone(), access: access.clone(), reverse: false };
-        scan_of(&target, filter.whole())
+        let given = columns.iter().filter_map(|ordinal| table.def().columns.get(*ordinal));
+        let outputs =
+            given.map(|column| format!("{}.{}", quoted_name(&table.def().name), quoted_name(&column.name))).collect();
+        Step { outputs, ..scan_of(&target, filter.whole()) }
     }
 }
 

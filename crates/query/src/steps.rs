@@ -46,7 +46,9 @@ pub fn step(node: &Node) -> Step {
     let line = Line(node.plan.as_ref()).to_string();
     let named = named(node.plan.as_ref());
     let verbose = vec![("Step", line.trim().to_owned())];
-    Step { label: node.label.clone(), verbose, actual, inner, ..named }
+    let below = inner.iter().flat_map(|step| step.outputs.iter().cloned());
+    let outputs = named.outputs.iter().cloned().chain(below).collect();
+    Step { label: node.label.clone(), verbose, outputs, actual, inner, ..named }
 }
 
 /// The step below a node that is no step of its own.

@@ -7,7 +7,7 @@
 //! Does not know: statements.
 
 use sqlparser::ast::{self, BinaryOperator, Expr as Ast, Value as Literal};
-use varve_engine::Value;
+use varve_engine::{TableId, Value};
 
 use super::scope::{Found, Scope};
 use super::{Binder, Bound, fold};
@@ -333,11 +333,25 @@ impl Binder<'_> {
             let expr = Expr::Const(Value::Int8(i64::from(oid)));
             return Ok(Bound { expr, t: Typed::plain(Ty::Oid), at });
         }
+        if matches!(name, "ctid" | "xmin" | "xmax" | "cmin" | "cmax") && self.is_of_table(qualifier, scope) {
+            return Err(SqlError::unsupported(format!("the system column {name}")).at(at));
+        }
         let shown = match qualifier {
             Some(q) => format!("column {q}.{name} does not exist"),
             None => format!("column \"{name}\" does not exist"),
         };
         Err(SqlError::new(SqlState::UNDEFINED_COLUMN, shown).at(at))
+    }
+
+    /// Whether the qualifier, or the only relation, is a table.
+    fn is_of_table(&self, qualifier: Option<&str>, scope: &Scope) -> bool {
+        let relation = match qualifier {
+            Some(alias) => scope.relation(alias),
+            None => scope.relations.first(),
+        };
+        let shown = relation.and_then(|relation| relation.origins.iter().flatten().next());
+        shown.is_some_and(|origin| self.catalog.table_ref(TableId(origin.relation)).is_some())
+            || system_oid(qualifier, scope).is_some()
     }
 
     fn qualified(&mut self, parts: &[ast::Ident], scope: &mut Scope) -> Result<Bound> {

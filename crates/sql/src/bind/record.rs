@@ -9,7 +9,7 @@
 use sqlparser::ast::{self, Expr as Ast, Ident, SelectItem, SetExpr};
 
 use super::function::function_name;
-use super::scope::Scope;
+use super::scope::{Relation, Scope};
 use super::set_functions::{RowsOf, rows_of};
 use super::{Binder, Bound, fold};
 use crate::error::{Result, SqlError, SqlState};
@@ -27,10 +27,7 @@ impl Binder<'_> {
                 let place = columns.iter().position(|column| column.name == wanted);
                 Some(match place.and_then(|n| columns.get(n..=n)) {
                     Some(one) => self.set_call((&name, RowsOf::Columns(one)), f, at, scope),
-                    None => {
-                        let message = format!("could not identify column \"{wanted}\" in record data type");
-                        Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message).at(at))
-                    }
+                    None => Err(no_field(&wanted).at(at)),
                 })
             }
             Ast::Identifier(_) | Ast::CompoundIdentifier(_) => {
@@ -40,16 +37,30 @@ impl Binder<'_> {
                     _ => Vec::new(),
                 };
                 let last = names.last_mut()?;
-                *last = Ident {
-                    value: of_field(&fold(last), &fold(field)),
-                    quote_style: Some('"'),
-                    ..last.clone()
+                let (column, wanted) = (fold(last), fold(field));
+                *last = Ident { value: of_field(&column, &wanted), quote_style: Some('"'), ..last.clone() };
+                let written = match names.as_slice() {
+                    [one] => Ast::Identifier(one.clone()),
+                    _ => Ast::CompoundIdentifier(names),
                 };
-                self.expression(&Ast::CompoundIdentifier(names), scope).ok().map(Ok)
+                let begins = of_field(&column, "");
+                let holds_rows = |relation: &Relation| {
+                    relation.has_records && relation.columns.iter().any(|(name, _)| name.starts_with(&begins))
+                };
+                match self.expression(&written, scope) {
+                    Ok(bound) => Some(Ok(bound)),
+                    Err(_) if scope.relations.iter().any(holds_rows) => Some(Err(no_field(&wanted))),
+                    Err(_) => None,
+                }
             }
             _ => None,
         }
     }
+}
+
+fn no_field(name: &str) -> SqlError {
+    let message = format!("could not identify column \"{name}\" in record data type");
+    SqlError::new(SqlState::UNDEFINED_COLUMN, message)
 }
 
 fn of_field(column: &str, field: &str) -> String {

@@ -57,7 +57,14 @@ pub fn find(kind: Reg, written: &str, catalog: &Catalog, path: &Path) -> Result<
     if !written.is_empty() && written.bytes().all(|b| b.is_ascii_digit()) {
         return text::parse_oid(written);
     }
-    lookup(kind, written, catalog, path).ok_or_else(|| missing(kind, written))
+    lookup(kind, written, catalog, path).ok_or_else(|| {
+        let (schema, _) = split_name(written);
+        match has_schema(written) && system::namespace(catalog, &schema) == 0 {
+            // Of a type PostgreSQL looks for the schema first.
+            true if kind == Reg::Type => missing(Reg::Namespace, &schema),
+            _ => missing(kind, written),
+        }
+    })
 }
 
 /// The OID of the object of this name.

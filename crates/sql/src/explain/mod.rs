@@ -29,6 +29,8 @@ pub struct Step {
     pub notes: Vec<(&'static str, String)>,
     /// The same, for VERBOSE only.
     pub verbose: Vec<(&'static str, String)>,
+    /// The columns that it gives, as `table.column`; for VERBOSE only.
+    pub outputs: Vec<String>,
     /// What it has done.
     pub actual: Option<Actual>,
     /// The steps that it takes its rows from.

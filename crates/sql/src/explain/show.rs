@@ -59,6 +59,9 @@ impl Text<'_> {
         step.actual.iter().for_each(|actual| self.actual(actual, &mut line));
         self.lines.push(line);
         let verbose = self.explained.options.verbose.then_some(&step.verbose);
+        if verbose.is_some() && !step.outputs.is_empty() {
+            self.note(indent + 2, "Output", &step.outputs.join(", "));
+        }
         for (key, value) in verbose.into_iter().flatten().chain(&step.notes) {
             self.note(indent + 2, key, value);
         }
@@ -228,6 +231,10 @@ impl Json<'_> {
             self.actual(actual);
         }
         let verbose = self.explained.options.verbose.then_some(&step.verbose);
+        if verbose.is_some() && !step.outputs.is_empty() {
+            let listed: Vec<String> = step.outputs.iter().map(|output| quoted(output)).collect();
+            self.number("Output", &format!("[{}]", listed.join(", ")));
+        }
         for (key, value) in verbose.into_iter().flatten().chain(&step.notes) {
             self.string(key, value);
         }

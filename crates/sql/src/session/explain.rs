@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use varve_engine::{Datum, PageCounts, PageMeter, Value};
+use varve_engine::{Catalog, Datum, PageCounts, PageMeter, Value};
 
 use super::Session;
 use super::run::Ran;
@@ -23,6 +23,8 @@ use crate::parse::{self, Parsed};
 use crate::plan::{Plan, Select};
 use crate::prepared::{Body, Prepared};
 use crate::sink::{Column, CommandTag, Nowhere, Sink};
+use crate::system;
+use crate::system::names::quoted;
 use crate::utility::Utility;
 use crate::utility::explain::{Explain, Format, Options, shifted};
 
@@ -108,7 +110,10 @@ impl Session {
                 true => self.analyzed(&prepared, plan, params, &explain.options, bound)?,
                 false => self.planned(&prepared, plan, params, bound)?,
             };
-            if let Some(shown) = shown {
+            if let Some(mut shown) = shown {
+                if let Some(columns) = &prepared.columns {
+                    shown.plan.outputs = outputs(columns, &self.current_catalog());
+                }
                 return Ok(shown);
             }
         }
@@ -184,6 +189,18 @@ impl Session {
             _ => Shown { plan: short::steps(plan, Some(meter)), execution: Some(took), ..bound },
         }))
     }
+}
+
+/// Result columns by the columns of tables and views that they show; others by their names.
+fn outputs(columns: &[Column], catalog: &Catalog) -> Vec<String> {
+    let shown = |column: &Column| {
+        let origin = column.origin?;
+        let relation = system::relation(catalog, origin.relation)?;
+        let ordinal = usize::try_from(origin.number).ok()?.checked_sub(1)?;
+        let name = relation.attributes().get(ordinal).map(|attribute| quoted(&attribute.name))?;
+        Some(format!("{}.{name}", quoted(relation.name)))
+    };
+    columns.iter().map(|column| shown(column).unwrap_or_else(|| column.name.to_string())).collect()
 }
 
 /// What stands over the steps of a general query: they are a runner's, the rest is ours.
