@@ -105,8 +105,9 @@ impl ScanPlan {
         let Scan { table, access, filter, columns, .. } = &self.scan;
         let target = TableAccess { table: table.def().clone(), access: access.clone(), reverse: false };
         let given = columns.iter().filter_map(|ordinal| table.def().columns.get(*ordinal));
-        let outputs =
-            given.map(|column| format!("{}.{}", quoted_name(&table.def().name), quoted_name(&column.name))).collect();
+        let outputs = given
+            .map(|column| format!("{}.{}", quoted_name(&table.def().name), quoted_name(&column.name)))
+            .collect();
         Step { outputs, ..scan_of(&target, filter.whole()) }
     }
 }

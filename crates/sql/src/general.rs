@@ -37,7 +37,6 @@ pub use crate::bind::window::{Frame, FrameBound, FrameUnits, WinCall, WinFunctio
 pub use crate::error::{SqlError, SqlState};
 pub use crate::eval::arith::{ArithOp, Class};
 pub use crate::eval::func::json::quoted as push_json_string;
-pub use crate::system::names::quoted as quoted_name;
 pub use crate::eval::pattern::matches as like_matches;
 pub use crate::eval::{CmpOp, Expr, Like};
 pub use crate::exec::group::bits;
@@ -51,6 +50,7 @@ pub use crate::plan::{
     Shared, SharedBody, SortKey, Source, Subquery, SubqueryKind, TableAccess, Unnest,
 };
 pub use crate::system::SystemTable;
+pub use crate::system::names::quoted as quoted_name;
 pub use crate::ty::{Ty, Typed};
 
 /// Receives result rows.

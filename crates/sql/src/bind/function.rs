@@ -56,9 +56,6 @@ impl Binder<'_> {
         if let Some(rows) = super::set_functions::values_of(&name) {
             return self.set_call((&name, rows), f, at, scope);
         }
-        if super::set_functions::rows_of(&name).is_some() {
-            return Err(SqlError::unsupported("a record as a value").at(at));
-        }
         let before = (name == "coalesce").then(|| scope.refuse_sets(Some("COALESCE")));
         let arguments = self.arguments(f, scope);
         if let Some(before) = before {
@@ -185,6 +182,9 @@ impl Binder<'_> {
                 return self.explicit(argument, Typed::plain(wanted));
             }
             return Err(SqlError::internal("a call without its argument"));
+        }
+        if super::set_functions::rows_of(name).is_some() {
+            return Err(SqlError::unsupported("a record as a value").at(at));
         }
         let chosen = choose(name, &types).map_err(|e| e.at(at))?;
         self.reads_world |= chosen.world;
