@@ -30,6 +30,7 @@ CREATE TABLE shop.book (
 );
 COMMENT ON TABLE shop.book IS 'books; it''s a long list';
 COMMENT ON COLUMN shop.book.isbn IS 'thirteen digits';
+COMMENT ON CONSTRAINT book_price_check ON shop.book IS 'nothing is free';
 CREATE INDEX book_sold ON shop.book (sold) WHERE sold IS NOT NULL;
 CREATE INDEX book_lower_title ON shop.book (lower(title));
 CREATE UNIQUE INDEX book_code ON shop.book (code, (price * 2::numeric)) WHERE code IS NOT NULL AND small > 3;

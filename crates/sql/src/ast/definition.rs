@@ -470,7 +470,7 @@ pub struct RenameIndex {
 pub struct Comment {
     /// What is commented on.
     pub kind: CommentKind,
-    /// Its name; a column's is behind that of its table.
+    /// Its name; a column's or constraint's is behind that of its table.
     pub name: ObjectName,
     /// The comment; `None` removes it.
     pub text: Option<String>,
@@ -481,6 +481,8 @@ pub struct Comment {
 pub enum CommentKind {
     /// COLUMN
     Column,
+    /// CONSTRAINT ... ON a table
+    Constraint,
     /// INDEX
     Index,
     /// ROLE

@@ -9,6 +9,7 @@ use super::definition::Result;
 use crate::ast::{Comment, CommentKind};
 use crate::bind::{fold, object_name, undefined_table};
 use crate::error::{SqlError, SqlState};
+use crate::system::constraints;
 
 /// Sets or (NULL, or an empty text) removes a comment.
 pub(super) fn comment(catalog: &Catalog, c: &Comment, txn: &mut Transaction) -> Result<&'static str> {
@@ -34,6 +35,7 @@ fn commented(
     let whole = |id: ObjectId| (id, None);
     match kind {
         CommentKind::Column => column(catalog, name),
+        CommentKind::Constraint => constraint(catalog, name),
         CommentKind::Schema => {
             let missing =
                 || SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{last}\" does not exist"));
@@ -96,4 +98,20 @@ fn column(catalog: &Catalog, name: &ast::ObjectName) -> Result<(ObjectId, Option
         SqlError::new(SqlState::UNDEFINED_COLUMN, message)
     };
     Ok((object, Some(found.ok_or_else(missing)?)))
+}
+
+/// `[schema.]table.constraint`
+fn constraint(catalog: &Catalog, name: &ast::ObjectName) -> Result<(ObjectId, Option<usize>), SqlError> {
+    let Some((ast::ObjectNamePart::Identifier(constraint), of)) = name.0.split_last() else {
+        return Err(SqlError::internal("a constraint without a name"));
+    };
+    let of = ast::ObjectName(of.to_vec());
+    let (constraint, (schema, table)) = (fold(constraint), object_name(&of)?);
+    let def = catalog.table(&schema, &table).ok_or_else(|| undefined_table(&of))?;
+    let all = constraints::all(catalog);
+    let found = all.iter().find(|c| c.table.id == def.id && c.name == constraint);
+    found.map(|c| (ObjectId(c.oid), None)).ok_or_else(|| {
+        let message = format!("constraint \"{constraint}\" for table \"{table}\" does not exist");
+        SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+    })
 }

@@ -155,7 +155,7 @@ impl Names<'_> {
     fn commented(&self, c: &mut Comment) {
         let name = &mut c.name;
         match c.kind {
-            CommentKind::Column => {
+            CommentKind::Column | CommentKind::Constraint => {
                 let Some(column) = name.0.pop() else { return };
                 self.settle(name);
                 name.0.push(column);

@@ -176,6 +176,7 @@ impl Reader<'_> {
     fn comment(&self, c: &CommentStmt, statement: &NodeEnum) -> Result<Comment> {
         let kind = match c.objtype() {
             ObjectType::ObjectColumn => CommentKind::Column,
+            ObjectType::ObjectTabconstraint => CommentKind::Constraint,
             ObjectType::ObjectIndex => CommentKind::Index,
             ObjectType::ObjectRole => CommentKind::Role,
             ObjectType::ObjectSchema => CommentKind::Schema,
