@@ -70,6 +70,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("page_redo", page_redo),
     ("row", row),
     ("sql_bind", sql_bind),
+    ("sql_parse", sql_parse),
     ("sql_run", sql_run),
     ("stored_page", stored_page),
     ("types", types),
@@ -99,7 +100,7 @@ pub use packed_map::packed_map;
 pub use page::{page, page_redo};
 pub use row::row;
 pub use seeds::{Seed, seeds};
-pub use sql::{sql_bind, sql_run};
+pub use sql::{sql_bind, sql_parse, sql_run};
 pub use stored::stored_page;
 pub use types::types;
 pub use undo::{undo_page, undo_record};

@@ -83,6 +83,7 @@ impl Seeds {
     fn statement(&mut self, sql: &str) {
         let text = sql.as_bytes();
         self.add("sql_bind", &[text]);
+        self.add("sql_parse", &[text]);
         self.add("sql_run", &[text]);
         let mut message = vec![0, b'Q'];
         message.extend_from_slice(&(text.len() as u32 + 5).to_be_bytes());

@@ -48,6 +48,17 @@ pub fn sql_bind(bytes: &[u8]) {
     }
 }
 
+/// A text is refused with words and a place in it, or is in the tree, and what its definition keeps is read again. Bytes that
+/// are no text are taken as far as they are one, and with what stands for the rest.
+pub fn sql_parse(bytes: &[u8]) {
+    let sql = String::from_utf8_lossy(bytes);
+    if let Err(error) = varve_sql::fuzzing::read_statement(&sql) {
+        told(&error);
+        let end = sql.chars().count() as u32 + 1;
+        assert!(error.position.is_none_or(|at| (1..=end).contains(&at)), "{error} is not in the text");
+    }
+}
+
 /// A text runs or is refused, as a simple query and as a prepared statement; the session goes on after both.
 pub fn sql_run(bytes: &[u8]) {
     let Ok(sql) = std::str::from_utf8(bytes) else { return };

@@ -192,6 +192,9 @@ pub(super) fn serial_type(t: &DataType) -> Option<ColumnType> {
 /// The sequences that a default draws from by names that PostgreSQL keeps as OIDs: `nextval('name')`, not
 /// `nextval('name'::text)`.
 pub fn drawn_from(default: &str) -> Vec<String> {
+    if !default.to_ascii_lowercase().contains("nextval") {
+        return Vec::new();
+    }
     let tokens = parse::tokens(default).unwrap_or_default();
     let drawn = |at: usize| {
         let [verb, open, name] = tokens.get(at..at + 3)? else { return None };
