@@ -11,6 +11,7 @@ pub mod explain;
 mod inner;
 pub mod lock;
 pub mod maintain;
+pub mod owner;
 pub mod role;
 mod setting;
 pub(crate) mod tag;
@@ -153,6 +154,10 @@ pub enum Utility {
     Role(Box<role::RoleCommand>),
     /// ALTER VIEW ... SET, RESET
     View(Box<view::ViewOptions>),
+    /// ALTER ... OWNER TO, REASSIGN OWNED
+    Owner(Box<owner::OwnerChange>),
+    /// CREATE EXTENSION; whether IF NOT EXISTS
+    CreateExtension(String, bool),
     /// SET [LOCAL] ROLE, `None` is NONE; whether LOCAL
     SetRole(Option<String>, bool),
     /// SET [LOCAL] SESSION AUTHORIZATION, `None` is DEFAULT; whether LOCAL
@@ -189,10 +194,14 @@ pub fn read(sql: &str, statement: &NodeEnum) -> Result<Option<Utility>> {
         }
         NodeEnum::GrantStmt(s) => role::grant(s)?,
         NodeEnum::GrantRoleStmt(s) => role::membership(s)?,
-        NodeEnum::AlterTableStmt(s) => match view::options(s)? {
-            Some(options) => Utility::View(Box::new(options)),
-            None => return Ok(None),
+        NodeEnum::AlterTableStmt(s) => match (view::options(s)?, owner::of_relation(s)?) {
+            (Some(options), _) => Utility::View(Box::new(options)),
+            (_, Some(change)) => Utility::Owner(Box::new(change)),
+            (None, None) => return Ok(None),
         },
+        NodeEnum::AlterOwnerStmt(s) => owner::of_object(statement, s)?,
+        NodeEnum::ReassignOwnedStmt(s) => owner::reassign(s)?,
+        NodeEnum::CreateExtensionStmt(s) => Utility::CreateExtension(s.extname.clone(), s.if_not_exists),
         NodeEnum::SelectStmt(_)
         | NodeEnum::InsertStmt(_)
         | NodeEnum::UpdateStmt(_)

@@ -12,7 +12,7 @@ use super::part::{check_unique_key, partition_key};
 use super::rules::{Condition, constraint_exists};
 use super::scope::Scope;
 use super::sequence::{drawn_from, identity, serial_type};
-use super::{Binder, fold, object_name, storage};
+use super::{Binder, fold, limits, object_name, storage};
 use crate::ast::{
     ColumnDefinition, Constraint, ConstraintKind, CreateTable, ForeignKey, Ident, KeptExpr, SequenceOptions,
 };
@@ -75,10 +75,12 @@ impl Binder<'_> {
         for constraint in &t.constraints {
             self.constraint(constraint, None, &mut parts)?;
         }
+        limits::columns(parts.columns.len())?;
         let partition_by = t.partition_by.as_ref();
         let partition_by = partition_by.map(|by| partition_key(by, &parts.columns)).transpose()?;
         let cut_by = partition_by.as_ref().map(|(_, columns)| columns.as_slice());
         for (kind, key) in keys_of(&parts) {
+            limits::keys(key.len())?;
             check_unique_key(kind, &name, cut_by, &parts.columns, key)?;
         }
         let primary_key = parts.primary_key.map(|(given, columns)| PrimaryKey {

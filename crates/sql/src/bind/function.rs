@@ -11,7 +11,7 @@ use sqlparser::ast::{self, Expr as Ast, FunctionArg, FunctionArgExpr, FunctionAr
 use super::aggregate::AggKind;
 use super::scope::Scope;
 use super::window::WinFunction;
-use super::{Binder, Bound, clauses, fold};
+use super::{Binder, Bound, clauses, fold, limits};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::{self, Builtin};
 use crate::eval::{CmpOp, Expr};
@@ -55,6 +55,11 @@ impl Binder<'_> {
         }
         if let Some(rows) = super::set_functions::values_of(&name) {
             return self.set_call((&name, rows), f, at, scope);
+        }
+        if let FunctionArguments::List(list) = &f.args
+            && func::overloads(&name).next().is_some()
+        {
+            limits::arguments(list.args.len()).map_err(|e| e.at(at))?;
         }
         let before = (name == "coalesce").then(|| scope.refuse_sets(Some("COALESCE")));
         let arguments = self.arguments(f, scope);

@@ -6,7 +6,7 @@ use sqlparser::ast::{self, Expr as Ast, OrderByKind, SelectItem};
 
 use super::query::orderable;
 use super::scope::{Found, Merged, Relation, Scope};
-use super::{Binder, alias_of, clauses, fold, object_name};
+use super::{Binder, alias_of, clauses, fold, limits, object_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Output, SortKey};
@@ -71,6 +71,7 @@ impl Binder<'_> {
                 other => return Err(SqlError::unsupported(format!("the select item {other}"))),
             }
         }
+        limits::targets(items.outputs.len())?;
         Ok(items)
     }
 

@@ -26,6 +26,7 @@ mod immutable;
 pub mod index;
 mod items;
 mod json;
+pub mod limits;
 pub mod lock;
 mod operator;
 pub mod part;

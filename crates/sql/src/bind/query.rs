@@ -239,6 +239,7 @@ impl Binder<'_> {
         lock::refuse_on_values(q)?;
         clauses::check_values(v)?;
         let (rows, types) = self.value_rows(&v.rows)?;
+        super::limits::targets(types.len())?;
         let mut items = Items::default();
         let mut relation = Relation::unnamed();
         for (i, t) in types.iter().enumerate() {

@@ -13,7 +13,7 @@ use varve_engine::{NewView, ObjectId, SequenceDef, TableDef, Use, ViewColumn, Vi
 use super::from::check_alias;
 use super::query::BoundQuery;
 use super::scope::Relation;
-use super::{Binder, fold, object_name};
+use super::{Binder, fold, limits, object_name};
 use crate::ast::{CreateView, Ident, StorageOption};
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid;
@@ -55,6 +55,7 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message));
         }
         let columns = view_columns(&bound, &v.columns)?;
+        limits::columns(columns.len())?;
         let text = self.without_stars(&v.text)?;
         let text = self.with_schemas(text)?;
         let again = self.reread(&text)?;

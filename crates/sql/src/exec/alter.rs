@@ -24,7 +24,7 @@ use super::sequence_ddl::SequenceDdl;
 use super::{Facts, Failure, SequenceMemory};
 use crate::ast::{AlterTable, ColumnAction, TableAction};
 use crate::bind::alter::{Alteration, NewColumn, Renaming};
-use crate::bind::{Binder, object_name};
+use crate::bind::{Binder, limits, object_name};
 use crate::error::{SqlError, SqlState};
 use crate::eval::{Cx, Expr, Input, NoSequences};
 use crate::system;
@@ -57,6 +57,7 @@ pub(super) fn alter_table(
             let alteration = b.alter_table(&grown, action)?;
             if let Alteration::AddColumn(new) = &alteration {
                 grown.columns.push(new.column.clone());
+                limits::columns(grown.columns.len())?;
             }
             alterations.push(alteration);
         }

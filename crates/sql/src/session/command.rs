@@ -125,6 +125,8 @@ impl Session {
             Utility::Close(name) => self.close_cursors(name.as_deref())?,
             Utility::Role(command) => self.role_command(command)?,
             Utility::View(options) => self.view_options(options)?,
+            Utility::Owner(change) => self.change_owner(change)?,
+            Utility::CreateExtension(name, if_not_exists) => self.create_extension(name, *if_not_exists)?,
             Utility::SetRole(name, local) => self.set_role(name.as_deref(), *local)?,
             Utility::SetAuthorization(name, local) => {
                 self.set_session_authorization(name.as_deref(), *local)?

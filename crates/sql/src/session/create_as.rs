@@ -16,7 +16,7 @@ use super::authorize::{authorize_definition, own_what_is_new};
 use super::run::{Ran, read_only};
 use crate::ast::{CreateTableAs, Definition, Ident};
 use crate::bind::ddl::no_schema;
-use crate::bind::{fold, object_name, storage};
+use crate::bind::{fold, limits, object_name, storage};
 use crate::error::{Result, SqlError, SqlState};
 use crate::kept::KeptRows;
 use crate::sink::{Column, CommandTag, Severity};
@@ -41,6 +41,7 @@ impl Session {
             return Ok(CommandTag::Plain("CREATE TABLE AS"));
         }
         let (columns, mut rows) = self.rows_of_query(sql, definition, t)?;
+        limits::columns(columns.len())?;
         let types: Vec<_> = columns.iter().map(|c| Typed::of_column(c.column_type).ty.oid()).collect();
         let is_unlogged = t.unlogged;
         let new = NewTable { is_unlogged, storage, ..NewTable::new(&*schema, &*name, columns) };

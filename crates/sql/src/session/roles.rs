@@ -89,7 +89,7 @@ impl Session {
     }
 
     /// Keeps a role from being dropped until the transaction ends.
-    fn hold_role(&mut self, role: ObjectId) -> Result<()> {
+    pub(super) fn hold_role(&mut self, role: ObjectId) -> Result<()> {
         Ok(self.transaction()?.hold_role(role)?)
     }
 
@@ -331,7 +331,7 @@ impl Session {
         }
     }
 
-    fn role_named(&mut self, name: &RoleName) -> Result<ObjectId> {
+    pub(super) fn role_named(&mut self, name: &RoleName) -> Result<ObjectId> {
         let (catalog, _) = self.rights()?;
         match name {
             RoleName::Named(name) => catalog.role(name).map(|r| r.id).ok_or_else(|| no_role(name)),

@@ -27,6 +27,7 @@ pub mod conditions;
 pub mod constraints;
 mod counts;
 mod deparse;
+pub mod extensions;
 pub mod ids;
 mod information;
 pub mod names;
@@ -404,6 +405,7 @@ fn fill_of(schema: &str, name: &str) -> Fill {
         "pg_catalog" => {
             let named = relations::fill(name).or_else(|| constraints::fill(name));
             let named = named.or_else(|| others::fill(name)).or_else(|| watched::fill(name));
+            let named = named.or_else(|| extensions::fill(name));
             named.or_else(|| statistics::fill(name)).or_else(|| counts::fill(name))
         }
         _ => information::fill(name),

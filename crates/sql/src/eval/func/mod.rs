@@ -32,6 +32,7 @@ mod signal;
 mod size;
 mod span;
 pub mod string;
+mod uuid;
 
 pub(super) use string::check_size;
 
@@ -138,6 +139,7 @@ pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
         json_parts::TABLE,
         more_text::TABLE,
         number_picture::TABLE,
+        uuid::TABLE,
     ];
     let name = name.to_owned();
     tables.into_iter().flatten().filter(move |b| b.name == name)

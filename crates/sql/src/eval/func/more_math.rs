@@ -130,7 +130,7 @@ fn bucket<'a>(value: f64, low: f64, high: f64, count: i64) -> Result<Datum<'a>> 
 }
 
 /// Version 4: 122 bits of the operating system's generator.
-fn random_uuid() -> Result<[u8; 16]> {
+pub(super) fn random_uuid() -> Result<[u8; 16]> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|_| SqlError::internal("the system gives no random numbers"))?;
     bytes[6] = bytes[6] & 0x0f | 0x40;

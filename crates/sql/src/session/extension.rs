@@ -1,0 +1,26 @@
+//! CREATE EXTENSION: an extension is there from the start, or not at all.
+//!
+//! Does not know: which extensions there are (`system::extensions`).
+
+use super::Session;
+use crate::error::{Result, SqlError, SqlState};
+use crate::sink::Severity;
+use crate::system::extensions;
+
+impl Session {
+    /// 42710, or only a notice with IF NOT EXISTS, for an extension that is there; 0A000 for any other.
+    pub(super) fn create_extension(&mut self, name: &str, if_not_exists: bool) -> Result<&'static str> {
+        if !extensions::ALL.iter().any(|extension| extension.name == name) {
+            let message = format!("extension \"{name}\" is not available");
+            let hint = "pg_available_extensions lists those that Varve has; gen_random_uuid() needs none.";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_hint(hint));
+        }
+        let message = format!("extension \"{name}\" already exists");
+        if !if_not_exists {
+            return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message));
+        }
+        let notice = SqlError::new(SqlState::DUPLICATE_OBJECT, format!("{message}, skipping"));
+        self.notices.push((Severity::Notice, notice));
+        Ok("CREATE EXTENSION")
+    }
+}

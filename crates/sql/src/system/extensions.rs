@@ -1,0 +1,73 @@
+//! Extensions. Those whose functions are all built in are there from the start; there are no others.
+//!
+//! Does not know: the functions (`eval::func`).
+
+use varve_engine::{BOOTSTRAP_ROLE, Value};
+
+use super::{Fill, Rows, World, ids, oid, text};
+
+/// An extension that is there.
+pub struct Extension {
+    oid: u32,
+    /// Its name.
+    pub name: &'static str,
+    version: &'static str,
+    comment: &'static str,
+}
+
+/// All of them. Their OIDs are those of built-in objects, so that pg_dump leaves them out.
+pub const ALL: &[Extension] = &[Extension {
+    oid: 13_563,
+    name: "uuid-ossp",
+    version: "1.1",
+    comment: "generate universally unique identifiers (UUIDs)",
+}];
+
+/// The code for the tables of this file.
+pub fn fill(name: &str) -> Option<Fill> {
+    Some(match name {
+        "pg_extension" => pg_extension,
+        "pg_available_extensions" => available,
+        "pg_available_extension_versions" => versions,
+        _ => return None,
+    })
+}
+
+fn pg_extension(_: &World, rows: &mut Rows<'_>) {
+    for extension in ALL {
+        rows.add([
+            ("oid", oid(extension.oid)),
+            ("extname", text(extension.name)),
+            ("extowner", oid(BOOTSTRAP_ROLE.0)),
+            ("extnamespace", oid(ids::PG_CATALOG)),
+            ("extrelocatable", Value::Bool(false)),
+            ("extversion", text(extension.version)),
+        ]);
+    }
+}
+
+fn available(_: &World, rows: &mut Rows<'_>) {
+    for extension in ALL {
+        rows.add([
+            ("name", text(extension.name)),
+            ("default_version", text(extension.version)),
+            ("installed_version", text(extension.version)),
+            ("comment", text(extension.comment)),
+        ]);
+    }
+}
+
+fn versions(_: &World, rows: &mut Rows<'_>) {
+    for extension in ALL {
+        rows.add([
+            ("name", text(extension.name)),
+            ("version", text(extension.version)),
+            ("installed", Value::Bool(true)),
+            ("superuser", Value::Bool(true)),
+            ("trusted", Value::Bool(true)),
+            ("relocatable", Value::Bool(false)),
+            ("schema", text("pg_catalog")),
+            ("comment", text(extension.comment)),
+        ]);
+    }
+}

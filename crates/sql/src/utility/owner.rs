@@ -1,0 +1,91 @@
+//! ALTER ... OWNER TO and REASSIGN OWNED, as PostgreSQL's parser gives them.
+//!
+//! Does not know: who may do it (`session::owner`).
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{
+    AlterOwnerStmt, AlterTableStmt, AlterTableType, Node, ObjectType, ReassignOwnedStmt, RoleSpec,
+};
+use sqlparser::ast::ObjectName;
+
+use super::role::{RoleName, role_name};
+use super::{Utility, node, tag};
+use crate::error::{Result, SqlError};
+
+/// Which word stands behind ALTER.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    /// TABLE, which takes views and sequences, too.
+    Table,
+    /// VIEW
+    View,
+    /// SEQUENCE
+    Sequence,
+    /// INDEX
+    Index,
+}
+
+/// Whose owner is changed.
+#[derive(Debug, Clone)]
+pub enum Owned {
+    /// A table, view, sequence or index.
+    Relation {
+        /// The word for it.
+        word: Word,
+        /// Its name.
+        name: ObjectName,
+        /// IF EXISTS
+        if_exists: bool,
+    },
+    /// A schema.
+    Schema(String),
+}
+
+/// A change of owners.
+#[derive(Debug, Clone)]
+pub enum OwnerChange {
+    /// ALTER ... OWNER TO
+    Of(Owned, RoleName),
+    /// REASSIGN OWNED BY ... TO
+    All(Vec<RoleName>, RoleName),
+}
+
+/// ALTER TABLE and its kin; `None` if it does something else.
+pub(super) fn of_relation(a: &AlterTableStmt) -> Result<Option<OwnerChange>> {
+    let [Node { node: Some(NodeEnum::AlterTableCmd(command)) }] = a.cmds.as_slice() else { return Ok(None) };
+    let Some(relation) = &a.relation else { return Ok(None) };
+    if command.subtype() != AlterTableType::AtChangeOwner {
+        return Ok(None);
+    }
+    let word = match a.objtype() {
+        ObjectType::ObjectTable => Word::Table,
+        ObjectType::ObjectView => Word::View,
+        ObjectType::ObjectSequence => Word::Sequence,
+        ObjectType::ObjectIndex => Word::Index,
+        _ => return Ok(None),
+    };
+    let owned = Owned::Relation { word, name: node::relation(relation), if_exists: a.missing_ok };
+    Ok(Some(OwnerChange::Of(owned, role_name(command.newowner.as_ref())?)))
+}
+
+/// ALTER SCHEMA ... OWNER TO
+pub(super) fn of_object(statement: &NodeEnum, a: &AlterOwnerStmt) -> Result<Utility> {
+    let name = a.object.as_ref().and_then(|object| object.node.as_ref());
+    match (a.object_type(), name) {
+        (ObjectType::ObjectSchema, Some(NodeEnum::String(name))) => {
+            let to = role_name(a.newowner.as_ref())?;
+            Ok(Utility::Owner(Box::new(OwnerChange::Of(Owned::Schema(name.sval.clone()), to))))
+        }
+        _ => Err(tag::unsupported(statement)),
+    }
+}
+
+/// REASSIGN OWNED
+pub(super) fn reassign(r: &ReassignOwnedStmt) -> Result<Utility> {
+    let name = |role: &Node| match &role.node {
+        Some(NodeEnum::RoleSpec(role)) => role_name(Some::<&RoleSpec>(role)),
+        _ => Err(SqlError::internal("a role that is none")),
+    };
+    let from = r.roles.iter().map(name).collect::<Result<_>>()?;
+    Ok(Utility::Owner(Box::new(OwnerChange::All(from, role_name(r.newrole.as_ref())?))))
+}
