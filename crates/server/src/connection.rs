@@ -27,7 +27,7 @@ use pgwire::messages::startup::{Authentication, BackendKeyData, SecretKey};
 use varve_sql::oid::Oid;
 use varve_sql::panics::caught;
 use varve_sql::scram::Verifier;
-use varve_sql::{Probing, SessionParams, SqlError};
+use varve_sql::{Probing, SessionParams, SqlError, log};
 
 use crate::auth::prove;
 use crate::error::{Severity, WireError};
@@ -37,7 +37,7 @@ use crate::options::{Encryption, Options, Proof};
 use crate::out::Out;
 use crate::portal::Portals;
 use crate::registry::{Place, Seat};
-use crate::results::{ColumnFormats, Results, tell};
+use crate::results::{self, ColumnFormats, Results};
 use crate::session::{Backend, Session};
 use crate::startup::{Opening, StartUp, open};
 use crate::stream::Stream;
@@ -70,9 +70,21 @@ pub fn serve<B: Backend>(stream: Stream, place: &Place, backend: &Arc<B>, option
         }
         Err(end) => end,
     };
+    tell(&end, place);
     if farewell(end, place, &mut out) {
         linger(&stream);
     }
+}
+
+/// Writes to the server's log why a connection ends that its client did not end: a failed log-in, a time-out, rubbish.
+fn tell(end: &FrameEnd, place: &Place) {
+    let FrameEnd::Broken(error) = end else { return };
+    if place.is_ending() {
+        return;
+    }
+    let peer = place.peer().map_or(String::new(), |peer| format!(" (client {peer})"));
+    let source = log::Source { process_id: place.key().process, session: None };
+    log::write(source, "FATAL", &format!("{}: {}{peer}", error.sqlstate, error.message));
 }
 
 /// Whether a read ended at its deadline.
@@ -170,7 +182,7 @@ fn greet<S: Session>(mut session: S, place: &Place, out: &mut Out<Stream>) -> Re
 /// Notices that had no statement to go with, and settings that changed.
 fn report<S: Session>(session: &mut S, out: &mut Out<Stream>) {
     for (severity, notice) in session.take_notices() {
-        tell(out, severity, notice);
+        results::tell(out, severity, notice);
     }
     for (name, value) in session.take_reports() {
         out.parameter(name, &value);

@@ -23,6 +23,7 @@ pub mod general;
 mod json;
 mod kept;
 mod lexeme;
+pub mod log;
 mod loops;
 pub mod oid;
 pub mod panics;

@@ -8,6 +8,7 @@
 //! Does not know: transactions; the session calls `commit` and `rollback`, and `mark` at a savepoint.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
@@ -38,6 +39,8 @@ enum Kind {
     Duration,
     /// A time of the same kind that is not 0.
     SomeTime,
+    /// The same, or -1 for none at all.
+    DurationOrNone,
     /// A whole number up to this one.
     Count(u32),
     /// A time in whole seconds, shown as their number; up to so many.
@@ -65,6 +68,25 @@ struct Setting {
 }
 
 const LEVELS: &[&str] = &["serializable", "repeatable read", "read committed", "read uncommitted"];
+
+const LOG_LEVELS: &[&str] = &[
+    "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log", "fatal", "panic",
+];
+
+/// Settings of PostgreSQL that may be set and do nothing here: there is no such planner, cache or commit.
+const WITHOUT_EFFECT: &[&str] = &[
+    "commit_delay",
+    "cursor_tuple_fraction",
+    "effective_cache_size",
+    "geqo",
+    "jit",
+    "max_parallel_workers_per_gather",
+    "plan_cache_mode",
+    "random_page_cost",
+    "seq_page_cost",
+    "synchronous_commit",
+    "temp_buffers",
+];
 
 /// What Linux takes: MAX_TCP_KEEPIDLE and MAX_TCP_KEEPINTVL, MAX_TCP_KEEPCNT (include/net/tcp.h).
 const PROBE_SECONDS_MAX: u32 = 32_767;
@@ -140,9 +162,9 @@ const SETTINGS: &[Setting] = &[
     setting("full_page_writes", "on", Kind::ReadOnly),
     setting("geqo", "on", Kind::Bool),
     setting("jit", "off", Kind::Bool),
-    setting("log_min_duration_statement", "-1", Kind::Free),
-    setting("log_min_messages", "warning", Kind::Free),
-    setting("log_statement", "none", Kind::Free),
+    setting("log_min_duration_statement", "-1", Kind::DurationOrNone),
+    setting("log_min_messages", "fatal", Kind::OneOf(LOG_LEVELS)),
+    setting("log_statement", "none", Kind::OneOf(&["none", "ddl", "mod", "all"])),
     setting("maintenance_work_mem", "64MB", Kind::Memory(1024)),
     setting("max_parallel_workers_per_gather", "0", Kind::Free),
     setting("plan_cache_mode", "auto", Kind::OneOf(&["auto", "force_generic_plan", "force_custom_plan"])),
@@ -367,6 +389,11 @@ impl Settings {
         self.values.get(name).and_then(|v| v.parse().ok()).unwrap_or(0)
     }
 
+    /// The time of a setting that may have none.
+    pub fn duration(&self, name: &str) -> Option<Duration> {
+        self.values.get(name)?.parse().ok().map(Duration::from_millis)
+    }
+
     /// Bytes of memory of a setting that was given some.
     pub fn bytes(&self, name: &str) -> Option<u64> {
         self.values.get(name)?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
@@ -392,11 +419,18 @@ fn put<V>(map: &mut BTreeMap<String, V>, name: String, value: Option<V>) {
 
 /// 42501 for a setting that only superusers change.
 pub fn check_for_all(name: &str) -> Result<()> {
-    if !name.eq_ignore_ascii_case("temp_file_limit") {
+    const SUPERUSERS: [&str; 4] =
+        ["temp_file_limit", "log_statement", "log_min_duration_statement", "log_min_messages"];
+    if !SUPERUSERS.iter().any(|known| known.eq_ignore_ascii_case(name)) {
         return Ok(());
     }
     let message = format!("permission denied to set parameter \"{name}\"");
     Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message))
+}
+
+/// The name of a setting that may be set and does nothing.
+pub fn without_effect(name: &str) -> Option<&'static str> {
+    WITHOUT_EFFECT.iter().find(|known| known.eq_ignore_ascii_case(name)).copied()
 }
 
 /// Whether a setting says who the session is.
@@ -432,7 +466,10 @@ fn checked(name: &str, value: &str) -> Result<(String, String)> {
             let message = format!("parameter \"{name}\" cannot be changed");
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
         }
-        Kind::Duration => millis(value).ok_or_else(|| invalid(name, value))?.to_string(),
+        Kind::DurationOrNone if value.trim() == "-1" => "-1".to_owned(),
+        Kind::Duration | Kind::DurationOrNone => {
+            millis(value).ok_or_else(|| invalid(name, value))?.to_string()
+        }
         Kind::SomeTime => match millis(value).ok_or_else(|| invalid(name, value))? {
             0 => {
                 let message =
@@ -616,7 +653,7 @@ fn show_millis(millis: u64) -> String {
 fn shown(name: &str, value: &str) -> String {
     let kind = find(name).map(|s| s.kind);
     match (value.parse::<u64>(), kind) {
-        (Ok(millis), Some(Kind::Duration | Kind::SomeTime | Kind::ConfiguredTime)) => show_millis(millis),
+        (Ok(millis), Some(Kind::Duration | Kind::DurationOrNone | Kind::SomeTime | Kind::ConfiguredTime)) => show_millis(millis),
         (Ok(kilobytes), Some(Kind::Memory(_) | Kind::Limit)) => show_kilobytes(kilobytes),
         _ => value.to_owned(),
     }

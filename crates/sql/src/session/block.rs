@@ -9,6 +9,7 @@ use std::time::Duration;
 use varve_engine::{Isolation, Transaction, plant_panic, planted_panic};
 
 use super::cursor::End;
+use super::log::Logging;
 use super::{Block, Defaults, Probing, Savepoint, Session};
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::reference::Checker;
@@ -214,6 +215,7 @@ impl Session {
         if self.settings.take_changed() {
             self.facts.zone = self.settings.zone();
             self.facts.encoding = self.settings.encoding();
+            self.logging = Logging::of(&self.settings);
             let application_name = self.settings.get("application_name").unwrap_or_default();
             plant_panic(&application_name);
             self.seat.rename(&application_name);

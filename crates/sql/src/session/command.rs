@@ -226,6 +226,11 @@ impl Session {
             return Ok("SET");
         }
         self.assign(name, value, local)?;
+        if let Some(name) = settings::without_effect(name).filter(|_| value.is_some())
+            && self.told_without_effect.insert(name)
+        {
+            self.warn(SqlState::WARNING, &format!("parameter \"{name}\" has no effect in Varve"));
+        }
         Ok("SET")
     }
 

@@ -31,6 +31,7 @@ mod extension;
 mod general;
 mod identity;
 mod lock;
+mod log;
 mod maintain;
 mod owner;
 mod panic;
@@ -43,6 +44,7 @@ mod view;
 mod watchdog;
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -339,6 +341,10 @@ pub struct Session {
     /// The transaction has changed the catalog: its plans are its own.
     defines: bool,
     settings: Settings,
+    /// What of its statements is written to the server's log.
+    logging: log::Logging,
+    /// Settings that it was told have no effect.
+    told_without_effect: BTreeSet<&'static str>,
     settings_changed: bool,
     defaults: Defaults,
     facts: Facts,
@@ -440,6 +446,8 @@ impl Session {
             deferrable: false,
             defines: false,
             defaults: block::defaults(&settings),
+            logging: log::Logging::of(&settings),
+            told_without_effect: BTreeSet::new(),
             settings,
             settings_changed: true,
             facts,
@@ -503,8 +511,10 @@ impl Session {
     pub fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<()> {
         self.seat.begin(sql);
         self.arm();
+        let began = self.log_statement("statement", sql);
         let result = self.caught(sql, |session| session.run_text(sql, sink));
         let result = self.disarm(result);
+        self.log_end("statement", sql, began, &result);
         if result.is_err() {
             self.after_error();
         }
@@ -526,9 +536,11 @@ impl Session {
         self.seat.begin(prepared.sql());
         self.arm();
         self.enter_implicit();
+        let began = self.log_statement("execute", prepared.sql());
         let result = self
             .caught(prepared.sql(), |session| session.run_portal(prepared, params, portal, max_rows, sink));
         let result = self.disarm(result);
+        self.log_end("execute", prepared.sql(), began, &result);
         if result.is_err() {
             self.after_error();
         }

@@ -9,8 +9,9 @@ use pg_query::protobuf::{
 use sqlparser::ast::ObjectName;
 
 use super::role::{RoleName, role_name};
-use super::{Utility, node, tag};
+use super::{Utility, tag};
 use crate::error::{Result, SqlError};
+use crate::parse::postgres::node;
 
 /// Which word stands behind ALTER.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,6 +35,7 @@ pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
     let mut settings = place.with_flags(system.settings().clone());
     settings.server.listen = arguments.listen.unwrap_or(settings.server.listen);
     varve_sql::panics::report_panics();
+    varve_sql::log::keep();
     let mut signals = catch_signals()?;
     raise_descriptor_limit(settings.server.max_connections as u64);
     let state = place.state()?;

@@ -72,19 +72,31 @@ fn only_expression(query: &SelectStmt) -> Option<&Node> {
     target.val.as_deref().filter(|_| is_bare && target.name.is_empty())
 }
 
+/// Whether something is so of any statement of a text.
+pub fn any(sql: &str, is_so: &dyn Fn(&NodeEnum) -> bool) -> Result<bool> {
+    with_room(sql, || {
+        let tree = trees(sql, Mode::Statement)?;
+        Ok(tree.stmts.iter().filter_map(|s| s.stmt.as_ref()?.node.as_ref()).any(is_so))
+    })
+}
+
 fn tree(sql: &str, mode: Mode) -> Result<Option<NodeEnum>> {
+    let mut tree = trees(sql, mode)?;
+    if tree.stmts.len() > 1 {
+        let message = "cannot insert multiple commands into a prepared statement";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    Ok(tree.stmts.pop().and_then(|statement| statement.stmt?.node))
+}
+
+fn trees(sql: &str, mode: Mode) -> Result<ParseResult> {
     let Ok(text) = CString::new(sql) else {
         let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
         return Err(SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message));
     };
     let tree = with_room(sql, || library::parse(&text, mode, |bytes| ParseResult::decode(bytes)));
     let tree = tree.map_err(|e| refused(e.message, e.position))?;
-    let mut tree = tree.map_err(|e| SqlError::internal(format!("the parser's tree does not decode: {e}")))?;
-    if tree.stmts.len() > 1 {
-        let message = "cannot insert multiple commands into a prepared statement";
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-    }
-    Ok(tree.stmts.pop().and_then(|statement| statement.stmt?.node))
+    tree.map_err(|e| SqlError::internal(format!("the parser's tree does not decode: {e}")))
 }
 
 /// Runs what makes, walks or drops the tree of a text, on a stack that has room for it.

@@ -1,0 +1,75 @@
+//! The server's log: a line on stderr for each event, in a program that has asked for it.
+//!
+//! Invariants
+//! 1. Nothing is written, and no time is lost, before a program calls `keep`.
+//!
+//! Does not know: which events are worth a line; panics, which have a form of their own (`panics`).
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::eval::func::clock_us;
+use crate::time::{self, Zone};
+
+/// Characters of a text that a line shows.
+const SHOWN_CHARS: usize = 4096;
+
+static IS_KEPT: AtomicBool = AtomicBool::new(false);
+
+/// Where an event happened.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'s> {
+    /// The number of the connection.
+    pub process_id: i32,
+    /// The role and the database, once they are known.
+    pub session: Option<(&'s str, &'s str)>,
+}
+
+/// Has events written from now on. For a program as a whole.
+pub fn keep() {
+    IS_KEPT.store(true, Ordering::Relaxed);
+}
+
+/// Whether events are written.
+pub fn is_kept() -> bool {
+    IS_KEPT.load(Ordering::Relaxed)
+}
+
+/// Writes an event; `severity` is PostgreSQL's word: LOG, ERROR, FATAL.
+pub fn write(source: Source<'_>, severity: &str, text: &str) {
+    if !is_kept() {
+        return;
+    }
+    // Where the log can't be written, nothing can be told.
+    let _ = std::io::stderr().write_all(line(source, severity, text, clock_us()).as_bytes());
+}
+
+fn line(source: Source<'_>, severity: &str, text: &str, now_us: i64) -> String {
+    let mut moment = Vec::new();
+    time::write_timestamp(now_us, Some(&Zone::UTC), &mut moment);
+    let (moment, process) = (String::from_utf8_lossy(&moment), source.process_id);
+    let session = source.session.map_or(String::new(), |(user, database)| format!(" {user}@{database}"));
+    let shown: String = text.chars().take(SHOWN_CHARS).collect();
+    let cut = if shown.len() < text.len() { " ..." } else { "" };
+    // Lines that go on are indented, so that no text looks like another event.
+    let shown = shown.replace('\n', "\n\t");
+    format!("varve: {moment} [{process}]{session} {severity}:  {shown}{cut}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_and_its_text_cannot_look_like_another() {
+        let source = Source { process_id: 7, session: Some(("ada", "postgres")) };
+        let said = line(source, "LOG", "statement: select 1\nvarve: FATAL", 0);
+        assert_eq!(
+            said,
+            "varve: 2000-01-01 00:00:00+00 [7] ada@postgres LOG:  statement: select 1\n\tvarve: FATAL\n"
+        );
+        let unknown = Source { process_id: 7, session: None };
+        let said = line(unknown, "LOG", &"x".repeat(5000), 0);
+        assert!(said.ends_with("x ...\n") && said.len() < 4200, "{said}");
+    }
+}
