@@ -70,7 +70,8 @@ struct Setting {
 const LEVELS: &[&str] = &["serializable", "repeatable read", "read committed", "read uncommitted"];
 
 const LOG_LEVELS: &[&str] = &[
-    "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log", "fatal", "panic",
+    "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log", "fatal",
+    "panic",
 ];
 
 /// Settings of PostgreSQL that may be set and do nothing here: there is no such planner, cache or commit.
@@ -653,7 +654,9 @@ fn show_millis(millis: u64) -> String {
 fn shown(name: &str, value: &str) -> String {
     let kind = find(name).map(|s| s.kind);
     match (value.parse::<u64>(), kind) {
-        (Ok(millis), Some(Kind::Duration | Kind::DurationOrNone | Kind::SomeTime | Kind::ConfiguredTime)) => show_millis(millis),
+        (Ok(millis), Some(Kind::Duration | Kind::DurationOrNone | Kind::SomeTime | Kind::ConfiguredTime)) => {
+            show_millis(millis)
+        }
         (Ok(kilobytes), Some(Kind::Memory(_) | Kind::Limit)) => show_kilobytes(kilobytes),
         _ => value.to_owned(),
     }

@@ -60,7 +60,8 @@ fn what_was_asked_for_is_in_the_log() {
     let prepared = logged(&["set log_statement = 'all'"]);
     assert!(prepared.contains("LOG:  execute: select $1::text\n"), "{prepared}");
 
-    let slow = logged(&["set log_min_duration_statement = 0", "select 3", "reset log_min_duration_statement"]);
+    let slow =
+        logged(&["set log_min_duration_statement = 0", "select 3", "reset log_min_duration_statement"]);
     assert!(slow.contains("LOG:  duration: ") && slow.contains(" ms  statement: select 3\n"), "{slow}");
 
     let errors = logged(&["set log_min_messages = 'error'", "select 1/0"]);
