@@ -26,7 +26,7 @@ impl Binder<'_> {
     pub(super) fn function(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Bound> {
         let at = self.at(&f.name);
         let name = function_name(f).map_err(|e| e.at(at))?;
-        clauses::check_call(f).map_err(|e| e.at(at))?;
+        check_call(&name, f).map_err(|e| e.at(at))?;
         if let Some(over) = &f.over {
             return self.window_call(&name, f, over, at, scope);
         }
@@ -55,11 +55,6 @@ impl Binder<'_> {
         }
         if let Some(rows) = super::set_functions::values_of(&name) {
             return self.set_call((&name, rows), f, at, scope);
-        }
-        if let FunctionArguments::List(list) = &f.args
-            && func::overloads(&name).next().is_some()
-        {
-            limits::arguments(list.args.len()).map_err(|e| e.at(at))?;
         }
         let before = (name == "coalesce").then(|| scope.refuse_sets(Some("COALESCE")));
         let arguments = self.arguments(f, scope);
@@ -255,6 +250,17 @@ fn bool_text(b: Bound) -> Bound {
     let is = |wanted| Expr::IsBool(Box::new(b.expr.clone()), wanted, false);
     let branches = Box::new([(is(true), word("t")), (is(false), word("f"))]);
     Bound { expr: Expr::Case(branches, Box::new(Expr::NULL)), t: Typed::plain(Ty::Text), at: b.at }
+}
+
+/// 0A000 for a clause that there is not, 54023 for too many arguments of a built-in function.
+fn check_call(name: &str, f: &ast::Function) -> Result<()> {
+    clauses::check_call(f)?;
+    match &f.args {
+        FunctionArguments::List(list) if func::overloads(name).next().is_some() => {
+            limits::arguments(list.args.len())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Lower-case name without `pg_catalog.`

@@ -39,6 +39,13 @@ impl Session {
         let (catalog, holder) = self.rights()?;
         self.follow_catalog(&catalog);
         let (schema, name) = self.facts.path.find(&catalog, written)?;
+        if written.0.len() > 1
+            && let Some(schema) =
+                catalog.schemas().iter().find(|s| s.name == schema).map(|s| Object::schema(s))
+            && !holder.may_any(&catalog, &schema, &[Rights::USAGE])
+        {
+            return Err(schema.denied().into());
+        }
         let Some(named) = catalog.resolve(&schema, &name) else {
             if !if_exists {
                 return Err(crate::bind::undefined_table(written).into());

@@ -235,6 +235,8 @@ impl Session {
             self.check_drop(&catalog, &holder, role, &gone)?;
         }
         for role in gone {
+            // Its members may have gone just now.
+            let (catalog, _) = self.rights()?;
             self.leave_all(&catalog, role.id)?;
             self.transaction()?.drop_role(role.id)?;
         }
