@@ -218,8 +218,10 @@ class Judge:
 
     def planned_error(self, case):
         """Whether the error comes from PostgreSQL's planner: it computes constants before it knows whether they are needed."""
-        text = render(case.statements()[-1])
-        outcome = self.peer.run(f"explain {text}")
+        parameters = case.parameters()
+        text = render(case.statements()[-1], parameters)
+        mode = case.mode if parameters.sent else "simple"
+        outcome = self.peer.send(f"explain {text}", parameters.sent, mode) or self.peer.receive()
         return not isinstance(outcome, str) and bool(outcome.error) and not outcome.error["C"].startswith("42")
 
     # Making it small

@@ -217,9 +217,9 @@ class Run:
 
 def evaluated_elsewhere(case, difference):
     """Whether an error of data is in one answer alone, of a statement that reads rows even when it is small: then one server computed what the
-    other one found not to be needed."""
+    other one found not to be needed. Or both have one, but not the same: then they computed in another order."""
     states = [state for state in difference.states if state]
-    of_data = difference.kind in ("error", "no error") and all(state[:2] in ("21", "22") for state in states)
+    of_data = difference.kind in ("error", "no error", "sqlstate") and all(state[:2] in ("21", "22") for state in states)
     return of_data and (bool(case.changed) or any(node.kind == FROM for node in walk(case.root)))
 
 

@@ -335,7 +335,7 @@ class Expressions:
         ends = ["unbounded following", "current row"] + ([plain(self.offset(mode, type, scope), " following")] if offset else [])
         if self.maybe(0.2):
             return option(f" {mode} ", self.chance.choice(starts))
-        exclude = self.chance.choice(["", "", "", " exclude current row", " exclude ties", " exclude group"]) if self.maybe(0.01) else ""
+        exclude = self.chance.choice(["", "", "", " exclude current row", " exclude ties", " exclude group"]) if self.maybe(0.5) else ""
         return option(f" {mode} between ", self.chance.choice(starts), " and ", self.chance.choice(ends), exclude)
 
     def offset(self, mode, type, scope):

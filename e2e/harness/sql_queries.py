@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from . import sql_values
 from .sql_expressions import Scope, is_orderable
-from .sql_tree import FROM, QUERY, Node, expression, members, option, plain
+from .sql_tree import FROM, QUERY, Node, expression, members, option, plain, render
 
 SCALAR_TYPES = ["integer", "integer", "integer", "bigint", "text", "text", "numeric", "double precision", "boolean", "date", "timestamp", "interval", "timestamptz",
                 "smallint", "time", "integer[]", "json", "uuid", "bytea", "real", "text[]"]  # fmt: skip
@@ -130,7 +130,11 @@ class Queries:
         if choice <= 2:
             self.note("generate_series")
             step = self.chance.choice(["", ", 2", ", -1"])
-            node = Node(FROM, "generate_series(", self.chance.choice(["0", "1", "3"]), f", {self.chance.choice(['3', '5', '-2', '20'])}{step}) {alias}(n)")
+            first = self.chance.choice(["0", "1", "3"])
+            if self.maybe(0.1):
+                self.note("subquery in a function in from")
+                first = plain("(select ", first, f" from {self.chance.choice(self.relations).name} limit 1)")
+            node = Node(FROM, "generate_series(", first, f", {self.chance.choice(['3', '5', '-2', '20'])}{step}) {alias}(n)")
             return Item(node, {alias: Relation(alias, [("n", "integer")])})
         if choice <= 4:
             self.note("unnest")
@@ -273,6 +277,9 @@ class Queries:
             fix(key)
             keys.append((key, type))
         form = self.chance.choices(["", "rollup", "cube", "sets"], [75, 8, 6, 11])[0]
+        # PostgreSQL 15 takes a constant key for the same in all sets: DISTINCT and ORDER BY by it are wrong there.
+        if not all(names_column(key, scope) for key, _ in keys):
+            form = ""
         self.note("group by" if not form else f"grouping {form}")
         nodes = [plain("(", key, ")") for key, _ in keys]
         if form in ("rollup", "cube"):
@@ -297,20 +304,28 @@ class Queries:
         if orderable and self.maybe(0.12 if not top else 0.35):
             self.chance.shuffle(every)
             clause = [" order by ", ", ".join(f"{at}{self.chance.choice(['', '', ' desc', ' nulls first', ' desc nulls last'])}" for at in every)]
-            return distinct, plain(option(*clause, self.limit()) if self.maybe(0.6) else option(*clause)), every
+            return distinct, plain(option(*clause, self.limit(ties=True)) if self.maybe(0.6) else option(*clause)), every
         if top and orderable and self.maybe(0.2):
             some = self.chance.sample(every, self.chance.randrange(1, len(every) + 1))
-            return distinct, option(" order by ", ", ".join(map(str, some))), some
+            # Which rows are ties of the last one hangs on no order among them.
+            return distinct, option(" order by ", ", ".join(map(str, some)), self.ties() if self.maybe(0.3) else ""), some
         return distinct, "", []
 
-    def limit(self):
+    def ties(self):
+        self.note("with ties")
+        return option(self.chance.choice(["", "", " offset 1 rows"]), f" fetch first {self.chance.choice(['0', '1', '2', '3'])} rows with ties")
+
+    def limit(self, ties=False):
+        if ties and self.maybe(0.15):
+            return self.ties()
         self.note("limit")
         count = self.chance.choice(["0", "1", "2", "3", "3", "10", "10"])
         skipped = self.chance.choice(["1", "2", "0"])
         limit = self.chance.choice([f" limit {count}", f" limit {count} offset {skipped}", f" offset {skipped}", f" fetch first {count} rows only", f" limit {count}", " limit all"])
-        if self.maybe(0.03):
+        if self.maybe(0.08):
             self.note("subquery in limit")
-            limit = " limit (select 2)"
+            some = self.chance.choice(self.relations).name
+            limit = self.chance.choice([" limit (select 2)", f" limit (select count(*) from {some})", f" limit 2 offset (select count(*) / 2 from {some})", " limit (select null::bigint)"])
         return option(limit)
 
     def distinct_on(self, depth, outer):
@@ -441,6 +456,12 @@ class Queries:
 
 def left_columns(item):
     return [column for relation in item.aliases.values() for column in relation.columns]
+
+
+def names_column(node, scope):
+    """Whether an expression reads a column of the scope, or of one around it."""
+    text = render(node)
+    return any(name in text for level in levels(scope) for name, _ in level.columns if isinstance(name, str))
 
 
 def is_literal(node):

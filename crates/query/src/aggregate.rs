@@ -305,7 +305,9 @@ impl Folded {
                 self.value =
                     Value::Bool(if kind == AggKind::BoolAnd { before && now } else { before || now });
             }
-            AggKind::BitAnd | AggKind::BitOr => self.value = bits(kind, value, &self.value),
+            AggKind::BitAnd | AggKind::BitOr | AggKind::BitXor => {
+                self.value = bits(kind, value, &self.value);
+            }
             AggKind::Moment(_) => {
                 if let Some(moments) = &mut self.moments {
                     moments.add(value)?;

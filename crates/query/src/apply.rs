@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
-use datafusion::arrow::compute::{concat_batches, take_record_batch};
+use datafusion::arrow::compute::{concat_batches, take};
 use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::Session;
@@ -584,15 +584,19 @@ impl Running {
                 }
                 (pending.row, pending.is_paired) = (pending.row + 1, false);
             }
-            let left = take_record_batch(&pending.batch, &UInt32Array::from(takes))?;
+            // The outer rows may have no column that anybody reads.
+            let count = takes.len();
+            let takes = UInt32Array::from(takes);
+            let left = pending.batch.columns().iter().map(|column| Ok(take(column, &takes, None)?));
+            let left = left.collect::<Result<Vec<ArrayRef>>>()?;
             if pending.row < pending.batch.num_rows() {
                 self.pending = Some(pending);
             }
-            if left.num_rows() > 0 {
+            if count > 0 {
                 let schema = nullable(&inner_schema);
                 let right = concat_batches(&schema, &renamed(pieces, &schema)?)?;
-                let columns = left.columns().iter().chain(right.columns()).cloned().collect();
-                return made(&self.schema, columns, left.num_rows()).map(Some);
+                let columns = left.iter().chain(right.columns()).cloned().collect();
+                return made(&self.schema, columns, count).map(Some);
             }
         }
     }

@@ -12,6 +12,8 @@ mod constants;
 mod expand;
 mod factor;
 mod grouping_sets;
+mod limits;
+mod outer;
 mod sets;
 mod subqueries;
 mod windows;
@@ -31,7 +33,7 @@ use datafusion::logical_expr::expr::{AggregateFunction, Sort};
 use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder, lit};
 use varve_engine::{Table, TableDef, Value};
 use varve_sql::general::{
-    Access, AggCall, AggKind, Aggregate, Around, CmpOp, Expr, Join, JoinKind, Output, Query, Select, SortKey,
+    Access, AggCall, AggKind, Aggregate, Around, CmpOp, Expr, JoinKind, Output, Query, Select, SortKey,
     Source, SqlError, SystemTable, Ty, Unnest, choose, joined,
 };
 use varve_sql::planted;
@@ -99,11 +101,12 @@ pub fn plan(
     let part = match &query.only {
         Some(row) => {
             let values = row.values.iter().cloned().map(Expr::Const).collect();
-            translator.rows(Rows::Values(vec![values]), row.types.clone())?
+            let part = translator.rows(Rows::Values(vec![values]), row.types.clone())?;
+            translator.select_over(part, query.select)?
         }
-        None => translator.source(&query.select.source)?,
+        None => translator.select(query.select)?,
     };
-    translator.select_over(part, query.select)?.plan.build()
+    part.plan.build()
 }
 
 fn as_usize(n: u64) -> usize {
@@ -125,6 +128,9 @@ impl Translator<'_> {
     }
 
     fn select(&mut self, select: &Select) -> Result<Part> {
+        if limits::is_found_late(select) {
+            return self.limited_late(select);
+        }
         let part = self.source(&select.source)?;
         self.select_over(part, select)
     }
@@ -159,7 +165,7 @@ impl Translator<'_> {
             key.output = width + n;
         }
         let part = sorted(part, &order)?;
-        let part = self.limited(part, select)?;
+        let part = self.limited(part, select, &order)?;
         self.projected(part, &outputs)
     }
 
@@ -188,25 +194,8 @@ impl Translator<'_> {
 
     /// LIMIT and OFFSET; then only the columns that are shown.
     fn cut(&mut self, part: Part, select: &Select) -> Result<Part> {
-        let part = self.limited(part, select)?;
+        let part = self.limited(part, select, &select.order)?;
         shown(part, select.visible)
-    }
-
-    fn limited(&mut self, mut part: Part, select: &Select) -> Result<Part> {
-        if select.limit.iter().chain(&select.offset).any(Expr::reads_outer) {
-            let message = "LIMIT or OFFSET that reads a query around, here";
-            return Err(wrapped(SqlError::unsupported(message)));
-        }
-        let (skip, take) = self.around.window(&select.limit, &select.offset).map_err(wrapped)?;
-        self.assume(|assumed| {
-            let window = (select.limit.clone(), select.offset.clone(), (skip, take));
-            assumed.windows.push(window);
-        });
-        let take = take.map(|n| n.saturating_add(u64::from(planted("query: LIMIT takes one row more"))));
-        if skip > 0 || take.is_some() {
-            part.plan = part.plan.limit(as_usize(skip), take.map(as_usize))?;
-        }
-        Ok(part)
     }
 
     fn source(&mut self, source: &Source) -> Result<Part> {
@@ -223,10 +212,16 @@ impl Translator<'_> {
             Source::System(table) => self.system(table),
             Source::Set(set) => self.set_operation(set),
             Source::Values(rows, types) => self.values(rows, types),
+            Source::Unnest(unnest) if unnest.arrays.iter().any(Expr::has_subquery) => {
+                self.unnested_late(unnest)
+            }
             Source::Unnest(unnest) => {
                 let arrays = self.owned(&unnest.arrays).into();
                 let types = unnest.types.to_vec();
                 self.rows(Rows::Unnest(Unnest { arrays, ..(**unnest).clone() }), types)
+            }
+            Source::Series(bounds, ty) if bounds.iter().any(Expr::has_subquery) => {
+                self.series_late(bounds, *ty)
             }
             Source::Series(bounds, ty) => {
                 let bounds = self.owned(bounds.as_slice()).try_into();
@@ -314,18 +309,6 @@ impl Translator<'_> {
         let batch = RecordBatch::try_new(schema.clone(), arrays)?;
         let table = MemTable::try_new(schema, vec![vec![batch]])?;
         self.scanned(Arc::new(table), types().collect())
-    }
-
-    fn join(&mut self, join: &Join) -> Result<Part> {
-        let left = self.source(&join.left)?;
-        if let Some(lateral) = &join.lateral {
-            return self.lateral(left, join, lateral);
-        }
-        let right = self.source(&join.right)?;
-        let (queries, on) = self.owned(&join.on).into_iter().partition(Expr::has_subquery);
-        let joined = self.joined(join.kind, left, right, on)?;
-        // The binder admits subqueries in the conditions of inner joins only.
-        self.filtered(joined, queries)
     }
 
     fn joined(&mut self, kind: JoinKind, left: Part, right: Part, on: Vec<Expr>) -> Result<Part> {

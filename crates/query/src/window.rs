@@ -16,7 +16,7 @@ use datafusion::common::Result;
 use datafusion::logical_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldArgs};
 use datafusion::logical_expr::{PartitionEvaluator, Signature, Volatility, WindowUDF, WindowUDFImpl};
 use varve_engine::{Datum, Value};
-use varve_sql::general::{Around, FrameUnits, SqlError, SqlState, Ty, WinFunction};
+use varve_sql::general::{Around, Exclude, FrameUnits, SqlError, SqlState, Ty, WinFunction};
 use varve_sql::planted;
 
 use crate::aggregate::Folded;
@@ -104,6 +104,8 @@ pub struct Windowed {
     pub start: End,
     /// Where it ends.
     pub end: End,
+    /// What it leaves out.
+    pub exclude: Exclude,
     /// Types of all arguments: the order key, perhaps keys of frame ends, perhaps a condition, then those that were written.
     pub types: Vec<Ty>,
     /// The argument that is a condition.
@@ -120,7 +122,7 @@ impl Windowed {
     /// The function; its fields say how its arguments lie.
     pub fn udf(
         function: WinFunction,
-        units: FrameUnits,
+        (units, exclude): (FrameUnits, Exclude),
         (start, end): (End, End),
         types: Vec<Ty>,
         (filter, first): (Option<usize>, usize),
@@ -130,8 +132,20 @@ impl Windowed {
         let id = Identity::next();
         let arguments = types.iter().map(|t| data_type(*t)).collect();
         let signature = Signature::exact(arguments, Volatility::Immutable);
-        let it =
-            Windowed { id, function, units, start, end, types, filter, first, output, around, signature };
+        let it = Windowed {
+            id,
+            function,
+            units,
+            start,
+            end,
+            exclude,
+            types,
+            filter,
+            first,
+            output,
+            around,
+            signature,
+        };
         WindowUDF::new_from_impl(it)
     }
 }
@@ -153,6 +167,7 @@ impl WindowUDFImpl for Windowed {
             units: self.units,
             start: self.start,
             end: self.end,
+            exclude: self.exclude,
             types: self.types.clone(),
             filter: self.filter,
             first: self.first,
@@ -176,6 +191,7 @@ struct Evaluator {
     units: FrameUnits,
     start: End,
     end: End,
+    exclude: Exclude,
     types: Vec<Ty>,
     filter: Option<usize>,
     first: usize,
@@ -263,12 +279,11 @@ impl<'a> Partition<'a> {
             WinFunction::Lag => self.beside(row, -1),
             WinFunction::Lead => self.beside(row, 1),
             WinFunction::FirstValue => {
-                let frame = self.frame(row);
-                if frame.is_empty() { Datum::Null } else { self.argument(0, frame.start) }
+                self.within(row).into_iter().flatten().next().map_or(Datum::Null, |at| self.argument(0, at))
             }
             WinFunction::LastValue => {
-                let frame = self.frame(row);
-                if frame.is_empty() { Datum::Null } else { self.argument(0, frame.end - 1) }
+                let last = self.within(row).into_iter().rev().find_map(|mut part| part.next_back());
+                last.map_or(Datum::Null, |at| self.argument(0, at))
             }
             WinFunction::NthValue => self.nth(row)?,
             WinFunction::Ntile | WinFunction::Aggregate(_) => Datum::Null,
@@ -294,26 +309,33 @@ impl<'a> Partition<'a> {
             let message = "argument of nth_value must be greater than zero";
             return Err(SqlError::new(SqlState("22016"), message));
         }
-        let frame = self.frame(row);
-        let at = frame.start + n as usize - 1;
-        Ok(if at < frame.end { self.argument(0, at) } else { Datum::Null })
+        let mut before = n as usize - 1;
+        for part in self.within(row) {
+            if before < part.len() {
+                return Ok(self.argument(0, part.start + before));
+            }
+            before -= part.len();
+        }
+        Ok(Datum::Null)
     }
 
     fn ntile(&self, out: &mut CellsBuilder) -> varve_sql::Result<()> {
-        // As in PostgreSQL, the number of the first row holds for the partition.
-        let count = match self.argument(0, 0) {
-            Datum::Int4(n) if n <= 0 => {
-                let message = "argument of ntile must be greater than zero";
-                return Err(SqlError::new(SqlState("22014"), message));
-            }
-            Datum::Int4(n) => n as usize,
-            _ => {
-                (0..self.rows).for_each(|_| out.push(Datum::Null));
-                return Ok(());
-            }
+        // As in PostgreSQL, the first number that is not NULL holds for the rest of the partition; rows before it have NULL, and
+        // the buckets begin with it.
+        let number = |row: usize| match self.argument(0, row) {
+            Datum::Int4(n) => Some((row, n)),
+            _ => None,
         };
+        let found = (0..self.rows).find_map(number);
+        let (first, count) = found.unwrap_or((self.rows, 1));
+        (0..first).for_each(|_| out.push(Datum::Null));
+        if count <= 0 {
+            let message = "argument of ntile must be greater than zero";
+            return Err(SqlError::new(SqlState("22014"), message));
+        }
+        let count = count as usize;
         let (each, larger) = (self.rows / count, self.rows % count);
-        for row in 0..self.rows {
+        for row in 0..self.rows - first {
             let in_larger = larger * (each + 1);
             let bucket =
                 if row < in_larger { row / (each + 1) } else { larger + (row - in_larger) / each.max(1) };
@@ -327,6 +349,17 @@ impl<'a> Partition<'a> {
         let WinFunction::Aggregate(kind) = self.call.function else { return Ok(()) };
         let input = self.call.types.get(self.call.first).copied().unwrap_or(Ty::Int8);
         let fresh = || Folded::of(kind, input, self.call.output);
+        if self.call.exclude != Exclude::Nothing {
+            for row in 0..self.rows {
+                self.call.around.check_cancel()?;
+                let mut folded = fresh();
+                for at in self.within(row).into_iter().flatten() {
+                    self.take(&mut folded, at)?;
+                }
+                out.push(folded.result()?.as_datum());
+            }
+            return Ok(());
+        }
         let (mut folded, mut taken) = (fresh(), 0..0);
         let mut result = folded.result()?;
         for row in 0..self.rows {
@@ -374,6 +407,23 @@ impl<'a> Partition<'a> {
         let start = self.start(row).min(self.rows);
         let end = self.end(row).min(self.rows);
         start..end.max(start)
+    }
+
+    /// The rows of a row's frame without those that EXCLUDE leaves out: pieces that follow each other, some of them perhaps empty.
+    fn within(&self, row: usize) -> [Range<usize>; 3] {
+        let frame = self.frame(row);
+        let nothing = frame.end..frame.end;
+        let (out, kept) = match self.call.exclude {
+            Exclude::Nothing => return [frame, nothing.clone(), nothing],
+            Exclude::Row => (row..row + 1, nothing),
+            Exclude::Group => (self.equals(row), nothing),
+            Exclude::Ties => (self.equals(row), row..row + 1),
+        };
+        let cut = |part: Range<usize>| {
+            let start = part.start.clamp(frame.start, frame.end);
+            start..part.end.clamp(start, frame.end)
+        };
+        [cut(0..out.start), cut(kept), cut(out.end..self.rows)]
     }
 
     fn start(&self, row: usize) -> usize {

@@ -25,6 +25,18 @@ pub fn of(element: Oid) -> Array {
 pub fn parse(text: &str, element: Oid, zone: &Zone) -> Result<Array> {
     let malformed = |detail: &str| malformed(text, detail);
     let mut reader = Reader { rest: text::trimmed(text), text };
+    let length = reader.dimension()?;
+    let array = elements(&mut reader, element, zone)?;
+    if length.is_some_and(|length| length != array.as_ref().len()) {
+        return Err(malformed("Specified array dimensions do not match array contents."));
+    }
+    Ok(array)
+}
+
+/// The elements in their braces.
+fn elements(reader: &mut Reader<'_>, element: Oid, zone: &Zone) -> Result<Array> {
+    let text = reader.text;
+    let malformed = |detail: &str| malformed(text, detail);
     if !reader.skip('{') {
         return Err(malformed("Array value must start with \"{\" or dimension information."));
     }
@@ -81,6 +93,41 @@ impl Reader<'_> {
             }
             None => false,
         }
+    }
+
+    /// `[lower:upper]=` before the braces: how many elements there have to be. Arrays begin at 1.
+    fn dimension(&mut self) -> Result<Option<usize>> {
+        if !self.rest.starts_with('[') {
+            return Ok(None);
+        }
+        let missing = |detail: &str| malformed(self.text, detail);
+        let inside = self.rest[1..].split_once(']');
+        let Some((bounds, rest)) = inside else {
+            return Err(missing("Missing \"]\" after array dimensions."));
+        };
+        let (lower, upper) = bounds.split_once(':').unwrap_or(("1", bounds));
+        let number = |written: &str| written.parse::<i32>().ok();
+        let (Some(lower), Some(upper)) = (number(lower), number(upper)) else {
+            return Err(missing("\"[\" must introduce explicitly-specified array dimensions."));
+        };
+        if upper < lower {
+            return Err(SqlError::new(
+                SqlState::ARRAY_SUBSCRIPT,
+                "upper bound cannot be less than lower bound",
+            ));
+        }
+        let rest = rest.trim_start_matches(text::BLANKS);
+        if rest.starts_with('[') {
+            return Err(SqlError::unsupported("an array of more than one dimension"));
+        }
+        let Some(rest) = rest.strip_prefix('=') else {
+            return Err(missing("Missing \"=\" after array dimensions."));
+        };
+        self.rest = rest;
+        if lower != 1 {
+            return Err(SqlError::unsupported("an array whose subscripts do not begin at 1"));
+        }
+        Ok(usize::try_from(upper).ok())
     }
 
     fn end(&mut self) -> Result<()> {
@@ -220,6 +267,9 @@ mod tests {
             // What is white space to Unicode alone is part of a text.
             ("{\u{3000},\u{85} }", oid::TEXT, "{\u{3000},\u{85}}"),
             ("\u{a0}{1}", oid::INT4, "22P02 Array value must start with \"{\" or dimension information."),
+            ("[1:2]={1,2}", oid::INT4, "{1,2}"),
+            ("[1:3]={1,2}", oid::INT4, "22P02 Specified array dimensions do not match array contents."),
+            ("[0:1]={1,2}", oid::INT4, "0A000 an array whose subscripts do not begin at 1 is not supported"),
             ("{{1},{2}}", oid::INT4, "0A000 an array of more than one dimension is not supported"),
         ] {
             assert_eq!(shown(text, element), expected, "{text}");

@@ -33,7 +33,7 @@ use crate::time::{self, Zone};
 
 pub use crate::access::{Choice, choose, conjuncts, joined};
 pub use crate::bind::aggregate::{AggCall, AggKind};
-pub use crate::bind::window::{Frame, FrameBound, FrameUnits, WinCall, WinFunction, WinOrder};
+pub use crate::bind::window::{Exclude, Frame, FrameBound, FrameUnits, WinCall, WinFunction, WinOrder};
 pub use crate::error::{SqlError, SqlState};
 pub use crate::eval::arith::{ArithOp, Class};
 pub use crate::eval::func::json::quoted as push_json_string;
@@ -243,6 +243,11 @@ impl Around {
     /// How many parameters the statement has: those behind them are what a subquery is given.
     pub fn statement_params(&self) -> usize {
         self.params.read().len() - self.given.len()
+    }
+
+    /// Types of the values that the subquery is given.
+    pub fn given_types(&self) -> &[Ty] {
+        &self.given
     }
 
     /// Gives a subquery its values for the next run.

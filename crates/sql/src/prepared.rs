@@ -66,8 +66,19 @@ pub struct Prepared {
     pub(crate) reads_views: bool,
     /// What it reads in FROM, and as whom.
     pub(crate) needs: Box<[Need]>,
+    /// Queries that run before it, whose answers are parameters behind those of the client.
+    pub(crate) before: Box<[Before]>,
     /// The same statement planned under a later catalog.
     pub(crate) successor: OnceLock<Arc<Prepared>>,
+}
+
+/// A query that runs before a statement, and the parameter (from 0) that its answer becomes.
+#[derive(Debug)]
+pub(crate) struct Before {
+    pub(crate) prepared: Arc<Prepared>,
+    pub(crate) place: usize,
+    /// The type of the elements, if all its rows are wanted, as an array.
+    pub(crate) list_of: Option<Ty>,
 }
 
 impl Prepared {
@@ -93,6 +104,7 @@ impl Prepared {
             catalog_version,
             reads_views: false,
             needs: Box::default(),
+            before: Box::default(),
             successor: OnceLock::new(),
         }
     }

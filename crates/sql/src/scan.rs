@@ -341,6 +341,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
         let is = |options: &[&str]| options.iter().any(|o| word.eq_ignore_ascii_case(o));
         match word.len() {
             2 if is(&["by"]) => self.by_depth = Some(self.depth),
+            // Which output is a key of grouping sets is known by what is written: two parameters are never the same.
+            4 | 6 if is(&["cube", "sets", "rollup"]) => self.out.usable = false,
             2..=9 if is(&OPENERS) => self.before = Before::Open,
             5 | 6 if is(&["limit", "offset", "having"]) => self.by_depth = None,
             3 if is(&["for"]) => {

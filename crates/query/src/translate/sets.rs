@@ -11,8 +11,7 @@ use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder, Union, lit};
 use varve_engine::Value;
 use varve_sql::general::{
-    AggKind, ArithOp, Class, CmpOp, Expr, Join, JoinKind, Lateral, Select, SetKind, SetOperation, Source,
-    SqlError, Ty, Typed,
+    AggKind, ArithOp, Class, CmpOp, Expr, Lateral, Select, SetKind, SetOperation, Source, SqlError, Ty, Typed,
 };
 use varve_sql::planted;
 
@@ -106,15 +105,8 @@ impl Translator<'_> {
         let int = |n| Expr::Const(Value::Int8(n));
         let bounds = Box::new([int(1), Expr::Outer(0), int(1)]);
         let lateral = Lateral { given: [times].into(), types: [Typed::plain(Ty::Int8)].into() };
-        let join = Join {
-            kind: JoinKind::Inner,
-            left: Source::Nothing,
-            right: Source::Series(bounds, Ty::Int8),
-            left_width: part.columns.len(),
-            on: Vec::new(),
-            lateral: None,
-        };
-        self.lateral(part, &join, &lateral)
+        let series = Source::Series(bounds, Ty::Int8);
+        self.lateral(part, &series, (false, Vec::new()), &lateral)
     }
 }
 

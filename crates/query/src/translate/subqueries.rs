@@ -18,11 +18,12 @@ use std::sync::Arc;
 use datafusion::common::{Column, ExprSchema, JoinType, Result};
 use datafusion::logical_expr::{Expr as Logical, LogicalPlanBuilder, lit};
 use varve_sql::general::{
-    AggKind, ArithOp, Class, CmpOp, Expr, Join, JoinKind, Lateral, Moment, Select, Source, Subquery,
-    SubqueryKind, Ty, Typed, conjuncts,
+    AggKind, ArithOp, Class, CmpOp, Expr, JoinKind, Lateral, Moment, Select, Source, Subquery, SubqueryKind,
+    Ty, Typed, conjuncts,
 };
 use varve_sql::planted;
 
+use super::limits::is_found_late;
 use super::{Part, Translator, Typing, may_fail, reads_one, shown};
 use crate::apply::{Answer, Apply, Inner, Window};
 
@@ -113,7 +114,7 @@ impl Translator<'_> {
     }
 
     /// A translator for what is run again with values of these types.
-    fn nested(&self, types: impl Iterator<Item = Ty>) -> Translator<'_> {
+    pub(super) fn nested(&self, types: impl Iterator<Item = Ty>) -> Translator<'_> {
         Translator {
             tables: self.tables,
             snapshot: self.snapshot.clone(),
@@ -140,14 +141,19 @@ impl Translator<'_> {
         let mut inner = self.nested(subquery.given.iter().map(|t| t.ty));
         let select = &subquery.select;
         inner.of_one_row = reads_one(select);
-        let rows = inner.source(&select.source)?;
-        let mut rows = inner.ordered_rows(rows, select)?;
         let mut window = Window::default();
-        if select.limit.iter().chain(&select.offset).any(Expr::reads_outer) {
+        let mut rows;
+        if select.ties || select.limit.iter().chain(&select.offset).any(Expr::has_subquery) {
+            rows = inner.select(select)?;
+        } else if is_found_late(select) {
+            rows = inner.source(&select.source)?;
+            rows = inner.ordered_rows(rows, select)?;
             let own = |e: &Option<Expr>| e.as_ref().map(|e| inner.own(e));
             window = Window { limit: own(&select.limit), offset: own(&select.offset) };
             rows = shown(rows, select.visible)?;
         } else {
+            rows = inner.source(&select.source)?;
+            rows = inner.ordered_rows(rows, select)?;
             rows = inner.cut(rows, select)?;
         }
         let (answer, rows) = match &subquery.kind {
@@ -214,7 +220,7 @@ impl Translator<'_> {
     }
 
     /// Runs a plan for each row.
-    fn apply(&mut self, part: Part, given: Vec<Expr>, ran: Ran<'_>) -> Result<Part> {
+    pub(super) fn apply(&mut self, part: Part, given: Vec<Expr>, ran: Ran<'_>) -> Result<Part> {
         let types: Vec<Ty> = ran.types.iter().map(|t| t.ty).collect();
         let mut values: Vec<Logical> =
             given.into_iter().zip(&types).map(|(e, t)| self.computed(e, *t, &part.columns)).collect();
@@ -392,6 +398,8 @@ impl Translator<'_> {
     fn lateral_rows(&mut self, right: &Source, outer: bool) -> Result<(Part, Window)> {
         if let Source::Query(select) = right
             && !outer
+            && !select.ties
+            && !select.limit.iter().chain(&select.offset).any(Expr::has_subquery)
             && select.limit.iter().chain(&select.offset).any(Expr::reads_outer)
         {
             let own = |e: &Option<Expr>| e.as_ref().map(|e| self.own(e));
@@ -403,10 +411,14 @@ impl Translator<'_> {
         Ok((self.source(right)?, Window::default()))
     }
 
-    /// A join whose right side is run for each row of the left one.
-    pub(super) fn lateral(&mut self, left: Part, join: &Join, lateral: &Lateral) -> Result<Part> {
-        let outer = join.kind == JoinKind::Left;
-        let on = self.owned(&join.on);
+    /// A join whose right side is run for each row of the left one, which stays without a partner if `outer`.
+    pub(super) fn lateral(
+        &mut self,
+        left: Part,
+        right: &Source,
+        (outer, on): (bool, Vec<Expr>),
+        lateral: &Lateral,
+    ) -> Result<Part> {
         let mut given = self.owned(&lateral.given);
         let mut types = lateral.types.to_vec();
         let first = self.around.statement_params() + given.len();
@@ -417,9 +429,12 @@ impl Translator<'_> {
         }
         let width = left.columns.len();
         let mut inner = self.nested(types.iter().map(|t| t.ty));
-        let (mut rows, window) = inner.lateral_rows(&join.right, outer)?;
+        let (mut rows, window) = inner.lateral_rows(right, outer)?;
         if outer {
+            let count = rows.columns.len();
             rows = inner.filtered(rows, on.iter().map(|e| inside(e.clone(), width, first)).collect())?;
+            // Answers of subqueries among the conditions are no part of the rows.
+            rows = shown(rows, count)?;
         }
         let around = inner.around.clone();
         let ran = Ran {
@@ -503,15 +518,15 @@ fn may_fail_beyond_numeric(e: &Expr) -> bool {
 }
 
 /// What is run for each row.
-struct Ran<'a> {
-    plan: Part,
-    around: Arc<varve_sql::general::Around>,
-    types: &'a [Typed],
-    answer: Answer,
-    varies: bool,
-    window: Window,
+pub(super) struct Ran<'a> {
+    pub(super) plan: Part,
+    pub(super) around: Arc<varve_sql::general::Around>,
+    pub(super) types: &'a [Typed],
+    pub(super) answer: Answer,
+    pub(super) varies: bool,
+    pub(super) window: Window,
     /// It is run only for rows for which this is true; the others get NULL.
-    guard: Option<&'a Expr>,
+    pub(super) guard: Option<&'a Expr>,
 }
 
 fn reads_outer(e: &Expr) -> bool {

@@ -165,8 +165,15 @@ impl Translator<'_> {
             units => units,
         };
         let (ends, places) = ((start, end), (filter, first));
-        let function =
-            Windowed::udf(call.function, units, ends, types, places, call.output, self.around.clone());
+        let function = Windowed::udf(
+            call.function,
+            (units, call.frame.exclude),
+            ends,
+            types,
+            places,
+            call.output,
+            self.around.clone(),
+        );
         let plan = if added.is_empty() {
             part.plan
         } else {

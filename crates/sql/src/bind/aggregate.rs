@@ -39,6 +39,8 @@ pub enum AggKind {
     BitAnd,
     /// bit_or
     BitOr,
+    /// bit_xor
+    BitXor,
     /// string_agg
     StringAgg,
     /// array_agg
@@ -93,6 +95,7 @@ impl AggKind {
             "bool_or" => AggKind::BoolOr,
             "bit_and" => AggKind::BitAnd,
             "bit_or" => AggKind::BitOr,
+            "bit_xor" => AggKind::BitXor,
             "string_agg" => AggKind::StringAgg,
             "array_agg" => AggKind::ArrayAgg,
             "percentile_cont" => AggKind::PercentileCont,
@@ -150,6 +153,17 @@ impl AggKind {
         }
     }
 
+    /// Whether PostgreSQL has several of this name, none of which is the one for an argument without a type.
+    fn has_several(self) -> bool {
+        use AggKind::{ArrayAgg, Avg, BitAnd, BitOr, BitXor, Sum};
+        matches!(self, Sum | Avg | BitAnd | BitOr | BitXor | ArrayAgg)
+    }
+
+    /// 42725 or 42883 for arguments of these types.
+    fn no_such_call(self, f: &ast::Function, types: &str) -> SqlError {
+        if types == Ty::Unknown.name() && self.has_several() { not_unique(f) } else { no_such_call(f, types) }
+    }
+
     /// How many arguments it takes in parentheses.
     fn arity(self) -> usize {
         match self {
@@ -178,10 +192,10 @@ impl AggKind {
                 return None;
             }
             (AggKind::Min | AggKind::Max, t) => (t, t),
-            (AggKind::BitAnd | AggKind::BitOr, Ty::Int2 | Ty::Int4 | Ty::Int8) => (t, t),
+            (AggKind::BitAnd | AggKind::BitOr | AggKind::BitXor, Ty::Int2 | Ty::Int4 | Ty::Int8) => (t, t),
             (AggKind::StringAgg, Ty::Bytea) => (t, t),
             (AggKind::StringAgg, t) if t == Ty::Unknown || t.is_text() => (Ty::Text, Ty::Text),
-            (AggKind::ArrayAgg, Ty::Unknown) => (Ty::Text, Ty::Text.array()?),
+            (AggKind::ArrayAgg, Ty::Unknown) => return None,
             (AggKind::ArrayAgg, t) => (t, t.array()?),
             (AggKind::JsonAgg(_), _) => (Ty::Json, Ty::Json),
             (AggKind::JsonObjectAgg, _) => (Ty::Text, Ty::Json),
@@ -360,7 +374,7 @@ impl Binder<'_> {
         let (kind, mut bound) = self.values_of_call(kind, list, &f.within_group, scope)?;
         let order = self.order_in_call(list, &f.within_group, scope)?;
         let types = bound.iter().map(|b| b.t.ty.name()).collect::<Vec<_>>().join(", ");
-        let undefined = || no_such_call(f, &types).at(at);
+        let undefined = || kind.no_such_call(f, &types).at(at);
         check_within(kind, f, bound.len()).map_err(|e| e.unwrap_or_else(undefined).at(at))?;
         if kind.is_ordered_set() {
             bound.reverse();
@@ -401,7 +415,9 @@ fn ordered_values(
     input: Ty,
     order: Vec<WinOrder>,
 ) -> Result<Vec<WinOrder>> {
-    if distinct && order.iter().any(|o| format!("{:?}", o.expr) != format!("{argument:?}")) {
+    // The same subquery, written twice, was given its numbers twice: it may pass for the same.
+    let is_it = |o: &WinOrder| o.expr.has_subquery() || format!("{:?}", o.expr) == format!("{argument:?}");
+    if distinct && !order.iter().all(is_it) {
         let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
         return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
     }
@@ -456,6 +472,13 @@ fn nested(e: SqlError) -> SqlError {
         return SqlError { message: "aggregate function calls cannot be nested".into(), ..e };
     }
     e
+}
+
+/// 42725
+fn not_unique(f: &ast::Function) -> SqlError {
+    let message = format!("function {}(unknown) is not unique", written_name(f));
+    SqlError::new(SqlState::AMBIGUOUS_FUNCTION, message)
+        .with_hint("Could not choose a best candidate function. You might need to add explicit type casts.")
 }
 
 fn no_such(f: &ast::Function, t: Ty) -> SqlError {

@@ -9,7 +9,7 @@ use super::scope::Scope;
 use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::{self, no_subscript};
-use crate::eval::{Expr, ListId};
+use crate::eval::{CmpOp, Expr, ListId};
 use crate::ty::{Ty, Typed};
 
 impl Binder<'_> {
@@ -91,6 +91,18 @@ impl Binder<'_> {
             }
             _ => right,
         };
+        self.compared_with_array(cmp, left, right, all)
+    }
+
+    /// `left op ANY (array)`, or ALL.
+    pub(super) fn compared_with_array(
+        &mut self,
+        cmp: CmpOp,
+        left: Bound,
+        right: Bound,
+        all: bool,
+    ) -> Result<Bound> {
+        let at = left.at;
         let Some(element) = right.t.ty.element() else {
             let message = "op ANY/ALL (array) requires array on right side";
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).at(at));
@@ -212,7 +224,22 @@ impl Binder<'_> {
         arguments: &[Bound],
         at: Option<u32>,
     ) -> Option<Result<Bound>> {
-        let types: Vec<Ty> = arguments.iter().map(|a| a.t.ty).collect();
+        let mut types: Vec<Ty> = arguments.iter().map(|a| a.t.ty).collect();
+        // A literal or parameter that stands for the array is one of the element beside it.
+        match (name, types.as_mut_slice()) {
+            ("array_append" | "array_remove" | "array_position" | "array_positions", [array, element])
+            | ("array_prepend", [element, array])
+            | ("array_replace", [array, element, _])
+                if *array == Ty::Unknown && *element != Ty::Unknown =>
+            {
+                *array = element.array().unwrap_or(*array);
+            }
+            ("array_cat", [array, Ty::Unknown] | [Ty::Unknown, array]) => {
+                let array = *array;
+                types = vec![array; 2];
+            }
+            _ => {}
+        }
         let of_array = match (name, types.as_slice()) {
             ("array_length" | "array_upper" | "array_lower", [array, _])
             | ("array_ndims" | "cardinality", [array])
@@ -248,11 +275,11 @@ impl Binder<'_> {
         };
         let cast = |(argument, ty): (Bound, Ty)| Ok(self.implicit(argument, ty, name)?.expr);
         let mut exprs = arguments.into_iter().zip(wanted).map(cast).collect::<Result<Vec<_>>>()?;
-        if name == "array_append" {
+        if let Some(place) = ["array_append", "array_prepend"].iter().position(|n| *n == name) {
             // A NULL array is an empty one of its type.
             let empty = Expr::Const(varve_engine::Value::Array(crate::array::of(element.oid())));
-            let array = std::mem::replace(&mut exprs[0], Expr::NULL);
-            exprs[0] = Expr::Coalesce(Box::new([array, empty]));
+            let array = std::mem::replace(&mut exprs[place], Expr::NULL);
+            exprs[place] = Expr::Coalesce(Box::new([array, empty]));
         }
         Ok(Bound { expr: self.array_call(name, exprs)?, t: Typed::plain(result), at })
     }

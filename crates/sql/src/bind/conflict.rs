@@ -8,8 +8,8 @@
 use sqlparser::ast::{self, ConflictTarget, OnConflictAction, OnInsert};
 use varve_engine::TableDef;
 
+use super::answers::Answers;
 use super::foreign::same_columns;
-use super::rules::has_subquery;
 use super::scope::{Relation, Scope};
 use super::{Binder, object_name};
 use crate::error::{Result, SqlError, SqlState};
@@ -22,6 +22,7 @@ impl Binder<'_> {
         on: Option<&OnInsert>,
         table: &TableDef,
         relation: &Relation,
+        answers: &mut Answers,
     ) -> Result<OnConflict> {
         let conflict = match on {
             None => return Ok(OnConflict::Fail),
@@ -34,9 +35,9 @@ impl Binder<'_> {
         };
         match (&conflict.action, arbiter) {
             (OnConflictAction::DoNothing, arbiter) => Ok(OnConflict::Nothing(arbiter)),
-            (OnConflictAction::DoUpdate(update), Some(arbiter)) => {
-                self.upsert(update, arbiter, table, relation).map(|u| OnConflict::Update(Box::new(u)))
-            }
+            (OnConflictAction::DoUpdate(update), Some(arbiter)) => self
+                .upsert(update, arbiter, table, relation, answers)
+                .map(|u| OnConflict::Update(Box::new(u))),
             (OnConflictAction::DoUpdate(_), None) => {
                 let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
                 Err(SqlError::new(SqlState::SYNTAX_ERROR, message)
@@ -51,6 +52,7 @@ impl Binder<'_> {
         arbiter: Arbiter,
         table: &TableDef,
         relation: &Relation,
+        answers: &mut Answers,
     ) -> Result<Upsert> {
         let excluded = Relation {
             alias: "excluded".to_owned(),
@@ -60,12 +62,15 @@ impl Binder<'_> {
             ..relation.clone()
         };
         let mut scope = Scope { relations: vec![relation.clone(), excluded], ..Scope::default() };
-        let assignments = self.assignments(table, &update.assignments, &mut scope)?;
+        let mut assignments = self.assignments(table, &update.assignments, &mut scope)?;
         let assigned: Vec<usize> = assignments.iter().map(|(ordinal, _)| *ordinal).collect();
-        let filter = crate::access::joined(self.filter(update.selection.as_ref(), &mut scope)?);
+        let mut filter = crate::access::joined(self.filter(update.selection.as_ref(), &mut scope)?);
         let rules = self.rules_of_update(table, &assigned)?;
-        if assignments.iter().map(|(_, e)| e).chain(&filter).any(has_subquery) {
-            return Err(SqlError::unsupported("a subquery in ON CONFLICT DO UPDATE"));
+        let width = table.columns.len();
+        let proposed = |n: usize| n.checked_sub(width);
+        for e in assignments.iter_mut().map(|(_, e)| e).chain(&mut filter) {
+            let what = "a subquery in ON CONFLICT DO UPDATE that reads the row that is there";
+            answers.take(e, 2 * width, &proposed, what)?;
         }
         Ok(Upsert { arbiter, rules, assignments: assignments.into(), filter })
     }

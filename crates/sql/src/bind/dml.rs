@@ -12,6 +12,7 @@ use std::sync::Arc;
 use sqlparser::ast::{self, AssignmentTarget, Expr as Ast, FromTable, SetExpr, TableFactor, TableObject};
 use varve_engine::{ColumnDef, Identity, TableDef, Value};
 
+use super::answers::Answers;
 use super::query::Returned;
 use super::row::fields_of;
 use super::scope::{Relation, Scope};
@@ -21,8 +22,8 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::parse::Overriding;
 use crate::plan::{
-    Access, Delete, Found, Insert, InsertSource, Join, JoinKind, Output, Plan, Select, SortKey, Source,
-    TableAccess, Update,
+    Access, Delete, Found, Insert, InsertSource, Join, JoinKind, OnConflict, Output, Plan, Select, SortKey,
+    Source, TableAccess, Update,
 };
 use crate::sink::Column;
 use crate::ty::{Ty, Typed};
@@ -74,9 +75,23 @@ impl Binder<'_> {
         if let Some(alias) = alias {
             relation.alias = alias;
         }
-        let on_conflict = self.on_conflict(i.on.as_ref(), &table, &relation)?;
+        let width = table.columns.len();
+        let mut answers = Answers::default();
+        let on_conflict = self.on_conflict(i.on.as_ref(), &table, &relation, &mut answers)?;
         let returned = self.returning(i.returning.as_deref(), &mut Scope::of(relation))?;
-        let (returning, columns) = unzip(returned);
+        let (mut returning, columns) = unzip(returned);
+        // Which row comes back of DO UPDATE is known only when it is written.
+        let is_new = !matches!(on_conflict, OnConflict::Update(_));
+        for e in outputs_mut(&mut returning) {
+            let own = |n: usize| is_new.then_some(n);
+            answers.take(
+                e,
+                width,
+                &own,
+                "a subquery in RETURNING that reads the row of ON CONFLICT DO UPDATE",
+            )?;
+        }
+        let source = answers.asked_by(source)?;
         Ok(BoundDml { plan: Plan::Insert(Insert { table, rules, source, returning, on_conflict }), columns })
     }
 
@@ -219,9 +234,8 @@ impl Binder<'_> {
         let rules = self.rules_of_update(&target.table, &assigned)?;
         let conditions = self.filter(u.selection.as_ref(), &mut target.scope)?;
         let (mut returning, columns) = unzip(self.returning(u.returning.as_deref(), &mut target.scope)?);
-        let changed = |n: usize| n.checked_sub(target.width).is_some_and(|n| assigned.contains(&n));
-        if returning.iter().flatten().any(|o| asks_about(&o.expr, &changed)) {
-            return Err(SqlError::unsupported("a subquery in RETURNING that reads a changed column"));
+        for e in outputs_mut(&mut returning) {
+            ask_of_changed(e, target.width, &assignments)?;
         }
         let values = assignments.iter_mut().map(|(_, e)| e).chain(outputs_mut(&mut returning));
         let (target, filter, recheck, found) = target.rows(conditions, values);
@@ -349,7 +363,7 @@ impl Binder<'_> {
 }
 
 /// Rows of VALUES, subqueries among them. Only these are left to a general query: sequences are the executor's.
-fn queried(mut rows: Vec<Box<[Expr]>>) -> InsertSource {
+pub(super) fn queried(mut rows: Vec<Box<[Expr]>>) -> InsertSource {
     let ordinal = Typed::plain(Ty::Int8);
     let (mut types, mut given) = (vec![ordinal], Vec::with_capacity(rows.len()));
     for (n, row) in rows.iter_mut().enumerate() {
@@ -503,19 +517,37 @@ impl Taken {
     }
 }
 
-/// Whether a subquery in it reads one of these columns.
-fn asks_about(e: &Expr, columns: &dyn Fn(usize) -> bool) -> bool {
-    let mut asks = false;
-    e.walk(&mut |e| {
-        if let Expr::Subquery(given, _) = e {
-            let reads = |e: &Expr| asks |= matches!(e, Expr::Column(n) if columns(*n));
-            given.iter().for_each({
-                let mut reads = reads;
-                move |e| e.walk(&mut reads)
-            });
+/// Subqueries of RETURNING are answered before rows are changed: for a changed column they read what is assigned to it.
+fn ask_of_changed(e: &mut Expr, width: usize, assignments: &[(usize, Expr)]) -> Result<()> {
+    let mut is_certain = true;
+    let mut change = |e: &mut Expr| {
+        let Expr::Column(n) = e else { return };
+        let assigned = n.checked_sub(width).and_then(|n| assignments.iter().find(|(column, _)| *column == n));
+        if let Some((_, value)) = assigned {
+            is_certain &= !value.is_volatile();
+            *e = value.clone();
         }
-    });
-    asks
+    };
+    replaced_in_subqueries(e, &mut change);
+    match is_certain {
+        true => Ok(()),
+        false => Err(SqlError::unsupported("a subquery in RETURNING that reads a volatile column")),
+    }
+}
+
+fn replaced_in_subqueries(e: &mut Expr, change: &mut dyn FnMut(&mut Expr)) {
+    match e {
+        Expr::Subquery(given, _) => given.iter_mut().for_each(|e| replaced_columns(e, change)),
+        other => other.children_mut(&mut |child| replaced_in_subqueries(child, change)),
+    }
+}
+
+/// What is put in a column's place is not looked at again: it may read the column as it was.
+fn replaced_columns(e: &mut Expr, change: &mut dyn FnMut(&mut Expr)) {
+    match e {
+        Expr::Column(_) => change(e),
+        other => other.children_mut(&mut |child| replaced_columns(child, change)),
+    }
 }
 
 fn outputs_mut(returning: &mut Option<Box<[Output]>>) -> impl Iterator<Item = &mut Expr> {
@@ -564,7 +596,7 @@ fn always(column: &str) -> String {
 }
 
 /// A value that goes into another table keeps char(n) without blanks.
-fn unpadded(output: Output) -> Output {
+pub(super) fn unpadded(output: Output) -> Output {
     Output { pad: None, ..output }
 }
 

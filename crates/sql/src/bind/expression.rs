@@ -117,6 +117,19 @@ impl Binder<'_> {
                 self.any_or_all(left, compare_op, right, false, scope)
             }
             Ast::AllOp { left, compare_op, right } => self.any_or_all(left, compare_op, right, true, scope),
+            Ast::SimilarTo { negated, expr, pattern, escape_char } => {
+                let at = self.at(e);
+                let subject = self.expression(expr, scope)?;
+                let written = std::iter::once(pattern).chain(escape_char);
+                let arguments = written.map(|e| self.expression(e, scope)).collect::<Result<Vec<_>>>()?;
+                let pattern = self.call_function("similar_to_escape", arguments, at)?;
+                self.binary(
+                    if *negated { &BinaryOperator::PGRegexNotMatch } else { &BinaryOperator::PGRegexMatch },
+                    subject,
+                    pattern,
+                    at,
+                )
+            }
             Ast::Tuple(_) => Err(SqlError::unsupported("a row value here").at(self.at(e))),
             other => Err(SqlError::unsupported(format!("the expression {other}")).at(self.at(e))),
         }
@@ -125,7 +138,8 @@ impl Binder<'_> {
     /// Functions of strings whose arguments have words between them.
     fn string_function(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
         match e {
-            Ast::Substring { expr, substring_from, substring_for, .. } => {
+            Ast::Substring { expr, substring_from, substring_for, shorthand, .. } => {
+                let name = if *shorthand { "substr" } else { "substring" };
                 let arguments: Vec<&Ast> = if substring_from.is_none() && substring_for.is_some() {
                     return Err(SqlError::unsupported("substring(... for ...) without from"));
                 } else {
@@ -135,7 +149,7 @@ impl Binder<'_> {
                         .map(AsRef::as_ref)
                         .collect()
                 };
-                self.call_with("substring", &arguments, e, scope)
+                self.call_with(name, &arguments, e, scope)
             }
             Ast::Trim { expr, trim_where, trim_what, trim_characters } => {
                 if trim_characters.is_some() {

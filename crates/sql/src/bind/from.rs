@@ -90,7 +90,8 @@ impl Binder<'_> {
     }
 
     fn join(&mut self, kind: JoinKind, constraint: &JoinConstraint, left: From, right: From) -> Result<From> {
-        if !right.given.is_empty() && matches!(kind, JoinKind::Right | JoinKind::Full) {
+        let reads_left = right.given.iter().any(|b| b.expr.reads_columns());
+        if reads_left && matches!(kind, JoinKind::Right | JoinKind::Full) {
             let message = "the combining JOIN type must be INNER or LEFT for a LATERAL reference";
             return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
         }
@@ -115,7 +116,7 @@ impl Binder<'_> {
         right_scope.relations.retain(|r| r.first >= width);
         right_scope.merged.retain(|m| m.first >= width);
         let mut on = match constraint {
-            JoinConstraint::On(on) => self.join_condition(on, kind, &all)?,
+            JoinConstraint::On(on) => self.join_condition(on, &all)?,
             _ => Vec::new(),
         };
         for (n, name) in names.iter().enumerate() {
@@ -130,14 +131,11 @@ impl Binder<'_> {
         Ok(all)
     }
 
-    fn join_condition(&mut self, on: &ast::Expr, kind: JoinKind, all: &From) -> Result<Vec<Expr>> {
+    fn join_condition(&mut self, on: &ast::Expr, all: &From) -> Result<Vec<Expr>> {
         let mut scope = all.scope();
         scope.no_aggregates = Some("JOIN conditions");
         let bound = self.apart(|b| b.expression(on, &mut scope))?;
         let condition = self.condition(bound, "JOIN/ON")?;
-        if kind != JoinKind::Inner && condition.has_subquery() {
-            return Err(SqlError::unsupported("a subquery in the condition of an outer join"));
-        }
         Ok(access::conjuncts(condition))
     }
 

@@ -7,6 +7,7 @@
 //! Does not know: how a function computes.
 
 use sqlparser::ast::{self, Expr as Ast, FunctionArg, FunctionArgExpr, FunctionArguments};
+use varve_engine::Value;
 
 use super::aggregate::AggKind;
 use super::scope::Scope;
@@ -87,7 +88,7 @@ impl Binder<'_> {
             "current_timestamp" => self.clock(Ty::TimestampTz, arguments, at),
             "localtimestamp" => self.clock(Ty::Timestamp, arguments, at),
             "current_date" => self.clock(Ty::Date, arguments, at),
-            "char_length" | "character_length" | "concat" | "octet_length" => {
+            "char_length" | "character_length" | "concat" | "concat_ws" | "format" | "octet_length" => {
                 self.call_padded(&name, arguments, at)
             }
             _ => self.call_function(&name, arguments, at),
@@ -134,8 +135,17 @@ impl Binder<'_> {
         // Numbers of different kinds are compared as the wider kind, and so is the result.
         let both = |is: fn(Ty) -> bool| is(a.t.ty) && is(b.t.ty);
         let widens = both(Ty::is_number) && !both(Ty::is_integer);
-        let a = match ty::common(a.t.ty, b.t.ty).filter(|wide| widens && *wide != a.t.ty) {
-            Some(wide) => self.cast(a, Typed::plain(wide), false)?,
+        let wide = ty::common(a.t.ty, b.t.ty).filter(|wide| widens && *wide != a.t.ty);
+        // The result has the type in which the operator takes its left side.
+        let taken = match (a.t.ty, b.t.ty) {
+            (Ty::Float4, _) => None,
+            (Ty::Varchar, Ty::Char) => Some(Ty::Char),
+            (Ty::Varchar, _) | (Ty::Char, Ty::Text) => Some(Ty::Text),
+            (Ty::Time, Ty::Interval) => Some(Ty::Interval),
+            _ => wide,
+        };
+        let a = match taken {
+            Some(ty) => self.cast(a, Typed::plain(ty), false)?,
             None => a,
         };
         self.once(a, |binder, a| {
@@ -157,14 +167,19 @@ impl Binder<'_> {
 
     /// Functions that see the blanks of char(n).
     fn call_padded(&mut self, name: &str, arguments: Vec<Bound>, at: Option<u32>) -> Result<Bound> {
-        let shows_blanks = matches!(name, "concat" | "octet_length");
-        let pad = |b: Bound| match (b.t.ty, b.t.length()) {
-            (Ty::Char, Some(n)) if shows_blanks => {
+        // Of concat_ws and format the first argument is a text, as which char(n) has no blanks.
+        let from = match name {
+            "concat" | "octet_length" => 0,
+            "concat_ws" | "format" => 1,
+            _ => usize::MAX,
+        };
+        let pad = |(place, b): (usize, Bound)| match (b.t.ty, b.t.length()) {
+            (Ty::Char, Some(n)) if place >= from => {
                 Bound { expr: Expr::Pad(Box::new(b.expr), n), t: Typed::plain(Ty::Text), at: b.at }
             }
             _ => b,
         };
-        let arguments: Vec<Bound> = arguments.into_iter().map(pad).collect();
+        let arguments: Vec<Bound> = arguments.into_iter().enumerate().map(pad).collect();
         self.call_function(name, arguments, at)
     }
 
@@ -200,7 +215,10 @@ impl Binder<'_> {
             };
             exprs.push(cast.expr);
         }
-        Ok(Bound { expr: Expr::Call(chosen, exprs.into()), t: Typed::plain(chosen.result), at })
+        // As in PostgreSQL, a strict function of a constant NULL is NULL, and its other arguments are not computed.
+        let is_null = chosen.strict && exprs.iter().any(|e| matches!(e, Expr::Const(Value::Null)));
+        let expr = if is_null { Expr::NULL } else { Expr::Call(chosen, exprs.into()) };
+        Ok(Bound { expr, t: Typed::plain(chosen.result), at })
     }
 }
 

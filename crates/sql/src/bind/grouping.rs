@@ -3,6 +3,8 @@
 //! Invariants
 //! 1. Items of GROUP BY multiply: each set of one goes with each set of the others (SQL:2016, 7.13).
 //! 2. A key that is in several sets is one key.
+//! 3. A key that is a constant is NULL, in the sets without it, where a whole output (or sort key) is that key; within other
+//!    expressions it stays the constant, as in PostgreSQL, whose planner leaves constants where they are.
 //!
 //! Does not know: how groups are formed.
 
@@ -72,8 +74,11 @@ impl Binder<'_> {
         grouping: &mut Grouping,
         scope: &mut Scope,
     ) -> Result<usize> {
-        let e = group_item(item, s, scope)?;
-        if let Some(known) = grouping.keys.iter().position(|(k, _)| *k == e) {
+        let (e, output) = group_item(item, s, scope)?;
+        let is_known = |(slot, (k, _)): (usize, &(Ast, Bound))| {
+            *k == e && grouping.constants.iter().all(|(constant, of)| *constant != slot || *of == output)
+        };
+        if let Some(known) = grouping.keys.iter().enumerate().position(is_known) {
             return Ok(known);
         }
         let b = self.expression(&e, scope)?;
@@ -83,8 +88,35 @@ impl Binder<'_> {
         if let Some(known) = grouping.keys.iter().position(|(_, b)| same(b)) {
             return Ok(known);
         }
+        let slot = grouping.keys.len();
+        if key.expr.is_folded() {
+            let output = output.or_else(|| self.output_of_constant(&key, s, scope));
+            grouping.constants.push((slot, output));
+        }
         grouping.keys.push((e, key));
-        Ok(grouping.keys.len() - 1)
+        Ok(slot)
+    }
+
+    /// The place of the first item of the select list that is this constant, though written otherwise (`1` and `1::int`).
+    fn output_of_constant(&mut self, key: &Bound, s: &ast::Select, scope: &mut Scope) -> Option<usize> {
+        let Expr::Const(value) = &key.expr else { return None };
+        s.projection.iter().position(|item| {
+            let (SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) = item else {
+                return false;
+            };
+            // PostgreSQL compares before it computes: only a literal is a constant so far.
+            let literal = match e {
+                Ast::Cast { expr, .. } => unwrap_nested(expr),
+                other => other,
+            };
+            if !matches!(literal, Ast::Value(_)) {
+                return false;
+            }
+            let bound = self.without_trace(|b| b.expression(e, scope));
+            let is_value = |v: &Value| format!("{v:?}") == format!("{value:?}");
+            let is_it = |b: Bound| b.t == key.t && matches!(&b.expr, Expr::Const(v) if is_value(v));
+            bound.is_ok_and(is_it)
+        })
     }
 
     /// grouping(a, b): a bit for each argument, set if the group's set is without it; the last argument has the lowest.
@@ -111,7 +143,17 @@ impl Binder<'_> {
         let (count, sets) = (grouping.keys.len(), grouping.sets.clone());
         let mut keys = Vec::with_capacity(list.args.len());
         for argument in &list.args {
-            let bound = self.expression(plain_argument(argument)?, scope).map_err(|_| refused())?;
+            let written = plain_argument(argument)?;
+            let constant = |grouping: &Grouping| {
+                let same =
+                    |(slot, _): &&(usize, Option<usize>)| grouping.keys[*slot].0 == *unwrap_nested(written);
+                grouping.constants.iter().find(same).map(|(slot, _)| *slot)
+            };
+            if let Some(slot) = scope.grouping.as_ref().and_then(constant) {
+                keys.push(slot);
+                continue;
+            }
+            let bound = self.expression(written, scope).map_err(|_| refused())?;
             match bound.expr {
                 Expr::Slot(n) if n < count => keys.push(n),
                 _ => return Err(refused()),
@@ -209,13 +251,16 @@ fn product(left: &[Set], right: &[Set]) -> Result<Vec<Set>> {
     Ok(left.iter().flat_map(|l| right.iter().map(|r| [l.as_slice(), r].concat())).collect())
 }
 
-/// A GROUP BY item: by number, by an output's alias, or itself.
-fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<Ast> {
+/// A GROUP BY item: by number, by an output's alias, or itself; and the place in the select list where it stands, too.
+fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<(Ast, Option<usize>)> {
     let item = unwrap_nested(item);
-    let at_position = |n: usize| match s.projection.get(n) {
-        Some(SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) => Some(e.clone()),
+    let written = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => {
+            Some(unwrap_nested(e).clone())
+        }
         _ => None,
     };
+    let at_position = |n: usize| s.projection.get(n).and_then(written).map(|e| (e, Some(n)));
     if let Some(n) = literal_position(item, "GROUP BY")? {
         return usize::try_from(n - 1).ok().and_then(at_position).ok_or_else(|| {
             SqlError::new(
@@ -228,13 +273,14 @@ fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<Ast> {
         && scope.find(None, &fold(ident)) == Found::Nothing
     {
         let name = fold(ident);
-        for selected in &s.projection {
+        for (n, selected) in s.projection.iter().enumerate() {
             if let SelectItem::ExprWithAlias { expr, alias } = selected
                 && fold(alias) == name
             {
-                return Ok(expr.clone());
+                return Ok((unwrap_nested(expr).clone(), Some(n)));
             }
         }
     }
-    Ok(item.clone())
+    let output = s.projection.iter().position(|selected| written(selected).is_some_and(|e| e == *item));
+    Ok((item.clone(), output))
 }

@@ -44,6 +44,23 @@ impl Expr {
     }
 }
 
+impl Expr {
+    /// Whether PostgreSQL's planner makes a constant of it: it reads no row, and all its functions are immutable.
+    pub fn is_folded(&self) -> bool {
+        let mut folded = true;
+        self.walk(&mut |e| {
+            folded &= match e {
+                Expr::Param(_) => true,
+                Expr::Column(_) => false,
+                // A literal has its type from the start.
+                Expr::Cast(operand, ..) if matches!(operand.as_ref(), Expr::Const(_)) => true,
+                other => is_immutable_node(other, &|_| Ty::Unknown),
+            }
+        });
+        folded
+    }
+}
+
 fn is_immutable_node(e: &Expr, column: &dyn Fn(usize) -> Ty) -> bool {
     match e {
         Expr::Call(function, _) => is_immutable_function(function),

@@ -11,7 +11,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Output, SortKey};
 use crate::sink::{Column, Origin};
-use crate::ty::Ty;
+use crate::ty::{Ty, Typed};
 
 /// Outputs while they are collected.
 #[derive(Default)]
@@ -47,14 +47,17 @@ impl Items {
 impl Binder<'_> {
     pub(super) fn items(&mut self, projection: &[SelectItem], scope: &mut Scope) -> Result<Items> {
         let mut items = Items::default();
-        for item in projection {
+        for (n, item) in projection.iter().enumerate() {
             match item {
-                SelectItem::UnnamedExpr(e) => {
-                    let name = output_name(e);
-                    self.item(e, name, scope, &mut items)?;
-                }
-                SelectItem::ExprWithAlias { expr, alias } => {
-                    self.item(expr, alias_of(alias)?, scope, &mut items)?
+                SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => {
+                    let name = match item {
+                        SelectItem::ExprWithAlias { alias, .. } => alias_of(alias)?,
+                        _ => output_name(e),
+                    };
+                    match scope.grouping.as_ref().and_then(|g| g.constant_of_item(n)) {
+                        Some(slot) => key_item(e, slot, name, scope, &mut items),
+                        None => self.item(e, name, scope, &mut items)?,
+                    }
                 }
                 SelectItem::Wildcard(options) => {
                     clauses::check_star(options)?;
@@ -234,6 +237,10 @@ impl Binder<'_> {
         if let Some(found) = items.written.iter().position(|w| w.as_ref() == Some(e)) {
             return Ok(found);
         }
+        if let Some(slot) = scope.grouping.as_ref().and_then(|g| g.constant_of(e)) {
+            key_item(e, slot, String::new(), scope, items);
+            return Ok(items.outputs.len() - 1);
+        }
         let b = self.expression(e, scope)?;
         let b = self.known(b)?;
         if let Expr::Column(c) = b.expr {
@@ -247,6 +254,15 @@ impl Binder<'_> {
         items.written.push(Some(e.clone()));
         Ok(items.outputs.len() - 1)
     }
+}
+
+/// An output that is a key of the groups.
+fn key_item(e: &Ast, slot: usize, name: String, scope: &Scope, items: &mut Items) {
+    let t = scope.grouping.as_ref().map_or(Typed::plain(Ty::Text), |g| g.keys[slot].1.t);
+    items.origins.resize(items.outputs.len() + 1, None);
+    items.outputs.push(Output::new(Expr::Slot(slot), t));
+    items.names.push(name);
+    items.written.push(Some(e.clone()));
 }
 
 /// The name PostgreSQL gives to an output without alias.

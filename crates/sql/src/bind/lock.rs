@@ -26,6 +26,9 @@ pub(super) fn row_lock(
     relations: &[Relation],
 ) -> Result<Option<RowLock>> {
     let Some(first) = q.locks.first() else { return Ok(None) };
+    if super::query::takes_ties(q) {
+        return Err(SqlError::unsupported("WITH TIES of rows that are locked"));
+    }
     if grouped {
         return Err(refused(first, "with", grouping_clause(s)));
     }

@@ -11,6 +11,7 @@
 
 pub mod aggregate;
 pub mod alter;
+mod answers;
 mod array;
 pub mod clauses;
 mod coerce;
@@ -28,6 +29,7 @@ mod items;
 mod json;
 pub mod limits;
 pub mod lock;
+pub mod locked;
 mod operator;
 pub mod part;
 mod predicate;
@@ -148,6 +150,9 @@ pub struct Binder<'c> {
     subqueries: usize,
     /// Items of FROM so far.
     sources: usize,
+    /// Queries that run before the statement, and whether there may be such.
+    locked: Vec<locked::LockedQuery>,
+    holds_locked: bool,
 }
 
 impl<'c> Binder<'c> {
@@ -194,6 +199,8 @@ impl<'c> Binder<'c> {
             recursions: 0,
             subqueries: 0,
             sources: 0,
+            locked: Vec::new(),
+            holds_locked: false,
         })
     }
 

@@ -93,7 +93,14 @@ impl Binder<'_> {
             }
         }
         let name = if fold_case { "texticregexeq" } else { "textregexeq" };
-        let found = self.call_function(name, vec![left, right], at)?;
+        // char(n) is matched with its blanks.
+        let subject = match (left.t.ty, left.t.length()) {
+            (Ty::Char, Some(n)) => {
+                Bound { expr: Expr::Pad(Box::new(left.expr), n), t: Typed::plain(Ty::Text), at: left.at }
+            }
+            _ => left,
+        };
+        let found = self.call_function(name, vec![subject, right], at)?;
         let expr = if negated { Expr::Not(Box::new(found.expr)) } else { found.expr };
         Ok(Bound { expr, ..found })
     }
@@ -216,6 +223,9 @@ impl Binder<'_> {
             (Ty::Varchar | Ty::Name, Ty::Unknown) | (Ty::Unknown, Ty::Varchar | Ty::Name) => Ty::Text,
             (Ty::Char, Ty::Char | Ty::Varchar) | (Ty::Varchar, Ty::Char) => Ty::Char,
             (a, b) if a.is_text() && b.is_text() => Ty::Text,
+            (Ty::Time, Ty::Interval) | (Ty::Interval, Ty::Time) => Ty::Interval,
+            // Arrays are compared with those of the same type only.
+            (Ty::Array(a), Ty::Array(b)) if a != b => return Err(no_operator(symbol, l, r, at)),
             (a, b) => crate::ty::common(a, b).ok_or_else(|| no_operator(symbol, l, r, at))?,
         };
         let left = self.cast(left, Typed::plain(ty), false)?;
@@ -266,7 +276,11 @@ impl Binder<'_> {
             signature(arith, l, r).ok_or_else(|| no_operator(&symbol, left.t.ty, right.t.ty, at))?;
         let left = self.cast(left, Typed::plain(types.0), false)?;
         let right = self.cast(right, Typed::plain(types.1), false)?;
-        let expr = Expr::Arith(arith, class, Box::new((left.expr, right.expr)));
+        // As in PostgreSQL, a strict operator of a constant NULL is NULL, and its other side is not computed.
+        let expr = match [&left.expr, &right.expr].iter().any(|e| matches!(e, Expr::Const(Value::Null))) {
+            true => Expr::NULL,
+            false => Expr::Arith(arith, class, Box::new((left.expr, right.expr))),
+        };
         Ok(Bound { expr, t: Typed::plain(result), at })
     }
 
@@ -279,9 +293,10 @@ impl Binder<'_> {
             (l, _) if l.element().is_some() => "array_append",
             _ => "array_prepend",
         };
-        let left = match (types.0, name) {
-            (Ty::Unknown, "array_cat") => self.cast(left, Typed::plain(types.1), false)?,
-            _ => left,
+        let (left, right) = match (types, name) {
+            ((Ty::Unknown, array), "array_cat") => (self.cast(left, Typed::plain(array), false)?, right),
+            ((array, Ty::Unknown), "array_cat") => (left, self.cast(right, Typed::plain(array), false)?),
+            _ => (left, right),
         };
         let bound = self.array_function(name, &[left, right], at);
         bound

@@ -118,6 +118,16 @@ impl Binder<'_> {
         let operand = self.expression(e, scope)?;
         let at = operand.at;
         let items = list.iter().map(|i| self.expression(i, scope)).collect::<Result<Vec<_>>>()?;
+        // Parameters without a type take the type that PostgreSQL finds for the list as a whole.
+        let (mut operand, mut items) = (operand, items);
+        let whole = items.iter().try_fold(operand.t.ty, |ty, i| ty::common(ty, i.t.ty));
+        if let Some(whole) = whole.filter(|t| *t != Ty::Unknown && items.len() > 1) {
+            for open in std::iter::once(&mut operand).chain(&mut items) {
+                if open.t.ty == Ty::Unknown && matches!(open.expr, Expr::Param(_)) {
+                    *open = self.cast(open.clone(), Typed::plain(whole), false)?;
+                }
+            }
+        }
         let ty = items.iter().try_fold(Ty::Unknown, |ty, i| ty::common(ty, i.t.ty));
         let simple = ty.is_some_and(|t| {
             t == Ty::Unknown || operand.t.ty == t || (operand.t.ty.is_integer() && t.is_integer())
@@ -188,7 +198,8 @@ impl Binder<'_> {
         let before = scope.refuse_sets(Some("CASE"));
         let case = match operand {
             None => self.case_of(None, branches, otherwise, scope),
-            Some(o) => self.expression(o, scope).and_then(|operand| {
+            // An operand without a type is text before it meets the values beside it.
+            Some(o) => self.expression(o, scope).and_then(|b| self.known(b)).and_then(|operand| {
                 self.once(operand, |b, o| b.case_of(Some(o), branches, otherwise, scope))
             }),
         };

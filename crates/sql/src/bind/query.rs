@@ -26,6 +26,7 @@ use crate::sink::{Column, Origin};
 use crate::ty::{Ty, Typed};
 
 /// A bound query and the columns it shows.
+#[derive(Debug)]
 pub struct BoundQuery {
     /// The plan.
     pub select: Select,
@@ -162,6 +163,7 @@ impl Binder<'_> {
             order: order.into(),
             limit,
             offset,
+            ties: takes_ties(q),
             lock,
             general: false,
         };
@@ -265,6 +267,7 @@ impl Binder<'_> {
             order: order.into(),
             limit,
             offset,
+            ties: takes_ties(q),
             lock: None,
             general: false,
         };
@@ -309,8 +312,8 @@ impl Binder<'_> {
             Some(_) => return Err(SqlError::unsupported("this form of LIMIT")),
         }
         if let Some(fetch) = &q.fetch {
-            if fetch.with_ties || fetch.percent || limit.is_some() {
-                return Err(SqlError::unsupported("FETCH with ties, percent or LIMIT"));
+            if fetch.percent || limit.is_some() {
+                return Err(SqlError::unsupported("FETCH with percent or LIMIT"));
             }
             let one = Ast::value(ast::Value::Number("1".into(), false));
             limit = self.limit(Some(fetch.quantity.as_ref().unwrap_or(&one)), "LIMIT")?;
@@ -343,6 +346,11 @@ impl Binder<'_> {
         let columns = items.columns(items.outputs.len());
         Ok(Some((items.outputs.into(), columns)))
     }
+}
+
+/// FETCH FIRST ... WITH TIES
+pub(super) fn takes_ties(q: &ast::Query) -> bool {
+    q.fetch.as_ref().is_some_and(|fetch| fetch.with_ties)
 }
 
 /// DISTINCT, of values that can be told apart.

@@ -73,6 +73,8 @@ pub struct Grouping {
     pub keys: Vec<(ast::Expr, Bound)>,
     /// Aggregates in the order of their slots, which follow those of the keys.
     pub calls: Vec<AggCall>,
+    /// Keys that are constants: the slot, and which item of the select list is the key.
+    pub constants: Vec<(usize, Option<usize>)>,
     /// Columns of the relations whose primary keys are among the keys: these may be used freely.
     pub keyed: Vec<Range<usize>>,
     /// Sets of keys by which rows are grouped, one after the other; none if it is all of them.
@@ -244,8 +246,27 @@ impl Grouping {
         Some(self.keys.len() - 1)
     }
 
-    /// Slot of an expression that is a group key as written.
+    /// Slot of an expression that is a group key as written. A key that is a constant is no part of other expressions: PostgreSQL
+    /// computes the constant there.
     pub fn key_of(&self, written: &ast::Expr) -> Option<usize> {
-        self.keys.iter().position(|(e, _)| e == written && !matches!(e, ast::Expr::Value(_)))
+        let is_it = |(slot, (e, _)): &(usize, &(ast::Expr, Bound))| {
+            e == written && !matches!(e, ast::Expr::Value(_)) && !self.is_constant(*slot)
+        };
+        self.keys.iter().enumerate().find(is_it).map(|(slot, _)| slot)
+    }
+
+    /// Slot of the constant that this item of the select list has as its key.
+    pub fn constant_of_item(&self, item: usize) -> Option<usize> {
+        self.constants.iter().find(|(_, of)| *of == Some(item)).map(|(slot, _)| *slot)
+    }
+
+    /// Slot of the constant that is a key as written, and no item of the select list.
+    pub fn constant_of(&self, written: &ast::Expr) -> Option<usize> {
+        let is_it = |(slot, item): &&(usize, Option<usize>)| item.is_none() && self.keys[*slot].0 == *written;
+        self.constants.iter().find(is_it).map(|(slot, _)| *slot)
+    }
+
+    fn is_constant(&self, slot: usize) -> bool {
+        self.constants.iter().any(|(constant, _)| *constant == slot)
     }
 }

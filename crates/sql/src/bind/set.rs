@@ -165,6 +165,7 @@ impl Binder<'_> {
             order: order.into(),
             limit,
             offset,
+            ties: super::query::takes_ties(q),
             ..Select::nothing()
         };
         Ok(BoundQuery { select, columns })

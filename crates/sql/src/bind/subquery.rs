@@ -177,6 +177,9 @@ impl Binder<'_> {
 
     /// `(SELECT ...)` as a value.
     pub(super) fn scalar_subquery(&mut self, query: &ast::Query, scope: &mut Scope) -> Result<Bound> {
+        if let Some(answer) = self.locked_value(query)? {
+            return Ok(answer);
+        }
         let at = self.at(query);
         let (select, given) = self.subquery(query, scope)?;
         if select.visible != 1 {
@@ -240,6 +243,9 @@ impl Binder<'_> {
         negated: bool,
         scope: &mut Scope,
     ) -> Result<Bound> {
+        if let Some(found) = self.locked_member(operand, query, scope)? {
+            return Ok(inverted(found, negated));
+        }
         let found = self.compared_with_rows(operand, CmpOp::Eq, query, SubqueryKind::Any, scope)?;
         Ok(inverted(found, negated))
     }

@@ -14,6 +14,7 @@ use super::scope::Scope;
 use super::{Binder, Bound, fold};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
+use crate::parse;
 use crate::ty::{Ty, Typed};
 
 /// A window function.
@@ -69,6 +70,38 @@ pub enum FrameBound {
     Value(Expr, Expr),
 }
 
+/// Rows that a frame leaves out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exclude {
+    /// EXCLUDE NO OTHERS
+    Nothing,
+    /// EXCLUDE CURRENT ROW
+    Row,
+    /// EXCLUDE GROUP: the row and its equals.
+    Group,
+    /// EXCLUDE TIES: its equals, but not the row.
+    Ties,
+}
+
+impl Exclude {
+    /// The keys of PARTITION BY, and EXCLUDE, which the parser's tree has behind them.
+    fn split(partition_by: &[ast::Expr]) -> (&[ast::Expr], Exclude) {
+        let Some((ast::Expr::Function(last), keys)) = partition_by.split_last() else {
+            return (partition_by, Exclude::Nothing);
+        };
+        let name = match last.name.0.as_slice() {
+            [part] => part.as_ident().map(|name| name.value.as_str()).unwrap_or_default(),
+            _ => "",
+        };
+        match name {
+            parse::EXCLUDE_CURRENT_ROW => (keys, Exclude::Row),
+            parse::EXCLUDE_GROUP => (keys, Exclude::Group),
+            parse::EXCLUDE_TIES => (keys, Exclude::Ties),
+            _ => (partition_by, Exclude::Nothing),
+        }
+    }
+}
+
 /// The rows around a row that a function is over.
 #[derive(Debug, Clone)]
 pub struct Frame {
@@ -78,6 +111,8 @@ pub struct Frame {
     pub start: FrameBound,
     /// Where it ends.
     pub end: FrameBound,
+    /// What it leaves out.
+    pub exclude: Exclude,
 }
 
 /// One key of a window's order.
@@ -263,7 +298,8 @@ impl Binder<'_> {
 
     /// A call over this window, without its function.
     fn window_over(&mut self, spec: &ast::WindowSpec, scope: &mut Scope) -> Result<WinCall> {
-        let partition = spec.partition_by.iter().map(|e| {
+        let (keys, exclude) = Exclude::split(&spec.partition_by);
+        let partition = keys.iter().map(|e| {
             let b = self.expression(e, scope)?;
             let b = self.known(b)?;
             super::query::orderable(b.t, "PARTITION BY")?;
@@ -272,6 +308,7 @@ impl Binder<'_> {
         let partition = partition.collect::<Result<Vec<_>>>()?;
         let mut order = self.window_order(&spec.order_by, scope)?;
         let frame = self.frame(spec.window_frame.as_ref(), &mut order, scope)?;
+        let frame = Frame { exclude, ..frame };
         let order = order.into_iter().map(|(o, _)| o).collect();
         Ok(WinCall {
             function: WinFunction::RowNumber,
@@ -435,6 +472,7 @@ impl Binder<'_> {
                 units: FrameUnits::Range,
                 start: FrameBound::Unbounded,
                 end: FrameBound::Current,
+                exclude: Exclude::Nothing,
             });
         };
         let units = match written.units {
@@ -449,7 +487,7 @@ impl Binder<'_> {
         }
         let start = self.frame_bound(&written.start_bound, units, order, scope)?;
         let end = self.frame_bound(&end, units, order, scope)?;
-        Ok(Frame { units, start, end })
+        Ok(Frame { units, start, end, exclude: Exclude::Nothing })
     }
 
     fn frame_bound(
@@ -590,7 +628,8 @@ impl Windows {
         let base = self.named(name)?;
         let name = fold(name);
         let refuse = |what: String| Err(windowing(what));
-        if !spec.partition_by.is_empty() {
+        let (own, exclude) = Exclude::split(&spec.partition_by);
+        if !own.is_empty() {
             return refuse(format!("cannot override PARTITION BY clause of window \"{name}\""));
         }
         if !spec.order_by.is_empty() && !base.order_by.is_empty() {
@@ -600,9 +639,11 @@ impl Windows {
             return refuse(format!("cannot copy window \"{name}\" because it has a frame clause"));
         }
         let order_by = if spec.order_by.is_empty() { base.order_by.clone() } else { spec.order_by.clone() };
+        let mut partition_by = base.partition_by.clone();
+        partition_by.extend(spec.partition_by.last().filter(|_| exclude != Exclude::Nothing).cloned());
         Ok(ast::WindowSpec {
             window_name: None,
-            partition_by: base.partition_by.clone(),
+            partition_by,
             order_by,
             window_frame: spec.window_frame.clone(),
         })

@@ -60,7 +60,7 @@ pub fn add(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     {
         return Ok(Numeric::from_unscaled(sum, scale));
     }
-    both(a, b).map_or_else(|| Ok(Numeric::nan()), |(a, b)| pack(&(a + b)))
+    both(a, b).map_or_else(|| Ok(Numeric::nan()), |(a, b)| pack(&exact_sum(a, b)))
 }
 
 /// a - b
@@ -70,7 +70,13 @@ pub fn subtract(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     {
         return Ok(Numeric::from_unscaled(difference, scale));
     }
-    both(a, b).map_or_else(|| Ok(Numeric::nan()), |(a, b)| pack(&(a - b)))
+    both(a, b).map_or_else(|| Ok(Numeric::nan()), |(a, b)| pack(&exact_sum(a, -b)))
+}
+
+/// The sum with as many digits behind the point as either has: the library forgets those of a zero.
+pub fn exact_sum(a: BigDecimal, b: BigDecimal) -> BigDecimal {
+    let scale = a.fractional_digit_count().max(b.fractional_digit_count());
+    (a + b).with_scale(scale)
 }
 
 /// a * b
@@ -212,7 +218,9 @@ pub fn square_root(a: NumericRef<'_>) -> Result<Numeric> {
         return Err(SqlError::new(SqlState::INVALID_POWER, message));
     }
     let (weight, _) = leading_group(&big);
-    let root_weight = if big.is_zero() { 0 } else { (weight + 1) * GROUP_DIGITS / 2 - 1 };
+    // Zero has the weight of one digit.
+    let weight = if big.is_zero() { 0 } else { weight };
+    let root_weight = (weight + 1) * GROUP_DIGITS / 2 - 1;
     let scale = (SIGNIFICANT_MIN - root_weight).max(big.fractional_digit_count()).clamp(0, SCALE_MAX);
     pack(&root(&big, scale))
 }

@@ -9,6 +9,7 @@
 //!
 //! Does not know: operators and functions.
 
+pub mod similar;
 mod translate;
 
 use std::cell::RefCell;
@@ -107,6 +108,12 @@ impl Pattern {
             return Ok(found);
         }
         Err(SqlError::unsupported("groups of a regular expression with alternatives that begin alike"))
+    }
+
+    /// The groups of a match that is the whole text, as the pattern's `^` and `$` say: where it ends is certain then, and which way
+    /// is taken the quantifiers say, one after the other.
+    pub fn captures_whole<'t>(&self, text: &'t str) -> Option<Captures<'t>> {
+        self.regex.captures(text)
     }
 
     /// All matches, from left to right; an empty one does not come right behind another one.

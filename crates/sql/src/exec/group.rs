@@ -152,7 +152,7 @@ fn add_value(call: &AggCall, state: &mut State, value: Datum<'_>, scratch: &mut 
         }
         AggKind::BoolAnd => state.truth &= matches!(value, Datum::Bool(true)),
         AggKind::BoolOr => state.truth |= matches!(value, Datum::Bool(true)),
-        AggKind::BitAnd | AggKind::BitOr => {
+        AggKind::BitAnd | AggKind::BitOr | AggKind::BitXor => {
             state.extreme = bits(call.kind, value, &state.extreme);
         }
         AggKind::Moment(_) => {
@@ -173,9 +173,13 @@ fn add_value(call: &AggCall, state: &mut State, value: Datum<'_>, scratch: &mut 
     Ok(())
 }
 
-/// What bit_and or bit_or makes of one value more.
+/// What bit_and, bit_or or bit_xor makes of one value more.
 pub fn bits(kind: AggKind, value: Datum<'_>, before: &Value) -> Value {
-    let both = |a: i64, b: i64| if kind == AggKind::BitAnd { a & b } else { a | b };
+    let both = |a: i64, b: i64| match kind {
+        AggKind::BitAnd => a & b,
+        AggKind::BitXor => a ^ b,
+        _ => a | b,
+    };
     match (value, before) {
         (Datum::Int2(v), Value::Int2(b)) => Value::Int2(both(v.into(), (*b).into()) as i16),
         (Datum::Int4(v), Value::Int4(b)) => Value::Int4(both(v.into(), (*b).into()) as i32),
@@ -197,7 +201,7 @@ fn result<'s>(call: &AggCall, state: State, arena: &'s Bump) -> Result<Datum<'s>
     match call.kind {
         AggKind::Count => return Ok(Datum::Int8(state.count as i64)),
         _ if state.count == 0 => return Ok(Datum::Null),
-        AggKind::Min | AggKind::Max | AggKind::BitAnd | AggKind::BitOr => {
+        AggKind::Min | AggKind::Max | AggKind::BitAnd | AggKind::BitOr | AggKind::BitXor => {
             return Ok(keep_in(arena, state.extreme.as_datum()));
         }
         AggKind::BoolAnd | AggKind::BoolOr => return Ok(Datum::Bool(state.truth)),

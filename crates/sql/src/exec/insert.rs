@@ -222,11 +222,13 @@ impl Writer<'_> {
         for e in row {
             values.push(e.eval(input, &cx)?);
         }
-        self.plan.rules.hold(self.table.def(), &values, &cx)?;
         let table = self.table;
+        // Behind the row stand the answers of subqueries.
+        let answers = values.drain(table.def().columns.len()..).collect::<Row<'_>>();
+        self.plan.rules.hold(table.def(), &values, &cx)?;
         if let OnConflict::Update(plan) = &self.plan.on_conflict {
             let (sequences, pending) = (&self.sequences, &mut *self.pending);
-            let done = upsert(plan, table, &values, &mut self.touched, sequences, pending, &cx)?;
+            let done = upsert(plan, table, (&values, &answers), &mut self.touched, sequences, pending, &cx)?;
             let changed;
             let row = match &done {
                 Upserted::Left => return Ok(()),
@@ -243,7 +245,7 @@ impl Writer<'_> {
                 }
             };
             self.count += 1;
-            return returned(self.plan, table.def(), row, &cx, sink);
+            return returned(self.plan, table.def(), row, &answers, &cx, sink);
         }
         match self.sequences.with(|txn| txn.insert(table, &values)) {
             Ok(()) => self.count += 1,
@@ -253,7 +255,7 @@ impl Writer<'_> {
         if self.plan.rules.refers {
             self.pending.wrote(self.table.def(), &values, None);
         }
-        returned(self.plan, table.def(), &values, &cx, sink)
+        returned(self.plan, table.def(), &values, &answers, &cx, sink)
     }
 
     fn is_ignored(&self, e: &varve_engine::Error, values: &[Datum<'_>]) -> Result<bool> {
@@ -280,15 +282,17 @@ fn key_named(def: &TableDef, name: &str) -> Option<Arbiter> {
 }
 
 /// RETURNING of a row that is given by its values.
-fn returned<'a>(
-    plan: &'a Insert,
+fn returned<'v>(
+    plan: &Insert,
     table: &TableDef,
-    values: &'a [Datum<'a>],
-    cx: &Cx<'a>,
+    values: &[Datum<'v>],
+    answers: &[Datum<'v>],
+    cx: &Cx<'_>,
     sink: &mut dyn Sink,
 ) -> Result<()> {
     let Some(outputs) = &plan.returning else { return Ok(()) };
     assert_eq!(values.len(), table.columns.len(), "a value for each column");
-    let shown = project(outputs, &Input::Slots(values), cx)?;
+    let whole: Row<'_> = values.iter().chain(answers).copied().collect();
+    let shown = project(outputs, &Input::Slots(&whole), cx)?;
     sink.row(&shown)
 }

@@ -66,9 +66,11 @@ impl Sum {
                     (*total, *scale) = added;
                     return Ok(());
                 }
-                *self = Sum::Big(big(*total, *scale) + n.to_big().unwrap_or_default());
+                *self = Sum::Big(number::exact_sum(big(*total, *scale), n.to_big().unwrap_or_default()));
             }
-            (Sum::Big(total), Datum::Numeric(n)) => *total += n.to_big().unwrap_or_default(),
+            (Sum::Big(total), Datum::Numeric(n)) => {
+                *total = number::exact_sum(std::mem::take(total), n.to_big().unwrap_or_default());
+            }
             _ => return Err(SqlError::internal("a sum of the wrong type")),
         }
         Ok(())
@@ -84,10 +86,12 @@ impl Sum {
             (Sum::NotANumber, _) | (_, Sum::NotANumber) => Sum::NotANumber,
             (Sum::Scaled(a, s), Sum::Scaled(b, t)) => match add_scaled((a, s), (b, t)) {
                 Some((total, scale)) => Sum::Scaled(total, scale),
-                None => Sum::Big(big(a, s) + big(b, t)),
+                None => Sum::Big(number::exact_sum(big(a, s), big(b, t))),
             },
-            (Sum::Scaled(a, s), Sum::Big(b)) | (Sum::Big(b), Sum::Scaled(a, s)) => Sum::Big(big(a, s) + b),
-            (Sum::Big(a), Sum::Big(b)) => Sum::Big(a + b),
+            (Sum::Scaled(a, s), Sum::Big(b)) | (Sum::Big(b), Sum::Scaled(a, s)) => {
+                Sum::Big(number::exact_sum(big(a, s), b))
+            }
+            (Sum::Big(a), Sum::Big(b)) => Sum::Big(number::exact_sum(a, b)),
             _ => return Err(SqlError::internal("sums of two types")),
         };
         Ok(())

@@ -44,7 +44,7 @@ impl Touched {
 pub(super) fn upsert(
     plan: &Upsert,
     table: &Table,
-    values: &[Datum<'_>],
+    (values, answers): (&[Datum<'_>], &[Datum<'_>]),
     touched: &mut Touched,
     sequences: &InTransaction<'_>,
     pending: &mut Pending,
@@ -72,7 +72,8 @@ pub(super) fn upsert(
         let Some(found) = sequences.with(|txn| sought.find(&mut txn.newest_reader(), table))? else {
             continue;
         };
-        let mut change = Attempt { plan, def, values, old: Vec::new(), new: Vec::new(), is_left: false };
+        let mut change =
+            Attempt { plan, def, values, answers, old: Vec::new(), new: Vec::new(), is_left: false };
         let drawn = Drawn::default();
         let outcome = loop {
             let mut failure = Failure::default();
@@ -158,6 +159,7 @@ struct Attempt<'p> {
     plan: &'p Upsert,
     def: &'p TableDef,
     values: &'p [Datum<'p>],
+    answers: &'p [Datum<'p>],
     old: Vec<Value>,
     new: Vec<Value>,
     is_left: bool,
@@ -168,7 +170,12 @@ impl Attempt<'_> {
         let width = self.def.columns.len();
         self.old = (0..width).map(|c| row.get(c).to_value()).collect();
         self.new.clone_from(&self.old);
-        let both: Row<'_> = self.old.iter().map(Value::as_datum).chain(self.values.iter().copied()).collect();
+        let both: Row<'_> = self
+            .old
+            .iter()
+            .map(Value::as_datum)
+            .chain(self.values.iter().chain(self.answers).copied())
+            .collect();
         let input = Input::Slots(&both);
         self.is_left = !self.plan.filter.as_ref().map_or(Ok(true), |f| f.is_true(&input, cx))?;
         if self.is_left && !planted("sql: ON CONFLICT DO UPDATE forgets its WHERE") {

@@ -9,6 +9,7 @@
 pub mod postgres;
 mod token;
 
+pub use postgres::call::{EXCLUDE_CURRENT_ROW, EXCLUDE_GROUP, EXCLUDE_TIES};
 use sqlparser::ast;
 pub use token::{Token, tokens};
 

@@ -38,6 +38,8 @@ pub struct Select {
     pub limit: Option<Expr>,
     /// OFFSET
     pub offset: Option<Expr>,
+    /// WITH TIES: rows that are equal to the last one in ORDER BY are taken, too.
+    pub ties: bool,
     /// FOR UPDATE, FOR SHARE
     pub lock: Option<RowLock>,
     /// Only a runner of general queries runs it; its conditions and its order are as written.
@@ -183,6 +185,7 @@ impl Select {
             order: Box::default(),
             limit: None,
             offset: None,
+            ties: false,
             lock: None,
             general: true,
         }
@@ -224,6 +227,7 @@ impl Select {
             || !self.windows.is_empty()
             || queries
             || draws && reads
+            || self.ties
             || self.aggregate.as_ref().is_some_and(Aggregate::needs_runner)
     }
 }

@@ -23,7 +23,9 @@ impl Select {
         let outputs = self.outputs.iter().map(|o| &o.expr);
         let called = calls.flat_map(AggCall::exprs);
         let windows = self.windows.iter().flat_map(WinCall::exprs);
-        rows.iter().flatten().chain(&self.filter).chain(keys).chain(called).chain(windows).chain(outputs)
+        let limits = self.limit.iter().chain(&self.offset);
+        let clauses = rows.iter().flatten().chain(&self.filter).chain(keys).chain(called);
+        clauses.chain(windows).chain(outputs).chain(limits)
     }
 
     /// Calls `visit` for each expression of the query and its source, but not for those inside subqueries, whose `Outer` values
@@ -185,6 +187,8 @@ impl Source {
                 join.on.iter().for_each(|e| each_source_in(e, visit, seen));
             }
             Source::Query(select) => select.each_within(visit, seen),
+            Source::Series(bounds, _) => bounds.iter().for_each(|e| each_source_in(e, visit, seen)),
+            Source::Unnest(unnest) => unnest.arrays.iter().for_each(|e| each_source_in(e, visit, seen)),
             Source::Expand(expand) => {
                 expand.rows.each_within(visit, seen);
                 expand.arguments().for_each(|e| each_source_in(e, visit, seen));

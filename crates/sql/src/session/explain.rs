@@ -104,6 +104,9 @@ impl Session {
             let Body::Plan(plan) = &prepared.body else {
                 return Err(SqlError::unsupported("EXPLAIN of this statement"));
             };
+            if !prepared.before.is_empty() {
+                return Err(SqlError::unsupported("EXPLAIN of a subquery that locks rows"));
+            }
             let (planning, planning_pages) = (begin.elapsed(), PageMeter::counts() - pages);
             let bound = Shown { plan: Step::default(), planning, planning_pages, execution: None };
             let shown = match explain.options.analyze {

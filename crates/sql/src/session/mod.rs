@@ -31,6 +31,7 @@ mod extension;
 mod general;
 mod identity;
 mod lock;
+mod locked;
 mod log;
 mod maintain;
 mod owner;

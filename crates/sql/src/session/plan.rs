@@ -13,13 +13,14 @@ use varve_engine::{Catalog, planted_panic};
 
 use super::Session;
 use crate::bind::Binder;
+use crate::bind::locked::LockedQuery;
 use crate::cache;
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid::Oid;
 use crate::parse::{self, Parsed};
 use crate::path::Path;
 use crate::plan::Plan;
-use crate::prepared::{Body, Prepared};
+use crate::prepared::{Before, Body, Prepared};
 use crate::rights::Need;
 use crate::sink::Column;
 use crate::ty::Ty;
@@ -37,6 +38,8 @@ pub(super) struct Reads {
     pub(super) views: bool,
     /// What it reads in FROM, and as whom.
     pub(super) needs: Vec<Need>,
+    /// Queries that run before it.
+    pub(super) locked: Vec<LockedQuery>,
 }
 
 impl Session {
@@ -182,6 +185,17 @@ impl Session {
         (prepared.reads_world, prepared.reads_views) = (reads.world, reads.views);
         prepared.needs = reads.needs.into();
         prepared.path = path.number();
+        let before = reads.locked.into_iter().map(|locked| {
+            let LockedQuery { query, place, list_of } = locked;
+            let body = Body::Plan(Plan::Select(query.select));
+            let types = prepared.param_types.to_vec();
+            let mut own =
+                Prepared::new(sql, &prepared.declared, types, Some(query.columns), body, catalog.version());
+            (own.reads_world, own.reads_views) = (prepared.reads_world, prepared.reads_views);
+            (own.needs, own.path) = (prepared.needs.clone(), prepared.path);
+            Before { prepared: Arc::new(own), place, list_of }
+        });
+        prepared.before = before.collect();
         Ok(prepared)
     }
 
@@ -242,6 +256,7 @@ fn bind(
     forced: bool,
 ) -> Result<BoundParts> {
     let mut b = Binder::new(catalog, sql, types)?.along(path);
+    b.hold_locked();
     if forced {
         b.force_general();
     }
@@ -263,7 +278,8 @@ fn bind(
     };
     // While rows are read, sequences are drawn from and asked beside the transaction. What fills a column of VALUES is not.
     let beside = b.calls_sequences && (!matches!(plan, Plan::Insert(_)) || plan.general().is_some());
-    let reads = Reads { world: b.reads_world || beside, views: b.reads_views(), needs: b.take_needs() };
+    let (needs, locked) = (b.take_needs(), b.take_locked());
+    let reads = Reads { world: b.reads_world || beside, views: b.reads_views(), needs, locked };
     Ok((b.param_types()?, columns, Body::Plan(plan), reads))
 }
 

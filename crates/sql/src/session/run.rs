@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use varve_engine::{Datum, Error as EngineError, LockStrength, Transaction, planted_panic};
+use varve_engine::{Datum, Error as EngineError, LockStrength, Transaction, Value, planted_panic};
 
 use super::authorize::{authorize_definition, own_what_is_new};
 use super::command::OF_TRANSACTION;
@@ -306,7 +306,7 @@ impl Session {
         }
     }
 
-    fn run_body(
+    pub(super) fn run_body(
         &mut self,
         prepared: &Arc<Prepared>,
         params: &[Datum<'_>],
@@ -316,6 +316,12 @@ impl Session {
     ) -> Result<Ran> {
         match &prepared.body {
             Body::Plan(_) if self.is_failed() => Err(in_failed_transaction()),
+            Body::Plan(plan) if !prepared.before.is_empty() => {
+                let params = trimmed(&prepared.param_types, params);
+                let Some(values) = self.with_answers(prepared, &params)? else { return Ok(Ran::Stale) };
+                let params: Vec<Datum<'_>> = values.iter().map(Value::as_datum).collect();
+                self.run_plan(prepared, plan, &params, groups, announce, sink)
+            }
             Body::Plan(plan) if prepared.trims => {
                 let params = trimmed(&prepared.param_types, params);
                 self.run_plan(prepared, plan, &params, groups, announce, sink)

@@ -57,7 +57,7 @@ pub fn common(a: Ty, b: Ty) -> Option<Ty> {
     match (a, b) {
         (Ty::Unknown, t) | (t, Ty::Unknown) => Some(t),
         (a, b) if a == b => Some(a),
-        (a, b) if !a.same_category(b) => None,
+        (a, b) if !a.same_category(b) && !matches!((a, b), (Ty::Array(_), Ty::Array(_))) => None,
         (a, b) => {
             let implicit = |from, to| cast_level(from, to) == Some(CastLevel::Implicit);
             match (implicit(a, b), implicit(b, a)) {
@@ -81,6 +81,9 @@ mod tests {
         assert_eq!(common(Ty::Varchar, Ty::Char), Some(Ty::Varchar));
         assert_eq!(common(Ty::Char, Ty::Varchar), Some(Ty::Char));
         assert_eq!(common(Ty::Bool, Ty::Int4), None);
+        let array = |elem| Ty::Array(elem);
+        assert_eq!(common(array(Elem::Int4), array(Elem::Int8)), Some(array(Elem::Int8)));
+        assert_eq!(common(array(Elem::Int4), array(Elem::Text)), None);
         assert_eq!(common(Ty::Oid, Ty::Int4), Some(Ty::Oid));
         assert_eq!(common(Ty::Numeric, Ty::Float4), Some(Ty::Float4));
     }

@@ -27,11 +27,17 @@ pub(super) const TABLE: &[Builtin] = &[
     },
     strict("json.path", &[Json, Ty::Array(Elem::Text)], Json, |a, _| Ok(json(path_in(a)?))),
     strict("json.path_text", &[Json, Ty::Array(Elem::Text)], Text, |a, cx| plain(path_in(a)?, cx)),
-    strict("json.field", &[Json, Text], Json, |a, _| Ok(json(member(text(a, 0), text(a, 1))?))),
-    strict("json.field_text", &[Json, Text], Text, |a, cx| plain(member(text(a, 0), text(a, 1))?, cx)),
-    strict("json.element", &[Json, Int4], Json, |a, _| Ok(json(element(text(a, 0), super::int(a, 1))))),
+    strict("json.field", &[Json, Text], Json, |a, _| Ok(json(member(readable(text(a, 0))?, text(a, 1))?))),
+    strict("json.field_text", &[Json, Text], Text, |a, cx| {
+        plain(member(readable(text(a, 0))?, text(a, 1))?, cx)
+    }),
+    strict("json.element", &[Json, Int4], Json, |a, _| {
+        let whole = readable(text(a, 0))?;
+        Ok(json(element(whole, super::int(a, 1))))
+    }),
     strict("json.element_text", &[Json, Int4], Text, |a, cx| {
-        plain(element(text(a, 0), super::int(a, 1)), cx)
+        let whole = readable(text(a, 0))?;
+        plain(element(whole, super::int(a, 1)), cx)
     }),
     strict("json_array_elements.value", &[Json], Ty::Array(Elem::Json), |a, cx| {
         list(
@@ -41,27 +47,27 @@ pub(super) const TABLE: &[Builtin] = &[
         )
     }),
     strict("json_array_elements_text.value", &[Json], Ty::Array(Elem::Text), |a, cx| {
-        let values = elements(text(a, 0), "json_array_elements_text")?;
+        let values = elements(readable(text(a, 0))?, "json_array_elements_text")?;
         list(ColumnType::Text, values.into_iter().map(|value| plain(Some(value), cx)), cx)
     }),
     strict("json_each.key", &[Json], Ty::Array(Elem::Text), |a, cx| {
-        keys(members(text(a, 0), DECONSTRUCT)?, cx)
+        keys(members(readable(text(a, 0))?, DECONSTRUCT)?, cx)
     }),
     strict("json_each.value", &[Json], Ty::Array(Elem::Json), |a, cx| {
-        let values = members(text(a, 0), DECONSTRUCT)?;
+        let values = members(readable(text(a, 0))?, DECONSTRUCT)?;
         list(ColumnType::Json, values.into_iter().map(|(_, value)| Ok(json(Some(value)))), cx)
     }),
     strict("json_each_text.key", &[Json], Ty::Array(Elem::Text), |a, cx| {
-        keys(members(text(a, 0), DECONSTRUCT)?, cx)
+        keys(members(readable(text(a, 0))?, DECONSTRUCT)?, cx)
     }),
     strict("json_each_text.value", &[Json], Ty::Array(Elem::Text), |a, cx| {
-        let values = members(text(a, 0), DECONSTRUCT)?;
+        let values = members(readable(text(a, 0))?, DECONSTRUCT)?;
         list(ColumnType::Text, values.into_iter().map(|(_, value)| plain(Some(value), cx)), cx)
     }),
     strict("json_object_keys.json_object_keys", &[Json], Ty::Array(Elem::Text), |a, cx| {
         keys(
             members(
-                text(a, 0),
+                readable(text(a, 0))?,
                 ["cannot call json_object_keys on an array", "cannot call json_object_keys on a scalar"],
             )?,
             cx,
@@ -247,7 +253,7 @@ fn step<'t>(json: &'t str, name: &str) -> Result<Option<&'t str>> {
 }
 
 fn path<'a>(a: &[Datum<'a>]) -> Result<Option<&'a str>> {
-    let mut found = Some(text(a, 0));
+    let mut found = Some(readable(text(a, 0))?);
     for n in 1..a.len() {
         let Some(json) = found else { break };
         found = step(json, text(a, n))?;
@@ -258,7 +264,7 @@ fn path<'a>(a: &[Datum<'a>]) -> Result<Option<&'a str>> {
 /// The same by an array of steps, of which a NULL leads nowhere.
 fn path_in<'a>(a: &[Datum<'a>]) -> Result<Option<&'a str>> {
     let Some(Datum::Array(steps)) = a.get(1) else { return Ok(None) };
-    let mut found = Some(text(a, 0));
+    let mut found = Some(readable(text(a, 0))?);
     for name in steps.iter() {
         let (Some(json), Datum::Text(name)) = (found, name) else { return Ok(None) };
         found = step(json, name)?;
@@ -310,6 +316,20 @@ fn without_nulls(json: &str, out: &mut String) -> Result<()> {
         Parts::Scalar => out.push_str(json.trim()),
     }
     Ok(())
+}
+
+/// Json all of whose strings are text; else the error of the first that is none. PostgreSQL reads them all, whichever part is asked
+/// for.
+fn readable(json: &str) -> Result<&str> {
+    if json.contains("\\u") {
+        let mut rest = json;
+        while let Some(at) = rest.find('"') {
+            let mut reader = Reader { rest: &rest[at..] };
+            unquoted(reader.value())?;
+            rest = reader.rest;
+        }
+    }
+    Ok(json)
 }
 
 /// What a string of json says. json may hold escapes of what is no text here: half of a surrogate pair (22P02), and

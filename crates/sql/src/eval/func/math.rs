@@ -97,13 +97,16 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("cos", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0).cos()))),
     strict("tan", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0).tan()))),
     strict("atan", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0).atan()))),
-    strict("degrees", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0).to_degrees()))),
-    strict("radians", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0).to_radians()))),
+    strict("degrees", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0) / RADIANS_PER_DEGREE))),
+    strict("radians", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0) * RADIANS_PER_DEGREE))),
     strict("pi", &[], Float8, |_, _| Ok(Datum::Float8(std::f64::consts::PI))),
     volatile("random", &[], Float8, RANDOM),
 ];
 
 const RANDOM: Run = |_, cx| Ok(Datum::Float8((cx.env.next_random() >> 11) as f64 / (1u64 << 53) as f64));
+
+/// As PostgreSQL has it, so that the last digits are the same.
+const RADIANS_PER_DEGREE: f64 = std::f64::consts::PI / 180.0;
 
 fn numeric_power() -> SqlError {
     SqlError::unsupported("power of numeric").with_hint("Cast an operand to double precision.")

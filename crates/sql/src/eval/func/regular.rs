@@ -2,12 +2,13 @@
 //!
 //! Does not know: how patterns are compiled (`eval::regex`).
 
+use regex::Captures;
 use varve_engine::{Datum, Value};
 
 use super::{Builtin, strict, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
-use crate::eval::regex::compiled;
+use crate::eval::regex::{compiled, similar};
 use crate::ty::Elem;
 use crate::ty::Ty::{Array, Bool, Text};
 
@@ -18,11 +19,30 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("regexp_replace", &[Text, Text, Text, Text], Text, |a, cx| replaced(a, text(a, 3), cx)),
     strict("regexp_match", &[Text, Text], Array(Elem::Text), |a, cx| groups(a, "", cx)),
     strict("regexp_match", &[Text, Text, Text], Array(Elem::Text), |a, cx| groups(a, text(a, 2), cx)),
+    strict("substring", &[Text, Text], Text, |a, _| {
+        let (whole, regex) = (text(a, 0), compiled(text(a, 1), false)?);
+        let Some((start, _)) = regex.find(whole, 0)? else { return Ok(Datum::Null) };
+        Ok(first_group(regex.captures(whole, start)?))
+    }),
+    strict("substring", &[Text, Text, Text], Text, |a, _| {
+        let regex = compiled(&similar::pattern(text(a, 1), text(a, 2))?, false)?;
+        Ok(first_group(regex.captures_whole(text(a, 0))))
+    }),
+    strict("similar_to_escape", &[Text], Text, |a, cx| Ok(cx.text(&similar::pattern(text(a, 0), "\\")?))),
+    strict("similar_to_escape", &[Text, Text], Text, |a, cx| {
+        Ok(cx.text(&similar::pattern(text(a, 0), text(a, 1))?))
+    }),
     strict("regexp_like", &[Text, Text], Bool, |a, _| matches(a, false)),
     strict("regexp_like", &[Text, Text, Text], Bool, |a, _| matches(a, flags(text(a, 2))?.fold_case)),
     strict("regexp_split_to_array", &[Text, Text], Array(Elem::Text), |a, cx| split(a, "", cx)),
     strict("regexp_split_to_array", &[Text, Text, Text], Array(Elem::Text), |a, cx| split(a, text(a, 2), cx)),
 ];
+
+/// The first group of a match, all of it if there are none; NULL without a match.
+fn first_group(found: Option<Captures<'_>>) -> Datum<'_> {
+    let group = found.and_then(|groups| groups.get(usize::from(groups.len() > 1)));
+    group.map_or(Datum::Null, |group| Datum::Text(group.as_str()))
+}
 
 /// The parts of a text between what the pattern matches.
 fn split<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {

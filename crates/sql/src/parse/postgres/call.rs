@@ -7,9 +7,11 @@ use pg_query::protobuf::{CoercionForm, FuncCall, Node, WindowDef, a_const::Val};
 use sqlparser::ast::{
     BinaryOperator, DateTimeField, DuplicateTreatment, Expr, ExtractSyntax, Function, FunctionArg,
     FunctionArgExpr, FunctionArgOperator, FunctionArgumentClause, FunctionArgumentList, FunctionArguments,
-    Ident, TrimWhereField, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
+    Ident, ObjectName, ObjectNamePart, TrimWhereField, WindowFrame, WindowFrameBound, WindowFrameUnits,
+    WindowSpec, WindowType,
 };
 
+use super::expression::list_of;
 use super::place::{Reader, kind, strings};
 use crate::error::{Result, SqlError};
 
@@ -27,8 +29,17 @@ mod frame {
     pub(super) const END_OFFSET_PRECEDING: i32 = 0x1000;
     pub(super) const START_OFFSET_FOLLOWING: i32 = 0x2000;
     pub(super) const END_OFFSET_FOLLOWING: i32 = 0x4000;
-    pub(super) const EXCLUDE: i32 = 0x8000 | 0x10000 | 0x20000;
+    pub(super) const EXCLUDE_CURRENT_ROW: i32 = 0x8000;
+    pub(super) const EXCLUDE_GROUP: i32 = 0x10000;
+    pub(super) const EXCLUDE_TIES: i32 = 0x20000;
 }
+
+/// Names of the calls that stand for EXCLUDE behind the keys of PARTITION BY.
+pub const EXCLUDE_CURRENT_ROW: &str = "EXCLUDE CURRENT ROW";
+/// EXCLUDE GROUP
+pub const EXCLUDE_GROUP: &str = "EXCLUDE GROUP";
+/// EXCLUDE TIES
+pub const EXCLUDE_TIES: &str = "EXCLUDE TIES";
 
 impl Reader<'_> {
     /// A call.
@@ -157,19 +168,32 @@ impl Reader<'_> {
     pub(super) fn window(&self, w: &WindowDef) -> Result<WindowSpec> {
         Ok(WindowSpec {
             window_name: (!w.refname.is_empty()).then(|| self.ident(&w.refname, w.location)),
-            partition_by: self.exprs(&w.partition_clause)?,
+            partition_by: self.partition_by(w)?,
             order_by: self.order_items(&w.order_clause)?,
             window_frame: self.frame(w)?,
         })
+    }
+
+    /// PARTITION BY. The tree has no place for EXCLUDE: it stands behind the keys, as a call without arguments.
+    fn partition_by(&self, w: &WindowDef) -> Result<Vec<Expr>> {
+        let mut keys = self.exprs(&w.partition_clause)?;
+        let written = [
+            (frame::EXCLUDE_CURRENT_ROW, EXCLUDE_CURRENT_ROW),
+            (frame::EXCLUDE_GROUP, EXCLUDE_GROUP),
+            (frame::EXCLUDE_TIES, EXCLUDE_TIES),
+        ];
+        let found = written.iter().find(|(bit, _)| w.frame_options & bit != 0);
+        keys.extend(found.map(|(_, name)| {
+            let name = ObjectName(vec![ObjectNamePart::Identifier(Ident::with_quote('"', *name))]);
+            Expr::Function(Function { args: list_of(Vec::new()), ..self.function(name) })
+        }));
+        Ok(keys)
     }
 
     fn frame(&self, w: &WindowDef) -> Result<Option<WindowFrame>> {
         let has = |bits: i32| w.frame_options & bits != 0;
         if !has(frame::NONDEFAULT) {
             return Ok(None);
-        }
-        if has(frame::EXCLUDE) {
-            return Err(SqlError::unsupported("EXCLUDE of a window"));
         }
         let units = match (has(frame::RANGE), has(frame::ROWS)) {
             (true, _) => WindowFrameUnits::Range,

@@ -391,7 +391,7 @@ impl Reader<'_> {
     }
 }
 
-fn list_of(args: Vec<Expr>) -> FunctionArguments {
+pub(super) fn list_of(args: Vec<Expr>) -> FunctionArguments {
     let unnamed = |e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e));
     let args = args.into_iter().map(unnamed).collect();
     FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() })

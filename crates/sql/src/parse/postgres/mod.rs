@@ -7,7 +7,7 @@
 //! Does not know: what statements mean.
 
 mod alter;
-mod call;
+pub mod call;
 mod change;
 mod definition;
 mod expression;

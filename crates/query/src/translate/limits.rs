@@ -1,0 +1,113 @@
+//! LIMIT and OFFSET: known before the query runs, or only then; WITH TIES.
+//!
+//! Invariants
+//! 1. A limit that a subquery says, or the query around, is one for each run: the rows are run by `Apply`, which is given it.
+//! 2. Ties of the last row are those of the same rank in ORDER BY.
+//!
+//! Does not know: how rows are ordered.
+
+use datafusion::common::Result;
+use varve_engine::Value;
+use varve_sql::general::Exclude;
+use varve_sql::general::{
+    CmpOp, Expr, Frame, FrameBound, FrameUnits, Select, SortKey, SqlError, Ty, Typed, WinCall, WinFunction,
+    WinOrder,
+};
+use varve_sql::planted;
+
+use super::{Part, Translator, as_usize, shown, sorted};
+use crate::apply::{Answer, Window};
+use crate::error::wrapped;
+use crate::translate::subqueries::Ran;
+
+/// Whether LIMIT or OFFSET are known only when the query runs.
+pub(super) fn is_found_late(select: &Select) -> bool {
+    select.limit.iter().chain(&select.offset).any(|e| e.has_subquery() || e.reads_outer())
+}
+
+impl Translator<'_> {
+    /// LIMIT and OFFSET that are known now, over rows in this order.
+    pub(super) fn limited(&mut self, mut part: Part, select: &Select, order: &[SortKey]) -> Result<Part> {
+        let (skip, take) = self.around.window(&select.limit, &select.offset).map_err(wrapped)?;
+        self.assume(|assumed| {
+            let window = (select.limit.clone(), select.offset.clone(), (skip, take));
+            assumed.windows.push(window);
+        });
+        let take = take.map(|n| n.saturating_add(u64::from(planted("query: LIMIT takes one row more"))));
+        match take {
+            Some(count) if select.ties && count > 0 => return self.with_ties(part, order, skip, count),
+            _ => {}
+        }
+        if skip > 0 || take.is_some() {
+            part.plan = part.plan.limit(as_usize(skip), take.map(as_usize))?;
+        }
+        Ok(part)
+    }
+
+    /// The query, which is given its LIMIT and OFFSET when it runs.
+    pub(super) fn limited_late(&mut self, select: &Select) -> Result<Part> {
+        if select.ties {
+            return Err(wrapped(SqlError::unsupported("WITH TIES of a number that a subquery gives")));
+        }
+        let own = |e: &Option<Expr>| e.as_ref().map_or(Expr::NULL, |e| self.own(e));
+        let mut values = [own(&select.limit), own(&select.offset)];
+        let nothing = self.source(&varve_sql::general::Source::Nothing)?;
+        let part = self.applied(nothing, &mut values)?;
+        let part = self.computed_columns(part, values.into_iter().map(|e| (e, Ty::Int8)).collect())?;
+        // What this query is given itself, is given on.
+        let first = self.around.statement_params();
+        let mut types: Vec<Typed> = self.around.given_types().iter().map(|t| Typed::plain(*t)).collect();
+        let mut given: Vec<Expr> = (0..types.len()).map(|n| Expr::Param(first + n)).collect();
+        let own_count = types.len();
+        given.extend([Expr::Column(0), Expr::Column(1)]);
+        types.extend([Typed::plain(Ty::Int8); 2]);
+        let mut inner = self.nested(types.iter().map(|t| t.ty));
+        let rows = inner.source(&select.source)?;
+        let rows = inner.ordered_rows(rows, select)?;
+        let plan = shown(rows, select.visible)?;
+        let around = inner.around.clone();
+        let param = |n: usize| Some(Expr::Param(first + own_count + n));
+        let window = Window { limit: param(0), offset: param(1) };
+        let answer = Answer::Rows { outer: false };
+        let ran = Ran { plan, around, types: &types, answer, varies: true, window, guard: None };
+        let mut part = self.apply(part, given, ran)?;
+        part.columns.drain(..2);
+        shown(part, select.visible)
+    }
+
+    /// So many rows behind those that are skipped, and those of the last one's rank.
+    fn with_ties(&mut self, part: Part, order: &[SortKey], skip: u64, take: u64) -> Result<Part> {
+        let width = part.columns.len();
+        let key = |k: &SortKey| WinOrder {
+            expr: Expr::Column(k.output),
+            ty: part.columns[k.output].1,
+            descending: k.descending,
+            nulls_first: k.nulls_first,
+        };
+        let keys: Vec<WinOrder> = order.iter().map(key).collect();
+        let calls = [WinFunction::RowNumber, WinFunction::Rank].map(|function| WinCall {
+            function,
+            arguments: Vec::new(),
+            filter: None,
+            partition: Vec::new(),
+            order: keys.clone(),
+            frame: Frame {
+                units: FrameUnits::Range,
+                start: FrameBound::Unbounded,
+                end: FrameBound::Current,
+                exclude: Exclude::Nothing,
+            },
+            output: Ty::Int8,
+        });
+        let part = self.windowed(part, &calls)?;
+        let compared = |op: CmpOp, column: usize, with: u64| {
+            let with = i64::try_from(with).unwrap_or(i64::MAX);
+            Expr::Compare(op, Box::new((Expr::Column(column), Expr::Const(Value::Int8(with)))))
+        };
+        let behind = compared(CmpOp::Gt, width, skip);
+        let among = compared(CmpOp::Le, width + 1, skip.saturating_add(take));
+        let mut part = self.kept(part, vec![behind, among])?;
+        part.columns.truncate(width);
+        sorted(part, order)
+    }
+}

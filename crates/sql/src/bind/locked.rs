@@ -1,0 +1,92 @@
+//! Subqueries that lock rows: `WHERE id = (SELECT ... FOR UPDATE SKIP LOCKED LIMIT 1)`.
+//!
+//! Such a query reads nothing of the query around it. It runs before the statement, by itself, and its answer is a parameter of the
+//! statement behind those of the client.
+//!
+//! Invariants
+//! 1. The parameters that answers become are numbered from the last one on that the text can name.
+//!
+//! Does not know: when it runs (`session::locked`).
+
+use sqlparser::ast::{self, Expr as Ast};
+
+use super::query::BoundQuery;
+use super::scope::Scope;
+use super::{Binder, Bound};
+use crate::error::Result;
+use crate::eval::{CmpOp, Expr};
+use crate::ty::{Ty, Typed};
+
+/// A query that runs before the statement.
+#[derive(Debug)]
+pub struct LockedQuery {
+    /// The query.
+    pub query: BoundQuery,
+    /// The parameter that its answer becomes, from 0.
+    pub place: usize,
+    /// The type of the elements, if all its rows are wanted, as an array.
+    pub list_of: Option<Ty>,
+}
+
+impl Binder<'_> {
+    /// Subqueries that lock rows may be bound: whoever binds runs them, too.
+    pub fn hold_locked(&mut self) {
+        self.holds_locked = true;
+    }
+
+    /// The queries that run before the statement.
+    pub fn take_locked(&mut self) -> Vec<LockedQuery> {
+        std::mem::take(&mut self.locked)
+    }
+
+    /// `(SELECT ... FOR UPDATE)` as a value; `None` if it is no such query, or reads the query around.
+    pub(super) fn locked_value(&mut self, query: &ast::Query) -> Result<Option<Bound>> {
+        let Some(bound) = self.locked_query(query)? else { return Ok(None) };
+        let t = bound.select.outputs[0].t;
+        Ok(Some(self.answer(bound, None, t, query)))
+    }
+
+    /// `x IN (SELECT ... FOR UPDATE)`; `None` if it is no such query, or reads the query around.
+    pub(super) fn locked_member(
+        &mut self,
+        operand: &Ast,
+        query: &ast::Query,
+        scope: &mut Scope,
+    ) -> Result<Option<Bound>> {
+        let Some(bound) = self.locked_query(query)? else { return Ok(None) };
+        let element = bound.select.outputs[0].t.ty;
+        let Some(array) = element.array() else { return Ok(None) };
+        let left = self.expression(operand, scope)?;
+        let right = self.answer(bound, Some(element), Typed::plain(array), query);
+        self.compared_with_array(CmpOp::Eq, left, right, false).map(Some)
+    }
+
+    fn answer(&mut self, query: BoundQuery, list_of: Option<Ty>, t: Typed, written: &ast::Query) -> Bound {
+        let place = self.params.len().max(last_placeholder(self.source)) + self.locked.len();
+        self.locked.push(LockedQuery { query, place, list_of });
+        Bound { expr: Expr::Param(place), t, at: self.at(written) }
+    }
+
+    /// A query of one column that locks its rows, bound as one that runs by itself.
+    fn locked_query(&mut self, query: &ast::Query) -> Result<Option<BoundQuery>> {
+        if query.locks.is_empty() || !self.holds_locked {
+            return Ok(None);
+        }
+        let keeps = std::mem::replace(&mut self.keep_unknown, false);
+        let was_in_from = std::mem::replace(&mut self.in_from, false);
+        let part = self.part.take();
+        let bound = self.hiding(0, |b| b.deeper(|b| b.query(query)));
+        (self.keep_unknown, self.in_from, self.part) = (keeps, was_in_from, part);
+        // What is wrong with it, the binding as a part of the query around says.
+        Ok(bound.ok().filter(|bound| bound.select.lock.is_some() && bound.columns.len() == 1))
+    }
+}
+
+/// The largest number behind a `$` of the text.
+fn last_placeholder(text: &str) -> usize {
+    let number = |piece: &str| {
+        let digits = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());
+        piece[..digits].parse::<u16>().map_or(0, usize::from)
+    };
+    text.split('$').skip(1).map(number).max().unwrap_or(0)
+}
