@@ -10,7 +10,7 @@ help:
 	@echo 'make run     build, start a server on $(DATA) and say how to connect'
 	@echo 'make test    everything: format, lints, tidy, unit, crash and end-to-end tests'
 	@echo 'make bench   compare with PostgreSQL on this machine (about 45 minutes; ROUNDS=1 SECONDS=5 for a look)'
-	@echo 'make slt     thousands of statements on Varve and PostgreSQL 15 in the same run; FILES=word for some of them'
+	@echo 'make slt     thousands of statements on Varve and PostgreSQL 15 in the same run, then QUERIES (5000) random ones; FILES=word for some files alone'
 	@echo 'make random-queries  QUERIES (50000) random statements beside PostgreSQL 15, SEED=n to repeat a run; then the planted faults'
 	@echo 'make tpch    the 22 queries of TPC-H at scale factor 1 (SCALE=1), with the answers of DuckDB'
 	@echo 'make tools   psql, pgbench, psycopg, SQLAlchemy, frameworks of Python, Node, Java, Go and Rust, go-tpc, go-ycsb; kill -9 under TPC-C'
@@ -60,6 +60,7 @@ bench:
 slt: debug-build
 	@scripts/setup test
 	e2e/slt $(FILES)
+	$(if $(FILES),,e2e/random-queries --queries $(or $(QUERIES),5000))
 
 random-queries: debug-build
 	@scripts/setup test

@@ -47,7 +47,7 @@ class Changes:
     def insert(self, table):
         chosen = [each for each in table.columns if each[0] in table.key or each[2] or self.maybe(0.8)] or table.columns
         targets = ", ".join(name for name, _, _ in chosen)
-        conflict = self.on_conflict(table) if self.maybe(0.45) else ""
+        conflict = self.on_conflict(table) if self.maybe(0.6) else ""
         source = self.rows_of_values(chosen, bool(conflict)) if self.maybe(0.3) else self.rows_of_query(chosen, table, bool(conflict))
         clause, columns = self.returning(table, self.scope(table))
         self.x.note("insert" if not conflict else "insert on conflict")
@@ -81,7 +81,7 @@ class Changes:
 
     def on_conflict(self, table):
         target = f" ({', '.join(table.key)})" if table.key else ""
-        if not target or self.maybe(0.4):
+        if not target or self.maybe(0.25):
             return option(f" on conflict{target if self.maybe(0.6) else ''} do nothing")
         free = self.free_columns(table)
         if not free:
@@ -90,8 +90,8 @@ class Changes:
         scope = self.scope(table, more=excluded)
         scope.subqueries = self.maybe(0.1)
         where = ""
-        if self.maybe(0.6):
-            plain_one = self.maybe(0.5) and any(type != "json" for _, type in scope.columns)
+        if self.maybe(0.75):
+            plain_one = self.maybe(0.7) and any(type != "json" for _, type in scope.columns)
             where = option(" where ", self.x.narrow(scope) if plain_one else self.x.any("boolean", 2, scope))
         return option(f" on conflict{target} do update set ", self.settings(free, scope), where)
 
