@@ -168,14 +168,14 @@ impl Reader<'_> {
     pub(super) fn window(&self, w: &WindowDef) -> Result<WindowSpec> {
         Ok(WindowSpec {
             window_name: (!w.refname.is_empty()).then(|| self.ident(&w.refname, w.location)),
-            partition_by: self.partition_by(w)?,
+            partition_by: self.window_keys(w)?,
             order_by: self.order_items(&w.order_clause)?,
             window_frame: self.frame(w)?,
         })
     }
 
     /// PARTITION BY. The tree has no place for EXCLUDE: it stands behind the keys, as a call without arguments.
-    fn partition_by(&self, w: &WindowDef) -> Result<Vec<Expr>> {
+    fn window_keys(&self, w: &WindowDef) -> Result<Vec<Expr>> {
         let mut keys = self.exprs(&w.partition_clause)?;
         let written = [
             (frame::EXCLUDE_CURRENT_ROW, EXCLUDE_CURRENT_ROW),
