@@ -11,6 +11,7 @@ use super::{DataType, Expr, Ident, ObjectName, Query};
 
 /// A statement that defines something.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "few live at a time, while their statement is run")]
 pub enum Definition {
     /// CREATE TABLE
     CreateTable(CreateTable),
@@ -166,6 +167,7 @@ pub enum PartitionBound {
 
 /// A value of FROM or TO.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "few live at a time, while their statement is run")]
 pub enum RangeEdge {
     /// MINVALUE
     Least,
@@ -251,6 +253,7 @@ pub struct IndexKey {
 
 /// What a part of an index's key is.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "few live at a time, while their statement is run")]
 pub enum IndexKeyKind {
     /// A column.
     Column(Ident),
@@ -405,6 +408,7 @@ pub enum TableAction {
 
 /// An action of ALTER COLUMN.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "few live at a time, while their statement is run")]
 pub enum ColumnAction {
     /// SET DEFAULT
     SetDefault(KeptExpr),

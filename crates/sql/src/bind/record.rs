@@ -76,7 +76,7 @@ pub(super) fn fields_apart(query: &ast::Query) -> Option<ast::Query> {
     let mut query = query.clone();
     let SetExpr::Select(select) = query.body.as_mut() else { return None };
     let items = std::mem::take(&mut select.projection);
-    select.projection = items.into_iter().flat_map(|item| apart(item)).collect();
+    select.projection = items.into_iter().flat_map(apart).collect();
     Some(query)
 }
 
