@@ -184,8 +184,8 @@ impl Context {
         }
     }
 
-    /// Gives up these tables, and the locks with a queue but for the first ones; with `keeps_weak`, not those of who reads or changes
-    /// rows. The caller wakes who waits.
+    /// Releases the locks on these tables, and every queued lock behind the first `keep`. If `keeps_weak` is set, locks in
+    /// the modes of reading and changing rows stay. The caller wakes the waiting transactions.
     pub(crate) fn give_back_tables(
         &mut self,
         used: impl Iterator<Item = (TableId, LockMode)>,

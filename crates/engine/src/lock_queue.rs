@@ -1,12 +1,13 @@
 //! Locks with a queue: of tables, views, schemas and roles, and of the keys that applications choose (advisory locks).
 //!
-//! Who reads or changes the rows of a table notes that at its place in the registry (`table_lock.rs`) and is not here, unless somebody
-//! has or wants a mode that excludes some of those. He counts as a holder all the same.
+//! A transaction that reads or changes rows of a table records this in its own place of the registry (`table_lock.rs`). It has an
+//! entry here only if another transaction has or requests a mode that conflicts. It counts as a holder in both cases.
 //!
 //! Invariants
 //! 1. Nobody is granted what another party's mode excludes.
 //! 2. A request waits behind those that came before it and exclude it, but ahead of those that wait for what its own party has.
-//! 3. While somebody has or wants a strong mode of a table, its `strong` is not 0; who wants one has said so before he looks at the notes.
+//! 3. The `strong` of a table is not 0 while a transaction has or requests a strong mode of it. A request raises `strong` before
+//!    it reads the records of the registry.
 //! 4. Who waits for a note has set the watch of its place before he looked at it for the last time.
 //!
 //! Does not know: sleeping (`waits.rs`), cycles (`deadlock.rs`). Everything here is called under the mutex of `Waits`.
@@ -59,7 +60,7 @@ pub(crate) struct Grant {
     count: u32,
 }
 
-/// Who wants one.
+/// A request for a lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) party: Party,

@@ -1,7 +1,7 @@
 //! Who holds and who awaits which locks, for those who look what a session waits for.
 //!
 //! Invariants
-//! 1. What is told was so about now: places and locks are read one after the other, and nobody is stopped for it.
+//! 1. The answer is no snapshot: the registry and the locks are read one after the other, while transactions go on.
 //!
 //! Does not know: sessions; a transaction is known by the label that it was given.
 

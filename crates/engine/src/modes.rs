@@ -6,15 +6,15 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LockMode {
-    /// ACCESS SHARE: who reads a table.
+    /// ACCESS SHARE: to read a table.
     AccessShare = 1,
-    /// ROW SHARE: who locks rows.
+    /// ROW SHARE: to lock rows.
     RowShare = 2,
-    /// ROW EXCLUSIVE: who changes rows.
+    /// ROW EXCLUSIVE: to change rows.
     RowExclusive = 3,
     /// SHARE UPDATE EXCLUSIVE: one at a time, beside those who read and change rows.
     ShareUpdateExclusive = 4,
-    /// SHARE: nobody changes rows.
+    /// SHARE: no other transaction changes rows, and several may have this mode.
     Share = 5,
     /// SHARE ROW EXCLUSIVE: nobody else changes rows.
     ShareRowExclusive = 6,
