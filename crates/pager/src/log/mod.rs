@@ -24,7 +24,7 @@ mod segments;
 mod stored;
 mod writer;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -114,11 +114,18 @@ pub struct Log {
     queue: Queue,
     truncated: AtomicLsn,
     room: (Mutex<()>, Condvar),
-    stopped: AtomicBool,
+    /// One of [`RUNS`], [`STOPPED`] and [`STOPPED_BY_PANIC`]; it only grows.
+    state: AtomicU8,
+    /// Why it stopped; set before `state` says that it has.
     poison: OnceLock<Arc<str>>,
-    /// A panic has stopped it.
-    has_panicked: AtomicBool,
 }
+
+/// Takes changes.
+const RUNS: u8 = 0;
+/// A device failed, or pages and log may disagree: takes no more changes.
+const STOPPED: u8 = 1;
+/// The same, since a panic has gone through the pager. Whoever sees that it has panicked sees that it has stopped: it is one value.
+const STOPPED_BY_PANIC: u8 = 2;
 
 const CAPACITY_SEGMENTS_MIN: u64 = 4;
 /// Unwritten bytes at which `admit` writes them first.
@@ -157,9 +164,8 @@ impl Log {
             queue: Queue::default(),
             truncated: AtomicLsn::new(truncated),
             room: (Mutex::new(()), Condvar::new()),
-            stopped: AtomicBool::new(false),
+            state: AtomicU8::new(RUNS),
             poison: OnceLock::new(),
-            has_panicked: AtomicBool::new(false),
         }
     }
 
@@ -355,21 +361,24 @@ impl Log {
 
     /// Stops the log for good: pages and log may disagree, or the device failed.
     pub fn poison(&self, why: &str) {
+        self.stop(why, STOPPED);
+    }
+
+    fn stop(&self, why: &str, state: u8) {
         let _first_reason_stays = self.poison.set(why.into());
-        self.stopped.store(true, Ordering::Release);
+        self.state.fetch_max(state, Ordering::AcqRel);
         self.room.1.notify_all();
         self.queue.release_all();
     }
 
     /// Stops the log since a panic may have left anything in the pager's memory.
     pub fn panicked(&self) {
-        self.has_panicked.store(true, Ordering::Release);
-        self.poison(PANICKED);
+        self.stop(PANICKED, STOPPED_BY_PANIC);
     }
 
     /// Whether a panic has stopped it.
     pub fn has_panicked(&self) -> bool {
-        self.has_panicked.load(Ordering::Acquire)
+        self.state.load(Ordering::Acquire) == STOPPED_BY_PANIC
     }
 
     /// Fails when the log is poisoned.
@@ -381,7 +390,7 @@ impl Log {
     }
 
     fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
+        self.state.load(Ordering::Acquire) >= STOPPED
     }
 
     /// Figures since opening.
