@@ -14,6 +14,7 @@
 //! | array | its elements one after the other as columns, 0x00 |
 //! | text, bytea | bytes, 0x00 written as 0x00 0xFF, ended by 0x00 0x00; char(n) without trailing blanks |
 //! | numeric | class byte, exponent u32 big endian, digit pairs + 1, 0x00; a negative number's bytes are flipped |
+//! | numeric 0, NaN, infinities | class byte |
 //!
 //! Invariants
 //! 1. No encoded column is a proper prefix of another of its type, so keys of equal column counts never need a length.
@@ -22,16 +23,18 @@
 //!
 //! Does not know: pages, prefixes, which columns a key has. Keys are never decoded: rows hold all columns.
 
-use crate::numeric::NumericRef;
+use crate::numeric::{NumericRef, Special};
 use crate::types::{ColumnType, Datum};
 
 const ARRAY_END: u8 = 0x00;
 const TAG_VALUE: u8 = 0x01;
 const TAG_NULL: u8 = 0x02;
 const PREFIX_END: u8 = 0xFF;
+const NUMERIC_NEGATIVE_INFINITY: u8 = 0x20;
 const NUMERIC_NEGATIVE: u8 = 0x40;
 const NUMERIC_ZERO: u8 = 0x80;
 const NUMERIC_POSITIVE: u8 = 0xC0;
+const NUMERIC_INFINITY: u8 = 0xD0;
 const NUMERIC_NAN: u8 = 0xE0;
 
 /// Appends the encoding of one column. `column` matters only for char(n), whose trailing blanks do not count.
@@ -130,7 +133,11 @@ fn push_numeric(key: &mut Vec<u8>, value: NumericRef<'_>) {
         return push_digits(key, unscaled < 0, &digits[first..], i64::from(scale));
     }
     let Some(big) = value.to_big() else {
-        key.push(NUMERIC_NAN);
+        key.push(match value.as_special() {
+            Some(Special::NegativeInfinity) => NUMERIC_NEGATIVE_INFINITY,
+            Some(Special::Infinity) => NUMERIC_INFINITY,
+            Some(Special::NaN) | None => NUMERIC_NAN,
+        });
         return;
     };
     let (digits, scale) = big.into_bigint_and_exponent();

@@ -80,7 +80,7 @@ pub use io::IoRow;
 pub use lock_queue::AdvisoryKey;
 pub use locks::{LockInfo, LockOwner, Locked};
 pub use modes::LockMode;
-pub use numeric::{Numeric, NumericError, NumericRef, lifted};
+pub use numeric::{Numeric, NumericError, NumericRef, Special, lifted};
 pub use options::Options;
 pub use quota::TemporaryQuota;
 pub use reader::{Reader, place_in};

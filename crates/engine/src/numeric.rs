@@ -1,11 +1,11 @@
-//! The numeric type: exact decimals with a display scale, and NaN. (PostgreSQL's semantics, without its infinities.)
+//! The numeric type: exact decimals with a display scale, the infinities, and NaN, with PostgreSQL's semantics.
 //!
 //! Stored form (little endian)
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0..2 | scale, i16: digits after the point, 0..=16383; -1 for NaN |
-//! | 2..  | unscaled integer, two's complement, shortest form; nothing for zero and NaN |
+//! | 0..2 | scale, i16: digits after the point, 0..=16383; -1 NaN, -2 Infinity, -3 -Infinity |
+//! | 2..  | unscaled integer, two's complement, shortest form; nothing for zero and where no number is stored |
 //!
 //! Invariants
 //! 1. A stored numeric is well formed: `NumericRef::from_bytes` checks it, everything else builds it.
@@ -27,6 +27,71 @@ pub const SCALE_MAX: i64 = 16_383;
 /// Digits before the point that a numeric may have.
 pub const WHOLE_DIGITS_MAX: u64 = 131_072;
 const NAN_SCALE: i16 = -1;
+const INFINITY_SCALE: i16 = -2;
+const NEGATIVE_INFINITY_SCALE: i16 = -3;
+
+/// A numeric that is no decimal. The order is PostgreSQL's: all decimals are between the two infinities, NaN is above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Special {
+    /// Below every number.
+    NegativeInfinity,
+    /// Above every number.
+    Infinity,
+    /// Not a number: equal to itself, above everything else.
+    NaN,
+}
+
+impl Special {
+    const fn scale(self) -> i16 {
+        match self {
+            Special::NegativeInfinity => NEGATIVE_INFINITY_SCALE,
+            Special::Infinity => INFINITY_SCALE,
+            Special::NaN => NAN_SCALE,
+        }
+    }
+
+    const fn of_scale(scale: i16) -> Option<Self> {
+        match scale {
+            NAN_SCALE => Some(Special::NaN),
+            INFINITY_SCALE => Some(Special::Infinity),
+            NEGATIVE_INFINITY_SCALE => Some(Special::NegativeInfinity),
+            _ => None,
+        }
+    }
+
+    /// The infinity of this sign.
+    pub const fn infinity(negative: bool) -> Self {
+        if negative { Special::NegativeInfinity } else { Special::Infinity }
+    }
+
+    /// As text.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Special::NegativeInfinity => "-Infinity",
+            Special::Infinity => "Infinity",
+            Special::NaN => "NaN",
+        }
+    }
+
+    /// What one of these texts stands for: NaN, and the infinities with or without a sign, in capitals or not.
+    pub fn read(text: &str) -> Option<Self> {
+        if text.eq_ignore_ascii_case("nan") {
+            return Some(Special::NaN);
+        }
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let is_infinity = unsigned.eq_ignore_ascii_case("infinity") || unsigned.eq_ignore_ascii_case("inf");
+        is_infinity.then(|| Special::infinity(text.starts_with('-')))
+    }
+
+    /// The same as a double.
+    pub const fn to_f64(self) -> f64 {
+        match self {
+            Special::NegativeInfinity => f64::NEG_INFINITY,
+            Special::Infinity => f64::INFINITY,
+            Special::NaN => f64::NAN,
+        }
+    }
+}
 
 /// Why a numeric operation has no result.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -51,9 +116,14 @@ pub struct Numeric(SmallVec<[u8; 22]>);
 pub struct NumericRef<'a>(&'a [u8]);
 
 impl Numeric {
+    /// NaN or an infinity.
+    pub fn special(special: Special) -> Self {
+        Self(SmallVec::from_slice(&special.scale().to_le_bytes()))
+    }
+
     /// Not a number: equal to itself, above every number.
     pub fn nan() -> Self {
-        Self(SmallVec::from_slice(&NAN_SCALE.to_le_bytes()))
+        Self::special(Special::NaN)
     }
 
     /// From a decimal; a negative scale becomes zeros, a scale above `SCALE_MAX` is rounded.
@@ -93,13 +163,13 @@ impl Numeric {
         Self::from_unscaled(value, 0)
     }
 
-    /// From a float by its 15 significant digits, like PostgreSQL's cast; infinities overflow.
+    /// From a float by its 15 significant digits, like PostgreSQL's cast.
     pub fn from_f64(value: f64) -> Result<Self, NumericError> {
         if value.is_nan() {
             return Ok(Self::nan());
         }
         if value.is_infinite() {
-            return Err(NumericError::Overflow);
+            return Ok(Self::special(Special::infinity(value < 0.0)));
         }
         let digits = format!("{value:.14e}");
         let big = BigDecimal::from_str(&digits).map_err(|_| NumericError::Syntax)?;
@@ -112,8 +182,11 @@ impl Numeric {
     }
 
     /// Rounds (half away from zero) to `scale` digits after the point and checks that at most `precision` digits remain.
+    /// NaN fits everywhere, an infinity nowhere.
     pub fn fit(&self, precision: u16, scale: i16) -> Result<Self, NumericError> {
-        let Some(big) = self.as_ref().to_big() else { return Ok(self.clone()) };
+        let Some(big) = self.as_ref().to_big() else {
+            return if self.as_ref().is_nan() { Ok(self.clone()) } else { Err(NumericError::Overflow) };
+        };
         let rounded = round(&big, i64::from(scale));
         let (digits, _) = rounded.as_bigint_and_exponent();
         if !digits.is_zero() && decimal_digits(&digits) > u64::from(precision) {
@@ -135,8 +208,10 @@ impl<'a> NumericRef<'a> {
     /// From stored bytes; `None` if they are not a numeric.
     pub fn from_bytes(bytes: &'a [u8]) -> Option<Self> {
         let scale = i16::from_le_bytes(bytes.get(..2)?.try_into().ok()?);
-        let sound =
-            if scale == NAN_SCALE { bytes.len() == 2 } else { scale >= 0 && i64::from(scale) <= SCALE_MAX };
+        let sound = match Special::of_scale(scale) {
+            Some(_) => bytes.len() == 2,
+            None => scale >= 0 && i64::from(scale) <= SCALE_MAX,
+        };
         sound.then_some(Self(bytes))
     }
 
@@ -155,22 +230,27 @@ impl<'a> NumericRef<'a> {
         self.raw_scale() == NAN_SCALE
     }
 
-    /// Digits after the point that are shown; 0 for NaN.
+    /// Which one this is, if it is NaN or an infinity.
+    pub fn as_special(self) -> Option<Special> {
+        Special::of_scale(self.raw_scale())
+    }
+
+    /// Digits after the point that are shown; 0 for NaN and infinities.
     pub fn scale(self) -> u16 {
         self.raw_scale().max(0) as u16
     }
 
     /// The unscaled integer and the scale, if the integer fits: the way that needs no allocation.
     pub fn to_unscaled(self) -> Option<(i64, u16)> {
-        if self.is_nan() || self.0.len() > 10 {
+        if self.raw_scale() < 0 || self.0.len() > 10 {
             return None;
         }
         Some((sign_extend(&self.0[2..]), self.scale()))
     }
 
-    /// As a decimal; `None` for NaN.
+    /// As a decimal; `None` for NaN and infinities.
     pub fn to_big(self) -> Option<BigDecimal> {
-        if self.is_nan() {
+        if self.raw_scale() < 0 {
             return None;
         }
         let digits = match self.to_unscaled() {
@@ -178,6 +258,16 @@ impl<'a> NumericRef<'a> {
             None => BigInt::from_signed_bytes_le(&self.0[2..]),
         };
         Some(BigDecimal::new(digits, i64::from(self.scale())))
+    }
+
+    /// -1, 0 or 1, for infinities too; `None` for NaN.
+    pub fn sign(self) -> Option<i8> {
+        match self.as_special() {
+            Some(Special::NaN) => None,
+            Some(special) => Some(if special == Special::Infinity { 1 } else { -1 }),
+            // Two's complement: the last byte has the sign. Zero has no bytes.
+            None => Some(self.0[2..].last().map_or(0, |byte| if byte & 0x80 != 0 { -1 } else { 1 })),
+        }
     }
 
     /// Total order; NaN is above all numbers and equal to itself.
@@ -193,7 +283,17 @@ impl<'a> NumericRef<'a> {
         }
         match (self.to_big(), other.to_big()) {
             (Some(a), Some(b)) => a.cmp(&b),
-            (a, b) => a.is_none().cmp(&b.is_none()),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+
+    /// Where the special values are among the decimals, which are all alike here.
+    fn rank(self) -> i8 {
+        match self.as_special() {
+            Some(Special::NegativeInfinity) => -1,
+            None => 0,
+            Some(Special::Infinity) => 1,
+            Some(Special::NaN) => 2,
         }
     }
 
@@ -206,10 +306,10 @@ impl<'a> NumericRef<'a> {
         i64::try_from(digits).ok()
     }
 
-    /// The nearest double; NaN stays NaN.
+    /// The nearest double; NaN and infinities stay what they are.
     pub fn to_f64(self) -> f64 {
-        if self.is_nan() {
-            return f64::NAN;
+        if let Some(special) = self.as_special() {
+            return special.to_f64();
         }
         self.to_string().parse().unwrap_or(f64::NAN)
     }
@@ -274,7 +374,7 @@ impl fmt::Display for NumericRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.to_big() {
             Some(big) => f.write_str(&big.to_plain_string()),
-            None => f.write_str("NaN"),
+            None => f.write_str(self.as_special().unwrap_or(Special::NaN).name()),
         }
     }
 }
@@ -290,8 +390,8 @@ impl FromStr for Numeric {
 
     fn from_str(text: &str) -> Result<Self, NumericError> {
         let text = text.trim_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
-        if text.eq_ignore_ascii_case("nan") {
-            return Ok(Self::nan());
+        if let Some(special) = Special::read(text) {
+            return Ok(Self::special(special));
         }
         if text.contains('_') {
             return Err(NumericError::Syntax);

@@ -4,11 +4,12 @@
 use std::cmp::Ordering;
 
 use proptest::prelude::*;
-use varve_engine::{Array, ColumnType, Datum, Interval, Numeric, Value, key};
+use varve_engine::{Array, ColumnType, Datum, Interval, Numeric, Special, Value, key};
 
 fn any_numeric() -> impl Strategy<Value = Numeric> {
     prop_oneof![
-        1 => Just(Numeric::nan()),
+        1 => prop_oneof![Just(Special::NaN), Just(Special::Infinity), Just(Special::NegativeInfinity)]
+            .prop_map(Numeric::special),
         8 => (any::<i64>(), 0u16..20).prop_map(|(digits, scale)| Numeric::from_unscaled(digits, scale)),
         8 => (-2000i64..2000, 0u16..4).prop_map(|(digits, scale)| Numeric::from_unscaled(digits, scale)),
         4 => "-?[0-9]{1,60}(\\.[0-9]{1,60})?".prop_map(|text| text.parse().unwrap()),

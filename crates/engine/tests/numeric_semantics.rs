@@ -65,6 +65,7 @@ fn columns_round_and_overflow() {
     assert_eq!(numeric("99.995").fit(4, 2), Err(NumericError::Overflow));
     assert_eq!(numeric("0.0004").fit(2, 2).unwrap().to_string(), "0.00");
     assert!(numeric("NaN").fit(4, 2).unwrap().as_ref().is_nan());
+    assert_eq!(numeric("-inf").fit(4, 2), Err(NumericError::Overflow));
 }
 
 #[test]
@@ -73,7 +74,10 @@ fn floats_convert_by_fifteen_digits() {
         assert_eq!(Numeric::from_f64(value).unwrap().to_string(), expected);
         assert_eq!(numeric(expected).as_ref().to_f64(), value);
     }
-    assert_eq!(Numeric::from_f64(f64::INFINITY), Err(NumericError::Overflow));
+    for (value, expected) in [(f64::INFINITY, "Infinity"), (f64::NEG_INFINITY, "-Infinity")] {
+        assert_eq!(Numeric::from_f64(value).unwrap().to_string(), expected);
+        assert_eq!(numeric(expected).as_ref().to_f64(), value);
+    }
 }
 
 proptest! {

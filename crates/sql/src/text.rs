@@ -280,14 +280,8 @@ fn mantissa_is_not_zero(text: &str) -> bool {
 pub fn parse_numeric(text: &str) -> Result<Numeric> {
     text.parse::<Numeric>().map_err(|e| match e {
         NumericError::Overflow => numeric_overflow(),
-        _ if is_infinity(text) => SqlError::unsupported("infinity as numeric"),
         _ => invalid("numeric", text),
     })
-}
-
-fn is_infinity(text: &str) -> bool {
-    let bare = trimmed(text).trim_start_matches(['+', '-']);
-    bare.eq_ignore_ascii_case("inf") || bare.eq_ignore_ascii_case("infinity")
 }
 
 /// 22003 for a numeric beyond every limit.
@@ -301,9 +295,12 @@ pub fn fit(value: Numeric, precision: Option<(u16, i16)>) -> Result<Numeric> {
     value.fit(precision, scale).map_err(|_| {
         let power = i32::from(precision) - i32::from(scale);
         let bound = if power == 0 { "1".to_owned() } else { format!("10^{power}") };
-        SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "numeric field overflow").with_detail(format!(
-            "A field with precision {precision}, scale {scale} must round to an absolute value less than {bound}."
-        ))
+        let trouble = match value.as_ref().as_special() {
+            Some(_) => "cannot hold an infinite value".to_owned(),
+            None => format!("must round to an absolute value less than {bound}"),
+        };
+        SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "numeric field overflow")
+            .with_detail(format!("A field with precision {precision}, scale {scale} {trouble}."))
     })
 }
 

@@ -3,8 +3,8 @@
 //! ```text
 //!  0  i16  number of groups
 //!  2  i16  weight: power of 10000 of the first group
-//!  4  u16  sign: 0x0000 positive, 0x4000 negative, 0xC000 NaN
-//!  6  u16  display scale: decimal digits after the point
+//!  4  u16  sign: 0x0000 positive, 0x4000 negative, 0xC000 NaN, 0xD000 Infinity, 0xF000 -Infinity
+//!  6  u16  display scale: decimal digits after the point; means nothing for NaN and infinities
 //!  8  i16  groups, each 0 .. 9999, most significant first; no zero group first or last
 //! ```
 //! (`numeric_send` in PostgreSQL's `numeric.c`.)
@@ -15,20 +15,32 @@
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::{BigInt, Sign};
-use varve_engine::{Numeric, NumericRef};
+use varve_engine::{Numeric, NumericRef, Special};
 
 const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xC000;
+const INFINITY: u16 = 0xD000;
+const NEGATIVE_INFINITY: u16 = 0xF000;
+/// The display scale that PostgreSQL writes for an infinity.
+const INFINITY_SCALE: u16 = 32;
 const GROUP: u64 = 10_000;
 const GROUP_DIGITS: i64 = 4;
 const SCALE_MAX: u16 = 16_383;
 
 /// Appends the binary form.
 pub fn write(number: NumericRef<'_>, out: &mut Vec<u8>) {
-    match number.to_unscaled() {
-        _ if number.is_nan() => put(out, &[], 0, NAN, 0),
-        Some((unscaled, scale)) => write_small(unscaled, scale, out),
-        None => write_big(number, out),
+    match (number.to_unscaled(), number.as_special()) {
+        (Some((unscaled, scale)), _) => write_small(unscaled, scale, out),
+        (None, Some(special)) => write_special(special, out),
+        (None, None) => write_big(number, out),
+    }
+}
+
+fn write_special(special: Special, out: &mut Vec<u8>) {
+    match special {
+        Special::NaN => put(out, &[], 0, NAN, 0),
+        Special::Infinity => put(out, &[], 0, INFINITY, INFINITY_SCALE),
+        Special::NegativeInfinity => put(out, &[], 0, NEGATIVE_INFINITY, INFINITY_SCALE),
     }
 }
 
@@ -47,7 +59,7 @@ fn write_small(unscaled: i64, scale: u16, out: &mut Vec<u8>) {
 }
 
 fn write_big(number: NumericRef<'_>, out: &mut Vec<u8>) {
-    let Some(big) = number.to_big() else { return put(out, &[], 0, NAN, 0) };
+    let Some(big) = number.to_big() else { return write_special(Special::NaN, out) };
     let scale = number.scale();
     let (digits, _) = big.into_bigint_and_exponent();
     let mut text = digits.magnitude().to_str_radix(10);
@@ -85,7 +97,7 @@ fn put(out: &mut Vec<u8>, groups: &[i16], weight: i16, sign: u16, scale: u16) {
     groups.iter().for_each(|group| out.extend_from_slice(&group.to_be_bytes()));
 }
 
-/// Reads the binary form; `None` if it is none, or a number that Varve doesn't hold (infinity).
+/// Reads the binary form; `None` if it is none.
 pub fn read(raw: &[u8]) -> Option<Numeric> {
     let (header, raw_groups) = raw.split_at_checked(8)?;
     let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -95,6 +107,9 @@ pub fn read(raw: &[u8]) -> Option<Numeric> {
     }
     match sign {
         NAN => return Some(Numeric::nan()),
+        INFINITY | NEGATIVE_INFINITY => {
+            return Some(Numeric::special(Special::infinity(sign == NEGATIVE_INFINITY)));
+        }
         0 | NEGATIVE => {}
         _ => return None,
     }
@@ -146,6 +161,8 @@ mod tests {
             &[9, 7, 0, 2, 12, 3456, 7890, 1234, 5678, 9012, 3456, 7890, 1200],
         );
         check("NaN", &[0, 0, 0xC000_u16 as i16, 0]);
+        check("Infinity", &[0, 0, 0xD000_u16 as i16, 32]);
+        check("-Infinity", &[0, 0, 0xF000_u16 as i16, 32]);
     }
 
     #[test]
@@ -161,6 +178,8 @@ mod tests {
             "0.0001",
             "99999999999999999999.9999",
             "NaN",
+            "Infinity",
+            "-Infinity",
             "-0.000000000000000000000000000001",
             "123456789012345678901234567890",
         ] {
@@ -180,7 +199,6 @@ mod tests {
             raw[at..at + 2].copy_from_slice(&value.to_be_bytes());
             read(&raw)
         };
-        assert!(with(4, 0xD000).is_none(), "infinity");
         assert!(with(4, 1).is_none(), "unknown sign");
         assert!(with(6, 0x4000).is_none(), "scale beyond the limit");
         assert!(with(8, 10_000).is_none(), "group beyond 9999");

@@ -7,7 +7,7 @@
 //!
 //! Does not know: which casts are allowed where (`ty::cast_level`).
 
-use varve_engine::{Datum, Interval, Numeric, Value};
+use varve_engine::{Datum, Interval, Numeric, Special, Value};
 
 use super::arith::{self, Class};
 use super::{Cx, number, reg};
@@ -125,16 +125,21 @@ fn to_integer<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>>
         Datum::Bool(b) => Some(i64::from(b)),
         Datum::Float4(f) => float_to_i64(f64::from(f)),
         Datum::Float8(f) => float_to_i64(f),
-        Datum::Numeric(n) if n.is_nan() => {
-            return Err(SqlError::new(
-                SqlState::FEATURE_NOT_SUPPORTED,
-                format!("cannot convert NaN to {}", to.ty.name()),
-            ));
+        Datum::Numeric(n) => {
+            if let Some(special) = n.as_special() {
+                return Err(no_integer(special, to.ty));
+            }
+            n.to_i64()
         }
-        Datum::Numeric(n) => n.to_i64(),
         other => return from_text(other, to, cx),
     };
     arith::narrow(class_of(to.ty), whole)
+}
+
+/// 0A000 for NaN or an infinity as a whole number.
+pub fn no_integer(special: Special, to: Ty) -> SqlError {
+    let what = if special == Special::NaN { "NaN" } else { "infinity" };
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot convert {what} to {}", to.name()))
 }
 
 /// Rounds half to even, as rint does for PostgreSQL.
@@ -175,8 +180,7 @@ fn to_numeric<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>>
 }
 
 fn float_to_numeric(f: f64) -> Result<Numeric> {
-    Numeric::from_f64(f)
-        .map_err(|_| SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot convert infinity to numeric"))
+    Numeric::from_f64(f).map_err(|_| text::numeric_overflow())
 }
 
 fn to_moment<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>> {

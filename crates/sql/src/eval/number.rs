@@ -3,13 +3,13 @@
 //! Invariants
 //! 1. Sums have the larger scale, products the sum of the scales, quotients at least 16 significant digits
 //!    (PostgreSQL's `select_div_scale`).
-//! 2. NaN in, NaN out.
+//! 2. NaN in, NaN out. Infinities follow the rules of floating point, but division by zero is an error.
 //!
 //! Does not know: columns, rounding to a declared precision (`text::fit`).
 
 use bigdecimal::num_bigint::{BigInt, Sign};
 use bigdecimal::{BigDecimal, RoundingMode, Signed, Zero};
-use varve_engine::{Numeric, NumericRef};
+use varve_engine::{Numeric, NumericRef, Special};
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::text::numeric_overflow;
@@ -45,6 +45,57 @@ fn both(a: NumericRef<'_>, b: NumericRef<'_>) -> Option<(BigDecimal, BigDecimal)
     Some((a.to_big()?, b.to_big()?))
 }
 
+/// The infinity of this sign; NaN for the sign of zero.
+fn infinity(sign: i8) -> Numeric {
+    if sign == 0 { Numeric::nan() } else { Numeric::special(Special::infinity(sign < 0)) }
+}
+
+/// The sign of an infinity, 0 for all other numbers.
+fn infinite_sign(a: NumericRef<'_>) -> i8 {
+    if a.as_special().is_some() { a.sign().unwrap_or(0) } else { 0 }
+}
+
+/// The sum, where an operand is no decimal; `sign` is -1 for a difference.
+fn special_sum(a: NumericRef<'_>, b: NumericRef<'_>, sign: i8) -> Numeric {
+    if a.is_nan() || b.is_nan() {
+        return Numeric::nan();
+    }
+    let (a, b) = (infinite_sign(a), infinite_sign(b) * sign);
+    // Infinities of two signs: NaN.
+    infinity((a + b).signum())
+}
+
+/// The product, where an operand is no decimal.
+fn special_product(a: NumericRef<'_>, b: NumericRef<'_>) -> Numeric {
+    match (a.sign(), b.sign()) {
+        (Some(a), Some(b)) => infinity(a * b),
+        _ => Numeric::nan(),
+    }
+}
+
+/// The quotient, where an operand is no decimal.
+fn special_quotient(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
+    let (Some(sign_a), Some(sign_b)) = (a.sign(), b.sign()) else { return Ok(Numeric::nan()) };
+    if sign_b == 0 {
+        return Err(division_by_zero());
+    }
+    if infinite_sign(a) == 0 {
+        return Ok(of_i128(0));
+    }
+    Ok(if infinite_sign(b) == 0 { infinity(sign_a * sign_b) } else { Numeric::nan() })
+}
+
+/// The remainder, where an operand is no decimal.
+fn special_remainder(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
+    if a.is_nan() || b.is_nan() {
+        return Ok(Numeric::nan());
+    }
+    if b.sign() == Some(0) {
+        return Err(division_by_zero());
+    }
+    Ok(if infinite_sign(a) == 0 { a.to_owned() } else { Numeric::nan() })
+}
+
 /// Both as integers of one scale, if small.
 fn aligned(a: NumericRef<'_>, b: NumericRef<'_>) -> Option<(i64, i64, u16)> {
     let ((a, s), (b, t)) = (a.to_unscaled()?, b.to_unscaled()?);
@@ -60,7 +111,7 @@ pub fn add(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     {
         return Ok(Numeric::from_unscaled(sum, scale));
     }
-    both(a, b).map_or_else(|| Ok(Numeric::nan()), |(a, b)| pack(&exact_sum(a, b)))
+    both(a, b).map_or_else(|| Ok(special_sum(a, b, 1)), |(a, b)| pack(&exact_sum(a, b)))
 }
 
 /// a - b
@@ -70,7 +121,7 @@ pub fn subtract(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     {
         return Ok(Numeric::from_unscaled(difference, scale));
     }
-    both(a, b).map_or_else(|| Ok(Numeric::nan()), |(a, b)| pack(&exact_sum(a, -b)))
+    both(a, b).map_or_else(|| Ok(special_sum(a, b, -1)), |(a, b)| pack(&exact_sum(a, -b)))
 }
 
 /// The sum with as many digits behind the point as either has: the library forgets those of a zero.
@@ -87,7 +138,7 @@ pub fn multiply(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     {
         return Ok(Numeric::from_unscaled(product, s + t));
     }
-    let Some((a, b)) = both(a, b) else { return Ok(Numeric::nan()) };
+    let Some((a, b)) = both(a, b) else { return Ok(special_product(a, b)) };
     let scale = a.fractional_digit_count() + b.fractional_digit_count();
     pack(&(a * b).with_scale(scale))
 }
@@ -99,7 +150,7 @@ pub fn divide(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     {
         return Ok(quotient);
     }
-    let Some((a, b)) = both(a, b) else { return Ok(Numeric::nan()) };
+    let Some((a, b)) = both(a, b) else { return special_quotient(a, b) };
     if b.is_zero() {
         return Err(division_by_zero());
     }
@@ -184,9 +235,18 @@ fn small_leading_group(unscaled: i64, scale: i64) -> Option<(i64, i64)> {
     Some((weight, group as i64))
 }
 
+/// a / b without its fraction, and without its digits after the point.
+pub fn whole_quotient(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
+    if a.as_special().is_some() || b.as_special().is_some() {
+        return special_quotient(a, b);
+    }
+    let whole = subtract(a, remainder(a, b)?.as_ref())?;
+    round_to(divide(whole.as_ref(), b)?.as_ref(), 0, RoundingMode::HalfUp)
+}
+
 /// a modulo b, with the sign of a.
 pub fn remainder(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
-    let Some((a, b)) = both(a, b) else { return Ok(Numeric::nan()) };
+    let Some((a, b)) = both(a, b) else { return special_remainder(a, b) };
     if b.is_zero() {
         return Err(division_by_zero());
     }
@@ -200,23 +260,23 @@ pub fn remainder(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
 pub fn negate(a: NumericRef<'_>) -> Result<Numeric> {
     match a.to_unscaled() {
         Some((v, scale)) if v != i64::MIN => Ok(Numeric::from_unscaled(-v, scale)),
-        _ => a.to_big().map_or_else(|| Ok(Numeric::nan()), |v| pack(&-v)),
+        _ => a.to_big().map_or_else(|| Ok(infinity(-infinite_sign(a))), |v| pack(&-v)),
     }
 }
 
 /// Rounds to `scale` digits (below 0: before the point) in the given way.
 pub fn round_to(a: NumericRef<'_>, scale: i64, mode: RoundingMode) -> Result<Numeric> {
-    let Some(big) = a.to_big() else { return Ok(Numeric::nan()) };
+    let Some(big) = a.to_big() else { return Ok(a.to_owned()) };
     pack(&big.with_scale_round(scale.clamp(-2000, 2000), mode).with_scale(scale.clamp(0, 2000)))
 }
 
 /// The square root, with PostgreSQL's choice of digits.
 pub fn square_root(a: NumericRef<'_>) -> Result<Numeric> {
-    let Some(big) = a.to_big() else { return Ok(Numeric::nan()) };
-    if big.is_negative() {
+    if a.sign().is_some_and(i8::is_negative) {
         let message = "cannot take square root of a negative number";
         return Err(SqlError::new(SqlState::INVALID_POWER, message));
     }
+    let Some(big) = a.to_big() else { return Ok(a.to_owned()) };
     let (weight, _) = leading_group(&big);
     // Zero has the weight of one digit.
     let weight = if big.is_zero() { 0 } else { weight };
@@ -249,6 +309,9 @@ pub fn average(sum: NumericRef<'_>, count: u64) -> Result<Numeric> {
 
 /// The nearest double; overflow is an error.
 pub fn to_float(a: NumericRef<'_>) -> Result<f64> {
+    if let Some(special) = a.as_special() {
+        return Ok(special.to_f64());
+    }
     let value = match a.to_unscaled() {
         Some((v, 0)) => v as f64,
         _ => a.to_f64(),

@@ -233,7 +233,7 @@ fn exact_result((count, sum, squares): &(u64, Sum, Sum), moment: Moment) -> Resu
         return Ok(Value::Null);
     }
     let (sum, squares) = (numeric(sum)?, numeric(squares)?);
-    if sum.as_ref().is_nan() {
+    if sum.as_ref().as_special().is_some() {
         return Ok(Value::Numeric(Numeric::nan()));
     }
     let n = number::of_i128(i128::from(*count));

@@ -8,7 +8,7 @@
 
 use std::cmp::Ordering;
 
-use varve_engine::{Datum, Interval, Numeric, NumericRef, Value};
+use varve_engine::{Datum, Interval, Numeric, NumericRef, Special, Value};
 
 use super::series::Series;
 use crate::error::{Result, SqlError, SqlState};
@@ -100,8 +100,9 @@ fn series(ty: Ty, [start, stop, step]: [Datum<'_>; 3], zone: &Zone) -> Result<Se
     Ok(match (start, stop, step) {
         (Datum::Numeric(start), Datum::Numeric(stop), Datum::Numeric(step)) => {
             for (n, what) in [(start, "start value"), (stop, "stop value"), (step, "step size")] {
-                if n.is_nan() {
-                    return Err(invalid(format!("{what} cannot be NaN")));
+                if let Some(special) = n.as_special() {
+                    let name = if special == Special::NaN { "NaN" } else { "infinity" };
+                    return Err(invalid(format!("{what} cannot be {name}")));
                 }
             }
             if sign(step).is_eq() {

@@ -8,7 +8,7 @@
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::BigInt;
-use varve_engine::{Datum, Interval, Numeric, Value};
+use varve_engine::{Datum, Interval, Numeric, Special, Value};
 
 use crate::error::{Result, SqlError};
 use crate::eval::arith::{self, Class};
@@ -31,8 +31,8 @@ pub enum Sum {
     Real(f32, f64),
     /// Of intervals.
     Span(Interval),
-    /// Of numeric, one of them NaN.
-    NotANumber,
+    /// Of numeric, one of them NaN or an infinity.
+    Special(Special),
 }
 
 impl Sum {
@@ -57,9 +57,14 @@ impl Sum {
                 *double += f64::from(f);
             }
             (Sum::Span(total), Datum::Interval(iv)) => *total = time::add_intervals(*total, iv)?,
-            (Sum::NotANumber, _) => {}
-            (_, Datum::Numeric(n)) if n.is_nan() => *self = Sum::NotANumber,
+            (Sum::Special(total), Datum::Numeric(n)) => {
+                *total = n.as_special().map_or(*total, |special| special_sum(*total, special));
+            }
             (Sum::Scaled(total, scale), Datum::Numeric(n)) => {
+                if let Some(special) = n.as_special() {
+                    *self = Sum::Special(special);
+                    return Ok(());
+                }
                 if let Some((v, s)) = n.to_unscaled()
                     && let Some(added) = add_scaled((*total, *scale), (i128::from(v), s))
                 {
@@ -68,9 +73,10 @@ impl Sum {
                 }
                 *self = Sum::Big(number::exact_sum(big(*total, *scale), n.to_big().unwrap_or_default()));
             }
-            (Sum::Big(total), Datum::Numeric(n)) => {
-                *total = number::exact_sum(std::mem::take(total), n.to_big().unwrap_or_default());
-            }
+            (Sum::Big(total), Datum::Numeric(n)) => match n.to_big() {
+                Some(n) => *total = number::exact_sum(std::mem::take(total), n),
+                None => *self = Sum::Special(n.as_special().unwrap_or(Special::NaN)),
+            },
             _ => return Err(SqlError::internal("a sum of the wrong type")),
         }
         Ok(())
@@ -83,7 +89,8 @@ impl Sum {
             (Sum::Float(a), Sum::Float(b)) => Sum::Float(added_floats(a, b)?),
             (Sum::Real(a, c), Sum::Real(b, d)) => Sum::Real(a + b, c + d),
             (Sum::Span(a), Sum::Span(b)) => Sum::Span(time::add_intervals(a, b)?),
-            (Sum::NotANumber, _) | (_, Sum::NotANumber) => Sum::NotANumber,
+            (Sum::Special(a), Sum::Special(b)) => Sum::Special(special_sum(a, b)),
+            (Sum::Special(a), _) | (_, Sum::Special(a)) => Sum::Special(a),
             (Sum::Scaled(a, s), Sum::Scaled(b, t)) => match add_scaled((a, s), (b, t)) {
                 Some((total, scale)) => Sum::Scaled(total, scale),
                 None => Sum::Big(number::exact_sum(big(a, s), big(b, t))),
@@ -112,7 +119,7 @@ impl Sum {
             Sum::Whole(total) => Value::Bytea(total.to_le_bytes().into()),
             Sum::Scaled(total, scale) => Value::Numeric(number::pack(&big(*total, *scale))?),
             Sum::Big(total) => Value::Numeric(number::pack(total)?),
-            Sum::NotANumber => Value::Numeric(Numeric::nan()),
+            Sum::Special(total) => Value::Numeric(Numeric::special(*total)),
             Sum::Float(total) => Value::Float8(*total),
             Sum::Real(single, double) => {
                 Value::Bytea([&single.to_le_bytes()[..], &double.to_le_bytes()].concat())
@@ -159,7 +166,7 @@ impl Sum {
                 Err(_) => number::pack(&big(total, scale))?,
             },
             Sum::Big(total) => number::pack(&total)?,
-            Sum::NotANumber => Numeric::nan(),
+            Sum::Special(total) => Numeric::special(total),
         };
         Ok(Value::Numeric(if average { number::average(total.as_ref(), count)? } else { total }))
     }
@@ -167,6 +174,11 @@ impl Sum {
 
 fn added_floats(a: f64, b: f64) -> Result<f64> {
     arith::check_float(a + b, a.is_infinite() || b.is_infinite(), true)
+}
+
+/// Infinities of two signs, and NaN with anything, are NaN.
+fn special_sum(a: Special, b: Special) -> Special {
+    if a == b { a } else { Special::NaN }
 }
 
 fn big(unscaled: i128, scale: u16) -> BigDecimal {

@@ -9,7 +9,7 @@
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::BigInt;
-use varve_engine::{Datum, Numeric};
+use varve_engine::{Datum, Numeric, Special};
 
 use super::moment::{iso_week, iso_weekday, local_of};
 use super::{Builtin, strict, text};
@@ -129,7 +129,7 @@ fn extract<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
             let part = number::divide(Numeric::from_i64(us).as_ref(), Numeric::from_i64(DAY_US).as_ref())?;
             number::add(Numeric::from_i64(day).as_ref(), part.as_ref())?
         }
-        Found::Infinite(_) => return Err(SqlError::unsupported("a field of an infinite date or time")),
+        Found::Infinite(later) => Numeric::special(Special::infinity(!later)),
         Found::Unknown => return Ok(Datum::Null),
     };
     Ok(arith::numeric(&value, cx))

@@ -24,7 +24,7 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     strict("abs", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0).abs()))),
     strict("abs", &[Numeric], Numeric, |a, cx| match a[0] {
-        Datum::Numeric(n) if n.to_big().is_some_and(|b| b.sign() == bigdecimal::num_bigint::Sign::Minus) => {
+        Datum::Numeric(n) if n.sign().is_some_and(i8::is_negative) => {
             Ok(arith::numeric(&number::negate(n)?, cx))
         }
         other => Ok(other),
@@ -49,9 +49,7 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     strict("div", &[Numeric, Numeric], Numeric, |a, cx| {
         let (Datum::Numeric(n), Datum::Numeric(d)) = (a[0], a[1]) else { return Ok(Datum::Null) };
-        let whole = number::subtract(n, number::remainder(n, d)?.as_ref())?;
-        let quotient = number::divide(whole.as_ref(), d)?;
-        Ok(arith::numeric(&number::round_to(quotient.as_ref(), 0, RoundingMode::HalfUp)?, cx))
+        Ok(arith::numeric(&number::whole_quotient(n, d)?, cx))
     }),
     strict("sign", &[Float8], Float8, |a, _| {
         let f = float(a, 0);
@@ -64,11 +62,10 @@ pub(super) const TABLE: &[Builtin] = &[
         }))
     }),
     strict("sign", &[Numeric], Numeric, |a, cx| match a[0] {
-        Datum::Numeric(n) => {
-            let zero = varve_engine::Numeric::from_i64(0);
-            let sign = if n.is_nan() { return Ok(a[0]) } else { n.order(zero.as_ref()) as i64 };
-            Ok(arith::numeric(&varve_engine::Numeric::from_i64(sign), cx))
-        }
+        Datum::Numeric(n) => Ok(match n.sign() {
+            Some(sign) => arith::numeric(&varve_engine::Numeric::from_i64(sign.into()), cx),
+            None => a[0],
+        }),
         other => Ok(other),
     }),
     strict("power", &[Float8, Float8], Float8, |a, _| power(float(a, 0), float(a, 1))),

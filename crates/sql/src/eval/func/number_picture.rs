@@ -4,10 +4,11 @@
 //! The behaviour is that of PostgreSQL's `formatting.c`.
 
 use bigdecimal::RoundingMode;
-use varve_engine::{Datum, Numeric};
+use varve_engine::{Datum, Numeric, Special};
 
 use super::{Builtin, strict, text};
 use crate::error::{Result, SqlError, SqlState};
+use crate::eval::cast::no_integer;
 use crate::eval::{Cx, arith, number};
 use crate::ty::Ty::{self, Float4, Float8, Int4, Int8, Text};
 
@@ -116,6 +117,15 @@ impl Picture {
         Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
     }
 
+    /// Takes out the point and the digits behind it: NaN and infinities have none.
+    fn drop_fraction(&mut self) {
+        let mut behind = false;
+        self.parts.retain(|part| {
+            behind |= *part == Part::Point;
+            !(behind && matches!(part, Part::Point | Part::Digit(_)))
+        });
+    }
+
     /// Places for digits before and behind the point.
     fn places(&self) -> (usize, usize) {
         let point = self.parts.iter().position(|part| *part == Part::Point).unwrap_or(self.parts.len());
@@ -125,18 +135,26 @@ impl Picture {
 }
 
 fn shown<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let picture = Picture::of(text(a, 1))?;
+    let mut picture = Picture::of(text(a, 1))?;
     let value = crate::eval::cast::shown(a[0], cx)?;
+    let special = Special::read(value);
     if picture.scientific {
-        return scientific(value, &picture, cx);
+        return match special {
+            Some(_) => Ok(cx.text(&scientific_overflow(&picture))),
+            None => scientific(value, &picture, cx),
+        };
+    }
+    if let (Some(_), Some(special), Datum::Numeric(_)) = (picture.roman, special, a[0]) {
+        return Err(no_integer(special, Int4));
+    }
+    if special.is_some() {
+        picture.drop_fraction();
     }
     if let Some(upper) = picture.roman {
         return Ok(cx.text(&roman(value, upper, picture.fills)));
     }
     let (whole_places, places) = picture.places();
-    let Some((negative, whole, fraction)) = rounded(value, places)? else {
-        return Ok(cx.text(&overflow(&picture)));
-    };
+    let (negative, whole, fraction) = rounded(value, places)?;
     let is_zero = whole == "0" && fraction.bytes().all(|b| b == b'0');
     if whole.len() > whole_places && !(whole == "0" && whole_places == 0) {
         return Ok(cx.text(&overflow(&picture)));
@@ -146,19 +164,16 @@ fn shown<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(cx.text(&digits.laid_out(&picture, whole_places, places)))
 }
 
-/// The value's sign, its whole digits and so many behind the point; `None` for NaN and infinities.
-fn rounded(value: &str, places: usize) -> Result<Option<(bool, String, String)>> {
-    let Ok(read) = crate::text::parse_numeric(value) else { return Ok(None) };
-    if read.as_ref().is_nan() {
-        return Ok(None);
-    }
+/// The value's sign, its whole digits and so many behind the point. NaN and infinities have their names for digits.
+fn rounded(value: &str, places: usize) -> Result<(bool, String, String)> {
+    let read = crate::text::parse_numeric(value)?;
     let shown = number::round_to(read.as_ref(), places as i64, RoundingMode::HalfUp)?.as_ref().to_string();
     let (negative, digits) = match shown.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, &*shown),
     };
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    Ok(Some((negative, whole.to_owned(), fraction.to_owned())))
+    Ok((negative, whole.to_owned(), fraction.to_owned()))
 }
 
 struct Digits<'d> {
@@ -316,6 +331,12 @@ fn overflow(picture: &Picture) -> String {
         }
     }
     out
+}
+
+/// NaN or an infinity: as many # as the number would have characters. The first one is the sign's blank.
+fn scientific_overflow(picture: &Picture) -> String {
+    let (whole_places, places) = picture.places();
+    format!(" {}.{}", "#".repeat(whole_places), "#".repeat(places + 4))
 }
 
 fn scientific<'a>(value: &str, picture: &Picture, cx: &Cx<'a>) -> Result<Datum<'a>> {

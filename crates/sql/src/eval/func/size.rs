@@ -58,6 +58,7 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     strict("pg_size_pretty", &[Int8], Text, |a, cx| Ok(cx.text(&pretty(int(a, 0))))),
     strict("pg_size_pretty", &[Numeric], Text, |a, cx| match a[0] {
+        Datum::Numeric(n) if n.as_special().is_some() => Ok(cx.text(&format!("{n} PB"))),
         Datum::Numeric(n) => Ok(n.to_i64().map_or(Datum::Null, |bytes| cx.text(&pretty(bytes)))),
         other => Ok(other),
     }),
