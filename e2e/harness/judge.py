@@ -218,10 +218,13 @@ class Judge:
 
     def planned_error(self, case):
         """Whether the error comes from PostgreSQL's planner: it computes constants before it knows whether they are needed."""
+        return any(self.is_planned_error(case, node) for node in case.statements())
+
+    def is_planned_error(self, case, node):
         parameters = case.parameters()
-        text = render(case.statements()[-1], parameters)
+        text = render(node, parameters)
         mode = case.mode if parameters.sent else "simple"
-        outcome = self.peer.send(f"explain {text}", parameters.sent, mode) or self.peer.receive()
+        outcome = self.peer.send(f"explain {text}", parameters.sent, mode, case.more_values(parameters)) or self.peer.receive()
         return not isinstance(outcome, str) and bool(outcome.error) and not outcome.error["C"].startswith("42")
 
     # Making it small

@@ -27,9 +27,14 @@ TAKES = {
 }
 
 
+# Window functions that give peers the same.
+PEERS_ALIKE = ("rank", "dense_rank", "percent_rank", "cume_dist", "count", "min", "max", "bool_and", "bool_or", "sum", "avg", "every", "bit_and")
+
+
 @dataclass
 class Scope:
-    """What an expression may name. `grouped` is the scope of aggregates' arguments, if there may be any; `decides` are columns that tell rows apart."""
+    """What an expression may name. `grouped` is the scope of aggregates' arguments, if there may be any; `decides` are columns that tell rows apart; `unique` says
+    that no two rows are the same, and `rowwise` holds the windows so far that tell rows apart which are the same."""
 
     columns: list = field(default_factory=list)
     outer: "Scope" = None
@@ -37,6 +42,8 @@ class Scope:
     windows: bool = False
     subqueries: bool = True
     decides: list = field(default_factory=list)
+    unique: bool = False
+    rowwise: list = field(default_factory=list)
 
     def of_type(self, type):
         wanted = (type, *TAKES.get(type, ()))
@@ -294,6 +301,9 @@ class Expressions:
         inner = replace(scope, windows=False, subqueries=scope.subqueries and self.maybe(0.1))
         ranked, plain_ones = self.ranked.get(type, []), self.aggregates.get(type, [])
         plain_ones = [(template, arguments) for template, arguments in plain_ones if "order by" not in template]
+        # Rows that are the same have no order, and two windows may number them differently: there may be one of these.
+        if not scope.unique and scope.rowwise:
+            ranked, plain_ones = [], [each for each in plain_ones if each[0].split("(")[0] in PEERS_ALIKE]
         if not ranked and not plain_ones:
             return self.function(type, depth, replace(scope, windows=False))
         if plain_ones and (not ranked or self.maybe(0.5)):
@@ -310,14 +320,15 @@ class Expressions:
     def window_clauses(self, template, scope):
         """PARTITION BY, ORDER BY that decides, and a frame."""
         partition = option("partition by ", members([self.any(self.compared_type(scope), 1, scope) for _ in range(self.chance.choice([1, 1, 2]))]), " ") if self.maybe(0.5) else ""
-        peers_alike = template.split("(")[0] in ("rank", "dense_rank", "percent_rank", "cume_dist", "count", "min", "max", "bool_and", "bool_or", "sum", "avg", "every", "bit_and")
+        peers_alike = template.split("(")[0] in PEERS_ALIKE
         if peers_alike and self.maybe(0.3):
             return [partition]
         direction = lambda: self.chance.choice(["", "", " desc", " asc nulls first", " desc nulls last"])  # noqa: E731
-        if peers_alike and self.maybe(0.6):
+        if peers_alike and (self.maybe(0.6) or (scope.rowwise and not scope.unique)):
             type = self.compared_type(scope)
             order = ["order by ", self.any(type, 1, scope), direction()]
             return [partition, *order, self.frame(scope, type, decided=False)]
+        scope.rowwise.append(template)
         keys = [plain(name, direction()) for name in scope.decides] or [plain("1")]
         self.chance.shuffle(keys)
         return [partition, "order by ", members(keys, ", ", len(keys)), self.frame(scope, None, decided=bool(scope.decides))]

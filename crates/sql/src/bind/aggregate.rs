@@ -9,6 +9,7 @@
 
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
+use super::coerce::with_blanks;
 use super::function::{is_distinct, plain_argument};
 use super::scope::Scope;
 use super::window::WinOrder;
@@ -388,6 +389,7 @@ impl Binder<'_> {
             super::query::orderable(b.t, "DISTINCT")?;
         }
         let is_key = kind == AggKind::JsonObjectAgg;
+        let b = if kind == AggKind::ArrayAgg { with_blanks(b) } else { b };
         let argument = self.cast(b, Typed::plain(input), is_key)?.expr;
         let second = second.map(|d| self.second(kind, d, input).map_err(|e| e.unwrap_or_else(undefined)));
         let second = second.transpose()?;

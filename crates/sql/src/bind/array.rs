@@ -4,6 +4,7 @@
 
 use sqlparser::ast::{self, AccessExpr, BinaryOperator, Expr as Ast, Subscript};
 
+use super::coerce::with_blanks;
 use super::operator::{comparison, no_operator};
 use super::scope::Scope;
 use super::{Binder, Bound};
@@ -25,6 +26,7 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::INDETERMINATE_DATATYPE, message)
                 .with_hint("Explicitly cast to the desired type, for example ARRAY[]::integer[]."));
         }
+        let items = items.into_iter().map(with_blanks).collect();
         let (items, t) = self.unify(items, "ARRAY")?;
         self.array_of(items, t.ty, at)
     }

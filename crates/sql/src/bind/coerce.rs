@@ -73,8 +73,14 @@ impl Binder<'_> {
         }
         let constant = matches!(b.expr, Expr::Const(_)) && !depends_on_session(b.t.ty, to.ty);
         let expr = Expr::Cast(Box::new(b.expr), b.t.ty, to, explicit);
-        let expr = if constant { fold(expr).map_err(|e| e.at(at))? } else { expr };
-        Ok(Bound { expr, t: to, at })
+        if !constant {
+            return Ok(Bound { expr, t: to, at });
+        }
+        match fold(&expr) {
+            Ok(expr) => Ok(Bound { expr, t: to, at }),
+            Err(_) if self.choices > 0 => Ok(Bound { expr, t: to, at }),
+            Err(e) => Err(e.at(at)),
+        }
     }
 
     /// Gives an untyped literal or parameter a type.
@@ -120,8 +126,29 @@ impl Binder<'_> {
         let ty = if ty == Ty::Unknown { Ty::Text } else { ty };
         let same = items.iter().all(|i| i.t == items[0].t);
         let t = if same && items[0].t.ty == ty { items[0].t } else { Typed::plain(ty) };
-        let cast = |i: Bound| Ok(self.cast(i, Typed::plain(ty), false)?.expr);
+        let cast = |i: Bound| {
+            let i = if t.length().is_none() && ty == Ty::Char { with_blanks(i) } else { i };
+            Ok(self.cast(i, Typed::plain(ty), false)?.expr)
+        };
         Ok((items.into_iter().map(cast).collect::<Result<_>>()?, t))
+    }
+}
+
+/// What has the type char(n) as a value of `bpchar`, which has no length to show it by and keeps the blanks.
+pub(super) fn with_blanks(b: Bound) -> Bound {
+    match (b.t.ty, b.t.length()) {
+        (Ty::Char, Some(n)) => {
+            Bound { expr: Expr::Pad(Box::new(b.expr), n), t: Typed::plain(Ty::Char), at: b.at }
+        }
+        _ => b,
+    }
+}
+
+/// What the output of char(n) shows, as a text: the blanks are part of it.
+pub(super) fn shown_as_text(b: Bound) -> Bound {
+    match b.t.ty {
+        Ty::Char => Bound { t: Typed::plain(Ty::Text), ..with_blanks(b) },
+        _ => b,
     }
 }
 
@@ -139,6 +166,7 @@ fn needs_cast(from: Typed, to: Typed) -> bool {
     }
     match (from.ty, to.ty) {
         (a, b) if a == b => to.typmod >= 0,
+        (Ty::Char, to) if from.length().is_none() && to.is_text() => true,
         (a, Ty::Text) if a.is_text() => false,
         (a, b) if a.is_oid() && b.is_oid() => false,
         (Ty::Int2Vector | Ty::OidVector, Ty::Array(_)) => true,
@@ -147,7 +175,7 @@ fn needs_cast(from: Typed, to: Typed) -> bool {
     }
 }
 
-/// Whether the cast needs the clock or the time zone.
+/// Whether the cast needs the clock, the time zone, or how dates and intervals are to be shown.
 fn depends_on_session(from: Ty, to: Ty) -> bool {
     let zoned = |t: Ty| t == Ty::TimestampTz;
     let named = |t: Ty| matches!(t, Ty::Reg(_));
@@ -158,10 +186,11 @@ fn depends_on_session(from: Ty, to: Ty) -> bool {
         || from.element().is_some_and(|element| depends_on_session(element, to.element().unwrap_or(to)))
         || to.element().is_some_and(|element| depends_on_session(from, element))
         || ((to.is_moment() || to == Ty::Time) && (from.is_text() || from == Ty::Unknown))
+        || (to.is_text() && (from.is_moment() || from == Ty::Interval))
 }
 
 /// Evaluates an expression of constants.
-fn fold(expr: Expr) -> Result<Expr> {
+fn fold(expr: &Expr) -> Result<Expr> {
     use crate::eval::{Cx, Env, Input, NoSequences};
     let arena = bumpalo::Bump::new();
     let random = std::cell::Cell::new(1);

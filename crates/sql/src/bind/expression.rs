@@ -82,8 +82,8 @@ impl Binder<'_> {
             Ast::IsNotTrue(inner) => self.is_bool(inner, true, true, scope),
             Ast::IsFalse(inner) => self.is_bool(inner, false, false, scope),
             Ast::IsNotFalse(inner) => self.is_bool(inner, false, true, scope),
-            Ast::IsUnknown(inner) => self.is_null(inner, false, scope),
-            Ast::IsNotUnknown(inner) => self.is_null(inner, true, scope),
+            Ast::IsUnknown(inner) => self.is_unknown(inner, false, scope),
+            Ast::IsNotUnknown(inner) => self.is_unknown(inner, true, scope),
             Ast::IsDistinctFrom(l, r) => self.distinct(l, r, false, scope),
             Ast::IsNotDistinctFrom(l, r) => self.distinct(l, r, true, scope),
             Ast::Substring { .. } | Ast::Trim { .. } | Ast::Overlay { .. } | Ast::Position { .. } => {

@@ -10,6 +10,7 @@ use sqlparser::ast::{self, Expr as Ast, FunctionArg, FunctionArgExpr, FunctionAr
 use varve_engine::Value;
 
 use super::aggregate::AggKind;
+use super::coerce::shown_as_text;
 use super::scope::Scope;
 use super::window::WinFunction;
 use super::{Binder, Bound, clauses, fold, limits};
@@ -57,12 +58,10 @@ impl Binder<'_> {
         if let Some(rows) = super::set_functions::values_of(&name) {
             return self.set_call((&name, rows), f, at, scope);
         }
-        let before = (name == "coalesce").then(|| scope.refuse_sets(Some("COALESCE")));
-        let arguments = self.arguments(f, scope);
-        if let Some(before) = before {
-            scope.refuse_sets(before);
-        }
-        let arguments = arguments?;
+        let arguments = match name.as_str() {
+            "coalesce" => self.chosen_among(f, scope)?,
+            _ => self.arguments(f, scope)?,
+        };
         if let Some(bound) = self.array_function(&name, &arguments, at) {
             return bound;
         }
@@ -93,6 +92,16 @@ impl Binder<'_> {
             }
             _ => self.call_function(&name, arguments, at),
         }
+    }
+
+    /// Arguments of which not all are computed.
+    fn chosen_among(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Vec<Bound>> {
+        let before = scope.refuse_sets(Some("COALESCE"));
+        self.choices += 1;
+        let arguments = self.arguments(f, scope);
+        self.choices -= 1;
+        scope.refuse_sets(before);
+        arguments
     }
 
     pub(super) fn arguments(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Vec<Bound>> {
@@ -138,6 +147,9 @@ impl Binder<'_> {
         let wide = ty::common(a.t.ty, b.t.ty).filter(|wide| widens && *wide != a.t.ty);
         // The result has the type in which the operator takes its left side.
         let taken = match (a.t.ty, b.t.ty) {
+            (Ty::Unknown, Ty::Unknown | Ty::Json | Ty::Void) => None,
+            (Ty::Unknown, Ty::Varchar | Ty::Name) => Some(Ty::Text),
+            (Ty::Unknown, other) => Some(other),
             (Ty::Float4, _) => None,
             (Ty::Varchar, Ty::Char) => Some(Ty::Char),
             (Ty::Varchar, _) | (Ty::Char, Ty::Text) => Some(Ty::Text),
@@ -173,12 +185,7 @@ impl Binder<'_> {
             "concat_ws" | "format" => 1,
             _ => usize::MAX,
         };
-        let pad = |(place, b): (usize, Bound)| match (b.t.ty, b.t.length()) {
-            (Ty::Char, Some(n)) if place >= from => {
-                Bound { expr: Expr::Pad(Box::new(b.expr), n), t: Typed::plain(Ty::Text), at: b.at }
-            }
-            _ => b,
-        };
+        let pad = |(place, b): (usize, Bound)| if place >= from { shown_as_text(b) } else { b };
         let arguments: Vec<Bound> = arguments.into_iter().enumerate().map(pad).collect();
         self.call_function(name, arguments, at)
     }

@@ -89,7 +89,8 @@ impl Binder<'_> {
             return Ok(known);
         }
         let slot = grouping.keys.len();
-        if key.expr.is_folded() {
+        // One that names columns is found as it is written, though a NULL has made a constant of it.
+        if key.expr.is_folded() && self.without_trace(|b| b.expression(&e, &mut Scope::default())).is_ok() {
             let output = output.or_else(|| self.output_of_constant(&key, s, scope));
             grouping.constants.push((slot, output));
         }

@@ -296,10 +296,7 @@ fn named(e: &Ast) -> (String, u8) {
             Some((name, 2)) => (name, 2),
             _ => ("case".to_owned(), 1),
         },
-        Ast::Subquery(query) => match query.body.as_ref() {
-            ast::SetExpr::Select(s) => first_name(&s.projection),
-            _ => ("?column?".to_owned(), 0),
-        },
+        Ast::Subquery(query) => (subquery_name(&query.body), 2),
         Ast::Exists { negated: false, .. } => strong("exists"),
         Ast::Array(_) => strong("array"),
         Ast::AtTimeZone { .. } => strong("timezone"),
@@ -319,12 +316,19 @@ fn named(e: &Ast) -> (String, u8) {
     }
 }
 
-/// A subquery is called as its only output.
-fn first_name(projection: &[SelectItem]) -> (String, u8) {
-    match projection.first() {
-        Some(SelectItem::UnnamedExpr(e)) => named(e),
-        Some(SelectItem::ExprWithAlias { alias, .. }) => (fold(alias), 2),
-        _ => ("?column?".to_owned(), 0),
+/// A subquery is called as its only output, even if that has no name of its own.
+fn subquery_name(body: &ast::SetExpr) -> String {
+    let select = match body {
+        ast::SetExpr::Query(query) => return subquery_name(&query.body),
+        ast::SetExpr::SetOperation { left, .. } => return subquery_name(left),
+        ast::SetExpr::Values(_) => return "column1".to_owned(),
+        ast::SetExpr::Select(select) => select,
+        _ => return "?column?".to_owned(),
+    };
+    match select.projection.first() {
+        Some(SelectItem::UnnamedExpr(e)) => output_name(e),
+        Some(SelectItem::ExprWithAlias { alias, .. }) => fold(alias),
+        _ => "?column?".to_owned(),
     }
 }
 

@@ -110,6 +110,9 @@ pub struct Binder<'c> {
     depth: usize,
     /// Literals in the select list of INSERT ... SELECT stay untyped until the column is known.
     keep_unknown: bool,
+    /// How many CASE and COALESCE are around what is bound: a constant there that cannot be computed is an error only if it is
+    /// needed.
+    choices: usize,
     /// A query that had turned out to be grouped was bound again as such, and failed again.
     failed_as_grouped: bool,
     /// What was bound only to see what it is.
@@ -179,6 +182,7 @@ impl<'c> Binder<'c> {
             params,
             depth: 0,
             keep_unknown: false,
+            choices: 0,
             failed_as_grouped: false,
             probes: 0,
             reads_world: false,

@@ -9,6 +9,7 @@
 use sqlparser::ast::{BinaryOperator, UnaryOperator};
 use varve_engine::Value;
 
+use super::coerce::shown_as_text;
 use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::arith::{ArithOp, Class};
@@ -94,12 +95,7 @@ impl Binder<'_> {
         }
         let name = if fold_case { "texticregexeq" } else { "textregexeq" };
         // char(n) is matched with its blanks.
-        let subject = match (left.t.ty, left.t.length()) {
-            (Ty::Char, Some(n)) => {
-                Bound { expr: Expr::Pad(Box::new(left.expr), n), t: Typed::plain(Ty::Text), at: left.at }
-            }
-            _ => left,
-        };
+        let subject = shown_as_text(left);
         let found = self.call_function(name, vec![subject, right], at)?;
         let expr = if negated { Expr::Not(Box::new(found.expr)) } else { found.expr };
         Ok(Bound { expr, ..found })
@@ -205,12 +201,16 @@ impl Binder<'_> {
             return Ok((left.expr, right.expr));
         }
         // char(n) beside text compares as text, which an index in the order of char(n) does not serve.
+        // One without a length may have blanks, which do not count either.
         let shield = |b: Bound, other: Ty| {
-            if b.t.ty != Ty::Char || matches!(other, Ty::Char | Ty::Varchar) || !other.is_text() {
+            let is_bare = b.t.length().is_none() && !matches!(b.expr, Expr::Param(_) | Expr::Const(_));
+            let is_like_it = matches!(other, Ty::Char | Ty::Varchar) || !other.is_text();
+            if b.t.ty != Ty::Char || (is_like_it && !is_bare) {
                 return b;
             }
             let text = Typed::plain(Ty::Text);
-            Bound { expr: Expr::Cast(Box::new(b.expr), Ty::Char, text, false), t: text, at: b.at }
+            let t = if is_like_it { b.t } else { text };
+            Bound { expr: Expr::Cast(Box::new(b.expr), Ty::Char, text, false), t, at: b.at }
         };
         let (left, right) = (shield(left, r), shield(right, l));
         let ty = match (l, r) {
@@ -335,12 +335,7 @@ impl Binder<'_> {
                 return Err(no_operator(symbol, subject.t.ty, pattern.t.ty, at));
             }
         }
-        let width = (subject.t.ty == Ty::Char).then(|| subject.t.length()).flatten();
-        let subject = self.cast(subject, Typed::plain(Ty::Text), false)?.expr;
-        let subject = match width {
-            Some(n) => Expr::Pad(Box::new(subject), n),
-            None => subject,
-        };
+        let subject = self.cast(shown_as_text(subject), Typed::plain(Ty::Text), false)?.expr;
         let pattern = self.cast(pattern, Typed::plain(Ty::Text), false)?.expr;
         let like = Like { subject, pattern, escape, negated, fold_case };
         Ok(Bound { expr: Expr::Like(Box::new(like)), t: Typed::plain(Ty::Bool), at })

@@ -163,6 +163,13 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::IsNull(Box::new(b.expr), negated), t: Typed::plain(Ty::Bool), at: b.at })
     }
 
+    pub(super) fn is_unknown(&mut self, inner: &Ast, negated: bool, scope: &mut Scope) -> Result<Bound> {
+        let b = self.expression(inner, scope)?;
+        let at = b.at;
+        let condition = self.condition(b, if negated { "IS NOT UNKNOWN" } else { "IS UNKNOWN" })?;
+        Ok(Bound { expr: Expr::IsNull(Box::new(condition), negated), t: Typed::plain(Ty::Bool), at })
+    }
+
     pub(super) fn is_bool(
         &mut self,
         inner: &Ast,
@@ -196,6 +203,7 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<Bound> {
         let before = scope.refuse_sets(Some("CASE"));
+        self.choices += 1;
         let case = match operand {
             None => self.case_of(None, branches, otherwise, scope),
             // An operand without a type is text before it meets the values beside it.
@@ -203,6 +211,7 @@ impl Binder<'_> {
                 self.once(operand, |b, o| b.case_of(Some(o), branches, otherwise, scope))
             }),
         };
+        self.choices -= 1;
         scope.refuse_sets(before);
         case
     }

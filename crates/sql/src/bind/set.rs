@@ -8,6 +8,7 @@
 
 use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier};
 
+use super::coerce::with_blanks;
 use super::items::Items;
 use super::query::{BoundQuery, orderable};
 use super::scope::{Relation, Scope};
@@ -45,7 +46,7 @@ impl Binder<'_> {
         (self.keep_unknown, self.in_from) = (keeps, was_in_from);
         let mut sides = sides?;
         let columns = sides.first_mut().map(|first| std::mem::take(&mut first.columns)).unwrap_or_default();
-        let (sides, types) = self.matched(name, sides.into_iter().map(|side| side.select).collect())?;
+        let (sides, types) = self.matched(kind, all, sides.into_iter().map(|side| side.select).collect())?;
         if !(all && kind == SetKind::Union) {
             types.iter().try_for_each(|t| orderable(*t, name))?;
         }
@@ -63,27 +64,35 @@ impl Binder<'_> {
     }
 
     /// Brings the outputs of all sides to common types: those of the first two, then of these and the third, and so on.
-    pub(super) fn matched(&mut self, name: &str, sides: Vec<Select>) -> Result<(Vec<Select>, Vec<Typed>)> {
+    pub(super) fn matched(
+        &mut self,
+        kind: SetKind,
+        all: bool,
+        sides: Vec<Select>,
+    ) -> Result<(Vec<Select>, Vec<Typed>)> {
+        // Where rows are compared, blanks do not count.
+        let blanks = all && kind == SetKind::Union;
         let mut sides = sides.into_iter();
         let mut done: Vec<Select> = sides.next().into_iter().collect();
         let mut types: Vec<Typed> = done.iter().flat_map(|s| &s.outputs[..s.visible]).map(|o| o.t).collect();
         for side in sides {
-            types = pair_types(name, &types, &side)?;
+            types = pair_types(kind, &types, &side)?;
             if done.len() == 1 {
                 let first = done.remove(0);
-                done.push(self.brought_to(first, &types)?);
+                done.push(self.brought_to(first, &types, blanks)?);
             }
             // A literal becomes what its pair makes of it, whatever comes behind.
-            done.push(self.brought_to(side, &types)?);
+            done.push(self.brought_to(side, &types, blanks)?);
         }
-        let done = done.into_iter().map(|side| self.brought_to(side, &types)).collect::<Result<_>>()?;
+        let done = done.into_iter().map(|side| self.brought_to(side, &types, blanks));
+        let done = done.collect::<Result<_>>()?;
         Ok((done, types))
     }
 
-    /// The query with its outputs cast.
-    fn brought_to(&mut self, mut select: Select, types: &[Typed]) -> Result<Select> {
+    /// The query with its outputs cast; with the blanks of char(n), if these are to be shown.
+    fn brought_to(&mut self, mut select: Select, types: &[Typed], blanks: bool) -> Result<Select> {
         self.settle_params(&mut select, types.iter().copied())?;
-        let differs = |(o, t): (&Output, &Typed)| o.t.ty != t.ty;
+        let differs = |(o, t): (&Output, &Typed)| o.t.ty != t.ty || (t.ty == Ty::Char && o.t != *t);
         if !select.outputs.iter().zip(types).any(differs) {
             return Ok(select);
         }
@@ -91,13 +100,13 @@ impl Binder<'_> {
         let plain = matches!(select.source, Source::Nothing) && select.order.is_empty();
         if plain && select.outputs.iter().zip(types).all(is_literal) {
             for (output, t) in select.outputs.iter_mut().zip(types) {
-                *output = self.output_as(output.expr.clone(), output.t, *t)?;
+                *output = self.side_output(output.expr.clone(), output.t, *t, blanks)?;
             }
             return Ok(select);
         }
         let written = select.outputs[..select.visible].iter().map(|o| o.t).zip(types).enumerate();
         let outputs = written
-            .map(|(i, (from, to))| self.output_as(Expr::Column(i), from, *to))
+            .map(|(i, (from, to))| self.side_output(Expr::Column(i), from, *to, blanks))
             .collect::<Result<Box<[Output]>>>()?;
         let visible = select.visible;
         Ok(Select { source: Source::Query(Box::new(select)), outputs, visible, ..Select::nothing() })
@@ -116,6 +125,19 @@ impl Binder<'_> {
             }
         }
         Ok(())
+    }
+
+    fn side_output(&mut self, expr: Expr, from: Typed, to: Typed, blanks: bool) -> Result<Output> {
+        if (from.ty, to.ty) != (Ty::Char, Ty::Char) {
+            return self.output_as(expr, from, to);
+        }
+        let b = Bound { expr, t: from, at: None };
+        let b = match (from.length(), to.length()) {
+            (Some(_), None) if blanks => with_blanks(b),
+            (None, _) if !blanks => self.cast(b, Typed::plain(Ty::Text), false)?,
+            _ => b,
+        };
+        Ok(Output::new(b.expr, to))
     }
 
     fn output_as(&mut self, expr: Expr, from: Typed, to: Typed) -> Result<Output> {
@@ -189,7 +211,8 @@ fn operands<'a>(written: &Written<'a>) -> Vec<&'a SetExpr> {
 }
 
 /// The types that columns of these types and the outputs of a query have in common.
-fn pair_types(name: &str, types: &[Typed], side: &Select) -> Result<Vec<Typed>> {
+fn pair_types(kind: SetKind, types: &[Typed], side: &Select) -> Result<Vec<Typed>> {
+    let name = kind.name();
     if types.len() != side.visible {
         let message = format!("each {name} query must have the same number of columns");
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
@@ -203,6 +226,8 @@ fn pair_types(name: &str, types: &[Typed], side: &Select) -> Result<Vec<Typed>> 
         Ok(match ty {
             Ty::Unknown => Typed::plain(Ty::Text),
             _ if *l == r.t && ty == l.ty => *l,
+            // Rows of INTERSECT and EXCEPT are those of the left side, blanks and all.
+            Ty::Char if kind != SetKind::Union && l.ty == Ty::Char => *l,
             _ => Typed::plain(ty),
         })
     };

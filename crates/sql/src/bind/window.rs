@@ -9,6 +9,7 @@
 use sqlparser::ast::{self, BinaryOperator, FunctionArguments, NamedWindowExpr, WindowType};
 
 use super::aggregate::{AggCall, AggKind};
+use super::coerce::with_blanks;
 use super::function::{is_distinct, plain_argument};
 use super::scope::Scope;
 use super::{Binder, Bound, fold};
@@ -362,7 +363,11 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).at(at));
         }
         let arguments = aggregate.argument.into_iter().chain(aggregate.second);
-        call.arguments = arguments.map(|e| (e, aggregate.input)).collect();
+        let shown = |e: Expr| match t.length() {
+            Some(n) if t.ty == Ty::Char => Expr::Pad(Box::new(e), n),
+            _ => e,
+        };
+        call.arguments = arguments.map(|e| (shown(e), aggregate.input)).collect();
         call.filter = aggregate.filter;
         call.output = t.ty;
         Ok(())
@@ -423,12 +428,12 @@ impl Binder<'_> {
             let second = arguments.next().map(|b| whole(self, b)).transpose()?;
             let (value, default) = match arguments.next() {
                 Some(default) => {
-                    let (both, t) = self.unify(vec![first, default], name)?;
+                    let (both, t) = self.unify(vec![with_blanks(first), with_blanks(default)], name)?;
                     let mut both = both.into_iter().map(|e| (e, t.ty));
                     (both.next(), both.next())
                 }
                 None => {
-                    let b = self.known(first)?;
+                    let b = self.known(with_blanks(first))?;
                     (Some((b.expr, b.t.ty)), None)
                 }
             };

@@ -19,7 +19,7 @@ use super::query::{BoundQuery, orderable};
 use super::{Binder, alias_of, fold};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
-use crate::plan::{Output, Recursion, Select, Shared, SharedBody, Source};
+use crate::plan::{Output, Recursion, Select, SetKind, Shared, SharedBody, Source};
 use crate::sink::Origin;
 use crate::ty::{Ty, Typed};
 
@@ -247,7 +247,7 @@ impl Binder<'_> {
         let BoundQuery { select: first, mut columns } = first;
         columns.iter_mut().for_each(|column| column.origin = None);
         let begun: Vec<Typed> = first.outputs[..first.visible].iter().map(|o| o.t).collect();
-        let (sides, types) = self.matched("UNION", vec![first, then.select])?;
+        let (sides, types) = self.matched(SetKind::Union, all, vec![first, then.select])?;
         let [first, then] = <[Select; 2]>::try_from(sides)
             .map_err(|_| SqlError::internal("a recursive query has two parts"))?;
         for (n, (begun, overall)) in begun.iter().zip(&types).enumerate() {

@@ -56,6 +56,10 @@ pub fn apply<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<
         Ty::Bytea | Ty::Uuid | Ty::Json => from_text(value, to, cx),
         _ => match from {
             Ty::Reg(kind) => to_string(reg::shown(kind, value, cx)?, to, explicit, cx),
+            Ty::Char => match value {
+                Datum::Text(t) => to_string(Datum::Text(t.trim_end_matches(' ')), to, explicit, cx),
+                other => to_string(other, to, explicit, cx),
+            },
             _ => to_string(value, to, explicit, cx),
         },
     }

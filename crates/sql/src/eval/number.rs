@@ -18,6 +18,10 @@ use crate::text::numeric_overflow;
 const SIGNIFICANT_MIN: i64 = 16;
 /// Digits after the point that a quotient has at most.
 const SCALE_MAX: i64 = 1000;
+
+/// Most digits that a number has before the point, and behind it.
+const WHOLE_MAX: i64 = 131_072;
+const DIGITS_MAX: i64 = 16_383;
 /// PostgreSQL's numerics have base-10000 digits; scales of quotients are chosen in them.
 const GROUP_DIGITS: i64 = 4;
 
@@ -267,7 +271,10 @@ pub fn negate(a: NumericRef<'_>) -> Result<Numeric> {
 /// Rounds to `scale` digits (below 0: before the point) in the given way.
 pub fn round_to(a: NumericRef<'_>, scale: i64, mode: RoundingMode) -> Result<Numeric> {
     let Some(big) = a.to_big() else { return Ok(a.to_owned()) };
-    pack(&big.with_scale_round(scale.clamp(-2000, 2000), mode).with_scale(scale.clamp(0, 2000)))
+    pack(
+        &big.with_scale_round(scale.clamp(-WHOLE_MAX, DIGITS_MAX), mode)
+            .with_scale(scale.clamp(0, DIGITS_MAX)),
+    )
 }
 
 /// The square root, with PostgreSQL's choice of digits.

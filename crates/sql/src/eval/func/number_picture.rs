@@ -106,36 +106,82 @@ impl Picture {
         Ok(picture)
     }
 
+    /// Signs that exclude each other, digits behind PR, and what may be there once.
     fn check(&self) -> Result<()> {
-        let points = self.parts.iter().filter(|part| **part == Part::Point).count();
-        let signs = self.parts.iter().filter(|part| **part == Part::Sign("S")).count();
-        let message = match (points, signs) {
-            (2.., _) => "multiple decimal points",
-            (_, 2..) => "cannot use \"S\" twice",
-            _ => return Ok(()),
-        };
-        Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
-    }
-
-    /// Takes out the point and the digits behind it: NaN and infinities have none.
-    fn drop_fraction(&mut self) {
-        let mut behind = false;
-        self.parts.retain(|part| {
-            behind |= *part == Part::Point;
-            !(behind && matches!(part, Part::Point | Part::Digit(_)))
-        });
+        let (mut points, mut signs): (usize, Vec<&str>) = (0, Vec::new());
+        for part in &self.parts {
+            let message = match part {
+                Part::Digit(is_zero) if signs.contains(&"PR") => {
+                    format!("\"{}\" must be ahead of \"PR\"", if *is_zero { '0' } else { '9' })
+                }
+                Part::Point if points > 0 => "multiple decimal points".to_owned(),
+                Part::Sign("S") if signs.contains(&"S") => "cannot use \"S\" twice".to_owned(),
+                Part::Sign("S") if !signs.is_empty() => {
+                    "cannot use \"S\" and \"PL\"/\"MI\"/\"SG\"/\"PR\" together".to_owned()
+                }
+                Part::Sign("PR") if !signs.is_empty() && signs != ["PR"] => {
+                    "cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together".to_owned()
+                }
+                Part::Sign(kind) if signs.contains(&"S") => {
+                    format!("cannot use \"S\" and \"{kind}\" together")
+                }
+                Part::Point => {
+                    points += 1;
+                    continue;
+                }
+                Part::Sign(kind) => {
+                    signs.push(kind);
+                    continue;
+                }
+                _ => continue,
+            };
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        Ok(())
     }
 
     /// Places for digits before and behind the point.
     fn places(&self) -> (usize, usize) {
-        let point = self.parts.iter().position(|part| *part == Part::Point).unwrap_or(self.parts.len());
-        let digits = |parts: &[Part]| parts.iter().filter(|part| matches!(part, Part::Digit(_))).count();
-        (digits(&self.parts[..point]), digits(&self.parts[point..]))
+        let (before, behind) = self.parts.split_at(self.point());
+        (digits_in(before), digits_in(behind))
+    }
+
+    fn point(&self) -> usize {
+        self.parts.iter().position(|part| *part == Part::Point).unwrap_or(self.parts.len())
+    }
+
+    fn has_point(&self) -> bool {
+        self.parts.contains(&Part::Point)
+    }
+
+    fn has(&self, sign: &'static str) -> bool {
+        self.parts.contains(&Part::Sign(sign))
+    }
+
+    /// The place of the first 0, if it is before the point.
+    fn zeros_from(&self, whole_places: usize) -> Option<usize> {
+        let digits = self.parts.iter().filter(|part| matches!(part, Part::Digit(_)));
+        digits.take(whole_places).position(|part| *part == Part::Digit(true))
+    }
+
+    /// How many digits there are up to the last 0.
+    fn last_zero(&self) -> Option<usize> {
+        self.parts.iter().rposition(|part| *part == Part::Digit(true)).map(|at| digits_in(&self.parts[..=at]))
+    }
+
+    /// Whether S stands behind the digits: after the point, or after all that are before it.
+    fn sign_is_behind(&self) -> bool {
+        let at = self.parts.iter().position(|part| *part == Part::Sign("S"));
+        at.is_some_and(|at| at > self.point() || digits_in(&self.parts[..at]) == self.places().0)
     }
 }
 
+fn digits_in(parts: &[Part]) -> usize {
+    parts.iter().filter(|part| matches!(part, Part::Digit(_))).count()
+}
+
 fn shown<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let mut picture = Picture::of(text(a, 1))?;
+    let picture = Picture::of(text(a, 1))?;
     let value = crate::eval::cast::shown(a[0], cx)?;
     let special = Special::read(value);
     if picture.scientific {
@@ -147,190 +193,261 @@ fn shown<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     if let (Some(_), Some(special), Datum::Numeric(_)) = (picture.roman, special, a[0]) {
         return Err(no_integer(special, Int4));
     }
-    if special.is_some() {
-        picture.drop_fraction();
-    }
     if let Some(upper) = picture.roman {
         return Ok(cx.text(&roman(value, upper, picture.fills)));
     }
     let (whole_places, places) = picture.places();
-    let (negative, whole, fraction) = rounded(value, places)?;
-    let is_zero = whole == "0" && fraction.bytes().all(|b| b == b'0');
-    if whole.len() > whole_places && !(whole == "0" && whole_places == 0) {
-        return Ok(cx.text(&overflow(&picture)));
-    }
-    let negative = negative && !is_zero;
-    let digits = Digits { negative, whole: &whole, fraction: &fraction };
-    Ok(cx.text(&digits.laid_out(&picture, whole_places, places)))
-}
-
-/// The value's sign, its whole digits and so many behind the point. NaN and infinities have their names for digits.
-fn rounded(value: &str, places: usize) -> Result<(bool, String, String)> {
-    let read = crate::text::parse_numeric(value)?;
-    let shown = number::round_to(read.as_ref(), places as i64, RoundingMode::HalfUp)?.as_ref().to_string();
-    let (negative, digits) = match shown.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, &*shown),
+    let digits = match a[0] {
+        Datum::Float4(f) => of_float(f64::from(f), places, f32::DIGITS),
+        Datum::Float8(f) => of_float(f, places, f64::DIGITS),
+        _ => of_exact(value, places)?,
     };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    Ok((negative, whole.to_owned(), fraction.to_owned()))
+    Ok(cx.text(&Writer::new(&picture, digits.within(whole_places)).written()))
 }
 
-struct Digits<'d> {
+/// A number without its sign, as digits: `12.50`, `NaN`, or a # for each digit if the picture has too few places.
+struct Digits {
     negative: bool,
-    whole: &'d str,
-    fraction: &'d str,
+    shown: String,
+    places: usize,
 }
 
-impl Digits<'_> {
-    fn laid_out(&self, picture: &Picture, whole_places: usize, places: usize) -> String {
-        // A whole zero is not shown where only digits behind the point are asked for.
-        let whole = if self.whole == "0" && places > 0 { "" } else { self.whole };
-        let blanks = whole_places.saturating_sub(whole.len());
-        let first_zero = picture
-            .parts
-            .iter()
-            .filter(|part| matches!(part, Part::Digit(_)))
-            .take(whole_places)
-            .position(|part| *part == Part::Digit(true));
-        let shows_from = first_zero.unwrap_or(whole_places).min(blanks);
-        let fraction = match picture.fills {
-            true => self.fraction.to_owned(),
-            false => self.kept_fraction(picture),
-        };
-        let mut out = String::new();
-        let (mut seen, mut behind, mut started) = (0, false, false);
-        let has_sign = picture.parts.iter().any(|part| matches!(part, Part::Sign(_)));
-        let sign = if self.negative {
-            "-"
-        } else if picture.fills {
-            " "
-        } else {
-            ""
-        };
-        let mut pending = if has_sign { "" } else { sign };
-        for (at, part) in picture.parts.iter().enumerate() {
-            match part {
-                Part::Digit(_) if behind => {
-                    let digit = fraction.get(seen..=seen);
-                    out.push_str(digit.unwrap_or(""));
-                    seen += 1;
-                }
-                Part::Digit(_) => {
-                    let shows = seen >= shows_from;
-                    if shows && !started {
-                        started = true;
-                        out.push_str(std::mem::take(&mut pending));
-                    }
-                    // FM leaves nothing behind the point of a zero: it is shown before it.
-                    let only_point = !picture.fills && fraction.is_empty() && places > 0;
-                    match (shows, seen >= blanks) {
-                        (false, _) if only_point && whole.is_empty() && seen + 1 == whole_places => {
-                            out.push('0')
-                        }
-                        (true, true) => out.push_str(&whole[seen - blanks..=seen - blanks]),
-                        (true, false) => out.push('0'),
-                        (false, _) if picture.fills => out.push(' '),
-                        _ => {}
-                    }
-                    seen += 1;
-                }
-                Part::Point => {
-                    out.push_str(std::mem::take(&mut pending));
-                    started = true;
-                    (seen, behind) = (0, true);
-                    out.push('.');
-                }
-                Part::Group if started => out.push(','),
-                Part::Group if picture.fills => out.push(' '),
-                Part::Group => {}
-                Part::Text(text) => out.push_str(text),
-                Part::Blank => out.push(' '),
-                Part::Currency => out.push(' '),
-                Part::Sign(kind) => self.sign(kind, at, picture, &mut out),
-                Part::Ordinal(upper) => out.push_str(&self.ordinal(*upper, picture.fills)),
+/// A whole number or a numeric, rounded to so many places.
+fn of_exact(value: &str, places: usize) -> Result<Digits> {
+    let read = crate::text::parse_numeric(value)?;
+    let rounded = number::round_to(read.as_ref(), places as i64, RoundingMode::HalfUp)?;
+    Ok(Digits::new(&rounded.as_ref().to_string(), places))
+}
+
+/// A float has so many digits at most that mean something; those behind the point come last.
+fn of_float(value: f64, places: usize, digits: u32) -> Digits {
+    let written = |places: usize| match value.is_infinite() {
+        true => if value < 0.0 { "-Infinity" } else { "Infinity" }.to_owned(),
+        false => format!("{value:.places$}"),
+    };
+    let whole = written(0).trim_start_matches('-').len();
+    let places = places.min((digits as usize).saturating_sub(whole));
+    Digits::new(&written(places), places)
+}
+
+impl Digits {
+    fn new(signed: &str, places: usize) -> Digits {
+        let unsigned = signed.strip_prefix('-');
+        Digits { negative: unsigned.is_some(), shown: unsigned.unwrap_or(signed).to_owned(), places }
+    }
+
+    fn whole(&self) -> usize {
+        self.shown.find('.').unwrap_or(self.shown.len())
+    }
+
+    /// The same, or # in all places if there are too few before the point.
+    fn within(self, whole_places: usize) -> Digits {
+        match self.whole() > whole_places {
+            false => self,
+            true => {
+                let shown = format!("{}.{}", "#".repeat(whole_places), "#".repeat(self.places));
+                Digits { shown, ..self }
             }
         }
-        self.around(picture, pending, out)
     }
 
-    /// Without FM zeros at the end go, up to the last 0 of the picture.
-    fn kept_fraction(&self, picture: &Picture) -> String {
-        let point = picture.parts.iter().position(|part| *part == Part::Point).unwrap_or(picture.parts.len());
-        let digits = picture.parts[point..].iter().filter(|part| matches!(part, Part::Digit(_)));
-        let last_zero = digits.enumerate().filter(|(_, part)| **part == Part::Digit(true)).last();
-        let least = last_zero.map_or(0, |(at, _)| at + 1);
-        let kept = self.fraction.trim_end_matches('0').len().max(least);
-        self.fraction[..kept.min(self.fraction.len())].to_owned()
+    /// Where the last digit is that FM keeps behind the point: the last that is no zero, or the point itself.
+    fn last_kept(&self) -> Option<usize> {
+        let point = self.shown.find('.')?;
+        let behind = self.shown.as_bytes().iter().enumerate().skip(point + 1);
+        Some(behind.filter(|(_, b)| **b != b'0').map(|(at, _)| at).last().unwrap_or(point))
     }
+}
 
-    fn sign(&self, kind: &str, at: usize, picture: &Picture, out: &mut String) {
-        let sign = match (kind, self.negative) {
-            ("MI" | "SG" | "S", true) => "-",
-            ("SG" | "S", false) => "+",
-            ("PL", false) => "+",
-            ("MI" | "PL", _) if picture.fills => " ",
-            _ => "",
+/// Writes a number by a picture. Each place of the picture (a digit or the point) has a number; `blanks` of them come before
+/// the number's first digit.
+struct Writer<'p> {
+    picture: &'p Picture,
+    digits: Digits,
+    blanks: usize,
+    /// The place of the first 0 of the picture, from which on zeros are shown.
+    zeros_from: Option<usize>,
+    /// With FM: the last digit that is kept.
+    last_kept: Option<usize>,
+    /// The place behind which a closing sign stands.
+    last_place: usize,
+    sign_is_due: bool,
+    place: usize,
+    /// How many characters of the number have been written.
+    next: usize,
+    started: bool,
+    out: String,
+}
+
+impl<'p> Writer<'p> {
+    fn new(picture: &'p Picture, digits: Digits) -> Writer<'p> {
+        let (whole_places, _) = picture.places();
+        let blanks = whole_places.saturating_sub(digits.whole());
+        let zeros_from = picture.zeros_from(whole_places);
+        let sign_is_due = match picture.has("PL") || picture.has("MI") || picture.has("SG") {
+            true => picture.has("PL") && !picture.has("MI") && !picture.has("SG"),
+            false => digits.negative || picture.fills || picture.has("S"),
         };
-        // S before the digits stands directly before them.
-        let leads = kind == "S" && !picture.parts[..at].iter().any(|part| matches!(part, Part::Digit(_)));
-        if leads {
-            out.push('\u{0}');
-        } else {
-            out.push_str(sign);
+        let mut last_place = whole_places + digits.places + usize::from(picture.has_point());
+        if blanks == 0 && !sign_is_due {
+            last_place = last_place.saturating_sub(1);
+        }
+        let kept_at_least = picture.last_zero().filter(|end| *end > blanks).map(|end| end - blanks);
+        let last_kept = digits.last_kept().filter(|_| !picture.fills && picture.has_point());
+        let last_kept = match (last_kept, kept_at_least) {
+            (Some(last), Some(least)) => Some(last.max(least.min(digits.shown.len() - 1))),
+            (last, _) => last,
+        };
+        Writer {
+            picture,
+            digits,
+            blanks,
+            zeros_from,
+            last_kept,
+            last_place,
+            sign_is_due,
+            place: 0,
+            next: 0,
+            started: false,
+            out: String::new(),
         }
     }
 
-    /// The sign that hangs on the digits: S before them, or brackets.
-    fn around(&self, picture: &Picture, pending: &str, out: String) -> String {
-        let mut out = format!("{pending}{out}");
-        if let Some(at) = out.find('\u{0}') {
-            out.remove(at);
-            let digit = out[at..].find(|c: char| c != ' ').map_or(out.len(), |d| at + d);
-            out.insert(digit, if self.negative { '-' } else { '+' });
+    fn written(mut self) -> String {
+        for part in &self.picture.parts {
+            match part {
+                Part::Digit(is_zero) => self.place(*is_zero),
+                Part::Point => self.place(false),
+                Part::Group if self.started => self.out.push(','),
+                Part::Group => self.blank(),
+                Part::Text(text) => self.out.push_str(text),
+                Part::Blank | Part::Currency => self.out.push(' '),
+                Part::Sign(kind) => self.sign(kind),
+                Part::Ordinal(upper) => self.ordinal(*upper),
+            }
         }
-        if picture.parts.contains(&Part::Sign("PR")) {
-            let digit = out.find(|c: char| c != ' ').unwrap_or(out.len());
-            let (open, close) = match (self.negative, picture.fills) {
-                (true, _) => ("<", ">"),
-                (false, true) => (" ", " "),
-                (false, false) => ("", ""),
-            };
-            out.insert_str(digit, open);
-            out.push_str(close);
-        }
-        out
+        self.out
     }
 
-    fn ordinal(&self, upper: bool, fills: bool) -> String {
-        if self.negative {
-            return if fills { "  ".to_owned() } else { String::new() };
+    fn blank(&mut self) {
+        if self.picture.fills {
+            self.out.push(' ');
         }
-        let last_two = &self.whole[self.whole.len().saturating_sub(2)..];
-        let ending = match (last_two, last_two.as_bytes().last()) {
+    }
+
+    fn byte(&self) -> Option<u8> {
+        self.digits.shown.as_bytes().get(self.next).copied()
+    }
+
+    /// Whether a zero stands here that is the whole part of a number below one, and that the picture does not ask for.
+    fn is_bare_zero(&self) -> bool {
+        self.zeros_from.is_none() && self.next == 0 && self.byte() == Some(b'0') && self.digits.places > 0
+    }
+
+    /// Whether FM leaves nothing behind the point.
+    fn ends_at_point(&self) -> bool {
+        self.last_kept.is_some_and(|last| self.digits.shown.as_bytes().get(last) == Some(&b'.'))
+    }
+
+    /// A digit or the point.
+    fn place(&mut self, is_zero: bool) {
+        let in_zeros = self.zeros_from.is_some_and(|from| from <= self.place);
+        let is_blank = self.place < self.blanks;
+        if self.sign_is_due
+            && (!is_blank || self.zeros_from == Some(self.place))
+            && (!self.is_bare_zero() || self.ends_at_point())
+        {
+            self.leading_sign();
+        }
+        match (is_blank, in_zeros) {
+            (true, false) => self.blank(),
+            (true, true) => {
+                self.out.push('0');
+                self.started = true;
+            }
+            (false, _) => self.digit(is_zero),
+        }
+        let end = match self.last_kept == Some(self.next) {
+            true => self.place,
+            false => self.last_place,
+        };
+        if self.place + 1 == end {
+            self.trailing_sign();
+        }
+        self.place += 1;
+    }
+
+    fn digit(&mut self, is_zero: bool) {
+        match self.byte() {
+            Some(b'.') => self.out.push('.'),
+            Some(_) if self.last_kept.is_some_and(|last| self.next > last) && !is_zero => {}
+            Some(_) if self.is_bare_zero() => {
+                if self.picture.fills {
+                    self.out.push(' ');
+                } else if self.ends_at_point() {
+                    self.out.push('0');
+                }
+            }
+            Some(byte) => {
+                self.out.push(char::from(byte));
+                self.started = true;
+            }
+            None => {}
+        }
+        self.next += usize::from(self.byte().is_some());
+    }
+
+    /// The sign before the number: S, the bracket of PR, or a minus or a blank.
+    fn leading_sign(&mut self) {
+        let negative = self.digits.negative;
+        if self.picture.has("S") {
+            if !self.picture.sign_is_behind() {
+                self.out.push(if negative { '-' } else { '+' });
+                self.sign_is_due = false;
+            }
+            return;
+        }
+        match (self.picture.has("PR"), negative) {
+            (true, true) => self.out.push('<'),
+            (false, true) => self.out.push('-'),
+            (_, false) => self.blank(),
+        }
+        self.sign_is_due = false;
+    }
+
+    fn trailing_sign(&mut self) {
+        let negative = self.digits.negative;
+        if self.picture.has("PR") && !self.sign_is_due && (negative || self.picture.fills) {
+            self.out.push(if negative { '>' } else { ' ' });
+        } else if self.picture.has("S") && self.picture.sign_is_behind() {
+            self.out.push(if negative { '-' } else { '+' });
+        }
+    }
+
+    /// MI, PL and SG are written where they stand.
+    fn sign(&mut self, kind: &str) {
+        match (kind, self.digits.negative) {
+            ("MI" | "SG", true) => self.out.push('-'),
+            ("PL" | "SG", false) => self.out.push('+'),
+            ("MI" | "PL", _) => self.blank(),
+            _ => {}
+        }
+    }
+
+    fn ordinal(&mut self, upper: bool) {
+        let shown = &self.digits.shown;
+        if shown.starts_with('#') || self.digits.negative || self.picture.has_point() {
+            return;
+        }
+        let ending = match (&shown[shown.len().saturating_sub(2)..], shown.as_bytes().last()) {
             ("11" | "12" | "13", _) => "th",
             (_, Some(b'1')) => "st",
             (_, Some(b'2')) => "nd",
             (_, Some(b'3')) => "rd",
             _ => "th",
         };
-        if upper { ending.to_uppercase() } else { ending.to_owned() }
+        self.out.push_str(&if upper { ending.to_uppercase() } else { ending.to_owned() });
     }
-}
-
-/// A number that has more digits than the picture: each place is a #.
-fn overflow(picture: &Picture) -> String {
-    let mut out = if picture.fills { String::from(" ") } else { String::new() };
-    for part in &picture.parts {
-        match part {
-            Part::Digit(_) => out.push('#'),
-            Part::Point => out.push('.'),
-            Part::Group => out.push(','),
-            Part::Text(text) => out.push_str(text),
-            _ => {}
-        }
-    }
-    out
 }
 
 /// NaN or an infinity: as many # as the number would have characters. The first one is the sign's blank.

@@ -58,6 +58,8 @@ enum Part<'t> {
     Field(&'static str, bool, &'t str),
     /// Text as it is.
     Literal(&'t str),
+    /// A blank or a sign outside of quotes: in a text that is read there may be another one, or none.
+    Separator(&'t str),
 }
 
 fn parts(template: &str) -> Vec<Part<'_>> {
@@ -85,7 +87,7 @@ fn parts(template: &str) -> Vec<Part<'_>> {
             bare = false;
         } else {
             let (literal, after) = rest.split_at(first.len_utf8());
-            out.push(Part::Literal(literal));
+            out.push(if is_separator(first) { Part::Separator(literal) } else { Part::Literal(literal) });
             rest = after;
         }
     }
@@ -186,7 +188,7 @@ fn shown<'a>(moment: Moment, template: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let mut out = String::new();
     for part in parts(template) {
         match part {
-            Part::Literal(literal) => out.push_str(literal),
+            Part::Literal(literal) | Part::Separator(literal) => out.push_str(literal),
             Part::Field(pattern, bare, suffix) => {
                 let shown = field(&moment, pattern, bare, cx)?;
                 out.push_str(&shown);
@@ -373,29 +375,68 @@ fn invalid(state: SqlState, message: String) -> SqlError {
     SqlError::new(state, message)
 }
 
-/// Reads a text by a template, with PostgreSQL's leniency: a blank or a separator in either is any number of these in the
-/// other, and a number takes as many digits as there are unless another number follows at once.
+/// Reads a text by a template, with PostgreSQL's leniency: blanks around fields may be more or fewer, a separator of the
+/// template fits any one or none, and a number takes as many digits as there are unless another number follows at once. What
+/// the text ends before is not read.
 fn read(original: &str, template: &str) -> Result<Fields> {
     let mut fields = Fields::default();
     let parts = parts(template);
-    let mut rest = original;
+    let mut rest = original.trim_start();
+    // Blanks that were passed over, less those that the template has.
+    let mut skipped = chars_between(original, rest);
     for (n, part) in parts.iter().enumerate() {
+        if rest.is_empty() {
+            break;
+        }
         match part {
-            Part::Literal(literal) if literal.chars().all(is_separator) => {
-                rest = rest.trim_start_matches(is_separator);
+            Part::Separator(_) => {
+                let after = rest.strip_prefix(|c: char| c.is_ascii_whitespace() || is_separator(c));
+                skipped += i64::from(after.is_some()) - 1;
+                rest = after.unwrap_or(rest);
             }
             Part::Literal(literal) => {
-                rest = rest.get(literal.len().min(rest.len())..).unwrap_or_default();
+                for _ in literal.chars() {
+                    if skipped > 0 {
+                        skipped -= 1;
+                    } else {
+                        rest = without_first(rest);
+                    }
+                }
             }
             Part::Field(pattern, bare, suffix) => {
-                rest = rest.trim_start();
-                let exact = !bare && matches!(parts.get(n + 1), Some(Part::Field(..)));
-                rest = fields.take(pattern, rest, exact)?;
-                rest = rest.get(suffix.len().min(rest.len())..).unwrap_or_default();
+                let exact = !bare && suffix.is_empty() && parts.get(n + 1).is_some_and(begins_with_digits);
+                rest = fields.take(pattern, rest.trim_start(), exact)?;
+                rest = suffix.chars().fold(rest, |rest, _| without_first(rest));
+                let after = rest.trim_start();
+                skipped = chars_between(rest, after);
+                rest = after;
             }
         }
     }
     Ok(fields)
+}
+
+fn chars_between(text: &str, end: &str) -> i64 {
+    text[..text.len() - end.len()].chars().count() as i64
+}
+
+fn without_first(text: &str) -> &str {
+    let mut chars = text.chars();
+    chars.next();
+    chars.as_str()
+}
+
+/// Whether a number before this part has to end where its pattern does.
+fn begins_with_digits(part: &Part<'_>) -> bool {
+    const WORDS: [&str; 9] = ["AM", "PM", "BC", "AD", "MON", "DAY", "DY", "RM", "TZ"];
+    match part {
+        Part::Field(pattern, ..) => {
+            let upper = pattern.to_ascii_uppercase().replace('.', "");
+            let word = WORDS.iter().any(|word| upper.starts_with(word));
+            !word && *pattern != "OF" && !pattern.starts_with("FF")
+        }
+        Part::Literal(text) | Part::Separator(text) => text.len() == 1 && text.as_bytes()[0].is_ascii_digit(),
+    }
 }
 
 fn is_separator(c: char) -> bool {
@@ -405,7 +446,7 @@ fn is_separator(c: char) -> bool {
 impl Fields {
     /// Reads one pattern; what is left of the text.
     fn take<'t>(&mut self, pattern: &'static str, text: &'t str, exact: bool) -> Result<&'t str> {
-        let number = |width: usize| digits(text, pattern, if exact { width } else { usize::MAX });
+        let number = |width: usize| digits(text, pattern, width, exact);
         let set = |field: &mut Option<i64>, width: usize| {
             let (value, rest) = number(width)?;
             *field = Some(value);
@@ -428,7 +469,7 @@ impl Fields {
             "HH24" | "HH" | "HH12" => {
                 let (value, rest) = number(2)?;
                 let most = if pattern == "HH24" { 24 } else { 12 };
-                if value > most || (most == 12 && value < 1) {
+                if value > most || value < i64::from(most == 12) {
                     let message = format!("hour \"{value}\" is invalid for the 12-hour clock");
                     return Err(match most {
                         12 => invalid(SqlState::INVALID_DATETIME, message)
@@ -457,11 +498,12 @@ impl Fields {
                     other => other[2..].parse().unwrap_or(6),
                 };
                 let end = text.bytes().take(width).take_while(u8::is_ascii_digit).count();
+                let piece: String = text.chars().take(width).collect();
                 if end == 0 {
-                    return Err(no_number(text, pattern));
+                    return Err(no_number(&piece, pattern));
                 }
                 let padded = format!("{:0<6}", &text[..end]);
-                self.us = padded.parse().map_err(|_| no_number(text, pattern))?;
+                self.us = padded.parse().map_err(|_| no_number(&piece, pattern))?;
                 Ok(&text[end..])
             }
             _ => self.take_word(pattern, text),
@@ -512,11 +554,8 @@ impl Fields {
     /// Days since 2000-01-01 and microseconds of the day; what was not read is the first of its kind.
     fn moment(&self, original: &str) -> Result<(i64, i64)> {
         // A template without a year means 1 BC, as in PostgreSQL.
-        let year = match self.year {
-            Some(year) if self.before_christ => 1 - year,
-            Some(year) => year,
-            None => 0,
-        };
+        let year = self.year.map_or(0, |year| if self.before_christ { -year } else { year });
+        let year = if year < 0 { year + 1 } else { year };
         let (month, day) = (self.month.unwrap_or(1), self.day.unwrap_or(1));
         let hour = match self.afternoon {
             Some(true) if self.hour < 12 => self.hour + 12,
@@ -526,7 +565,7 @@ impl Fields {
         if !(1..=12).contains(&month) || day < 1 || day > i64::from(time::month_len(year, month as u32)) {
             return Err(out_of_range(original));
         }
-        if self.minute > 59 || self.second > 59 {
+        if !(0..60).contains(&self.minute) || !(0..60).contains(&self.second) {
             return Err(out_of_range(original));
         }
         let days = match self.day_of_year {
@@ -540,21 +579,32 @@ impl Fields {
     }
 }
 
-/// Up to `width` digits as a number, a sign before it.
-fn digits<'t>(text: &'t str, pattern: &str, width: usize) -> Result<(i64, &'t str)> {
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let sign = text.len() - unsigned.len();
-    let count = unsigned.bytes().take(width).take_while(u8::is_ascii_digit).count();
-    let (number, rest) = text.split_at(sign + count);
-    if count == 0 {
-        return Err(no_number(text, pattern));
+/// A number with its sign: of exactly `width` characters, or of as many as there are.
+fn digits<'t>(text: &'t str, pattern: &str, width: usize, exact: bool) -> Result<(i64, &'t str)> {
+    let hint = "If your source string is not fixed-width, try using the \"FM\" modifier.";
+    let piece: String = text.chars().take(width).collect();
+    let read = if exact { piece.as_str() } else { text };
+    let unsigned = read.strip_prefix(['-', '+']).unwrap_or(read);
+    let count = unsigned.bytes().take_while(u8::is_ascii_digit).count();
+    let used = if count == 0 { 0 } else { read.len() - unsigned.len() + count };
+    if exact && piece.len() < width {
+        let message = format!("source string too short for \"{pattern}\" formatting field");
+        let detail = format!("Field requires {width} characters, but only {} remain.", piece.len());
+        return Err(invalid(SqlState::INVALID_DATETIME, message).with_detail(detail).with_hint(hint));
     }
-    let value: i32 = number.parse().map_err(|_| too_large(pattern))?;
-    Ok((i64::from(value), rest))
+    if exact && used > 0 && used < width {
+        let message = format!("invalid value \"{piece}\" for \"{pattern}\"");
+        let detail = format!("Field requires {width} characters, but only {used} could be parsed.");
+        return Err(invalid(SqlState::INVALID_DATETIME, message).with_detail(detail).with_hint(hint));
+    }
+    if used == 0 {
+        return Err(no_number(&piece, pattern));
+    }
+    let value: i32 = text[..used].parse().map_err(|_| too_large(pattern))?;
+    Ok((i64::from(value), &text[used..]))
 }
 
-fn no_number(text: &str, pattern: &str) -> SqlError {
-    let piece: String = text.chars().take(pattern.len()).collect();
+fn no_number(piece: &str, pattern: &str) -> SqlError {
     invalid(SqlState::INVALID_DATETIME, format!("invalid value \"{piece}\" for \"{pattern}\""))
         .with_detail("Value must be an integer.")
 }

@@ -322,7 +322,13 @@ fn chr<'a>(code: i64, cx: &Cx<'a>) -> Result<Datum<'a>> {
     if code == 0 {
         return Err(refused("null character not permitted"));
     }
+    if code < 0 {
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "character number must be positive"));
+    }
+    if code > i64::from(u32::from(char::MAX)) {
+        return Err(refused(&format!("requested character too large for encoding: {code}")));
+    }
     let c = u32::try_from(code).ok().and_then(char::from_u32);
-    let c = c.ok_or_else(|| refused("requested character not valid for encoding: UTF8"))?;
+    let c = c.ok_or_else(|| refused(&format!("requested character not valid for encoding: {code}")))?;
     Ok(cx.text(c.encode_utf8(&mut [0; 4])))
 }
