@@ -110,7 +110,7 @@ pub struct Binder<'c> {
     depth: usize,
     /// Literals in the select list of INSERT ... SELECT stay untyped until the column is known.
     keep_unknown: bool,
-    /// How many CASE and COALESCE are around what is bound: a constant there that cannot be computed is an error only if it is
+    /// How many CASE, COALESCE and WITH are around what is bound: a constant there that cannot be computed is an error only if it is
     /// needed.
     choices: usize,
     /// A query that had turned out to be grouped was bound again as such, and failed again.

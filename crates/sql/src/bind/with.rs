@@ -170,11 +170,14 @@ impl Binder<'_> {
         // Under RECURSIVE the name means the query itself while its body is bound.
         let later = self.named.split_off(if open { place + 1 } else { place });
         self.recursing.push(place);
+        // A query that nobody reads is not computed.
+        self.choices += 1;
         let bound = self.hiding(levels, |b| {
             b.deeper(
                 |b| if open { b.as_inner(|b| b.open_query(place, &query)) } else { b.inner_query(&query) },
             )
         });
+        self.choices -= 1;
         self.recursing.pop();
         self.named.extend(later);
         let bound = bound?;

@@ -253,9 +253,8 @@ impl Digits {
 
     /// Where the last digit is that FM keeps behind the point: the last that is no zero, or the point itself.
     fn last_kept(&self) -> Option<usize> {
-        let point = self.shown.find('.')?;
-        let behind = self.shown.as_bytes().iter().enumerate().skip(point + 1);
-        Some(behind.filter(|(_, b)| **b != b'0').map(|(at, _)| at).last().unwrap_or(point))
+        let is_fraction = self.shown.contains('.');
+        is_fraction.then(|| self.shown.trim_end_matches('0').len() - 1)
     }
 }
 
