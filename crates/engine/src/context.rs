@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use varve_device::planted;
 use varve_pager::{Lsn, Mtr, PageId, Pager};
 
-use crate::catalog::TableId;
+use crate::catalog::{ObjectId, POSTGRES, TableId};
 use crate::core::{Core, Sight, View, hash_key};
 use crate::error::{Error, Result};
 use crate::ids::{Owner, RollPointer, TxnId};
@@ -36,6 +36,8 @@ const KEY_SHARE_WISH: u64 = 1 << 62;
 /// State of a running transaction, handed to the table engines.
 pub struct Context {
     pub(crate) core: Arc<Core>,
+    /// The database whose names it uses.
+    pub(crate) database: ObjectId,
     pub(crate) owner: Owner,
     pub(crate) isolation: Isolation,
     /// What was read and written, under SERIALIZABLE.
@@ -94,6 +96,7 @@ impl Context {
         let owner = core.registry.claim();
         Self {
             core,
+            database: POSTGRES,
             owner,
             isolation,
             serial: None,
@@ -119,6 +122,7 @@ impl Context {
     pub(crate) fn of_loser(core: Arc<Core>, loser: Loser) -> Self {
         Self {
             core,
+            database: POSTGRES,
             owner: loser.owner,
             isolation: Isolation::ReadCommitted,
             serial: None,

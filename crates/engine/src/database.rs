@@ -13,7 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use varve_pager::{PageId, Pager, PagerStats};
 
-use crate::catalog::{SequenceDef, SequenceState, TableDef};
+use crate::catalog::{ObjectId, POSTGRES, SequenceDef, SequenceState, TableDef};
 use crate::check::{self, CheckReport};
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -116,10 +116,16 @@ impl Database {
         SequenceDrawer::new(Arc::clone(&self.core))
     }
 
-    /// Begins a transaction.
+    /// Begins a transaction that uses the names of `postgres`.
     #[inline]
     pub fn begin(self: &Arc<Self>, isolation: Isolation) -> Transaction {
-        Transaction::new(Arc::clone(self), isolation)
+        self.begin_in(POSTGRES, isolation)
+    }
+
+    /// Begins a transaction that uses the names of this database.
+    #[inline]
+    pub fn begin_in(self: &Arc<Self>, database: ObjectId, isolation: Isolation) -> Transaction {
+        Transaction::new(Arc::clone(self), database, isolation)
     }
 
     /// An empty list of rows that may grow beyond memory, as far as the quota lets it.

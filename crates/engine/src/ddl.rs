@@ -52,10 +52,11 @@ impl Transaction {
 
     /// Makes a schema.
     pub fn create_schema(&mut self, name: &str) -> Result<()> {
+        self.refuse_in_template()?;
         self.whole(|txn| {
             let id = txn.new_object_id()?;
             store::add_name(&mut txn.cx, ObjectKind::Schema, "", name, id)?;
-            let def = SchemaDef { id: ObjectId(id), name: name.to_owned() };
+            let def = SchemaDef { id: ObjectId(id), database: txn.cx.database, name: name.to_owned() };
             txn.store_new(id, Definition::Schema(def)).map(|_| ())
         })
     }
@@ -68,7 +69,7 @@ impl Transaction {
 
     fn schema(&mut self, name: &str) -> Result<ObjectId> {
         let missing = || Error::Undefined { kind: ObjectKind::Schema, name: name.to_owned() };
-        self.catalog().schemas().iter().find(|s| s.name == name).map(|s| s.id).ok_or_else(missing)
+        self.catalog().schemas().find(|s| s.name == name).map(|s| s.id).ok_or_else(missing)
     }
 
     /// Drops an empty schema.
@@ -76,7 +77,7 @@ impl Transaction {
         self.lock_schema(name)?;
         let catalog = self.catalog();
         let missing = || Error::Undefined { kind: ObjectKind::Schema, name: name.to_owned() };
-        let schema = catalog.schemas().iter().find(|s| s.name == name).ok_or_else(missing)?;
+        let schema = catalog.schemas().find(|s| s.name == name).ok_or_else(missing)?;
         if !catalog.is_empty_schema(name) {
             let what = format!("schema {name}");
             return Err(Error::Dependent { what, because: "it is not empty".into() });
@@ -102,7 +103,7 @@ impl Transaction {
                 store::add_name(&mut txn.cx, ObjectKind::Index, &new.schema, &key.name, id)?;
             }
             let place = txn.new_tree(TreeKind::Clustered, new.storage)?;
-            let mut def = table_def(new, TableId(id), place);
+            let mut def = table_def(new, TableId(id), txn.cx.database, place);
             for check in &mut def.checks {
                 let id = ObjectId(txn.new_object_id()?);
                 *check = Arc::new(Check { id, ..Check::clone(check) });
@@ -146,11 +147,7 @@ impl Transaction {
 
     fn forget_about_table(&mut self, def: &TableDef) -> Result<()> {
         self.forget_about(def.id)?;
-        def.indexes.iter().try_for_each(|index| self.forget_about(index.id))?;
-        def.checks.iter().try_for_each(|check| self.forget_about(check.id))?;
-        def.foreign_keys.iter().try_for_each(|key| self.forget_about(key.id))?;
-        let mut parts = def.partitions.iter().flat_map(|p| &p.parts);
-        parts.try_for_each(|part| self.forget_about(part.id))
+        def.parts_with_about().try_for_each(|object| self.forget_about(object))
     }
 
     /// Empties a table.
@@ -450,7 +447,7 @@ fn check_key_columns(columns: &[usize], column_count: usize) -> Result<()> {
     }
 }
 
-fn table_def(new: NewTable, id: TableId, place: TreePlace) -> TableDef {
+fn table_def(new: NewTable, id: TableId, database: ObjectId, place: TreePlace) -> TableDef {
     let mut columns = new.columns;
     if let Some(key) = &new.primary_key {
         key.columns.iter().for_each(|column| columns[*column].not_null = true);
@@ -458,6 +455,7 @@ fn table_def(new: NewTable, id: TableId, place: TreePlace) -> TableDef {
     let types: Vec<_> = columns.iter().map(|c| c.column_type).collect();
     TableDef {
         id,
+        database,
         schema: new.schema,
         name: new.name,
         columns,

@@ -107,7 +107,7 @@ impl Transaction {
         self.whole(|txn| {
             let id = txn.new_object_id()?;
             store::add_name(&mut txn.cx, ObjectKind::View, &new.schema, &new.name, id)?;
-            let def = view_def(new, ObjectId(id));
+            let def = view_def(new, ObjectId(id), txn.cx.database);
             txn.store_new(id, Definition::View(def.clone()))?;
             Ok(Arc::new(def))
         })
@@ -148,7 +148,7 @@ impl Transaction {
                 store::remove_name_of(&mut txn.cx, &old.schema, &old.name, view.0)?;
                 store::add_name(&mut txn.cx, ObjectKind::View, &new.schema, &new.name, view.0)?;
             }
-            let new = Definition::View(view_def(new, view));
+            let new = Definition::View(view_def(new, view, old.database));
             txn.exchange(view, Definition::View(ViewDef::clone(&old)), new)
         })
     }
@@ -269,10 +269,7 @@ impl Transaction {
             return Ok(());
         }
         reached("catalog: nothing is kept about an object any more");
-        store::remove_name_of(&mut self.cx, store::ABOUT_NAMES, &object.0.to_string(), old.id.0)?;
-        store::remove_object(&mut self.cx, old.id.0)?;
-        self.note_change(ObjectChange::About(object, None));
-        Ok(())
+        self.forget(&old)
     }
 
     /// Replaces a definition that no lock protects.
@@ -311,9 +308,9 @@ impl Transaction {
     }
 }
 
-fn view_def(new: NewView, id: ObjectId) -> ViewDef {
+fn view_def(new: NewView, id: ObjectId, database: ObjectId) -> ViewDef {
     let NewView { schema, name, columns, text, uses, security_invoker } = new;
-    ViewDef { id, schema, name, columns, text, uses, security_invoker }
+    ViewDef { id, database, schema, name, columns, text, uses, security_invoker }
 }
 
 fn refuse_taken(def: &TableDef, name: &str) -> Result<()> {

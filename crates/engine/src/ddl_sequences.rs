@@ -10,7 +10,9 @@
 
 use std::sync::Arc;
 
-use crate::catalog::{Definition, NewSequence, ObjectChange, SequenceDef, SequenceId, TableId, store};
+use crate::catalog::{
+    Definition, NewSequence, ObjectChange, ObjectId, SequenceDef, SequenceId, TableId, store,
+};
 use crate::ddl::invalid;
 use crate::error::{Error, ObjectKind, Result};
 use crate::sequence;
@@ -25,7 +27,7 @@ impl Transaction {
             let id = txn.new_object_id()?;
             store::add_name(&mut txn.cx, ObjectKind::Sequence, &new.schema, &new.name, id)?;
             store::add_sequence(&mut txn.cx, id, new.start, false)?;
-            txn.store_new(id, Definition::Sequence(defined(new, SequenceId(id), id)))?;
+            txn.store_new(id, Definition::Sequence(defined(txn.cx.database, new, SequenceId(id), id)))?;
             let missing = || Error::corrupt("a new sequence is not in the catalog");
             txn.catalog().sequence_by_id(SequenceId(id)).ok_or_else(missing)
         })
@@ -67,7 +69,7 @@ impl Transaction {
                 store::add_name(&mut txn.cx, ObjectKind::Sequence, &new.schema, &new.name, sequence.0)?;
             }
             let state = txn.new_object_id()?;
-            let def = defined(new, sequence, state);
+            let def = defined(txn.cx.database, new, sequence, state);
             let (next, ended) = sequence::after(&def, last, called);
             store::remove_sequence(&mut txn.cx, old.state)?;
             store::add_sequence(&mut txn.cx, state, next, ended)?;
@@ -143,9 +145,10 @@ fn check_sequence(new: &NewSequence) -> Result<()> {
     }
 }
 
-fn defined(new: NewSequence, id: SequenceId, state: u32) -> SequenceDef {
+fn defined(database: ObjectId, new: NewSequence, id: SequenceId, state: u32) -> SequenceDef {
     SequenceDef {
         id,
+        database,
         schema: new.schema,
         name: new.name,
         start: new.start,

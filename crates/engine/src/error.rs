@@ -36,6 +36,8 @@ pub enum ObjectKind {
     View,
     /// A role.
     Role,
+    /// A database.
+    Database,
 }
 
 impl ObjectKind {
@@ -49,6 +51,7 @@ impl ObjectKind {
             Self::Column => "column",
             Self::Constraint => "constraint",
             Self::Role => "role",
+            Self::Database => "database",
         }
     }
 }
@@ -255,6 +258,7 @@ const fn undefined_state(kind: ObjectKind) -> &'static str {
         ObjectKind::Table | ObjectKind::Sequence | ObjectKind::View => "42P01",
         ObjectKind::Index | ObjectKind::Constraint | ObjectKind::Engine | ObjectKind::Role => "42704",
         ObjectKind::Column => "42703",
+        ObjectKind::Database => "3D000",
     }
 }
 
@@ -264,6 +268,7 @@ const fn duplicate_state(kind: ObjectKind) -> &'static str {
         ObjectKind::Table | ObjectKind::Sequence | ObjectKind::Index | ObjectKind::View => "42P07",
         ObjectKind::Constraint | ObjectKind::Engine | ObjectKind::Role => "42710",
         ObjectKind::Column => "42701",
+        ObjectKind::Database => "42P04",
     }
 }
 

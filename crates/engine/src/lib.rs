@@ -15,6 +15,7 @@ mod core;
 mod database;
 mod ddl;
 mod ddl_columns;
+mod ddl_databases;
 mod ddl_objects;
 mod ddl_sequences;
 mod deadlock;
@@ -65,10 +66,10 @@ pub use array::{Array, ArrayRef, Elements};
 pub use catalog::predefined;
 pub use catalog::{
     About, Action, BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Bound, Catalog, Check, ColumnDef,
-    Comment, Edge, ForeignKey, Grant, Identity, IndexDef, IndexId, Membership, Named, NewIndex, NewSequence,
-    NewTable, NewView, ObjectId, Part, PartitionMethod, Partitions, PrimaryKey, Rights, RoleDef, SchemaDef,
-    Secret, SequenceDef, SequenceId, SequenceState, StorageOptions, Table, TableDef, TableId, Use,
-    ViewColumn, ViewDef,
+    Comment, DatabaseDef, Edge, ForeignKey, Grant, Identity, IndexDef, IndexId, Membership, Named, NewIndex,
+    NewSequence, NewTable, NewView, ObjectId, POSTGRES, POSTGRES_NAME, Part, PartitionMethod, Partitions,
+    PrimaryKey, Rights, RoleDef, SchemaDef, Secret, SequenceDef, SequenceId, SequenceState, StorageOptions,
+    TEMPLATE0, TEMPLATE1, Table, TableDef, TableId, Use, ViewColumn, ViewDef,
 };
 pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};

@@ -170,7 +170,7 @@ fn load_catalog(core: &Arc<Core>) -> Result<()> {
 
 /// Redo has gone by how pages were stored; from now on it is what the definitions say.
 fn tell_storage(core: &Core, catalog: &Catalog) -> Result<()> {
-    let told = catalog.tables().filter_map(|def| Some((def, def.storage.compression?)));
+    let told = catalog.all_tables().filter_map(|def| Some((def, def.storage.compression?)));
     let owners: Vec<_> = told.flat_map(|(def, how)| def.owners().map(move |owner| (owner, how))).collect();
     Ok(core.pager.tell_compression(SpaceId::DATA, &owners)?)
 }

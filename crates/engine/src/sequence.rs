@@ -192,14 +192,28 @@ fn reserve(def: &SequenceDef, value: i64) -> (u64, Option<i64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::SequenceId;
+    use crate::catalog::{POSTGRES, SequenceId};
     use crate::types::ColumnType;
 
     fn def(increment: i64, min: i64, max: i64) -> SequenceDef {
         let (schema, name) = ("public".to_owned(), "s".to_owned());
         let (start, cycle, owned_by) = (min, false, None);
         let (id, data_type, cache, state) = (SequenceId(1), ColumnType::Int8, 1, 1);
-        SequenceDef { id, schema, name, start, increment, min, max, cycle, owned_by, data_type, cache, state }
+        SequenceDef {
+            id,
+            database: POSTGRES,
+            schema,
+            name,
+            start,
+            increment,
+            min,
+            max,
+            cycle,
+            owned_by,
+            data_type,
+            cache,
+            state,
+        }
     }
 
     #[test]

@@ -151,9 +151,10 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    pub(crate) fn new(database: Arc<Database>, isolation: Isolation) -> Self {
+    pub(crate) fn new(database: Arc<Database>, of: ObjectId, isolation: Isolation) -> Self {
         let mut cx = Context::new(Arc::clone(database.core()), isolation, database.lock_timeout());
         cx.set_isolation(isolation);
+        cx.database = of;
         Self {
             database,
             cx,
@@ -173,6 +174,11 @@ impl Transaction {
     /// The database.
     pub fn database(&self) -> &Arc<Database> {
         &self.database
+    }
+
+    /// The database of the server whose names it uses.
+    pub fn database_id(&self) -> ObjectId {
+        self.cx.database
     }
 
     /// Its isolation level.
@@ -387,7 +393,7 @@ impl Transaction {
 
     /// The catalog as this transaction sees it: the newest committed one with its own DDL.
     pub fn catalog(&mut self) -> Arc<Catalog> {
-        let current = self.cx.core.catalog.current();
+        let current = self.cx.core.catalog.current_of(self.cx.database);
         if self.changes.is_empty() {
             return current;
         }
@@ -419,7 +425,7 @@ impl Transaction {
             ObjectChange::Schema(id, _) | ObjectChange::View(id, _) => Some(*id),
             ObjectChange::Table(id, _) => Some(ObjectId::from(*id)),
             ObjectChange::Sequence(id, _) => Some(ObjectId::from(*id)),
-            ObjectChange::Role(..) | ObjectChange::About(..) => None,
+            ObjectChange::Database(..) | ObjectChange::Role(..) | ObjectChange::About(..) => None,
         };
         self.made.extend(id.map(|id| (self.cx.record_count, id)));
         self.note_change(change);

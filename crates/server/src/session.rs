@@ -11,11 +11,8 @@ use varve_sql::oid::Oid;
 use varve_sql::scram::Verifier;
 use varve_sql::{
     CancelToken, Column, Ender, Prepared, Probing, Progress, SessionParams, Severity, Sink, SqlDatabase,
-    SqlError, SqlState,
+    SqlError,
 };
-
-/// The one database.
-pub const DATABASE: &str = "postgres";
 
 /// Opens sessions.
 pub trait Backend: Send + Sync + 'static {
@@ -93,11 +90,6 @@ impl Backend for SqlDatabase {
     type Session = varve_sql::Session;
 
     fn open(self: &Arc<Self>, params: SessionParams) -> Result<Self::Session, SqlError> {
-        if params.database != DATABASE {
-            let message = format!("database \"{}\" does not exist", params.database);
-            let hint = format!("There is one database here: connect to \"{DATABASE}\".");
-            return Err(SqlError::new(SqlState::UNDEFINED_DATABASE, message).with_hint(hint));
-        }
         varve_sql::Session::new(self.clone(), params)
     }
 

@@ -11,9 +11,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 use rustc_hash::FxHashMap;
-use varve_engine::TableId;
+use varve_engine::{ObjectId, TableId};
 
 use crate::eval::func::clock_us;
 
@@ -74,6 +74,8 @@ pub struct Activity {
     pub user: String,
     /// From where, if over a network.
     pub peer: Option<SocketAddr>,
+    /// In which database.
+    pub database: ObjectId,
     /// When.
     pub start_us: i64,
     now: Mutex<Now>,
@@ -170,18 +172,32 @@ pub struct Count {
     pub times: i64,
 }
 
-/// All sessions of a database, and its counts.
+/// Who is there, and where nobody may come in.
+#[derive(Debug, Default)]
+struct Sessions {
+    all: Vec<Arc<Activity>>,
+    closed: Vec<ObjectId>,
+}
+
+/// All sessions of a server, and its counts.
 #[derive(Debug)]
 pub struct Watched {
     /// When the database was opened.
     start_us: i64,
-    sessions: Mutex<Vec<Arc<Activity>>>,
+    sessions: Mutex<Sessions>,
+    /// A database is open again, or gone.
+    reopened: Condvar,
     counts: RwLock<FxHashMap<TableId, Count>>,
 }
 
 impl Default for Watched {
     fn default() -> Watched {
-        Watched { start_us: clock_us(), sessions: Mutex::default(), counts: RwLock::default() }
+        Watched {
+            start_us: clock_us(),
+            sessions: Mutex::default(),
+            reopened: Condvar::new(),
+            counts: RwLock::default(),
+        }
     }
 }
 
@@ -191,11 +207,11 @@ impl Watched {
         self.start_us
     }
 
-    /// A session starts.
+    /// A session starts. As long as its database is closed, it waits.
     pub fn enter(
         self: &Arc<Self>,
         process_id: i32,
-        (user, peer): (&str, Option<SocketAddr>),
+        (user, peer, database): (&str, Option<SocketAddr>, ObjectId),
         cancel: Arc<AtomicBool>,
     ) -> Seat {
         let start_us = clock_us();
@@ -204,19 +220,41 @@ impl Watched {
             process_id,
             user: user.to_owned(),
             peer,
+            database,
             start_us,
             now,
             cancel,
             is_ending: AtomicBool::new(false),
             ender: OnceLock::new(),
         });
-        self.sessions.lock().push(Arc::clone(&activity));
+        let mut sessions = self.sessions.lock();
+        while sessions.closed.contains(&database) {
+            self.reopened.wait(&mut sessions);
+        }
+        sessions.all.push(Arc::clone(&activity));
+        drop(sessions);
         Seat { watched: Arc::clone(self), activity }
     }
 
     /// All sessions, in the order in which they started.
     pub fn sessions(&self) -> Vec<Arc<Activity>> {
-        self.sessions.lock().clone()
+        self.sessions.lock().all.clone()
+    }
+
+    /// The sessions of a database.
+    fn sessions_in(&self, database: ObjectId) -> Vec<Arc<Activity>> {
+        self.sessions.lock().all.iter().filter(|session| session.database == database).cloned().collect()
+    }
+
+    /// Lets no session into a database as long as the guard lives; waits for another guard to go.
+    pub fn close(self: &Arc<Self>, database: ObjectId) -> Closing {
+        let mut sessions = self.sessions.lock();
+        while sessions.closed.contains(&database) {
+            self.reopened.wait(&mut sessions);
+        }
+        sessions.closed.push(database);
+        drop(sessions);
+        Closing { watched: Arc::clone(self), database }
     }
 
     /// Keeps what ANALYZE found.
@@ -232,11 +270,39 @@ impl Watched {
     }
 }
 
+/// A database that lets nobody in.
+#[derive(Debug)]
+pub struct Closing {
+    watched: Arc<Watched>,
+    database: ObjectId,
+}
+
+impl Closing {
+    /// The sessions that are still in it.
+    pub fn sessions(&self) -> Vec<Arc<Activity>> {
+        self.watched.sessions_in(self.database)
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.watched.sessions.lock().closed.retain(|database| *database != self.database);
+        self.watched.reopened.notify_all();
+    }
+}
+
 /// A session's place in the list.
 #[derive(Debug)]
 pub struct Seat {
     watched: Arc<Watched>,
     activity: Arc<Activity>,
+}
+
+impl Seat {
+    /// How many sessions a database has.
+    pub fn sessions_in(&self, database: ObjectId) -> usize {
+        self.watched.sessions_in(database).len()
+    }
 }
 
 impl std::ops::Deref for Seat {
@@ -249,6 +315,6 @@ impl std::ops::Deref for Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.watched.sessions.lock().retain(|a| !Arc::ptr_eq(a, &self.activity));
+        self.watched.sessions.lock().all.retain(|a| !Arc::ptr_eq(a, &self.activity));
     }
 }

@@ -33,7 +33,7 @@ impl Keys {
     /// Reads the texts of an index.
     pub fn of(table: &TableDef, derived: &Derived) -> Result<Keys> {
         // What depends on no session names nothing of the catalog.
-        let catalog = Catalog::default();
+        let catalog = Catalog::empty();
         let read = |text: &str| {
             parse::on_deep_stack(text, || Binder::new(&catalog, "", &[])?.expression_of_index(table, text))
         };

@@ -113,6 +113,8 @@ states! {
     CANT_CHANGE_RUNTIME_PARAM = "55P02", "The setting cannot change now.";
     INVALID_NAME = "42602", "A name that cannot be.";
     DISK_FULL = "53100", "No room on the device.";
+    DUPLICATE_DATABASE = "42P04", "The database exists already.";
+    TOO_MANY_CONNECTIONS = "53300", "No more sessions fit.";
     UNDEFINED_DATABASE = "3D000", "No database has this name.";
     UNDEFINED_FILE = "58P01", "No file of this name.";
     IO_ERROR = "58030", "A file could not be read or written.";

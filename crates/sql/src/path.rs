@@ -179,7 +179,7 @@ fn is_usable(name: &str, holder: &Holder, catalog: &Catalog) -> bool {
     if matches!(name, SYSTEM | INFORMATION | varve_engine::catalog::PUBLIC) {
         return name != varve_engine::catalog::PUBLIC || catalog.has_schema(name);
     }
-    let schema = catalog.schemas().iter().find(|s| s.name == name);
+    let schema = catalog.schemas().find(|s| s.name == name);
     schema.is_some_and(|s| holder.may_any(catalog, &Object::schema(s), &[Rights::USAGE]))
 }
 

@@ -10,7 +10,7 @@
 //! Does not know: sessions; where checks are made (`session/authorize.rs`, `exec/sequence.rs`).
 
 use smallvec::SmallVec;
-use varve_engine::{Catalog, Grant, ObjectId, Rights, RoleDef, SchemaDef, predefined};
+use varve_engine::{Catalog, DatabaseDef, Grant, ObjectId, Rights, RoleDef, SchemaDef, predefined};
 
 use crate::error::{SqlError, SqlState};
 
@@ -28,6 +28,8 @@ pub enum Kind {
     Sequence,
     /// A schema.
     Schema,
+    /// A database.
+    Database,
     /// An index, which only has an owner: its table's.
     Index,
 }
@@ -40,6 +42,7 @@ impl Kind {
             Kind::View => "view",
             Kind::Sequence => "sequence",
             Kind::Schema => "schema",
+            Kind::Database => "database",
             Kind::Index => "index",
         }
     }
@@ -50,6 +53,7 @@ impl Kind {
             Kind::Table | Kind::View => Rights(0b111_1111),
             Kind::Sequence => Rights::SELECT.with(Rights::UPDATE).with(Rights::USAGE),
             Kind::Schema => Rights::USAGE.with(Rights::CREATE),
+            Kind::Database => Rights::CREATE.with(Rights::TEMPORARY).with(Rights::CONNECT),
             Kind::Index => Rights::default(),
         }
     }
@@ -77,6 +81,11 @@ impl Object {
         Object::new(def.id, Kind::Schema, &def.name)
     }
 
+    /// A database.
+    pub fn database(def: &DatabaseDef) -> Object {
+        Object::new(def.id, Kind::Database, &def.name)
+    }
+
     /// The rights on it, those included that nobody had to grant.
     pub fn grants(&self, catalog: &Catalog) -> Vec<Grant> {
         let owner = catalog.owner(self.id);
@@ -89,6 +98,9 @@ impl Object {
         let mut grants = vec![grant(Some(owner), self.kind.all())];
         if self.kind == Kind::Schema && self.name == "public" {
             grants.push(grant(None, Rights::USAGE));
+        }
+        if self.kind == Kind::Database {
+            grants.push(grant(None, Rights::TEMPORARY.with(Rights::CONNECT)));
         }
         grants
     }
@@ -153,7 +165,12 @@ impl Holder {
     pub fn of(catalog: &Catalog, who: Who) -> Holder {
         let Some(id) = who else { return Holder { roles: SmallVec::new(), is_superuser: true } };
         let is_superuser = catalog.role_by_id(id).is_some_and(|role| role.is_superuser);
-        Holder { roles: memberships(catalog, id, &|role| role.inherits), is_superuser }
+        let mut roles = memberships(catalog, id, &|role| role.inherits);
+        // Who owns the database is a member of the role that stands for its owner.
+        if roles.contains(&catalog.owner(catalog.database())) {
+            roles.push(predefined::DATABASE_OWNER);
+        }
+        Holder { roles, is_superuser }
     }
 
     /// Whether nothing is denied.
@@ -188,6 +205,9 @@ impl Holder {
     /// Rights by `pg_read_all_data` and `pg_write_all_data`.
     fn rights_on_all(&self, kind: Kind) -> Rights {
         let (mut rights, is_schema) = (Rights::default(), kind == Kind::Schema);
+        if kind == Kind::Database {
+            return rights;
+        }
         if self.roles.contains(&predefined::READ_ALL_DATA) {
             rights = rights.with(if is_schema { Rights::USAGE } else { Rights::SELECT });
         }

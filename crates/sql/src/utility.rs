@@ -7,6 +7,7 @@
 
 mod copy;
 pub mod cursor;
+pub mod database;
 pub mod explain;
 mod inner;
 pub mod lock;
@@ -156,6 +157,8 @@ pub enum Utility {
     View(Box<view::ViewOptions>),
     /// ALTER ... OWNER TO, REASSIGN OWNED
     Owner(Box<owner::OwnerChange>),
+    /// CREATE, ALTER, DROP DATABASE
+    Database(Box<database::DatabaseCommand>),
     /// CREATE EXTENSION; whether IF NOT EXISTS
     CreateExtension(String, bool),
     /// SET [LOCAL] ROLE, `None` is NONE; whether LOCAL
@@ -192,6 +195,11 @@ pub fn read(sql: &str, statement: &NodeEnum) -> Result<Option<Utility>> {
         NodeEnum::RenameStmt(s) if s.rename_type() == ObjectType::ObjectRole => {
             role::rename(&s.subname, &s.newname)?
         }
+        NodeEnum::CreatedbStmt(s) => database::create(source, s)?,
+        NodeEnum::AlterDatabaseStmt(s) => database::alter(source, s)?,
+        NodeEnum::AlterDatabaseSetStmt(s) => database::set(s)?,
+        NodeEnum::DropdbStmt(s) => database::drop(source, s)?,
+        NodeEnum::RenameStmt(s) if s.rename_type() == ObjectType::ObjectDatabase => database::rename(s),
         NodeEnum::GrantStmt(s) => role::grant(s)?,
         NodeEnum::GrantRoleStmt(s) => role::membership(s)?,
         NodeEnum::AlterTableStmt(s) => match (view::options(s)?, owner::of_relation(s)?) {

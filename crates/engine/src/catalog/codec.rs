@@ -2,8 +2,9 @@
 //!
 //! | part | what |
 //! |---|---|
-//! | u8 | version of the encoding, 2 |
-//! | u8 | kind: 1 schema, 2 table, 3 sequence, 4 view, 5 role, 6 about |
+//! | u8 | version of the encoding: 2, or 3 if the next part is there |
+//! | u32 | number of the database that it is in; not there for `postgres` and for what all databases share |
+//! | u8 | kind: 1 schema, 2 table, 3 sequence, 4 view, 5 role, 6 about, 7 database |
 //! | ... | the fields in the order of the code below and in `records.rs` |
 //!
 //! Numbers are little endian (u8, u16, u32, i64); a text is its length (u32) and its bytes; a list is its length (u16) and
@@ -19,6 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 use varve_pager::{Algorithm, Compression};
 
+use super::databases::{DatabaseDef, POSTGRES};
 use super::defs::{
     ColumnDef, IndexDef, IndexId, ObjectId, PrimaryKey, SchemaDef, SequenceDef, SequenceId, StorageOptions,
     TableDef, TableId, TreePlace,
@@ -29,12 +31,14 @@ use crate::row::{self, RowSchema};
 use crate::types::{ColumnType, Moment, Value};
 
 const VERSION: u8 = 2;
+const VERSION_OF_DATABASE: u8 = 3;
 const SCHEMA: u8 = 1;
 const TABLE: u8 = 2;
 const SEQUENCE: u8 = 3;
 const VIEW: u8 = 4;
 const ROLE: u8 = 5;
 const ABOUT: u8 = 6;
+const DATABASE: u8 = 7;
 
 /// Flags at the end of a table.
 const IS_UNLOGGED: u8 = 1;
@@ -62,11 +66,32 @@ pub(crate) enum Definition {
     View(ViewDef),
     Role(RoleDef),
     About(About),
+    Database(DatabaseDef),
+}
+
+impl Definition {
+    /// The database that the object is in; `POSTGRES` for what all databases share.
+    fn database(&self) -> ObjectId {
+        match self {
+            Definition::Schema(def) => def.database,
+            Definition::Table(def) => def.database,
+            Definition::Sequence(def) => def.database,
+            Definition::View(def) => def.database,
+            Definition::Role(_) | Definition::About(_) | Definition::Database(_) => POSTGRES,
+        }
+    }
 }
 
 /// The stored form.
 pub(crate) fn encode(definition: &Definition) -> Vec<u8> {
-    let mut out = Writer(vec![VERSION]);
+    let mut out = Writer(Vec::new());
+    match definition.database() {
+        POSTGRES => out.byte(VERSION),
+        database => {
+            out.byte(VERSION_OF_DATABASE);
+            out.id(database);
+        }
+    }
     match definition {
         Definition::Schema(def) => {
             out.byte(SCHEMA);
@@ -93,6 +118,10 @@ pub(crate) fn encode(definition: &Definition) -> Vec<u8> {
             out.byte(ABOUT);
             out.about(def);
         }
+        Definition::Database(def) => {
+            out.byte(DATABASE);
+            out.database(def);
+        }
     }
     out.0
 }
@@ -100,16 +129,20 @@ pub(crate) fn encode(definition: &Definition) -> Vec<u8> {
 /// Reads the stored form.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Definition> {
     let mut input = Reader(bytes);
-    if input.byte()? != VERSION {
-        return None;
-    }
+    let database = match input.byte()? {
+        VERSION => POSTGRES,
+        VERSION_OF_DATABASE => input.id().filter(|database| *database != POSTGRES)?,
+        _ => return None,
+    };
     let definition = match input.byte()? {
-        SCHEMA => Definition::Schema(SchemaDef { id: ObjectId(input.word()?), name: input.text()? }),
-        TABLE => Definition::Table(input.table()?),
-        SEQUENCE => Definition::Sequence(input.sequence()?),
-        VIEW => Definition::View(input.view()?),
+        SCHEMA => Definition::Schema(SchemaDef { id: input.id()?, database, name: input.text()? }),
+        TABLE => Definition::Table(TableDef { database, ..input.table()? }),
+        SEQUENCE => Definition::Sequence(SequenceDef { database, ..input.sequence()? }),
+        VIEW => Definition::View(ViewDef { database, ..input.view()? }),
+        _ if database != POSTGRES => return None,
         ROLE => Definition::Role(input.role()?),
         ABOUT => Definition::About(input.about()?),
+        DATABASE => Definition::Database(input.database()?),
         _ => return None,
     };
     input.0.is_empty().then_some(definition)
@@ -444,6 +477,7 @@ impl Reader<'_> {
         }
         Some(TableDef {
             id,
+            database: POSTGRES,
             schema,
             name,
             columns,
@@ -579,6 +613,7 @@ impl Reader<'_> {
         let cycle = flags & CYCLES != 0;
         let def = SequenceDef {
             id,
+            database: POSTGRES,
             schema,
             name,
             start,

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use varve_pager::{Algorithm, Compression};
 
 use super::codec::{Definition, decode, encode};
+use super::databases::{DatabaseDef, POSTGRES};
 use super::defs::{
     ColumnDef, IndexDef, IndexId, ObjectId, PrimaryKey, SchemaDef, SequenceDef, SequenceId, StorageOptions,
     TableDef, TableId, TreePlace,
@@ -47,6 +48,7 @@ fn table() -> TableDef {
         IndexDef { id: IndexId(10), derived: Some(Arc::new(derived)), constraint: true, ..index.clone() };
     TableDef {
         id: TableId(7),
+        database: POSTGRES,
         schema: "public".into(),
         name: "t".into(),
         columns,
@@ -99,6 +101,7 @@ fn partitions() -> Partitions {
 fn view() -> ViewDef {
     ViewDef {
         id: ObjectId(24),
+        database: POSTGRES,
         schema: "public".into(),
         name: "v".into(),
         columns: vec![ViewColumn { name: "a".into(), type_id: 23, modifier: -1 }],
@@ -140,6 +143,7 @@ fn about() -> About {
 fn sequence() -> SequenceDef {
     SequenceDef {
         id: SequenceId(27),
+        database: POSTGRES,
         schema: "public".into(),
         name: "s".into(),
         start: 5,
@@ -154,14 +158,33 @@ fn sequence() -> SequenceDef {
     }
 }
 
+fn schema() -> SchemaDef {
+    SchemaDef { id: ObjectId(20), database: POSTGRES, name: "s".into() }
+}
+
+fn database() -> DatabaseDef {
+    DatabaseDef {
+        id: ObjectId(16_400),
+        connection_limit: 9,
+        settings: vec![("search_path".into(), "a, b".into())],
+        ..DatabaseDef::new("app")
+    }
+}
+
 fn all() -> Vec<Definition> {
     vec![
-        Definition::Schema(SchemaDef { id: ObjectId(20), name: "s".into() }),
+        Definition::Schema(schema()),
         Definition::Table(table()),
         Definition::Sequence(sequence()),
         Definition::View(view()),
         Definition::Role(role()),
         Definition::About(about()),
+        Definition::Database(database()),
+        // The same in another database than the first.
+        Definition::Schema(SchemaDef { database: ObjectId(0x102), ..schema() }),
+        Definition::Table(TableDef { database: ObjectId(0x102), ..table() }),
+        Definition::Sequence(SequenceDef { database: ObjectId(0x102), ..sequence() }),
+        Definition::View(ViewDef { database: ObjectId(0x102), ..view() }),
     ]
 }
 

@@ -57,6 +57,8 @@ pub struct SequenceId(pub u32);
 pub struct SchemaDef {
     /// Identity.
     pub id: ObjectId,
+    /// The database that it is in.
+    pub database: ObjectId,
     /// Name.
     pub name: String,
 }
@@ -137,6 +139,8 @@ impl IndexDef {
 pub struct TableDef {
     /// Identity; stays the same through TRUNCATE and ADD PRIMARY KEY.
     pub id: TableId,
+    /// The database that it is in.
+    pub database: ObjectId,
     /// Name of its schema.
     pub schema: String,
     /// Name.
@@ -172,6 +176,8 @@ pub struct TableDef {
 pub struct SequenceDef {
     /// Identity.
     pub id: SequenceId,
+    /// The database that it is in.
+    pub database: ObjectId,
     /// Name of its schema.
     pub schema: String,
     /// Name.
@@ -326,6 +332,7 @@ impl Clone for TableDef {
     fn clone(&self) -> Self {
         Self {
             id: self.id,
+            database: self.database,
             schema: self.schema.clone(),
             name: self.name.clone(),
             columns: self.columns.clone(),
@@ -349,6 +356,7 @@ impl fmt::Debug for TableDef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TableDef")
             .field("id", &self.id)
+            .field("database", &self.database)
             .field("schema", &self.schema)
             .field("name", &self.name)
             .field("columns", &self.columns)
@@ -400,6 +408,15 @@ impl TableDef {
         let parts = self.partitions.iter().flat_map(|p| &p.parts);
         let parts = parts.map(|p| (p.schema.as_str(), p.name.as_str(), Named::Part(self.id, p.id)));
         own.chain(key).chain(indexes).chain(parts)
+    }
+
+    /// What belongs to the table and may have an owner, grants or comments of its own: indexes, constraints, parts.
+    pub(crate) fn parts_with_about(&self) -> impl Iterator<Item = ObjectId> {
+        let indexes = self.indexes.iter().map(|index| index.id.into());
+        let checks = self.checks.iter().map(|check| check.id);
+        let keys = self.foreign_keys.iter().map(|key| key.id);
+        let parts = self.partitions.iter().flat_map(|p| &p.parts).map(|part| part.id);
+        indexes.chain(checks).chain(keys).chain(parts)
     }
 
     /// Segments of its trees: rows with their long values, and each index.

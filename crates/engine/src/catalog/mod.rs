@@ -3,12 +3,15 @@
 //! Invariants
 //! 1. A `Catalog` never changes; `version` differs between any two that differ.
 //! 2. Names of tables, parts, views, indexes and sequences share one namespace for each schema.
+//! 3. A `Catalog` is that of one database: it finds by name, and lists, only what is in that database. By id it finds
+//!    everything, for the work that goes across databases: redo of DDL, undo, purge, checks.
 //!
 //! Does not know: how it is stored (`store.rs`), who may see what.
 
 pub(crate) mod codec;
 #[cfg(test)]
 mod codec_tests;
+mod databases;
 mod defs;
 mod objects;
 mod records;
@@ -21,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use codec::Definition;
+pub use databases::{DatabaseDef, POSTGRES, POSTGRES_NAME, TEMPLATE0, TEMPLATE1};
 pub(crate) use defs::TreePlace;
 pub(crate) use state::CatalogState;
 
@@ -48,10 +52,19 @@ pub use objects::{
 /// Name of the schema that exists from the start.
 pub const PUBLIC: &str = "public";
 
-/// Everything that a transaction can name.
-#[derive(Clone, Default)]
+/// Everything that a transaction can name. Cheap to clone.
+#[derive(Clone)]
 pub struct Catalog {
     version: u64,
+    /// The database whose names these are.
+    database: ObjectId,
+    all: Arc<Contents>,
+}
+
+/// What there is in all databases.
+#[derive(Clone, Default)]
+struct Contents {
+    databases: HashMap<ObjectId, Arc<DatabaseDef>>,
     schemas: Vec<Arc<SchemaDef>>,
     tables: HashMap<TableId, Arc<Table>>,
     sequences: HashMap<SequenceId, Arc<SequenceDef>>,
@@ -59,7 +72,8 @@ pub struct Catalog {
     roles: HashMap<ObjectId, Arc<RoleDef>>,
     /// By the object that it is about.
     abouts: HashMap<ObjectId, Arc<About>>,
-    names: HashMap<String, HashMap<String, Named>>,
+    /// By database and schema.
+    names: HashMap<ObjectId, HashMap<String, HashMap<String, Named>>>,
     /// Tables by the segment of their clustered tree.
     owners: HashMap<u32, TableId>,
     /// Tables with foreign keys, by the table that these refer to.
@@ -115,6 +129,7 @@ impl fmt::Debug for Table {
 /// One object made, replaced or (`None`) dropped.
 #[derive(Clone)]
 pub(crate) enum ObjectChange {
+    Database(ObjectId, Option<Arc<DatabaseDef>>),
     Schema(ObjectId, Option<Arc<SchemaDef>>),
     Table(TableId, Option<Arc<Table>>),
     Sequence(SequenceId, Option<Arc<SequenceDef>>),
@@ -142,10 +157,46 @@ pub enum Named {
 }
 
 impl Catalog {
-    /// Nothing but the roles that every database has.
-    pub(crate) fn with_predefined_roles() -> Catalog {
+    /// Nothing but the roles that every server has, and its first databases.
+    pub(crate) fn predefined() -> Catalog {
         let roles = RoleDef::predefined().map(|role| (role.id, Arc::new(role)));
-        Catalog { roles: roles.collect(), ..Catalog::default() }
+        let databases = DatabaseDef::predefined().map(|database| (database.id, Arc::new(database)));
+        let all = Contents {
+            roles: roles.collect(),
+            databases: databases.into_iter().collect(),
+            ..Contents::default()
+        };
+        Catalog { version: 0, database: POSTGRES, all: Arc::new(all) }
+    }
+
+    /// A catalog in which nothing has a name.
+    pub fn empty() -> Catalog {
+        Catalog { version: 0, database: POSTGRES, all: Arc::default() }
+    }
+
+    /// The same seen from another database.
+    pub fn of_database(&self, database: ObjectId) -> Catalog {
+        Catalog { database, ..self.clone() }
+    }
+
+    /// The database whose catalog this is.
+    pub fn database(&self) -> ObjectId {
+        self.database
+    }
+
+    /// All databases, in no order.
+    pub fn databases(&self) -> impl Iterator<Item = &Arc<DatabaseDef>> {
+        self.all.databases.values()
+    }
+
+    /// A database by name.
+    pub fn database_named(&self, name: &str) -> Option<&Arc<DatabaseDef>> {
+        self.databases().find(|database| database.name == name)
+    }
+
+    /// A database by id.
+    pub fn database_by_id(&self, id: ObjectId) -> Option<&Arc<DatabaseDef>> {
+        self.all.databases.get(&id)
     }
 
     /// Changes with every committed DDL and with every DDL of the own transaction.
@@ -153,19 +204,19 @@ impl Catalog {
         self.version
     }
 
-    /// All schemas.
-    pub fn schemas(&self) -> &[Arc<SchemaDef>] {
-        &self.schemas
+    /// All schemas of the database.
+    pub fn schemas(&self) -> impl Iterator<Item = &Arc<SchemaDef>> {
+        self.all.schemas.iter().filter(|s| s.database == self.database)
     }
 
     /// Whether a schema exists.
     pub fn has_schema(&self, name: &str) -> bool {
-        self.schemas.iter().any(|s| s.name == name)
+        self.schemas().any(|s| s.name == name)
     }
 
     /// What a name stands for.
     pub fn resolve(&self, schema: &str, name: &str) -> Option<Named> {
-        self.names.get(schema)?.get(name).copied()
+        self.all.names.get(&self.database)?.get(schema)?.get(name).copied()
     }
 
     /// A table by name.
@@ -178,26 +229,26 @@ impl Catalog {
 
     /// A table by id.
     pub fn table_by_id(&self, id: TableId) -> Option<Arc<TableDef>> {
-        self.tables.get(&id).map(|table| Arc::clone(table.def()))
+        self.all.tables.get(&id).map(|table| Arc::clone(table.def()))
     }
 
     /// A table ready to be used.
     pub(crate) fn open_table(&self, id: TableId) -> Option<&Arc<Table>> {
-        self.tables.get(&id)
+        self.all.tables.get(&id)
     }
 
     /// The open paged table whose clustered tree a segment owns.
     pub(crate) fn store_of(&self, owner: u32) -> Option<&PagedStore> {
-        let table = match self.owners.get(&owner) {
-            Some(id) => self.tables.get(id)?,
-            None => self.system.iter().find(|t| t.def.place.owner == owner)?,
+        let table = match self.all.owners.get(&owner) {
+            Some(id) => self.all.tables.get(id)?,
+            None => self.all.system.iter().find(|t| t.def.place.owner == owner)?,
         };
         table.store.as_paged()
     }
 
     /// The table that a segment belongs to, and the name of the index if it has that.
     pub fn table_of_segment(&self, owner: u32) -> Option<(Arc<TableDef>, Option<String>)> {
-        self.tables.values().map(|table| table.def()).find_map(|def| {
+        self.all.tables.values().map(|table| table.def()).find_map(|def| {
             if def.place.owner == owner {
                 return Some((Arc::clone(def), None));
             }
@@ -206,18 +257,18 @@ impl Catalog {
         })
     }
 
-    /// All tables ready to be used.
+    /// The tables of all databases ready to be used.
     pub(crate) fn open_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
-        self.tables.values()
+        self.all.tables.values()
     }
 
     /// The system tables, in the order of `store.rs`.
     pub(crate) fn system(&self) -> &[Arc<Table>] {
-        &self.system
+        &self.all.system
     }
 
     pub(crate) fn set_system(&mut self, system: Vec<Arc<Table>>) {
-        self.system = system;
+        self.contents().system = system;
     }
 
     /// An index by name, with its table.
@@ -242,45 +293,50 @@ impl Catalog {
 
     /// A sequence by id.
     pub fn sequence_by_id(&self, id: SequenceId) -> Option<Arc<SequenceDef>> {
-        self.sequences.get(&id).cloned()
+        self.all.sequences.get(&id).cloned()
     }
 
     /// A table by id, as long as the catalog is held.
     pub fn table_ref(&self, id: TableId) -> Option<&Arc<TableDef>> {
-        self.tables.get(&id).map(|table| table.def())
+        self.all.tables.get(&id).map(|table| table.def())
     }
 
     /// A sequence by id, as long as the catalog is held.
     pub fn sequence_ref(&self, id: SequenceId) -> Option<&Arc<SequenceDef>> {
-        self.sequences.get(&id)
+        self.all.sequences.get(&id)
     }
 
-    /// All tables, in no order.
+    /// All tables of the database, in no order.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<TableDef>> {
-        self.tables.values().map(|table| table.def())
+        self.all_tables().filter(|table| table.database == self.database)
     }
 
-    /// All sequences, in no order.
+    /// The tables of all databases, in no order.
+    pub fn all_tables(&self) -> impl Iterator<Item = &Arc<TableDef>> {
+        self.all.tables.values().map(|table| table.def())
+    }
+
+    /// All sequences of the database, in no order.
     pub fn sequences(&self) -> impl Iterator<Item = &Arc<SequenceDef>> {
-        self.sequences.values()
+        self.all.sequences.values().filter(|sequence| sequence.database == self.database)
     }
 
     /// A view by name.
     pub fn view(&self, schema: &str, name: &str) -> Option<&Arc<ViewDef>> {
         match self.resolve(schema, name)? {
-            Named::View(id) => self.views.get(&id),
+            Named::View(id) => self.all.views.get(&id),
             _ => None,
         }
     }
 
     /// A view by id.
     pub fn view_by_id(&self, id: ObjectId) -> Option<&Arc<ViewDef>> {
-        self.views.get(&id)
+        self.all.views.get(&id)
     }
 
-    /// All views, in no order.
+    /// All views of the database, in no order.
     pub fn views(&self) -> impl Iterator<Item = &Arc<ViewDef>> {
-        self.views.values()
+        self.all.views.values().filter(|view| view.database == self.database)
     }
 
     /// A part of a partitioned table by name, with the table.
@@ -297,7 +353,8 @@ impl Catalog {
 
     /// The foreign keys that refer to a table, each with the table that has it; in no order.
     pub fn children(&self, parent: TableId) -> impl Iterator<Item = (&Arc<TableDef>, &Arc<ForeignKey>)> {
-        let tables = self.referrers.get(&parent).into_iter().flatten().filter_map(|id| self.table_ref(*id));
+        let tables =
+            self.all.referrers.get(&parent).into_iter().flatten().filter_map(|id| self.table_ref(*id));
         let pairs = tables.flat_map(|t| t.foreign_keys.iter().map(move |key| (t, key)));
         pairs.filter(move |(_, key)| key.parent == parent)
     }
@@ -305,27 +362,36 @@ impl Catalog {
     /// A role by name.
     pub fn role(&self, name: &str) -> Option<&Arc<RoleDef>> {
         // One that was made when there were no predefined ones comes before the predefined one of its name.
-        self.roles.values().filter(|role| role.name == name).min_by_key(|role| role.is_predefined())
+        self.all.roles.values().filter(|role| role.name == name).min_by_key(|role| role.is_predefined())
     }
 
     /// A role by id.
     pub fn role_by_id(&self, id: ObjectId) -> Option<&Arc<RoleDef>> {
-        self.roles.get(&id)
+        self.all.roles.get(&id)
     }
 
     /// All roles, in no order.
     pub fn roles(&self) -> impl Iterator<Item = &Arc<RoleDef>> {
-        self.roles.values()
+        self.all.roles.values()
+    }
+
+    /// The database that a table, view, sequence or schema is in.
+    pub fn database_of(&self, object: ObjectId) -> Option<ObjectId> {
+        let table = self.all.tables.get(&TableId(object.0)).map(|table| table.def.database);
+        let sequence = || self.all.sequences.get(&SequenceId(object.0)).map(|sequence| sequence.database);
+        let view = || self.all.views.get(&object).map(|view| view.database);
+        let schema = || self.all.schemas.iter().find(|schema| schema.id == object).map(|s| s.database);
+        table.or_else(sequence).or_else(view).or_else(schema)
     }
 
     /// What is kept about an object beside its definition, if anything.
     pub fn about(&self, object: impl Into<ObjectId>) -> Option<&Arc<About>> {
-        self.abouts.get(&object.into())
+        self.all.abouts.get(&object.into())
     }
 
-    /// What is kept about objects, in no order.
+    /// What is kept about the objects of all databases, in no order.
     pub fn abouts(&self) -> impl Iterator<Item = &Arc<About>> {
-        self.abouts.values()
+        self.all.abouts.values()
     }
 
     /// Whose an object is.
@@ -334,7 +400,18 @@ impl Catalog {
     }
 
     pub(crate) fn apply(&mut self, change: ObjectChange) {
+        self.contents().apply(change);
+    }
+
+    fn contents(&mut self) -> &mut Contents {
+        Arc::make_mut(&mut self.all)
+    }
+}
+
+impl Contents {
+    fn apply(&mut self, change: ObjectChange) {
         match change {
+            ObjectChange::Database(id, def) => set(&mut self.databases, id, def),
             ObjectChange::Schema(id, def) => {
                 self.schemas.retain(|s| s.id != id);
                 self.schemas.extend(def);
@@ -342,19 +419,19 @@ impl Catalog {
             ObjectChange::Table(id, table) => self.set_table(id, table),
             ObjectChange::Sequence(id, def) => {
                 if let Some(old) = self.sequences.remove(&id) {
-                    self.unname(&old.schema, &old.name);
+                    self.unname(old.database, &old.schema, &old.name);
                 }
                 if let Some(def) = def {
-                    self.name(&def.schema, &def.name, Named::Sequence(id));
+                    self.name(def.database, &def.schema, &def.name, Named::Sequence(id));
                     self.sequences.insert(id, def);
                 }
             }
             ObjectChange::View(id, def) => {
                 if let Some(old) = self.views.remove(&id) {
-                    self.unname(&old.schema, &old.name);
+                    self.unname(old.database, &old.schema, &old.name);
                 }
                 if let Some(def) = def {
-                    self.name(&def.schema, &def.name, Named::View(id));
+                    self.name(def.database, &def.schema, &def.name, Named::View(id));
                     self.views.insert(id, def);
                 }
             }
@@ -366,7 +443,7 @@ impl Catalog {
     fn set_table(&mut self, id: TableId, table: Option<Arc<Table>>) {
         if let Some(old) = self.tables.remove(&id) {
             self.owners.remove(&old.def.place.owner);
-            old.def.names().for_each(|(schema, name, _)| self.unname(schema, name));
+            old.def.names().for_each(|(schema, name, _)| self.unname(old.def.database, schema, name));
             for parent in old.def.foreign_keys.iter().map(|key| key.parent) {
                 self.referrers.entry(parent).or_default().retain(|table| *table != id);
             }
@@ -374,7 +451,7 @@ impl Catalog {
         if let Some(table) = table {
             let def = Arc::clone(&table.def);
             self.owners.insert(def.place.owner, id);
-            def.names().for_each(|(schema, name, named)| self.name(schema, name, named));
+            def.names().for_each(|(schema, name, named)| self.name(def.database, schema, name, named));
             for parent in def.foreign_keys.iter().map(|key| key.parent) {
                 let tables = self.referrers.entry(parent).or_default();
                 if !tables.contains(&id) {
@@ -385,12 +462,13 @@ impl Catalog {
         }
     }
 
-    fn name(&mut self, schema: &str, name: &str, named: Named) {
-        self.names.entry(schema.to_owned()).or_default().insert(name.to_owned(), named);
+    fn name(&mut self, database: ObjectId, schema: &str, name: &str, named: Named) {
+        let schemas = self.names.entry(database).or_default();
+        schemas.entry(schema.to_owned()).or_default().insert(name.to_owned(), named);
     }
 
-    fn unname(&mut self, schema: &str, name: &str) {
-        if let Some(names) = self.names.get_mut(schema) {
+    fn unname(&mut self, database: ObjectId, schema: &str, name: &str) {
+        if let Some(names) = self.names.get_mut(&database).and_then(|schemas| schemas.get_mut(schema)) {
             names.remove(name);
         }
     }

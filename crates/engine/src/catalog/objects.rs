@@ -209,6 +209,8 @@ pub enum Identity {
 pub struct ViewDef {
     /// Identity.
     pub id: ObjectId,
+    /// The database that it is in.
+    pub database: ObjectId,
     /// Name of its schema.
     pub schema: String,
     /// Name.

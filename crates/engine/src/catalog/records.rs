@@ -3,6 +3,7 @@
 //! Does not know: which definition they are part of (`codec.rs`, which also has the layout of numbers, texts and lists).
 
 use super::codec::{Reader, Writer};
+use super::databases::{DatabaseDef, POSTGRES};
 use super::defs::{ObjectId, TableId};
 use super::objects::{
     About, Action, Bound, Check, Comment, Edge, ForeignKey, Grant, Identity, Membership, Part,
@@ -139,6 +140,18 @@ impl Writer {
         });
     }
 
+    pub(super) fn database(&mut self, def: &DatabaseDef) {
+        self.id(def.id);
+        self.text(&def.name);
+        self.long(i64::from(def.connection_limit));
+        self.flag(def.allows_connections);
+        self.flag(def.is_template);
+        self.list(def.settings.iter(), |out, (name, value): &(String, String)| {
+            out.text(name);
+            out.text(value);
+        });
+    }
+
     pub(super) fn about(&mut self, def: &About) {
         self.id(def.id);
         self.id(def.object);
@@ -242,6 +255,7 @@ impl Reader<'_> {
     pub(super) fn view(&mut self) -> Option<ViewDef> {
         Some(ViewDef {
             id: self.id()?,
+            database: POSTGRES,
             schema: self.text()?,
             name: self.text()?,
             columns: self.list(|input| {
@@ -280,6 +294,17 @@ impl Reader<'_> {
             password: self.optional(Self::text)?.map(Into::into),
             valid_until_us: self.optional(Self::long)?,
             member_of: self.list(|input| Some(Membership { role: input.id()?, is_admin: input.flag()? }))?,
+        })
+    }
+
+    pub(super) fn database(&mut self) -> Option<DatabaseDef> {
+        Some(DatabaseDef {
+            id: self.id()?,
+            name: self.text()?,
+            connection_limit: self.small()?,
+            allows_connections: self.flag()?,
+            is_template: self.flag()?,
+            settings: self.list(|input| Some((input.text()?, input.text()?)))?,
         })
     }
 

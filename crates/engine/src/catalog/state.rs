@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use varve_pager::{PageId, PageNo, SpaceId};
 
 use super::defs::{SequenceDef, TableDef, TableId, TreePlace};
-use super::{Catalog, ObjectChange, ObjectId, Table};
+use super::{Catalog, ObjectChange, ObjectId, POSTGRES, Table};
 use crate::core::Core;
 use crate::error::Result;
 use crate::ids::TxnId;
@@ -69,9 +69,23 @@ impl Trees {
     }
 }
 
+/// What is committed, seen from each database.
+struct Current {
+    postgres: Arc<Catalog>,
+    others: HashMap<ObjectId, Arc<Catalog>>,
+}
+
+impl Current {
+    fn new(catalog: Catalog) -> Self {
+        let others = catalog.databases().map(|database| database.id).filter(|id| *id != POSTGRES);
+        let others = others.map(|id| (id, Arc::new(catalog.of_database(id)))).collect();
+        Self { postgres: Arc::new(catalog.of_database(POSTGRES)), others }
+    }
+}
+
 /// The current catalog and its companions.
 pub(crate) struct CatalogState {
-    current: RwLock<Arc<Catalog>>,
+    current: RwLock<Current>,
     /// Its version, for those who only ask whether it is another one: each statement does, and `current` is a latch for all.
     version: AtomicU64,
     publishing: Mutex<()>,
@@ -85,7 +99,7 @@ pub(crate) struct CatalogState {
 impl CatalogState {
     pub(crate) fn new() -> Self {
         Self {
-            current: RwLock::default(),
+            current: RwLock::new(Current::new(Catalog::predefined())),
             version: AtomicU64::new(0),
             publishing: Mutex::default(),
             next_version: AtomicU64::new(1),
@@ -95,9 +109,19 @@ impl CatalogState {
         }
     }
 
-    /// What is committed.
+    /// What is committed, seen from `postgres`.
     pub(crate) fn current(&self) -> Arc<Catalog> {
-        Arc::clone(&self.current.read())
+        Arc::clone(&self.current.read().postgres)
+    }
+
+    /// The same seen from a database; from one that is not there, nothing has a name.
+    pub(crate) fn current_of(&self, database: ObjectId) -> Arc<Catalog> {
+        let current = self.current.read();
+        if database == POSTGRES {
+            return Arc::clone(&current.postgres);
+        }
+        let found = current.others.get(&database).cloned();
+        found.unwrap_or_else(|| Arc::new(current.postgres.of_database(database)))
     }
 
     /// At start: the catalog as it was loaded.
@@ -105,7 +129,7 @@ impl CatalogState {
         // Under the latch: who has seen either of the two new sees the other one new as well.
         let mut current = self.current.write();
         self.version.store(catalog.version(), Ordering::Release);
-        *current = Arc::new(catalog);
+        *current = Current::new(catalog);
     }
 
     /// Version of what is committed.

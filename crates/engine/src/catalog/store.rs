@@ -6,8 +6,10 @@
 //! | names | schema text, name text, id int4 | schema, name |
 //! | sequences | id int4, value int8, ended bool | id |
 //!
-//! A schema's own name is listed under the schema "", a role's under [`ROLE_NAMES`], and the object that something is kept
-//! about, by its number, under [`ABOUT_NAMES`]: no statement can name such schemas. Row 0 of `sequences` gives out object ids.
+//! A schema's own name is listed under the schema "", a role's under [`ROLE_NAMES`], a database's under [`DATABASE_NAMES`], and
+//! the object that something is kept about, by its number, under [`ABOUT_NAMES`]: no statement can name such schemas. In a
+//! database other than `postgres`, a schema is listed by the number of the database and its name ([`listed`]). Row 0 of
+//! `sequences` gives out object ids.
 //!
 //! Invariants
 //! 1. A name is taken by a row of `names`, so that two transactions making the same name wait for each other.
@@ -15,13 +17,14 @@
 //!
 //! Does not know: what the definitions mean.
 
+use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, OnceLock};
 
 use super::codec::{self, Definition};
 use super::{
-    About, Catalog, ColumnDef, ObjectChange, PUBLIC, PrimaryKey, RoleDef, SchemaDef, StorageOptions, Table,
-    TableDef, TableId, TreePlace,
+    About, Catalog, ColumnDef, ObjectChange, POSTGRES, PUBLIC, PrimaryKey, RoleDef, SchemaDef,
+    StorageOptions, Table, TableDef, TableId, TreePlace,
 };
 use varve_device::planted;
 use varve_pager::Lsn;
@@ -47,10 +50,14 @@ pub(crate) const OBJECT_IDS: u32 = 0;
 const FIRST_OBJECT: i64 = 16_384;
 /// Where the names of roles are listed.
 pub(crate) const ROLE_NAMES: &str = "\0role";
+/// Where the names of databases are listed.
+pub(crate) const DATABASE_NAMES: &str = "\0database";
 /// Where objects are listed that something is kept about.
 pub(crate) const ABOUT_NAMES: &str = "\0about";
 /// The schema `public`.
 const PUBLIC_ID: u32 = 2_200;
+/// What is said of it.
+pub(crate) const PUBLIC_COMMENT: &str = "standard public schema";
 /// What is kept about it, such as the comment that PostgreSQL gives it, too.
 const ABOUT_PUBLIC_ID: u32 = 2_201;
 
@@ -79,6 +86,7 @@ fn system_def(which: usize, place: TreePlace) -> TableDef {
     let types: Vec<_> = columns.iter().map(|c| c.column_type).collect();
     TableDef {
         id: TableId(which as u32 + 1),
+        database: POSTGRES,
         schema: "varve".into(),
         name: name.into(),
         columns,
@@ -100,7 +108,7 @@ fn system_def(which: usize, place: TreePlace) -> TableDef {
 /// A catalog of nothing but the system tables.
 pub(crate) fn bare(core: &Core, places: &[TreePlace]) -> Catalog {
     let open = |(which, place): (usize, &TreePlace)| core.catalog.open_table(core, system_def(which, *place));
-    let mut catalog = Catalog::with_predefined_roles();
+    let mut catalog = Catalog::predefined();
     catalog.set_system(places.iter().enumerate().map(open).collect());
     catalog
 }
@@ -172,9 +180,26 @@ pub(crate) fn exchange_object(cx: &mut Context, id: u32, old: &Definition, new: 
     }
 }
 
+/// Whether a definition is stored.
+pub(crate) fn has_object(cx: &mut Context, id: u32) -> Result<bool> {
+    let seen =
+        on_newest(cx, OBJECTS, |cx, objects| objects.modify_row(cx, &id_key(id), &mut |_| Ok(Change::Skip)))?;
+    Ok(matches!(seen, Outcome::Skipped | Outcome::Changed))
+}
+
 /// Removes a definition.
 pub(crate) fn remove_object(cx: &mut Context, id: u32) -> Result<()> {
     change(cx, OBJECTS, &id_key(id), |_| Ok(Change::Delete))
+}
+
+/// What a schema is called in the table of names: by its name in `postgres`, as it always was. In another database, by the
+/// database's number and its name, behind NULs, which no name has. What all databases share is listed for all.
+fn listed<'s>(cx: &Context, schema: &'s str) -> Cow<'s, str> {
+    match cx.database {
+        POSTGRES => schema.into(),
+        _ if [ROLE_NAMES, DATABASE_NAMES, ABOUT_NAMES].contains(&schema) => schema.into(),
+        ObjectId(database) => format!("\0{database}\0{schema}").into(),
+    }
 }
 
 /// Takes a name; waits for a transaction that is about to take or free it.
@@ -182,7 +207,8 @@ pub(crate) fn add_name(cx: &mut Context, kind: ObjectKind, schema: &str, name: &
     if planted("catalog: an object without its name") && schema == PUBLIC {
         return Ok(());
     }
-    let row = [Datum::Text(schema), Datum::Text(name), Datum::Int4(id as i32)];
+    let schema = listed(cx, schema);
+    let row = [Datum::Text(&schema), Datum::Text(name), Datum::Int4(id as i32)];
     on_newest(cx, NAMES, |cx, names| names.insert_row(cx, &row)).map_err(|error| match error {
         Error::UniqueViolation { .. } => Error::Duplicate { kind, name: name.to_owned() },
         other => other,
@@ -191,7 +217,8 @@ pub(crate) fn add_name(cx: &mut Context, kind: ObjectKind, schema: &str, name: &
 
 /// Frees a name.
 pub(crate) fn remove_name(cx: &mut Context, schema: &str, name: &str) -> Result<()> {
-    change(cx, NAMES, &name_key(schema, name), |_| Ok(Change::Delete))
+    let key = name_key(&listed(cx, schema), name);
+    change(cx, NAMES, &key, |_| Ok(Change::Delete))
 }
 
 /// Frees the name of an object that no lock protects: `StaleDefinition` if somebody else has dropped it meanwhile, and
@@ -199,7 +226,7 @@ pub(crate) fn remove_name(cx: &mut Context, schema: &str, name: &str) -> Result<
 pub(crate) fn remove_name_of(cx: &mut Context, schema: &str, name: &str, id: u32) -> Result<()> {
     let is_its = |row: RowRef<'_>| matches!(row.get(2), Datum::Int4(of) if of == id as i32);
     let mut decide = |row: RowRef<'_>| Ok(if is_its(row) { Change::Delete } else { Change::Skip });
-    let key = name_key(schema, name);
+    let key = name_key(&listed(cx, schema), name);
     match on_newest(cx, NAMES, |cx, store| store.modify_row(cx, &key, &mut decide))? {
         Outcome::Changed => Ok(()),
         Outcome::Missing | Outcome::Skipped => Err(Error::StaleDefinition { table: name.to_owned() }),
@@ -288,6 +315,7 @@ pub(crate) fn opened(core: &Core, definition: Definition) -> ObjectChange {
         Definition::Table(def) => ObjectChange::Table(def.id, Some(core.catalog.open_table(core, def))),
         Definition::Sequence(def) => ObjectChange::Sequence(def.id, Some(Arc::new(def))),
         Definition::View(def) => ObjectChange::View(def.id, Some(Arc::new(def))),
+        Definition::Database(def) => ObjectChange::Database(def.id, Some(Arc::new(def))),
         Definition::Role(def) => ObjectChange::Role(def.id, Some(Arc::new(def))),
         Definition::About(def) => ObjectChange::About(def.object, Some(Arc::new(def))),
     }
@@ -296,11 +324,11 @@ pub(crate) fn opened(core: &Core, definition: Definition) -> ObjectChange {
 /// First rows of a new database.
 pub(crate) fn fill(cx: &mut Context) -> Result<()> {
     add_sequence(cx, OBJECT_IDS, FIRST_OBJECT, false)?;
-    let public = SchemaDef { id: ObjectId(PUBLIC_ID), name: PUBLIC.into() };
+    let public = SchemaDef { id: ObjectId(PUBLIC_ID), database: POSTGRES, name: PUBLIC.into() };
     add_name(cx, ObjectKind::Schema, "", PUBLIC, PUBLIC_ID)?;
     add_object(cx, PUBLIC_ID, &Definition::Schema(public))?;
     let mut about = About::new(ObjectId(ABOUT_PUBLIC_ID), ObjectId(PUBLIC_ID));
-    about.set_comment(None, Some("standard public schema".to_owned()));
+    about.set_comment(None, Some(PUBLIC_COMMENT.to_owned()));
     add_name(cx, ObjectKind::Constraint, ABOUT_NAMES, &PUBLIC_ID.to_string(), ABOUT_PUBLIC_ID)?;
     add_object(cx, ABOUT_PUBLIC_ID, &Definition::About(about))?;
     let role = RoleDef::bootstrap();

@@ -185,7 +185,7 @@ pub(super) fn facts(catalog: &Catalog) -> Vec<(String, String)> {
 /// Names in the catalog of what is not there, and objects that are not found by their names.
 pub(super) fn contradictions(catalog: &Catalog) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut known: BTreeSet<ObjectId> = catalog.schemas().iter().map(|s| s.id).collect();
+    let mut known: BTreeSet<ObjectId> = catalog.schemas().map(|s| s.id).collect();
     known.extend(catalog.views().map(|v| v.id));
     known.extend(catalog.roles().map(|r| r.id));
     known.extend(catalog.sequences().map(|s| ObjectId::from(s.id)));

@@ -152,6 +152,7 @@ impl Binder<'_> {
         let columns = columns.into_iter().map(column).collect();
         let view = ViewDef {
             id: sequence.id.into(),
+            database: sequence.database,
             schema,
             name,
             columns,

@@ -39,7 +39,7 @@ fn commented(
         CommentKind::Schema => {
             let missing =
                 || SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{last}\" does not exist"));
-            catalog.schemas().iter().find(|s| s.name == last).map(|s| whole(s.id)).ok_or_else(missing)
+            catalog.schemas().find(|s| s.name == last).map(|s| whole(s.id)).ok_or_else(missing)
         }
         CommentKind::Role => {
             let missing =

@@ -112,8 +112,10 @@ pub struct Facts {
     pub session_who: Who,
     /// Where names without a schema are looked for.
     pub path: crate::path::Path,
-    /// Database.
+    /// Name of the database.
     pub database: String,
+    /// The database.
+    pub database_id: varve_engine::ObjectId,
     /// Process id of the cancel key.
     pub process_id: i32,
     /// Start of the transaction, microseconds since 2000-01-01 UTC; read from the clock when first asked for.

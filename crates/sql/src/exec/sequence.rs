@@ -297,7 +297,7 @@ fn fills_identity(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) ->
 
 /// 42501 unless the role may use what is in the sequence's schema.
 fn enters_schema(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> Result<()> {
-    let Some(schema) = catalog.schemas().iter().find(|s| s.name == sequence.schema) else { return Ok(()) };
+    let Some(schema) = catalog.schemas().find(|s| s.name == sequence.schema) else { return Ok(()) };
     let schema = Object::schema(schema);
     if holder.may_any(catalog, &schema, &[Rights::USAGE]) { Ok(()) } else { Err(schema.denied()) }
 }

@@ -109,7 +109,7 @@ impl Session {
             return error;
         }
         let Some(schema) = error.subject.take().and_then(|subject| subject.schema) else { return error };
-        let catalog = self.shared.engine.begin(Isolation::ReadCommitted).catalog();
+        let catalog = self.shared.engine.begin_in(self.facts.database_id, Isolation::ReadCommitted).catalog();
         let check = Check { catalog: &catalog, holder: Holder::of(&catalog, self.facts.who) };
         check.schema(&schema, Rights::USAGE).err().unwrap_or(error)
     }
@@ -278,7 +278,7 @@ impl Check<'_> {
     }
 
     fn schema(&self, name: &str, right: Rights) -> Result<()> {
-        match self.catalog.schemas().iter().find(|s| s.name == name) {
+        match self.catalog.schemas().find(|s| s.name == name) {
             Some(schema) => self.need_any(&Object::schema(schema), &[right]),
             None => Ok(()),
         }
@@ -323,7 +323,10 @@ impl Check<'_> {
             Definition::RenameIndex(r) => self.owner_of(&r.name),
             Definition::Comment(c) => self.comments(c),
             Definition::Truncate(t) => self.truncates(t),
-            Definition::CreateSchema(_) => Err(denied("permission denied for database postgres")),
+            Definition::CreateSchema(_) => match self.catalog.database_by_id(self.catalog.database()) {
+                Some(database) => self.need_any(&Object::database(database), &[Rights::CREATE]),
+                None => Ok(()),
+            },
             Definition::Drop(d) if d.kind == DropKind::Schema => {
                 d.names.iter().try_for_each(|name| self.owner_of_schema(name))
             }
@@ -402,7 +405,7 @@ impl Check<'_> {
     /// Who owns a schema may drop what others have in it, and do nothing else to it.
     fn may_drop(&self, name: &ast::ObjectName) -> Result<()> {
         let (schema, _) = object_name(name)?;
-        let around = self.catalog.schemas().iter().find(|s| s.name == schema);
+        let around = self.catalog.schemas().find(|s| s.name == schema);
         match around {
             Some(schema) if self.holder.owns(self.catalog, &Object::schema(schema)) => Ok(()),
             _ => self.owner_of(name),
@@ -411,7 +414,7 @@ impl Check<'_> {
 
     fn owner_of_schema(&self, name: &ast::ObjectName) -> Result<()> {
         let wanted = object_name(name)?.1;
-        let Some(schema) = self.catalog.schemas().iter().find(|s| s.name == wanted) else { return Ok(()) };
+        let Some(schema) = self.catalog.schemas().find(|s| s.name == wanted) else { return Ok(()) };
         let object = Object::schema(schema);
         if self.holder.owns(self.catalog, &object) { Ok(()) } else { Err(object.not_owned()) }
     }
@@ -442,7 +445,7 @@ pub(super) fn grantable(
     name: &ast::ObjectName,
 ) -> Result<Object, SqlError> {
     let (schema, plain) = object_name(name)?;
-    if let Some(schema) = catalog.schemas().iter().find(|s| s.name == schema).map(|s| Object::schema(s))
+    if let Some(schema) = catalog.schemas().find(|s| s.name == schema).map(|s| Object::schema(s))
         && !holder.may_any(catalog, &schema, &[Rights::USAGE])
     {
         return Err(schema.denied());

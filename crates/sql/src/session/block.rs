@@ -77,7 +77,7 @@ impl Session {
             Level::Serializable if self.read_only => Level::RepeatableRead,
             level => level,
         };
-        let mut txn = self.shared.engine.begin(isolation(level));
+        let mut txn = self.shared.engine.begin_in(self.facts.database_id, isolation(level));
         txn.set_cancel(Some(self.facts.cancel.clone()));
         txn.set_session(&self.locks);
         if self.defaults.lock_timeout.is_some() {

@@ -126,6 +126,7 @@ impl Session {
             Utility::Role(command) => self.role_command(command)?,
             Utility::View(options) => self.view_options(options)?,
             Utility::Owner(change) => self.change_owner(change)?,
+            Utility::Database(command) => self.database_command(command)?,
             Utility::CreateExtension(name, if_not_exists) => self.create_extension(name, *if_not_exists)?,
             Utility::SetRole(name, local) => self.set_role(name.as_deref(), *local)?,
             Utility::SetAuthorization(name, local) => {
@@ -441,7 +442,7 @@ impl Session {
     }
 
     /// The value of a setting, whoever's it is.
-    fn current_value(&self, name: &str) -> Result<String> {
+    pub(super) fn current_value(&self, name: &str) -> Result<String> {
         match self.transaction_setting(name) {
             Some(value) => Ok(value.to_owned()),
             None => self.settings.get(name).or_else(|unknown| {

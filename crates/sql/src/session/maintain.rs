@@ -94,7 +94,7 @@ impl Session {
         let mut made = Vec::with_capacity(tables.len());
         for table in tables {
             self.facts.check_cancel()?;
-            let mut txn = self.shared.engine.begin(Isolation::ReadCommitted);
+            let mut txn = self.shared.engine.begin_in(self.facts.database_id, Isolation::ReadCommitted);
             txn.set_cancel(Some(self.facts.cancel.clone()));
             txn.set_session(&self.locks);
             if self.defaults.lock_timeout.is_some() {

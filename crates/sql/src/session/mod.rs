@@ -26,6 +26,7 @@ mod copy;
 mod create_as;
 mod cursor;
 mod damage;
+mod database;
 mod explain;
 mod extension;
 mod general;
@@ -52,11 +53,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bumpalo::Bump;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use varve_engine::{
-    BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Catalog, Database, Datum, Isolation, RoleDef,
-    SavepointId, SessionLocks, TemporaryQuota, Transaction,
+    BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Catalog, Database, DatabaseDef, Datum, Isolation,
+    ObjectId, RoleDef, SavepointId, SessionLocks, TemporaryQuota, Transaction,
 };
 
 use crate::activity::{Ender, Seat, State, Watched};
@@ -90,10 +91,13 @@ const OWN_PLANS: usize = 256;
 /// 57014, when it was the clock.
 const TIMED_OUT: &str = "canceling statement due to statement timeout";
 
-/// A database as SQL sees it: the engine and what sessions share.
+/// What the sessions of a database have planned.
+type SharedPlans = Arc<RwLock<PlanCache>>;
+
+/// A server's databases as SQL sees them: the engine and what sessions share.
 pub struct SqlDatabase {
     engine: Arc<Database>,
-    plans: RwLock<PlanCache>,
+    plans: Mutex<FxHashMap<ObjectId, SharedPlans>>,
     general: Option<Arc<dyn General>>,
     forced_general: bool,
     /// `temp_file_limit` of each session that begins.
@@ -111,7 +115,7 @@ impl SqlDatabase {
         let mut secret = [0; 32];
         let filled = getrandom::fill(&mut secret);
         assert!(filled.is_ok(), "the system gives no random bits: {filled:?}");
-        let plans = RwLock::new(PlanCache::new(SHARED_PLANS));
+        let plans = Mutex::default();
         let (general, forced_general, temporary_limit) = (None, false, Arc::default());
         SqlDatabase {
             engine,
@@ -194,8 +198,20 @@ impl SqlDatabase {
         roles.any(|role| identity::verifier(&catalog, &role.name).is_some())
     }
 
+    /// The plans of a database.
+    fn plans_of(&self, database: ObjectId) -> SharedPlans {
+        let mut plans = self.plans.lock();
+        let new = || Arc::new(RwLock::new(PlanCache::new(SHARED_PLANS)));
+        Arc::clone(plans.entry(database).or_insert_with(new))
+    }
+
+    /// The database is about to go.
+    fn forget_plans(&self, database: ObjectId) {
+        self.plans.lock().remove(&database);
+    }
+
     /// What sessions do, and what ANALYZE found.
-    pub(crate) fn watched(&self) -> &Watched {
+    pub(crate) fn watched(&self) -> &Arc<Watched> {
         &self.watched
     }
 
@@ -325,6 +341,8 @@ pub struct Probing {
 /// One client's session. Dropping it rolls back what is open.
 pub struct Session {
     shared: Arc<SqlDatabase>,
+    /// Those of its database.
+    shared_plans: SharedPlans,
     block: Block,
     txn: Option<Transaction>,
     /// What locks know this session by. Behind the transaction, which ends first.
@@ -370,9 +388,10 @@ pub struct Session {
     analysis: Option<Box<explain::Analysis>>,
 }
 
-/// The settings of a session that begins: what is known of it, then what its client asks for.
+/// The settings of a session that begins: what is known of it, what its database says, then what its client asks for.
 fn first_settings(
     shared: &SqlDatabase,
+    database: &DatabaseDef,
     params: &SessionParams,
     user: &str,
     is_superuser: bool,
@@ -389,6 +408,9 @@ fn first_settings(
         // Until it is set, one query may have what all may have.
         settings.set_fact("work_mem", &(general.memory_bytes() >> 10).to_string());
     }
+    for (name, value) in &database.settings {
+        settings.set_initial(name, value)?;
+    }
     for (name, value) in &params.settings {
         if is_role(&name.to_ascii_lowercase()) {
             return Err(SqlError::unsupported(format!("{name} in a start-up packet")));
@@ -403,13 +425,21 @@ fn first_settings(
 
 impl Session {
     /// Starts a session. Fails for a role that may not log in (28000), or is no more what it proved to be (28P01), and for a
-    /// start-up setting that cannot be (42704, 22023, 0A000).
+    /// start-up setting that cannot be (42704, 22023, 0A000). `database::check_entry` says whom a database takes.
     pub fn new(shared: Arc<SqlDatabase>, params: SessionParams) -> Result<Session> {
         let catalog = shared.engine.begin(Isolation::ReadCommitted).catalog();
         let identity = Identity::of_login(&catalog, &params.user, params.proved.as_ref())?;
         let who = identity.who();
         let user = identity.name().to_owned();
-        let settings = first_settings(&shared, &params, &user, Holder::of(&catalog, who).is_superuser())?;
+        let database = database::named(&catalog, &params.database)?;
+        let cancel = Arc::<AtomicBool>::default();
+        let place = (user.as_str(), params.peer, database.id);
+        let seat = shared.watched.enter(params.process_id, place, Arc::clone(&cancel));
+        // Whoever waited for a DROP DATABASE finds it gone.
+        let catalog = shared.engine.begin_in(database.id, Isolation::ReadCommitted).catalog();
+        database::check_entry(&catalog, &database, who, &seat)?;
+        let is_superuser = Holder::of(&catalog, who).is_superuser();
+        let settings = first_settings(&shared, &database, &params, &user, is_superuser)?;
         let seed = std::process::id() as u64
             ^ crate::eval::func::clock_us() as u64
             ^ (params.process_id as u64) << 32;
@@ -420,20 +450,20 @@ impl Session {
             session_who: who,
             path: Path::public().clone(),
             database: params.database,
+            database_id: database.id,
             process_id: params.process_id,
             now_us: Cell::new(None),
             zone: settings.zone(),
             encoding: settings.encoding(),
             lock_timeout: block::defaults(&settings).lock_timeout,
             random: Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
-            cancel: Arc::default(),
+            cancel,
             world: None,
         };
-        let who = (facts.session_user.as_str(), params.peer);
-        let seat = shared.watched.enter(facts.process_id, who, Arc::clone(&facts.cancel));
         seat.rename(&settings.get("application_name").unwrap_or_default());
         let locks = Arc::new(shared.engine.session_locks(facts.process_id.cast_unsigned()));
         Ok(Session {
+            shared_plans: shared.plans_of(database.id),
             shared,
             block: Block::Idle,
             txn: None,

@@ -40,8 +40,7 @@ impl Session {
         self.follow_catalog(&catalog);
         let (schema, name) = self.facts.path.find(&catalog, written)?;
         if written.0.len() > 1
-            && let Some(schema) =
-                catalog.schemas().iter().find(|s| s.name == schema).map(|s| Object::schema(s))
+            && let Some(schema) = catalog.schemas().find(|s| s.name == schema).map(|s| Object::schema(s))
             && !holder.may_any(&catalog, &schema, &[Rights::USAGE])
         {
             return Err(schema.denied().into());
@@ -85,7 +84,7 @@ impl Session {
 
     fn own_schema(&mut self, name: &str, to: &RoleName) -> Done<&'static str> {
         let (catalog, holder) = self.rights()?;
-        let Some(schema) = catalog.schemas().iter().find(|s| s.name == name) else {
+        let Some(schema) = catalog.schemas().find(|s| s.name == name) else {
             let message = format!("schema \"{name}\" does not exist");
             return Err(SqlError::new(SqlState::INVALID_SCHEMA, message).into());
         };
@@ -99,8 +98,12 @@ impl Session {
         }
         if !holder.is_superuser() {
             self.check_member(&catalog, to)?;
-            let database = &self.facts.database;
-            return Err(denied(format!("permission denied for database {database}")).into());
+            if let Some(database) =
+                catalog.database_by_id(self.facts.database_id).map(|d| Object::database(d))
+                && !holder.may_any(&catalog, &database, &[Rights::CREATE])
+            {
+                return Err(database.denied().into());
+            }
         }
         self.hand_over(&catalog, object.id, to)?;
         Ok("ALTER SCHEMA")
@@ -127,7 +130,7 @@ impl Session {
         }
         let relations = catalog.tables().map(|t| t.id.into()).chain(catalog.views().map(|v| v.id));
         let relations = relations.chain(catalog.sequences().map(|s| s.id.into()));
-        let all: Vec<ObjectId> = relations.chain(catalog.schemas().iter().map(|s| s.id)).collect();
+        let all: Vec<ObjectId> = relations.chain(catalog.schemas().map(|s| s.id)).collect();
         for object in all.into_iter().filter(|object| from.contains(&catalog.owner(*object))) {
             self.hand_over(&catalog, object, to)?;
         }
@@ -135,7 +138,7 @@ impl Session {
     }
 
     /// 42501 unless the session's role is a member of the role.
-    fn check_member(&self, catalog: &Catalog, role: ObjectId) -> Result<()> {
+    pub(super) fn check_member(&self, catalog: &Catalog, role: ObjectId) -> Result<()> {
         let who = self.facts.who;
         if who.is_none_or(|who| memberships(catalog, who, &|_| true).contains(&role)) {
             return Ok(());
@@ -145,7 +148,7 @@ impl Session {
     }
 
     /// The object, and the sequences of a table's columns, belong to the role.
-    fn hand_over(&mut self, catalog: &Catalog, object: ObjectId, to: ObjectId) -> Result<()> {
+    pub(super) fn hand_over(&mut self, catalog: &Catalog, object: ObjectId, to: ObjectId) -> Result<()> {
         self.hold_role(to)?;
         let sequences = catalog.sequences();
         let its = sequences.filter(|s| s.owned_by.is_some_and(|(table, _)| ObjectId::from(table) == object));
@@ -214,7 +217,7 @@ fn check_free(catalog: &Catalog, sequence: &Object) -> Result<()> {
 
 /// 42501 unless the new owner may make things in the schema.
 fn check_may_create(catalog: &Catalog, role: ObjectId, schema: &str) -> Result<()> {
-    let Some(schema) = catalog.schemas().iter().find(|s| s.name == schema) else { return Ok(()) };
+    let Some(schema) = catalog.schemas().find(|s| s.name == schema) else { return Ok(()) };
     let object = Object::schema(schema);
     match Holder::of(catalog, Some(role)).may_any(catalog, &object, &[Rights::CREATE]) {
         true => Ok(()),

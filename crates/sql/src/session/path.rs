@@ -30,7 +30,7 @@ impl Session {
     pub(super) fn find_path(&mut self) {
         let catalog = match &mut self.txn {
             Some(txn) => txn.catalog(),
-            None => self.shared.engine.begin(Isolation::ReadCommitted).catalog(),
+            None => self.shared.engine.begin_in(self.facts.database_id, Isolation::ReadCommitted).catalog(),
         };
         self.follow_catalog(&catalog);
     }
@@ -44,6 +44,11 @@ impl Session {
         let entries = self.path.entries.take().or_else(value).unwrap_or_default();
         self.facts.path = Path::of(&entries, &self.facts.user, self.facts.who, catalog);
         self.path.entries = Some(entries);
+        if let Some(database) = catalog.database_by_id(self.facts.database_id)
+            && database.name != self.facts.database
+        {
+            self.facts.database.clone_from(&database.name);
+        }
         self.path.version = catalog.version();
     }
 

@@ -93,7 +93,7 @@ impl Session {
         if self.defines {
             return None;
         }
-        let found = self.shared.plans.read().find(hash, sql, types, path).cloned()?;
+        let found = self.shared_plans.read().find(hash, sql, types, path).cloned()?;
         self.plans.put(hash, found.clone());
         Some(found)
     }
@@ -105,7 +105,7 @@ impl Session {
         if matches!(prepared.body, Body::Plan(_) | Body::Empty) || is_short_command(&prepared.body) {
             self.plans.put(hash, prepared.clone());
             if !self.defines {
-                self.shared.plans.write().put(hash, prepared.clone());
+                self.shared_plans.write().put(hash, prepared.clone());
             }
         }
         Ok(prepared)

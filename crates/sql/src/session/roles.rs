@@ -6,10 +6,11 @@
 //!
 //! Does not know: how roles are stored (`engine`), how a password is proved (`varve-server`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use varve_engine::{
-    BOOTSTRAP_ROLE, Catalog, Grant, Membership, ObjectId, Rights, RoleDef, Secret, Transaction, Value,
+    About, BOOTSTRAP_ROLE, Catalog, Grant, Membership, ObjectId, Rights, RoleDef, Secret, Transaction, Value,
     predefined,
 };
 
@@ -563,6 +564,8 @@ fn check_fits(object: &Object, rights: Rights) -> Result<()> {
         (Rights::TRIGGER, "TRIGGER"),
         (Rights::USAGE, "USAGE"),
         (Rights::CREATE, "CREATE"),
+        (Rights::CONNECT, "CONNECT"),
+        (Rights::TEMPORARY, "TEMPORARY"),
     ];
     match names.iter().find(|(right, _)| wrong.0 & right.0 != 0) {
         None => Ok(()),
@@ -577,7 +580,7 @@ fn check_fits(object: &Object, rights: Rights) -> Result<()> {
 /// 42501: REVOKE is about the rights on columns, too, and who has none of them may not even ask.
 fn check_columns(catalog: &Catalog, holder: &Holder, object: &Object, wanted: Rights) -> Result<()> {
     let of_columns = Rights::SELECT.with(Rights::INSERT).with(Rights::UPDATE).with(Rights::REFERENCES);
-    let is_asked = wanted.0 & of_columns.0 != 0 && object.kind != Kind::Schema;
+    let is_asked = wanted.0 & of_columns.0 != 0 && !matches!(object.kind, Kind::Schema | Kind::Database);
     if !is_asked || holder.may_any(catalog, object, &each(of_columns)) {
         return Ok(());
     }
@@ -597,6 +600,10 @@ fn objects(catalog: &Catalog, holder: &Holder, named: &Objects) -> Result<Vec<Ob
     match named {
         Objects::Tables(names) => names.iter().map(|n| grantable(catalog, holder, n)).collect(),
         Objects::Sequences(names) => names.iter().map(|n| sequence(catalog, holder, n)).collect(),
+        Objects::Databases(names) => {
+            let named = |name: &String| super::database::named(catalog, name);
+            names.iter().map(|name| named(name).map(|database| Object::database(&database))).collect()
+        }
         Objects::Schemas(names) => names.iter().map(|n| schema(catalog, n)).collect(),
         Objects::AllTables(schemas) => {
             check_schemas(catalog, schemas)?;
@@ -618,7 +625,7 @@ fn check_schemas(catalog: &Catalog, names: &[String]) -> Result<()> {
 }
 
 fn schema(catalog: &Catalog, name: &str) -> Result<Object> {
-    let found = catalog.schemas().iter().find(|s| s.name == name);
+    let found = catalog.schemas().find(|s| s.name == name);
     found
         .map(|s| Object::schema(s))
         .ok_or_else(|| SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{name}\" does not exist")))
@@ -639,7 +646,8 @@ fn dependents(catalog: &Catalog, role: ObjectId, gone: &dyn Fn(ObjectId) -> bool
     objects.extend(catalog.tables().map(|t| Object::new(t.id, Kind::Table, &t.name)));
     objects.extend(catalog.views().map(|v| Object::new(v.id, Kind::View, &v.name)));
     objects.extend(catalog.sequences().map(|s| Object::new(s.id, Kind::Sequence, &s.name)));
-    objects.extend(catalog.schemas().iter().map(|s| Object::schema(s)));
+    objects.extend(catalog.schemas().map(|s| Object::schema(s)));
+    objects.extend(catalog.databases().map(|database| Object::database(database)));
     objects.sort_by_key(|o| o.id.0);
     let mut lines = Vec::new();
     for object in objects.iter().filter(|o| !gone(o.id)) {
@@ -652,5 +660,26 @@ fn dependents(catalog: &Catalog, role: ObjectId, gone: &dyn Fn(ObjectId) -> bool
             lines.push(format!("privileges for {named}"));
         }
     }
+    lines.extend(dependents_elsewhere(catalog, role));
     lines
+}
+
+/// How many objects of other databases belong to a role or were granted to it, as PostgreSQL counts them.
+fn dependents_elsewhere(catalog: &Catalog, role: ObjectId) -> Vec<String> {
+    let mut counts: BTreeMap<ObjectId, usize> = BTreeMap::new();
+    let is_its = |about: &About| {
+        let granted = |g: &Grant| g.grantee == Some(role) || g.grantor == role;
+        about.owner == role || about.grants.iter().flatten().any(granted)
+    };
+    for about in catalog.abouts().filter(|about| is_its(about)) {
+        let elsewhere = catalog.database_of(about.object).filter(|database| *database != catalog.database());
+        elsewhere.into_iter().for_each(|database| *counts.entry(database).or_default() += 1);
+    }
+    let named = counts.into_iter().filter_map(|(id, count)| Some((catalog.database_by_id(id)?, count)));
+    named
+        .map(|(database, count)| {
+            let objects = if count == 1 { "object" } else { "objects" };
+            format!("{count} {objects} in database {}", database.name)
+        })
+        .collect()
 }

@@ -5,10 +5,11 @@
 //!
 //! Does not know: who counts (`statistics.rs` shows the counts under Varve's own names).
 
-use varve_engine::Value;
+use varve_engine::{DatabaseStats, POSTGRES, Value};
 
+use super::others::databases;
 use super::relations::{Relation, What, relations};
-use super::{Fill, Rows, World, ids, oid, text};
+use super::{Fill, Rows, World, oid, text};
 
 /// The code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
@@ -36,23 +37,34 @@ fn start(world: &World) -> Value {
     Value::TimestampTz(world.shared.watched().start_us())
 }
 
-/// One row: pages, commits and deadlocks are counted for all databases together.
+/// Pages, commits and deadlocks are counted for all databases together, and shown with the first one.
 fn pg_stat_database(world: &World, rows: &mut Rows<'_>) {
-    let stats = world.shared.engine().stats();
-    rows.add([
-        ("datid", oid(ids::DATABASE)),
-        ("datname", text(&world.database)),
-        (
-            "numbackends",
-            Value::Int4(i32::try_from(world.shared.watched().sessions().len()).unwrap_or(i32::MAX)),
-        ),
-        ("xact_commit", count(stats.commits)),
-        ("xact_rollback", count(stats.rollbacks)),
-        ("blks_read", count(stats.pager.misses)),
-        ("blks_hit", count(stats.pager.fixes.saturating_sub(stats.pager.misses))),
-        ("deadlocks", count(stats.deadlocks)),
-        ("stats_reset", start(world)),
-    ]);
+    let sessions = world.shared.watched().sessions();
+    for database in databases(world) {
+        let own = sessions.iter().filter(|session| session.database == database.id).count();
+        rows.add([
+            ("datid", oid(database.id.0)),
+            ("datname", text(&database.name)),
+            ("numbackends", Value::Int4(i32::try_from(own).unwrap_or(i32::MAX))),
+            ("stats_reset", start(world)),
+        ]);
+        counted_by_statements(rows);
+        let stats = match database.id {
+            POSTGRES => world.shared.engine().stats(),
+            _ => DatabaseStats::default(),
+        };
+        rows.set([
+            ("xact_commit", count(stats.commits)),
+            ("xact_rollback", count(stats.rollbacks)),
+            ("blks_read", count(stats.pager.misses)),
+            ("blks_hit", count(stats.pager.fixes.saturating_sub(stats.pager.misses))),
+            ("deadlocks", count(stats.deadlocks)),
+        ]);
+    }
+}
+
+/// What nobody counts.
+fn counted_by_statements(rows: &mut Rows<'_>) {
     for zero in [
         "tup_returned",
         "tup_fetched",
@@ -76,9 +88,12 @@ fn pg_stat_database(world: &World, rows: &mut Rows<'_>) {
 }
 
 fn pg_stat_database_conflicts(world: &World, rows: &mut Rows<'_>) {
-    rows.add([("datid", oid(ids::DATABASE)), ("datname", text(&world.database))]);
-    for zero in ["confl_tablespace", "confl_lock", "confl_snapshot", "confl_bufferpin", "confl_deadlock"] {
-        rows.set([(zero, Value::Int8(0))]);
+    for database in databases(world) {
+        rows.add([("datid", oid(database.id.0)), ("datname", text(&database.name))]);
+        for zero in ["confl_tablespace", "confl_lock", "confl_snapshot", "confl_bufferpin", "confl_deadlock"]
+        {
+            rows.set([(zero, Value::Int8(0))]);
+        }
     }
 }
 

@@ -14,8 +14,6 @@ pub const PG_CATALOG: u32 = 11;
 pub const PUBLIC: u32 = 2200;
 /// `information_schema`
 pub const INFORMATION_SCHEMA: u32 = 13_000;
-/// The one database.
-pub const DATABASE: u32 = 5;
 /// The role `pg_database_owner`.
 pub const DATABASE_OWNER: u32 = 6171;
 /// The tablespace `pg_default`.

@@ -86,9 +86,9 @@ fn shown(world: &World, any: Rights) -> impl Iterator<Item = Relation<'_>> {
 
 fn schemata(world: &World, rows: &mut Rows<'_>) {
     let seen = Seen::by(world);
-    let names = world.catalog.schemas().iter().map(|s| s.name.as_str());
+    let names = world.catalog.schemas().map(|s| s.name.as_str());
     for name in names.chain(["pg_catalog", "information_schema"]) {
-        let schema = world.catalog.schemas().iter().find(|s| s.name == name);
+        let schema = world.catalog.schemas().find(|s| s.name == name);
         if schema.is_some_and(|s| !seen.has(&Object::schema(s), Kind::Schema.all())) {
             continue;
         }

@@ -2,7 +2,7 @@
 //!
 //! Does not know: relations and their columns.
 
-use varve_engine::{BOOTSTRAP_ROLE, ColumnType, Datum, Interval, RoleDef, Value, predefined};
+use varve_engine::{BOOTSTRAP_ROLE, ColumnType, DatabaseDef, Datum, Interval, RoleDef, Value, predefined};
 
 use super::constraints::Constraint;
 use super::relations::{object_of, relations};
@@ -18,6 +18,7 @@ pub fn fill(name: &str) -> Option<Fill> {
     Some(match name {
         "pg_namespace" => pg_namespace,
         "pg_database" => pg_database,
+        "pg_db_role_setting" => pg_db_role_setting,
         "pg_tablespace" => pg_tablespace,
         "pg_am" => pg_am,
         "pg_opclass" => pg_opclass,
@@ -58,19 +59,43 @@ fn pg_namespace(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
+/// All databases, the oldest first.
+pub fn databases(world: &World) -> Vec<&DatabaseDef> {
+    let mut all: Vec<&DatabaseDef> = world.catalog.databases().map(AsRef::as_ref).collect();
+    all.sort_unstable_by_key(|database| database.id);
+    all
+}
+
+/// What ALTER DATABASE ... SET has set.
+fn pg_db_role_setting(world: &World, rows: &mut Rows<'_>) {
+    for database in databases(world).into_iter().filter(|database| !database.settings.is_empty()) {
+        let set: Vec<String> =
+            database.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        rows.add([
+            ("setdatabase", oid(database.id.0)),
+            ("setrole", oid(0)),
+            ("setconfig", list(ColumnType::Text, set.iter().map(|set| Datum::Text(set)))),
+        ]);
+    }
+}
+
 fn pg_database(world: &World, rows: &mut Rows<'_>) {
-    rows.add([
-        ("oid", oid(ids::DATABASE)),
-        ("datname", text(&world.database)),
-        ("datdba", owner()),
-        ("encoding", Value::Int4(UTF8)),
-        ("datlocprovider", char1('c')),
-        ("datallowconn", Value::Bool(true)),
-        ("datconnlimit", Value::Int4(-1)),
-        ("dattablespace", oid(ids::DEFAULT_TABLESPACE)),
-        ("datcollate", text("C")),
-        ("datctype", text("C.UTF-8")),
-    ]);
+    for database in databases(world) {
+        rows.add([
+            ("oid", oid(database.id.0)),
+            ("datname", text(&database.name)),
+            ("datdba", oid(world.catalog.owner(database.id).0)),
+            ("encoding", Value::Int4(UTF8)),
+            ("datlocprovider", char1('c')),
+            ("datistemplate", Value::Bool(database.is_template)),
+            ("datallowconn", Value::Bool(database.allows_connections)),
+            ("datconnlimit", Value::Int4(database.connection_limit)),
+            ("dattablespace", oid(ids::DEFAULT_TABLESPACE)),
+            ("datcollate", text("C")),
+            ("datctype", text("C.UTF-8")),
+            ("datacl", show::acl(&world.catalog, database.id)),
+        ]);
+    }
 }
 
 fn pg_tablespace(_: &World, rows: &mut Rows<'_>) {

@@ -282,7 +282,7 @@ pub fn namespace(catalog: &Catalog, schema: &str) -> u32 {
         "pg_catalog" => ids::PG_CATALOG,
         "information_schema" => ids::INFORMATION_SCHEMA,
         "public" => ids::PUBLIC,
-        other => catalog.schemas().iter().find(|s| s.name == other).map_or(0, |s| s.id.0),
+        other => catalog.schemas().find(|s| s.name == other).map_or(0, |s| s.id.0),
     }
 }
 

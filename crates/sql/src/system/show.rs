@@ -176,7 +176,7 @@ pub fn namespace_name(catalog: &Catalog, oid: u32) -> Option<String> {
         ids::PG_CATALOG => "pg_catalog".to_owned(),
         ids::PUBLIC => "public".to_owned(),
         ids::INFORMATION_SCHEMA => "information_schema".to_owned(),
-        other => catalog.schemas().iter().find(|s| s.id.0 == other)?.name.clone(),
+        other => catalog.schemas().find(|s| s.id.0 == other)?.name.clone(),
     })
 }
 

@@ -6,7 +6,7 @@
 
 use varve_engine::{ColumnType, Datum, LockInfo, LockOwner, Locked, ObjectId, Value, predefined};
 
-use super::{Fill, Rows, World, ids, list, oid, text};
+use super::{Fill, Rows, World, list, oid, text};
 use crate::rights::Holder;
 use crate::system_settings::SystemSetting;
 
@@ -99,7 +99,7 @@ fn pg_locks(world: &World, rows: &mut Rows<'_>) {
                 ("objsubid", Value::Int2(if key.is_pair { 2 } else { 1 })),
             ]),
             Locked::Object(object) => {
-                rows.set([("database", oid(ids::DATABASE))]);
+                rows.set([("database", oid(database_of(world, object)))]);
                 match class_of(world, object) {
                     None => rows.set([("relation", oid(object.0))]),
                     Some(class) => {
@@ -110,6 +110,15 @@ fn pg_locks(world: &World, rows: &mut Rows<'_>) {
             }
         }
     }
+}
+
+/// The database of what is locked; 0 for what all databases share.
+fn database_of(world: &World, object: ObjectId) -> u32 {
+    let catalog = &world.catalog;
+    if catalog.role_by_id(object).is_some() || catalog.database_by_id(object).is_some() {
+        return 0;
+    }
+    catalog.database_of(object).map_or(0, |database| database.0)
 }
 
 /// How pg_locks and pg_stat_activity call what is locked.
@@ -130,8 +139,11 @@ fn virtual_id((place, serial): LockOwner) -> String {
 /// The system table of a schema or role; `None` for what has columns.
 fn class_of(world: &World, object: ObjectId) -> Option<u32> {
     let of = |name| super::table("pg_catalog", name).map(|t| t.oid);
-    if world.catalog.schemas().iter().any(|s| s.id == object) {
+    if world.catalog.schemas().any(|s| s.id == object) {
         return of("pg_namespace");
+    }
+    if world.catalog.database_by_id(object).is_some_and(|database| !database.is_predefined()) {
+        return of("pg_database");
     }
     world.catalog.role_by_id(object).and_then(|_| of("pg_authid"))
 }
@@ -145,8 +157,11 @@ fn pg_stat_activity(world: &World, rows: &mut Rows<'_>) {
         let role = world.catalog.role(&session.user);
         let now = session.now();
         rows.add([
-            ("datid", oid(ids::DATABASE)),
-            ("datname", text(&world.database)),
+            ("datid", oid(session.database.0)),
+            (
+                "datname",
+                world.catalog.database_by_id(session.database).map_or(Value::Null, |d| text(&d.name)),
+            ),
             ("pid", Value::Int4(session.process_id)),
             ("usesysid", role.map_or(Value::Null, |r| oid(r.id.0))),
             ("usename", text(&session.user)),

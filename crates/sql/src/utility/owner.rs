@@ -77,6 +77,7 @@ pub(super) fn of_object(statement: &NodeEnum, a: &AlterOwnerStmt) -> Result<Util
             let to = role_name(a.newowner.as_ref())?;
             Ok(Utility::Owner(Box::new(OwnerChange::Of(Owned::Schema(name.sval.clone()), to))))
         }
+        (ObjectType::ObjectDatabase, Some(NodeEnum::String(name))) => super::database::owner(&name.sval, a),
         _ => Err(tag::unsupported(statement)),
     }
 }

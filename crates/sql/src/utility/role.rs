@@ -64,6 +64,8 @@ pub enum Objects {
     Sequences(Vec<ast::ObjectName>),
     /// Schemas.
     Schemas(Vec<String>),
+    /// Databases.
+    Databases(Vec<String>),
     /// All tables and views of schemas.
     AllTables(Vec<String>),
     /// All sequences of schemas.
@@ -301,6 +303,8 @@ fn rights(list: &[Node]) -> Result<Option<Rights>> {
             "trigger" => Rights::TRIGGER,
             "usage" => Rights::USAGE,
             "create" => Rights::CREATE,
+            "connect" => Rights::CONNECT,
+            "temporary" | "temp" => Rights::TEMPORARY,
             other => return Err(node::syntax(format!("unrecognized privilege type \"{other}\""))),
         });
     }
@@ -314,6 +318,7 @@ fn objects(g: &GrantStmt) -> Result<Objects> {
         (ObjectType::ObjectSequence, true) => Objects::AllSequences(node::strings(&g.objects)?),
         (ObjectType::ObjectTable, false) => Objects::Tables(node::relations(&g.objects)?),
         (ObjectType::ObjectSequence, false) => Objects::Sequences(node::relations(&g.objects)?),
+        (ObjectType::ObjectDatabase, _) => Objects::Databases(node::strings(&g.objects)?),
         (ObjectType::ObjectSchema, _) => Objects::Schemas(node::strings(&g.objects)?),
         (other, _) => {
             return Err(SqlError::unsupported(format!("GRANT or REVOKE ON {}", tag::kind(other))));

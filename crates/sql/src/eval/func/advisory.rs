@@ -7,33 +7,32 @@ use varve_engine::{AdvisoryKey, Datum};
 use super::{Builtin, Run, catalog, int, volatile};
 use crate::error::Result;
 use crate::eval::{Cx, Deed, LockCall};
-use crate::system::ids;
 use crate::ty::Elem;
 use crate::ty::Ty::{Array, Bool, Int4, Int8, Void};
 
 pub(super) const TABLE: &[Builtin] = &[
-    takes("pg_advisory_lock", &[Int8], |a, cx| lock(one(a), false, true, cx)),
-    takes("pg_advisory_lock", &[Int4, Int4], |a, cx| lock(two(a), false, true, cx)),
-    takes("pg_advisory_lock_shared", &[Int8], |a, cx| lock(one(a), true, true, cx)),
-    takes("pg_advisory_lock_shared", &[Int4, Int4], |a, cx| lock(two(a), true, true, cx)),
-    takes("pg_advisory_xact_lock", &[Int8], |a, cx| lock(one(a), false, false, cx)),
-    takes("pg_advisory_xact_lock", &[Int4, Int4], |a, cx| lock(two(a), false, false, cx)),
-    takes("pg_advisory_xact_lock_shared", &[Int8], |a, cx| lock(one(a), true, false, cx)),
-    takes("pg_advisory_xact_lock_shared", &[Int4, Int4], |a, cx| lock(two(a), true, false, cx)),
-    tells("pg_try_advisory_lock", &[Int8], |a, cx| attempt(one(a), false, true, cx)),
-    tells("pg_try_advisory_lock", &[Int4, Int4], |a, cx| attempt(two(a), false, true, cx)),
-    tells("pg_try_advisory_lock_shared", &[Int8], |a, cx| attempt(one(a), true, true, cx)),
-    tells("pg_try_advisory_lock_shared", &[Int4, Int4], |a, cx| attempt(two(a), true, true, cx)),
-    tells("pg_try_advisory_xact_lock", &[Int8], |a, cx| attempt(one(a), false, false, cx)),
-    tells("pg_try_advisory_xact_lock", &[Int4, Int4], |a, cx| attempt(two(a), false, false, cx)),
-    tells("pg_try_advisory_xact_lock_shared", &[Int8], |a, cx| attempt(one(a), true, false, cx)),
-    tells("pg_try_advisory_xact_lock_shared", &[Int4, Int4], |a, cx| attempt(two(a), true, false, cx)),
-    tells("pg_advisory_unlock", &[Int8], |a, cx| unlock(one(a), false, cx)),
-    tells("pg_advisory_unlock", &[Int4, Int4], |a, cx| unlock(two(a), false, cx)),
-    tells("pg_advisory_unlock_shared", &[Int8], |a, cx| unlock(one(a), true, cx)),
-    tells("pg_advisory_unlock_shared", &[Int4, Int4], |a, cx| unlock(two(a), true, cx)),
+    takes("pg_advisory_lock", &[Int8], |a, cx| lock(one(a, cx)?, false, true, cx)),
+    takes("pg_advisory_lock", &[Int4, Int4], |a, cx| lock(two(a, cx)?, false, true, cx)),
+    takes("pg_advisory_lock_shared", &[Int8], |a, cx| lock(one(a, cx)?, true, true, cx)),
+    takes("pg_advisory_lock_shared", &[Int4, Int4], |a, cx| lock(two(a, cx)?, true, true, cx)),
+    takes("pg_advisory_xact_lock", &[Int8], |a, cx| lock(one(a, cx)?, false, false, cx)),
+    takes("pg_advisory_xact_lock", &[Int4, Int4], |a, cx| lock(two(a, cx)?, false, false, cx)),
+    takes("pg_advisory_xact_lock_shared", &[Int8], |a, cx| lock(one(a, cx)?, true, false, cx)),
+    takes("pg_advisory_xact_lock_shared", &[Int4, Int4], |a, cx| lock(two(a, cx)?, true, false, cx)),
+    tells("pg_try_advisory_lock", &[Int8], |a, cx| attempt(one(a, cx)?, false, true, cx)),
+    tells("pg_try_advisory_lock", &[Int4, Int4], |a, cx| attempt(two(a, cx)?, false, true, cx)),
+    tells("pg_try_advisory_lock_shared", &[Int8], |a, cx| attempt(one(a, cx)?, true, true, cx)),
+    tells("pg_try_advisory_lock_shared", &[Int4, Int4], |a, cx| attempt(two(a, cx)?, true, true, cx)),
+    tells("pg_try_advisory_xact_lock", &[Int8], |a, cx| attempt(one(a, cx)?, false, false, cx)),
+    tells("pg_try_advisory_xact_lock", &[Int4, Int4], |a, cx| attempt(two(a, cx)?, false, false, cx)),
+    tells("pg_try_advisory_xact_lock_shared", &[Int8], |a, cx| attempt(one(a, cx)?, true, false, cx)),
+    tells("pg_try_advisory_xact_lock_shared", &[Int4, Int4], |a, cx| attempt(two(a, cx)?, true, false, cx)),
+    tells("pg_advisory_unlock", &[Int8], |a, cx| unlock(one(a, cx)?, false, cx)),
+    tells("pg_advisory_unlock", &[Int4, Int4], |a, cx| unlock(two(a, cx)?, false, cx)),
+    tells("pg_advisory_unlock_shared", &[Int8], |a, cx| unlock(one(a, cx)?, true, cx)),
+    tells("pg_advisory_unlock_shared", &[Int4, Int4], |a, cx| unlock(two(a, cx)?, true, cx)),
     takes("pg_advisory_unlock_all", &[], |_, cx| {
-        call(one(&[Datum::Int8(0)]), false, true, Deed::UnlockAll, cx).map(|_| VOID)
+        call(one(&[Datum::Int8(0)], cx)?, false, true, Deed::UnlockAll, cx).map(|_| VOID)
     }),
     catalog("pg_blocking_pids", &[Int4], Array(Elem::Int4), |a, cx| {
         let pid = int(a, 0) as u32;
@@ -55,15 +54,21 @@ const fn tells(name: &'static str, arguments: &'static [crate::ty::Ty], run: Run
     Builtin { world: true, ..volatile(name, arguments, Bool, run) }
 }
 
+/// The session's database: each has its own locks.
+fn database(cx: &Cx<'_>) -> Result<u32> {
+    Ok(cx.env.world()?.catalog.database().0)
+}
+
 /// A key of 64 bits.
-fn one(a: &[Datum<'_>]) -> AdvisoryKey {
-    let key = int(a, 0).cast_unsigned();
-    AdvisoryKey { database: ids::DATABASE, class: (key >> 32) as u32, object: key as u32, is_pair: false }
+fn one(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<AdvisoryKey> {
+    let (key, database) = (int(a, 0).cast_unsigned(), database(cx)?);
+    Ok(AdvisoryKey { database, class: (key >> 32) as u32, object: key as u32, is_pair: false })
 }
 
 /// A key of twice 32 bits.
-fn two(a: &[Datum<'_>]) -> AdvisoryKey {
-    AdvisoryKey { database: ids::DATABASE, class: int(a, 0) as u32, object: int(a, 1) as u32, is_pair: true }
+fn two(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<AdvisoryKey> {
+    let database = database(cx)?;
+    Ok(AdvisoryKey { database, class: int(a, 0) as u32, object: int(a, 1) as u32, is_pair: true })
 }
 
 fn lock<'a>(key: AdvisoryKey, is_shared: bool, of_session: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {

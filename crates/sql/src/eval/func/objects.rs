@@ -230,7 +230,7 @@ fn described<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let object = match text(a, 1) {
         "pg_class" => return comment(a, None, cx),
         "pg_namespace" if oid(a, 0) == ids::PUBLIC => {
-            catalog.schemas().iter().find(|s| s.name == "public").map(|s| s.id)
+            catalog.schemas().find(|s| s.name == "public").map(|s| s.id)
         }
         "pg_namespace" | "pg_constraint" => Some(varve_engine::ObjectId(oid(a, 0))),
         _ => None,

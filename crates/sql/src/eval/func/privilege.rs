@@ -170,7 +170,7 @@ fn of_schema<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let Some(oid) = by_name(object, Reg::Namespace, cx.env.world()?)? else { return Ok(Datum::Null) };
     let wanted = wanted(list, Kind::Schema.all())?;
     let Some(name) = system::show::namespace_name(catalog, oid) else { return Ok(Datum::Null) };
-    match catalog.schemas().iter().find(|schema| schema.name == name) {
+    match catalog.schemas().find(|schema| schema.name == name) {
         Some(schema) => Ok(Datum::Bool(has_any(&holder, catalog, &Object::schema(schema), &wanted))),
         None => {
             let uses = wanted.iter().any(|asked| asked.right == Rights::USAGE && !asked.option);
@@ -181,16 +181,19 @@ fn of_schema<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
 
 fn of_database<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (holder, object, list) = parts(a, cx)?;
-    if let Datum::Text(name) = object
-        && name != cx.env.database
-    {
-        let message = format!("database \"{name}\" does not exist");
-        return Err(SqlError::new(SqlState("3D000"), message));
-    }
-    let wanted = wanted(list, Rights::CONNECT.with(Rights::TEMPORARY).with(Rights::CREATE))?;
-    let connects =
-        wanted.iter().any(|asked| !asked.option && Rights::CONNECT.with(Rights::TEMPORARY).has(asked.right));
-    Ok(Datum::Bool(connects || holder.is_superuser()))
+    let catalog = &cx.env.world()?.catalog;
+    let database = match object {
+        Datum::Text(name) => Some(catalog.database_named(name).ok_or_else(|| {
+            SqlError::new(SqlState::UNDEFINED_DATABASE, format!("database \"{name}\" does not exist"))
+        })?),
+        number => {
+            let id = number.as_integer().and_then(|id| u32::try_from(id).ok());
+            id.and_then(|id| catalog.database_by_id(ObjectId(id)))
+        }
+    };
+    let wanted = wanted(list, Kind::Database.all())?;
+    let Some(database) = database else { return Ok(Datum::Null) };
+    Ok(Datum::Bool(has_any(&holder, catalog, &Object::database(database), &wanted)))
 }
 
 /// Whether one role is (a member of) another: MEMBER, or USAGE where memberships are inherited all the way.

@@ -7,7 +7,7 @@
 //!
 //! Does not know: pages (`varve_engine::Sizes`).
 
-use varve_engine::{Datum, IndexDef, Sizes, TableDef};
+use varve_engine::{Catalog, Datum, IndexDef, ObjectId, POSTGRES, Sizes, TableDef};
 
 use super::objects::{of_relation, oid};
 use super::{Builtin, catalog, int, strict, text};
@@ -32,16 +32,22 @@ pub(super) const TABLE: &[Builtin] = &[
     catalog("pg_total_relation_size", &[CLASS], Int8, |a, cx| {
         of(a, cx, |sizes, relation| Some(rows(sizes, relation)? + indexes(sizes, relation)?))
     }),
-    catalog("pg_database_size", &[Name], Int8, |a, cx| match text(a, 0) == cx.env.database {
-        true => whole(cx),
-        false => {
-            let message = format!("database \"{}\" does not exist", text(a, 0));
-            Err(SqlError::new(SqlState::UNDEFINED_DATABASE, message))
+    catalog("pg_database_size", &[Name], Int8, |a, cx| {
+        let catalog = &cx.env.world()?.catalog;
+        match catalog.database_named(text(a, 0)) {
+            Some(database) => of_database(cx, &catalog.of_database(database.id)),
+            None => {
+                let message = format!("database \"{}\" does not exist", text(a, 0));
+                Err(SqlError::new(SqlState::UNDEFINED_DATABASE, message))
+            }
         }
     }),
-    catalog("pg_database_size", &[Oid], Int8, |a, cx| match oid(a, 0) {
-        ids::DATABASE => whole(cx),
-        _ => Ok(Datum::Null),
+    catalog("pg_database_size", &[Oid], Int8, |a, cx| {
+        let catalog = &cx.env.world()?.catalog;
+        match catalog.database_by_id(ObjectId(oid(a, 0))) {
+            Some(database) => of_database(cx, &catalog.of_database(database.id)),
+            None => Ok(Datum::Null),
+        }
     }),
     catalog("pg_tablespace_size", &[Name], Int8, |a, cx| match text(a, 0) {
         "pg_default" => whole(cx),
@@ -76,6 +82,19 @@ fn of<'a>(a: &[Datum<'a>], cx: &Cx<'a>, size: fn(&Sizes, &Relation<'_>) -> Optio
 
 fn whole<'a>(cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(bytes(cx.env.world()?.sizes()?.database_bytes()))
+}
+
+/// Of what is in a database; what all share counts for the first one.
+fn of_database<'a>(cx: &Cx<'a>, catalog: &Catalog) -> Result<Datum<'a>> {
+    let sizes = cx.env.world()?.sizes()?;
+    let of_table = |table: &TableDef| {
+        sizes.table_bytes(table) + table.indexes.iter().map(|index| sizes.index_bytes(index)).sum::<u64>()
+    };
+    if catalog.database() != POSTGRES {
+        return Ok(bytes(catalog.tables().map(|table| of_table(table)).sum()));
+    }
+    let others = catalog.all_tables().filter(|table| table.database != POSTGRES);
+    Ok(bytes(sizes.database_bytes().saturating_sub(others.map(|table| of_table(table)).sum())))
 }
 
 /// Of the relation alone.

@@ -1,0 +1,65 @@
+//! Databases: which there are, and what is said of one.
+//!
+//! Invariants
+//! 1. A definition is immutable; a change makes a new one with the same id.
+//! 2. The first databases need no stored definition: nothing is stored of one until it is changed. So a directory that was
+//!    made when there was one database has the same three.
+//!
+//! Does not know: what is in a database (each definition of a schema, table, view or sequence names its own).
+
+use super::defs::ObjectId;
+
+/// The database that exists from the start, with PostgreSQL's number.
+pub const POSTGRES: ObjectId = ObjectId(5);
+/// Its name as long as nobody renames it.
+pub const POSTGRES_NAME: &str = "postgres";
+/// The template that new databases are made from unless they name another one.
+pub const TEMPLATE1: ObjectId = ObjectId(1);
+/// The template that nobody connects to.
+pub const TEMPLATE0: ObjectId = ObjectId(4);
+
+/// A database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseDef {
+    /// Identity; what CREATE DATABASE asks for leaves it to the engine.
+    pub id: ObjectId,
+    /// Name.
+    pub name: String,
+    /// CONNECTION LIMIT; -1 for none.
+    pub connection_limit: i32,
+    /// ALLOW_CONNECTIONS
+    pub allows_connections: bool,
+    /// IS_TEMPLATE
+    pub is_template: bool,
+    /// ALTER DATABASE ... SET: names and values, which the SQL layer understands.
+    pub settings: Vec<(String, String)>,
+}
+
+impl DatabaseDef {
+    /// `CREATE DATABASE name`
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            id: ObjectId(0),
+            name: name.into(),
+            connection_limit: -1,
+            allows_connections: true,
+            is_template: false,
+            settings: Vec::new(),
+        }
+    }
+
+    /// Those that exist from the start.
+    pub(crate) fn predefined() -> [DatabaseDef; 3] {
+        let template = |id, name| DatabaseDef { id, is_template: true, ..DatabaseDef::new(name) };
+        [
+            DatabaseDef { id: POSTGRES, ..DatabaseDef::new(POSTGRES_NAME) },
+            template(TEMPLATE1, "template1"),
+            DatabaseDef { allows_connections: false, ..template(TEMPLATE0, "template0") },
+        ]
+    }
+
+    /// Whether it exists from the start.
+    pub fn is_predefined(&self) -> bool {
+        matches!(self.id, POSTGRES | TEMPLATE1 | TEMPLATE0)
+    }
+}

@@ -1,0 +1,175 @@
+//! DDL of databases: CREATE, ALTER and DROP DATABASE.
+//!
+//! Invariants
+//! 1. A database is made with its schema `public`, and dropped with all that is in it, in one transaction: a crash leaves
+//!    all of it or nothing.
+//! 2. Whoever drops a database makes sure that nobody uses it; nothing in it is locked.
+//!
+//! Does not know: sessions, rights, what a setting means.
+
+use std::sync::Arc;
+
+use crate::catalog::{
+    About, Catalog, DatabaseDef, Definition, ObjectChange, ObjectId, PUBLIC, SchemaDef, TEMPLATE0, TEMPLATE1,
+    TableDef, predefined, store,
+};
+use crate::error::{Error, ObjectKind, Result};
+use crate::transaction::Transaction;
+
+impl Transaction {
+    /// Makes a database with the schema `public`; its id is given here.
+    pub fn create_database(&mut self, new: DatabaseDef) -> Result<ObjectId> {
+        self.whole(|txn| {
+            let id = txn.new_object_id()?;
+            store::add_name(&mut txn.cx, ObjectKind::Database, store::DATABASE_NAMES, &new.name, id)?;
+            let database = ObjectId(id);
+            txn.store_new(id, Definition::Database(DatabaseDef { id: database, ..new }))?;
+            txn.inside(database, Self::create_public)?;
+            Ok(database)
+        })
+    }
+
+    fn create_public(&mut self) -> Result<()> {
+        let id = self.new_object_id()?;
+        store::add_name(&mut self.cx, ObjectKind::Schema, "", PUBLIC, id)?;
+        let public = SchemaDef { id: ObjectId(id), database: self.cx.database, name: PUBLIC.to_owned() };
+        self.store_new(id, Definition::Schema(public))?;
+        self.set_about(ObjectId(id), |about| {
+            about.owner = predefined::DATABASE_OWNER;
+            about.set_comment(None, Some(store::PUBLIC_COMMENT.to_owned()));
+        })
+    }
+
+    /// Runs a call that uses the names of another database.
+    fn inside<T>(&mut self, database: ObjectId, call: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let own = std::mem::replace(&mut self.cx.database, database);
+        let outcome = call(self);
+        self.cx.database = own;
+        outcome
+    }
+
+    /// Changes what is said of a database, its name too.
+    pub fn alter_database(&mut self, database: ObjectId, edit: impl FnOnce(&mut DatabaseDef)) -> Result<()> {
+        let old = self.database_def(database)?;
+        let mut new = DatabaseDef::clone(&old);
+        edit(&mut new);
+        new.id = database;
+        self.whole(|txn| {
+            if !store::has_object(&mut txn.cx, database.0)? {
+                return txn.store_predefined(new);
+            }
+            if old.name != new.name {
+                store::remove_name_of(&mut txn.cx, store::DATABASE_NAMES, &old.name, database.0)?;
+                txn.name_database(&new)?;
+            }
+            txn.exchange(database, Definition::Database(DatabaseDef::clone(&old)), Definition::Database(new))
+        })
+    }
+
+    fn name_database(&mut self, def: &DatabaseDef) -> Result<()> {
+        store::add_name(&mut self.cx, ObjectKind::Database, store::DATABASE_NAMES, &def.name, def.id.0)
+    }
+
+    /// The first thing that is said of a database that exists from the start.
+    fn store_predefined(&mut self, def: DatabaseDef) -> Result<()> {
+        let stale = Error::StaleDefinition { table: format!("database {}", def.name) };
+        let id = def.id.0;
+        let definition = Definition::Database(def.clone());
+        store::add_object(&mut self.cx, id, &definition).map_err(|error| match error {
+            Error::UniqueViolation { .. } => stale,
+            other => other,
+        })?;
+        self.name_database(&def)?;
+        self.note_change(store::opened(&self.cx.core, definition));
+        Ok(())
+    }
+
+    /// Lets nobody else change or drop a database until the transaction ends.
+    pub fn lock_database(&mut self, database: ObjectId) -> Result<()> {
+        let name = self.database_def(database)?.name.clone();
+        self.lock_alone(&self.cx.core.catalog.lock_of_object(database), &name)
+    }
+
+    /// Drops a database with all that is in it. That nobody uses it is the caller's to know.
+    pub fn drop_database(&mut self, database: ObjectId) -> Result<()> {
+        self.lock_database(database)?;
+        let old = self.database_def(database)?;
+        if old.is_predefined() {
+            return Err(Error::Unsupported { what: format!("DROP DATABASE {}", old.name) });
+        }
+        let catalog = self.catalog().of_database(database);
+        self.whole(|txn| {
+            txn.inside(database, |txn| txn.drop_contents(&catalog))?;
+            store::remove_name_of(&mut txn.cx, store::DATABASE_NAMES, &old.name, database.0)?;
+            txn.remove(&catalog, database, ObjectChange::Database(database, None))
+        })
+    }
+
+    fn drop_contents(&mut self, catalog: &Catalog) -> Result<()> {
+        for view in catalog.views() {
+            store::remove_name(&mut self.cx, &view.schema, &view.name)?;
+            self.remove(catalog, view.id, ObjectChange::View(view.id, None))?;
+        }
+        for sequence in catalog.sequences() {
+            store::remove_name(&mut self.cx, &sequence.schema, &sequence.name)?;
+            store::remove_sequence(&mut self.cx, sequence.state)?;
+            self.remove(catalog, sequence.id, ObjectChange::Sequence(sequence.id, None))?;
+        }
+        catalog.tables().try_for_each(|table| self.drop_whole_table(catalog, table))?;
+        for schema in catalog.schemas() {
+            store::remove_name(&mut self.cx, "", &schema.name)?;
+            self.remove(catalog, schema.id, ObjectChange::Schema(schema.id, None))?;
+        }
+        Ok(())
+    }
+
+    /// A table goes whatever refers to it: that goes, too.
+    fn drop_whole_table(&mut self, catalog: &Catalog, def: &Arc<TableDef>) -> Result<()> {
+        for (schema, name, _) in def.names() {
+            store::remove_name(&mut self.cx, schema, name)?;
+        }
+        for about in def.parts_with_about().filter_map(|object| catalog.about(object)) {
+            self.forget(about)?;
+        }
+        for index in &def.indexes {
+            self.give_up(index.place)?;
+        }
+        self.give_up(def.place)?;
+        self.remove(catalog, def.id, ObjectChange::Table(def.id, None))
+    }
+
+    /// Removes a definition and what is kept about the object.
+    fn remove(&mut self, catalog: &Catalog, id: impl Into<ObjectId>, change: ObjectChange) -> Result<()> {
+        let id = id.into();
+        store::remove_object(&mut self.cx, id.0)?;
+        if let Some(about) = catalog.about(id) {
+            self.forget(about)?;
+        }
+        self.note_change(change);
+        Ok(())
+    }
+
+    /// Removes what is kept about an object.
+    pub(crate) fn forget(&mut self, about: &About) -> Result<()> {
+        let name = about.object.0.to_string();
+        store::remove_name_of(&mut self.cx, store::ABOUT_NAMES, &name, about.id.0)?;
+        store::remove_object(&mut self.cx, about.id.0)?;
+        self.note_change(ObjectChange::About(about.object, None));
+        Ok(())
+    }
+
+    fn database_def(&mut self, database: ObjectId) -> Result<Arc<DatabaseDef>> {
+        let stale = || Error::StaleDefinition { table: format!("database {}", database.0) };
+        self.catalog().database_by_id(database).cloned().ok_or_else(stale)
+    }
+
+    /// `Unsupported` in a template: new databases are made without a copy of anything.
+    pub(crate) fn refuse_in_template(&self) -> Result<()> {
+        match self.cx.database {
+            TEMPLATE0 | TEMPLATE1 => {
+                Err(Error::Unsupported { what: "a schema in a template database".into() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
