@@ -7,14 +7,16 @@
 //! Does not know: what is in a database, how one is stored (`varve_engine`).
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use varve_engine::{Catalog, DatabaseDef, Isolation, ObjectId, Rights, TEMPLATE1, Transaction};
 
-use super::Session;
+use super::identity::Identity;
 use super::roles::Done;
 use super::run::read_only;
+use super::{Session, SessionParams, SqlDatabase};
 use crate::activity::{Closing, Seat};
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::definition::Failed;
@@ -329,14 +331,30 @@ fn in_use(name: &str, others: usize) -> SqlError {
     SqlError::new(SqlState::OBJECT_IN_USE, message).with_detail(detail)
 }
 
-/// The database that a session asks for: 3D000 if there is none of this name.
+/// A database by name; 3D000 if there is none.
 pub(super) fn named(catalog: &Catalog, name: &str) -> Result<Arc<DatabaseDef>> {
     catalog.database_named(name).cloned().ok_or_else(|| missing(name))
 }
 
-/// Whether a session that has its seat may be in its database: 3D000 if that was dropped meanwhile, 55000 if it takes nobody,
-/// 42501 without the right to connect, 53300 if too many are in it already.
-pub(super) fn check_entry(catalog: &Catalog, asked: &DatabaseDef, who: Who, seat: &Seat) -> Result<()> {
+/// The database that a session asks for, and its seat there: 3D000 if there is none of this name, 55000 if it takes nobody, 42501
+/// without the right to connect, 53300 if too many are in it already.
+pub(super) fn enter(
+    shared: &SqlDatabase,
+    catalog: &Catalog,
+    params: &SessionParams,
+    identity: &Identity,
+    cancel: Arc<AtomicBool>,
+) -> Result<(Arc<DatabaseDef>, Seat)> {
+    let asked = named(catalog, &params.database)?;
+    let place = (identity.name(), params.peer, asked.id);
+    let seat = shared.watched().enter(params.process_id, place, cancel);
+    // Whoever waited for a DROP DATABASE finds it gone.
+    let catalog = shared.engine().begin_in(asked.id, Isolation::ReadCommitted).catalog();
+    check_entry(&catalog, &asked, identity.who(), &seat)?;
+    Ok((asked, seat))
+}
+
+fn check_entry(catalog: &Catalog, asked: &DatabaseDef, who: Who, seat: &Seat) -> Result<()> {
     let database = catalog.database_by_id(asked.id).ok_or_else(|| missing(&asked.name))?;
     let name = &database.name;
     if !database.allows_connections {

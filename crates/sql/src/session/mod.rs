@@ -57,7 +57,7 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use varve_engine::{
     BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Catalog, Database, DatabaseDef, Datum, Isolation,
-    ObjectId, RoleDef, SavepointId, SessionLocks, TemporaryQuota, Transaction,
+    ObjectId, POSTGRES_NAME, RoleDef, SavepointId, SessionLocks, TemporaryQuota, Transaction,
 };
 
 use crate::activity::{Ender, Seat, State, Watched};
@@ -257,7 +257,7 @@ impl Default for TemporaryLimit {
 }
 
 /// What a start-up packet says.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct SessionParams {
     /// Role name.
     pub user: String,
@@ -271,6 +271,20 @@ pub struct SessionParams {
     pub peer: Option<SocketAddr>,
     /// Other start-up parameters and `-c` options, as `name`, `value`; applied like SET.
     pub settings: Vec<(String, String)>,
+}
+
+impl Default for SessionParams {
+    /// Nobody in particular, in the database that exists from the start.
+    fn default() -> Self {
+        SessionParams {
+            user: String::new(),
+            database: POSTGRES_NAME.to_owned(),
+            proved: None,
+            process_id: 0,
+            peer: None,
+            settings: Vec::new(),
+        }
+    }
 }
 
 /// Lets another thread cancel the running statement.
@@ -425,19 +439,14 @@ fn first_settings(
 
 impl Session {
     /// Starts a session. Fails for a role that may not log in (28000), or is no more what it proved to be (28P01), and for a
-    /// start-up setting that cannot be (42704, 22023, 0A000). `database::check_entry` says whom a database takes.
+    /// start-up setting that cannot be (42704, 22023, 0A000). `database::enter` says whom a database takes.
     pub fn new(shared: Arc<SqlDatabase>, params: SessionParams) -> Result<Session> {
         let catalog = shared.engine.begin(Isolation::ReadCommitted).catalog();
         let identity = Identity::of_login(&catalog, &params.user, params.proved.as_ref())?;
         let who = identity.who();
         let user = identity.name().to_owned();
-        let database = database::named(&catalog, &params.database)?;
         let cancel = Arc::<AtomicBool>::default();
-        let place = (user.as_str(), params.peer, database.id);
-        let seat = shared.watched.enter(params.process_id, place, Arc::clone(&cancel));
-        // Whoever waited for a DROP DATABASE finds it gone.
-        let catalog = shared.engine.begin_in(database.id, Isolation::ReadCommitted).catalog();
-        database::check_entry(&catalog, &database, who, &seat)?;
+        let (database, seat) = database::enter(&shared, &catalog, &params, &identity, Arc::clone(&cancel))?;
         let is_superuser = Holder::of(&catalog, who).is_superuser();
         let settings = first_settings(&shared, &database, &params, &user, is_superuser)?;
         let seed = std::process::id() as u64
