@@ -40,11 +40,12 @@ impl<S: Session> Talk<'_, S> {
     }
 
     pub(crate) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Failed> {
-        let statement = self.session.statement(bind.statement)?;
+        let statement = self.session.statement_to_run(bind.statement)?;
         planted_panic("panic at bind");
         let values = parameters::<S>(bind, &statement, &self.session)?;
         let own_columns = self.session.portal_columns(&statement);
-        let (formats, state) = (ColumnFormats::default(), self.session.open_portal());
+        let formats = ColumnFormats::default();
+        let state = self.session.open_portal(bind.portal, &statement);
         let mut portal = Portal { statement, values, own_columns, formats, state, finished: false };
         let column_count = portal.columns().map_or(0, <[_]>::len);
         portal.formats = ColumnFormats::new(&bind.result_formats, column_count)?;

@@ -51,8 +51,12 @@ pub trait Session {
     fn prepare(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Self::Statement>, SqlError>;
     fn name_statement(&mut self, name: &str, statement: Arc<Self::Statement>) -> Result<(), SqlError>;
     fn statement(&self, name: &str) -> Result<Arc<Self::Statement>, SqlError>;
+    /// The same for Bind.
+    fn statement_to_run(&self, name: &str) -> Result<Arc<Self::Statement>, SqlError> {
+        self.statement(name)
+    }
     fn close_statement(&mut self, name: &str);
-    fn open_portal(&mut self) -> Self::Portal;
+    fn open_portal(&mut self, name: &str, statement: &Self::Statement) -> Self::Portal;
     fn portal_columns(&self, _statement: &Self::Statement) -> Option<Option<Vec<Column>>> {
         None
     }
@@ -134,12 +138,16 @@ impl Session for varve_sql::Session {
         self.statement(name)
     }
 
+    fn statement_to_run(&self, name: &str) -> Result<Arc<Prepared>, SqlError> {
+        self.statement_to_run(name)
+    }
+
     fn close_statement(&mut self, name: &str) {
         self.close_statement(name);
     }
 
-    fn open_portal(&mut self) -> varve_sql::Portal {
-        self.open_portal()
+    fn open_portal(&mut self, name: &str, statement: &Prepared) -> varve_sql::Portal {
+        self.open_portal(name, statement)
     }
 
     fn portal_columns(&self, statement: &Prepared) -> Option<Option<Vec<Column>>> {

@@ -22,6 +22,7 @@ use crate::plan::Plan;
 use crate::rights::Need;
 use crate::session::Life;
 use crate::sink::Column;
+use crate::system::HeldCursor;
 use crate::text;
 use crate::ty::Ty;
 use crate::utility::Utility;
@@ -171,6 +172,8 @@ pub struct Portal {
     pub(crate) finished: bool,
     /// Where it was made behind a savepoint.
     pub(crate) life: Option<Arc<Life>>,
+    /// What `pg_cursors` shows of it, if it has a name.
+    pub(crate) shown: Option<Arc<HeldCursor>>,
 }
 
 impl Portal {

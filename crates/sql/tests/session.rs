@@ -436,7 +436,7 @@ fn a_portal_that_is_resumed_can_be_cancelled() {
     let mut s = session(&db);
     Recorder::default().simple(&mut s, "begin");
     let statement = s.prepare("select * from generate_series(1, 1000)", &[]).unwrap();
-    let mut portal = s.open_portal();
+    let mut portal = s.open_portal("", &statement);
     s.execute(&statement, &[], &mut portal, 1, &mut Recorder::default()).unwrap();
     let mut sink = Cancels(s.cancel_token(), 0);
     let error = s.execute(&statement, &[], &mut portal, 0, &mut sink).unwrap_err();
@@ -452,11 +452,11 @@ fn a_suspended_portal_shares_the_fate_of_its_transaction() {
     sink.simple(&mut s, "create table t (i int)");
     sink.simple(&mut s, "begin");
     let numbers = s.prepare("select * from generate_series(1, 9)", &[]).unwrap();
-    let mut outer = s.open_portal();
+    let mut outer = s.open_portal("", &numbers);
     s.execute(&numbers, &[], &mut outer, 2, &mut sink).unwrap();
     sink.simple(&mut s, "savepoint a; savepoint b");
     let statement = s.prepare("insert into t values (1), (2), (3) returning i", &[]).unwrap();
-    let (mut inner, mut unused) = (s.open_portal(), s.open_portal());
+    let (mut inner, mut unused) = (s.open_portal("", &statement), s.open_portal("", &statement));
     s.execute(&statement, &[], &mut inner, 2, &mut sink).unwrap();
     // What b had is a's now.
     sink.simple(&mut s, "release b; savepoint b; rollback to b");
@@ -469,7 +469,7 @@ fn a_suspended_portal_shares_the_fate_of_its_transaction() {
     }
     sink.simple(&mut s, "rollback to a");
     assert!(outer.is_open() && !inner.is_open() && !unused.is_open());
-    unused = s.open_portal();
+    unused = s.open_portal("", &statement);
     assert!(unused.is_open());
     sink.lines.clear();
     s.execute(&numbers, &[], &mut outer, 2, &mut sink).unwrap();
@@ -497,4 +497,37 @@ fn a_prepared_fetch_returns_what_its_cursor_returns_now() {
     assert_eq!(s.portal_columns(&execute).flatten().map(|columns| columns.len()), Some(2));
     let query = s.prepare("select 1", &[]).unwrap();
     assert!(s.portal_columns(&query).is_none());
+}
+
+/// pg_cursors and pg_prepared_statements were always empty.
+#[test]
+fn what_the_protocol_names_is_listed() {
+    let db = database();
+    let mut s = session(&db);
+    let mut sink = Recorder::default();
+    sink.simple(&mut s, "begin");
+    let statement = s.prepare("select $1::int", &[]).unwrap();
+    s.name_statement("named", statement.clone()).unwrap();
+    s.statement_to_run("named").unwrap();
+    let portal = s.open_portal("c", &statement);
+    let unnamed = s.open_portal("", &statement);
+    let statements = "select name, statement, from_sql, generic_plans from pg_prepared_statements";
+    let cursors = "select name, statement, is_scrollable from pg_cursors";
+    sink.lines.clear();
+    sink.simple(&mut s, statements);
+    sink.simple(&mut s, cursors);
+    assert!(sink.lines.iter().any(|line| line == "named|select $1::int|f|1"), "{:?}", sink.lines);
+    assert!(sink.lines.iter().any(|line| line == "c|select $1::int|f"), "{:?}", sink.lines);
+    // The unnamed portal that runs sees itself.
+    let listing = s.prepare(cursors, &[]).unwrap();
+    let mut itself = s.open_portal("", &listing);
+    sink.lines.clear();
+    s.execute(&listing, &[], &mut itself, 0, &mut sink).unwrap();
+    assert!(sink.lines.iter().any(|line| *line == format!("|{cursors}|f")), "{:?}", sink.lines);
+    drop((portal, unnamed));
+    s.close_statement("named");
+    sink.lines.clear();
+    sink.simple(&mut s, statements);
+    sink.simple(&mut s, cursors);
+    assert!(!sink.lines.iter().any(|line| line.contains("select $1")), "{:?}", sink.lines);
 }

@@ -223,7 +223,7 @@ impl Session for MockSession {
         self.names.remove(name);
     }
 
-    fn open_portal(&mut self) -> MockPortal {
+    fn open_portal(&mut self, _: &str, _: &MockStatement) -> MockPortal {
         MockPortal::default()
     }
 

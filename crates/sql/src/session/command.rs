@@ -107,12 +107,12 @@ impl Session {
             }
             Utility::Execute(name, arguments) => return self.execute_named(name, arguments, announce, sink),
             Utility::Deallocate(None) => {
-                self.statements.clear();
+                self.statements = Arc::default();
                 "DEALLOCATE ALL"
             }
             Utility::Deallocate(Some(name)) => {
                 self.statement(name)?;
-                self.statements.remove(name);
+                self.close_statement(name);
                 "DEALLOCATE"
             }
             Utility::Maintain(command) => self.maintain(command)?,
@@ -333,7 +333,7 @@ impl Session {
         self.settings.reset_all();
         self.after_settings();
         self.cursors.clear();
-        self.statements.clear();
+        self.statements = Arc::default();
         self.sequences.clear();
         self.locks.unlock_all();
         self.plans.clear();
@@ -358,7 +358,8 @@ impl Session {
                 "PREPARE takes SELECT, INSERT, UPDATE, DELETE or VALUES",
             ));
         }
-        self.name_statement(name, prepared)?;
+        let message = std::mem::take(&mut self.message);
+        self.keep_statement(name, prepared, Some(message))?;
         Ok("PREPARE")
     }
 
@@ -369,7 +370,7 @@ impl Session {
         announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<CommandTag> {
-        let prepared = self.statement(name)?;
+        let prepared = self.statement_to_run(name)?;
         let values = self.arguments(name, &prepared, arguments)?;
         let params: Vec<Datum<'_>> = values.iter().map(Value::as_datum).collect();
         self.run_current(&prepared, &params, announce, sink)

@@ -8,27 +8,31 @@
 //!
 //! Does not know: how rows are kept (`crate::kept`).
 
+use std::sync::Arc;
+
 use varve_engine::Datum;
 
 use super::Session;
 use super::run::Ran;
 use crate::error::{Result, SqlError, SqlState};
+use crate::eval::func::clock_us;
 use crate::kept::KeptRows;
 use crate::plan::Plan;
 use crate::prepared::Body;
 use crate::sink::{Column, CommandTag, Sink};
+use crate::system::HeldCursor;
 use crate::utility::cursor::{Declare, Direction};
 
 /// An open cursor.
 pub(super) struct OpenCursor {
     name: String,
+    /// What `pg_cursors` shows of it.
+    shown: Arc<HeldCursor>,
     columns: Box<[Column]>,
     rows: KeptRows,
     /// Number of the row that it stands on: 0 before the first, one more than there are behind the last.
     at: u64,
-    is_binary: bool,
     goes_back: bool,
-    holds: bool,
     /// Savepoints that were open when it was declared; `None` once its transaction has committed.
     born: Option<usize>,
 }
@@ -85,21 +89,34 @@ impl Session {
                 Ran::Stale => prepared = self.prepare_again(&declare.query, types)?,
             }
         }
+        let goes_back = declare.scroll != Some(false);
+        let shown = HeldCursor {
+            name: declare.name.clone(),
+            statement: std::mem::take(&mut self.message),
+            is_holdable: declare.holds,
+            is_binary: declare.is_binary,
+            is_scrollable: goes_back,
+            at_us: clock_us(),
+        };
         Ok(OpenCursor {
             name: declare.name.clone(),
+            shown: Arc::new(shown),
             columns: prepared.columns.clone().unwrap_or_default(),
             rows,
             at: 0,
-            is_binary: declare.is_binary,
-            goes_back: declare.scroll != Some(false),
-            holds: declare.holds,
+            goes_back,
             born: Some(self.savepoints.len()),
         })
     }
 
     /// The columns of an open cursor, and whether it is BINARY.
     pub fn cursor_columns(&self, name: &str) -> Option<(&[Column], bool)> {
-        self.cursors.iter().find(|c| c.name == name).map(|c| (&*c.columns, c.is_binary))
+        self.cursors.iter().find(|c| c.name == name).map(|c| (&*c.columns, c.shown.is_binary))
+    }
+
+    /// The open cursors as `pg_cursors` shows them.
+    pub(super) fn shown_cursors(&self) -> impl Iterator<Item = Arc<HeldCursor>> {
+        self.cursors.iter().map(|c| Arc::clone(&c.shown))
     }
 
     /// FETCH and MOVE
@@ -113,7 +130,7 @@ impl Session {
     ) -> Result<CommandTag> {
         let cursor = self.cursors.iter_mut().find(|c| c.name == name).ok_or_else(|| no_cursor(name))?;
         if announce && !moves {
-            if cursor.is_binary {
+            if cursor.shown.is_binary {
                 sink.binary_columns();
             }
             sink.columns(&cursor.columns)?;
@@ -156,7 +173,7 @@ impl Session {
             (_, None) => true,
             (End::Committed, Some(_)) => {
                 c.born = None;
-                c.holds
+                c.shown.is_holdable
             }
             (End::RolledBack, Some(_)) => false,
             (End::ToSavepoint(index), Some(born)) => born <= *index,

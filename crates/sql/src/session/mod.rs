@@ -35,6 +35,7 @@ mod lock;
 mod locked;
 mod log;
 mod maintain;
+mod named;
 mod owner;
 mod panic;
 mod path;
@@ -81,6 +82,7 @@ use authorize::Allowed;
 use identity::Identity;
 use watchdog::Watchdog;
 
+pub(crate) use named::Named;
 pub(crate) use portals::Life;
 
 /// Statements that all sessions share.
@@ -389,7 +391,9 @@ pub struct Session {
     sequences: Arc<SequenceMemory>,
     cursors: Vec<cursor::OpenCursor>,
     portals: portals::Portals,
-    statements: FxHashMap<String, Arc<Prepared>>,
+    statements: named::Statements,
+    /// The message whose DECLARE or PREPARE runs.
+    message: Box<str>,
     plans: PlanCache,
     notices: Vec<(Severity, SqlError)>,
     /// Made by the first statement that has a time-out.
@@ -498,7 +502,8 @@ impl Session {
             sequences: Arc::default(),
             cursors: Vec::new(),
             portals: portals::Portals::default(),
-            statements: FxHashMap::default(),
+            statements: Arc::default(),
+            message: Box::default(),
             plans: PlanCache::new(OWN_PLANS),
             notices: Vec::new(),
             watchdog: None,
@@ -519,37 +524,11 @@ impl Session {
         prepared
     }
 
-    /// Keeps `prepared` under `name`; 42P05 if the name (not the empty one) is taken.
-    pub fn name_statement(&mut self, name: &str, prepared: Arc<Prepared>) -> Result<()> {
-        if !name.is_empty() && self.statements.contains_key(name) {
-            let message = format!("prepared statement \"{name}\" already exists");
-            return Err(SqlError::new(SqlState::DUPLICATE_PREPARED, message));
-        }
-        self.statements.insert(name.to_owned(), prepared);
-        Ok(())
-    }
-
-    /// The statement of that name (protocol and SQL PREPARE share the names); 26000 if there is none.
-    pub fn statement(&self, name: &str) -> Result<Arc<Prepared>> {
-        self.statements.get(name).cloned().ok_or_else(|| {
-            let message = if name.is_empty() {
-                "unnamed prepared statement does not exist".to_owned()
-            } else {
-                format!("prepared statement \"{name}\" does not exist")
-            };
-            SqlError::new(SqlState::INVALID_STATEMENT_NAME, message)
-        })
-    }
-
-    /// Forgets a name; no error if there is none (the protocol's Close).
-    pub fn close_statement(&mut self, name: &str) {
-        self.statements.remove(name);
-    }
-
     /// Runs the text of a simple Query: statements split at `;`, in one implicit transaction where none is open.
     /// On an error the transaction state is already the right one; the caller sends ErrorResponse and ReadyForQuery.
     pub fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<()> {
         self.seat.begin(sql);
+        self.portals.end_running();
         self.arm();
         let began = self.log_statement("statement", sql);
         let result = self.caught(sql, |session| session.run_text(sql, sink));
@@ -576,6 +555,7 @@ impl Session {
         self.seat.begin(prepared.sql());
         self.arm();
         self.enter_implicit();
+        self.portals.begin(portal, prepared);
         let began = self.log_statement("execute", prepared.sql());
         let result = self
             .caught(prepared.sql(), |session| session.run_portal(prepared, params, portal, max_rows, sink));

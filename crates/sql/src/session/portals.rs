@@ -1,14 +1,16 @@
-//! Portals that were made behind a savepoint: ROLLBACK TO ends them, as it does cursors.
+//! Portals that were made behind a savepoint: ROLLBACK TO ends them, as it does cursors. And what `pg_cursors` shows of portals.
 //!
-//! Does not know: names, rows (`crate::prepared`).
+//! Does not know: rows (`crate::prepared`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::Session;
 use super::cursor::End;
+use crate::eval::func::clock_us;
 use crate::prepared::{Body, Portal, Prepared};
 use crate::sink::Column;
+use crate::system::HeldCursor;
 use crate::utility::Utility;
 
 /// How many savepoints were open when a portal was made; `ENDED` once they were rolled back.
@@ -24,25 +26,32 @@ impl Life {
     }
 }
 
-/// The lives of portals that are not as long as their transaction's.
+/// The portals that something has to be known of.
 #[derive(Debug, Default)]
-pub(super) struct Portals(Vec<Weak<Life>>);
+pub(super) struct Portals {
+    /// The lives of those that are not as long as their transaction's.
+    lives: Vec<Weak<Life>>,
+    /// Those that have names.
+    named: Vec<Weak<HeldCursor>>,
+    /// The unnamed one that runs, if its statement may show it.
+    running: Option<Arc<HeldCursor>>,
+}
 
 impl Portals {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.lives.is_empty()
     }
 
     /// A savepoint is released.
     pub(super) fn adopt(&mut self, savepoint: usize) {
-        for life in self.0.iter().filter_map(Weak::upgrade).filter(|life| life.is_open()) {
+        for life in self.lives.iter().filter_map(Weak::upgrade).filter(|life| life.is_open()) {
             life.0.fetch_min(savepoint, Ordering::Relaxed);
         }
     }
 
     pub(super) fn end(&mut self, end: &End) {
-        let End::ToSavepoint(index) = end else { return self.0.clear() };
-        for life in self.0.iter().filter_map(Weak::upgrade) {
+        let End::ToSavepoint(index) = end else { return self.lives.clear() };
+        for life in self.lives.iter().filter_map(Weak::upgrade) {
             if life.0.load(Ordering::Relaxed) > *index {
                 life.0.store(ENDED, Ordering::Relaxed);
             }
@@ -50,16 +59,50 @@ impl Portals {
     }
 }
 
+impl Portals {
+    /// The portals as `pg_cursors` shows them.
+    pub(super) fn shown(&self) -> impl Iterator<Item = Arc<HeldCursor>> {
+        self.named.iter().filter_map(Weak::upgrade).chain(self.running.clone())
+    }
+
+    /// What runs now is no portal that is shown.
+    pub(super) fn end_running(&mut self) {
+        self.running = None;
+    }
+
+    /// A portal runs its statement.
+    pub(super) fn begin(&mut self, portal: &Portal, prepared: &Prepared) {
+        self.running = (prepared.reads_world && portal.shown.is_none()).then(|| shown("", prepared));
+    }
+}
+
+fn shown(name: &str, prepared: &Prepared) -> Arc<HeldCursor> {
+    Arc::new(HeldCursor {
+        name: name.to_owned(),
+        statement: prepared.sql.clone(),
+        is_holdable: false,
+        is_binary: false,
+        is_scrollable: false,
+        at_us: clock_us(),
+    })
+}
+
 impl Session {
     /// A portal as Bind makes one: it ends with the savepoint that is open now.
-    pub fn open_portal(&mut self) -> Portal {
+    pub fn open_portal(&mut self, name: &str, prepared: &Prepared) -> Portal {
         let depth = self.savepoints.len();
         let mut portal = Portal::default();
         if depth > 0 {
             let life = Arc::new(Life(AtomicUsize::new(depth)));
-            self.portals.0.retain(|life| life.strong_count() > 0);
-            self.portals.0.push(Arc::downgrade(&life));
+            self.portals.lives.retain(|life| life.strong_count() > 0);
+            self.portals.lives.push(Arc::downgrade(&life));
             portal.life = Some(life);
+        }
+        if !name.is_empty() {
+            let shown = shown(name, prepared);
+            self.portals.named.retain(|portal| portal.strong_count() > 0);
+            self.portals.named.push(Arc::downgrade(&shown));
+            portal.shown = Some(shown);
         }
         portal
     }

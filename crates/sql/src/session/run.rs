@@ -101,9 +101,9 @@ impl Session {
         {
             return Ok(tag);
         }
-        let text = &sql[extent.start..extent.end];
         let shift = sql[..extent.start].chars().count() as u32;
-        self.run_whole(text, sink).map_err(|e| SqlError { position: e.position.map(|p| p + shift), ..e })
+        self.run_whole(sql, extent, sink)
+            .map_err(|e| SqlError { position: e.position.map(|p| p + shift), ..e })
     }
 
     /// Runs a statement through its lifted form; `None` if that form will not do.
@@ -132,8 +132,10 @@ impl Session {
         result
     }
 
-    fn run_whole(&mut self, text: &str, sink: &mut dyn Sink) -> Result<CommandTag> {
+    fn run_whole(&mut self, sql: &str, extent: Extent, sink: &mut dyn Sink) -> Result<CommandTag> {
+        let text = &sql[extent.start..extent.end];
         let mut prepared = self.prepare_any(text, &[])?;
+        self.note_message(&prepared, sql);
         loop {
             if !prepared.param_types.is_empty() {
                 let message = "there is no parameter $1";
@@ -143,6 +145,13 @@ impl Session {
                 Ran::Done(tag) => return Ok(tag),
                 Ran::Stale => prepared = self.prepare_again(text, &[])?,
             }
+        }
+    }
+
+    /// Keeps the client's message for a statement that system tables show with it.
+    fn note_message(&mut self, prepared: &Prepared, message: &str) {
+        if matches!(prepared.body, Body::Utility(Utility::Prepare { .. } | Utility::Declare(_))) {
+            self.message = message.into();
         }
     }
 
@@ -181,6 +190,7 @@ impl Session {
         if portal.finished {
             return Ok(Progress::Complete(CommandTag::Select(0)));
         }
+        self.note_message(prepared, &prepared.sql);
         if portal.pending.is_none() && (max_rows == 0 || prepared.columns.is_none()) {
             portal.finished = true;
             return self.run_current(prepared, params, false, sink).map(Progress::Complete);
@@ -303,6 +313,7 @@ impl Session {
             shows_oids: false,
             locks: (self.begin_engine().locker(), Arc::clone(&self.locks)),
             shared: Arc::clone(&self.shared),
+            held: self.held(),
         }
     }
 

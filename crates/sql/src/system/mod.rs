@@ -9,6 +9,7 @@
 //! | `others.rs` | roles, schemas, types, comments |
 //! | `counts.rs` | what PostgreSQL's programs for watching a server ask (pg_stat_database, pg_statio_user_tables, ...) |
 //! | `watched.rs`, `settings.txt` | settings, sessions, counts |
+//! | `held.rs` | prepared statements and cursors of the session |
 //! | `statistics.rs` | tables of Varve's own: counters, levels, durability |
 //! | `information.rs` | information_schema |
 //! | `deparse.rs` | the queries of views, laid out |
@@ -28,6 +29,7 @@ pub mod constraints;
 mod counts;
 mod deparse;
 pub mod extensions;
+mod held;
 pub mod ids;
 mod information;
 pub mod names;
@@ -57,6 +59,8 @@ use crate::settings::{self, Settings};
 use crate::system_settings;
 use crate::ty::{Elem, Reg, Ty};
 
+pub use held::Held;
+pub(crate) use held::HeldCursor;
 pub use relations::{Relation, What, namespace, parts_of, relation};
 pub use types::{type_named, type_row, types};
 
@@ -88,6 +92,8 @@ pub struct World {
     pub locks: (Locker, Arc<SessionLocks>),
     /// Knows what sessions do and what ANALYZE found.
     pub shared: Arc<SqlDatabase>,
+    /// What the session holds.
+    pub held: Held,
 }
 
 /// What functions ask of the session that runs their statement; it is done when that has run.
@@ -405,7 +411,7 @@ fn fill_of(schema: &str, name: &str) -> Fill {
         "pg_catalog" => {
             let named = relations::fill(name).or_else(|| constraints::fill(name));
             let named = named.or_else(|| others::fill(name)).or_else(|| watched::fill(name));
-            let named = named.or_else(|| extensions::fill(name));
+            let named = named.or_else(|| extensions::fill(name)).or_else(|| held::fill(name));
             named.or_else(|| statistics::fill(name)).or_else(|| counts::fill(name))
         }
         _ => information::fill(name),

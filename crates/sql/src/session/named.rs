@@ -1,0 +1,100 @@
+//! Prepared statements by their names: those of PREPARE and those of the protocol.
+//!
+//! Invariants
+//! 1. SQL and the protocol share the names; the empty one is the protocol's and is not listed.
+//!
+//! Does not know: how a statement is prepared or run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustc_hash::FxHashMap;
+
+use super::Session;
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::func::clock_us;
+use crate::prepared::Prepared;
+use crate::system::Held;
+
+/// The named statements of a session. Behind an `Arc`, so that a statement that reads them keeps them as they were.
+pub(super) type Statements = Arc<FxHashMap<String, Arc<Named>>>;
+
+/// A statement with a name.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) prepared: Arc<Prepared>,
+    /// The client's message that prepared it by PREPARE; `None` if Parse did.
+    pub(crate) message: Option<Box<str>>,
+    /// When, in microseconds since 2000-01-01 UTC.
+    pub(crate) at_us: i64,
+    /// How often it was bound.
+    uses: AtomicU64,
+}
+
+impl Named {
+    /// How often it was bound.
+    pub(crate) fn uses(&self) -> u64 {
+        self.uses.load(Ordering::Relaxed)
+    }
+}
+
+impl Session {
+    /// Keeps `prepared` under `name`; 42P05 if the name (not the empty one) is taken.
+    pub fn name_statement(&mut self, name: &str, prepared: Arc<Prepared>) -> Result<()> {
+        self.keep_statement(name, prepared, None)
+    }
+
+    /// The same; `message` is that of PREPARE.
+    pub(super) fn keep_statement(
+        &mut self,
+        name: &str,
+        prepared: Arc<Prepared>,
+        message: Option<Box<str>>,
+    ) -> Result<()> {
+        if !name.is_empty() && self.statements.contains_key(name) {
+            let message = format!("prepared statement \"{name}\" already exists");
+            return Err(SqlError::new(SqlState::DUPLICATE_PREPARED, message));
+        }
+        // Nobody lists the unnamed one, so nobody asks when it was prepared.
+        let at_us = if name.is_empty() { 0 } else { clock_us() };
+        let named = Named { prepared, message, at_us, uses: AtomicU64::new(0) };
+        Arc::make_mut(&mut self.statements).insert(name.to_owned(), Arc::new(named));
+        Ok(())
+    }
+
+    fn named(&self, name: &str) -> Result<&Named> {
+        self.statements.get(name).map(|named| &**named).ok_or_else(|| {
+            let message = if name.is_empty() {
+                "unnamed prepared statement does not exist".to_owned()
+            } else {
+                format!("prepared statement \"{name}\" does not exist")
+            };
+            SqlError::new(SqlState::INVALID_STATEMENT_NAME, message)
+        })
+    }
+
+    /// The statement of that name (protocol and SQL PREPARE share the names); 26000 if there is none.
+    pub fn statement(&self, name: &str) -> Result<Arc<Prepared>> {
+        Ok(Arc::clone(&self.named(name)?.prepared))
+    }
+
+    /// The same for Bind and EXECUTE, whose number `pg_prepared_statements` shows.
+    pub fn statement_to_run(&self, name: &str) -> Result<Arc<Prepared>> {
+        let named = self.named(name)?;
+        named.uses.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::clone(&named.prepared))
+    }
+
+    /// Forgets a name; no error if there is none (the protocol's Close).
+    pub fn close_statement(&mut self, name: &str) {
+        if self.statements.contains_key(name) {
+            Arc::make_mut(&mut self.statements).remove(name);
+        }
+    }
+
+    /// The statements, cursors and portals that the session has now.
+    pub(super) fn held(&self) -> Held {
+        let cursors = self.shown_cursors().chain(self.portals.shown()).collect();
+        Held { statements: Arc::clone(&self.statements), cursors }
+    }
+}
