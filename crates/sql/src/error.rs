@@ -96,6 +96,7 @@ states! {
     UNDEFINED_TABLE = "42P01", "No such relation.";
     UNDEFINED_PARAMETER = "42P02", "No such parameter.";
     DUPLICATE_TABLE = "42P07", "The relation exists already.";
+    NAME_TOO_LONG = "42622", "A name is longer than names can be; what is behind is cut off.";
     DUPLICATE_OBJECT = "42710", "The object exists already.";
     DUPLICATE_CURSOR = "42P03", "A cursor has this name already.";
     INVALID_CURSOR_DEFINITION = "42P11", "The options of a cursor contradict each other.";

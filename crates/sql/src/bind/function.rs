@@ -13,7 +13,7 @@ use super::aggregate::AggKind;
 use super::coerce::shown_as_text;
 use super::scope::Scope;
 use super::window::WinFunction;
-use super::{Binder, Bound, clauses, fold, limits};
+use super::{Binder, Bound, clauses, fold, limits, named};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::{self, Builtin};
 use crate::eval::{CmpOp, Expr};
@@ -112,13 +112,18 @@ impl Binder<'_> {
         };
         let sequences = matches!(function_name(f).as_deref(), Ok("nextval" | "currval" | "setval"));
         let written = |a: &FunctionArg| -> Result<Bound> {
-            let argument = plain_argument(a)?;
+            let argument = written_argument(a)?;
             // The name in nextval('s'::regclass) is looked up by the function itself.
             let argument = if sequences { named_sequence(argument) } else { argument };
             let bound = self.expression(argument, scope)?;
             Ok(if sequences && self.path.is_none() { of_public(bound) } else { bound })
         };
-        list.args.iter().map(written).collect()
+        let names = named::names(&list.args)?;
+        let bound = list.args.iter().map(written).collect::<Result<Vec<Bound>>>()?;
+        if names.iter().all(Option::is_none) {
+            return Ok(bound);
+        }
+        named::placed(&function_name(f)?, &names, bound)
     }
 
     fn several(
@@ -319,6 +324,14 @@ pub(super) fn plain_argument(argument: &FunctionArg) -> Result<&Ast> {
     }
 }
 
+/// The expression of an argument with or without a name.
+fn written_argument(argument: &FunctionArg) -> Result<&Ast> {
+    match argument {
+        FunctionArg::Named { arg: FunctionArgExpr::Expr(e), .. } => Ok(e),
+        other => plain_argument(other),
+    }
+}
+
 fn argument_type(b: &Builtin, i: usize) -> Ty {
     let last = b.arguments.len().saturating_sub(1);
     b.arguments.get(i.min(last)).copied().unwrap_or(Ty::Unknown)
@@ -378,10 +391,25 @@ fn shown(name: &str, types: &[Ty]) -> String {
 }
 
 pub(super) fn undefined(name: &str, types: &[Ty]) -> SqlError {
+    undefined_call(name, &shown(name, types))
+}
+
+/// A call with its types, and with its names.
+pub(super) fn shown_call(name: &str, names: &[Option<String>], types: &[Ty]) -> String {
+    let shown = |(written, ty): (&Option<String>, &Ty)| match written {
+        Some(written) => format!("{written} => {}", ty.name()),
+        None => ty.name().to_owned(),
+    };
+    let arguments: Vec<String> = names.iter().zip(types).map(shown).collect();
+    format!("{name}({})", arguments.join(", "))
+}
+
+/// 42883, or 0A000 if PostgreSQL has such a function.
+pub(super) fn undefined_call(name: &str, shown: &str) -> SqlError {
     if FOREIGN.lines().any(|foreign| foreign == name) && func::overloads(name).next().is_none() {
         return SqlError::unsupported(format!("function {name}"));
     }
-    let message = format!("function {} does not exist", shown(name, types));
+    let message = format!("function {shown} does not exist");
     SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
         "No function matches the given name and argument types. You might need to add explicit type casts.",
     )

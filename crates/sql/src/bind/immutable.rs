@@ -11,7 +11,7 @@ use crate::time::Zone;
 use crate::ty::Ty;
 
 /// Functions without effects whose results depend on settings of the session.
-const STABLE: [&str; 21] = [
+const STABLE: [&str; 22] = [
     "age",
     "array_to_json",
     "array_to_string",
@@ -21,6 +21,7 @@ const STABLE: [&str; 21] = [
     "json_build_array",
     "json_build_object",
     "json_object",
+    "overlaps",
     "quote_literal",
     "quote_nullable",
     "row_to_json",

@@ -30,6 +30,7 @@ mod json;
 pub mod limits;
 pub mod lock;
 pub mod locked;
+mod named;
 mod operator;
 pub mod part;
 mod predicate;
@@ -319,7 +320,7 @@ pub fn fold(ident: &ast::Ident) -> String {
 }
 
 /// Longest name, in bytes.
-const NAME_BYTES_MAX: usize = 63;
+pub(crate) const NAME_BYTES_MAX: usize = 63;
 
 /// A name cut to the length that PostgreSQL gives it.
 pub fn clipped(mut name: String) -> String {

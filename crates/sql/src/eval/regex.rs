@@ -1,51 +1,60 @@
-//! Regular expressions of PostgreSQL by the `regex` crate, which never takes exponential time.
+//! Regular expressions of PostgreSQL by the `regex` crate and its automata.
+//!
+//! The crate says where a match begins. Where it ends, and what its groups match, PostgreSQL decides in another way than Perl and the
+//! crate: the longest match counts, or the shortest if the first quantifier takes as little as it can, and groups follow the same
+//! rule from left to right. `matcher` does that.
 //!
 //! Invariants
 //! 1. A pattern is compiled once for each thread that meets it, as long as it is among the last ones met.
-//! 2. What the crate lacks (back references, look-around) is refused by name, never matched in another way.
-//! 3. Where a match ends is PostgreSQL's choice: the longest that begins leftmost, or the shortest if no quantifier is greedy.
-//!    The crate alone takes the first alternative that fits. Patterns that mix both kinds of quantifiers are refused where
-//!    the end of a match matters; so are groups whose part in a longest match the crate cannot tell.
+//! 2. A pattern without back references and look-around is searched for in linear time.
 //!
 //! Does not know: operators and functions.
 
+mod atoms;
+mod matcher;
+pub mod options;
+mod posix;
 pub mod similar;
-mod translate;
+mod syntax;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-use regex::{Captures, Regex, RegexBuilder};
-use regex_automata::nfa::thompson::pikevm::PikeVM;
-use regex_automata::util::syntax;
-use regex_automata::{Anchored, Input, MatchKind};
+use regex::{Regex, RegexBuilder};
 
 use crate::error::{Result, SqlError, SqlState};
-use translate::Translated;
+use matcher::{Node, Search};
+pub use options::Options;
+use syntax::Part;
 
 /// Compiled patterns that a thread keeps.
 const KEPT: usize = 32;
 /// Most memory that one compiled pattern takes, and again what the crate's automata take beside it, in bytes.
 const SIZE_MAX: usize = 1 << 20;
 
-/// A pattern as written, whether case is folded, and what it compiled to.
-type Compiled = (String, bool, Rc<Pattern>);
+/// What groups match, the whole first, as bytes from and to.
+pub type Groups = Vec<Option<(usize, usize)>>;
+/// Ends a search with its error.
+pub type Look<'t> = &'t dyn Fn() -> Result<()>;
+
+/// A pattern as written, its flags, and what it compiled to.
+type Compiled = (String, Options, Rc<Pattern>);
 
 thread_local! {
     static COMPILED: RefCell<Vec<Compiled>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The compiled pattern; 2201B if it is none.
-pub fn compiled(pattern: &str, fold_case: bool) -> Result<Rc<Pattern>> {
+pub fn compiled(pattern: &str, options: Options) -> Result<Rc<Pattern>> {
     COMPILED.with_borrow_mut(|kept| {
-        if let Some(at) = kept.iter().position(|(p, f, _)| p == pattern && *f == fold_case) {
+        if let Some(at) = kept.iter().position(|(p, o, _)| p == pattern && *o == options) {
             return Ok(kept[at].2.clone());
         }
-        let made = Rc::new(compile(pattern, fold_case)?);
+        let made = Rc::new(compile(pattern, options)?);
         if kept.len() >= KEPT {
             kept.remove(0);
         }
-        kept.push((pattern.to_owned(), fold_case, made.clone()));
+        kept.push((pattern.to_owned(), options, made.clone()));
         Ok(made)
     })
 }
@@ -54,127 +63,97 @@ pub fn compiled(pattern: &str, fold_case: bool) -> Result<Rc<Pattern>> {
 #[derive(Debug)]
 pub struct Pattern {
     regex: Regex,
-    ends: Ends,
-    /// The groups of a match are certain once its end is.
-    certain_groups: bool,
-}
-
-/// Who says where a match ends.
-#[derive(Debug)]
-enum Ends {
-    /// The crate: there is one way only.
-    Alone,
-    /// The longest match, or (true) the shortest.
-    Tried(Box<PikeVM>, bool),
-    /// Nobody: greedy and non-greedy quantifiers in one pattern.
-    Mixed,
+    part: Part,
+    group_count: usize,
+    folds_case: bool,
+    /// Made when it is asked where a match ends.
+    node: OnceCell<Node>,
 }
 
 impl Pattern {
+    /// How many groups there are.
+    pub fn group_count(&self) -> usize {
+        self.group_count
+    }
+
     /// Whether it fits anywhere.
-    pub fn is_match(&self, text: &str) -> bool {
-        self.regex.is_match(text)
-    }
-
-    /// The leftmost match at or behind `from`: where it begins and ends.
-    pub fn find(&self, text: &str, from: usize) -> Result<Option<(usize, usize)>> {
-        let Some(found) = self.regex.find_at(text, from) else { return Ok(None) };
-        let (start, end) = (found.start(), found.end());
-        let (engine, shortest) = match &self.ends {
-            Ends::Alone => return Ok(Some((start, end))),
-            Ends::Tried(engine, shortest) => (engine, *shortest),
-            Ends::Mixed => {
-                return Err(SqlError::unsupported(
-                    "a regular expression with greedy and non-greedy quantifiers",
-                ));
-            }
-        };
-        let input = Input::new(text).range(start..).anchored(Anchored::Yes).earliest(shortest);
-        let mut cache = engine.create_cache();
-        // Where the match begins is known; the second slot says where it ends.
-        let mut slots = [None; 2];
-        engine.search_slots(&mut cache, &input, &mut slots);
-        Ok(Some((start, slots[1].map_or(end, |at| at.get()))))
-    }
-
-    /// The leftmost match at or behind `from` with its groups.
-    pub fn captures<'t>(&self, text: &'t str, from: usize) -> Result<Option<Captures<'t>>> {
-        let Some((_, end)) = self.find(text, from)? else { return Ok(None) };
-        let found = self.regex.captures_at(text, from);
-        let is_certain = |c: &Captures<'_>| {
-            c.len() == 1 || self.certain_groups && c.get(0).is_some_and(|whole| whole.end() == end)
-        };
-        if found.as_ref().is_some_and(is_certain) {
-            return Ok(found);
+    pub fn is_match(&self, text: &str, look: Look<'_>) -> Result<bool> {
+        match self.part.is_searched_exactly() {
+            true => Ok(self.regex.is_match(text)),
+            false => Ok(self.next(text, 0, false, look)?.is_some()),
         }
-        Err(SqlError::unsupported("groups of a regular expression with alternatives that begin alike"))
     }
 
-    /// The groups of a match that is the whole text, as the pattern's `^` and `$` say: where it ends is certain then, and which way
-    /// is taken the quantifiers say, one after the other.
-    pub fn captures_whole<'t>(&self, text: &'t str) -> Option<Captures<'t>> {
-        self.regex.captures(text)
-    }
-
-    /// All matches, from left to right; an empty one does not come right behind another one.
-    pub fn matches(&self, text: &str) -> Result<Vec<(usize, usize)>> {
-        let mut out: Vec<(usize, usize)> = Vec::new();
-        let mut from = 0;
-        while from <= text.len()
-            && let Some((start, end)) = self.find(text, from)?
-        {
-            if start < end || out.last().is_none_or(|last| last.1 != start) {
-                out.push((start, end));
+    fn node(&self) -> Result<&Node> {
+        match self.node.get() {
+            Some(node) => Ok(node),
+            None => {
+                let made = matcher::node(&self.part, self.folds_case, &mut 0)?;
+                Ok(self.node.get_or_init(|| made))
             }
+        }
+    }
+
+    /// The leftmost match at or behind `from`: the whole, and the groups if they are wanted.
+    pub fn next(
+        &self,
+        text: &str,
+        from: usize,
+        wants_groups: bool,
+        look: Look<'_>,
+    ) -> Result<Option<Groups>> {
+        let wants_groups = wants_groups && self.group_count > 0;
+        let mut search = None;
+        let mut from = from;
+        while from <= text.len()
+            && let Some(found) = self.regex.find_at(text, from)
+        {
+            let start = found.start();
+            let node = self.node()?;
+            let search =
+                search.get_or_insert_with(|| Search::new(text, self.folds_case, self.group_count, look));
+            search.passed(start - from)?;
+            if let Some(end) = search.end(node, start, wants_groups)? {
+                return Ok(Some(search.groups(start, end)));
+            }
+            from = start + text[start..].chars().next().map_or(1, char::len_utf8);
+        }
+        Ok(None)
+    }
+
+    /// All matches at or behind `from`, from left to right. Behind one that is empty the search goes on a character later.
+    pub fn all(&self, text: &str, from: usize, wants_groups: bool, look: Look<'_>) -> Result<Vec<Groups>> {
+        let mut out = Vec::new();
+        let mut from = from;
+        while from <= text.len()
+            && let Some(groups) = self.next(text, from, wants_groups, look)?
+        {
+            look()?;
+            let (start, end) = whole(&groups);
             let step = text[end..].chars().next().map_or(1, char::len_utf8);
             from = if start == end { end + step } else { end };
+            out.push(groups);
         }
         Ok(out)
     }
 }
 
-fn compile(pattern: &str, fold_case: bool) -> Result<Pattern> {
-    let (pattern, fold_case) = options(pattern, fold_case);
-    let translated = translate::translated(pattern)?;
-    let regex = RegexBuilder::new(&translated.text)
-        .case_insensitive(fold_case)
-        .dot_matches_new_line(true)
+/// Where a match begins and ends.
+pub fn whole(groups: &Groups) -> (usize, usize) {
+    groups.first().copied().flatten().unwrap_or_default()
+}
+
+fn compile(pattern: &str, options: Options) -> Result<Pattern> {
+    let (pattern, options) = options::without_prefix(pattern, options)?;
+    let pattern = posix::advanced(pattern, options.syntax)?;
+    let (part, group_count) = syntax::tree(&pattern, options)?;
+    let regex = RegexBuilder::new(&part.text.search)
+        .case_insensitive(options.folds_case)
         .size_limit(SIZE_MAX)
         .dfa_size_limit(SIZE_MAX)
         .build()
         .map_err(|e| invalid(&e))?;
-    let ends = ends_of(&translated, fold_case)?;
-    Ok(Pattern { regex, ends, certain_groups: translated.certain_groups })
-}
-
-fn ends_of(translated: &Translated, fold_case: bool) -> Result<Ends> {
-    let Translated { text, greedy, non_greedy, alternatives, .. } = translated;
-    let shortest = match (*greedy > 0, *non_greedy > 0) {
-        (true, true) => return Ok(Ends::Mixed),
-        (false, true) if *alternatives => return Ok(Ends::Mixed),
-        (_, shortest) => shortest,
-    };
-    if !alternatives && greedy + non_greedy < 2 {
-        return Ok(Ends::Alone);
-    }
-    let engine = PikeVM::builder()
-        .syntax(syntax::Config::new().case_insensitive(fold_case).dot_matches_new_line(true))
-        .thompson(regex_automata::nfa::thompson::Config::new().nfa_size_limit(Some(SIZE_MAX)))
-        .configure(PikeVM::config().match_kind(MatchKind::All))
-        .build(text);
-    let engine = engine.map_err(|_| invalid_for("regular expression is too complex"))?;
-    Ok(Ends::Tried(Box::new(engine), shortest))
-}
-
-/// The pattern behind `***=`, `(?i)` and the like.
-fn options(pattern: &str, fold_case: bool) -> (&str, bool) {
-    if let Some(rest) = pattern.strip_prefix("(?i)") {
-        return (rest, true);
-    }
-    match pattern.strip_prefix("(?c)") {
-        Some(rest) => (rest, false),
-        None => (pattern.strip_prefix("***:").unwrap_or(pattern), fold_case),
-    }
+    Ok(Pattern { regex, part, group_count, folds_case: options.folds_case, node: OnceCell::new() })
 }
 
 fn invalid(error: &regex::Error) -> SqlError {
@@ -186,9 +165,8 @@ fn invalid(error: &regex::Error) -> SqlError {
     let reason = last.strip_prefix("error: ").unwrap_or(last);
     invalid_for(match reason {
         r if r.contains("unclosed character class") => "brackets [] not balanced",
-        r if r.contains("unclosed group") || r.contains("unopened group") => "parentheses () not balanced",
-        r if r.contains("repetition operator missing") => "quantifier operand invalid",
         r if r.contains("invalid character class range") => "invalid character range",
+        r if r.contains("nest limit") => "regular expression is too complex",
         other => other,
     })
 }
@@ -241,7 +219,11 @@ mod tests {
             ("A", "\\x41", false, true),
             ("A", "\\u0041", false, true),
         ] {
-            assert_eq!(compiled(pattern, fold_case).unwrap().is_match(text), expected, "{text} {pattern}");
+            assert_eq!(
+                compiled(pattern, Options::folding(fold_case)).unwrap().is_match(text, &|| Ok(())).unwrap(),
+                expected,
+                "{text} {pattern}"
+            );
         }
         for (pattern, state) in [
             ("[", "2201B"),
@@ -252,14 +234,19 @@ mod tests {
             ("\\p{L}", "2201B"),
             ("[[:foo:]]", "2201B"),
             ("[b-a]", "2201B"),
-            ("(a)\\1", "0A000"),
-            ("a(?=b)", "0A000"),
+            ("a**", "2201B"),
+            ("(?=a)*", "2201B"),
+            ("\\1(a)", "2201B"),
+            ("a{256}", "2201B"),
+            ("a{2,1}", "2201B"),
+            ("(?z)a", "2201B"),
+            ("***a", "2201B"),
         ] {
-            assert_eq!(compiled(pattern, false).unwrap_err().sqlstate.0, state, "{pattern}");
+            assert_eq!(compiled(pattern, Options::default()).unwrap_err().sqlstate.0, state, "{pattern}");
         }
     }
 
-    /// Answers of PostgreSQL 15; found by the sixth review.
+    /// Answers of PostgreSQL 15.
     #[test]
     fn matches_end_where_postgresql_ends_them() {
         for (text, pattern, expected) in [
@@ -269,19 +256,50 @@ mod tests {
             ("abcd", "(a|ab)(c|bcd)(d*)", Some("abcd")),
             ("aXbXc", "a.*?X", Some("aX")),
             ("aaa", "a*?$", Some("aaa")),
-            ("XY1234Z", "Y*?([0-9]{1,3})", None),
+            ("XY1234Z", "Y*?([0-9]{1,3})", Some("Y1")),
+            ("XY1234Z", "Y*([0-9]{1,3})", Some("Y123")),
+            ("abc01234xyz", "(?:(.*?)(\\d+)(.*)){1,1}", Some("abc01234xyz")),
+            ("foobar", "foo(?!bar)", None),
+            ("foobaz", "foo(?!bar)", Some("foo")),
+            ("price $42", "(?<=\\$)\\d+", Some("42")),
+            ("abcabd", "(ab)c\\1d", Some("abcabd")),
+            ("aXbb", "(.)\\1", Some("bb")),
         ] {
-            let found = compiled(pattern, false).unwrap().find(text, 0);
-            let found = found.ok().flatten().map(|(start, end)| &text[start..end]);
+            let found =
+                compiled(pattern, Options::default()).unwrap().next(text, 0, false, &|| Ok(())).unwrap();
+            let found = found.map(|groups| &text[whole(&groups).0..whole(&groups).1]);
             assert_eq!(found, expected, "{text} {pattern}");
         }
         let first = |text: &str, pattern: &str| {
-            let found = compiled(pattern, false).unwrap();
-            found.captures(text, 0).ok().flatten().and_then(|c| c.get(1).map(|g| g.as_str().to_owned()))
+            let found =
+                compiled(pattern, Options::default()).unwrap().next(text, 0, true, &|| Ok(())).unwrap();
+            found.and_then(|groups| groups[1]).map(|(start, end)| text[start..end].to_owned())
         };
-        assert_eq!(first("key: v", "(k|key): (.*)").as_deref(), Some("key"));
-        assert_eq!(first("https://x", "(http|https)://").as_deref(), Some("https"));
-        assert_eq!(first("a=1", "(\\w+)=(\\d+)").as_deref(), Some("a"));
-        assert_eq!(first("abcd", "(a|a.)(c|bcd)(d*)"), None);
+        for (text, pattern, expected) in [
+            ("key: v", "(k|key): (.*)", "key"),
+            ("https://x", "(http|https)://", "https"),
+            ("a=1", "(\\w+)=(\\d+)", "a"),
+            ("abcd", "(a|a.)(c|bcd)(d*)", "ab"),
+            ("abc01234xyz", "(.*)(\\d+)(.*)", "abc0123"),
+            ("abc01234xyz", "(.*?)(\\d+)(.*)", "abc"),
+        ] {
+            assert_eq!(first(text, pattern).as_deref(), Some(expected), "{text} {pattern}");
+        }
+    }
+
+    /// A search that would take for ever can be cancelled.
+    #[test]
+    fn a_search_that_takes_long_is_cancelled() {
+        let pattern = compiled("^(a*)(a*)(a*)(a*)(a*)\\1x$", Options::default()).unwrap();
+        let cancelled = || Err(SqlError::new(SqlState::QUERY_CANCELED, ""));
+        let found = pattern.next(&"a".repeat(300), 0, true, &cancelled);
+        // The text ends without an x, which the automaton sees at once.
+        assert_eq!(found.unwrap(), None);
+        let found = pattern.next(&format!("{}x", "a".repeat(300)), 0, true, &cancelled);
+        assert!(found.is_ok_and(|found| found.is_some()));
+        let pattern = compiled("^(a*)(a*)(a*)(a*)(a*)b\\1c$", Options::default()).unwrap();
+        let text = format!("{0}b{0}ac", "a".repeat(300));
+        let found = pattern.next(&text, 0, true, &cancelled);
+        assert_eq!(found.unwrap_err().sqlstate, SqlState::QUERY_CANCELED);
     }
 }

@@ -11,7 +11,7 @@ mod token;
 
 pub use postgres::call::{EXCLUDE_CURRENT_ROW, EXCLUDE_GROUP, EXCLUDE_TIES};
 use sqlparser::ast;
-pub use token::{Token, tokens};
+pub use token::{Token, cut_names, tokens};
 
 use crate::ast::Definition;
 use crate::error::{Result, SqlError};

@@ -7,7 +7,7 @@
 
 use pg_query::protobuf::{KeywordKind, Token as Scanned};
 
-use crate::bind::clipped;
+use crate::bind::{NAME_BYTES_MAX, clipped};
 use crate::error::{Result, SqlError};
 
 /// A token, and where it is.
@@ -37,11 +37,16 @@ enum Kind {
 impl Token<'_> {
     /// A name or a keyword, as names are compared.
     pub fn name(&self) -> Option<String> {
+        self.written_name().map(clipped)
+    }
+
+    /// The same, but as long as it is written.
+    fn written_name(&self) -> Option<String> {
         match self.kind {
-            Kind::Word => Some(clipped(self.text.to_ascii_lowercase())),
+            Kind::Word => Some(self.text.to_ascii_lowercase()),
             Kind::Quoted => {
                 let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
-                Some(clipped(inner.replace("\"\"", "\"")))
+                Some(inner.replace("\"\"", "\""))
             }
             Kind::Text | Kind::Symbol => None,
         }
@@ -87,6 +92,24 @@ pub fn tokens(text: &str) -> Result<Vec<Token<'_>>> {
         tokens.push(Token { kind, text: written, start, end });
     }
     Ok(tokens)
+}
+
+/// The names in a text that are too long, each with what is kept of it. A text without long words is only looked through.
+pub fn cut_names(text: &str) -> Vec<(String, String)> {
+    if !has_long_word(text.as_bytes()) {
+        return Vec::new();
+    }
+    let tokens = tokens(text).unwrap_or_default();
+    let names = tokens.iter().filter_map(Token::written_name);
+    names.map(|name| (name.clone(), clipped(name))).filter(|(name, kept)| kept.len() < name.len()).collect()
+}
+
+/// Whether something may be a name of more bytes than names have: a word, or what stands between double quotes.
+fn has_long_word(text: &[u8]) -> bool {
+    let is_of_word = |b: &u8| b.is_ascii_alphanumeric() || !b.is_ascii() || matches!(b, b'_' | b'$');
+    let is_long = |part: &[u8]| part.len() > NAME_BYTES_MAX;
+    text.len() > NAME_BYTES_MAX
+        && (text.split(|b| !is_of_word(b)).any(is_long) || text.split(|b| *b == b'"').skip(1).any(is_long))
 }
 
 #[cfg(test)]

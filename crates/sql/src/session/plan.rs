@@ -22,7 +22,7 @@ use crate::path::Path;
 use crate::plan::Plan;
 use crate::prepared::{Before, Body, Prepared};
 use crate::rights::Need;
-use crate::sink::Column;
+use crate::sink::{Column, Severity};
 use crate::ty::Ty;
 use crate::utility::Utility;
 use crate::utility::explain::shifted;
@@ -99,6 +99,7 @@ impl Session {
     }
 
     fn build_cached(&mut self, hash: u64, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
+        self.tell_cut_names(sql);
         let mut prepared = self.build(sql, types)?;
         prepared.path = self.facts.path.number();
         let prepared = Arc::new(prepared);
@@ -109,6 +110,15 @@ impl Session {
             }
         }
         Ok(prepared)
+    }
+
+    /// Notices about names that are too long. A text that is parsed again within the statement has told them.
+    fn tell_cut_names(&mut self, sql: &str) {
+        let told = self.notices.iter().any(|(_, notice)| notice.sqlstate == SqlState::NAME_TOO_LONG);
+        for (name, kept) in if told { Vec::new() } else { parse::cut_names(sql) } {
+            let message = format!("identifier \"{name}\" will be truncated to \"{kept}\"");
+            self.notices.push((Severity::Notice, SqlError::new(SqlState::NAME_TOO_LONG, message)));
+        }
     }
 
     /// The catalog of the transaction, which is begun for it.

@@ -20,8 +20,10 @@ mod math;
 mod moment;
 mod more_math;
 mod more_text;
+mod normal;
 mod number_picture;
 mod objects;
+mod overlaps;
 mod partition;
 mod picture;
 mod privilege;
@@ -140,6 +142,8 @@ pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
         more_text::TABLE,
         number_picture::TABLE,
         uuid::TABLE,
+        overlaps::TABLE,
+        normal::TABLE,
     ];
     let name = name.to_owned();
     tables.into_iter().flatten().filter(move |b| b.name == name)

@@ -8,7 +8,6 @@ use varve_engine::{Datum, Value};
 use super::{Builtin, any, int, strict, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
-use crate::eval::regex::compiled;
 use crate::ty::Elem;
 use crate::ty::Ty::{Array, Bytea, Int4, Int8, Text, Unknown};
 
@@ -33,15 +32,6 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     strict("unistr", &[Text], Text, unistr),
     strict("parse_ident", &[Text], Array(Elem::Text), parse_ident),
-    strict("regexp_count", &[Text, Text], Int4, |a, _| counted(a)),
-    strict("regexp_count", &[Text, Text, Int4], Int4, |a, _| counted(a)),
-    strict("regexp_count", &[Text, Text, Int4, Text], Int4, |a, _| counted(a)),
-    strict("regexp_substr", &[Text, Text], Text, |a, _| sub_match(a)),
-    strict("regexp_substr", &[Text, Text, Int4], Text, |a, _| sub_match(a)),
-    strict("regexp_substr", &[Text, Text, Int4, Int4], Text, |a, _| sub_match(a)),
-    strict("regexp_instr", &[Text, Text], Int4, |a, _| place(a)),
-    strict("regexp_instr", &[Text, Text, Int4], Int4, |a, _| place(a)),
-    strict("regexp_instr", &[Text, Text, Int4, Int4], Int4, |a, _| place(a)),
 ];
 
 fn count<'a>(a: &[Datum<'a>], nulls: bool) -> Result<Datum<'a>> {
@@ -141,54 +131,4 @@ fn quoted_part(text: &str) -> Option<(String, &str)> {
             None => return Some((part, rest)),
         }
     }
-}
-
-/// The text from a position on, the characters before it, and the matches as bytes from and to in that text.
-type Matches<'a> = (&'a str, usize, Vec<(usize, usize)>);
-
-/// Where the matches are, from the position on that the third argument says.
-fn matches<'a>(a: &[Datum<'a>], flags: &str) -> Result<Matches<'a>> {
-    let whole = text(a, 0);
-    let start = if a.len() > 2 { int(a, 2) } else { 1 };
-    if start < 1 {
-        let message = format!("invalid value for parameter \"start\": {start}");
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    }
-    let fold_case = match flags {
-        "" | "c" => false,
-        "i" => true,
-        other => {
-            let message = format!("invalid regular expression option: \"{other}\"");
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-        }
-    };
-    let skipped = whole.char_indices().nth(start as usize - 1).map_or(whole.len(), |(at, _)| at);
-    let rest = &whole[skipped..];
-    Ok((rest, start as usize - 1, compiled(text(a, 1), fold_case)?.matches(rest)?))
-}
-
-fn counted<'a>(a: &[Datum<'a>]) -> Result<Datum<'a>> {
-    let (_, _, found) = matches(a, text(a, 3))?;
-    Ok(Datum::Int4(found.len() as i32))
-}
-
-/// The match that the fourth argument numbers.
-fn nth(a: &[Datum<'_>], found: &[(usize, usize)]) -> Result<Option<(usize, usize)>> {
-    let number = if a.len() > 3 { int(a, 3) } else { 1 };
-    if number < 1 {
-        let message = format!("invalid value for parameter \"n\": {number}");
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    }
-    Ok(found.get(number as usize - 1).copied())
-}
-
-fn sub_match<'a>(a: &[Datum<'a>]) -> Result<Datum<'a>> {
-    let (rest, _, found) = matches(a, "")?;
-    Ok(nth(a, &found)?.map_or(Datum::Null, |(from, to)| Datum::Text(&rest[from..to])))
-}
-
-fn place<'a>(a: &[Datum<'a>]) -> Result<Datum<'a>> {
-    let (rest, skipped, found) = matches(a, "")?;
-    let at = nth(a, &found)?.map_or(0, |(from, _)| skipped + rest[..from].chars().count() + 1);
-    Ok(Datum::Int4(at as i32))
 }

@@ -2,125 +2,184 @@
 //!
 //! Does not know: how patterns are compiled (`eval::regex`).
 
-use regex::Captures;
 use varve_engine::{Datum, Value};
 
-use super::{Builtin, strict, text};
+use super::{Builtin, int, strict, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
-use crate::eval::regex::{compiled, similar};
+use crate::eval::regex::{Groups, Look, Options, Pattern, compiled, similar, whole};
 use crate::ty::Elem;
-use crate::ty::Ty::{Array, Bool, Text};
+use crate::ty::Ty::{Array, Bool, Int4, Text};
 
 pub(super) const TABLE: &[Builtin] = &[
-    strict("textregexeq", &[Text, Text], Bool, |a, _| matches(a, false)),
-    strict("texticregexeq", &[Text, Text], Bool, |a, _| matches(a, true)),
-    strict("regexp_replace", &[Text, Text, Text], Text, |a, cx| replaced(a, "", cx)),
-    strict("regexp_replace", &[Text, Text, Text, Text], Text, |a, cx| replaced(a, text(a, 3), cx)),
+    strict("textregexeq", &[Text, Text], Bool, |a, cx| matches(a, Options::default(), cx)),
+    strict("texticregexeq", &[Text, Text], Bool, |a, cx| matches(a, Options::folding(true), cx)),
+    strict("regexp_replace", &[Text, Text, Text], Text, |a, cx| replaced(a, 0, Some(1), "", cx)),
+    strict("regexp_replace", &[Text, Text, Text, Text], Text, |a, cx| replaced_by_flags(a, cx)),
+    strict("regexp_replace", &[Text, Text, Text, Int4], Text, |a, cx| {
+        replaced(a, start(a, 3)?, Some(1), "", cx)
+    }),
+    strict("regexp_replace", &[Text, Text, Text, Int4, Int4], Text, |a, cx| {
+        replaced(a, start(a, 3)?, Some(at_least(a, 4, "n", 0)?), "", cx)
+    }),
+    strict("regexp_replace", &[Text, Text, Text, Int4, Int4, Text], Text, |a, cx| {
+        replaced(a, start(a, 3)?, Some(at_least(a, 4, "n", 0)?), text(a, 5), cx)
+    }),
     strict("regexp_match", &[Text, Text], Array(Elem::Text), |a, cx| groups(a, "", cx)),
     strict("regexp_match", &[Text, Text, Text], Array(Elem::Text), |a, cx| groups(a, text(a, 2), cx)),
-    strict("substring", &[Text, Text], Text, |a, _| {
-        let (whole, regex) = (text(a, 0), compiled(text(a, 1), false)?);
-        let Some((start, _)) = regex.find(whole, 0)? else { return Ok(Datum::Null) };
-        Ok(first_group(regex.captures(whole, start)?))
+    strict("substring", &[Text, Text], Text, |a, cx| {
+        first_group(text(a, 0), &*compiled(text(a, 1), Options::default())?, cx)
     }),
-    strict("substring", &[Text, Text, Text], Text, |a, _| {
-        let regex = compiled(&similar::pattern(text(a, 1), text(a, 2))?, false)?;
-        Ok(first_group(regex.captures_whole(text(a, 0))))
+    strict("substring", &[Text, Text, Text], Text, |a, cx| {
+        let pattern = similar::pattern(text(a, 1), text(a, 2))?;
+        first_group(text(a, 0), &*compiled(&pattern, Options::default())?, cx)
     }),
     strict("similar_to_escape", &[Text], Text, |a, cx| Ok(cx.text(&similar::pattern(text(a, 0), "\\")?))),
     strict("similar_to_escape", &[Text, Text], Text, |a, cx| {
         Ok(cx.text(&similar::pattern(text(a, 0), text(a, 1))?))
     }),
-    strict("regexp_like", &[Text, Text], Bool, |a, _| matches(a, false)),
-    strict("regexp_like", &[Text, Text, Text], Bool, |a, _| matches(a, flags(text(a, 2))?.fold_case)),
+    strict("regexp_like", &[Text, Text], Bool, |a, cx| matches(a, Options::default(), cx)),
+    strict("regexp_like", &[Text, Text, Text], Bool, |a, cx| {
+        matches(a, options_of_one(text(a, 2), "regexp_like")?, cx)
+    }),
     strict("regexp_split_to_array", &[Text, Text], Array(Elem::Text), |a, cx| split(a, "", cx)),
     strict("regexp_split_to_array", &[Text, Text, Text], Array(Elem::Text), |a, cx| split(a, text(a, 2), cx)),
+    strict("regexp_count", &[Text, Text], Int4, counted),
+    strict("regexp_count", &[Text, Text, Int4], Int4, counted),
+    strict("regexp_count", &[Text, Text, Int4, Text], Int4, counted),
+    strict("regexp_substr", &[Text, Text], Text, sub_match),
+    strict("regexp_substr", &[Text, Text, Int4], Text, sub_match),
+    strict("regexp_substr", &[Text, Text, Int4, Int4], Text, sub_match),
+    strict("regexp_substr", &[Text, Text, Int4, Int4, Text], Text, sub_match),
+    strict("regexp_substr", &[Text, Text, Int4, Int4, Text, Int4], Text, sub_match),
+    strict("regexp_instr", &[Text, Text], Int4, place),
+    strict("regexp_instr", &[Text, Text, Int4], Int4, place),
+    strict("regexp_instr", &[Text, Text, Int4, Int4], Int4, place),
+    strict("regexp_instr", &[Text, Text, Int4, Int4, Int4], Int4, place),
+    strict("regexp_instr", &[Text, Text, Int4, Int4, Int4, Text], Int4, place),
+    strict("regexp_instr", &[Text, Text, Int4, Int4, Int4, Text, Int4], Int4, place),
 ];
 
 /// The first group of a match, all of it if there are none; NULL without a match.
-fn first_group(found: Option<Captures<'_>>) -> Datum<'_> {
-    let group = found.and_then(|groups| groups.get(usize::from(groups.len() > 1)));
-    group.map_or(Datum::Null, |group| Datum::Text(group.as_str()))
+fn first_group<'a>(whole: &'a str, regex: &Pattern, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let found = regex.next(whole, 0, true, &|| cx.env.check_cancel())?;
+    let group = found.and_then(|groups| groups.get(usize::from(groups.len() > 1)).copied().flatten());
+    Ok(group.map_or(Datum::Null, |(start, end)| Datum::Text(&whole[start..end])))
 }
 
 /// The parts of a text between what the pattern matches.
 fn split<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let flags = flags(letters)?;
-    if flags.all {
-        let message = "regexp_split_to_array() does not support the \"global\" option";
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    }
+    let options = options_of_one(letters, "regexp_split_to_array")?;
     let mut parts = crate::array::of(crate::oid::TEXT);
-    let regex = compiled(text(a, 1), flags.fold_case)?;
-    let whole = text(a, 0);
+    let regex = compiled(text(a, 1), options)?;
+    let all = text(a, 0);
     let mut from = 0;
-    for (start, end) in regex.matches(whole)? {
-        // What matches nothing at either end separates nothing.
-        if start == end && (start == 0 || end == whole.len()) {
+    for groups in regex.all(all, 0, false, &|| cx.env.check_cancel())? {
+        let (start, end) = whole(&groups);
+        // What matches nothing, at either end or behind another match, separates nothing.
+        if start >= all.len() || end <= from {
             continue;
         }
-        cx.env.check_cancel()?;
-        parts.push(Datum::Text(&whole[from..start]));
+        parts.push(Datum::Text(&all[from..start]));
         from = end;
     }
-    parts.push(Datum::Text(&whole[from..]));
+    parts.push(Datum::Text(&all[from..]));
     Ok(cx.keep_value(Value::Array(parts)))
 }
 
-fn matches<'a>(a: &[Datum<'a>], fold_case: bool) -> Result<Datum<'a>> {
-    Ok(Datum::Bool(compiled(text(a, 1), fold_case)?.is_match(text(a, 0))))
+fn matches<'a>(a: &[Datum<'a>], options: Options, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let regex = compiled(text(a, 1), options)?;
+    Ok(Datum::Bool(regex.is_match(text(a, 0), &|| cx.env.check_cancel())?))
 }
 
-#[derive(Default)]
-struct Flags {
-    fold_case: bool,
-    all: bool,
-}
-
-fn flags(letters: &str) -> Result<Flags> {
-    let mut flags = Flags::default();
+/// What flags say, and whether all matches are meant.
+fn options(letters: &str) -> Result<(Options, bool)> {
+    let (mut options, mut all) = (Options::default(), false);
     for letter in letters.chars() {
-        match letter {
-            'i' => flags.fold_case = true,
-            'c' => flags.fold_case = false,
-            'g' => flags.all = true,
-            's' => {}
-            other => {
-                let message = format!("invalid regular expression option: \"{other}\"");
-                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-            }
+        if letter == 'g' {
+            all = true;
+        } else if !options.set(letter) {
+            let message = format!("invalid regular expression option: \"{letter}\"");
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
         }
     }
-    Ok(flags)
+    Ok((options, all))
 }
 
-fn replaced<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let flags = flags(letters)?;
-    let regex = compiled(text(a, 1), flags.fold_case)?;
-    let (whole, pieces) = (text(a, 0), template(text(a, 2)));
+/// Flags of a function that looks for matches in a way of its own.
+fn options_of_one(letters: &str, function: &str) -> Result<Options> {
+    match options(letters)? {
+        (options, false) => Ok(options),
+        (_, true) => {
+            let message = format!("{function}() does not support the \"global\" option");
+            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+        }
+    }
+}
+
+/// An argument that is a number; 22023 below the least that it may be.
+fn at_least(a: &[Datum<'_>], n: usize, name: &str, least: i64) -> Result<usize> {
+    let number = int(a, n);
+    if number < least {
+        let message = format!("invalid value for parameter \"{name}\": {number}");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    Ok(number as usize)
+}
+
+/// The byte behind the text at which the search starts: the argument counts characters from 1.
+fn start(a: &[Datum<'_>], n: usize) -> Result<usize> {
+    let (all, number) = (text(a, 0), if a.len() > n { at_least(a, n, "start", 1)? } else { 1 });
+    // A start behind the end finds nothing, not even what is empty.
+    let beyond = || if number > all.chars().count() + 1 { all.len() + 1 } else { all.len() };
+    Ok(all.char_indices().nth(number - 1).map_or_else(beyond, |(at, _)| at))
+}
+
+fn replaced_by_flags<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let flags = text(a, 3);
+    if let Some(digit) = flags.chars().next().filter(char::is_ascii_digit) {
+        let message = format!("invalid regular expression option: \"{digit}\"");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint(
+            "If you meant to use regexp_replace() with a start parameter, cast the fourth argument to integer explicitly.",
+        ));
+    }
+    replaced(a, 0, None, flags, cx)
+}
+
+/// The text with what one match, or (number 0) each one, is replaced by. Without a number the flag g decides.
+fn replaced<'a>(
+    a: &[Datum<'a>],
+    from: usize,
+    number: Option<usize>,
+    letters: &str,
+    cx: &Cx<'a>,
+) -> Result<Datum<'a>> {
+    let (options, all) = options(letters)?;
+    let number = number.unwrap_or(usize::from(!all));
+    let regex = compiled(text(a, 1), options)?;
+    let (all, pieces) = (text(a, 0), template(text(a, 2)));
     let has_groups = pieces.iter().any(|piece| matches!(piece, Piece::Group(1..)));
-    let matches = match flags.all {
-        true => regex.matches(whole)?,
-        false => regex.find(whole, 0)?.into_iter().collect(),
+    let look = || cx.env.check_cancel();
+    let matches = match number {
+        1 => regex.next(all, from, has_groups, &look)?.into_iter().collect(),
+        0 => regex.all(all, from, has_groups, &look)?,
+        n => regex.all(all, from, has_groups, &look)?.into_iter().skip(n - 1).take(1).collect(),
     };
-    let mut replaced = String::with_capacity(whole.len());
+    let mut replaced = String::with_capacity(all.len());
     let mut from = 0;
-    for (start, end) in matches {
-        cx.env.check_cancel()?;
-        let groups = if has_groups { regex.captures(whole, start)? } else { None };
-        replaced.push_str(&whole[from..start]);
+    for groups in matches {
+        let (start, end) = whole(&groups);
+        replaced.push_str(&all[from..start]);
         for piece in &pieces {
             replaced.push_str(match piece {
                 Piece::Text(text) => text,
-                Piece::Group(0) => &whole[start..end],
-                Piece::Group(n) => groups.as_ref().and_then(|g| g.get(*n)).map_or("", |g| g.as_str()),
+                Piece::Group(n) => groups.get(*n).copied().flatten().map_or("", |(from, to)| &all[from..to]),
             });
         }
         super::check_size(replaced.len())?;
         from = end;
     }
-    replaced.push_str(&whole[from..]);
+    replaced.push_str(&all[from..]);
     super::check_size(replaced.len())?;
     Ok(cx.text(&replaced))
 }
@@ -156,38 +215,78 @@ fn template(written: &str) -> Vec<Piece<'_>> {
 /// The groups of the first match, of each one with the flag g, or all of it if there are none: as arrays.
 ///
 /// `look` ends the search with its error.
-pub fn all_groups(
-    whole: &str,
-    pattern: &str,
-    letters: &str,
-    look: &dyn Fn() -> Result<()>,
-) -> Result<Vec<Value>> {
-    let flags = flags(letters)?;
-    let regex = compiled(pattern, flags.fold_case)?;
-    let starts = match flags.all {
-        true => regex.matches(whole)?,
-        false => regex.find(whole, 0)?.into_iter().collect(),
+pub fn all_groups(all: &str, pattern: &str, letters: &str, look: Look<'_>) -> Result<Vec<Value>> {
+    let (options, each) = options(letters)?;
+    let regex = compiled(pattern, options)?;
+    let found = match each {
+        true => regex.all(all, 0, true, look)?,
+        false => regex.next(all, 0, true, look)?.into_iter().collect(),
     };
-    let mut rows = Vec::with_capacity(starts.len());
-    for (start, _) in starts {
-        look()?;
-        let Some(found) = regex.captures(whole, start)? else { continue };
+    let array = |groups: Groups| {
         let mut array = crate::array::of(crate::oid::TEXT);
-        for group in found.iter().skip(usize::from(found.len() > 1)) {
-            array.push(group.map_or(Datum::Null, |group| Datum::Text(group.as_str())));
+        for group in groups.iter().skip(usize::from(groups.len() > 1)) {
+            array.push(group.map_or(Datum::Null, |(start, end)| Datum::Text(&all[start..end])));
         }
-        rows.push(Value::Array(array));
-    }
-    Ok(rows)
+        Value::Array(array)
+    };
+    Ok(found.into_iter().map(array).collect())
 }
 
 /// The groups of the first match, or all of it if there are none; NULL if nothing fits.
 fn groups<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    if flags(letters)?.all {
-        let message = "regexp_match() does not support the \"global\" option";
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
-            .with_hint("Use the regexp_matches function instead."));
-    }
+    options_of_one(letters, "regexp_match").map_err(|e| {
+        if letters.contains('g') && e.message.contains("global") {
+            e.with_hint("Use the regexp_matches function instead.")
+        } else {
+            e
+        }
+    })?;
     let found = all_groups(text(a, 0), text(a, 1), letters, &|| cx.env.check_cancel())?.pop();
     Ok(found.map_or(Datum::Null, |array| cx.keep_value(array)))
+}
+
+/// regexp_count
+fn counted<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let from = start(a, 2)?;
+    let regex = compiled(text(a, 1), options_of_one(text(a, 3), "regexp_count")?)?;
+    Ok(Datum::Int4(regex.all(text(a, 0), from, false, &|| cx.env.check_cancel())?.len() as i32))
+}
+
+/// The match that the fourth argument numbers, and the number of a group in it.
+fn nth<'a>(a: &[Datum<'a>], flags: usize, function: &str, cx: &Cx<'a>) -> Result<Option<(usize, usize)>> {
+    let from = start(a, 2)?;
+    let number = if a.len() > 3 { at_least(a, 3, "n", 1)? } else { 1 };
+    if a.len() > 4 && flags == 5 && !matches!(int(a, 4), 0 | 1) {
+        let message = format!("invalid value for parameter \"endoption\": {}", int(a, 4));
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    let group = if a.len() > flags + 1 { at_least(a, flags + 1, "subexpr", 0)? } else { 0 };
+    let letters = if a.len() > flags { text(a, flags) } else { "" };
+    let regex = compiled(text(a, 1), options_of_one(letters, function)?)?;
+    if group > regex.group_count() {
+        return Ok(None);
+    }
+    let look = || cx.env.check_cancel();
+    let found = match number {
+        1 => regex.next(text(a, 0), from, group > 0, &look)?,
+        number => regex.all(text(a, 0), from, group > 0, &look)?.into_iter().nth(number - 1),
+    };
+    Ok(found.and_then(|groups| groups.get(group).copied().flatten()))
+}
+
+/// regexp_substr
+fn sub_match<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let found = nth(a, 4, "regexp_substr", cx)?;
+    Ok(found.map_or(Datum::Null, |(from, to)| match a.first() {
+        Some(Datum::Text(all)) => Datum::Text(&all[from..to]),
+        _ => Datum::Null,
+    }))
+}
+
+/// regexp_instr
+fn place<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let at_end = a.len() > 4 && int(a, 4) == 1;
+    let found = nth(a, 5, "regexp_instr", cx)?;
+    let at = found.map(|(from, to)| if at_end { to } else { from });
+    Ok(Datum::Int4(at.map_or(0, |at| text(a, 0)[..at].chars().count() + 1) as i32))
 }

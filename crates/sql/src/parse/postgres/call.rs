@@ -5,10 +5,9 @@
 use pg_query::NodeEnum;
 use pg_query::protobuf::{CoercionForm, FuncCall, Node, WindowDef, a_const::Val};
 use sqlparser::ast::{
-    BinaryOperator, DateTimeField, DuplicateTreatment, Expr, ExtractSyntax, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgOperator, FunctionArgumentClause, FunctionArgumentList, FunctionArguments,
-    Ident, ObjectName, ObjectNamePart, TrimWhereField, WindowFrame, WindowFrameBound, WindowFrameUnits,
-    WindowSpec, WindowType,
+    DateTimeField, DuplicateTreatment, Expr, ExtractSyntax, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgOperator, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+    ObjectNamePart, TrimWhereField, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
 };
 
 use super::expression::list_of;
@@ -88,12 +87,6 @@ impl Reader<'_> {
                 expr: boxed(0)?,
                 trim_characters: None,
             },
-            ("overlaps", 4) => {
-                let pair =
-                    |n: usize| Ok::<_, SqlError>(Box::new(Expr::Tuple(self.exprs(&f.args[n..n + 2])?)));
-                Expr::BinaryOp { left: pair(0)?, op: BinaryOperator::Overlaps, right: pair(2)? }
-            }
-            ("is_normalized", _) => return Err(SqlError::unsupported("IS NORMALIZED")),
             ("xmlexists", _) => return Err(SqlError::unsupported("XML")),
             _ => return Ok(None),
         }))

@@ -1,0 +1,242 @@
+//! The characters, escapes and bracket expressions of a pattern in the `regex` crate's spelling.
+//!
+//! Invariants
+//! 1. What stands for itself in PostgreSQL is escaped wherever the crate would read more into it.
+//!
+//! Does not know: groups, quantifiers.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+use super::invalid_for;
+use crate::error::{Result, SqlError};
+
+/// White space; what breaks no line is none.
+const SPACE: &str = r"[\s--[\x{a0}\x{2007}\x{202f}]]";
+
+/// Where words begin and end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// `\m`
+    Start,
+    /// `\M`
+    End,
+    /// `\y`
+    Either,
+    /// `\Y`
+    Neither,
+}
+
+/// What an escape stands for.
+pub enum Escaped {
+    /// Characters; the text has been written.
+    Characters,
+    /// An edge of a word, or none.
+    Edge(Edge),
+    /// The beginning or the end of the whole text; written.
+    End,
+    /// What a group of this number matched.
+    Group(usize),
+}
+
+/// Reads a pattern character by character.
+pub struct Reader<'p> {
+    /// What has not been read.
+    pub rest: Peekable<Chars<'p>>,
+    /// What was written of the atom at hand.
+    pub out: String,
+    /// `[^...]` matches no line feed.
+    pub stops_at_lines: bool,
+}
+
+impl Reader<'_> {
+    /// A character that stands for itself.
+    pub fn literal(&mut self, c: char) {
+        if c.is_ascii_punctuation() && !matches!(c, '<' | '>') {
+            self.out.push('\\');
+        }
+        self.out.push(c);
+    }
+
+    /// What is behind a backslash, where so many groups have begun.
+    pub fn escape(&mut self, groups: usize) -> Result<Escaped> {
+        let edge = match self.rest.peek() {
+            Some('y') => Edge::Either,
+            Some('Y') => Edge::Neither,
+            Some('m') => Edge::Start,
+            Some('M') => Edge::End,
+            Some('A' | 'Z') => {
+                self.out.push_str(if self.rest.next() == Some('A') { "\\A" } else { "\\z" });
+                return Ok(Escaped::End);
+            }
+            Some('0'..='9') => return Ok(self.number(groups)),
+            _ => {
+                self.class()?;
+                return Ok(Escaped::Characters);
+            }
+        };
+        self.rest.next();
+        Ok(Escaped::Edge(edge))
+    }
+
+    /// A back reference, or a character by its number in octal digits: one digit is a reference, several are if there is such a
+    /// group.
+    fn number(&mut self, groups: usize) -> Escaped {
+        let mut ahead = self.rest.clone();
+        let mut decimal = 0_usize;
+        let mut digits = 0;
+        while let Some(digit) = ahead.peek().and_then(|c| c.to_digit(10)) {
+            decimal = decimal.saturating_mul(10).saturating_add(digit as usize);
+            digits += 1;
+            ahead.next();
+        }
+        if self.rest.peek() != Some(&'0') && (digits == 1 || decimal <= groups) {
+            self.rest = ahead;
+            return Escaped::Group(decimal);
+        }
+        let mut octal = 0;
+        for _ in 0..3 {
+            let Some(digit) = self.rest.peek().and_then(|c| c.to_digit(8)) else { break };
+            if octal * 8 + digit > 0xff {
+                break;
+            }
+            octal = octal * 8 + digit;
+            self.rest.next();
+        }
+        self.out.push_str(&format!("\\x{{{octal:x}}}"));
+        Escaped::Characters
+    }
+
+    /// Characters behind a backslash.
+    fn class(&mut self) -> Result<()> {
+        let invalid = || invalid_for("invalid escape \\ sequence");
+        let c = self.rest.next().ok_or_else(invalid)?;
+        let plain = match c {
+            'd' => "[0-9]",
+            'D' => "[^0-9]",
+            's' => SPACE,
+            'S' => r"[^\s--[\x{a0}\x{2007}\x{202f}]]",
+            'w' => "\\w",
+            'W' => "\\W",
+            'a' => "\\x07",
+            'b' => "\\x08",
+            'B' => "\\\\",
+            'e' => "\\x1b",
+            'f' => "\\f",
+            'n' => "\\n",
+            'r' => "\\r",
+            't' => "\\t",
+            'v' => "\\x0b",
+            'x' => return self.coded(usize::MAX),
+            'u' => return self.coded(4),
+            'U' => return self.coded(8),
+            'c' => {
+                let letter = self.rest.next().ok_or_else(invalid)?;
+                self.out.push_str(&format!("\\x{{{:x}}}", letter as u32 & 0o37));
+                return Ok(());
+            }
+            c if c.is_alphanumeric() => return Err(invalid()),
+            c => {
+                self.literal(c);
+                return Ok(());
+            }
+        };
+        self.out.push_str(plain);
+        Ok(())
+    }
+
+    /// A character by its number.
+    fn coded(&mut self, width: usize) -> Result<()> {
+        let mut digits = String::new();
+        while digits.len() < width
+            && let Some(c) = self.rest.next_if(char::is_ascii_hexdigit)
+        {
+            digits.push(c);
+        }
+        let complete = !digits.is_empty() && (width == usize::MAX || digits.len() == width);
+        let c = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32).filter(|_| complete);
+        let c = c.ok_or_else(|| invalid_for("invalid escape \\ sequence"))?;
+        self.out.push_str(&format!("\\x{{{:x}}}", c as u32));
+        Ok(())
+    }
+
+    /// A bracket expression, behind its `[`; an edge of a word has the form of one.
+    pub fn bracket(&mut self) -> Result<Option<Edge>> {
+        let open = || invalid_for("brackets [] not balanced");
+        for (word, edge) in [("[:<:]]", Edge::Start), ("[:>:]]", Edge::End)] {
+            let mut ahead = self.rest.clone();
+            if word.chars().all(|c| ahead.next() == Some(c)) {
+                self.rest = ahead;
+                return Ok(Some(edge));
+            }
+        }
+        self.out.push('[');
+        if self.rest.next_if_eq(&'^').is_some() {
+            self.out.push('^');
+            if self.stops_at_lines {
+                self.out.push_str("\\n");
+            }
+        }
+        let mut is_first = true;
+        loop {
+            let c = self.rest.next().ok_or_else(open)?;
+            match c {
+                ']' if !is_first => break,
+                '[' if self.rest.peek().is_some_and(|c| matches!(c, ':' | '.' | '=')) => self.named()?,
+                '\\' if self.rest.peek().is_some_and(char::is_ascii_digit) => {
+                    if let Escaped::Group(_) = self.number(0) {
+                        return Err(invalid_for("invalid escape \\ sequence"));
+                    }
+                }
+                '\\' => self.class()?,
+                // Between two ends it makes a range; at either end it is itself.
+                '-' if !is_first && self.rest.peek().is_some_and(|c| *c != ']') => self.out.push('-'),
+                c => self.literal(c),
+            }
+            is_first = false;
+        }
+        self.out.push(']');
+        Ok(None)
+    }
+
+    /// `[:class:]`, `[.c.]` and `[=c=]` within brackets.
+    fn named(&mut self) -> Result<()> {
+        let kind = self.rest.next().unwrap_or(':');
+        let mut name = String::new();
+        loop {
+            match self.rest.next() {
+                Some(c) if c == kind && self.rest.next_if_eq(&']').is_some() => break,
+                Some(c) => name.push(c),
+                None => return Err(invalid_for("brackets [] not balanced")),
+            }
+        }
+        let mut only = name.chars();
+        if kind != ':' {
+            return match (only.next(), only.next()) {
+                (Some(c), None) => {
+                    self.literal(c);
+                    Ok(())
+                }
+                _ => Err(SqlError::unsupported("a collating element in a regular expression")),
+            };
+        }
+        self.out.push_str(match name.as_str() {
+            "alpha" => "\\p{Alphabetic}",
+            "alnum" => "\\p{Alphabetic}\\p{N}",
+            "upper" => "\\p{Uppercase}",
+            "lower" => "\\p{Lowercase}",
+            "space" => SPACE,
+            "word" => "\\w",
+            "digit" => "[:digit:]",
+            "ascii" => "[:ascii:]",
+            "blank" => "[:blank:]",
+            "punct" => "[:punct:]",
+            "graph" => "[:graph:]",
+            "print" => "[:print:]",
+            "cntrl" => "[:cntrl:]",
+            "xdigit" => "[:xdigit:]",
+            _ => return Err(invalid_for("invalid character class")),
+        });
+        Ok(())
+    }
+}
