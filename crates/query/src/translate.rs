@@ -34,7 +34,7 @@ use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder,
 use varve_engine::{Table, TableDef, Value};
 use varve_sql::general::{
     Access, AggCall, AggKind, Aggregate, Around, CmpOp, Expr, JoinKind, Output, Query, Select, SortKey,
-    Source, SqlError, SystemTable, Ty, Unnest, choose, joined,
+    Source, SqlError, SystemTable, Ty, Typed, Unnest, choose, joined,
 };
 use varve_sql::planted;
 
@@ -174,7 +174,7 @@ impl Translator<'_> {
         let mut part = self.grouped_rows(part, select)?;
         part = self.projected(part, &select.outputs)?;
         if select.distinct && !planted("query: DISTINCT is lost") {
-            part = self.distinct(part)?;
+            part = self.distinct(part, select.outputs.iter().map(|o| o.t))?;
         }
         if !select.distinct_on.is_empty() {
             part = self.first_of_each(part, &select.distinct_on, &select.order)?;
@@ -455,8 +455,7 @@ impl Translator<'_> {
             return self.having(part, aggregate);
         }
         let keys = keys.into_iter().zip(&aggregate.key_types);
-        let keys: Vec<(Logical, Ty)> =
-            keys.map(|(e, t)| (self.computed(e, t.ty, &part.columns), t.ty)).collect();
+        let keys: Vec<Key> = keys.map(|(e, t)| self.key(e, *t, &part.columns)).collect();
         let mut calls: Vec<(Logical, Ty)> = calls.iter().map(|call| self.call(call, &part.columns)).collect();
         if keys.is_empty() && calls.is_empty() {
             // HAVING alone: DataFusion wants something to compute of the one group.
@@ -500,17 +499,18 @@ impl Translator<'_> {
     fn grouped(
         &mut self,
         plan: LogicalPlanBuilder,
-        keys: Vec<(Logical, Ty)>,
+        keys: Vec<Key>,
         calls: Vec<(Logical, Ty)>,
     ) -> Result<Part> {
         let (mut by, mut folds, mut columns) = (Vec::new(), Vec::new(), Vec::new());
-        for (key, ty) in keys {
+        for Key { shown, ty, bare } in keys {
             let name = self.name();
-            if is_native(ty) {
-                by.push(key.alias(&name));
-            } else {
-                by.push(comparable(key.clone(), ty).alias(self.name()));
-                folds.push(aggregate(Fold::First, key, ty, ty, None).alias(&name));
+            match bare {
+                None if is_native(ty) => by.push(shown.alias(&name)),
+                bare => {
+                    by.push(bare.unwrap_or_else(|| comparable(shown.clone(), ty)).alias(self.name()));
+                    folds.push(aggregate(Fold::First, shown, ty, ty, None).alias(&name));
+                }
             }
             columns.push((Column::new_unqualified(name), ty));
         }
@@ -569,9 +569,35 @@ impl Translator<'_> {
         Ok(Part { plan: plan.aggregate(keys, folds)?, columns })
     }
 
-    fn distinct(&mut self, part: Part) -> Result<Part> {
-        let keys = part.columns.iter().map(|(c, t)| (Logical::Column(c.clone()), *t)).collect();
+    /// Each row once; the columns are of these types.
+    fn distinct(&mut self, part: Part, types: impl Iterator<Item = Typed>) -> Result<Part> {
+        let types = types.take(part.columns.len()).enumerate();
+        let keys = types.map(|(n, t)| self.key(Expr::Column(n), t, &part.columns)).collect();
         self.grouped(part.plan, keys, Vec::new())
+    }
+
+    /// A key of groups. Blanks at the end of char(n) do not count, and one without a length may have them.
+    fn key(&mut self, e: Expr, t: Typed, columns: &[Typing]) -> Key {
+        let has_blanks = t.ty == Ty::Char && t.length().is_none();
+        let bare = has_blanks.then(|| {
+            let bare = Expr::Cast(Box::new(e.clone()), Ty::Char, Typed::plain(Ty::Text), false);
+            self.computed(bare, Ty::Text, columns)
+        });
+        Key { shown: self.computed(e, t.ty, columns), ty: t.ty, bare }
+    }
+}
+
+/// What rows are grouped by.
+struct Key {
+    shown: Logical,
+    ty: Ty,
+    /// What is compared, if that is not what is shown.
+    bare: Option<Logical>,
+}
+
+impl Key {
+    fn plain((shown, ty): (Logical, Ty)) -> Key {
+        Key { shown, ty, bare: None }
     }
 }
 

@@ -15,7 +15,7 @@ use varve_sql::general::{
 };
 use varve_sql::planted;
 
-use super::{Part, Translator, aggregate};
+use super::{Key, Part, Translator, aggregate};
 use crate::aggregate::Fold;
 use crate::error::wrapped;
 use crate::rows::Rows;
@@ -35,7 +35,7 @@ impl Translator<'_> {
             return if set.all || planted("query: UNION keeps what is equal") {
                 Ok(all)
             } else {
-                self.distinct(all)
+                self.distinct(all, set.sides[0].outputs.iter().map(|o| o.t))
             };
         }
         let [left, right] = <[Part; 2]>::try_from(match parts.len() {
@@ -91,7 +91,7 @@ impl Translator<'_> {
         let width = left.columns.len();
         let all = self.all_of(vec![(left, vec![one.clone(), none.clone()]), (right, vec![none, one])])?;
         let column = |n: usize| Logical::Column(all.columns[n].0.clone());
-        let keys = (0..width).map(|n| (column(n), all.columns[n].1)).collect();
+        let keys = (0..width).map(|n| Key::plain((column(n), all.columns[n].1))).collect();
         let count = |n: usize| {
             let fold = Fold::Call { kind: AggKind::Count, distinct: false };
             (aggregate(fold, column(n), Ty::Int8, Ty::Int8, None), Ty::Int8)

@@ -24,7 +24,7 @@ use varve_sql::general::{
 use varve_sql::planted;
 
 use super::limits::is_found_late;
-use super::{Part, Translator, Typing, may_fail, reads_one, shown};
+use super::{Key, Part, Translator, Typing, may_fail, reads_one, shown};
 use crate::apply::{Answer, Apply, Inner, Window};
 
 /// The rows of a subquery beside those of the query around.
@@ -371,7 +371,7 @@ impl Translator<'_> {
             let Some(ty) = inner.type_in(&|n| rows.columns[n].1, &|n| self.around.param_type(n)) else {
                 return Ok(None);
             };
-            keys.push((self.computed(self.own(inner), ty, &rows.columns), ty));
+            keys.push(Key::plain((self.computed(self.own(inner), ty, &rows.columns), ty)));
         }
         if keys.is_empty() {
             return Ok(None);
@@ -411,12 +411,28 @@ impl Translator<'_> {
         Ok((self.source(right)?, Window::default()))
     }
 
+    /// What conditions read of the query around is given to whoever checks them inside.
+    fn give_around(&self, on: &mut [Expr], given: &mut Vec<Expr>, types: &mut Vec<Typed>) {
+        let first = self.around.statement_params();
+        for e in on {
+            e.walk_mut(&mut |e| {
+                if let Expr::Param(n) = e
+                    && *n >= first
+                {
+                    types.push(Typed::plain(self.around.param_type(*n).unwrap_or(Ty::Text)));
+                    let place = first + given.len();
+                    given.push(std::mem::replace(e, Expr::Param(place)));
+                }
+            });
+        }
+    }
+
     /// A join whose right side is run for each row of the left one, which stays without a partner if `outer`.
     pub(super) fn lateral(
         &mut self,
         left: Part,
         right: &Source,
-        (outer, on): (bool, Vec<Expr>),
+        (outer, mut on): (bool, Vec<Expr>),
         lateral: &Lateral,
     ) -> Result<Part> {
         let mut given = self.owned(&lateral.given);
@@ -426,6 +442,7 @@ impl Translator<'_> {
         if outer {
             given.extend((0..left.columns.len()).map(Expr::Column));
             types.extend(left.columns.iter().map(|(_, t)| Typed::plain(*t)));
+            self.give_around(&mut on, &mut given, &mut types);
         }
         let width = left.columns.len();
         let mut inner = self.nested(types.iter().map(|t| t.ty));

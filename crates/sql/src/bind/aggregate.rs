@@ -373,7 +373,11 @@ impl Binder<'_> {
             return Ok((call, Typed::plain(Ty::Int8)));
         }
         let (kind, mut bound) = self.values_of_call(kind, list, &f.within_group, scope)?;
-        let order = self.order_in_call(list, &f.within_group, scope)?;
+        // What is ordered within a group is the argument itself.
+        let order = match kind.is_ordered_set() {
+            true => Vec::new(),
+            false => self.order_in_call(list, &f.within_group, scope)?,
+        };
         let types = bound.iter().map(|b| b.t.ty.name()).collect::<Vec<_>>().join(", ");
         let undefined = || kind.no_such_call(f, &types).at(at);
         check_within(kind, f, bound.len()).map_err(|e| e.unwrap_or_else(undefined).at(at))?;

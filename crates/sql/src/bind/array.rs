@@ -253,6 +253,17 @@ impl Binder<'_> {
             _ => return None,
         };
         let element = of_array.element()?;
+        // These take the type that the elements and the values beside the array have in common.
+        let is_compatible = matches!(
+            name,
+            "array_append" | "array_prepend" | "array_cat" | "array_position" | "array_positions"
+        ) || matches!(name, "array_remove" | "array_replace");
+        let common = |ty: Ty, t: &Ty| crate::ty::common(ty, t.element().unwrap_or(*t));
+        let (of_array, element) = match is_compatible.then(|| types.iter().try_fold(Ty::Unknown, common)) {
+            Some(None) => return Some(Err(super::function::undefined(name, &types).at(at))),
+            Some(Some(shared)) => (shared.array()?, shared),
+            None => (of_array, element),
+        };
         Some(self.bound_array_call(name, arguments.to_vec(), (of_array, element), at))
     }
 

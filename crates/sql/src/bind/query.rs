@@ -21,7 +21,7 @@ use crate::access::{self, WantedOrder};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::loops;
-use crate::plan::{Aggregate, Output, Select, Source, TableAccess};
+use crate::plan::{Aggregate, Output, Select, SortKey, Source, TableAccess};
 use crate::sink::{Column, Origin};
 use crate::ty::{Ty, Typed};
 
@@ -141,6 +141,7 @@ impl Binder<'_> {
             Some(ast::Distinct::On(on)) => self.distinct_on(on, &mut order, visible, &mut items, scope)?,
             _ => Box::default(),
         };
+        self.settle_compared(&mut items, distinct, &order)?;
         let mut sets = scope.sets.take().unwrap_or_default();
         let (limit, offset) = self.limits(q)?;
         let is_grouped = scope.grouping.is_some();
@@ -187,6 +188,18 @@ impl Binder<'_> {
         }
         self.locked_and_placed(&mut select, q, scope)?;
         Ok(BoundQuery { select, columns })
+    }
+
+    /// Outputs that are compared have a type, whatever a set operation around makes of them.
+    fn settle_compared(&mut self, items: &mut Items, distinct: bool, order: &[SortKey]) -> Result<()> {
+        for (n, output) in items.outputs.iter_mut().enumerate() {
+            let is_compared = distinct || order.iter().any(|key| key.output == n);
+            if is_compared && output.t.ty == Ty::Unknown {
+                let b = self.known(Bound { expr: output.expr.clone(), t: output.t, at: None })?;
+                *output = Output::new(b.expr, b.t);
+            }
+        }
+        Ok(())
     }
 
     fn locked_and_placed(&mut self, select: &mut Select, q: &ast::Query, scope: &Scope) -> Result<()> {

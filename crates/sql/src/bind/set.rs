@@ -46,7 +46,8 @@ impl Binder<'_> {
         (self.keep_unknown, self.in_from) = (keeps, was_in_from);
         let mut sides = sides?;
         let columns = sides.first_mut().map(|first| std::mem::take(&mut first.columns)).unwrap_or_default();
-        let (sides, types) = self.matched(kind, all, sides.into_iter().map(|side| side.select).collect())?;
+        let (sides, types) =
+            self.matched(kind, kind == SetKind::Union, sides.into_iter().map(|side| side.select).collect())?;
         if !(all && kind == SetKind::Union) {
             types.iter().try_for_each(|t| orderable(*t, name))?;
         }
@@ -63,15 +64,14 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// Brings the outputs of all sides to common types: those of the first two, then of these and the third, and so on.
+    /// Brings the outputs of all sides to common types: those of the first two, then of these and the third, and so on. `blanks`:
+    /// values of char(n) keep their blanks beside those of another length.
     pub(super) fn matched(
         &mut self,
         kind: SetKind,
-        all: bool,
+        blanks: bool,
         sides: Vec<Select>,
     ) -> Result<(Vec<Select>, Vec<Typed>)> {
-        // Where rows are compared, blanks do not count.
-        let blanks = all && kind == SetKind::Union;
         let mut sides = sides.into_iter();
         let mut done: Vec<Select> = sides.next().into_iter().collect();
         let mut types: Vec<Typed> = done.iter().flat_map(|s| &s.outputs[..s.visible]).map(|o| o.t).collect();
