@@ -19,14 +19,15 @@ use datafusion::arrow::compute::{concat_batches, take};
 use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::Session;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
-    Expr as Logical, Extension, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
+    Expr as Logical, Extension, LogicalPlan, Projection, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
 };
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -200,6 +201,38 @@ impl UserDefinedLogicalNodeCore for Apply {
     fn necessary_children_exprs(&self, output: &[usize]) -> Option<Vec<Vec<usize>>> {
         let width = self.input.schema().fields().len();
         Some(vec![output.iter().copied().filter(|n| *n < width).collect()])
+    }
+}
+
+/// Leaves out answers that nobody reads, as PostgreSQL leaves out columns of queries in FROM: their errors are none then.
+#[derive(Debug)]
+pub struct DropUnread;
+
+impl OptimizerRule for DropUnread {
+    fn name(&self) -> &'static str {
+        "drop_unread_answers"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::TopDown)
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if let LogicalPlan::Projection(Projection { expr, input, .. }) = &plan
+            && let LogicalPlan::Extension(extension) = input.as_ref()
+            && let Some(apply) = extension.node.as_any().downcast_ref::<Apply>()
+            && apply.inner.answer.ty().is_some()
+            && !apply.inner.varies
+            && !expr.iter().any(|e| e.column_refs().iter().any(|c| apply.names.contains(&c.name)))
+        {
+            let projection = Projection::try_new(expr.clone(), Arc::new(apply.input.clone()))?;
+            return Ok(Transformed::yes(LogicalPlan::Projection(projection)));
+        }
+        Ok(Transformed::no(plan))
     }
 }
 

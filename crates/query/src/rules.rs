@@ -47,6 +47,7 @@ use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 
 use crate::append::Appends;
+use crate::apply::DropUnread;
 use crate::conditions::MoveConditions;
 use crate::merge_joins::MergeJoins;
 use crate::padded::PaddedSides;
@@ -64,6 +65,7 @@ pub fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         Arc::new(PushDownLimit::new()),
         Arc::new(MoveConditions),
         Arc::new(OptimizeProjections::new()),
+        Arc::new(DropUnread),
     ]
 }
 

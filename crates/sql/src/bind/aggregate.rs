@@ -373,11 +373,7 @@ impl Binder<'_> {
             return Ok((call, Typed::plain(Ty::Int8)));
         }
         let (kind, mut bound) = self.values_of_call(kind, list, &f.within_group, scope)?;
-        // What is ordered within a group is the argument itself.
-        let order = match kind.is_ordered_set() {
-            true => Vec::new(),
-            false => self.order_in_call(list, &f.within_group, scope)?,
-        };
+        let mut order = self.order_in_call(list, &f.within_group, scope)?;
         let types = bound.iter().map(|b| b.t.ty.name()).collect::<Vec<_>>().join(", ");
         let undefined = || kind.no_such_call(f, &types).at(at);
         check_within(kind, f, bound.len()).map_err(|e| e.unwrap_or_else(undefined).at(at))?;
@@ -397,6 +393,10 @@ impl Binder<'_> {
         let argument = self.cast(b, Typed::plain(input), is_key)?.expr;
         let second = second.map(|d| self.second(kind, d, input).map_err(|e| e.unwrap_or_else(undefined)));
         let second = second.transpose()?;
+        // A parameter has got its type by now.
+        if let (true, Expr::Param(_), [only]) = (kind.is_ordered_set(), &argument, order.as_mut_slice()) {
+            (only.expr, only.ty) = (argument.clone(), input);
+        }
         let order = ordered_values(kind, is_distinct(f), &argument, input, order)?;
         let call = AggCall {
             kind,

@@ -43,12 +43,12 @@ pub(super) const TABLE: &[Builtin] = &[
 ];
 
 /// All patterns, longer ones before those that they begin with.
-const PATTERNS: [&str; 62] = [
+const PATTERNS: [&str; 63] = [
     "SSSSS", "SSSS", "HH24", "HH12", "MONTH", "Month", "month", "IYYY", "Y,YYY", "YYYY", "A.M.", "P.M.",
     "a.m.", "p.m.", "B.C.", "A.D.", "b.c.", "a.d.", "IDDD", "DDD", "DAY", "Day", "day", "MON", "Mon", "mon",
-    "IYY", "YYY", "TZH", "TZM", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "HH", "MI", "SS", "MS", "US", "AM",
-    "PM", "am", "pm", "BC", "AD", "bc", "ad", "DY", "Dy", "dy", "DD", "ID", "IW", "WW", "MM", "YY", "CC",
-    "OF", "TZ", "tz",
+    "IYY", "YYY", "TZH", "TZM", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "IY", "HH", "MI", "SS", "MS", "US",
+    "AM", "PM", "am", "pm", "BC", "AD", "bc", "ad", "DY", "Dy", "dy", "DD", "ID", "IW", "WW", "MM", "YY",
+    "CC", "OF", "TZ", "tz",
 ];
 const LETTERS: [&str; 8] = ["RM", "rm", "D", "W", "J", "Q", "Y", "I"];
 
@@ -173,10 +173,14 @@ impl Moment {
         (year, (thursday - time::days_of(year, 1, 1)) / 7 + 1)
     }
 
-    /// Years count without 0: 1 BC is -1.
     fn shown_year(&self) -> i64 {
-        if self.days.is_some() && self.year <= 0 { 1 - self.year } else { self.year }
+        if self.days.is_some() { counted(self.year) } else { self.year }
     }
+}
+
+/// A year as it is shown: those before the year 1 are counted back from it.
+fn counted(year: i64) -> i64 {
+    if year <= 0 { 1 - year } else { year }
 }
 
 /// Monday is 1, Sunday 7.
@@ -292,9 +296,10 @@ fn calendar_field(m: &Moment, pattern: &str, bare: bool) -> Option<String> {
         "YY" => number(year % 100, 2),
         "Y" => number(year % 10, 1),
         "Y,YYY" => format!("{},{:03}", year / 1000, year % 1000),
-        "IYYY" => number(m.iso_week().0, 4),
-        "IYY" => number(m.iso_week().0 % 1000, 3),
-        "I" => number(m.iso_week().0 % 10, 1),
+        "IYYY" => number(counted(m.iso_week().0), 4),
+        "IYY" => number(counted(m.iso_week().0) % 1000, 3),
+        "IY" => number(counted(m.iso_week().0) % 100, 2),
+        "I" => number(counted(m.iso_week().0) % 10, 1),
         "BC" | "AD" => if m.year <= 0 { "BC" } else { "AD" }.to_owned(),
         "bc" | "ad" => if m.year <= 0 { "bc" } else { "ad" }.to_owned(),
         "B.C." | "A.D." => if m.year <= 0 { "B.C." } else { "A.D." }.to_owned(),
