@@ -257,6 +257,13 @@ impl Binder<'_> {
         Ok(self.cast(d, Typed::plain(ty), false).map_err(Some)?.expr)
     }
 
+    /// FILTER
+    fn filter_of_call(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Option<Expr>> {
+        let Some(e) = &f.filter else { return Ok(None) };
+        let b = self.expression(e, scope)?;
+        self.condition(b, "FILTER").map(Some)
+    }
+
     /// ORDER BY within a call.
     fn order_in_call(
         &mut self,
@@ -347,13 +354,7 @@ impl Binder<'_> {
         let FunctionArguments::List(list) = &f.args else {
             return Err(no_such(f, Ty::Unknown).at(at));
         };
-        let filter = match &f.filter {
-            Some(e) => {
-                let b = self.expression(e, scope)?;
-                Some(self.condition(b, "FILTER")?)
-            }
-            None => None,
-        };
+        let filter = self.filter_of_call(f, scope)?;
         let written = Some(f.clone());
         if let [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] = list.args.as_slice() {
             if kind != AggKind::Count || is_distinct(f) {

@@ -136,12 +136,11 @@ impl Binder<'_> {
         let having = self.having(s.having.as_ref(), scope)?;
         let distinct = is_distinct(s, &items)?;
         let visible = items.outputs.len();
-        let mut order = self.order_by(q, &mut items, scope, distinct)?;
+        let mut order = self.compared_order(q, &mut items, scope, distinct)?;
         let distinct_on = match &s.distinct {
             Some(ast::Distinct::On(on)) => self.distinct_on(on, &mut order, visible, &mut items, scope)?,
             _ => Box::default(),
         };
-        self.settle_compared(&mut items, distinct, &order)?;
         let mut sets = scope.sets.take().unwrap_or_default();
         let (limit, offset) = self.limits(q)?;
         let is_grouped = scope.grouping.is_some();
@@ -190,8 +189,15 @@ impl Binder<'_> {
         Ok(BoundQuery { select, columns })
     }
 
-    /// Outputs that are compared have a type, whatever a set operation around makes of them.
-    fn settle_compared(&mut self, items: &mut Items, distinct: bool, order: &[SortKey]) -> Result<()> {
+    /// ORDER BY. Outputs that are compared have a type, whatever a set operation around makes of them.
+    fn compared_order(
+        &mut self,
+        q: &ast::Query,
+        items: &mut Items,
+        scope: &mut Scope,
+        distinct: bool,
+    ) -> Result<Vec<SortKey>> {
+        let order = self.order_by(q, items, scope, distinct)?;
         for (n, output) in items.outputs.iter_mut().enumerate() {
             let is_compared = distinct || order.iter().any(|key| key.output == n);
             if is_compared && output.t.ty == Ty::Unknown {
@@ -199,7 +205,7 @@ impl Binder<'_> {
                 *output = Output::new(b.expr, b.t);
             }
         }
-        Ok(())
+        Ok(order)
     }
 
     fn locked_and_placed(&mut self, select: &mut Select, q: &ast::Query, scope: &Scope) -> Result<()> {
