@@ -235,9 +235,11 @@ class Judge:
         original, self.dataset = self.dataset, copy.deepcopy(self.dataset)
         until = time.monotonic() + seconds
         state = {"last": difference}
+        orders = case.text().count(" order by ")
 
         def still_wrong():
-            if time.monotonic() > until:
+            # Rows that are compared in order keep their ORDER BY.
+            if time.monotonic() > until or (any(case.ordered) and case.text().count(" order by ") < orders):
                 return False
             found, _ = self.run(case)
             if found and found.sort() == wanted and (found.kind in ("lost", "internal", "refused") or self.settled(case)):

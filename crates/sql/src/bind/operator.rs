@@ -308,7 +308,10 @@ impl Binder<'_> {
         if left.t.ty.element().is_some() || right.t.ty.element().is_some() {
             return self.concat_array(left, right, at);
         }
-        let bytes = left.t.ty == Ty::Bytea || right.t.ty == Ty::Bytea;
+        // Bytes beside a text are shown as one.
+        let is_bytes = |t: Ty| matches!(t, Ty::Bytea | Ty::Unknown);
+        let bytes =
+            [left.t.ty, right.t.ty].contains(&Ty::Bytea) && is_bytes(left.t.ty) && is_bytes(right.t.ty);
         let ty = if bytes { Ty::Bytea } else { Ty::Text };
         let one_is_text = [left.t.ty, right.t.ty].iter().any(|t| t.is_text() || *t == Ty::Unknown);
         if !bytes && !one_is_text {
