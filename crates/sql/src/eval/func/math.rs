@@ -58,7 +58,7 @@ pub(super) const TABLE: &[Builtin] = &[
         } else if f < 0.0 {
             -1.0
         } else {
-            f * 0.0 + 0.0
+            0.0
         }))
     }),
     strict("sign", &[Numeric], Numeric, |a, cx| match a[0] {
