@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. A new file is never open to others, not even for a moment.
-//! 2. A file of an older program, which others may read or write, is closed to them when it is opened. That its group may read it
-//!    stays: somebody has allowed that.
+//! 2. A file of an older program, which others may read or write, gets mode 0600 when it is opened. A file that only
+//!    its group may read besides (0640) stays as it is: somebody has allowed that.
 //!
 //! What it does not know: which files there are.
 

@@ -5,6 +5,7 @@
 //!
 //! Does not know: how a key is written in SQL.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -21,13 +22,13 @@ use crate::registry::Party;
 use crate::transaction::Transaction;
 use crate::waits::{Got, Patience, Wish};
 
-/// A session as the locks know it. Its transactions are in nobody's way who is of the same session.
+/// A session's identity in the lock table. Locks of the session and of its transactions never conflict with each other.
 pub struct SessionLocks {
     core: Arc<Core>,
     party: Party,
     label: u32,
     /// What it has taken for itself.
-    held: Mutex<Vec<(AdvisoryKey, LockMode)>>,
+    held: Mutex<HashSet<(AdvisoryKey, LockMode)>>,
 }
 
 impl std::fmt::Debug for SessionLocks {
@@ -98,7 +99,7 @@ impl Locker {
         match self.core.waits.lock(registry, wish, patience) {
             Err(Error::LockTimeout) if !waits => return Ok(false),
             Ok(Got::Before) => {}
-            Ok(_) => drop(session.map(|session| session.held.lock().push((key, mode)))),
+            Ok(_) => drop(session.map(|session| session.held.lock().insert((key, mode)))),
             Err(error) => return Err(error),
         }
         Ok(true)
@@ -117,7 +118,7 @@ impl SessionLocks {
         let was_there = core.waits.unlock(&core.registry, wanted, false, |grant| self.is_own(grant));
         let has_more = core.waits.look(|state| state.locks.has(wanted.0, mode, |grant| self.is_own(grant)));
         if !has_more {
-            self.held.lock().retain(|held| *held != (key, mode));
+            self.held.lock().remove(&(key, mode));
         }
         was_there
     }

@@ -1,8 +1,8 @@
 //! The search for deadlocks, and for an order of the queues in which there is none.
 //!
-//! An edge is hard if its waiter waits for what somebody has, and soft if only an order is in his way: he stands behind somebody in the
-//! queue of a lock, or was put behind somebody who is about to look whether he can have a row. A cycle with a soft edge is none: a
-//! queue is put into another order, or the waiter of a row looks for himself.
+//! A hard edge leads from a waiter to a holder. A soft edge leads from a waiter to another waiter before it in a queue. A cycle of hard
+//! edges is a deadlock. A cycle with a soft edge is resolved: a queue is put into another order, or the waiter of a row is woken and
+//! checks the row itself.
 //!
 //! Invariants
 //! 1. What changes is the order of queues, never who has something.
@@ -12,9 +12,10 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use crate::lock_queue::Tag;
-use crate::modes::LockMode;
+use crate::modes::{LockMode, Modes};
 use crate::registry::{Party, Registry};
 use crate::waits::{On, State};
 
@@ -48,48 +49,143 @@ pub(crate) enum Verdict {
     Deadlock,
 }
 
+/// A search through the graph, depth first, that visits each party once. It is a loop: a chain may have as many parties as sessions.
 struct Search<'a> {
     state: &'a State,
     registry: &'a Registry,
     orders: &'a Orders,
     start: Party,
     visited: HashSet<Party>,
+    queues: HashMap<Tag, Queue>,
     cycle: Cycle,
 }
 
+/// A queue in the order that is tried.
+struct Queue {
+    order: Vec<(Party, LockMode)>,
+    places: HashMap<Party, usize>,
+    /// By number of a mode, up to which place those are visited that it waits for.
+    seen: [usize; 9],
+    /// The modes whose holders are visited.
+    asked: Modes,
+}
+
+/// A party on the way that waits in a queue.
+struct Step {
+    /// Who led to it by edges that are inherited.
+    inherited: Vec<Party>,
+    party: Party,
+    tag: Tag,
+    mode: LockMode,
+    /// Who has what it waits for, as far as they are not visited.
+    holders: std::vec::IntoIter<Party>,
+    /// The places in the queue that are to be visited.
+    ahead: Range<usize>,
+    /// Whom the way goes on to, if only the queue's order is between them.
+    blocker: Option<Party>,
+}
+
+/// Where the edges from a party lead.
+enum Way {
+    /// To the start, by these inherited edges among others.
+    Back(Vec<Party>),
+    Queued(Step),
+    Out,
+}
+
 impl Search<'_> {
-    /// Whether `party` waits, directly or not, for where the search began.
-    fn leads_back(&mut self, mut party: Party) -> bool {
+    /// Whether the start waits for itself, directly or not.
+    fn leads_back(&mut self) -> bool {
+        let mut path: Vec<Step> = Vec::new();
+        let mut next = Some(self.start);
+        loop {
+            match next.map_or(Way::Out, |party| self.follow(party)) {
+                Way::Back(inherited) => {
+                    self.found(inherited, path);
+                    return true;
+                }
+                Way::Queued(step) => path.push(step),
+                Way::Out => {}
+            }
+            next = loop {
+                let Some(step) = path.last_mut() else { return false };
+                if let Some(party) = step.next(&self.queues) {
+                    break Some(party);
+                }
+                path.pop();
+            };
+        }
+    }
+
+    fn found(&mut self, inherited: Vec<Party>, path: Vec<Step>) {
+        self.cycle.inherited.extend(inherited);
+        for step in path.into_iter().rev() {
+            let Step { tag, party: waiter, .. } = step;
+            self.cycle.behind.extend(step.blocker.map(|blocker| Behind { tag, waiter, blocker }));
+            self.cycle.inherited.extend(step.inherited);
+        }
+    }
+
+    /// Follows waits for transactions, of which each party has one, up to a queue.
+    fn follow(&mut self, mut party: Party) -> Way {
         let mut inherited = Vec::new();
-        // One waits for one transaction: such a chain may be long.
-        let is_found = loop {
+        loop {
             if !self.visited.insert(party) {
-                break party == self.start;
+                return if party == self.start { Way::Back(inherited) } else { Way::Out };
             }
             match self.state.edges.get(&party).map(|edge| edge.on) {
                 Some(On::Held { by, is_inherited }) if self.registry.is_running(by) => {
                     inherited.extend(is_inherited.then_some(party));
                     party = self.registry.party(by.slot);
                 }
-                Some(On::Queued { tag, mode }) => break self.queue_leads_back(party, tag, mode),
-                _ => break false,
+                Some(On::Queued { tag, mode }) => return Way::Queued(self.step(inherited, party, tag, mode)),
+                _ => return Way::Out,
             }
-        };
-        if is_found {
-            self.cycle.inherited.extend(inherited);
         }
-        is_found
     }
 
-    fn queue_leads_back(&mut self, party: Party, tag: Tag, mode: LockMode) -> bool {
-        let hard = self.state.locks.hard(self.registry, tag, party, mode);
-        if hard.into_iter().any(|holder| self.leads_back(holder)) {
-            return true;
+    fn step(&mut self, inherited: Vec<Party>, party: Party, tag: Tag, mode: LockMode) -> Step {
+        let (state, order) = (self.state, self.orders.get(&tag));
+        let queue = self.queues.entry(tag).or_insert_with(|| Queue::new(state.locks.queued(tag), order));
+        // What the start has itself is in the way of others alone, so they ask again.
+        let is_known = party != self.start && queue.asked & mode.bit() != 0;
+        let holders = match is_known {
+            true => Vec::new(),
+            false => state.locks.hard(self.registry, tag, party, mode),
+        };
+        if party != self.start {
+            queue.asked |= mode.bit();
         }
-        let ahead = self.state.locks.ahead(tag, party, mode, self.orders.get(&tag));
-        let blocker = ahead.into_iter().find(|other| self.leads_back(*other));
-        self.cycle.behind.extend(blocker.map(|blocker| Behind { tag, waiter: party, blocker }));
-        blocker.is_some()
+        let end = queue.places.get(&party).copied().unwrap_or(0);
+        let seen = &mut queue.seen[mode as usize];
+        let ahead = *seen..end;
+        *seen = end.max(*seen);
+        Step { inherited, party, tag, mode, holders: holders.into_iter(), ahead, blocker: None }
+    }
+}
+
+impl Queue {
+    fn new(queued: Vec<(Party, LockMode)>, order: Option<&Vec<Party>>) -> Queue {
+        let modes: HashMap<Party, LockMode> = queued.iter().copied().collect();
+        let order = match order {
+            Some(order) => order.iter().filter_map(|party| Some((*party, *modes.get(party)?))).collect(),
+            None => queued,
+        };
+        let places = order.iter().enumerate().map(|(at, (party, _))| (*party, at)).collect();
+        Queue { order, places, seen: [0; 9], asked: 0 }
+    }
+}
+
+impl Step {
+    /// The next party that this one waits for.
+    fn next(&mut self, queues: &HashMap<Tag, Queue>) -> Option<Party> {
+        if let Some(holder) = self.holders.next() {
+            return Some(holder);
+        }
+        let order = queues.get(&self.tag).map_or(&[][..], |queue| &queue.order);
+        let in_the_way = |at: &usize| order[*at].1.bit() & self.mode.excludes() != 0;
+        self.blocker = self.ahead.find(in_the_way).map(|at| order[at].0);
+        self.blocker
     }
 }
 
@@ -137,8 +233,8 @@ impl State {
         None
     }
 
-    /// The soft edges of a cycle through `start`, none if all are hard; `None` if there is no cycle. Who is in a cycle only because he was
-    /// put behind somebody is woken, to look for himself.
+    /// The soft edges of a cycle through `start`, none if all are hard; `None` if there is no cycle. Waiters
+    /// that were only moved behind another waiter are woken; they check the row themselves.
     fn cycle(&mut self, registry: &Registry, start: Party, orders: &Orders) -> Option<Vec<Behind>> {
         loop {
             let mut search = Search {
@@ -147,9 +243,10 @@ impl State {
                 orders,
                 start,
                 visited: HashSet::new(),
+                queues: HashMap::new(),
                 cycle: Cycle::default(),
             };
-            if !search.leads_back(start) {
+            if !search.leads_back() {
                 return None;
             }
             let Cycle { behind, inherited } = search.cycle;
@@ -166,7 +263,8 @@ impl State {
         for wish in wishes {
             if let Entry::Vacant(free) = orders.entry(wish.tag) {
                 let of_queue: Vec<Behind> = wishes.iter().filter(|w| w.tag == wish.tag).copied().collect();
-                free.insert(sorted(self.locks.queue(wish.tag), &of_queue)?);
+                let queue = self.locks.queued(wish.tag).into_iter().map(|(party, _)| party).collect();
+                free.insert(sorted(queue, &of_queue)?);
             }
         }
         Some(orders)

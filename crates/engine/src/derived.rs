@@ -78,7 +78,7 @@ pub type Deriver = Arc<dyn Fn(&TableDef, &IndexDef) -> Result<Arc<dyn DeriveKey>
 /// The keys of an open derived index.
 pub(crate) struct Keys {
     deriver: Option<Deriver>,
-    made: OnceLock<Result<Arc<dyn DeriveKey>>>,
+    made: OnceLock<Arc<dyn DeriveKey>>,
 }
 
 impl Keys {
@@ -92,15 +92,17 @@ impl Keys {
         index: &IndexDef,
         row: RowRef<'_>,
     ) -> Result<Option<Vec<Value>>> {
-        let made = self.made.get_or_init(|| match &self.deriver {
-            Some(deriver) => deriver(table, index),
-            None => {
-                Err(Error::Unsupported { what: "an index over expressions in a database without SQL".into() })
-            }
-        });
-        match made {
-            Ok(keys) => keys.derive(row),
-            Err(error) => Err(error.clone()),
+        if let Some(keys) = self.made.get() {
+            return keys.derive(row);
         }
+        // What fails is not kept: the next one may have more luck, for want of memory or stack, say.
+        let keys = match &self.deriver {
+            Some(deriver) => deriver(table, index)?,
+            None => {
+                let what = "an index over expressions in a database without SQL".into();
+                return Err(Error::Unsupported { what });
+            }
+        };
+        self.made.get_or_init(|| keys).derive(row)
     }
 }

@@ -81,6 +81,9 @@ pub enum Error {
     /// The lock time-out passed.
     #[error("canceling statement due to lock timeout")]
     LockTimeout,
+    /// There are as many advisory locks as may be ([`crate::lock_queue::ADVISORY_MAX`]).
+    #[error("out of shared memory")]
+    TooManyLocks,
     /// Temporary files would become larger than they may.
     #[error("temporary file size exceeds temp_file_limit ({kilobytes}kB)")]
     TemporaryQuota {
@@ -199,6 +202,7 @@ impl Error {
             Self::SerializationFailure | Self::ReadWriteConflict => "40001",
             Self::Deadlock => "40P01",
             Self::LockTimeout => "55P03",
+            Self::TooManyLocks => "53200",
             Self::TemporaryQuota { .. } => "53400",
             Self::Cancelled => "57014",
             Self::SnapshotTooOld => "72000",
@@ -234,6 +238,9 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::ReadWriteConflict => Some("The transaction might succeed if retried."),
+            Self::TooManyLocks => {
+                Some("Advisory locks of all sessions: there are 131,072. Give some back, or lock fewer keys.")
+            }
             _ => None,
         }
     }

@@ -8,7 +8,8 @@
 //! 2. A request waits behind those that came before it and exclude it, but ahead of those that wait for what its own party has.
 //! 3. The `strong` of a table is not 0 while a transaction has or requests a strong mode of it. A request raises `strong` before
 //!    it reads the records of the registry.
-//! 4. Who waits for a note has set the watch of its place before he looked at it for the last time.
+//! 4. A request that waits for a note of a table sets `is_watched` of the holder's place before it checks the note once more. The holder
+//!    takes its notes back before it reads `is_watched`.
 //!
 //! Does not know: sleeping (`waits.rs`), cycles (`deadlock.rs`). Everything here is called under the mutex of `Waits`.
 
@@ -32,6 +33,9 @@ pub struct AdvisoryKey {
     /// There are two numbers.
     pub is_pair: bool,
 }
+
+/// How many keys may be locked at a time, by all sessions together. Each takes about 300 bytes.
+pub(crate) const ADVISORY_MAX: usize = 131_072;
 
 /// What is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,8 +81,10 @@ pub(crate) enum Asked {
     Had,
     Granted,
     Queued,
-    /// It would have to wait, and was not to.
+    /// The lock is not free, and the request may not wait.
     Refused,
+    /// There are [`ADVISORY_MAX`] keys.
+    Full,
 }
 
 #[derive(Debug, Default)]
@@ -119,6 +125,10 @@ impl LockTable {
         may_wait: bool,
     ) -> Asked {
         let Request { party, holder, mode, .. } = request;
+        let is_full = matches!(tag, Tag::Advisory(_)) && self.locks.len() >= ADVISORY_MAX;
+        if is_full && !self.locks.contains_key(&tag) {
+            return Asked::Full;
+        }
         let lock = self.locks.entry(tag).or_default();
         if lock.strong.is_none() {
             lock.strong = strong.cloned();
@@ -145,7 +155,8 @@ impl LockTable {
         self.queue_up(registry, tag, request)
     }
 
-    /// Ahead of the first one who waits for what this party has; at once, if nothing but the queue was in the way.
+    /// Inserts the request before the first waiter that this party's own locks block. Grants it instead if no holder, and no waiter
+    /// before that place, conflicts.
     fn queue_up(&mut self, registry: &Registry, tag: Tag, request: Request) -> Asked {
         let own = self.modes_of(registry, tag, request.party);
         let is_free = self.holders(registry, tag, request.party, request.mode, true).is_empty();
@@ -292,7 +303,7 @@ impl LockTable {
         self.held.get(&owner.slot).map_or(0, Vec::len)
     }
 
-    /// A transaction gives up its locks but for the first ones, and those that `is_kept`. Gives what is free now.
+    /// Releases the transaction's locks, except the first `keep` and those for which `is_kept` is true. Returns what was released.
     pub(crate) fn release_all(
         &mut self,
         owner: Owner,
@@ -327,28 +338,16 @@ impl LockTable {
         self.holders(registry, tag, party, mode, false)
     }
 
-    /// Those ahead of a waiting party that exclude it; in this order of the queue, if another one than the present is given.
-    pub(crate) fn ahead(
-        &self,
-        tag: Tag,
-        party: Party,
-        mode: LockMode,
-        order: Option<&Vec<Party>>,
-    ) -> Vec<Party> {
-        let Some(lock) = self.locks.get(&tag) else { return Vec::new() };
-        let excludes = |other: &&Request| other.mode.bit() & mode.excludes() != 0;
-        let Some(order) = order else {
-            let ahead = lock.queue.iter().take_while(|other| other.party != party);
-            return ahead.filter(excludes).map(|other| other.party).collect();
-        };
-        let ahead = order.iter().take_while(|other| **other != party);
-        let requests = ahead.filter_map(|other| lock.queue.iter().find(|request| request.party == *other));
-        requests.filter(excludes).map(|other| other.party).collect()
+    /// Those ahead of a waiting party that exclude it.
+    pub(crate) fn ahead(&self, tag: Tag, party: Party, mode: LockMode) -> Vec<Party> {
+        let ahead = self.queued(tag).into_iter().take_while(|(other, _)| *other != party);
+        ahead.filter(|(_, other)| other.bit() & mode.excludes() != 0).map(|(other, _)| other).collect()
     }
 
-    /// Who waits for a lock, in order.
-    pub(crate) fn queue(&self, tag: Tag) -> Vec<Party> {
-        self.locks.get(&tag).into_iter().flat_map(|lock| &lock.queue).map(|request| request.party).collect()
+    /// Who waits for a lock, and for which mode, in order.
+    pub(crate) fn queued(&self, tag: Tag) -> Vec<(Party, LockMode)> {
+        let queue = self.locks.get(&tag).into_iter().flat_map(|lock| &lock.queue);
+        queue.map(|request| (request.party, request.mode)).collect()
     }
 
     /// Puts a queue into another order of the same waiters.

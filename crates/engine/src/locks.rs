@@ -96,7 +96,7 @@ fn blockers_of(registry: &Registry, state: &State, edge: &Edge) -> Vec<Party> {
         On::Held { by, .. } => vec![registry.party(by.slot)],
         On::Queued { tag, mode } => {
             let mut found = state.locks.hard(registry, tag, party, mode);
-            let ahead = state.locks.ahead(tag, party, mode, None);
+            let ahead = state.locks.ahead(tag, party, mode);
             ahead.into_iter().for_each(|other| {
                 if !found.contains(&other) {
                     found.push(other)

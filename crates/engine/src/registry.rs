@@ -41,7 +41,7 @@ pub(crate) struct Waiter {
     pub(crate) ticket: u64,
 }
 
-/// Somebody who holds locks and waits: a session with whatever transaction it is in, or a transaction that is nobody's.
+/// A lock owner: a session together with its current transaction, or a transaction without a session (work in the background).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Party(u64);
 
@@ -52,7 +52,7 @@ impl Party {
     }
 }
 
-/// The place of one transaction. Two cache lines, shared with nobody.
+/// The place of one transaction. Aligned so that no two places share a cache line, nor a pair of lines that is fetched together.
 #[repr(align(128))]
 pub(crate) struct Place {
     claimed: AtomicBool,
@@ -134,7 +134,7 @@ impl Place {
         self.is_watched.store(true, SeqCst);
     }
 
-    /// Whether somebody is to be told that a table is not noted here any more. Who asks tells.
+    /// Clears the watch and returns whether it was set. The caller then wakes the waiters.
     pub(crate) fn take_watch(&self) -> bool {
         self.is_watched.load(SeqCst) && self.is_watched.swap(false, SeqCst)
     }

@@ -1,7 +1,8 @@
 //! Locks on whole tables and other objects, held to the end of the transaction.
 //!
-//! Who reads or changes rows notes the table at his place and looks whether somebody has or wants a mode that excludes some of those: that
-//! costs no shared cache line. All else is in the queue (`lock_queue.rs`).
+//! Fast path: a transaction that reads or changes rows notes the table in its own place of the registry. Then it checks the table's
+//! `strong` counter. If that is 0, the lock is taken, and no cache line was written that others write. All other requests go to the queue
+//! (`lock_queue.rs`).
 //!
 //! Invariants
 //! 1. A note is at the place before its owner looks at `strong`; who wants a strong mode has counted himself there before he looks at

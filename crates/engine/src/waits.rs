@@ -3,10 +3,11 @@
 //! Invariants
 //! 1. A party waits for one thing at a time. An edge of the waits-for graph stands only while its waiter has reason to wait, so a cycle
 //!    is closed by who begins to wait: he resolves it (`deadlock.rs`), or is the victim.
-//! 2. Who waits for a transaction is in its queue before it looks, for the last time, whether that one is still in its way. Who gives
-//!    something up says so (`release`, or its end) before it looks into its queue. One of them sees the other.
-//! 3. An end wakes, for each thing wanted, who has waited longest; the others move to its queue (they will want it from it). If it has to
-//!    wait again for the same thing, they go with it, and whom it waits for looks for himself.
+//! 2. A waiter enters the queue of the holder first, and then checks once more that the holder still holds the row. The holder
+//!    releases the row first (`release`, or its end), and then looks into its queue. So one of the two sees the other.
+//! 3. When a transaction ends, it wakes one waiter for each row: the one with the lowest ticket. The other waiters for that row move to
+//!    the queue of the woken one. If that one has to wait again for the same row, they move along with it. The transaction that it now
+//!    waits for is woken if it was one of them.
 //! 4. Who is granted a lock with a queue is out of the graph at that moment, before it wakes.
 //!
 //! Does not know: rows; callers look again after every wake-up.
@@ -76,9 +77,9 @@ pub(crate) struct Held {
     pub(crate) by: Owner,
     /// How many releases there were before the waiter saw that.
     pub(crate) released: u64,
-    /// What is wanted. Who wants the same waits in one line.
+    /// Hash of the row that the waiter wants. Waiters with the same hash are woken one by one, in the order of their tickets.
     pub(crate) want: u64,
-    /// The place in that line.
+    /// When the waiter came, among those that want the same row.
     pub(crate) ticket: u64,
 }
 
@@ -172,6 +173,7 @@ impl Waits {
             Some(Asked::Had) => return Ok(Got::Before),
             Some(Asked::Granted) => return Ok(Got::AtOnce),
             Some(Asked::Refused) => return Err(Error::LockTimeout),
+            Some(Asked::Full) => return Err(Error::TooManyLocks),
             Some(Asked::Queued) => {}
             None => {
                 self.deadlock_count.fetch_add(1, Ordering::Relaxed);
@@ -182,6 +184,9 @@ impl Waits {
         let patience = patience.begun();
         loop {
             let outcome = sleep(registry, waiter, patience);
+            // Unset before the queue is looked at: a grant that comes after the look wakes the next sleep. (This wake-up may be
+            // one that was meant for an earlier wait at the same place.)
+            *registry.place(waiter.slot).woken.lock() = false;
             // What was granted while the wait was given up is granted.
             let is_waiting = self.change(registry, |state| match outcome {
                 Ok(()) => state.locks.is_queued(wish.tag, party),
@@ -189,7 +194,7 @@ impl Waits {
             });
             match outcome {
                 _ if !is_waiting => return Ok(Got::AfterWait),
-                Ok(()) => *registry.place(waiter.slot).woken.lock() = false,
+                Ok(()) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -490,7 +495,8 @@ fn sleep(registry: &Registry, me: Owner, patience: Patience<'_>) -> Result<()> {
     Ok(())
 }
 
-fn wake_one(registry: &Registry, slot: u32) {
+/// Wakes whoever sleeps at a place. By now that may be another one than was meant: who is woken looks before he goes on.
+pub(crate) fn wake_one(registry: &Registry, slot: u32) {
     let place = registry.place(slot);
     *place.woken.lock() = true;
     place.wake.notify_one();

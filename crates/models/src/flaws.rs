@@ -253,6 +253,12 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
         "if !MODELS::flaw(\"a note taken back in silence\") { self.grant_next(registry, tag); }",
     ),
     (
+        "a wake-up forgotten after the queue was looked at",
+        "engine/waits.rs",
+        "Ok(()) => {}\n                Err(error)",
+        "Ok(()) => if MODELS::flaw(\"a wake-up forgotten after the queue was looked at\") { *registry.place(waiter.slot).woken.lock() = false; },\n                Err(error)",
+    ),
+    (
         "a follower put behind himself",
         "engine/waits.rs",
         "match follower.slot == held.by.slot || self",

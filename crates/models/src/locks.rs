@@ -12,7 +12,7 @@ use crate::engine::ids::Owner;
 use crate::engine::modes::LockMode;
 use crate::engine::registry::Registry;
 use crate::engine::table_lock::{TableLock, Waiting};
-use crate::engine::waits::{Held, Patience, Waits};
+use crate::engine::waits::{Held, Patience, Waits, wake_one};
 use crate::frames::plain;
 use crate::pager::PagerError;
 use crate::{Model, checker::How};
@@ -25,6 +25,7 @@ pub(crate) const TABLES: Model = Model {
         "strong modes looked for before the table is noted",
         "a strong mode that is not counted",
         "a note taken back in silence",
+        "a wake-up forgotten after the queue was looked at",
     ],
 };
 
@@ -54,6 +55,7 @@ pub(crate) const UPGRADES: Model = Model {
 pub(crate) enum Error {
     Deadlock,
     LockTimeout,
+    TooManyLocks,
     Cancelled,
     #[expect(dead_code, reason = "read by Debug alone")]
     Pager(PagerError),
@@ -170,6 +172,8 @@ fn tables() {
         start(&world, |world| world.use_table(LockMode::AccessShare)),
         start(&world, |world| world.use_table(LockMode::Share)),
         start(&world, |world| world.use_table(LockMode::AccessExclusive)),
+        // Wake-ups that were meant for earlier waits at the same places.
+        start(&world, |world| (0..4).for_each(|slot| wake_one(&world.registry, slot))),
     ]);
 }
 

@@ -1,4 +1,4 @@
-//! Conditions on their way down to where rows are made: as far as a row's fate does not hang on what is between.
+//! Predicate pushdown: moves each condition as far down the plan as it can go without changing the result.
 //!
 //! It stands for DataFusion's `push_down_filter`, which moves a condition that reads no column below an aggregate without groups (that has
 //! one row of nothing, too), moves volatile conditions, and repeats conditions that may fail for the rows of another relation.

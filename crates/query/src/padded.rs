@@ -1,8 +1,8 @@
 //! The sides of outer joins whose rows may be NULLs instead: nothing that is constant there is constant behind the join.
 //!
 //! DataFusion's joins hand the constants of both sides up as they are (`EquivalenceGroup::join`), those of a side that is padded with NULLs
-//! too: a column of an ungrouped aggregate, or a literal, would need no sort behind a left join, nor cut a window or a group. So such a side is
-//! put behind a node that knows no constants.
+//! too. DataFusion would then take a column of an ungrouped aggregate, or a literal, for constant above the left join, and leave it out of
+//! sorts, windows and groups. So such a side is put behind a node that knows no constants.
 //!
 //! Does not know: what is built on the constants of a plan.
 

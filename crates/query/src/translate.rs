@@ -669,8 +669,8 @@ fn shown(mut part: Part, visible: usize) -> Result<Part> {
     Ok(Part { plan: part.plan.project(columns)?, ..part })
 }
 
-/// Whether outputs are computed behind LIMIT, or behind the order if they draw from sequences: nothing is ordered by them, nor are
-/// they compared.
+/// Whether outputs are computed behind LIMIT, or behind the order if they are volatile (draw from sequences, take locks): nothing is
+/// ordered by them, nor are they compared.
 fn puts_off(select: &Select) -> bool {
     let is_key = |n: usize| select.order.iter().any(|k| k.output == n);
     let others = || select.outputs.iter().enumerate().filter(|(n, _)| !is_key(*n)).map(|(_, o)| &o.expr);
@@ -678,13 +678,13 @@ fn puts_off(select: &Select) -> bool {
     let is_ordered = !select.order.is_empty();
     !select.distinct
         && select.distinct_on.is_empty()
-        && (is_cut && others().any(Expr::has_subquery) || (is_cut || is_ordered) && others().any(draws))
+        && (is_cut && others().any(Expr::has_subquery) || (is_cut || is_ordered) && others().any(is_volatile))
 }
 
-/// Whether it calls a function of sequences.
-fn draws(e: &Expr) -> bool {
+/// Whether it calls a function that has effects, or another result each time.
+fn is_volatile(e: &Expr) -> bool {
     let mut found = false;
-    e.walk(&mut |e| found |= matches!(e, Expr::Call(f, _) if f.is_of_sequences()));
+    e.walk(&mut |e| found |= matches!(e, Expr::Call(f, _) if f.volatile));
     found
 }
 

@@ -200,6 +200,12 @@ impl SqlError {
         self
     }
 
+    /// 25006: what is named changes something, and the transaction is read-only.
+    pub fn read_only(what: &str) -> SqlError {
+        let message = format!("cannot execute {what} in a read-only transaction");
+        SqlError::new(SqlState::READ_ONLY_TRANSACTION, message)
+    }
+
     /// Adds the hint line.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {

@@ -15,7 +15,7 @@ use varve_engine::{ArrayRef, Database, Datum, Interval, NumericRef, Spool, Tempo
 
 use crate::error::{Result, SqlError};
 use crate::exec::Row;
-use crate::sink::{Column, CommandTag, Severity, Sink};
+use crate::sink::Sink;
 
 #[derive(Clone, Copy)]
 #[repr(u8)]
@@ -197,10 +197,6 @@ impl<'a> Fields<'a> {
 
 /// Keeps what it is given.
 impl Sink for KeptRows {
-    fn columns(&mut self, _: &[Column]) -> Result<()> {
-        Ok(())
-    }
-
     fn is_binary(&self, column: usize) -> bool {
         self.binary.get(column).copied().unwrap_or(false)
     }
@@ -208,16 +204,6 @@ impl Sink for KeptRows {
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
         self.push(row)
     }
-
-    fn complete(&mut self, _: &CommandTag) -> Result<()> {
-        Ok(())
-    }
-
-    fn empty(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn notice(&mut self, _: Severity, _: &SqlError) {}
 }
 
 #[cfg(test)]

@@ -119,11 +119,14 @@ pub struct CopyShape {
     pub is_binary: bool,
 }
 
-/// Receiver of one statement's results.
+/// Receiver of one statement's results. What it does not receive by a method of its own is dropped, but COPY, which it refuses.
 pub trait Sink {
     /// The result has these columns. Called by `Session::simple` only; with `execute` the caller has
     /// `Prepared::columns` already.
-    fn columns(&mut self, columns: &[Column]) -> Result<()>;
+    fn columns(&mut self, columns: &[Column]) -> Result<()> {
+        let _ = columns;
+        Ok(())
+    }
     /// The result whose columns come next is in binary format, as a BINARY cursor's is in the simple protocol.
     fn binary_columns(&mut self) {}
     /// Whether a column of the result that comes next is wanted in binary: an OID with a name is an OID then.
@@ -143,11 +146,18 @@ pub trait Sink {
     /// One row, in column order.
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()>;
     /// A statement of `Session::simple` is done (never called by `execute`, which returns the tag).
-    fn complete(&mut self, tag: &CommandTag) -> Result<()>;
+    fn complete(&mut self, tag: &CommandTag) -> Result<()> {
+        let _ = tag;
+        Ok(())
+    }
     /// `Session::simple` was given nothing to do.
-    fn empty(&mut self) -> Result<()>;
+    fn empty(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// A warning or notice.
-    fn notice(&mut self, severity: Severity, notice: &SqlError);
+    fn notice(&mut self, severity: Severity, notice: &SqlError) {
+        let _ = (severity, notice);
+    }
     /// Runs the client's side of COPY FROM STDIN: announce it (CopyInResponse), then pass the payload of each CopyData
     /// to `feed` in order, until CopyDone (return `Ok`) or CopyFail (return its error, SQLSTATE 57014).
     /// If `feed` fails, stop feeding and return its error; the rest of the copy stream is the caller's to skip.
@@ -176,21 +186,7 @@ pub trait Sink {
 pub struct Nowhere;
 
 impl Sink for Nowhere {
-    fn columns(&mut self, _: &[Column]) -> Result<()> {
-        Ok(())
-    }
-
     fn row(&mut self, _: &[Datum<'_>]) -> Result<()> {
         Ok(())
     }
-
-    fn complete(&mut self, _: &CommandTag) -> Result<()> {
-        Ok(())
-    }
-
-    fn empty(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn notice(&mut self, _: Severity, _: &SqlError) {}
 }

@@ -11,9 +11,7 @@ use std::sync::Arc;
 
 use varve_engine::{Database, Datum, Value};
 use varve_query::{Queries, QueryOptions};
-use varve_sql::{
-    Column, CommandTag, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError, TemporaryLimit,
-};
+use varve_sql::{Column, CommandTag, Session, SessionParams, Sink, SqlDatabase, SqlError, TemporaryLimit};
 
 use crate::config::{Settings, SystemFile};
 use crate::error::OpenError;
@@ -204,10 +202,4 @@ impl Sink for Gathered {
         };
         Ok(())
     }
-
-    fn empty(&mut self) -> Result<(), SqlError> {
-        Ok(())
-    }
-
-    fn notice(&mut self, _: Severity, _: &SqlError) {}
 }

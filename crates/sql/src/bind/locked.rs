@@ -4,7 +4,7 @@
 //! statement behind those of the client.
 //!
 //! Invariants
-//! 1. The parameters that answers become are numbered from the last one on that the text can name.
+//! 1. The answer of the n-th such query (from 0) is the parameter behind the highest `$` of the text, plus n.
 //!
 //! Does not know: when it runs (`session::locked`).
 
@@ -72,13 +72,21 @@ impl Binder<'_> {
         if query.locks.is_empty() || !self.holds_locked {
             return Ok(None);
         }
+        self.probed()?;
+        let before = (self.locked.len(), self.needs.len(), self.params.len());
         let keeps = std::mem::replace(&mut self.keep_unknown, false);
         let was_in_from = std::mem::replace(&mut self.in_from, false);
         let part = self.part.take();
         let bound = self.hiding(0, |b| b.deeper(|b| b.query(query)));
         (self.keep_unknown, self.in_from, self.part) = (keeps, was_in_from, part);
-        // What is wrong with it, the binding as a part of the query around says.
-        Ok(bound.ok().filter(|bound| bound.select.lock.is_some() && bound.columns.len() == 1))
+        let bound = bound.ok().filter(|bound| bound.select.lock.is_some() && bound.columns.len() == 1);
+        if bound.is_none() {
+            // It is bound once more, as a part of the query around, which says what is wrong with it. Of this attempt nothing stays.
+            self.locked.truncate(before.0);
+            self.needs.truncate(before.1);
+            self.params.truncate(before.2);
+        }
+        Ok(bound)
     }
 }
 

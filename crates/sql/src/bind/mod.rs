@@ -71,6 +71,9 @@ use crate::ty::{Ty, Typed};
 /// How deep expressions may nest.
 const DEPTH_MAX: usize = 256;
 
+/// More stack than one level needs in an unoptimised program, where a view within a view takes about 40 KiB.
+const LEVEL_STACK_BYTES: usize = 256 << 10;
+
 /// Most items of FROM, named queries counted as often as they are used: whoever runs queries walks them by recursion.
 const SOURCES_MAX: usize = 500;
 
@@ -286,7 +289,7 @@ impl<'c> Binder<'c> {
                 .with_hint(format!("Expressions may nest {DEPTH_MAX} deep.")));
         }
         self.depth += 1;
-        let result = f(self);
+        let result = stacker::maybe_grow(LEVEL_STACK_BYTES, 8 * LEVEL_STACK_BYTES, || f(self));
         self.depth -= 1;
         result
     }

@@ -4,6 +4,8 @@
 //!
 //! Does not know: how values are given out.
 
+use std::ops::Range;
+
 use varve_engine::{ColumnDef, ColumnType, Identity, NewSequence, SequenceDef};
 
 use super::Binder;
@@ -192,6 +194,25 @@ pub(super) fn serial_type(t: &DataType) -> Option<ColumnType> {
 /// The sequences that a default draws from by names that PostgreSQL keeps as OIDs: `nextval('name')`, not
 /// `nextval('name'::text)`.
 pub fn drawn_from(default: &str) -> Vec<String> {
+    draws(default).into_iter().map(|(name, _)| name).collect()
+}
+
+/// The same default with another name for the sequences that `is_it` knows by the name that is written there.
+pub fn drawing_from_another(default: &str, is_it: impl Fn(&str) -> bool, new: &str) -> String {
+    let (mut out, mut copied) = (String::with_capacity(default.len()), 0);
+    for (name, at) in draws(default) {
+        if is_it(&name) {
+            out.push_str(&default[copied..at.start]);
+            out.push_str(&format!("'{new}'"));
+            copied = at.end;
+        }
+    }
+    out.push_str(&default[copied..]);
+    out
+}
+
+/// The names of sequences in calls of `nextval`, and where these stand.
+fn draws(default: &str) -> Vec<(String, Range<usize>)> {
     if !default.to_ascii_lowercase().contains("nextval") {
         return Vec::new();
     }
@@ -201,7 +222,8 @@ pub fn drawn_from(default: &str) -> Vec<String> {
         let draws = verb.name().as_deref() == Some("nextval") && open.is("(");
         let is_text = tokens.get(at + 3).is_some_and(|t| t.is("::"))
             && tokens.get(at + 4).is_some_and(|t| t.name().as_deref() == Some("text"));
-        name.string().filter(|_| draws && !is_text)
+        let string = name.string().filter(|_| draws && !is_text)?;
+        Some((string, name.start..name.end))
     };
     (0..tokens.len()).filter_map(drawn).collect()
 }

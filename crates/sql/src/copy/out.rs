@@ -13,7 +13,7 @@ use crate::binary::{self, encoded};
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::Facts;
-use crate::sink::{Column, CommandTag, CopyShape, Severity, Sink};
+use crate::sink::{Column, CopyShape, Severity, Sink};
 use crate::text;
 use crate::time::Zone;
 
@@ -234,14 +234,6 @@ impl Sink for CopyOut<'_> {
         }
         self.rows += 1;
         self.send()
-    }
-
-    fn complete(&mut self, _: &CommandTag) -> Result<()> {
-        Ok(())
-    }
-
-    fn empty(&mut self) -> Result<()> {
-        Ok(())
     }
 
     fn notice(&mut self, severity: Severity, notice: &SqlError) {

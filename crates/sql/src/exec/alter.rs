@@ -468,6 +468,8 @@ impl Alter<'_> {
         let catalog = self.txn.catalog();
         let owned = catalog.sequences().filter(|s| s.owned_by.is_some_and(|(of, _)| of == table.id));
         for sequence in owned {
+            // One default may draw from several sequences: each turn begins with what the one before has made of it.
+            let catalog = self.txn.catalog();
             let ddl = &mut SequenceDdl { txn: self.txn, facts: self.facts, notices: self.notices };
             ddl.move_to(&catalog, sequence, schema, &sequence.name)?;
         }

@@ -118,6 +118,8 @@ pub struct Facts {
     pub database_id: varve_engine::ObjectId,
     /// Process id of the cancel key.
     pub process_id: i32,
+    /// The running statement's transaction is read-only.
+    pub read_only: bool,
     /// Start of the transaction, microseconds since 2000-01-01 UTC; read from the clock when first asked for.
     pub now_us: Cell<Option<i64>>,
     /// Time zone.

@@ -82,6 +82,7 @@ pub struct InTransaction<'x> {
     memory: &'x SequenceMemory,
     who: Who,
     path: &'x Path,
+    read_only: bool,
     /// The last sequence that it was found to have the right on.
     allowed: Cell<Option<(SequenceId, Rights)>>,
 }
@@ -100,6 +101,7 @@ impl<'x> InTransaction<'x> {
             memory,
             who: facts.who,
             path: &facts.path,
+            read_only: facts.read_only,
             allowed: Cell::new(None),
         }
     }
@@ -189,7 +191,8 @@ impl Beside<'_> {
 impl Sequences for Beside<'_> {
     fn next(&self, name: &str) -> Result<i64> {
         let sequence = self.find(name, NEXT)?;
-        let value = self.0.drawer.next_value(&sequence).map_err(|e| at_limit(e, &sequence))?;
+        check_writes(self.0.read_only, "nextval()")?;
+        let value = self.0.drawer.next_value(&sequence).map_err(|e| beside(e, &sequence))?;
         self.0.drawn.note(sequence.id, value);
         Ok(value)
     }
@@ -204,8 +207,9 @@ impl Sequences for Beside<'_> {
 
     fn set(&self, name: &str, value: i64, called: bool) -> Result<i64> {
         let sequence = self.find(name, SET)?;
+        check_writes(self.0.read_only, "setval()")?;
         check_bounds(&sequence, value)?;
-        self.0.drawer.set_value(&sequence, value, called)?;
+        self.0.drawer.set_value(&sequence, value, called).map_err(|e| beside(e, &sequence))?;
         if called {
             self.0.drawn.note(sequence.id, value);
         }
@@ -313,6 +317,23 @@ fn fills_default(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> 
     catalog.tables().any(|table| table.columns.iter().any(draws) && fills(table))
 }
 
+/// 25006 in a transaction that changes nothing.
+fn check_writes(is_read_only: bool, function: &str) -> Result<()> {
+    if is_read_only { Err(SqlError::read_only(function)) } else { Ok(()) }
+}
+
+/// What a draw beside the transaction failed of. It cannot wait for another transaction that alters the sequence.
+fn beside(e: varve_engine::Error, sequence: &SequenceDef) -> SqlError {
+    match e {
+        varve_engine::Error::Undefined { .. } => {
+            let message = format!("sequence \"{}\" is being altered by another transaction", sequence.name);
+            SqlError::new(SqlState::OBJECT_IN_USE, message)
+                .with_hint("Run the statement again when that one has ended.")
+        }
+        other => at_limit(other, sequence),
+    }
+}
+
 /// PostgreSQL's words for a sequence at its end.
 fn at_limit(e: varve_engine::Error, sequence: &SequenceDef) -> SqlError {
     match e {
@@ -347,6 +368,7 @@ pub fn split_name(text: &str) -> (String, String) {
 impl Sequences for InTransaction<'_> {
     fn next(&self, name: &str) -> Result<i64> {
         let sequence = self.find(name, NEXT)?;
+        check_writes(self.read_only, "nextval()")?;
         let value = self.txn.borrow_mut().next_value(sequence.id).map_err(|e| at_limit(e, &sequence))?;
         self.memory.note(sequence.id, value);
         Ok(value)
@@ -362,6 +384,7 @@ impl Sequences for InTransaction<'_> {
 
     fn set(&self, name: &str, value: i64, called: bool) -> Result<i64> {
         let sequence = self.find(name, SET)?;
+        check_writes(self.read_only, "setval()")?;
         check_bounds(&sequence, value)?;
         self.txn.borrow_mut().set_value(sequence.id, value, called)?;
         if called {

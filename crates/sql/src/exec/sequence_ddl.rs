@@ -14,10 +14,13 @@ use super::Facts;
 use super::alter::Alter;
 use super::definition::{Notices, Result, notice};
 use super::drop::draws_from;
+use super::sequence::split_name;
 use crate::ast::{OwnedBy, SequenceAction, SequenceOptions};
 use crate::bind::Binder;
 use crate::bind::ddl::no_schema;
-use crate::bind::sequence::{changed, identity, refuse_beyond, sequence_of, sequence_text};
+use crate::bind::sequence::{
+    changed, drawing_from_another, identity, refuse_beyond, sequence_of, sequence_text,
+};
 use crate::error::{SqlError, SqlState};
 use crate::system::names::quoted;
 
@@ -191,11 +194,9 @@ impl SequenceDdl<'_> {
         for (table, ordinal) in columns_drawing(catalog, sequence) {
             let column = &table.columns[ordinal];
             let Some(default) = &column.default else { continue };
-            let (old, new) = (sequence_text(&sequence.schema, &sequence.name), sequence_text(schema, name));
-            let qualified = format!("{}.{}", quoted(&sequence.schema), quoted(&sequence.name));
-            let renamed = default
-                .replace(&format!("'{old}'"), &format!("'{new}'"))
-                .replace(&format!("'{qualified}'"), &format!("'{new}'"));
+            let old = (sequence.schema.clone(), sequence.name.clone());
+            let is_it = |written: &str| split_name(written) == old;
+            let renamed = drawing_from_another(default, is_it, &sequence_text(schema, name));
             self.txn.alter_column(table.id, ordinal, Some(renamed), column.not_null)?;
         }
         Ok(())

@@ -215,10 +215,12 @@ impl Select {
                 | Source::Shared(_)
                 | Source::Work(..)
         );
+        // What has effects is computed for the rows that are returned, behind the order and LIMIT.
+        let is_ordered = !self.order.is_empty();
         let (mut queries, mut draws) = (false, false);
         self.walk(&mut |e| {
             queries |= matches!(e, Expr::Subquery(..));
-            draws |= matches!(e, Expr::Call(f, _) if f.is_of_sequences());
+            draws |= matches!(e, Expr::Call(f, _) if f.is_of_sequences() || f.volatile && is_ordered);
         });
         // The executor draws from sequences only while it reads nothing.
         let reads = !matches!(self.source, Source::Nothing) || self.aggregate.is_some();

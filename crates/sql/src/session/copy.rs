@@ -12,7 +12,7 @@ use std::path::Path;
 use varve_engine::{Error as EngineError, Rights, predefined};
 
 use super::Session;
-use super::run::{Ran, read_only};
+use super::run::Ran;
 use crate::bind::dml::insert_targets;
 use crate::bind::{Binder, fold, object_name};
 use crate::copy::out::{CopyOut, chosen};
@@ -85,7 +85,7 @@ impl Session {
     fn copy_current(&mut self, copy: &Copy, sink: &mut dyn Sink) -> Result<Option<CommandTag>> {
         let plan = self.bind_copy(copy)?;
         if self.read_only {
-            return Err(read_only("COPY FROM"));
+            return Err(SqlError::read_only("COPY FROM"));
         }
         self.begin_engine();
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };

@@ -13,7 +13,7 @@ use varve_engine::{ColumnDef, Datum, NewTable};
 
 use super::Session;
 use super::authorize::{authorize_definition, own_what_is_new};
-use super::run::{Ran, read_only};
+use super::run::Ran;
 use crate::ast::{CreateTableAs, Definition, Ident};
 use crate::bind::ddl::no_schema;
 use crate::bind::{fold, limits, object_name, storage};
@@ -34,7 +34,7 @@ impl Session {
         let (schema, name) = object_name(&t.name)?;
         self.begin_engine();
         if self.read_only {
-            return Err(read_only("CREATE TABLE AS"));
+            return Err(SqlError::read_only("CREATE TABLE AS"));
         }
         let storage = storage::of_new_table(&t.options)?;
         if self.still_free(t, (&schema, &name))?.is_none() {

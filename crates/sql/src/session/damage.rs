@@ -1,5 +1,5 @@
-//! Damaged pages: the error names the table, since nobody knows what page 340 is. And damaged memory: behind a panic in the storage
-//! engine no statement succeeds, since what it read may be wrong.
+//! Turns the error of a damaged page into one that names its table or index. After a panic in the storage engine, fails every statement,
+//! because memory may be wrong.
 //!
 //! Does not know: what damage is; how a table is mended.
 

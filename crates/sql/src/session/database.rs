@@ -15,7 +15,6 @@ use varve_engine::{Catalog, DatabaseDef, Isolation, ObjectId, Rights, TEMPLATE1,
 
 use super::identity::Identity;
 use super::roles::Done;
-use super::run::read_only;
 use super::{Session, SessionParams, SqlDatabase};
 use crate::activity::{Closing, Seat};
 use crate::error::{Result, SqlError, SqlState};
@@ -65,7 +64,7 @@ impl Session {
             return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
         }
         if self.read_only {
-            return Err(read_only(tag));
+            return Err(SqlError::read_only(tag));
         }
         loop {
             self.facts.check_cancel()?;

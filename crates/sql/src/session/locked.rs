@@ -9,7 +9,7 @@ use super::run::Ran;
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid;
 use crate::prepared::Prepared;
-use crate::sink::{Column, CommandTag, Severity, Sink};
+use crate::sink::Sink;
 use crate::ty::Ty;
 
 /// Keeps the first value of each row.
@@ -17,24 +17,10 @@ use crate::ty::Ty;
 struct First(Vec<Value>);
 
 impl Sink for First {
-    fn columns(&mut self, _: &[Column]) -> Result<()> {
-        Ok(())
-    }
-
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
         self.0.extend(row.first().map(Datum::to_value));
         Ok(())
     }
-
-    fn complete(&mut self, _: &CommandTag) -> Result<()> {
-        Ok(())
-    }
-
-    fn empty(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn notice(&mut self, _: Severity, _: &SqlError) {}
 }
 
 impl Session {

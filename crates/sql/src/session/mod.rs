@@ -465,6 +465,7 @@ impl Session {
             database: params.database,
             database_id: database.id,
             process_id: params.process_id,
+            read_only: false,
             now_us: Cell::new(None),
             zone: settings.zone(),
             encoding: settings.encoding(),

@@ -63,6 +63,11 @@ impl Session {
         if from == to {
             return Ok(word.tag());
         }
+        if matches!(named, Named::Part(..)) {
+            return Err(SqlError::unsupported("another owner for a partition than for its table")
+                .with_hint("Change the owner of the partitioned table.")
+                .into());
+        }
         match object.kind {
             Kind::Index => {
                 let message = format!("cannot change owner of index \"{name}\"");
@@ -197,7 +202,8 @@ fn objects(named: Named, name: &str) -> (Object, Object) {
     let itself = |object: Object| (object.clone(), object);
     match named {
         Named::Table(id) => itself(Object::new(id, Kind::Table, name)),
-        Named::Part(_, id) => itself(Object::new(id, Kind::Table, name)),
+        // A partition has no owner of its own.
+        Named::Part(table, _) => of_table(table, Kind::Table),
         Named::View(id) => itself(Object::new(id, Kind::View, name)),
         Named::Sequence(id) => itself(Object::new(id, Kind::Sequence, name)),
         Named::Index(table, _) | Named::PrimaryKey(table) => of_table(table, Kind::Index),

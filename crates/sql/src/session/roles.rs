@@ -16,7 +16,6 @@ use varve_engine::{
 
 use super::Session;
 use super::authorize::grantable;
-use super::run::read_only;
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::definition::Failed;
 use crate::rights::{Holder, Kind, Object, denied, grant, is_circular, memberships, no_role, revoke};
@@ -39,7 +38,7 @@ impl Session {
         change: &mut dyn FnMut(&mut Session) -> Done<&'static str>,
     ) -> Result<&'static str> {
         if self.read_only {
-            return Err(read_only("this command"));
+            return Err(SqlError::read_only("this command"));
         }
         self.begin_engine();
         let noticed = self.notices.len();

@@ -310,6 +310,7 @@ impl Session {
             path: self.facts.path.clone(),
             drawer: self.shared.engine().sequence_drawer(),
             drawn: Arc::clone(&self.sequences),
+            read_only: self.read_only,
             shows_oids: false,
             locks: (self.begin_engine().locker(), Arc::clone(&self.locks)),
             shared: Arc::clone(&self.shared),
@@ -389,8 +390,9 @@ impl Session {
             return Ok(Ran::Stale);
         }
         if self.read_only && plan.writes() {
-            return Err(read_only(&verb(plan)));
+            return Err(SqlError::read_only(&verb(plan)));
         }
+        self.facts.read_only = self.read_only;
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         txn.start_statement();
         self.authorize_statement(prepared, plan)?;
@@ -444,7 +446,7 @@ impl Session {
     pub(super) fn define(&mut self, sql: &str, what: &Definition) -> Result<CommandTag> {
         self.catalog_of_path();
         if self.read_only {
-            return Err(read_only("this command"));
+            return Err(SqlError::read_only("this command"));
         }
         let mut notices = std::mem::take(&mut self.notices);
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
@@ -594,12 +596,6 @@ fn verb(plan: &Plan) -> String {
         Plan::Delete(_) => "DELETE",
     };
     verb.to_owned()
-}
-
-/// 25006
-pub(super) fn read_only(verb: &str) -> SqlError {
-    let message = format!("cannot execute {verb} in a read-only transaction");
-    SqlError::new(SqlState::READ_ONLY_TRANSACTION, message)
 }
 
 #[cfg(test)]

@@ -84,6 +84,8 @@ pub struct World {
     pub path: Path,
     /// Draws from sequences while the transaction is busy with rows.
     pub drawer: SequenceDrawer,
+    /// The transaction is read-only.
+    pub read_only: bool,
     /// What the session has drawn.
     pub drawn: Arc<SequenceMemory>,
     /// The result is wanted in binary: OIDs with names stay OIDs.

@@ -14,7 +14,7 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Config, Context, Editor, Helper, Highlighter, Hinter, Validator};
 use varve_engine::Datum;
-use varve_sql::{Column, CommandTag, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError};
+use varve_sql::{Session, SessionParams, Sink, SqlDatabase, SqlError};
 
 use super::input::{Lines, Next};
 
@@ -217,24 +217,10 @@ impl Names {
 struct Gathered(Vec<String>);
 
 impl Sink for Gathered {
-    fn columns(&mut self, _: &[Column]) -> Result<(), SqlError> {
-        Ok(())
-    }
-
     fn row(&mut self, row: &[Datum<'_>]) -> Result<(), SqlError> {
         if let Some(Datum::Text(name)) = row.first() {
             self.0.push((*name).to_owned());
         }
         Ok(())
     }
-
-    fn complete(&mut self, _: &CommandTag) -> Result<(), SqlError> {
-        Ok(())
-    }
-
-    fn empty(&mut self) -> Result<(), SqlError> {
-        Ok(())
-    }
-
-    fn notice(&mut self, _: Severity, _: &SqlError) {}
 }

@@ -285,36 +285,73 @@ fn plain<'a>(found: Option<&str>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     })
 }
 
-/// Writes json without blanks, and without members that are null.
+/// Writes json without blanks, and without members that are null. One pass without recursion: a user's json may nest a million deep.
 fn without_nulls(json: &str, out: &mut String) -> Result<()> {
-    match Parts::of(json) {
-        Parts::Array(items) => {
-            out.push('[');
-            for (n, item) in items.into_iter().enumerate() {
-                out.push_str(if n > 0 { "," } else { "" });
-                without_nulls(item, out)?;
+    let mut reader = Reader { rest: json };
+    let mut open: Vec<Open> = Vec::new();
+    loop {
+        let may_be_key = open.last().is_some_and(|o| o.is_object && !o.has_key);
+        match reader.peek() {
+            0 => return Ok(()),
+            b',' | b':' => reader.step(),
+            first @ (b'[' | b'{') => {
+                before_item(&mut open, out);
+                out.push(char::from(first));
+                open.push(Open { is_object: first == b'{', ..Open::default() });
+                reader.step();
             }
-            out.push(']');
-        }
-        Parts::Object(members) => {
-            out.push('{');
-            for (n, (key, value)) in members.into_iter().filter(|(_, v)| v.trim() != "null").enumerate() {
-                out.push_str(if n > 0 { "," } else { "" });
-                let mut quoted = Vec::new();
-                super::json::quoted(&unquoted(key)?, &mut quoted);
-                out.push_str(&String::from_utf8_lossy(&quoted));
+            last @ (b']' | b'}') => {
+                open.pop();
+                out.push(char::from(last));
+                reader.step();
+            }
+            _ if may_be_key => {
+                let key = reader.value();
+                reader.step();
+                if reader.peek() == b'n' {
+                    reader.value();
+                    continue;
+                }
+                before_item(&mut open, out);
+                put_scalar(key, out)?;
                 out.push(':');
-                without_nulls(value, out)?;
+                open.iter_mut().last().into_iter().for_each(|o| o.has_key = true);
             }
-            out.push('}');
+            _ => {
+                let scalar = reader.value();
+                before_item(&mut open, out);
+                put_scalar(scalar, out)?;
+            }
         }
-        Parts::Scalar if json.trim().starts_with('"') => {
-            let mut quoted = Vec::new();
-            super::json::quoted(&unquoted(json.trim())?, &mut quoted);
-            out.push_str(&String::from_utf8_lossy(&quoted));
-        }
-        Parts::Scalar => out.push_str(json.trim()),
     }
+}
+
+/// An array or an object whose end has not come.
+#[derive(Default)]
+struct Open {
+    is_object: bool,
+    /// Something was written into it.
+    has_items: bool,
+    /// A key was written, and its value comes next.
+    has_key: bool,
+}
+
+/// Writes the comma before all items but the first. The value of a key has none.
+fn before_item(open: &mut [Open], out: &mut String) {
+    let Some(innermost) = open.last_mut() else { return };
+    if !std::mem::take(&mut innermost.has_key) && std::mem::replace(&mut innermost.has_items, true) {
+        out.push(',');
+    }
+}
+
+fn put_scalar(scalar: &str, out: &mut String) -> Result<()> {
+    if !scalar.starts_with('"') {
+        out.push_str(scalar);
+        return Ok(());
+    }
+    let mut quoted = Vec::new();
+    super::json::quoted(&unquoted(scalar)?, &mut quoted);
+    out.push_str(&String::from_utf8_lossy(&quoted));
     Ok(())
 }
 
