@@ -12,9 +12,9 @@ mod qualify;
 
 use std::sync::{Arc, LazyLock};
 
+use crate::ast;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sqlparser::ast;
 use varve_engine::{Catalog, Rights};
 
 use crate::bind::object_name;

@@ -19,9 +19,9 @@ pub(crate) mod tag;
 mod transaction;
 pub mod view;
 
+use crate::ast;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{DiscardMode, DiscardStmt, ObjectType};
-use sqlparser::ast;
 
 use crate::copy::Copy;
 use crate::error::{Result, SqlError};
@@ -118,7 +118,7 @@ pub enum Utility {
         /// The statement's name.
         name: String,
         /// Types of parameters, as far as they are said.
-        types: Vec<ast::DataType>,
+        types: Vec<ast::TypeName>,
         /// The statement.
         text: String,
         /// Characters before it.

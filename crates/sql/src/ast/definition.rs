@@ -7,7 +7,7 @@
 
 use varve_engine::{Action, ColumnType, Identity};
 
-use super::{DataType, Expr, Ident, ObjectName, Query};
+use super::{Expr, Ident, ObjectName, Query, TypeName};
 
 /// A statement that defines something.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +75,7 @@ pub struct ColumnDefinition {
     /// Its name.
     pub name: Ident,
     /// Its type.
-    pub data_type: DataType,
+    pub data_type: TypeName,
     /// Its constraints in the order in which they are written; keys among them name the column.
     pub constraints: Vec<Constraint>,
 }
@@ -421,7 +421,7 @@ pub enum ColumnAction {
     /// TYPE
     SetType {
         /// The new type.
-        data_type: DataType,
+        data_type: TypeName,
         /// USING
         using: Option<Box<Expr>>,
     },

@@ -7,13 +7,12 @@
 //!
 //! Does not know: how groups are formed (`exec`).
 
-use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
-
 use super::coerce::with_blanks;
-use super::function::{is_distinct, plain_argument};
+use super::function::plain_argument;
 use super::scope::Scope;
 use super::window::WinOrder;
-use super::{Binder, Bound, fold};
+use super::{Binder, Bound};
+use crate::ast::{self, FunctionArg};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::exec::moments::Moment;
@@ -265,19 +264,10 @@ impl Binder<'_> {
     }
 
     /// ORDER BY within a call.
-    fn order_in_call(
-        &mut self,
-        list: &ast::FunctionArgumentList,
-        within: &[ast::OrderByExpr],
-        scope: &mut Scope,
-    ) -> Result<Vec<WinOrder>> {
-        let mut out: Vec<WinOrder> = self.window_order(within, scope)?.into_iter().map(|(o, _)| o).collect();
-        for clause in &list.clauses {
-            if let ast::FunctionArgumentClause::OrderBy(written) = clause {
-                out.extend(self.window_order(written, scope)?.into_iter().map(|(o, _)| o));
-            }
-        }
-        Ok(out)
+    fn order_in_call(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Vec<WinOrder>> {
+        let mut out = self.window_order(&f.within_group, scope)?;
+        out.extend(self.window_order(&f.order_by, scope)?);
+        Ok(out.into_iter().map(|(order, _)| order).collect())
     }
 
     /// The call, bound over the rows that are grouped.
@@ -318,12 +308,11 @@ impl Binder<'_> {
     fn values_of_call(
         &mut self,
         mut kind: AggKind,
-        list: &ast::FunctionArgumentList,
-        within: &[ast::OrderByExpr],
+        f: &ast::Function,
         scope: &mut Scope,
     ) -> Result<(AggKind, Vec<Bound>)> {
-        let mut bound = Vec::with_capacity(list.args.len() + within.len());
-        for (n, argument) in list.args.iter().enumerate() {
+        let mut bound = Vec::with_capacity(f.args.len() + f.within_group.len());
+        for (n, argument) in f.args.iter().enumerate() {
             let argument = plain_argument(argument)?;
             let is_json = match kind {
                 AggKind::JsonAgg(_) => n == 0,
@@ -338,7 +327,7 @@ impl Binder<'_> {
             kind = if n == 0 { AggKind::JsonAgg(structured) } else { kind };
             bound.push(Bound { expr, t: Typed::plain(Ty::Json), at: self.at(argument) });
         }
-        for sorted in within {
+        for sorted in &f.within_group {
             bound.push(self.expression(&sorted.expr, scope)?);
         }
         Ok((kind, bound))
@@ -351,13 +340,10 @@ impl Binder<'_> {
         at: Option<u32>,
         scope: &mut Scope,
     ) -> Result<(AggCall, Typed)> {
-        let FunctionArguments::List(list) = &f.args else {
-            return Err(no_such(f, Ty::Unknown).at(at));
-        };
         let filter = self.filter_of_call(f, scope)?;
         let written = Some(f.clone());
-        if let [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] = list.args.as_slice() {
-            if kind != AggKind::Count || is_distinct(f) {
+        if let [FunctionArg::Star] = f.args.as_slice() {
+            if kind != AggKind::Count || f.distinct {
                 return Err(no_such(f, Ty::Unknown).at(at));
             }
             let call = AggCall {
@@ -373,8 +359,8 @@ impl Binder<'_> {
             };
             return Ok((call, Typed::plain(Ty::Int8)));
         }
-        let (kind, mut bound) = self.values_of_call(kind, list, &f.within_group, scope)?;
-        let mut order = self.order_in_call(list, &f.within_group, scope)?;
+        let (kind, mut bound) = self.values_of_call(kind, f, scope)?;
+        let mut order = self.order_in_call(f, scope)?;
         let types = bound.iter().map(|b| b.t.ty.name()).collect::<Vec<_>>().join(", ");
         let undefined = || kind.no_such_call(f, &types).at(at);
         check_within(kind, f, bound.len()).map_err(|e| e.unwrap_or_else(undefined).at(at))?;
@@ -385,7 +371,7 @@ impl Binder<'_> {
         let (Some(b), second) = (bound.next(), bound.next()) else { return Err(undefined()) };
         let (input, result) = kind.signature(b.t.ty).ok_or_else(undefined)?;
         let shown = if result == Ty::Char { b.t } else { Typed::plain(result) };
-        if is_distinct(f) {
+        if f.distinct {
             kind.may_be_distinct().map_err(|e| e.at(at))?;
             super::query::orderable(b.t, "DISTINCT")?;
         }
@@ -398,13 +384,13 @@ impl Binder<'_> {
         if let (true, Expr::Param(_), [only]) = (kind.is_ordered_set(), &argument, order.as_mut_slice()) {
             (only.expr, only.ty) = (argument.clone(), input);
         }
-        let order = ordered_values(kind, is_distinct(f), &argument, input, order)?;
+        let order = ordered_values(kind, f.distinct, &argument, input, order)?;
         let call = AggCall {
             kind,
             argument: Some(argument),
             input,
             output: result,
-            distinct: is_distinct(f),
+            distinct: f.distinct,
             filter,
             second,
             order,
@@ -455,7 +441,7 @@ impl AggCall {
 /// if there is no such function.
 fn check_within(kind: AggKind, f: &ast::Function, count: usize) -> std::result::Result<(), Option<SqlError>> {
     let within = f.within_group.len();
-    if kind.is_ordered_set() && within > 0 && is_distinct(f) {
+    if kind.is_ordered_set() && within > 0 && f.distinct {
         let message = "cannot use DISTINCT with WITHIN GROUP";
         return Err(Some(SqlError::new(SqlState::SYNTAX_ERROR, message)));
     }
@@ -471,7 +457,7 @@ fn check_within(kind: AggKind, f: &ast::Function, count: usize) -> std::result::
 }
 
 fn written_name(f: &ast::Function) -> String {
-    f.name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default()
+    f.name.last().to_owned()
 }
 
 fn nested(e: SqlError) -> SqlError {

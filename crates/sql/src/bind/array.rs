@@ -2,12 +2,11 @@
 //!
 //! Does not know: ARRAY and ANY over queries.
 
-use sqlparser::ast::{self, AccessExpr, BinaryOperator, Expr as Ast, Subscript};
-
 use super::coerce::with_blanks;
 use super::operator::{comparison, no_operator};
 use super::scope::Scope;
 use super::{Binder, Bound};
+use crate::ast::{self, BinaryOperator, Expr as Ast, Link};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::{self, no_subscript};
 use crate::eval::{CmpOp, Expr, ListId};
@@ -15,11 +14,8 @@ use crate::ty::{Ty, Typed};
 
 impl Binder<'_> {
     /// ARRAY[a, b]
-    pub(super) fn array(&mut self, array: &ast::Array, scope: &mut Scope) -> Result<Bound> {
-        if !array.named {
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"[\""));
-        }
-        let items = array.elem.iter().map(|e| self.expression(e, scope)).collect::<Result<Vec<_>>>()?;
+    pub(super) fn array(&mut self, items: &[Ast], scope: &mut Scope) -> Result<Bound> {
+        let items = items.iter().map(|e| self.expression(e, scope)).collect::<Result<Vec<_>>>()?;
         let at = items.first().and_then(|item| item.at);
         if items.is_empty() {
             let message = "cannot determine type of empty array";
@@ -41,13 +37,13 @@ impl Binder<'_> {
     /// ARRAY[...]::type[], whose elements are cast one by one.
     pub(super) fn typed_array(
         &mut self,
-        array: &ast::Array,
+        written: &[Ast],
         to: Ty,
         scope: &mut Scope,
     ) -> Result<Option<Bound>> {
-        let Some(element) = to.element().filter(|_| array.named) else { return Ok(None) };
-        let mut items = Vec::with_capacity(array.elem.len());
-        for e in &array.elem {
+        let Some(element) = to.element() else { return Ok(None) };
+        let mut items = Vec::with_capacity(written.len());
+        for e in written {
             let item = self.expression(e, scope)?;
             items.push(self.explicit(item, Typed::plain(element))?.expr);
         }
@@ -67,12 +63,10 @@ impl Binder<'_> {
         // A list that is written out is IN, which finds rows by index. But char(n) is compared with strings in an array as text,
         // blanks and all.
         if let (Ast::Array(list), BinaryOperator::Eq, false) = (right, op, all)
-            && !list.elem.is_empty()
-            && !self.is_char_among_strings(left, &list.elem, scope)?
+            && !list.is_empty()
+            && !self.is_char_among_strings(left, list, scope)?
         {
-            let inside =
-                Ast::InList { expr: Box::new(left.clone()), list: list.elem.clone(), negated: false };
-            return self.expression(&inside, scope);
+            return self.in_list(left, list, false, scope);
         }
         let left = self.expression(left, scope)?;
         let right = self.expression(right, scope)?;
@@ -124,22 +118,22 @@ impl Binder<'_> {
     }
 
     /// array[n]
-    pub(super) fn subscript(&mut self, root: &Ast, chain: &[AccessExpr], scope: &mut Scope) -> Result<Bound> {
-        if let [AccessExpr::Dot(Ast::Identifier(field))] = chain
+    pub(super) fn subscript(&mut self, root: &Ast, links: &[Link], scope: &mut Scope) -> Result<Bound> {
+        if let [Link::Field(field)] = links
             && let Some(bound) = self.field(root, field, scope)
         {
             return bound;
         }
         // t.column[n] comes as fields of t.
-        let fields = chain.iter().take_while(|link| matches!(link, AccessExpr::Dot(_))).count();
+        let fields = links.iter().take_while(|link| matches!(link, Link::Field(_))).count();
         let mut names = match root {
             Ast::Identifier(ident) => vec![ident.clone()],
             Ast::CompoundIdentifier(parts) => parts.clone(),
             _ => Vec::new(),
         };
-        let (dotted, rest) = chain.split_at(fields);
+        let (dotted, rest) = links.split_at(fields);
         names.extend(dotted.iter().filter_map(|link| match link {
-            AccessExpr::Dot(Ast::Identifier(ident)) => Some(ident.clone()),
+            Link::Field(ident) => Some(ident.clone()),
             _ => None,
         }));
         let mut bound = match (fields, names.as_slice()) {
@@ -148,18 +142,13 @@ impl Binder<'_> {
             _ => self.expression(&Ast::CompoundIdentifier(names), scope)?,
         };
         for link in rest {
-            let AccessExpr::Subscript(subscript) = link else {
-                return Err(SqlError::unsupported("a field of an element").at(bound.at));
-            };
-            let index = match subscript {
-                Subscript::Index { index } => index,
-                Subscript::Slice { lower_bound, upper_bound, stride: None } => {
-                    bound = self.slice(bound, [lower_bound.as_ref(), upper_bound.as_ref()], scope)?;
+            let index = match link {
+                Link::Index(index) => index,
+                Link::Slice(lower, upper) => {
+                    bound = self.slice(bound, [lower.as_ref(), upper.as_ref()], scope)?;
                     continue;
                 }
-                Subscript::Slice { .. } => {
-                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \":\""));
-                }
+                Link::Field(_) => return Err(SqlError::unsupported("a field of an element").at(bound.at)),
             };
             if bound.t.ty == Ty::Name {
                 // A name is an array of "char" to PostgreSQL, counted from 0.
@@ -182,7 +171,8 @@ impl Binder<'_> {
 
     /// Whether char(n) is compared with an array of nothing but untyped literals, which is text[] whatever stands beside it.
     fn is_char_among_strings(&mut self, left: &Ast, list: &[Ast], scope: &mut Scope) -> Result<bool> {
-        if !list.iter().all(|e| matches!(e, Ast::Value(_))) || self.expression(left, scope)?.t.ty != Ty::Char
+        if !list.iter().all(|e| matches!(e, Ast::Value(_) | Ast::Parameter(..)))
+            || self.expression(left, scope)?.t.ty != Ty::Char
         {
             return Ok(false);
         }
@@ -304,7 +294,7 @@ impl Binder<'_> {
         collation: &ast::ObjectName,
         scope: &mut Scope,
     ) -> Result<Bound> {
-        let name = collation.0.last().and_then(|part| part.as_ident()).map(super::fold).unwrap_or_default();
+        let name = collation.last().to_owned();
         let bound = self.expression(e, scope)?;
         match name.as_str() {
             "default" | "c" | "C" | "posix" | "POSIX" | "ucs_basic" => Ok(bound),

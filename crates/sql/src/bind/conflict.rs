@@ -5,13 +5,13 @@
 //!
 //! Does not know: how conflicts are met (`exec::upsert`).
 
-use sqlparser::ast::{self, ConflictTarget, OnConflictAction, OnInsert};
 use varve_engine::TableDef;
 
 use super::answers::Answers;
 use super::foreign::same_columns;
 use super::scope::{Relation, Scope};
 use super::{Binder, object_name};
+use crate::ast::{self, ConflictTarget};
 use crate::error::{Result, SqlError, SqlState};
 use crate::plan::{Arbiter, OnConflict, Upsert};
 
@@ -19,26 +19,22 @@ impl Binder<'_> {
     /// ON CONFLICT; `relation` is the table under its name in the statement.
     pub(super) fn on_conflict(
         &mut self,
-        on: Option<&OnInsert>,
+        on: Option<&ast::OnConflict>,
         table: &TableDef,
         relation: &Relation,
         answers: &mut Answers,
     ) -> Result<OnConflict> {
-        let conflict = match on {
-            None => return Ok(OnConflict::Fail),
-            Some(OnInsert::OnConflict(c)) => c,
-            Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
-        };
-        let arbiter = match &conflict.conflict_target {
+        let Some(conflict) = on else { return Ok(OnConflict::Fail) };
+        let arbiter = match &conflict.target {
             None => None,
             Some(target) => Some(self.arbiter(target, table)?),
         };
-        match (&conflict.action, arbiter) {
-            (OnConflictAction::DoNothing, arbiter) => Ok(OnConflict::Nothing(arbiter)),
-            (OnConflictAction::DoUpdate(update), Some(arbiter)) => self
+        match (&conflict.update, arbiter) {
+            (None, arbiter) => Ok(OnConflict::Nothing(arbiter)),
+            (Some(update), Some(arbiter)) => self
                 .upsert(update, arbiter, table, relation, answers)
                 .map(|u| OnConflict::Update(Box::new(u))),
-            (OnConflictAction::DoUpdate(_), None) => {
+            (Some(_), None) => {
                 let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
                 Err(SqlError::new(SqlState::SYNTAX_ERROR, message)
                     .with_hint("For example, ON CONFLICT (column_name)."))
@@ -96,7 +92,7 @@ impl Binder<'_> {
     fn arbiter_of(&mut self, columns: &[ast::Ident], table: &TableDef) -> Result<Arbiter> {
         let mut wanted = Vec::with_capacity(columns.len());
         for column in columns {
-            wanted.push(self.column_of(table, &ast::ObjectName::from(vec![column.clone()]))?);
+            wanted.push(self.column_of(table, &column.clone().into())?);
         }
         // PostgreSQL lets a column be named twice.
         wanted.sort_unstable();

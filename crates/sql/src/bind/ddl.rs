@@ -165,7 +165,7 @@ impl Binder<'_> {
         let name = fold(&c.name);
         if parts.columns.iter().any(|p| p.name == name) {
             let message = format!("column \"{name}\" specified more than once");
-            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).at(self.span_at(c.name.span)));
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).at(c.name.at.position()));
         }
         let ordinal = parts.columns.len();
         let column_type = match serial_type(&c.data_type) {
@@ -174,7 +174,7 @@ impl Binder<'_> {
                 t
             }
             None => {
-                let at = self.span_at(c.name.span);
+                let at = c.name.at.position();
                 ty::of_ast(&c.data_type).and_then(ty::Typed::storage).map_err(|e| e.at(at))?
             }
         };

@@ -9,18 +9,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sqlparser::ast::{self, AssignmentTarget, Expr as Ast, FromTable, SetExpr, TableFactor, TableObject};
 use varve_engine::{ColumnDef, Identity, TableDef, Value};
 
 use super::answers::Answers;
 use super::query::Returned;
 use super::row::fields_of;
 use super::scope::{Relation, Scope};
-use super::{Binder, Bound, clauses, fold};
+use super::{Binder, Bound, fold};
 use crate::access;
+use crate::ast::{self, Assignment, Expr as Ast, Overriding, SetExpr};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
-use crate::parse::Overriding;
 use crate::plan::{
     Access, Delete, Found, Insert, InsertSource, Join, JoinKind, OnConflict, Output, Plan, Select, SortKey,
     Source, TableAccess, Update,
@@ -55,29 +54,21 @@ fn values_of(value: &Ast) -> Result<Vec<Ast>> {
 impl Binder<'_> {
     /// INSERT
     pub fn insert(&mut self, i: &ast::Insert) -> Result<BoundDml> {
-        clauses::check_insert(i)?;
-        let TableObject::TableName(name) = &i.table else {
-            return Err(SqlError::unsupported("INSERT into this"));
-        };
-        let table = self.table_or_part(name)?;
+        let table = self.table_or_part(&i.table)?;
         let relation = self.named_relation(&table, None)?;
         let rules = self.rules(&table)?;
         self.part = None;
         let targets = self.insert_columns(&table, &i.columns)?;
         let explicit = !i.columns.is_empty();
-        self.overriding = match table.columns.iter().any(|c| c.identity.is_some()) {
-            true => crate::parse::overriding(self.source)?,
-            false => None,
-        };
+        self.overriding = i.overriding;
         let source = self.insert_source(i.source.as_deref(), &table, &targets, explicit)?;
-        let alias = i.table_alias.as_ref().map(|a| fold(&a.alias));
         let mut relation = relation;
-        if let Some(alias) = alias {
-            relation.alias = alias;
+        if let Some(alias) = &i.alias {
+            relation.alias = fold(alias);
         }
         let width = table.columns.len();
         let mut answers = Answers::default();
-        let on_conflict = self.on_conflict(i.on.as_ref(), &table, &relation, &mut answers)?;
+        let on_conflict = self.on_conflict(i.on_conflict.as_ref(), &table, &relation, &mut answers)?;
         let returned = self.returning(i.returning.as_deref(), &mut Scope::of(relation))?;
         let (mut returning, columns) = unzip(returned);
         // Which row comes back of DO UPDATE is known only when it is written.
@@ -114,8 +105,7 @@ impl Binder<'_> {
     }
 
     pub(super) fn column_of(&mut self, table: &TableDef, name: &ast::ObjectName) -> Result<usize> {
-        let ident = name.0.first().and_then(|p| p.as_ident());
-        let column = ident.map(fold).unwrap_or_default();
+        let column = name.0.first().map(fold).unwrap_or_default();
         table.column(&column).filter(|_| name.0.len() == 1).ok_or_else(|| {
             let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
             SqlError::new(SqlState::UNDEFINED_COLUMN, message).at(self.at(name))
@@ -133,17 +123,16 @@ impl Binder<'_> {
             return Ok(InsertSource::Values(vec![self.row_of(table, &[], Vec::new())?]));
         };
         if let SetExpr::Values(values) = q.body.as_ref()
-            && clauses::is_bare(q)
+            && q.is_bare()
         {
-            clauses::check_values(values)?;
-            let width = values.rows.first().map_or(0, |row| row.content.len());
-            if values.rows.iter().any(|row| row.content.len() != width) {
+            let width = values.first().map_or(0, Vec::len);
+            if values.iter().any(|row| row.len() != width) {
                 let message = "VALUES lists must all be the same length";
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
-            let mut rows = Vec::with_capacity(values.rows.len());
-            for row in &values.rows {
-                rows.push(self.given_row(targets, &row.content, explicit)?);
+            let mut rows = Vec::with_capacity(values.len());
+            for row in values {
+                rows.push(self.given_row(targets, row, explicit)?);
             }
             let rows = rows.into_iter().map(|row| self.row_of(table, targets, row));
             let rows = rows.collect::<Result<Vec<Box<[Expr]>>>>()?;
@@ -219,15 +208,7 @@ impl Binder<'_> {
 
     /// UPDATE
     pub fn update(&mut self, u: &ast::Update) -> Result<BoundDml> {
-        clauses::check_update(u)?;
-        let from = match &u.from {
-            Some(ast::UpdateTableFromKind::AfterSet(from)) => from.as_slice(),
-            Some(ast::UpdateTableFromKind::BeforeSet(_)) => {
-                return Err(SqlError::unsupported("UPDATE with FROM before SET"));
-            }
-            None => &[],
-        };
-        let mut target = self.target(&u.table, from)?;
+        let mut target = self.target(&u.table, &u.from)?;
         let table = target.table.clone();
         let mut assignments = self.assignments(&table, &u.assignments, &mut target.scope)?;
         let assigned: Vec<usize> = assignments.iter().map(|(ordinal, _)| *ordinal).collect();
@@ -248,7 +229,7 @@ impl Binder<'_> {
     pub(super) fn assignments(
         &mut self,
         table: &TableDef,
-        written: &[ast::Assignment],
+        written: &[Assignment],
         scope: &mut Scope,
     ) -> Result<Vec<(usize, Expr)>> {
         let mut assignments: Vec<(usize, Expr)> = Vec::new();
@@ -282,19 +263,19 @@ impl Binder<'_> {
     /// `(a, b) = (1, 2)` as `a = 1, b = 2`; of a subquery, one for each of its columns.
     fn single_assignments(
         &mut self,
-        written: &[ast::Assignment],
+        written: &[Assignment],
         scope: &mut Scope,
     ) -> Result<Vec<(ast::ObjectName, Assigned)>> {
         let mut single = Vec::with_capacity(written.len());
         for assignment in written {
-            let names = match &assignment.target {
-                AssignmentTarget::ColumnName(name) => {
-                    single.push((name.clone(), Assigned::Written(Box::new(assignment.value.clone()))));
+            let (names, value) = match assignment {
+                Assignment::Column(name, value) => {
+                    single.push((name.clone(), Assigned::Written(Box::new(value.clone()))));
                     continue;
                 }
-                AssignmentTarget::Tuple(names) => names,
+                Assignment::Tuple(names, value) => (names, value),
             };
-            let values: Vec<Assigned> = match &assignment.value {
+            let values: Vec<Assigned> = match value {
                 Ast::Subquery(query) => {
                     let columns = self.assigned(scope, |b, scope| b.row_subquery(query, scope))?;
                     columns.into_iter().map(Assigned::Bound).collect()
@@ -324,10 +305,7 @@ impl Binder<'_> {
 
     /// DELETE
     pub fn delete(&mut self, d: &ast::Delete) -> Result<BoundDml> {
-        clauses::check_delete(d)?;
-        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &d.from;
-        let [from] = from.as_slice() else { return Err(SqlError::unsupported("DELETE from several tables")) };
-        let mut target = self.target(from, d.using.as_deref().unwrap_or_default())?;
+        let mut target = self.target(&d.table, &d.using)?;
         let is_referred = self.catalog.children(target.table.id).next().is_some();
         let conditions = self.filter(d.selection.as_ref(), &mut target.scope)?;
         let (mut returning, columns) = unzip(self.returning(d.returning.as_deref(), &mut target.scope)?);
@@ -337,17 +315,11 @@ impl Binder<'_> {
     }
 
     /// The table whose rows are changed, behind the relations that are joined with it.
-    fn target(&mut self, written: &ast::TableWithJoins, others: &[ast::TableWithJoins]) -> Result<Target> {
-        let TableFactor::Table { name, alias, args: None, partitions, .. } = &written.relation else {
-            return Err(SqlError::unsupported("this target of a change"));
-        };
-        if !written.joins.is_empty() {
-            return Err(SqlError::unsupported("a join in a change"));
-        }
-        clauses::check_table(&written.relation)?;
+    fn target(&mut self, written: &ast::Table, others: &[ast::TableWithJoins]) -> Result<Target> {
+        let ast::Table { name, only, alias } = written;
         let from = self.from(others)?;
         let table = self.table_or_part(name)?;
-        self.only(&table, partitions)?;
+        self.only(&table, *only)?;
         let width = from.width();
         let relation = Relation { first: width, ..self.named_relation(&table, alias.as_ref())? };
         if from.relations.iter().any(|r| r.alias == relation.alias) {
@@ -564,8 +536,7 @@ pub fn insert_targets(
     columns: &[ast::Ident],
 ) -> Result<CopyTargets> {
     let table = b.table_or_part(name)?;
-    let named: Vec<ast::ObjectName> =
-        columns.iter().map(|c| ast::ObjectName::from(vec![c.clone()])).collect();
+    let named: Vec<ast::ObjectName> = columns.iter().map(|c| c.clone().into()).collect();
     let targets = b.insert_columns(&table, &named)?;
     let mut defaults = Vec::new();
     for ordinal in (0..table.columns.len()).filter(|o| !targets.contains(o)) {
@@ -601,7 +572,7 @@ pub(super) fn unpadded(output: Output) -> Output {
 }
 
 fn is_default(e: &Ast) -> bool {
-    matches!(e, Ast::Identifier(i) if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"))
+    matches!(e, Ast::Default(_))
 }
 
 fn check_count(given: usize, targets: &[usize], explicit: bool, at: Option<u32>) -> Result<()> {

@@ -6,11 +6,11 @@
 //!
 //! Does not know: statements.
 
-use sqlparser::ast::{self, BinaryOperator, Expr as Ast, Value as Literal};
 use varve_engine::{TableId, Value};
 
 use super::scope::{Found, Scope};
 use super::{Binder, Bound, fold};
+use crate::ast::{self, BinaryOperator, Expr as Ast, UnaryOperator, Value as Literal};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::SubqueryKind;
@@ -29,30 +29,20 @@ impl Binder<'_> {
 
     fn expression_inner(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
         match e {
-            Ast::Identifier(i) if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default") => {
-                let message = "DEFAULT is not allowed in this context";
-                Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
-            }
-            Ast::Identifier(i)
-                if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("current_schema") =>
-            {
-                self.call_function("current_schema", Vec::new(), None)
-            }
             Ast::Identifier(ident) => self.column(None, ident, scope),
             Ast::CompoundIdentifier(parts) => self.qualified(parts, scope),
-            Ast::Value(v) => self.literal(&v.value, self.span_at(v.span)),
+            Ast::Value(constant) => self.literal(&constant.value, constant.at.position()),
+            Ast::Parameter(number, at) => self.param(*number, at.position()),
             Ast::Nested(inner) => self.expression(inner, scope),
             Ast::BinaryOp { left, op, right } => match op {
                 BinaryOperator::And | BinaryOperator::Or => self.chain(e, op, scope),
                 _ => self.binary_operation(left, op, right, scope),
             },
-            Ast::UnaryOp { op: ast::UnaryOperator::Minus, expr } if is_power(expr) => {
+            Ast::UnaryOp { op: UnaryOperator::Minus, expr } if is_power(expr) => {
                 let rewritten = minus_first(expr);
                 self.expression(&rewritten, scope)
             }
-            Ast::UnaryOp { op: ast::UnaryOperator::Minus, expr }
-                if let Some(digits) = negative_number(expr) =>
-            {
+            Ast::UnaryOp { op: UnaryOperator::Minus, expr } if let Some(digits) = negative_number(expr) => {
                 let at = self.at(e);
                 let (value, ty) = number(&digits).map_err(|e| e.at(at))?;
                 Ok(Bound { expr: Expr::Const(value), t: Typed::plain(ty), at })
@@ -62,16 +52,16 @@ impl Binder<'_> {
                 let b = self.expression(expr, scope)?;
                 Ok(Bound { at, ..self.unary(*op, b)? })
             }
-            Ast::Cast { .. } | Ast::TypedString(_) | Ast::Interval(_) => self.written_cast(e, scope),
+            Ast::Cast { expr, data_type } => self.written_cast(expr, data_type, scope),
             Ast::Function(f) => self.function(f, scope),
-            Ast::Between { expr, negated, low, high } => self.between(expr, *negated, low, high, scope),
+            Ast::Between { expr, negated, symmetric, low, high } => {
+                self.between(expr, *negated, (low, high), *symmetric, scope)
+            }
             Ast::InList { expr, list, negated } => self.in_list(expr, list, *negated, scope),
             Ast::IsNull(inner) => self.is_null(inner, false, scope),
             Ast::IsNotNull(inner) => self.is_null(inner, true, scope),
-            Ast::Case { operand, conditions, else_result, .. } => {
-                self.case(operand.as_deref(), conditions, else_result.as_deref(), scope)
-            }
-            Ast::Like { .. } | Ast::ILike { .. } => self.written_like(e, scope),
+            Ast::Case(case) => self.case(case, scope),
+            Ast::Like { .. } => self.written_like(e, scope),
             other => self.rare_expression(other, scope),
         }
     }
@@ -89,16 +79,14 @@ impl Binder<'_> {
             Ast::Substring { .. } | Ast::Trim { .. } | Ast::Overlay { .. } | Ast::Position { .. } => {
                 self.string_function(e, scope)
             }
-            Ast::Ceil { field, .. } | Ast::Floor { field, .. } if !is_plain(field) => {
-                Err(SqlError::unsupported("CEIL or FLOOR with a second argument").at(self.at(e)))
+            Ast::ValueFunction(f) => self.value_function(f),
+            Ast::Interval(interval) => {
+                let text = format!("{} {}", interval.text, interval.field.word());
+                let (expr, at) = (Expr::Const(Value::Text(text)), interval.at.position());
+                self.explicit(Bound { expr, t: Typed::plain(Ty::Unknown), at }, Typed::plain(Ty::Interval))
             }
-            Ast::Extract { syntax: ast::ExtractSyntax::Comma, .. } => {
-                Err(SqlError::unsupported("EXTRACT with a comma").at(self.at(e)))
-            }
-            Ast::Ceil { expr, .. } => self.call_with("ceil", &[expr.as_ref()], e, scope),
-            Ast::Floor { expr, .. } => self.call_with("floor", &[expr.as_ref()], e, scope),
-            Ast::Extract { field, expr, .. } => {
-                let name = Value::Text(field.to_string().to_lowercase());
+            Ast::Extract { field, expr } => {
+                let name = Value::Text(field.to_lowercase());
                 let value = self.expression(expr, scope)?;
                 let field = Bound { expr: Expr::Const(name), t: Typed::plain(Ty::Text), at: self.at(e) };
                 let at = self.at(e);
@@ -107,72 +95,62 @@ impl Binder<'_> {
             Ast::AtTimeZone { timestamp, time_zone } => {
                 self.call_with("timezone", &[time_zone.as_ref(), timestamp.as_ref()], e, scope)
             }
-            Ast::Array(array) => self.array(array, scope),
-            Ast::CompoundFieldAccess { root, access_chain } => self.subscript(root, access_chain, scope),
+            Ast::Array(items) => self.array(items, scope),
+            Ast::Indirection { root, links } => self.subscript(root, links, scope),
             Ast::Collate { expr, collation } => self.collate(expr, collation, scope),
             Ast::Subquery(query) => self.scalar_subquery(query, scope),
+            Ast::ArraySubquery(query, _) => self.array_subquery(query, scope),
             Ast::Exists { subquery, negated } => self.exists(subquery, *negated, scope),
             Ast::InSubquery { expr, subquery, negated } => self.in_subquery(expr, subquery, *negated, scope),
             Ast::AnyOp { left, compare_op, right, .. } => {
                 self.any_or_all(left, compare_op, right, false, scope)
             }
             Ast::AllOp { left, compare_op, right } => self.any_or_all(left, compare_op, right, true, scope),
-            Ast::SimilarTo { negated, expr, pattern, escape_char } => {
+            Ast::SimilarTo { expr, negated, pattern, escape } => {
                 let at = self.at(e);
                 let subject = self.expression(expr, scope)?;
-                let written = std::iter::once(pattern).chain(escape_char);
+                let written = std::iter::once(pattern).chain(escape);
                 let arguments = written.map(|e| self.expression(e, scope)).collect::<Result<Vec<_>>>()?;
                 let pattern = self.call_function("similar_to_escape", arguments, at)?;
                 self.binary(
-                    if *negated { &BinaryOperator::PGRegexNotMatch } else { &BinaryOperator::PGRegexMatch },
+                    if *negated { &BinaryOperator::RegexNotMatch } else { &BinaryOperator::RegexMatch },
                     subject,
                     pattern,
                     at,
                 )
             }
-            Ast::Tuple(_) => Err(SqlError::unsupported("a row value here").at(self.at(e))),
-            other => Err(SqlError::unsupported(format!("the expression {other}")).at(self.at(e))),
+            Ast::Tuple(_) | Ast::Row(..) => Err(SqlError::unsupported("a row value here").at(self.at(e))),
+            Ast::Default(at) => {
+                let message = "DEFAULT is not allowed in this context";
+                Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(at.position()))
+            }
+            _ => Err(SqlError::internal("an expression that nobody binds")),
         }
     }
 
     /// Functions of strings whose arguments have words between them.
     fn string_function(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
         match e {
-            Ast::Substring { expr, substring_from, substring_for, shorthand, .. } => {
+            Ast::Substring { expr, from, r#for, shorthand } => {
                 let name = if *shorthand { "substr" } else { "substring" };
-                let arguments: Vec<&Ast> = if substring_from.is_none() && substring_for.is_some() {
-                    return Err(SqlError::unsupported("substring(... for ...) without from"));
-                } else {
-                    [Some(expr), substring_from.as_ref(), substring_for.as_ref()]
-                        .into_iter()
-                        .flatten()
-                        .map(AsRef::as_ref)
-                        .collect()
-                };
-                self.call_with(name, &arguments, e, scope)
-            }
-            Ast::Trim { expr, trim_where, trim_what, trim_characters } => {
-                if trim_characters.is_some() {
-                    return Err(SqlError::unsupported("TRIM with a character list after FROM"));
-                }
-                let name = match trim_where {
-                    Some(ast::TrimWhereField::Leading) => "ltrim",
-                    Some(ast::TrimWhereField::Trailing) => "rtrim",
-                    _ => "btrim",
-                };
                 let mut arguments = vec![expr.as_ref()];
-                arguments.extend(trim_what.as_deref());
+                arguments.extend(from.as_deref().into_iter().chain(r#for.as_deref()));
                 self.call_with(name, &arguments, e, scope)
             }
-            Ast::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
-                let mut arguments = vec![expr.as_ref(), overlay_what.as_ref(), overlay_from.as_ref()];
-                arguments.extend(overlay_for.as_deref());
+            Ast::Trim { expr, side, what } => {
+                let mut arguments = vec![expr.as_ref()];
+                arguments.extend(what.as_deref());
+                self.call_with(side.function(), &arguments, e, scope)
+            }
+            Ast::Overlay { expr, what, from, r#for } => {
+                let mut arguments = vec![expr.as_ref(), what.as_ref(), from.as_ref()];
+                arguments.extend(r#for.as_deref());
                 self.call_with("overlay", &arguments, e, scope)
             }
             Ast::Position { expr, r#in } => {
                 self.call_with("strpos", &[r#in.as_ref(), expr.as_ref()], e, scope)
             }
-            other => Err(SqlError::unsupported(format!("the expression {other}")).at(self.at(e))),
+            _ => Err(SqlError::internal("a function of strings that is none")),
         }
     }
 
@@ -209,8 +187,7 @@ impl Binder<'_> {
             return Ok(bound);
         }
         // Comparisons do not associate; parentheses would be a node of their own.
-        let is_comparison = |op: &BinaryOperator| super::operator::comparison(op).is_some();
-        if is_comparison(op) && matches!(left, Ast::BinaryOp { op: inner, .. } if is_comparison(inner)) {
+        if op.is_comparison() && matches!(left, Ast::BinaryOp { op: inner, .. } if inner.is_comparison()) {
             let message = format!("syntax error at or near \"{op}\"");
             let at = self.operator_position(left, op, right);
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at(at));
@@ -228,8 +205,8 @@ impl Binder<'_> {
             return self.at(left);
         }
         let between = self.source.get(from as usize - 1..to as usize - 1)?;
-        let symbol = op.to_string();
-        let written = between.rfind(&symbol).or_else(|| between.rfind("!=").filter(|_| symbol == "<>"));
+        let symbol = op.symbol();
+        let written = between.rfind(symbol).or_else(|| between.rfind("!=").filter(|_| symbol == "<>"));
         Some(from + written.unwrap_or(0) as u32)
     }
 
@@ -252,10 +229,10 @@ impl Binder<'_> {
         operands.reverse();
         // The chain begins where its first operand does; to ask the whole tree is to walk it.
         let at = operands.first().and_then(|o| self.at(*o));
-        let clause = op.to_string();
+        let clause = op.symbol();
         let bind = |o: &Ast| {
             let b = self.expression(o, scope)?;
-            self.condition(b, &clause)
+            self.condition(b, clause)
         };
         let items = operands.into_iter().map(bind).collect::<Result<Box<[Expr]>>>()?;
         let expr = if *op == BinaryOperator::And { Expr::And(items) } else { Expr::Or(items) };
@@ -282,11 +259,11 @@ impl Binder<'_> {
         ident: &ast::Ident,
         scope: &mut Scope,
     ) -> Result<Bound> {
-        let at = self.span_at(ident.span);
+        let at = ident.at.position();
         let (expr, t) = match scope.find(qualifier, name) {
             Found::Column(ordinal, t) => (Expr::Column(ordinal), t),
             Found::Merged(n) => (scope.merged[n].expr.clone(), scope.merged[n].t),
-            Found::Nothing => return self.no_column(qualifier, name, ident, at, scope),
+            Found::Nothing => return self.no_column(qualifier, name, at, scope),
             Found::Several => {
                 let message = format!("column reference \"{name}\" is ambiguous");
                 return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message).at(at));
@@ -331,16 +308,9 @@ impl Binder<'_> {
         &mut self,
         qualifier: Option<&str>,
         name: &str,
-        ident: &ast::Ident,
         at: Option<u32>,
         scope: &Scope,
     ) -> Result<Bound> {
-        let bare = qualifier.is_none() && ident.quote_style.is_none();
-        if bare
-            && matches!(name, "current_user" | "session_user" | "user" | "current_catalog" | "current_role")
-        {
-            return self.call_function(name, Vec::new(), at);
-        }
         if name == "tableoid"
             && let Some(oid) = system_oid(qualifier, scope)
         {
@@ -378,9 +348,9 @@ impl Binder<'_> {
                 || self.is_beside(&qualifier);
             let what = if hidden { "invalid reference to" } else { "missing" };
             let message = format!("{what} FROM-clause entry for table \"{qualifier}\"");
-            return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).at(self.span_at(table.span)));
+            return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).at(table.at.position()));
         }
-        let at = self.span_at(parts[0].span);
+        let at = parts[0].at.position();
         let bound = self.column(Some(&qualifier), last, scope).map_err(|e| SqlError { position: at, ..e })?;
         Ok(Bound { at, ..bound })
     }
@@ -389,19 +359,8 @@ impl Binder<'_> {
         let (value, ty) = match v {
             Literal::Null => (Value::Null, Ty::Unknown),
             Literal::Boolean(b) => (Value::Bool(*b), Ty::Bool),
-            Literal::SingleQuotedString(s)
-            | Literal::EscapedStringLiteral(s)
-            | Literal::NationalStringLiteral(s) => (Value::Text(s.clone()), Ty::Unknown),
-            Literal::DollarQuotedString(s) => (Value::Text(s.value.clone()), Ty::Unknown),
-            Literal::Number(digits, _) => number(digits).map_err(|e| e.at(at))?,
-            Literal::Placeholder(p) => {
-                let number = p.strip_prefix('$').and_then(|n| n.parse().ok());
-                let number = number.ok_or_else(|| {
-                    SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{p}\"")).at(at)
-                })?;
-                return self.param(number, at);
-            }
-            other => return Err(SqlError::unsupported(format!("the literal {other}")).at(at)),
+            Literal::Text(s) => (Value::Text(s.clone()), Ty::Unknown),
+            Literal::Number(digits) => number(digits).map_err(|e| e.at(at))?,
         };
         if matches!(&value, Value::Text(t) if t.contains('\0')) {
             return Err(SqlError::new(
@@ -412,38 +371,35 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Const(value), t: Typed::plain(ty), at })
     }
 
-    fn written_cast(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
-        let at = self.at(e);
-        let (inner, to) = match e {
-            Ast::Cast { expr, data_type, format: None, kind } => {
-                if matches!(kind, ast::CastKind::TryCast | ast::CastKind::SafeCast) {
-                    return Err(SqlError::unsupported("TRY_CAST").at(at));
-                }
-                let to = ty::of_ast(data_type).map_err(|e| e.at(at))?;
-                if let Ast::Array(array) = expr.as_ref()
-                    && let Some(bound) = self.typed_array(array, to.ty, scope)?
-                {
-                    return Ok(bound);
-                }
-                (self.expression(expr, scope)?, to)
-            }
-            Ast::TypedString(s) => {
-                (self.literal(&s.value.value, at)?, ty::of_ast(&s.data_type).map_err(|e| e.at(at))?)
-            }
-            Ast::Interval(i) => {
-                let mut b = self.expression(&i.value, scope)?;
-                if i.last_field.is_some() || i.leading_precision.is_some() {
-                    return Err(SqlError::unsupported("an interval with fields or precision").at(at));
-                }
-                if let (Expr::Const(Value::Text(t)), Some(field)) = (&mut b.expr, &i.leading_field) {
-                    t.push(' ');
-                    t.push_str(&field.to_string());
-                }
-                (b, Typed::plain(Ty::Interval))
-            }
-            other => return Err(SqlError::unsupported(format!("the cast {other}")).at(at)),
-        };
+    fn written_cast(&mut self, e: &Ast, data_type: &ast::TypeName, scope: &mut Scope) -> Result<Bound> {
+        let to = ty::of_ast(data_type).map_err(|error| error.at(self.at(e)))?;
+        if let Ast::Array(items) = e
+            && let Some(bound) = self.typed_array(items, to.ty, scope)?
+        {
+            return Ok(bound);
+        }
+        let inner = self.expression(e, scope)?;
         self.explicit(inner, to)
+    }
+
+    /// A function that is called by a word.
+    fn value_function(&mut self, f: &ast::ValueFunction) -> Result<Bound> {
+        let at = f.at.position();
+        let ty = match f.name {
+            "current_timestamp" => Ty::TimestampTz,
+            "localtimestamp" => Ty::Timestamp,
+            "current_date" => Ty::Date,
+            name => {
+                let digits = f.precision.map(|digits| Expr::Const(Value::Int4(digits)));
+                let digits = digits.map(|expr| Bound { expr, t: Typed::plain(Ty::Int4), at });
+                return self.call_function(name, digits.into_iter().collect(), at);
+            }
+        };
+        if f.precision.is_some() {
+            return Err(SqlError::unsupported("a precision of the current time").at(at));
+        }
+        let now = self.call_function("now", Vec::new(), at)?;
+        self.cast(now, Typed::plain(ty), false)
     }
 }
 
@@ -478,13 +434,13 @@ fn negative_number(operand: &Ast) -> Option<String> {
     loop {
         match operand {
             Ast::Nested(inner) => operand = inner,
-            Ast::UnaryOp { op: ast::UnaryOperator::Minus, expr } => {
+            Ast::UnaryOp { op: UnaryOperator::Minus, expr } => {
                 operand = expr;
                 is_negative = !is_negative;
             }
             Ast::Value(value) => match &value.value {
-                Literal::Number(digits, _) if is_negative => return Some(format!("-{digits}")),
-                Literal::Number(digits, _) => return Some(digits.clone()),
+                Literal::Number(digits) if is_negative => return Some(format!("-{digits}")),
+                Literal::Number(digits) => return Some(digits.clone()),
                 _ => return None,
             },
             _ => return None,
@@ -493,17 +449,17 @@ fn negative_number(operand: &Ast) -> Option<String> {
 }
 
 fn is_power(e: &Ast) -> bool {
-    matches!(e, Ast::BinaryOp { op: BinaryOperator::PGExp, .. })
+    matches!(e, Ast::BinaryOp { op: BinaryOperator::Power, .. })
 }
 
 /// The parser reads -a ^ b as -(a ^ b); PostgreSQL as (-a) ^ b.
 fn minus_first(e: &Ast) -> Ast {
     match e {
-        Ast::BinaryOp { left, op: BinaryOperator::PGExp, right } => {
+        Ast::BinaryOp { left, op: BinaryOperator::Power, right } => {
             let left = Box::new(minus_first(left));
-            Ast::BinaryOp { left, op: BinaryOperator::PGExp, right: right.clone() }
+            Ast::BinaryOp { left, op: BinaryOperator::Power, right: right.clone() }
         }
-        operand => Ast::UnaryOp { op: ast::UnaryOperator::Minus, expr: Box::new(operand.clone()) },
+        operand => Ast::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(operand.clone()) },
     }
 }
 
@@ -513,8 +469,4 @@ pub(super) fn unwrap_nested(e: &Ast) -> &Ast {
         Ast::Nested(inner) => unwrap_nested(inner),
         other => other,
     }
-}
-
-fn is_plain(field: &ast::CeilFloorKind) -> bool {
-    matches!(field, ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime))
 }

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 use varve_engine::{TableDef, Value};
 
 use super::scope::{Found, Merged, Relation, Scope};
 use super::set_functions::{RowsOf, rows_of};
-use super::{Binder, Bound, SOURCES_MAX, alias_of, clauses, fold, object_name, undefined_table};
+use super::{Binder, Bound, SOURCES_MAX, fold, object_name, undefined_table};
 use crate::access;
+use crate::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
 use crate::plan::{Access, Join, JoinKind, Lateral, Source, TableAccess};
@@ -74,22 +74,20 @@ impl Binder<'_> {
     fn joined(&mut self, item: &ast::TableWithJoins) -> Result<From> {
         let mut left = self.factor(&item.relation, &From::nothing())?;
         for join in &item.joins {
-            if join.global {
-                return Err(SqlError::unsupported("GLOBAL JOIN"));
-            }
-            let (kind, constraint) = join_kind(&join.join_operator)?;
-            if matches!(constraint, JoinConstraint::None)
-                && !matches!(join.join_operator, ast::JoinOperator::CrossJoin(_))
-            {
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at end of input"));
-            }
+            let (kind, constraint) = join_kind(&join.operator);
             let right = self.factor(&join.relation, &left)?;
             left = self.join(kind, constraint, left, right)?;
         }
         Ok(left)
     }
 
-    fn join(&mut self, kind: JoinKind, constraint: &JoinConstraint, left: From, right: From) -> Result<From> {
+    fn join(
+        &mut self,
+        kind: JoinKind,
+        constraint: Option<&JoinConstraint>,
+        left: From,
+        right: From,
+    ) -> Result<From> {
         let reads_left = right.given.iter().any(|b| b.expr.reads_columns());
         if reads_left && matches!(kind, JoinKind::Right | JoinKind::Full) {
             let message = "the combining JOIN type must be INNER or LEFT for a LATERAL reference";
@@ -105,9 +103,9 @@ impl Binder<'_> {
             return Err(self.misplaced("must not appear within an outer join"));
         }
         let names = match constraint {
-            JoinConstraint::Using(names) => using_names(names)?,
-            JoinConstraint::Natural => common_names(&left, &right),
-            JoinConstraint::None | JoinConstraint::On(_) => Vec::new(),
+            Some(JoinConstraint::Using(names)) => using_names(names)?,
+            Some(JoinConstraint::Natural) => common_names(&left, &right),
+            Some(JoinConstraint::On(_)) | None => Vec::new(),
         };
         let left_scope = left.scope();
         let width = left.width();
@@ -116,7 +114,7 @@ impl Binder<'_> {
         right_scope.relations.retain(|r| r.first >= width);
         right_scope.merged.retain(|m| m.first >= width);
         let mut on = match constraint {
-            JoinConstraint::On(on) => self.join_condition(on, &all)?,
+            Some(JoinConstraint::On(on)) => self.join_condition(on, &all)?,
             _ => Vec::new(),
         };
         for (n, name) in names.iter().enumerate() {
@@ -157,7 +155,6 @@ impl Binder<'_> {
     }
 
     fn factor(&mut self, factor: &TableFactor, before: &From) -> Result<From> {
-        clauses::check_table(factor)?;
         self.sources += 1;
         if self.sources > SOURCES_MAX {
             let message = format!("a statement may read {SOURCES_MAX} relations");
@@ -165,16 +162,10 @@ impl Binder<'_> {
                 .with_hint("A query of WITH counts as often as it is used."));
         }
         match factor {
-            TableFactor::Table { args: Some(args), .. } if args.settings.is_some() => {
-                Err(SqlError::unsupported("SETTINGS of a function in FROM"))
-            }
-            TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } => {
-                self.beside(before, |b| b.table_function(name, &args.args, *with_ordinality, alias.as_ref()))
-            }
-            TableFactor::Function { name, args, alias, with_ordinality, lateral: _ } => {
+            TableFactor::Function { name, args, alias, with_ordinality } => {
                 self.beside(before, |b| b.table_function(name, args, *with_ordinality, alias.as_ref()))
             }
-            TableFactor::Table { name, alias, args: None, partitions, .. } => {
+            TableFactor::Table(ast::Table { name, only, alias }) => {
                 if let Some(found) = self.named_query(name, alias.as_ref())? {
                     return Ok(found);
                 }
@@ -193,36 +184,33 @@ impl Binder<'_> {
                     return Ok(From::one(source, relation));
                 }
                 let table = self.table_or_part(name)?;
-                self.only(&table, partitions)?;
+                self.only(&table, *only)?;
                 self.need_relation(Object::new(table.id, Kind::Table, &last), &table.schema);
                 let relation = self.named_relation(&table, alias.as_ref())?;
                 let access = TableAccess { table, access: Access::Full, reverse: false };
                 Ok(From::one(Source::Table(access), relation))
             }
-            TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality, .. } => {
-                self.beside(before, |b| b.unnest(array_exprs, *with_ordinality, alias.as_ref()))
-            }
-            TableFactor::Derived { sample: Some(_), .. } => Err(SqlError::unsupported("TABLESAMPLE")),
-            TableFactor::Derived { lateral: true, subquery, alias, .. } => {
+            TableFactor::Derived { lateral: true, subquery, alias } => {
                 self.beside(before, |b| b.derived(subquery, alias.as_ref()))
             }
-            TableFactor::Derived { subquery, alias, .. } => {
+            TableFactor::Derived { lateral: false, subquery, alias } => {
                 self.apart(|b| b.deeper(|b| b.derived(subquery, alias.as_ref())))
             }
             TableFactor::NestedJoin { table_with_joins, alias: None } => {
                 self.beside(before, |b| b.joined(table_with_joins))
             }
-            TableFactor::NestedJoin { .. } => Err(SqlError::unsupported("an alias of a join")),
-            _ => Err(SqlError::unsupported("this kind of FROM item")),
+            TableFactor::NestedJoin { alias: Some(_), .. } => {
+                Err(SqlError::unsupported("an alias of a join"))
+            }
         }
     }
 
-    /// ONLY, which is there if the list has a member: a table without partitions is all there is of itself.
-    pub(super) fn only(&mut self, table: &TableDef, partitions: &[ast::Ident]) -> Result<()> {
-        self.met_only |= !partitions.is_empty();
+    /// ONLY: a table without partitions is all there is of itself.
+    pub(super) fn only(&mut self, table: &TableDef, only: bool) -> Result<()> {
+        self.met_only |= only;
         match table.partitions {
             // A part has none of its own.
-            Some(_) if !partitions.is_empty() && self.part.is_none() => {
+            Some(_) if only && self.part.is_none() => {
                 Err(SqlError::unsupported("ONLY of a partitioned table"))
             }
             _ => Ok(()),
@@ -268,7 +256,7 @@ impl Binder<'_> {
         alias: Option<&ast::TableAlias>,
     ) -> Result<Option<From>> {
         let [part] = name.0.as_slice() else { return Ok(None) };
-        let Some(place) = part.as_ident().map(fold).and_then(|n| self.find_named(&n)) else {
+        let Some(place) = self.find_named(&part.value) else {
             return Ok(None);
         };
         let shown = alias.map_or_else(|| self.named[place].name.clone(), |a| fold(&a.name));
@@ -338,13 +326,12 @@ impl Binder<'_> {
 
     /// The system table that a name stands for: those of pg_catalog come before all others, unless the path says otherwise.
     fn system_table(&self, name: &ast::ObjectName) -> Option<&'static SystemTable> {
-        let parts: Option<Vec<String>> = name.0.iter().map(|p| p.as_ident().map(fold)).collect();
-        match parts.as_deref()? {
+        match name.0.as_slice() {
             [table] => match self.path.filter(|path| path.number() != 0) {
-                Some(path) => system::table(path.schema_of(self.catalog, table)?, table),
-                None => system::table("pg_catalog", table),
+                Some(path) => system::table(path.schema_of(self.catalog, &table.value)?, &table.value),
+                None => system::table("pg_catalog", &table.value),
             },
-            [.., schema, table] => system::table(schema, table),
+            [.., schema, table] => system::table(&schema.value, &table.value),
             [] => None,
         }
     }
@@ -370,9 +357,7 @@ impl Binder<'_> {
             return Ok(From::one(Source::System(table), relation));
         }
         if let Some(RowsOf::Elements) = rows {
-            // Written with its schema; without it the parser knows it.
-            let arrays = args.iter().map(|a| super::function::plain_argument(a).cloned());
-            return self.unnest(&arrays.collect::<Result<Vec<_>>>()?, numbered, alias);
+            return self.unnest(args, numbered, alias);
         }
         let at = self.at(name);
         if let Some(RowsOf::Columns(columns)) = rows {
@@ -407,7 +392,7 @@ impl Binder<'_> {
         if let Some(alias) = alias {
             check_alias(alias, 1)?;
         }
-        let column = alias.and_then(|a| a.columns.first()).map_or(alias_name.clone(), |c| fold(&c.name));
+        let column = alias.and_then(|a| a.columns.first()).map_or(alias_name.clone(), fold);
         let relation =
             Relation { alias: alias_name, columns: vec![(column, Typed::plain(ty))], ..Relation::unnamed() };
         Ok(From::one(Source::Series(bounds, ty), relation))
@@ -438,7 +423,7 @@ pub(super) fn named(
         check_alias(alias, columns.len())?;
         hidden = Some(std::mem::replace(&mut name, fold(&alias.name)));
         for (column, renamed) in columns.iter_mut().zip(&alias.columns) {
-            column.0 = fold(&renamed.name);
+            column.0 = fold(renamed);
         }
     }
     Ok(Relation { alias: name, hidden, columns, key: key.to_vec(), ..Relation::unnamed() })
@@ -473,7 +458,7 @@ fn relation_over(
     if let Some(alias) = alias {
         check_alias(alias, columns.len())?;
         for (column, renamed) in columns.iter_mut().zip(&alias.columns) {
-            column.0 = fold(&renamed.name);
+            column.0 = fold(renamed);
         }
     }
     Ok(From::one(source, Relation { alias: shown, columns, origins, ..Relation::unnamed() }))
@@ -500,12 +485,8 @@ fn crossed(mut left: From, right: From) -> Result<From> {
     Ok(From { source: Source::Join(Box::new(join)), ..left })
 }
 
-fn using_names(names: &[ast::ObjectName]) -> Result<Vec<String>> {
-    let name = |n: &ast::ObjectName| match n.0.as_slice() {
-        [part] => Ok(part.as_ident().map(fold).unwrap_or_default()),
-        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in USING")),
-    };
-    let names: Vec<String> = names.iter().map(name).collect::<Result<_>>()?;
+fn using_names(names: &[ast::Ident]) -> Result<Vec<String>> {
+    let names: Vec<String> = names.iter().map(fold).collect();
     for (n, twice) in names.iter().enumerate() {
         if names[..n].contains(twice) {
             let message = format!("column name \"{twice}\" appears more than once in USING clause");
@@ -555,28 +536,19 @@ fn using_column(name: &str, scope: &Scope, side: &str) -> Result<(Bound, Vec<usi
     }
 }
 
-fn join_kind(operator: &JoinOperator) -> Result<(JoinKind, &JoinConstraint)> {
-    Ok(match operator {
-        JoinOperator::Join(on) | JoinOperator::Inner(on) | JoinOperator::CrossJoin(on) => {
-            (JoinKind::Inner, on)
-        }
-        JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => (JoinKind::Left, on),
-        JoinOperator::Right(on) | JoinOperator::RightOuter(on) => (JoinKind::Right, on),
-        JoinOperator::FullOuter(on) => (JoinKind::Full, on),
-        _ => return Err(SqlError::unsupported("this kind of join")),
-    })
+fn join_kind(operator: &JoinOperator) -> (JoinKind, Option<&JoinConstraint>) {
+    match operator {
+        JoinOperator::Inner(on) => (JoinKind::Inner, Some(on)),
+        JoinOperator::LeftOuter(on) => (JoinKind::Left, Some(on)),
+        JoinOperator::RightOuter(on) => (JoinKind::Right, Some(on)),
+        JoinOperator::FullOuter(on) => (JoinKind::Full, Some(on)),
+        JoinOperator::Cross => (JoinKind::Inner, None),
+    }
 }
 
 /// An alias may rename columns from the first on, and nothing more.
 pub(super) fn check_alias(alias: &ast::TableAlias, column_count: usize) -> Result<()> {
-    let ast::TableAlias { explicit: _, name, columns, at } = alias;
-    alias_of(name)?;
-    if at.is_some() {
-        return Err(SqlError::unsupported("AT of a table alias"));
-    }
-    if columns.iter().any(|c| c.data_type.is_some()) {
-        return Err(SqlError::unsupported("a type in a table alias"));
-    }
+    let ast::TableAlias { name, columns } = alias;
     if columns.len() > column_count {
         let message = format!(
             "table \"{}\" has {column_count} columns available but {} columns specified",

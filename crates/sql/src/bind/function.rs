@@ -6,14 +6,14 @@
 //!
 //! Does not know: how a function computes.
 
-use sqlparser::ast::{self, Expr as Ast, FunctionArg, FunctionArgExpr, FunctionArguments};
 use varve_engine::Value;
 
 use super::aggregate::AggKind;
 use super::coerce::shown_as_text;
 use super::scope::Scope;
 use super::window::WinFunction;
-use super::{Binder, Bound, clauses, fold, limits, named};
+use super::{Binder, Bound, fold, limits, named};
+use crate::ast::{self, Expr as Ast, FunctionArg};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::{self, Builtin};
 use crate::eval::{CmpOp, Expr};
@@ -39,9 +39,6 @@ impl Binder<'_> {
         if let Some(kind) = AggKind::of(&name) {
             return self.aggregate(kind, f, at, scope);
         }
-        if let (FunctionArguments::Subquery(query), "array") = (&f.args, name.as_str()) {
-            return self.array_subquery(query, scope);
-        }
         if !f.within_group.is_empty() {
             let mut types: Vec<Ty> = self.arguments(f, scope)?.iter().map(|b| b.t.ty).collect();
             for sorted in &f.within_group {
@@ -65,11 +62,11 @@ impl Binder<'_> {
         if let Some(bound) = self.array_function(&name, &arguments, at) {
             return bound;
         }
-        if matches!(&f.args, FunctionArguments::List(l) if !l.clauses.is_empty()) {
+        if !f.order_by.is_empty() {
             let message = format!("ORDER BY specified, but {name} is not an aggregate function");
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).at(at));
         }
-        if f.filter.is_some() || is_distinct(f) {
+        if f.filter.is_some() || f.distinct {
             let message = format!("{name} is not an aggregate function");
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).at(at));
         }
@@ -84,9 +81,6 @@ impl Binder<'_> {
                 let expr = Expr::Const(varve_engine::Value::Int8(oid));
                 Ok(Bound { expr, t: Typed::plain(Ty::Reg(Reg::Type)), at })
             }
-            "current_timestamp" => self.clock(Ty::TimestampTz, arguments, at),
-            "localtimestamp" => self.clock(Ty::Timestamp, arguments, at),
-            "current_date" => self.clock(Ty::Date, arguments, at),
             "char_length" | "character_length" | "concat" | "concat_ws" | "format" | "octet_length" => {
                 self.call_padded(&name, arguments, at)
             }
@@ -105,11 +99,6 @@ impl Binder<'_> {
     }
 
     pub(super) fn arguments(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Vec<Bound>> {
-        let list = match &f.args {
-            FunctionArguments::None => return Ok(Vec::new()),
-            FunctionArguments::Subquery(_) => return Err(SqlError::unsupported("a subquery as an argument")),
-            FunctionArguments::List(list) => list,
-        };
         let sequences = matches!(function_name(f).as_deref(), Ok("nextval" | "currval" | "setval"));
         let written = |a: &FunctionArg| -> Result<Bound> {
             let argument = written_argument(a)?;
@@ -118,8 +107,8 @@ impl Binder<'_> {
             let bound = self.expression(argument, scope)?;
             Ok(if sequences && self.path.is_none() { of_public(bound) } else { bound })
         };
-        let names = named::names(&list.args)?;
-        let bound = list.args.iter().map(written).collect::<Result<Vec<Bound>>>()?;
+        let names = named::names(&f.args)?;
+        let bound = f.args.iter().map(written).collect::<Result<Vec<Bound>>>()?;
         if names.iter().all(Option::is_none) {
             return Ok(bound);
         }
@@ -173,14 +162,6 @@ impl Binder<'_> {
             let branches = Box::new([(equal, Expr::NULL)]);
             Ok(Bound { expr: Expr::Case(branches, Box::new(a.expr)), t: a.t, at })
         })
-    }
-
-    fn clock(&mut self, ty: Ty, arguments: Vec<Bound>, at: Option<u32>) -> Result<Bound> {
-        if !arguments.is_empty() {
-            return Err(SqlError::unsupported("a precision of the current time").at(at));
-        }
-        let now = self.call_function("now", Vec::new(), at)?;
-        self.cast(now, Typed::plain(ty), false)
     }
 
     /// Functions that see the blanks of char(n).
@@ -260,7 +241,11 @@ fn type_function(name: &str) -> Option<Ty> {
 /// The name in `'name'::regclass`.
 fn named_sequence(argument: &Ast) -> &Ast {
     match argument {
-        Ast::Cast { expr, data_type: ast::DataType::Regclass, .. } if matches!(**expr, Ast::Value(_)) => expr,
+        Ast::Cast { expr, data_type }
+            if data_type.system_name() == Some("regclass") && matches!(**expr, Ast::Value(_)) =>
+        {
+            expr
+        }
         other => other,
     }
 }
@@ -283,20 +268,17 @@ fn bool_text(b: Bound) -> Bound {
     Bound { expr: Expr::Case(branches, Box::new(Expr::NULL)), t: Typed::plain(Ty::Text), at: b.at }
 }
 
-/// 0A000 for a clause that there is not, 54023 for too many arguments of a built-in function.
+/// 54023 for too many arguments of a built-in function.
 fn check_call(name: &str, f: &ast::Function) -> Result<()> {
-    clauses::check_call(f)?;
-    match &f.args {
-        FunctionArguments::List(list) if func::overloads(name).next().is_some() => {
-            limits::arguments(list.args.len())
-        }
-        _ => Ok(()),
+    match func::overloads(name).next() {
+        Some(_) => limits::arguments(f.args.len()),
+        None => Ok(()),
     }
 }
 
 /// Lower-case name without `pg_catalog.`
 pub(super) fn function_name(f: &ast::Function) -> Result<String> {
-    let parts: Vec<String> = f.name.0.iter().filter_map(|p| p.as_ident().map(fold)).collect();
+    let parts: Vec<String> = f.name.0.iter().map(fold).collect();
     match parts.as_slice() {
         [name] => Ok(name.clone()),
         [schema, name] if schema == "pg_catalog" => Ok(name.clone()),
@@ -308,26 +290,21 @@ pub(super) fn function_name(f: &ast::Function) -> Result<String> {
     }
 }
 
-/// Whether the call says DISTINCT.
-pub(super) fn is_distinct(f: &ast::Function) -> bool {
-    matches!(&f.args, FunctionArguments::List(l) if l.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct))
-}
-
 /// An argument that is just an expression.
 pub(super) fn plain_argument(argument: &FunctionArg) -> Result<&Ast> {
     match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Ok(e),
-        FunctionArg::Unnamed(_) => {
+        FunctionArg::Expr(e) => Ok(e),
+        FunctionArg::Star | FunctionArg::TableStar(_) => {
             Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"*\""))
         }
-        _ => Err(SqlError::unsupported("a named argument")),
+        FunctionArg::Named(..) => Err(SqlError::unsupported("a named argument")),
     }
 }
 
 /// The expression of an argument with or without a name.
 fn written_argument(argument: &FunctionArg) -> Result<&Ast> {
     match argument {
-        FunctionArg::Named { arg: FunctionArgExpr::Expr(e), .. } => Ok(e),
+        FunctionArg::Named(_, e) => Ok(e),
         other => plain_argument(other),
     }
 }

@@ -8,14 +8,13 @@
 //!
 //! Does not know: how groups are formed.
 
-use sqlparser::ast::{self, Expr as Ast, GroupByExpr, SelectItem};
-
 use super::expression::unwrap_nested;
 use super::function::plain_argument;
 use super::items::literal_position;
 use super::query::orderable;
 use super::scope::{Found, Grouping, Relation, Scope};
 use super::{Binder, Bound, fold};
+use crate::ast::{self, Expr as Ast, GroupItem, SelectItem};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
 use crate::ty::{Ty, Typed};
@@ -34,14 +33,8 @@ type Set = Vec<Ast>;
 impl Binder<'_> {
     /// Binds GROUP BY of a grouped query.
     pub(super) fn grouping(&mut self, s: &ast::Select, scope: &mut Scope) -> Result<()> {
-        let GroupByExpr::Expressions(written, modifiers) = &s.group_by else {
-            return Err(SqlError::unsupported("GROUP BY ALL"));
-        };
-        if !modifiers.is_empty() {
-            return Err(SqlError::unsupported("this form of GROUP BY"));
-        }
         let mut sets: Vec<Set> = vec![Vec::new()];
-        for item in written {
+        for item in &s.group_by {
             sets = product(&sets, &sets_of(item)?)?;
         }
         let mut grouping = Grouping::default();
@@ -58,7 +51,7 @@ impl Binder<'_> {
             of_keys.push(keys.into());
         }
         scope.no_aggregates = None;
-        match written.iter().any(is_of_sets) {
+        match s.group_by.iter().any(|item| !matches!(item, GroupItem::Expr(_))) {
             true => grouping.sets = of_keys,
             false => grouping.keyed = keyed(&grouping, scope),
         }
@@ -131,19 +124,18 @@ impl Binder<'_> {
             let message = "arguments to GROUPING must be grouping expressions of the associated query level";
             SqlError::new(SqlState::GROUPING_ERROR, message).at(at)
         };
-        let ast::FunctionArguments::List(list) = &f.args else { return Err(refused()) };
         if let Some(clause) = scope.no_aggregates {
             let message = format!("grouping operations are not allowed in {clause}");
             return Err(SqlError::new(SqlState::GROUPING_ERROR, message).at(at));
         }
-        if list.args.len() > 31 {
+        if f.args.len() > 31 {
             let message = "GROUPING must have fewer than 32 arguments";
             return Err(SqlError::new(SqlState("54023"), message).at(at));
         }
         let Some(grouping) = scope.grouping.as_ref() else { return Err(refused()) };
         let (count, sets) = (grouping.keys.len(), grouping.sets.clone());
-        let mut keys = Vec::with_capacity(list.args.len());
-        for argument in &list.args {
+        let mut keys = Vec::with_capacity(f.args.len());
+        for argument in &f.args {
             let written = plain_argument(argument)?;
             let constant = |grouping: &Grouping| {
                 let same =
@@ -183,51 +175,22 @@ fn keyed(grouping: &Grouping, scope: &Scope) -> Vec<std::ops::Range<usize>> {
     scope.relations.iter().filter(is_keyed).map(|r| r.first..r.first + r.columns.len()).collect()
 }
 
-/// Whether an item is more than a key.
-fn is_of_sets(item: &Ast) -> bool {
-    matches!(item, Ast::GroupingSets(_) | Ast::Cube(_) | Ast::Rollup(_))
-        || matches!(item, Ast::Tuple(items) if items.is_empty())
-}
-
 /// The sets that an item of GROUP BY stands for.
-fn sets_of(item: &Ast) -> Result<Vec<Set>> {
+fn sets_of(item: &GroupItem) -> Result<Vec<Set>> {
     Ok(match item {
-        Ast::Rollup(parts) => (0..=parts.len()).rev().map(|n| parts[..n].concat()).collect(),
-        Ast::Cube(parts) => cube(parts)?,
-        Ast::GroupingSets(sets) => {
+        GroupItem::Rollup(parts) => (0..=parts.len()).rev().map(|n| parts[..n].concat()).collect(),
+        GroupItem::Cube(parts) => cube(parts)?,
+        GroupItem::Sets(items) => {
             let mut out = Vec::new();
-            for set in sets {
-                match set.as_slice() {
-                    [one] => out.extend(sets_within(one)?),
-                    several => out.push(several.to_vec()),
-                }
+            for item in items {
+                out.extend(sets_of(item)?);
             }
             out
         }
-        Ast::Tuple(items) => vec![items.clone()],
-        other => vec![vec![other.clone()]],
+        GroupItem::Empty => vec![Vec::new()],
+        GroupItem::Expr(Ast::Tuple(items)) => vec![items.clone()],
+        GroupItem::Expr(key) => vec![vec![key.clone()]],
     })
-}
-
-/// ROLLUP and CUBE within GROUPING SETS look like calls of functions.
-fn sets_within(item: &Ast) -> Result<Vec<Set>> {
-    let Ast::Function(f) = item else { return sets_of(item) };
-    let name = match f.name.0.as_slice() {
-        [part] => part.as_ident().filter(|i| i.quote_style.is_none()).map(fold).unwrap_or_default(),
-        _ => String::new(),
-    };
-    if name != "rollup" && name != "cube" {
-        return sets_of(item);
-    }
-    let ast::FunctionArguments::List(list) = &f.args else { return sets_of(item) };
-    let mut parts = Vec::with_capacity(list.args.len());
-    for argument in &list.args {
-        parts.push(match plain_argument(argument)? {
-            Ast::Tuple(items) => items.clone(),
-            one => vec![one.clone()],
-        });
-    }
-    sets_of(&if name == "cube" { Ast::Cube(parts) } else { Ast::Rollup(parts) })
 }
 
 /// All subsets of the parts, the whole first.

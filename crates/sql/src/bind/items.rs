@@ -2,11 +2,10 @@
 //!
 //! Does not know: where rows come from.
 
-use sqlparser::ast::{self, Expr as Ast, OrderByKind, SelectItem};
-
 use super::query::orderable;
 use super::scope::{Found, Merged, Relation, Scope};
-use super::{Binder, alias_of, clauses, fold, limits, object_name};
+use super::{Binder, fold, limits};
+use crate::ast::{self, Direction, Expr as Ast, Link, SelectItem};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Output, SortKey};
@@ -51,7 +50,7 @@ impl Binder<'_> {
             match item {
                 SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => {
                     let name = match item {
-                        SelectItem::ExprWithAlias { alias, .. } => alias_of(alias)?,
+                        SelectItem::ExprWithAlias { alias, .. } => fold(alias),
                         _ => output_name(e),
                     };
                     match scope.grouping.as_ref().and_then(|g| g.constant_of_item(n)) {
@@ -59,19 +58,8 @@ impl Binder<'_> {
                         None => self.item(e, name, scope, &mut items)?,
                     }
                 }
-                SelectItem::Wildcard(options) => {
-                    clauses::check_star(options)?;
-                    self.star(None, scope, &mut items)?;
-                }
-                SelectItem::QualifiedWildcard(
-                    ast::SelectItemQualifiedWildcardKind::ObjectName(name),
-                    options,
-                ) => {
-                    clauses::check_star(options)?;
-                    let (_, table) = object_name(name)?;
-                    self.star(Some(&table), scope, &mut items)?;
-                }
-                other => return Err(SqlError::unsupported(format!("the select item {other}"))),
+                SelectItem::Wildcard(_) => self.star(None, scope, &mut items)?,
+                SelectItem::QualifiedWildcard(name) => self.star(Some(name.last()), scope, &mut items)?,
             }
         }
         limits::targets(items.outputs.len())?;
@@ -114,7 +102,7 @@ impl Binder<'_> {
                     continue;
                 }
                 let b = self.column_value(Expr::Column(ordinal), *t, name, None, scope)?;
-                let parts = [&relation.alias, name].map(|n| ast::Ident::with_quote('"', n));
+                let parts = [&relation.alias, name].map(ast::Ident::new);
                 let written = Ast::CompoundIdentifier(parts.into());
                 items.origins.push(scope.origin(&b.expr, b.t));
                 items.outputs.push(Output::new(b.expr, b.t));
@@ -129,7 +117,7 @@ impl Binder<'_> {
     fn merged_columns(&mut self, first: usize, scope: &mut Scope, items: &mut Items) -> Result<()> {
         let merged: Vec<_> = scope.merged.iter().filter(|m| m.first == first).cloned().collect();
         for Merged { name, expr, t, .. } in merged {
-            let written = Ast::Identifier(ast::Ident::with_quote('"', &name));
+            let written = Ast::Identifier(ast::Ident::new(&name));
             // By name another relation may have such a column, too; a key of groups is known by what is written.
             if scope.grouping.is_some() || scope.find(None, &name) != Found::Several {
                 self.item(&written, name, scope, items)?;
@@ -149,16 +137,9 @@ impl Binder<'_> {
         scope: &mut Scope,
         distinct: bool,
     ) -> Result<Vec<SortKey>> {
-        let Some(order_by) = &q.order_by else { return Ok(Vec::new()) };
-        let OrderByKind::Expressions(written) = &order_by.kind else {
-            return Err(SqlError::unsupported("ORDER BY ALL"));
-        };
-        if order_by.interpolate.is_some() || written.iter().any(|o| o.with_fill.is_some()) {
-            return Err(SqlError::unsupported("WITH FILL of ORDER BY"));
-        }
         let visible = items.outputs.len();
-        let mut keys = Vec::with_capacity(written.len());
-        for item in written {
+        let mut keys = Vec::with_capacity(q.order_by.len());
+        for item in &q.order_by {
             let output = self.order_item(&item.expr, visible, items, scope)?;
             if distinct && output >= visible {
                 let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
@@ -167,16 +148,9 @@ impl Binder<'_> {
                 );
             }
             orderable(items.outputs[output].t, "ORDER BY")?;
-            let descending = match &item.options.sort {
-                None | Some(ast::OrderBySort::Asc) => false,
-                Some(ast::OrderBySort::Desc) => true,
-                Some(ast::OrderBySort::Using(_)) => return Err(SqlError::unsupported("ORDER BY USING")),
-            };
-            keys.push(SortKey {
-                output,
-                descending,
-                nulls_first: item.options.nulls_first.unwrap_or(descending),
-            });
+            let descending = is_descending(item.direction)?;
+            let nulls_first = item.nulls_first.unwrap_or(descending);
+            keys.push(SortKey { output, descending, nulls_first });
         }
         Ok(keys)
     }
@@ -256,6 +230,15 @@ impl Binder<'_> {
     }
 }
 
+/// Whether rows are sorted from the last to the first.
+pub(super) fn is_descending(direction: Direction) -> Result<bool> {
+    match direction {
+        Direction::Ascending => Ok(false),
+        Direction::Descending => Ok(true),
+        Direction::Using => Err(SqlError::unsupported("ORDER BY USING")),
+    }
+}
+
 /// An output that is a key of the groups.
 fn key_item(e: &Ast, slot: usize, name: String, scope: &Scope, items: &mut Items) {
     let t = scope.grouping.as_ref().map_or(Typed::plain(Ty::Text), |g| g.keys[slot].1.t);
@@ -276,42 +259,37 @@ fn named(e: &Ast) -> (String, u8) {
     match e {
         Ast::Identifier(i) => (fold(i), 2),
         Ast::CompoundIdentifier(parts) => (parts.last().map(fold).unwrap_or_default(), 2),
-        Ast::Function(f) => (f.name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default(), 2),
+        Ast::Function(f) => strong(f.name.last()),
+        Ast::ValueFunction(f) => strong(f.name),
         Ast::Nested(inner) => named(inner),
         Ast::Collate { expr, .. } => named(expr),
-        Ast::CompoundFieldAccess { root, access_chain } => {
-            let field = access_chain.iter().rev().find_map(|link| match link {
-                ast::AccessExpr::Dot(Ast::Identifier(field)) => Some((fold(field), 2)),
-                _ => None,
+        Ast::Indirection { root, links } => {
+            let field = links.iter().rev().find_map(|link| match link {
+                Link::Field(field) => Some(strong(&field.value)),
+                Link::Index(_) | Link::Slice(..) => None,
             });
             field.unwrap_or_else(|| named(root))
         }
-        Ast::Cast { expr, data_type, .. } => match named(expr) {
+        Ast::Cast { expr, data_type } => match named(expr) {
             (name, 2) => (name, 2),
             _ => (type_name(data_type), 1),
         },
-        Ast::TypedString(s) => (type_name(&s.data_type), 1),
         Ast::Interval(_) => ("interval".to_owned(), 1),
-        Ast::Case { else_result, .. } => match else_result.as_deref().map(named) {
+        Ast::Case(case) => match case.otherwise.as_deref().map(named) {
             Some((name, 2)) => (name, 2),
             _ => ("case".to_owned(), 1),
         },
         Ast::Subquery(query) => (subquery_name(&query.body), 2),
         Ast::Exists { negated: false, .. } => strong("exists"),
-        Ast::Array(_) => strong("array"),
+        Ast::Array(_) | Ast::ArraySubquery(..) => strong("array"),
+        Ast::Row(..) => strong("row"),
         Ast::AtTimeZone { .. } => strong("timezone"),
         Ast::Overlay { .. } => strong("overlay"),
         Ast::Extract { .. } => strong("extract"),
         Ast::Substring { shorthand: true, .. } => strong("substr"),
         Ast::Substring { .. } => strong("substring"),
         Ast::Position { .. } => strong("position"),
-        Ast::Ceil { .. } => strong("ceil"),
-        Ast::Floor { .. } => strong("floor"),
-        Ast::Trim { trim_where, .. } => match trim_where {
-            Some(ast::TrimWhereField::Leading) => strong("ltrim"),
-            Some(ast::TrimWhereField::Trailing) => strong("rtrim"),
-            _ => strong("btrim"),
-        },
+        Ast::Trim { side, .. } => strong(side.function()),
         _ => ("?column?".to_owned(), 0),
     }
 }
@@ -332,7 +310,7 @@ fn subquery_name(body: &ast::SetExpr) -> String {
     }
 }
 
-fn type_name(t: &ast::DataType) -> String {
+fn type_name(t: &ast::TypeName) -> String {
     let Ok(t) = crate::ty::of_ast(t) else { return "?column?".to_owned() };
     // An array is named after the type of its elements.
     let ty = if let Ty::Array(elem) = t.ty { elem.ty() } else { t.ty };
@@ -360,14 +338,11 @@ pub(super) fn literal_position(e: &Ast, clause: &str) -> Result<Option<i64>> {
         Ast::UnaryOp { op: ast::UnaryOperator::Minus, expr } => (expr.as_ref(), -1),
         _ => (e, 1),
     };
-    let Ast::Value(v) = literal else { return Ok(None) };
-    let constant = || SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {clause}"));
-    match &v.value {
-        ast::Value::Number(n, _) => {
-            n.parse::<i32>().map(|n| Some(i64::from(n) * sign)).map_err(|_| constant())
-        }
-        ast::Value::Placeholder(_) => Ok(None),
+    let Ast::Value(constant) = literal else { return Ok(None) };
+    let refused = || SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {clause}"));
+    match &constant.value {
+        ast::Value::Number(n) => n.parse::<i32>().map(|n| Some(i64::from(n) * sign)).map_err(|_| refused()),
         _ if sign < 0 => Ok(None),
-        _ => Err(constant()),
+        _ => Err(refused()),
     }
 }

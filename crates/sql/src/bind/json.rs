@@ -2,7 +2,7 @@
 //!
 //! Does not know: how json is written (`eval::func::json`).
 
-use sqlparser::ast::{self, Expr as Ast};
+use crate::ast::{self, Expr as Ast};
 use varve_engine::Value;
 
 use super::function::plain_argument;
@@ -28,12 +28,8 @@ impl Binder<'_> {
         at: Option<u32>,
         scope: &mut Scope,
     ) -> Result<Bound> {
-        let written: &[ast::FunctionArg] = match &f.args {
-            ast::FunctionArguments::List(list) => &list.args,
-            _ => &[],
-        };
-        let mut arguments = Vec::with_capacity(written.len());
-        for argument in written {
+        let mut arguments = Vec::with_capacity(f.args.len());
+        for argument in &f.args {
             arguments.push(plain_argument(argument)?);
         }
         let mut pieces = Vec::with_capacity(arguments.len());

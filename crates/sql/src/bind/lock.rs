@@ -1,20 +1,15 @@
 //! FOR UPDATE and its kin.
 //!
-//! Invariants
-//! 1. The parser is given FOR UPDATE and FOR SHARE only; what else was written stands as a mark in OF (`parse/rewrite.rs`).
-//!
 //! Does not know: how rows are locked.
 
 use std::sync::Arc;
 
-use sqlparser::ast;
+use crate::ast;
 use varve_engine::{LockStrength, TableDef};
 
-use super::fold;
 use super::scope::Relation;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
-use crate::parse::LOCK_MARK;
 use crate::plan::{JoinKind, LockWait, LockedTable, Output, RowLock, Select, Source};
 use crate::ty::Typed;
 
@@ -26,19 +21,19 @@ pub(super) fn row_lock(
     relations: &[Relation],
 ) -> Result<Option<RowLock>> {
     let Some(first) = q.locks.first() else { return Ok(None) };
-    if super::query::takes_ties(q) {
+    if q.with_ties {
         return Err(SqlError::unsupported("WITH TIES of rows that are locked"));
     }
     if grouped {
         return Err(refused(first, "with", grouping_clause(s)));
     }
-    if matches!(s.distinct, Some(ast::Distinct::Distinct | ast::Distinct::On(_))) {
+    if s.distinct.is_some() {
         return Err(refused(first, "with", "DISTINCT clause"));
     }
     for lock in &q.locks {
         check_target(lock, relations)?;
     }
-    let strength = q.locks.iter().map(strength).max().unwrap_or(LockStrength::Update);
+    let strength = q.locks.iter().map(|lock| lock.strength).max().unwrap_or(LockStrength::Update);
     let wait = strictest(&q.locks);
     Ok(Some(RowLock { wait, strength, recheck: None, beside: Box::default(), shown: 0, limit: (None, None) }))
 }
@@ -52,9 +47,9 @@ pub(super) fn give_locked(select: &mut Select, q: &ast::Query, relations: &[Rela
     for leaf in found {
         let alias = relations.iter().find(|r| r.first == leaf.first).map_or("", |r| r.alias.as_str());
         let clauses = q.locks.iter().filter(|lock| names(lock, alias));
-        let Some(lock) = clauses.max_by_key(|lock| strength(lock)) else { continue };
+        let Some(lock) = clauses.max_by_key(|lock| lock.strength) else { continue };
         let Some(table) = lockable(lock, &leaf)? else { continue };
-        beside.push(LockedTable { table: table.clone(), first: outputs.len(), strength: strength(lock) });
+        beside.push(LockedTable { table: table.clone(), first: outputs.len(), strength: lock.strength });
         let columns = table.columns.iter().enumerate();
         outputs.extend(columns.map(|(n, c)| Output {
             pad: None,
@@ -75,8 +70,7 @@ pub(super) fn give_locked(select: &mut Select, q: &ast::Query, relations: &[Rela
 
 /// Whether a clause is about the relation of this name.
 fn names(lock: &ast::LockClause, alias: &str) -> bool {
-    let (_, of) = written(lock);
-    of.is_empty() || of.first().and_then(|part| part.as_ident()).is_some_and(|ident| fold(ident) == alias)
+    lock.of.as_ref().is_none_or(|of| of.last() == alias)
 }
 
 /// A relation of FROM within a join.
@@ -105,7 +99,7 @@ fn lockable<'s>(lock: &ast::LockClause, leaf: &Leaf<'s>) -> Result<Option<&'s Ar
         let message = format!("{} cannot be applied to {what}", name(lock));
         Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
     };
-    let is_named = !written(lock).1.is_empty();
+    let is_named = lock.of.is_some();
     match leaf.source {
         Source::Table(_) if leaf.may_be_missing => refused("the nullable side of an outer join"),
         Source::Table(t) if t.table.primary_key.is_none() => {
@@ -122,22 +116,6 @@ fn lockable<'s>(lock: &ast::LockClause, leaf: &Leaf<'s>) -> Result<Option<&'s Ar
     }
 }
 
-/// The mark that the rewriting of tokens leaves, and the name behind it.
-fn written(lock: &ast::LockClause) -> (Option<&str>, &[ast::ObjectNamePart]) {
-    let parts = lock.of.as_ref().map_or(&[][..], |of| &of.0);
-    let mark = parts.first().and_then(|p| p.as_ident()).and_then(|i| i.value.strip_prefix(LOCK_MARK));
-    (mark, if mark.is_some() { &parts[1..] } else { parts })
-}
-
-pub(super) fn strength(lock: &ast::LockClause) -> LockStrength {
-    match (lock.lock_type, written(lock).0) {
-        (ast::LockType::Update, None) => LockStrength::Update,
-        (ast::LockType::Update, Some(_)) => LockStrength::NoKeyUpdate,
-        (ast::LockType::Share, None) => LockStrength::Share,
-        (ast::LockType::Share, Some(_)) => LockStrength::KeyShare,
-    }
-}
-
 /// VALUES has no rows that could be locked.
 pub(super) fn refuse_on_values(q: &ast::Query) -> Result<()> {
     match q.locks.first() {
@@ -150,10 +128,10 @@ pub(super) fn refuse_on_values(q: &ast::Query) -> Result<()> {
 }
 
 fn grouping_clause(s: &ast::Select) -> &'static str {
-    match &s.group_by {
-        ast::GroupByExpr::Expressions(list, _) if list.is_empty() && s.having.is_some() => "HAVING clause",
-        ast::GroupByExpr::Expressions(list, _) if list.is_empty() => "aggregate functions",
-        _ => "GROUP BY clause",
+    match () {
+        () if !s.group_by.is_empty() => "GROUP BY clause",
+        () if s.having.is_some() => "HAVING clause",
+        () => "aggregate functions",
     }
 }
 
@@ -164,16 +142,13 @@ fn refused(lock: &ast::LockClause, how: &str, what: &str) -> SqlError {
 
 /// `OF name` must name one of the query's relations.
 fn check_target(lock: &ast::LockClause, relations: &[Relation]) -> Result<()> {
-    let (_, of) = written(lock);
-    if of.is_empty() {
-        return Ok(());
-    }
-    let [part] = of else {
+    let Some(of) = &lock.of else { return Ok(()) };
+    let [wanted] = of.0.as_slice() else {
         let message = format!("{} must specify unqualified relation names", name(lock));
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
     };
-    let wanted = part.as_ident().map(fold).unwrap_or_default();
-    if relations.iter().any(|r| r.alias == wanted) {
+    let wanted = &wanted.value;
+    if relations.iter().any(|r| r.alias == *wanted) {
         return Ok(());
     }
     let message = format!("relation \"{wanted}\" in {} clause not found in FROM clause", name(lock));
@@ -182,13 +157,10 @@ fn check_target(lock: &ast::LockClause, relations: &[Relation]) -> Result<()> {
 
 /// NOWAIT wins over SKIP LOCKED, which wins over waiting, as in PostgreSQL.
 fn strictest(locks: &[ast::LockClause]) -> LockWait {
-    let any = |wanted: ast::NonBlock| locks.iter().any(|l| l.nonblock == Some(wanted));
-    if any(ast::NonBlock::Nowait) {
-        LockWait::Fail
-    } else if any(ast::NonBlock::SkipLocked) {
-        LockWait::Skip
-    } else {
-        LockWait::Wait
+    match locks.iter().map(|lock| lock.wait).max() {
+        Some(ast::LockWait::NoWait) => LockWait::Fail,
+        Some(ast::LockWait::SkipLocked) => LockWait::Skip,
+        Some(ast::LockWait::Wait) | None => LockWait::Wait,
     }
 }
 
@@ -200,7 +172,7 @@ pub(super) fn refuse_on_set(strength: Option<LockStrength>) -> Result<()> {
 }
 
 fn name(lock: &ast::LockClause) -> &'static str {
-    clause(strength(lock))
+    clause(lock.strength)
 }
 
 /// A locking clause in words.

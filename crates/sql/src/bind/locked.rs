@@ -8,7 +8,7 @@
 //!
 //! Does not know: when it runs (`session::locked`).
 
-use sqlparser::ast::{self, Expr as Ast};
+use crate::ast::{self, Expr as Ast};
 
 use super::query::BoundQuery;
 use super::scope::Scope;

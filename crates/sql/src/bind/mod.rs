@@ -53,14 +53,12 @@ mod with;
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, Spanned};
-use sqlparser::tokenizer::{Location, Span};
 use varve_engine::{Catalog, ObjectId, Part, TableDef};
 
 pub use items::output_name;
-pub(crate) use operator::{comparison, named_operator};
 pub use scope::Scope;
 
+use crate::ast::{self, Placed};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::oid::Oid;
@@ -102,11 +100,9 @@ pub struct Binder<'c> {
     /// Where names without a schema are looked for; in `public` for a text that is kept.
     path: Option<&'c Path>,
     /// Where the names stood that a path other than that has given their schemas.
-    found_by_path: Vec<(Location, String)>,
-    /// The statement's text, to turn lines and columns into positions.
+    found_by_path: Vec<(u32, String)>,
+    /// The statement's text.
     source: &'c str,
-    /// Characters before each line of it.
-    lines: Vec<u32>,
     /// The text has only one-byte characters.
     ascii: bool,
     /// Parameter types so far.
@@ -140,7 +136,7 @@ pub struct Binder<'c> {
     /// The view whose text is bound, if its owner is who reads what it names.
     through: Option<ObjectId>,
     /// OVERRIDING ... VALUE of the INSERT that is bound.
-    overriding: Option<crate::parse::Overriding>,
+    overriding: Option<ast::Overriding>,
     /// Queries that both a runner and this crate's executor run are for the runner: tests compare the two.
     forced: bool,
     /// The queries around the one that is bound, outermost first; behind them, while LATERAL items are bound, items of its FROM.
@@ -171,17 +167,11 @@ impl<'c> Binder<'c> {
             })
         };
         let params = types.iter().enumerate().map(known).collect::<Result<Vec<_>>>()?;
-        let mut lines = vec![0];
-        for line in source.split_inclusive('\n') {
-            let before = lines.last().copied().unwrap_or(0);
-            lines.push(before + line.chars().count() as u32);
-        }
         Ok(Binder {
             catalog,
             path: None,
             found_by_path: Vec::new(),
             source,
-            lines,
             ascii: source.is_ascii(),
             params,
             depth: 0,
@@ -221,8 +211,11 @@ impl<'c> Binder<'c> {
     fn find_name(&mut self, name: &ast::ObjectName) -> Result<(String, String)> {
         let Some(path) = self.path else { return object_name(name) };
         let found = path.find(self.catalog, name)?;
-        if path.number() != 0 && name.0.len() == 1 {
-            self.found_by_path.push((name.span().start, found.0.clone()));
+        if path.number() != 0
+            && name.0.len() == 1
+            && let Some(at) = name.place().position()
+        {
+            self.found_by_path.push((at, found.0.clone()));
         }
         Ok(found)
     }
@@ -267,19 +260,9 @@ impl<'c> Binder<'c> {
         !self.met_views.is_empty()
     }
 
-    /// Character position of a place in the statement.
-    fn position(&self, at: Location) -> Option<u32> {
-        let line = usize::try_from(at.line).ok()?.checked_sub(1)?;
-        let before = *self.lines.get(line)?;
-        u32::try_from(u64::from(before) + at.column).ok()
-    }
-
-    fn span_at(&self, span: Span) -> Option<u32> {
-        self.position(span.start)
-    }
-
-    fn at(&self, node: &impl Spanned) -> Option<u32> {
-        self.span_at(node.span())
+    /// Where a part of the tree begins in the text.
+    fn at(&self, node: &impl Placed) -> Option<u32> {
+        node.place().position()
     }
 
     /// Runs `f` one level deeper; 54001 beyond the limit.
@@ -317,9 +300,9 @@ impl<'c> Binder<'c> {
     }
 }
 
-/// A name as PostgreSQL folds it: lower case unless quoted.
+/// A name.
 pub fn fold(ident: &ast::Ident) -> String {
-    clipped(if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() })
+    ident.value.clone()
 }
 
 /// Longest name, in bytes.
@@ -331,29 +314,18 @@ pub fn clipped(mut name: String) -> String {
     name
 }
 
-/// An alias; 42601 if it is a string, which the parser takes for a name.
-fn alias_of(alias: &ast::Ident) -> Result<String> {
-    if alias.quote_style == Some('\'') {
-        let message = format!("syntax error at or near \"'{}'\"", alias.value);
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-    }
-    Ok(fold(alias))
-}
-
 /// Schema (public if none is given) and name of an object.
 pub fn object_name(name: &ast::ObjectName) -> Result<(String, String)> {
-    let parts: Option<Vec<String>> = name.0.iter().map(|p| p.as_ident().map(fold)).collect();
-    match parts.as_deref() {
-        Some([table]) => Ok(("public".to_owned(), table.clone())),
-        Some([schema, table]) => Ok((schema.clone(), table.clone())),
-        Some([_, schema, table]) => Ok((schema.clone(), table.clone())),
+    match name.0.as_slice() {
+        [table] => Ok(("public".to_owned(), fold(table))),
+        [schema, table] | [_, schema, table] => Ok((fold(schema), fold(table))),
         _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("improper qualified name: {name}"))),
     }
 }
 
 /// 42P01 with the name as the client wrote it.
 pub fn undefined_table(name: &ast::ObjectName) -> SqlError {
-    let parts = name.0.iter().filter_map(|p| p.as_ident().map(fold));
+    let parts = name.0.iter().map(fold);
     // Where no schema of the path has the name, it has an empty one.
     let shown: Vec<String> = parts.filter(|p| !p.is_empty()).collect();
     let error =

@@ -5,11 +5,11 @@
 //!
 //! Does not know: types of arguments, which overload is called (`function`).
 
-use sqlparser::ast::{FunctionArg, FunctionArgExpr};
 use varve_engine::Value;
 
 use super::function::{shown_call, undefined_call};
 use super::{Bound, fold};
+use crate::ast::FunctionArg;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::ty::{Ty, Typed};
@@ -46,7 +46,7 @@ pub(super) fn names(arguments: &[FunctionArg]) -> Result<Vec<Option<String>>> {
     let mut names: Vec<Option<String>> = Vec::with_capacity(arguments.len());
     for argument in arguments {
         let name = match argument {
-            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(_), .. } => Some(fold(name)),
+            FunctionArg::Named(name, _) => Some(fold(name)),
             _ => None,
         };
         if name.is_none() && names.iter().any(Option::is_some) {

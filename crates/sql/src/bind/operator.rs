@@ -6,11 +6,11 @@
 //!
 //! Does not know: functions; evaluation.
 
-use sqlparser::ast::{BinaryOperator, UnaryOperator};
 use varve_engine::Value;
 
 use super::coerce::shown_as_text;
 use super::{Binder, Bound};
+use crate::ast::{BinaryOperator, UnaryOperator};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::arith::{ArithOp, Class};
 use crate::eval::{CmpOp, Expr, Like};
@@ -38,41 +38,9 @@ fn arithmetic(op: &BinaryOperator) -> Option<ArithOp> {
         BinaryOperator::Modulo => ArithOp::Remainder,
         BinaryOperator::BitwiseAnd => ArithOp::BitAnd,
         BinaryOperator::BitwiseOr => ArithOp::BitOr,
-        BinaryOperator::PGBitwiseXor => ArithOp::BitXor,
-        BinaryOperator::PGBitwiseShiftLeft => ArithOp::ShiftLeft,
-        BinaryOperator::PGBitwiseShiftRight => ArithOp::ShiftRight,
-        _ => return None,
-    })
-}
-
-/// The operator of `OPERATOR(pg_catalog.name)`.
-pub fn named_operator(name: &[String]) -> Option<BinaryOperator> {
-    let symbol = match name {
-        [symbol] => symbol,
-        [schema, symbol] if schema == "pg_catalog" => symbol,
-        _ => return None,
-    };
-    Some(match symbol.as_str() {
-        "=" => BinaryOperator::Eq,
-        "<>" => BinaryOperator::NotEq,
-        "<" => BinaryOperator::Lt,
-        "<=" => BinaryOperator::LtEq,
-        ">" => BinaryOperator::Gt,
-        ">=" => BinaryOperator::GtEq,
-        "+" => BinaryOperator::Plus,
-        "-" => BinaryOperator::Minus,
-        "*" => BinaryOperator::Multiply,
-        "/" => BinaryOperator::Divide,
-        "%" => BinaryOperator::Modulo,
-        "||" => BinaryOperator::StringConcat,
-        "~" => BinaryOperator::PGRegexMatch,
-        "~*" => BinaryOperator::PGRegexIMatch,
-        "!~" => BinaryOperator::PGRegexNotMatch,
-        "!~*" => BinaryOperator::PGRegexNotIMatch,
-        "~~" => BinaryOperator::PGLikeMatch,
-        "!~~" => BinaryOperator::PGNotLikeMatch,
-        "~~*" => BinaryOperator::PGILikeMatch,
-        "!~~*" => BinaryOperator::PGNotILikeMatch,
+        BinaryOperator::BitwiseXor => ArithOp::BitXor,
+        BinaryOperator::ShiftLeft => ArithOp::ShiftLeft,
+        BinaryOperator::ShiftRight => ArithOp::ShiftRight,
         _ => return None,
     })
 }
@@ -128,12 +96,12 @@ impl Binder<'_> {
         at: Option<u32>,
     ) -> Result<Bound> {
         match op {
-            BinaryOperator::StringConcat => self.concat(left, right, at),
-            BinaryOperator::PGExp => {
+            BinaryOperator::Concat => self.concat(left, right, at),
+            BinaryOperator::Power => {
                 let arguments = vec![left, right];
                 self.call_function("power", arguments, at)
             }
-            BinaryOperator::PGStartsWith => self.call_function("starts_with", vec![left, right], at),
+            BinaryOperator::StartsWith => self.call_function("starts_with", vec![left, right], at),
             BinaryOperator::Arrow | BinaryOperator::LongArrow if left.t.ty == Ty::Json => {
                 let name = match (op, right.t.ty.is_integer()) {
                     (BinaryOperator::Arrow, true) => "json.element",
@@ -149,33 +117,30 @@ impl Binder<'_> {
             BinaryOperator::HashLongArrow if left.t.ty == Ty::Json => {
                 self.call_function("json.path_text", vec![left, right], at)
             }
-            BinaryOperator::AtArrow | BinaryOperator::ArrowAt | BinaryOperator::PGOverlap
+            BinaryOperator::Contains | BinaryOperator::ContainedBy | BinaryOperator::Overlap
                 if left.t.ty.element().is_some() || right.t.ty.element().is_some() =>
             {
-                let (left, right) = self.comparable(&op.to_string(), left, right, at)?;
+                let (left, right) = self.comparable(op.symbol(), left, right, at)?;
                 let (name, arguments) = match op {
-                    BinaryOperator::AtArrow => ("arraycontains", vec![left, right]),
-                    BinaryOperator::ArrowAt => ("arraycontains", vec![right, left]),
+                    BinaryOperator::Contains => ("arraycontains", vec![left, right]),
+                    BinaryOperator::ContainedBy => ("arraycontains", vec![right, left]),
                     _ => ("arrayoverlap", vec![left, right]),
                 };
                 let expr = self.array_call(name, arguments)?;
                 Ok(Bound { expr, t: Typed::plain(Ty::Bool), at })
             }
-            BinaryOperator::PGRegexMatch => self.regex(left, right, false, false, at),
-            BinaryOperator::PGRegexIMatch => self.regex(left, right, true, false, at),
-            BinaryOperator::PGRegexNotMatch => self.regex(left, right, false, true, at),
-            BinaryOperator::PGRegexNotIMatch => self.regex(left, right, true, true, at),
-            BinaryOperator::PGCustomBinaryOperator(name) => {
-                let plain = named_operator(name).ok_or_else(|| {
-                    let message = format!("operator does not exist: {}", name.join("."));
-                    SqlError::new(SqlState::UNDEFINED_FUNCTION, message).at(at)
-                })?;
-                self.binary(&plain, left, right, at)
+            BinaryOperator::RegexMatch => self.regex(left, right, false, false, at),
+            BinaryOperator::RegexIMatch => self.regex(left, right, true, false, at),
+            BinaryOperator::RegexNotMatch => self.regex(left, right, false, true, at),
+            BinaryOperator::RegexNotIMatch => self.regex(left, right, true, true, at),
+            BinaryOperator::Qualified(name) => {
+                let message = format!("operator does not exist: {}", name.join("."));
+                Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message).at(at))
             }
-            BinaryOperator::PGLikeMatch => self.like(left, right, Some('\\'), false, false),
-            BinaryOperator::PGNotLikeMatch => self.like(left, right, Some('\\'), true, false),
-            BinaryOperator::PGILikeMatch => self.like(left, right, Some('\\'), false, true),
-            BinaryOperator::PGNotILikeMatch => self.like(left, right, Some('\\'), true, true),
+            BinaryOperator::LikeMatch => self.like(left, right, Some('\\'), false, false),
+            BinaryOperator::NotLikeMatch => self.like(left, right, Some('\\'), true, false),
+            BinaryOperator::ILikeMatch => self.like(left, right, Some('\\'), false, true),
+            BinaryOperator::NotILikeMatch => self.like(left, right, Some('\\'), true, true),
             _ => Err(SqlError::unsupported(format!("operator {op}")).at(at)),
         }
     }
@@ -241,7 +206,7 @@ impl Binder<'_> {
         right: Bound,
         at: Option<u32>,
     ) -> Result<Bound> {
-        let symbol = op.to_string();
+        let symbol = op.symbol();
         // 1 + date and interval + timestamp are the same the other way round.
         let late = |t: Ty| t.is_moment() || t == Ty::Time;
         let swap = (arith == ArithOp::Add && right.t.ty.is_moment() && !left.t.ty.is_moment())
@@ -273,7 +238,7 @@ impl Binder<'_> {
             both => both,
         };
         let (class, types, result) =
-            signature(arith, l, r).ok_or_else(|| no_operator(&symbol, left.t.ty, right.t.ty, at))?;
+            signature(arith, l, r).ok_or_else(|| no_operator(symbol, left.t.ty, right.t.ty, at))?;
         let left = self.cast(left, Typed::plain(types.0), false)?;
         let right = self.cast(right, Typed::plain(types.1), false)?;
         // As in PostgreSQL, a strict operator of a constant NULL is NULL, and its other side is not computed.
@@ -353,11 +318,11 @@ impl Binder<'_> {
             }
             UnaryOperator::Plus if b.t.ty.is_number() => Ok(b),
             UnaryOperator::Minus => self.minus(b),
-            UnaryOperator::PGAbs => {
+            UnaryOperator::Abs => {
                 let at = b.at;
                 self.call_function("abs", vec![b], at)
             }
-            UnaryOperator::PGCubeRoot => {
+            UnaryOperator::CubeRoot => {
                 let at = b.at;
                 self.call_function("cbrt", vec![b], at)
             }
@@ -368,13 +333,13 @@ impl Binder<'_> {
                     b.t,
                     false,
                 )?;
-                self.arithmetic(ArithOp::BitXor, &BinaryOperator::PGBitwiseXor, b, ones, at)
+                self.arithmetic(ArithOp::BitXor, &BinaryOperator::BitwiseXor, b, ones, at)
             }
-            UnaryOperator::PGPrefixFactorial => {
+            UnaryOperator::Factorial => {
                 let message = format!("operator does not exist: !! {}", b.t.ty.name());
                 Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message).at(b.at))
             }
-            UnaryOperator::PGSquareRoot => {
+            UnaryOperator::SquareRoot => {
                 let at = b.at;
                 self.call_function("sqrt", vec![b], at)
             }

@@ -6,11 +6,10 @@
 //!
 //! Does not know: statements; plain operators.
 
-use sqlparser::ast::{self, Expr as Ast, Value as Literal};
-
 use super::row::fields_of;
 use super::scope::Scope;
 use super::{Binder, Bound};
+use crate::ast::{self, Expr as Ast, Value as Literal};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
 use crate::ty::{self, Ty, Typed};
@@ -56,19 +55,17 @@ impl Binder<'_> {
         &mut self,
         e: &Ast,
         negated: bool,
-        low: &Ast,
-        high: &Ast,
+        (low, high): (&Ast, &Ast),
+        symmetric: bool,
         scope: &mut Scope,
     ) -> Result<Bound> {
-        let symmetric = crate::parse::symmetric_bound(low);
         if fields_of(e).is_some() {
-            let bounds = (symmetric.unwrap_or(low), high);
-            return self.row_between(e, negated, bounds, symmetric.is_some(), scope);
+            return self.row_between(e, negated, (low, high), symmetric, scope);
         }
         let operand = self.expression(e, scope)?;
-        let low = self.expression(symmetric.unwrap_or(low), scope)?;
+        let low = self.expression(low, scope)?;
         let high = self.expression(high, scope)?;
-        if symmetric.is_none() {
+        if !symmetric {
             return self.once(operand, |b, operand| b.within(operand, low, high, negated));
         }
         self.once_each(vec![operand, low, high], |b, parts| {
@@ -195,16 +192,11 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Distinct(Box::new(sides), negated), t: Typed::plain(Ty::Bool), at })
     }
 
-    pub(super) fn case(
-        &mut self,
-        operand: Option<&Ast>,
-        branches: &[ast::CaseWhen],
-        otherwise: Option<&Ast>,
-        scope: &mut Scope,
-    ) -> Result<Bound> {
+    pub(super) fn case(&mut self, case: &ast::Case, scope: &mut Scope) -> Result<Bound> {
+        let (branches, otherwise) = (&case.branches, case.otherwise.as_deref());
         let before = scope.refuse_sets(Some("CASE"));
         self.choices += 1;
-        let case = match operand {
+        let case = match &case.operand {
             None => self.case_of(None, branches, otherwise, scope),
             // An operand without a type is text before it meets the values beside it.
             Some(o) => self.expression(o, scope).and_then(|b| self.known(b)).and_then(|operand| {
@@ -250,23 +242,16 @@ impl Binder<'_> {
     }
 
     pub(super) fn written_like(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
-        let (parts, fold_case) = match e {
-            Ast::Like { negated, any: false, expr, pattern, escape_char } => {
-                ((negated, expr, pattern, escape_char), false)
-            }
-            Ast::ILike { negated, any: false, expr, pattern, escape_char } => {
-                ((negated, expr, pattern, escape_char), true)
-            }
-            _ => return Err(SqlError::unsupported("LIKE ANY").at(self.at(e))),
+        let Ast::Like { expr, negated, fold_case, pattern, escape } = e else {
+            return Err(SqlError::internal("a LIKE that is none"));
         };
-        let (negated, subject, pattern, escape) = parts;
         let escape = match escape.as_deref() {
             None => Some('\\'),
-            Some(Ast::Value(v)) => escape_char(&v.value)?,
+            Some(Ast::Value(constant)) => escape_char(&constant.value)?,
             Some(_) => return Err(SqlError::unsupported("an ESCAPE that is no literal").at(self.at(e))),
         };
-        let (subject, pattern) = (self.expression(subject, scope)?, self.expression(pattern, scope)?);
-        self.like(subject, pattern, escape, *negated, fold_case)
+        let (subject, pattern) = (self.expression(expr, scope)?, self.expression(pattern, scope)?);
+        self.like(subject, pattern, escape, *negated, *fold_case)
     }
 }
 
@@ -318,7 +303,7 @@ fn escape_char(v: &Literal) -> Result<Option<char>> {
         SqlError::new(SqlState::INVALID_ESCAPE, "invalid escape string")
             .with_hint("Escape string must be empty or one character.")
     };
-    let Literal::SingleQuotedString(text) = v else { return Err(invalid()) };
+    let Literal::Text(text) = v else { return Err(invalid()) };
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {
         (first, None) => Ok(first),

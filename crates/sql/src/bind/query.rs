@@ -8,8 +8,6 @@
 //!
 //! Does not know: how rows are read.
 
-use sqlparser::ast::{self, Expr as Ast, GroupByExpr, LimitClause, SelectItem, SetExpr};
-
 use super::grouping::SET_SLOT;
 use super::items::Items;
 use super::scope::{Grouping, Relation, Scope};
@@ -18,6 +16,7 @@ use super::sets::Sets;
 use super::window::{WinCall, Windows};
 use super::{Binder, Bound, clauses, lock};
 use crate::access::{self, WantedOrder};
+use crate::ast::{self, Expr as Ast, SelectItem, SetExpr};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::loops;
@@ -47,7 +46,6 @@ pub(super) type Returned = (Box<[Output]>, Vec<Column>);
 impl Binder<'_> {
     /// Binds a whole query.
     pub fn query(&mut self, q: &ast::Query) -> Result<BoundQuery> {
-        clauses::check_query(q)?;
         match &q.with {
             Some(with) => self.with_named(with, |b| b.query_body(q)),
             None => self.query_body(q),
@@ -59,37 +57,17 @@ impl Binder<'_> {
             SetExpr::Select(s) => self.select(s, q),
             SetExpr::Values(v) => self.values(v, q),
             SetExpr::Query(inner) => self.query(&clauses::without_parentheses(q, inner)?),
-            SetExpr::SetOperation { left, op, set_quantifier, right } => {
-                let written = Written { op: *op, quantifier: *set_quantifier, left, right };
+            SetExpr::SetOperation { left, op, all, right } => {
+                let written = Written { op: *op, all: *all, left, right };
                 self.set_operation(&written, q)
             }
-            SetExpr::Table(table) => {
-                let name = table.to_string();
-                let name = name.strip_prefix("TABLE ").unwrap_or_default();
-                // The parser forgets which names were quoted.
-                let is_plain =
-                    |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.');
-                if name.is_empty() || !name.bytes().all(is_plain) {
-                    return Err(SqlError::unsupported("this form of TABLE"));
-                }
-                let text = format!("SELECT * FROM {name}");
-                let crate::parse::Parsed::Sql(statement) = crate::parse::statement(&text)? else {
-                    return Err(SqlError::internal("TABLE is no query"));
-                };
-                let ast::Statement::Query(select) = *statement else {
-                    return Err(SqlError::internal("TABLE is no query"));
-                };
-                self.query_body(&ast::Query { body: select.body, ..q.clone() })
-            }
-            _ => Err(SqlError::unsupported("this form of query")),
         }
     }
 
     /// A query is grouped if it says so, or from the first aggregate on that is met while its outputs are bound. If something was
     /// bound before that which is wrong in a grouped query, it is bound again, as one from the start, to say so.
     fn select(&mut self, s: &ast::Select, q: &ast::Query) -> Result<BoundQuery> {
-        clauses::check_select(s)?;
-        let says_so = group_count(&s.group_by) > 0 || s.having.is_some();
+        let says_so = !s.group_by.is_empty() || s.having.is_some();
         let (mut late, uses) = (false, self.work_uses());
         match self.select_as(says_so, s, q, &mut late) {
             // Queries around this one need not do so again.
@@ -130,7 +108,7 @@ impl Binder<'_> {
         if grouped {
             self.grouping(s, scope)?;
         }
-        scope.windows = Some(self.named_windows(&s.named_window)?);
+        scope.windows = Some(self.named_windows(&s.named_windows)?);
         scope.sets = Some(Sets::default());
         let mut items = self.items(&s.projection, scope)?;
         let having = self.having(s.having.as_ref(), scope)?;
@@ -163,7 +141,7 @@ impl Binder<'_> {
             order: order.into(),
             limit,
             offset,
-            ties: takes_ties(q),
+            ties: q.with_ties,
             lock,
             general: false,
         };
@@ -173,7 +151,7 @@ impl Binder<'_> {
         if let Some(grouping) = scope.grouping.as_mut().map(std::mem::take) {
             width = grouping.width();
             let aggregate = renumbered(grouping, &mut items, (&mut windows, &mut sets), having);
-            select.aggregate = Some(Aggregate { single: group_count(&s.group_by) == 0, ..aggregate });
+            select.aggregate = Some(Aggregate { single: s.group_by.is_empty(), ..aggregate });
         }
         let outputs = items.outputs.iter_mut().map(|o| &mut o.expr);
         select.windows = windows.placed(width, outputs.chain(sets.arguments_mut()).collect());
@@ -256,10 +234,9 @@ impl Binder<'_> {
         Ok(conditions)
     }
 
-    fn values(&mut self, v: &ast::Values, q: &ast::Query) -> Result<BoundQuery> {
+    fn values(&mut self, rows: &[Vec<Ast>], q: &ast::Query) -> Result<BoundQuery> {
         lock::refuse_on_values(q)?;
-        clauses::check_values(v)?;
-        let (rows, types) = self.value_rows(&v.rows)?;
+        let (rows, types) = self.value_rows(rows)?;
         super::limits::targets(types.len())?;
         let mut items = Items::default();
         let mut relation = Relation::unnamed();
@@ -286,7 +263,7 @@ impl Binder<'_> {
             order: order.into(),
             limit,
             offset,
-            ties: takes_ties(q),
+            ties: q.with_ties,
             lock: None,
             general: false,
         };
@@ -295,18 +272,18 @@ impl Binder<'_> {
     }
 
     /// Rows of VALUES, each column of one type.
-    fn value_rows(&mut self, rows: &[ast::Parens<Vec<Ast>>]) -> Result<(Vec<Vec<Expr>>, Vec<Typed>)> {
+    fn value_rows(&mut self, rows: &[Vec<Ast>]) -> Result<(Vec<Vec<Expr>>, Vec<Typed>)> {
         let mut scope = Scope { no_aggregates: Some("VALUES"), ..Scope::default() };
         let mut columns: Vec<Vec<Bound>> = Vec::new();
         for (n, row) in rows.iter().enumerate() {
-            if n > 0 && row.content.len() != columns.len() {
+            if n > 0 && row.len() != columns.len() {
                 return Err(SqlError::new(
                     SqlState::SYNTAX_ERROR,
                     "VALUES lists must all be the same length",
                 ));
             }
-            columns.resize_with(row.content.len(), Vec::new);
-            for (column, e) in columns.iter_mut().zip(&row.content) {
+            columns.resize_with(row.len(), Vec::new);
+            for (column, e) in columns.iter_mut().zip(row) {
                 column.push(self.expression(e, &mut scope)?);
             }
         }
@@ -321,23 +298,8 @@ impl Binder<'_> {
     }
 
     pub(super) fn limits(&mut self, q: &ast::Query) -> Result<(Option<Expr>, Option<Expr>)> {
-        let (mut limit, mut offset) = (None, None);
-        match &q.limit_clause {
-            None => {}
-            Some(LimitClause::LimitOffset { limit: l, offset: o, limit_by }) if limit_by.is_empty() => {
-                limit = self.limit(l.as_ref(), "LIMIT")?;
-                offset = self.limit(o.as_ref().map(|o| &o.value), "OFFSET")?;
-            }
-            Some(_) => return Err(SqlError::unsupported("this form of LIMIT")),
-        }
-        if let Some(fetch) = &q.fetch {
-            if fetch.percent || limit.is_some() {
-                return Err(SqlError::unsupported("FETCH with percent or LIMIT"));
-            }
-            let one = Ast::value(ast::Value::Number("1".into(), false));
-            limit = self.limit(Some(fetch.quantity.as_ref().unwrap_or(&one)), "LIMIT")?;
-        }
-        Ok((limit, offset))
+        let limit = self.limit(q.limit.as_ref(), "LIMIT")?;
+        Ok((limit, self.limit(q.offset.as_ref(), "OFFSET")?))
     }
 
     fn limit(&mut self, e: Option<&Ast>, clause: &'static str) -> Result<Option<Expr>> {
@@ -367,14 +329,8 @@ impl Binder<'_> {
     }
 }
 
-/// FETCH FIRST ... WITH TIES
-pub(super) fn takes_ties(q: &ast::Query) -> bool {
-    q.fetch.as_ref().is_some_and(|fetch| fetch.with_ties)
-}
-
-/// DISTINCT, of values that can be told apart.
 fn is_distinct(s: &ast::Select, items: &Items) -> Result<bool> {
-    let distinct = matches!(s.distinct, Some(ast::Distinct::Distinct));
+    let distinct = matches!(s.distinct, Some(ast::Distinct::All));
     if distinct {
         items.outputs.iter().try_for_each(|o| orderable(o.t, "DISTINCT"))?;
     }
@@ -504,11 +460,4 @@ fn renumbered(
     let keys = grouping.keys.into_iter().map(|(_, b)| b.expr).collect();
     let (calls, sets) = (grouping.calls.into(), grouping.sets.into());
     Aggregate { keys, key_types, calls, sets, having: having.map(Box::new), single: false }
-}
-
-fn group_count(g: &GroupByExpr) -> usize {
-    match g {
-        GroupByExpr::Expressions(e, _) => e.len(),
-        GroupByExpr::All(_) => 0,
-    }
 }

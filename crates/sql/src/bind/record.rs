@@ -6,12 +6,11 @@
 //!
 //! Does not know: rows that are written as such (`row`).
 
-use sqlparser::ast::{self, Expr as Ast, Ident, SelectItem, SetExpr};
-
 use super::function::function_name;
 use super::scope::{Relation, Scope};
 use super::set_functions::{RowsOf, rows_of};
 use super::{Binder, Bound, fold};
+use crate::ast::{self, Expr as Ast, Ident, Link, SelectItem, SetExpr};
 use crate::error::{Result, SqlError, SqlState};
 
 impl Binder<'_> {
@@ -38,7 +37,7 @@ impl Binder<'_> {
                 };
                 let last = names.last_mut()?;
                 let (column, wanted) = (fold(last), fold(field));
-                *last = Ident { value: of_field(&column, &wanted), quote_style: Some('"'), ..last.clone() };
+                last.value = of_field(&column, &wanted);
                 let written = match names.as_slice() {
                     [one] => Ast::Identifier(one.clone()),
                     _ => Ast::CompoundIdentifier(names),
@@ -100,11 +99,8 @@ fn rows_in(item: &SelectItem) -> Option<(&Ast, Vec<&'static str>, String)> {
 fn apart(item: SelectItem) -> Vec<SelectItem> {
     let Some((call, fields, name)) = rows_in(&item) else { return vec![item] };
     let field = |field: &'static str| SelectItem::ExprWithAlias {
-        expr: Ast::CompoundFieldAccess {
-            root: Box::new(call.clone()),
-            access_chain: vec![ast::AccessExpr::Dot(Ast::Identifier(Ident::new(field)))],
-        },
-        alias: Ident::with_quote('"', of_field(&name, field)),
+        expr: Ast::Indirection { root: Box::new(call.clone()), links: vec![Link::Field(Ident::new(field))] },
+        alias: Ident::new(of_field(&name, field)),
     };
     fields.into_iter().map(field).collect()
 }

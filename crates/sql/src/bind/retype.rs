@@ -39,7 +39,7 @@ impl Binder<'_> {
         &mut self,
         table: &TableDef,
         ordinal: usize,
-        data_type: &ast::DataType,
+        data_type: &ast::TypeName,
         using: Option<&ast::Expr>,
     ) -> Result<TypeChange> {
         let column = &table.columns[ordinal];

@@ -6,14 +6,13 @@
 //!
 //! Does not know: rows as values of a column (there are none); statements.
 
-use sqlparser::ast::{self, BinaryOperator, Expr as Ast};
 use varve_engine::Value;
 
 use super::expression::unwrap_nested;
-use super::function::plain_argument;
-use super::operator::{comparison, named_operator, no_operator_of};
+use super::operator::{comparison, no_operator_of};
 use super::scope::Scope;
-use super::{Binder, Bound, fold};
+use super::{Binder, Bound};
+use crate::ast::{BinaryOperator, Expr as Ast};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
 use crate::ty::{Ty, Typed};
@@ -21,18 +20,9 @@ use crate::ty::{Ty, Typed};
 /// The fields of `(a, b)` or `ROW (a, b)`, however many parentheses are around it.
 pub(super) fn fields_of(written: &Ast) -> Option<Vec<&Ast>> {
     match unwrap_nested(written) {
-        Ast::Tuple(items) => Some(items.iter().collect()),
-        Ast::Function(f) if matches!(f.name.0.as_slice(), [part] if part.as_ident().is_some_and(is_row)) => {
-            let ast::FunctionArguments::List(list) = &f.args else { return None };
-            list.args.iter().map(|a| plain_argument(a).ok()).collect()
-        }
+        Ast::Tuple(items) | Ast::Row(items, _) => Some(items.iter().collect()),
         _ => None,
     }
-}
-
-/// ROW is a reserved word; `"row"` is a name.
-fn is_row(name: &ast::Ident) -> bool {
-    name.quote_style.is_none() && fold(name) == "row"
 }
 
 impl Binder<'_> {
@@ -49,7 +39,7 @@ impl Binder<'_> {
             (None, None) => return Ok(None),
             (Some(l), Some(r)) => (l, r),
             (l, _) => {
-                let (at, symbol) = (at(), op.to_string());
+                let at = at();
                 if comparison(op).is_none() || matches!(unwrap_nested(right), Ast::Subquery(_)) {
                     return Ok(None);
                 }
@@ -58,15 +48,10 @@ impl Binder<'_> {
                     return Ok(None);
                 }
                 let (l, r) = if l.is_some() { ("record", other.name()) } else { (other.name(), "record") };
-                return Err(no_operator_of(&symbol, l, r, at));
+                return Err(no_operator_of(op.symbol(), l, r, at));
             }
         };
         let at = at();
-        let named = match op {
-            BinaryOperator::PGCustomBinaryOperator(name) => named_operator(name),
-            _ => None,
-        };
-        let op = named.as_ref().unwrap_or(op);
         let (l, r) = (self.each_field(&l, scope)?, self.each_field(&r, scope)?);
         let bound = match comparison(op) {
             Some(comparison) => self.compare_rows(comparison, l, r, at),

@@ -6,7 +6,7 @@
 //!
 //! Does not know: when rows are looked at (`exec::rules`).
 
-use sqlparser::ast::Expr as Ast;
+use crate::ast::Expr as Ast;
 use varve_engine::{ColumnDef, TableDef};
 
 use super::scope::{Relation, Scope};

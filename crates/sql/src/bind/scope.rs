@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use sqlparser::ast;
+use crate::ast;
 
 use super::Bound;
 use super::aggregate::AggCall;
@@ -242,7 +242,7 @@ impl Grouping {
             return None;
         }
         let bound = Bound { expr: Expr::Column(column), t, at: None };
-        self.keys.push((ast::Expr::value(ast::Value::Null), bound));
+        self.keys.push((ast::Expr::NULL, bound));
         Some(self.keys.len() - 1)
     }
 
@@ -250,7 +250,9 @@ impl Grouping {
     /// computes the constant there.
     pub fn key_of(&self, written: &ast::Expr) -> Option<usize> {
         let is_it = |(slot, (e, _)): &(usize, &(ast::Expr, Bound))| {
-            e == written && !matches!(e, ast::Expr::Value(_)) && !self.is_constant(*slot)
+            e == written
+                && !matches!(e, ast::Expr::Value(_) | ast::Expr::Parameter(..))
+                && !self.is_constant(*slot)
         };
         self.keys.iter().enumerate().find(is_it).map(|(slot, _)| slot)
     }

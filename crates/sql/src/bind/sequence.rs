@@ -10,7 +10,7 @@ use varve_engine::{ColumnDef, ColumnType, Identity, NewSequence, SequenceDef};
 
 use super::Binder;
 use super::ddl::made_name;
-use crate::ast::{DataType, SequenceOptions};
+use crate::ast::{SequenceOptions, TypeName};
 use crate::error::{Result, SqlError, SqlState};
 use crate::parse;
 use crate::ty::{self, Typed};
@@ -170,7 +170,7 @@ fn bounds_of(t: ColumnType) -> (i64, i64) {
 }
 
 /// AS: 22023 unless it is a type of integers.
-pub fn sequence_type(data_type: &DataType) -> Result<ColumnType> {
+pub fn sequence_type(data_type: &TypeName) -> Result<ColumnType> {
     match ty::of_ast(data_type).and_then(Typed::storage)? {
         t @ (ColumnType::Int2 | ColumnType::Int4 | ColumnType::Int8) => Ok(t),
         _ => Err(invalid("sequence type must be smallint, integer, or bigint")),
@@ -178,12 +178,12 @@ pub fn sequence_type(data_type: &DataType) -> Result<ColumnType> {
 }
 
 /// What `serial` and its like are columns of.
-pub(super) fn serial_type(t: &DataType) -> Option<ColumnType> {
-    let DataType::Custom(name, arguments) = t else { return None };
-    if !arguments.is_empty() {
+pub(super) fn serial_type(t: &TypeName) -> Option<ColumnType> {
+    let [name] = t.name.0.as_slice() else { return None };
+    if !t.modifiers.is_empty() || t.is_array {
         return None;
     }
-    Some(match name.to_string().to_ascii_lowercase().as_str() {
+    Some(match name.value.as_str() {
         "smallserial" | "serial2" => ColumnType::Int2,
         "serial" | "serial4" => ColumnType::Int4,
         "bigserial" | "serial8" => ColumnType::Int8,

@@ -6,13 +6,12 @@
 //!
 //! Does not know: how rows are compared.
 
-use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier};
-
 use super::coerce::with_blanks;
 use super::items::Items;
 use super::query::{BoundQuery, orderable};
 use super::scope::{Relation, Scope};
 use super::{Binder, Bound, lock};
+use crate::ast::{self, SetExpr, SetOperator};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Output, Select, SetKind, SetOperation, Source};
@@ -22,7 +21,7 @@ use crate::ty::{Ty, Typed};
 /// A set operation as written.
 pub(super) struct Written<'a> {
     pub(super) op: SetOperator,
-    pub(super) quantifier: SetQuantifier,
+    pub(super) all: bool,
     pub(super) left: &'a SetExpr,
     pub(super) right: &'a SetExpr,
 }
@@ -30,14 +29,10 @@ pub(super) struct Written<'a> {
 impl Binder<'_> {
     /// A set operation with the clauses of the query around it.
     pub(super) fn set_operation(&mut self, written: &Written<'_>, q: &ast::Query) -> Result<BoundQuery> {
-        let kind = set_kind(written.op)?;
+        let kind = set_kind(written.op);
         let name = kind.name();
-        lock::refuse_on_set(q.locks.first().map(lock::strength))?;
-        let all = match written.quantifier {
-            SetQuantifier::All => true,
-            SetQuantifier::None | SetQuantifier::Distinct => false,
-            _ => return Err(SqlError::unsupported(format!("{name} BY NAME"))),
-        };
+        lock::refuse_on_set(q.locks.first().map(|lock| lock.strength))?;
+        let all = written.all;
         let keeps = std::mem::replace(&mut self.keep_unknown, true);
         let was_in_from = std::mem::replace(&mut self.in_from, true);
         let written = operands(written);
@@ -58,7 +53,7 @@ impl Binder<'_> {
     pub(super) fn side(&mut self, body: &SetExpr) -> Result<BoundQuery> {
         let bound = match body {
             SetExpr::Query(inner) => self.query(inner)?,
-            body => self.query(&bare(body.clone()))?,
+            body => self.query(&ast::Query::bare(body.clone()))?,
         };
         lock::refuse_on_set(bound.select.lock.as_ref().map(|lock| lock.strength))?;
         Ok(bound)
@@ -187,7 +182,7 @@ impl Binder<'_> {
             order: order.into(),
             limit,
             offset,
-            ties: super::query::takes_ties(q),
+            ties: q.with_ties,
             ..Select::nothing()
         };
         Ok(BoundQuery { select, columns })
@@ -197,10 +192,9 @@ impl Binder<'_> {
 /// The queries of a chain: (a UNION b) UNION c is a, b, c if both say ALL or neither does.
 fn operands<'a>(written: &Written<'a>) -> Vec<&'a SetExpr> {
     let (mut left, mut out) = (written.left, vec![written.right]);
-    while let SetExpr::SetOperation { left: l, op, set_quantifier, right } = left
+    while let SetExpr::SetOperation { left: l, op, all, right } = left
         && (*op, written.op) == (SetOperator::Union, SetOperator::Union)
-        && (*set_quantifier == SetQuantifier::All) == (written.quantifier == SetQuantifier::All)
-        && matches!(set_quantifier, SetQuantifier::All | SetQuantifier::None | SetQuantifier::Distinct)
+        && *all == written.all
     {
         out.push(right);
         left = l;
@@ -234,27 +228,10 @@ fn pair_types(kind: SetKind, types: &[Typed], side: &Select) -> Result<Vec<Typed
     types.iter().zip(&side.outputs).map(pair).collect()
 }
 
-/// A query of nothing but a body.
-fn bare(body: SetExpr) -> ast::Query {
-    ast::Query {
-        with: None,
-        body: Box::new(body),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
-    }
-}
-
-fn set_kind(op: SetOperator) -> Result<SetKind> {
-    Ok(match op {
+fn set_kind(op: SetOperator) -> SetKind {
+    match op {
         SetOperator::Union => SetKind::Union,
         SetOperator::Intersect => SetKind::Intersect,
         SetOperator::Except => SetKind::Except,
-        SetOperator::Minus => return Err(SqlError::unsupported("MINUS")),
-    })
+    }
 }

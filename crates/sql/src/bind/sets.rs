@@ -9,7 +9,7 @@
 //!
 //! Does not know: which rows a function gives (`exec::sets`).
 
-use sqlparser::ast;
+use crate::ast;
 
 use super::from::{From, named};
 use super::scope::Scope;

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, Expr as Ast};
+use crate::ast::{self, Expr as Ast};
 
 use super::row::fields_of;
 use super::scope::{Found, Scope};

@@ -2,12 +2,11 @@
 //!
 //! Does not know: arrays that hang on other items of FROM (LATERAL); these functions in a select list.
 
-use sqlparser::ast;
-
 use super::from::{From, named};
 use super::scope::Scope;
 use super::set_functions::ArrayColumn;
 use super::{Binder, Bound, fold};
+use crate::ast;
 use crate::error::{Result, SqlError, SqlState};
 use crate::plan::{Source, Unnest};
 use crate::ty::{Ty, Typed};
@@ -46,7 +45,7 @@ impl Binder<'_> {
     /// unnest(a, b, ...) in FROM.
     pub(super) fn unnest(
         &mut self,
-        arrays: &[ast::Expr],
+        arrays: &[ast::FunctionArg],
         numbered: bool,
         alias: Option<&ast::TableAlias>,
     ) -> Result<From> {
@@ -55,7 +54,7 @@ impl Binder<'_> {
         let mut columns: Vec<(String, Typed)> = Vec::with_capacity(arrays.len() + 1);
         let only = alias.filter(|_| arrays.len() == 1).map_or("unnest".to_owned(), |a| fold(&a.name));
         for written in arrays {
-            let array = self.expression(written, &mut scope)?;
+            let array = self.expression(super::function::plain_argument(written)?, &mut scope)?;
             let element = array.t.ty.element().ok_or_else(|| {
                 let message = format!("function unnest({}) does not exist", array.t.ty.name());
                 SqlError::new(SqlState::UNDEFINED_FUNCTION, message).at(array.at)

@@ -6,15 +6,13 @@
 //!
 //! Does not know: how rows are read.
 
-use sqlparser::ast::{self, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Spanned, Statement};
-use sqlparser::tokenizer::Span;
 use varve_engine::{NewView, ObjectId, SequenceDef, TableDef, Use, ViewColumn, ViewDef};
 
 use super::from::check_alias;
 use super::query::BoundQuery;
 use super::scope::Relation;
 use super::{Binder, fold, limits, object_name};
-use crate::ast::{CreateView, Ident, StorageOption};
+use crate::ast::{self, CreateView, Ident, Place, Placed, SelectItem, SetExpr, Statement, StorageOption};
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid;
 use crate::parse::{self, Parsed, Token};
@@ -99,18 +97,14 @@ impl Binder<'_> {
         let mut inner = Binder::new(self.catalog, &text, &[])?.along(path);
         inner.depth = self.depth;
         inner.viewed(&query)?;
-        let mut found: Vec<(u64, String)> = Vec::new();
-        for (place, schema) in &inner.found_by_path {
-            let at = inner.position(*place).ok_or_else(|| no_query(&text))?;
-            found.push((u64::from(at), schema.clone()));
-        }
+        let mut found = inner.found_by_path;
         found.sort();
         found.dedup();
         let mut found = found.into_iter().peekable();
         let mut out = String::with_capacity(text.len());
         for (at, c) in text.chars().enumerate() {
             // Positions count from 1.
-            while let Some((_, schema)) = found.next_if(|(place, _)| *place == at as u64 + 1) {
+            while let Some((_, schema)) = found.next_if(|(place, _)| *place as usize == at + 1) {
                 out.push_str(&quoted(&schema));
                 out.push('.');
             }
@@ -179,7 +173,7 @@ impl Binder<'_> {
             check_alias(alias, columns.len())?;
             hidden = Some(std::mem::replace(&mut name, fold(&alias.name)));
             for (column, renamed) in columns.iter_mut().zip(&alias.columns) {
-                column.0 = fold(&renamed.name);
+                column.0 = fold(renamed);
             }
         }
         let relation = Relation { alias: name, hidden, columns, ..Relation::unnamed() };
@@ -227,7 +221,7 @@ impl Binder<'_> {
                 if !found.is_empty() {
                     let relations = self.from(&select.from)?.relations;
                     for (of, at) in found {
-                        let at = self.span_at(at).unwrap_or(0);
+                        let at = at.position().unwrap_or(0);
                         stars.push((at, written_out(of.as_deref(), &relations)));
                     }
                 }
@@ -305,7 +299,7 @@ pub fn security_invoker(name: &str, value: Option<&str>) -> Result<bool> {
 /// The Debug form of a bound query, in which there is everything but the places that its syntax trees (of aggregates) stood at.
 fn without_places(select: &Select) -> String {
     let shown = format!("{select:?}");
-    let mut parts = shown.split("Location(");
+    let mut parts = shown.split("Place(");
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         out.push_str(part.split_once(')').map_or(part, |(_, rest)| rest));
@@ -318,7 +312,7 @@ fn no_query(text: &str) -> SqlError {
 }
 
 /// The query that a text is.
-fn query_of(text: &str) -> Result<Box<ast::Query>> {
+fn query_of(text: &str) -> Result<ast::Query> {
     match parse::statement(text)? {
         Parsed::Sql(statement) => match *statement {
             Statement::Query(query) => Ok(query),
@@ -343,12 +337,10 @@ fn begins_item(before: &Token<'_>) -> bool {
 type Star = (u32, Vec<String>);
 
 /// Whose columns a star stands for, and where it begins.
-fn star(item: &SelectItem) -> Option<(Option<String>, Span)> {
+fn star(item: &SelectItem) -> Option<(Option<String>, Place)> {
     match item {
-        SelectItem::Wildcard(options) => Some((None, options.wildcard_token.0.span)),
-        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
-            Some((name.0.last().and_then(|p| p.as_ident()).map(fold), name.span()))
-        }
+        SelectItem::Wildcard(at) => Some((None, *at)),
+        SelectItem::QualifiedWildcard(name) => Some((Some(name.last().to_owned()), name.place())),
         _ => None,
     }
 }

@@ -6,16 +6,15 @@
 //!
 //! Does not know: how windows are computed (`varve-query`).
 
-use sqlparser::ast::{self, BinaryOperator, FunctionArguments, NamedWindowExpr, WindowType};
-
 use super::aggregate::{AggCall, AggKind};
 use super::coerce::with_blanks;
-use super::function::{is_distinct, plain_argument};
+use super::function::plain_argument;
+use super::items::is_descending;
 use super::scope::Scope;
 use super::{Binder, Bound, fold};
+use crate::ast::{self, BinaryOperator, FrameExclusion, Over};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
-use crate::parse;
 use crate::ty::{Ty, Typed};
 
 /// A window function.
@@ -82,25 +81,6 @@ pub enum Exclude {
     Group,
     /// EXCLUDE TIES: its equals, but not the row.
     Ties,
-}
-
-impl Exclude {
-    /// The keys of PARTITION BY, and EXCLUDE, which the parser's tree has behind them.
-    fn split(partition_by: &[ast::Expr]) -> (&[ast::Expr], Exclude) {
-        let Some((ast::Expr::Function(last), keys)) = partition_by.split_last() else {
-            return (partition_by, Exclude::Nothing);
-        };
-        let name = match last.name.0.as_slice() {
-            [part] => part.as_ident().map(|name| name.value.as_str()).unwrap_or_default(),
-            _ => "",
-        };
-        match name {
-            parse::EXCLUDE_CURRENT_ROW => (keys, Exclude::Row),
-            parse::EXCLUDE_GROUP => (keys, Exclude::Group),
-            parse::EXCLUDE_TIES => (keys, Exclude::Ties),
-            _ => (partition_by, Exclude::Nothing),
-        }
-    }
 }
 
 /// The rows around a row that a function is over.
@@ -241,12 +221,9 @@ fn windowing(message: impl Into<String>) -> SqlError {
 
 impl Binder<'_> {
     /// The windows that a query's WINDOW clause names.
-    pub(super) fn named_windows(&mut self, written: &[ast::NamedWindowDefinition]) -> Result<Windows> {
+    pub(super) fn named_windows(&mut self, written: &[ast::NamedWindow]) -> Result<Windows> {
         let mut out = Windows::default();
-        for ast::NamedWindowDefinition(name, definition) in written {
-            let NamedWindowExpr::WindowSpec(spec) = definition else {
-                return Err(SqlError::unsupported("a window defined as another one without parentheses"));
-            };
+        for ast::NamedWindow { name, spec } in written {
             let name = fold(name);
             if out.named.iter().any(|(n, _)| *n == name) {
                 return Err(windowing(format!("window \"{name}\" is already defined")));
@@ -262,7 +239,7 @@ impl Binder<'_> {
         &mut self,
         name: &str,
         f: &ast::Function,
-        over: &WindowType,
+        over: &Over,
         at: Option<u32>,
         scope: &mut Scope,
     ) -> Result<Bound> {
@@ -299,8 +276,7 @@ impl Binder<'_> {
 
     /// A call over this window, without its function.
     fn window_over(&mut self, spec: &ast::WindowSpec, scope: &mut Scope) -> Result<WinCall> {
-        let (keys, exclude) = Exclude::split(&spec.partition_by);
-        let partition = keys.iter().map(|e| {
+        let partition = spec.partition_by.iter().map(|e| {
             let b = self.expression(e, scope)?;
             let b = self.known(b)?;
             super::query::orderable(b.t, "PARTITION BY")?;
@@ -308,8 +284,7 @@ impl Binder<'_> {
         });
         let partition = partition.collect::<Result<Vec<_>>>()?;
         let mut order = self.window_order(&spec.order_by, scope)?;
-        let frame = self.frame(spec.window_frame.as_ref(), &mut order, scope)?;
-        let frame = Frame { exclude, ..frame };
+        let frame = self.frame(spec.frame.as_ref(), &mut order, scope)?;
         let order = order.into_iter().map(|(o, _)| o).collect();
         Ok(WinCall {
             function: WinFunction::RowNumber,
@@ -349,7 +324,7 @@ impl Binder<'_> {
         call: &mut WinCall,
         scope: &mut Scope,
     ) -> Result<()> {
-        if is_distinct(f) {
+        if f.distinct {
             return Err(no_distinct().at(at));
         }
         if kind.is_ordered_set() {
@@ -386,14 +361,12 @@ impl Binder<'_> {
             let message = "FILTER is not implemented for non-aggregate window functions";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).at(at));
         }
-        if is_distinct(f) {
+        if f.distinct {
             return Err(no_distinct().at(at));
         }
         let mut arguments = Vec::new();
-        if let FunctionArguments::List(list) = &f.args {
-            for a in &list.args {
-                arguments.push(self.expression(plain_argument(a)?, scope)?);
-            }
+        for argument in &f.args {
+            arguments.push(self.expression(plain_argument(argument)?, scope)?);
         }
         let (least, most) = function.arity();
         let types: Vec<&str> = arguments.iter().map(|b| b.t.ty.name()).collect();
@@ -455,12 +428,8 @@ impl Binder<'_> {
             let b = self.expression(&item.expr, scope)?;
             let b = self.known(b)?;
             super::query::orderable(b.t, "ORDER BY")?;
-            let descending = match &item.options.sort {
-                None | Some(ast::OrderBySort::Asc) => false,
-                Some(ast::OrderBySort::Desc) => true,
-                Some(ast::OrderBySort::Using(_)) => return Err(SqlError::unsupported("ORDER BY USING")),
-            };
-            let nulls_first = item.options.nulls_first.unwrap_or(descending);
+            let descending = is_descending(item.direction)?;
+            let nulls_first = item.nulls_first.unwrap_or(descending);
             out.push((WinOrder { expr: b.expr.clone(), ty: b.t.ty, descending, nulls_first }, b));
         }
         Ok(out)
@@ -481,34 +450,39 @@ impl Binder<'_> {
             });
         };
         let units = match written.units {
-            ast::WindowFrameUnits::Rows => FrameUnits::Rows,
-            ast::WindowFrameUnits::Range => FrameUnits::Range,
-            ast::WindowFrameUnits::Groups => FrameUnits::Groups,
+            ast::FrameUnits::Rows => FrameUnits::Rows,
+            ast::FrameUnits::Range => FrameUnits::Range,
+            ast::FrameUnits::Groups => FrameUnits::Groups,
         };
-        let end = written.end_bound.clone().unwrap_or(ast::WindowFrameBound::CurrentRow);
-        check_frame(&written.start_bound, &end)?;
+        check_frame(&written.start, &written.end)?;
         if units == FrameUnits::Groups && order.is_empty() {
             return Err(windowing("GROUPS mode requires an ORDER BY clause"));
         }
-        let start = self.frame_bound(&written.start_bound, units, order, scope)?;
-        let end = self.frame_bound(&end, units, order, scope)?;
-        Ok(Frame { units, start, end, exclude: Exclude::Nothing })
+        let start = self.frame_bound(&written.start, units, order, scope)?;
+        let end = self.frame_bound(&written.end, units, order, scope)?;
+        let exclude = match written.exclude {
+            FrameExclusion::NoOthers => Exclude::Nothing,
+            FrameExclusion::CurrentRow => Exclude::Row,
+            FrameExclusion::Group => Exclude::Group,
+            FrameExclusion::Ties => Exclude::Ties,
+        };
+        Ok(Frame { units, start, end, exclude })
     }
 
     fn frame_bound(
         &mut self,
-        bound: &ast::WindowFrameBound,
+        bound: &ast::FrameBound,
         units: FrameUnits,
         order: &mut [(WinOrder, Bound)],
         scope: &mut Scope,
     ) -> Result<FrameBound> {
         let (offset, before) = match bound {
-            ast::WindowFrameBound::CurrentRow => return Ok(FrameBound::Current),
-            ast::WindowFrameBound::Preceding(None) | ast::WindowFrameBound::Following(None) => {
+            ast::FrameBound::CurrentRow => return Ok(FrameBound::Current),
+            ast::FrameBound::Preceding(None) | ast::FrameBound::Following(None) => {
                 return Ok(FrameBound::Unbounded);
             }
-            ast::WindowFrameBound::Preceding(Some(e)) => (e, true),
-            ast::WindowFrameBound::Following(Some(e)) => (e, false),
+            ast::FrameBound::Preceding(Some(e)) => (e, true),
+            ast::FrameBound::Following(Some(e)) => (e, false),
         };
         let offset = self.expression(offset, scope)?;
         let mut varies = false;
@@ -612,10 +586,10 @@ impl Windows {
     }
 
     /// What OVER means.
-    fn spec(&self, over: &WindowType) -> Result<ast::WindowSpec> {
+    fn spec(&self, over: &Over) -> Result<ast::WindowSpec> {
         match over {
-            WindowType::NamedWindow(name) => self.named(name).cloned(),
-            WindowType::WindowSpec(spec) => self.complete(spec),
+            Over::Name(name) => self.named(name).cloned(),
+            Over::Spec(spec) => self.complete(spec),
         }
     }
 
@@ -633,31 +607,24 @@ impl Windows {
         let base = self.named(name)?;
         let name = fold(name);
         let refuse = |what: String| Err(windowing(what));
-        let (own, exclude) = Exclude::split(&spec.partition_by);
-        if !own.is_empty() {
+        if !spec.partition_by.is_empty() {
             return refuse(format!("cannot override PARTITION BY clause of window \"{name}\""));
         }
         if !spec.order_by.is_empty() && !base.order_by.is_empty() {
             return refuse(format!("cannot override ORDER BY clause of window \"{name}\""));
         }
-        if base.window_frame.is_some() {
+        if base.frame.is_some() {
             return refuse(format!("cannot copy window \"{name}\" because it has a frame clause"));
         }
         let order_by = if spec.order_by.is_empty() { base.order_by.clone() } else { spec.order_by.clone() };
-        let mut partition_by = base.partition_by.clone();
-        partition_by.extend(spec.partition_by.last().filter(|_| exclude != Exclude::Nothing).cloned());
-        Ok(ast::WindowSpec {
-            window_name: None,
-            partition_by,
-            order_by,
-            window_frame: spec.window_frame.clone(),
-        })
+        let partition_by = base.partition_by.clone();
+        Ok(ast::WindowSpec { window_name: None, partition_by, order_by, frame: spec.frame.clone() })
     }
 }
 
 /// 42P20 for ends of a frame that don't go together.
-fn check_frame(start: &ast::WindowFrameBound, end: &ast::WindowFrameBound) -> Result<()> {
-    use ast::WindowFrameBound::{CurrentRow, Following, Preceding};
+fn check_frame(start: &ast::FrameBound, end: &ast::FrameBound) -> Result<()> {
+    use ast::FrameBound::{CurrentRow, Following, Preceding};
     let message = match (start, end) {
         (Following(None), _) => "frame start cannot be UNBOUNDED FOLLOWING",
         (_, Preceding(None)) => "frame end cannot be UNBOUNDED PRECEDING",

@@ -12,11 +12,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use sqlparser::ast::{self, CteAsMaterialized, SetExpr, SetOperator, SetQuantifier};
-
 use super::from::renamed;
 use super::query::{BoundQuery, orderable};
-use super::{Binder, alias_of, fold};
+use super::{Binder, fold};
+use crate::ast::{self, SetExpr, SetOperator};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Output, Recursion, Select, SetKind, Shared, SharedBody, Source};
@@ -76,21 +75,13 @@ impl Binder<'_> {
 
     fn name_queries(&mut self, with: &ast::With, before: usize) -> Result<()> {
         for cte in &with.cte_tables {
-            let ast::Cte { alias, query, from, materialized, closing_paren_token: _ } = cte;
-            if from.is_some() || alias.at.is_some() {
-                return Err(SqlError::unsupported("this form of WITH"));
-            }
-            if let SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) = query.body.as_ref() {
-                return Err(SqlError::unsupported("a statement that changes rows in WITH"));
-            }
-            let name = alias_of(&alias.name)?;
+            let ast::Cte { alias, query, materialized } = cte;
+            let name = fold(&alias.name);
             if self.named[before..].iter().any(|n| n.name == name) {
                 let message = format!("WITH query name \"{name}\" specified more than once");
-                return Err(
-                    SqlError::new(SqlState::DUPLICATE_ALIAS, message).at(self.span_at(alias.name.span))
-                );
+                return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message).at(alias.name.at.position()));
             }
-            let columns = alias.columns.iter().map(|c| fold(&c.name)).collect();
+            let columns = alias.columns.iter().map(fold).collect();
             let query = Rc::new(query.as_ref().clone());
             let (levels, open) = (self.levels.len(), with.recursive);
             let origins = Vec::new();
@@ -101,8 +92,7 @@ impl Binder<'_> {
             let columns = renamed(&bound, &named.columns);
             named.origins = bound.origins();
             if !bound.select.reads_outer() {
-                let materialized =
-                    materialized.as_ref().map(|m| matches!(m, CteAsMaterialized::Materialized));
+                let materialized = *materialized;
                 let types = columns.iter().map(|(_, t)| t.ty).collect();
                 let varies = bound.select.is_volatile();
                 let shared =
@@ -194,18 +184,10 @@ impl Binder<'_> {
 
     /// The body of a query that may read itself.
     fn open_query(&mut self, place: usize, query: &ast::Query) -> Result<BoundQuery> {
-        let SetExpr::SetOperation { left, op: SetOperator::Union, set_quantifier, right } =
-            query.body.as_ref()
-        else {
+        let SetExpr::SetOperation { left, op: SetOperator::Union, all, right } = query.body.as_ref() else {
             return self.query(query);
         };
-        let all = match set_quantifier {
-            SetQuantifier::All => true,
-            SetQuantifier::None | SetQuantifier::Distinct => false,
-            _ => return self.query(query),
-        };
-        super::clauses::check_query(query)?;
-        let bind = |b: &mut Self| b.open_union(place, query, (left, right), all);
+        let bind = |b: &mut Self| b.open_union(place, query, (left, right), *all);
         match &query.with {
             Some(with) => self.with_named(with, bind),
             None => bind(self),
@@ -297,10 +279,9 @@ fn itself_in_first(name: &str, query: &ast::Query) -> SqlError {
 
 /// Clauses around a recursive union.
 fn refuse_clauses(query: &ast::Query) -> Result<()> {
-    let has_limit = query.limit_clause.is_some() || query.fetch.is_some();
     for (written, clause) in [
-        (query.order_by.is_some(), "ORDER BY"),
-        (has_limit, "LIMIT"),
+        (!query.order_by.is_empty(), "ORDER BY"),
+        (query.is_limited(), "LIMIT"),
         (!query.locks.is_empty(), "FOR UPDATE/SHARE"),
     ] {
         if written {

@@ -6,7 +6,7 @@ pub mod binary;
 pub mod lines;
 pub mod out;
 
-use sqlparser::ast;
+use crate::ast;
 
 use crate::encoding::Encoding;
 

@@ -9,8 +9,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use crate::ast;
 use bumpalo::Bump;
-use sqlparser::ast;
 use varve_engine::{
     Change, Check, ColumnSource, Datum, Error as EngineError, Named, NewIndex, ObjectId, Outcome, PrimaryKey,
     RowImage, ScanSpec, TableDef, Transaction, Value,

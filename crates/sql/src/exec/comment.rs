@@ -2,7 +2,7 @@
 //!
 //! Does not know: who reads comments.
 
-use sqlparser::ast;
+use crate::ast;
 use varve_engine::{Catalog, Named, ObjectId, TableId, Transaction};
 
 use super::definition::Result;
@@ -31,7 +31,7 @@ fn commented(
     kind: CommentKind,
     name: &ast::ObjectName,
 ) -> Result<(ObjectId, Option<usize>), SqlError> {
-    let last = name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
+    let last = name.last().to_owned();
     let whole = |id: ObjectId| (id, None);
     match kind {
         CommentKind::Column => column(catalog, name),
@@ -80,7 +80,7 @@ fn relation(
 
 /// `[schema.]table.column`
 fn column(catalog: &Catalog, name: &ast::ObjectName) -> Result<(ObjectId, Option<usize>), SqlError> {
-    let Some((ast::ObjectNamePart::Identifier(column), of)) = name.0.split_last() else {
+    let Some((column, of)) = name.0.split_last() else {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "column name must be qualified"));
     };
     if of.is_empty() {
@@ -102,7 +102,7 @@ fn column(catalog: &Catalog, name: &ast::ObjectName) -> Result<(ObjectId, Option
 
 /// `[schema.]table.constraint`
 fn constraint(catalog: &Catalog, name: &ast::ObjectName) -> Result<(ObjectId, Option<usize>), SqlError> {
-    let Some((ast::ObjectNamePart::Identifier(constraint), of)) = name.0.split_last() else {
+    let Some((constraint, of)) = name.0.split_last() else {
         return Err(SqlError::internal("a constraint without a name"));
     };
     let of = ast::ObjectName(of.to_vec());

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast;
+use crate::ast;
 use varve_engine::{Catalog, Error as EngineError, NewIndex, StorageOptions, TableDef, Transaction};
 
 use super::Facts;

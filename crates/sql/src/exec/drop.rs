@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast;
+use crate::ast;
 use varve_engine::{
     Catalog, Error as EngineError, ForeignKey, IndexId, ObjectId, SequenceDef, SequenceId, TableDef, TableId,
     Transaction, ViewDef,
@@ -18,8 +18,8 @@ use super::definition::{Notices, Result, notice};
 use super::sequence::split_name;
 use crate::ast::{Drop, DropKind};
 use crate::bind::foreign::same_columns;
+use crate::bind::object_name;
 use crate::bind::sequence::drawn_from;
-use crate::bind::{fold, object_name};
 use crate::error::{SqlError, SqlState};
 use crate::sink::Severity;
 
@@ -115,7 +115,7 @@ pub(super) fn drop_schema(
 ) -> Result<&'static str> {
     let mut schemas: Vec<String> = Vec::new();
     for name in &d.names {
-        let last = name.0.last().and_then(|p| p.as_ident()).map(fold).unwrap_or_default();
+        let last = name.last().to_owned();
         if !catalog.has_schema(&last) {
             let message = format!("schema \"{last}\" does not exist");
             match d.if_exists {

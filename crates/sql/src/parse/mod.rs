@@ -9,11 +9,9 @@
 pub mod postgres;
 mod token;
 
-pub use postgres::call::{EXCLUDE_CURRENT_ROW, EXCLUDE_GROUP, EXCLUDE_TIES};
-use sqlparser::ast;
 pub use token::{Token, cut_names, tokens};
 
-use crate::ast::Definition;
+use crate::ast::{Definition, Expr, Statement, Value};
 use crate::error::{Result, SqlError};
 use crate::utility::{self, Utility, tag};
 
@@ -27,11 +25,8 @@ pub enum Parsed {
     /// A statement that defines something.
     Definition(Box<Definition>),
     /// A query or a change of rows.
-    Sql(Box<ast::Statement>),
+    Sql(Box<Statement>),
 }
-
-/// What stands before the name of `OF` in a locking clause that the tree does not know: its first words. No name has them.
-pub const LOCK_MARK: &str = "\u{1}";
 
 /// Texts longer than this get a stack of their own.
 const PLAIN_STACK_TEXT_BYTES: usize = 2048;
@@ -72,7 +67,7 @@ pub fn check(sql: &str) -> Result<()> {
 }
 
 /// Reads an expression, such as a column's default.
-pub fn expression(text: &str) -> Result<ast::Expr> {
+pub fn expression(text: &str) -> Result<Expr> {
     postgres::expression(text)
 }
 
@@ -86,40 +81,13 @@ pub fn names_columns(query: &str) -> Result<bool> {
     })
 }
 
-/// Whose values an identity column takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Overriding {
-    /// OVERRIDING SYSTEM VALUE: those of the statement.
-    System,
-    /// OVERRIDING USER VALUE: those of the sequence.
-    User,
-}
-
-/// Whether an INSERT says OVERRIDING SYSTEM VALUE or OVERRIDING USER VALUE, which the syntax tree has no room for.
-pub fn overriding(sql: &str) -> Result<Option<Overriding>> {
-    postgres::with_room(sql, || Ok(postgres::raw(sql)?.and_then(|node| postgres::overriding(&node))))
-}
-
 /// Reads the name of a type, as a cast would have it.
 pub fn type_name(text: &str) -> Option<crate::ty::Typed> {
-    let ast::Expr::Cast { expr, data_type, .. } = expression(&format!("NULL::{text}")).ok()? else {
+    let Expr::Cast { expr, data_type } = expression(&format!("NULL::{text}")).ok()? else {
         return None;
     };
-    let is_null = matches!(&*expr, ast::Expr::Value(value) if value.value == ast::Value::Null);
+    let is_null = matches!(&*expr, Expr::Value(constant) if constant.value == Value::Null);
     crate::ty::of_ast(&data_type).ok().filter(|_| is_null)
-}
-
-/// What a bound of BETWEEN is, if it is marked as SYMMETRIC.
-pub fn symmetric_bound(bound: &ast::Expr) -> Option<&ast::Expr> {
-    let ast::Expr::Function(f) = bound else { return None };
-    let ast::FunctionArguments::List(list) = &f.args else { return None };
-    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e))] = list.args.as_slice() else {
-        return None;
-    };
-    let [part] = f.name.0.as_slice() else { return None };
-    let name = part.as_ident()?;
-    let marked = name.quote_style.is_none() && name.value.eq_ignore_ascii_case("symmetric");
-    marked.then_some(e)
 }
 
 /// 42601 for a text that holds more than an expression.

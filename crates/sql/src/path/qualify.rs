@@ -8,13 +8,12 @@
 
 use std::borrow::Cow;
 
-use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 use varve_engine::Catalog;
 
 use super::{NOWHERE, Path, has_schema};
 use crate::ast::{
     ColumnAction, ColumnDefinition, Comment, CommentKind, Constraint, ConstraintKind, CreateTable,
-    Definition, DropKind, KeptExpr, TableAction,
+    Definition, DropKind, Ident, KeptExpr, ObjectName, TableAction,
 };
 use crate::bind::{fold, undefined_table};
 use crate::copy::CopyWhat;
@@ -202,11 +201,11 @@ const SEQUENCE_FUNCTIONS: [&str; 3] = ["nextval", "currval", "setval"];
 /// A name without its schema.
 fn plain(name: &ObjectName) -> Option<String> {
     match name.0.as_slice() {
-        [part] => part.as_ident().map(fold),
+        [part] => Some(fold(part)),
         _ => None,
     }
 }
 
 fn qualify(name: &mut ObjectName, schema: &str) {
-    name.0.insert(0, ObjectNamePart::Identifier(Ident::with_quote('"', schema)));
+    name.0.insert(0, Ident::new(schema));
 }

@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
+use crate::ast;
 use rustc_hash::FxHashSet;
-use sqlparser::ast;
 use varve_engine::{
     BOOTSTRAP_ROLE, Catalog, Isolation, Named, ObjectId, Rights, SequenceDef, TableDef, Transaction,
     planted_panic,

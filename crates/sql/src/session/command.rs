@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast;
+use crate::ast;
 use varve_engine::{Datum, Value, predefined};
 
 use super::plan::in_failed_transaction;
@@ -348,8 +348,8 @@ impl Session {
         Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message))
     }
 
-    fn prepare_named(&mut self, name: &str, types: &[ast::DataType], text: &str) -> Result<&'static str> {
-        let oid = |t: &ast::DataType| ty::of_ast(t).map(|t| t.ty.oid());
+    fn prepare_named(&mut self, name: &str, types: &[ast::TypeName], text: &str) -> Result<&'static str> {
+        let oid = |t: &ast::TypeName| ty::of_ast(t).map(|t| t.ty.oid());
         let oids: Vec<Oid> = types.iter().map(oid).collect::<Result<_>>()?;
         let prepared = self.prepare_current(text, &oids)?;
         if !matches!(prepared.body, Body::Plan(_)) {

@@ -13,6 +13,7 @@ use varve_engine::{Error as EngineError, Rights, predefined};
 
 use super::Session;
 use super::run::Ran;
+use crate::ast::{Ident, ObjectName};
 use crate::bind::dml::insert_targets;
 use crate::bind::{Binder, fold, object_name};
 use crate::copy::out::{CopyOut, chosen};
@@ -24,6 +25,7 @@ use crate::exec::reference::Pending;
 use crate::prepared::Body;
 use crate::rights::{Kind, Object};
 use crate::sink::{Column, CommandTag, CopyShape, Severity, Sink};
+use crate::system::names::quoted;
 
 /// Bytes that are read from a file at once.
 const FILE_PIECE_BYTES: usize = 64 << 10;
@@ -152,12 +154,7 @@ impl Session {
     }
 
     /// The query for a table's rows.
-    fn table_query(
-        &mut self,
-        copy: &Copy,
-        name: &sqlparser::ast::ObjectName,
-        columns: &[sqlparser::ast::Ident],
-    ) -> Result<String> {
+    fn table_query(&mut self, copy: &Copy, name: &ObjectName, columns: &[Ident]) -> Result<String> {
         self.refuse_others(name, false)?;
         let (schema, last) = object_name(name)?;
         let catalog = self.current_catalog();
@@ -184,12 +181,15 @@ impl Session {
                 None => Err(no_column(column, &last)),
             })?;
         }
-        let list: Vec<String> = columns.iter().map(ToString::to_string).collect();
-        Ok(format!("SELECT {} FROM {name}", if list.is_empty() { "*".to_owned() } else { list.join(", ") }))
+        let list = |names: &[Ident], between: &str| {
+            names.iter().map(|name| quoted(&name.value)).collect::<Vec<_>>().join(between)
+        };
+        let columns = if columns.is_empty() { "*".to_owned() } else { list(columns, ", ") };
+        Ok(format!("SELECT {columns} FROM {}", list(&name.0, ".")))
     }
 
     /// 42809 for what has no rows of its own.
-    fn refuse_others(&mut self, name: &sqlparser::ast::ObjectName, is_from: bool) -> Result<()> {
+    fn refuse_others(&mut self, name: &ObjectName, is_from: bool) -> Result<()> {
         let (schema, last) = object_name(name)?;
         let catalog = self.current_catalog();
         let direction = if is_from { "to" } else { "from" };

@@ -8,13 +8,12 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::Statement;
 use varve_engine::{ColumnDef, Datum, NewTable};
 
 use super::Session;
 use super::authorize::{authorize_definition, own_what_is_new};
 use super::run::Ran;
-use crate::ast::{CreateTableAs, Definition, Ident};
+use crate::ast::{CreateTableAs, Definition, Ident, Statement};
 use crate::bind::ddl::no_schema;
 use crate::bind::{fold, limits, object_name, storage};
 use crate::error::{Result, SqlError, SqlState};
@@ -91,7 +90,7 @@ impl Session {
         definition: &Definition,
         t: &CreateTableAs,
     ) -> Result<(Vec<ColumnDef>, KeptRows)> {
-        let query = Statement::Query(t.query.clone());
+        let query = Statement::Query((*t.query).clone());
         loop {
             let catalog = self.current_catalog();
             let prepared = self.bound(sql, &[], &query, &catalog)?;

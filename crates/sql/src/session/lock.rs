@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use sqlparser::ast;
+use crate::ast;
 use varve_engine::{Error as EngineError, LockMode, Named, Rights, TableDef};
 
 use super::Session;

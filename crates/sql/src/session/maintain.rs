@@ -9,7 +9,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use sqlparser::ast;
+use crate::ast;
 use varve_engine::{Error as EngineError, Isolation, LockMode, ScanIndex, ScanSpec, TableDef, Transaction};
 
 use super::Session;

@@ -32,7 +32,7 @@ impl Session {
     fn own_relation(
         &mut self,
         word: Word,
-        written: &sqlparser::ast::ObjectName,
+        written: &crate::ast::ObjectName,
         if_exists: bool,
         to: &RoleName,
     ) -> Done<&'static str> {

@@ -8,11 +8,12 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, Statement};
 use varve_engine::{Catalog, planted_panic};
 
 use super::Session;
+use crate::ast::{Statement, With};
 use crate::bind::Binder;
+use crate::bind::dml::BoundDml;
 use crate::bind::locked::LockedQuery;
 use crate::cache;
 use crate::error::{Result, SqlError, SqlState};
@@ -272,19 +273,12 @@ fn bind(
     }
     let (plan, columns) = match statement {
         Statement::Query(q) => {
-            if let ast::SetExpr::Insert(s) | ast::SetExpr::Update(s) | ast::SetExpr::Delete(s) =
-                q.body.as_ref()
-            {
-                match &q.with {
-                    Some(with) => b.with_named(with, |b| change(b, s))?,
-                    None => change(&mut b, s)?,
-                }
-            } else {
-                let bound = b.query(q)?;
-                (Plan::Select(bound.select), Some(bound.columns))
-            }
+            let bound = b.query(q)?;
+            (Plan::Select(bound.select), Some(bound.columns))
         }
-        other => change(&mut b, other)?,
+        Statement::Insert(i) => change(&mut b, i.with.as_ref(), |b| b.insert(i))?,
+        Statement::Update(u) => change(&mut b, u.with.as_ref(), |b| b.update(u))?,
+        Statement::Delete(d) => change(&mut b, d.with.as_ref(), |b| b.delete(d))?,
     };
     // While rows are read, sequences are drawn from and asked beside the transaction. What fills a column of VALUES is not.
     let beside = b.calls_sequences && (!matches!(plan, Plan::Insert(_)) || plan.general().is_some());
@@ -293,23 +287,15 @@ fn bind(
     Ok((b.param_types()?, columns, Body::Plan(plan), reads))
 }
 
-/// Binds a statement that changes rows.
-fn change(b: &mut Binder<'_>, statement: &Statement) -> Result<(Plan, Option<Vec<Column>>)> {
-    Ok(match statement {
-        Statement::Insert(i) => parts(b.insert(i)?),
-        Statement::Update(u) => parts(b.update(u)?),
-        Statement::Delete(d) => parts(b.delete(d)?),
-        other => return Err(unsupported(other)),
-    })
-}
-
-fn parts(bound: crate::bind::dml::BoundDml) -> (Plan, Option<Vec<Column>>) {
-    (bound.plan, bound.columns)
-}
-
-/// 0A000 with the statement's first words.
-fn unsupported(statement: &Statement) -> SqlError {
-    let text = statement.to_string();
-    let words: Vec<&str> = text.split_whitespace().take(2).collect();
-    SqlError::unsupported(words.join(" "))
+/// Binds a statement that changes rows, below the queries that its WITH names.
+fn change<'c>(
+    b: &mut Binder<'c>,
+    with: Option<&With>,
+    bind: impl FnOnce(&mut Binder<'c>) -> Result<BoundDml>,
+) -> Result<(Plan, Option<Vec<Column>>)> {
+    let bound = match with {
+        Some(with) => b.with_named(with, bind)?,
+        None => bind(b)?,
+    };
+    Ok((bound.plan, bound.columns))
 }

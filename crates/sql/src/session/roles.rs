@@ -630,7 +630,7 @@ fn schema(catalog: &Catalog, name: &str) -> Result<Object> {
         .ok_or_else(|| SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{name}\" does not exist")))
 }
 
-fn sequence(catalog: &Catalog, holder: &Holder, name: &sqlparser::ast::ObjectName) -> Result<Object> {
+fn sequence(catalog: &Catalog, holder: &Holder, name: &crate::ast::ObjectName) -> Result<Object> {
     let object = grantable(catalog, holder, name)?;
     if object.kind == Kind::Sequence {
         return Ok(object);

@@ -5,14 +5,13 @@
 //!
 //! Does not know: what the condition does. Forms that it doesn't know are `None`: they are shown as they are kept.
 
-use sqlparser::ast::{
-    BinaryOperator, Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    UnaryOperator, Value as Literal,
-};
 use varve_engine::{Catalog, Check, TableDef, Value};
 
 use super::names::quoted;
 use super::show::type_name;
+use crate::ast::{
+    BinaryOperator, Expr as Ast, Function, FunctionArg, Ident, UnaryOperator, Value as Literal,
+};
 use crate::bind::{Binder, Bound, fold};
 use crate::eval::Expr;
 use crate::parse;
@@ -46,6 +45,7 @@ pub fn is_call(text: &str) -> bool {
     matches!(
         parse::expression(text),
         Ok(Ast::Function(_)
+            | Ast::ValueFunction(_)
             | Ast::Extract { .. }
             | Ast::Substring { .. }
             | Ast::Trim { .. }
@@ -147,7 +147,7 @@ impl Printer<'_> {
             Ast::Nested(inner) => self.any(inner),
             Ast::Identifier(column) => self.column(e, column),
             Ast::CompoundIdentifier(parts) => self.column(e, parts.last()?),
-            Ast::Value(value) => self.literal(e, &value.value),
+            Ast::Value(constant) => self.literal(e, &constant.value),
             Ast::BinaryOp { left, op: op @ (BinaryOperator::And | BinaryOperator::Or), right } => {
                 self.chain(left, op, right)
             }
@@ -162,29 +162,34 @@ impl Printer<'_> {
             Ast::IsNotFalse(inner) => self.test(inner, "IS NOT FALSE"),
             Ast::IsDistinctFrom(left, right) => self.distinct(left, right),
             Ast::IsNotDistinctFrom(left, right) => Some(self.not(self.distinct(left, right)?)),
-            Ast::Between { expr, negated, low, high } => self.between(expr, *negated, low, high),
+            Ast::Between { expr, negated, symmetric: false, low, high } => {
+                self.between(expr, *negated, low, high)
+            }
             Ast::InList { expr, list, negated } => self.in_list(expr, list, *negated),
             Ast::AnyOp { left, compare_op, right, .. } => self.of_array(left, compare_op, "ANY", right),
             Ast::AllOp { left, compare_op, right } => self.of_array(left, compare_op, "ALL", right),
-            Ast::Like { negated, any: false, expr, pattern, escape_char: None } => {
-                self.matching(expr, if *negated { "!~~" } else { "~~" }, pattern)
-            }
-            Ast::ILike { negated, any: false, expr, pattern, escape_char: None } => {
-                self.matching(expr, if *negated { "!~~*" } else { "~~*" }, pattern)
+            Ast::Like { expr, negated, fold_case, pattern, escape: None } => {
+                let symbol = match (negated, fold_case) {
+                    (false, false) => "~~",
+                    (true, false) => "!~~",
+                    (false, true) => "~~*",
+                    (true, true) => "!~~*",
+                };
+                self.matching(expr, symbol, pattern)
             }
             Ast::Cast { expr, .. } => self.cast_as_written(e, expr),
-            Ast::TypedString(typed) => match &typed.value.value {
-                Literal::SingleQuotedString(text) => self.read_as(&simple_quoted(text), self.ty(e)?),
-                _ => None,
-            },
             Ast::Interval(_) => self.constant(&self.bound(e)?),
             Ast::Extract { field, expr, .. } => {
                 let operand = self.any(expr).filter(|operand| operand.ty != Ty::Unknown)?;
                 let operand = self.within(operand, Within::List);
-                let field = field.to_string().to_lowercase();
+                let field = field.to_lowercase();
                 Some(Shown::simple(format!("EXTRACT({field} FROM {operand})"), self.ty(e)?))
             }
             Ast::Function(f) => self.call(e, f),
+            Ast::ValueFunction(f) if f.precision.is_none() => {
+                let is_known = matches!(f.name, "current_date" | "current_timestamp" | "localtimestamp");
+                is_known.then_some(Shown::simple(f.name.to_uppercase(), self.ty(e)?))
+            }
             _ => None,
         }
     }
@@ -195,12 +200,9 @@ impl Printer<'_> {
 
     fn literal(&self, e: &Ast, value: &Literal) -> Option<Shown> {
         match value {
-            Literal::SingleQuotedString(text) | Literal::EscapedStringLiteral(text) => {
-                Some(Shown::simple(simple_quoted(text), Ty::Unknown))
-            }
+            Literal::Text(text) => Some(Shown::simple(simple_quoted(text), Ty::Unknown)),
             Literal::Null => Some(Shown::simple("NULL".to_owned(), Ty::Unknown)),
-            Literal::Number(..) | Literal::Boolean(_) => self.constant(&self.bound(e)?),
-            _ => None,
+            Literal::Number(_) | Literal::Boolean(_) => self.constant(&self.bound(e)?),
         }
     }
 
@@ -244,12 +246,12 @@ impl Printer<'_> {
             Op::Eq | Op::NotEq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq => {
                 return self.comparison(self.any(left)?, op_symbol(op)?, self.any(right)?);
             }
-            Op::PGRegexMatch | Op::PGRegexIMatch | Op::PGRegexNotMatch | Op::PGRegexNotIMatch => {
+            Op::RegexMatch | Op::RegexIMatch | Op::RegexNotMatch | Op::RegexNotIMatch => {
                 return self.matching(left, op_symbol(op)?, right);
             }
             Op::Plus | Op::Minus => Form::Arithmetic(Precedence::Sum),
             Op::Multiply | Op::Divide | Op::Modulo => Form::Arithmetic(Precedence::Product),
-            Op::StringConcat => Form::Operator,
+            Op::Concat => Form::Operator,
             _ => return None,
         };
         let (left, right) = (self.any(left)?, self.any(right)?);
@@ -335,11 +337,11 @@ impl Printer<'_> {
         let subject = self.any(left)?;
         let (elements, is_cast) = match array {
             Ast::Nested(inner) => return self.of_array(left, op, word, inner),
-            Ast::Array(array) => (&array.elem, false),
+            Ast::Array(items) => (items, false),
             Ast::Cast { expr, .. } => match (&**expr, self.bound(array)?.t.ty.element()) {
-                (Ast::Array(array), Some(Ty::Text)) => (&array.elem, true),
+                (Ast::Array(items), Some(Ty::Text)) => (items, true),
                 (Ast::Nested(inner), Some(Ty::Text)) => match &**inner {
-                    Ast::Array(array) => (&array.elem, true),
+                    Ast::Array(items) => (items, true),
                     _ => return None,
                 },
                 _ => return None,
@@ -388,8 +390,8 @@ impl Printer<'_> {
             UnaryOperator::Plus => "+",
             _ => return None,
         };
-        if let (UnaryOperator::Minus, Ast::Value(value)) = (op, operand)
-            && let Literal::Number(digits, _) = &value.value
+        if let (UnaryOperator::Minus, Ast::Value(constant)) = (op, operand)
+            && let Literal::Number(digits) = &constant.value
         {
             let (ty, digits) = (self.ty(e)?, digits.trim_start_matches('-'));
             return self.read_as(&format!("'-{digits}'"), ty);
@@ -459,17 +461,13 @@ impl Printer<'_> {
 
     fn call(&self, e: &Ast, f: &Function) -> Option<Shown> {
         let bound = self.bound(e)?;
-        let name = f.name.0.last()?.as_ident().map(fold)?;
-        let FunctionArguments::List(list) = &f.args else {
-            let is_word = matches!(name.as_str(), "current_date" | "current_timestamp" | "localtimestamp");
-            return is_word.then(|| Shown::simple(name.to_uppercase(), bound.t.ty));
-        };
-        let arguments = list.args.iter().map(|argument| match argument {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => self.any(e),
+        let name = f.name.last();
+        let arguments = f.args.iter().map(|argument| match argument {
+            FunctionArg::Expr(e) => self.any(e),
             _ => None,
         });
         let arguments = arguments.collect::<Option<Vec<_>>>()?;
-        let is_common = matches!(name.as_str(), "coalesce" | "greatest" | "least");
+        let is_common = matches!(name, "coalesce" | "greatest" | "least");
         let types: Vec<Ty> = match &bound.expr {
             _ if is_common => vec![bound.t.ty; arguments.len()],
             _ if name == "nullif" => {
@@ -492,7 +490,7 @@ impl Printer<'_> {
         });
         let shown = shown.collect::<Option<Vec<_>>>()?.join(", ");
         let is_upper = is_common || name == "nullif";
-        let name = if is_upper { name.to_uppercase() } else { quoted(&name) };
+        let name = if is_upper { name.to_uppercase() } else { quoted(name) };
         Some(Shown::simple(format!("{name}({shown})"), bound.t.ty))
     }
 }
@@ -514,27 +512,13 @@ fn stands_alone(form: Form, within: Within) -> bool {
     }
 }
 
-fn op_symbol(op: &BinaryOperator) -> Option<&'static str> {
+/// The symbol of an operator that is printed with its operands' types.
+fn op_symbol(op: &BinaryOperator) -> Option<&str> {
     use BinaryOperator as Op;
-    Some(match op {
-        Op::Eq => "=",
-        Op::NotEq => "<>",
-        Op::Lt => "<",
-        Op::LtEq => "<=",
-        Op::Gt => ">",
-        Op::GtEq => ">=",
-        Op::Plus => "+",
-        Op::Minus => "-",
-        Op::Multiply => "*",
-        Op::Divide => "/",
-        Op::Modulo => "%",
-        Op::StringConcat => "||",
-        Op::PGRegexMatch => "~",
-        Op::PGRegexIMatch => "~*",
-        Op::PGRegexNotMatch => "!~",
-        Op::PGRegexNotIMatch => "!~*",
-        _ => return None,
-    })
+    let is_printed = op.is_comparison()
+        || matches!(op, Op::Plus | Op::Minus | Op::Multiply | Op::Divide | Op::Modulo | Op::Concat)
+        || matches!(op, Op::RegexMatch | Op::RegexIMatch | Op::RegexNotMatch | Op::RegexNotIMatch);
+    is_printed.then(|| op.symbol())
 }
 
 /// The types as which an operator compares values of these two.

@@ -2,13 +2,14 @@
 //!
 //! Does not know: queries with WITH, set operations, subqueries and the like: they are shown as they are kept.
 
-use sqlparser::ast::{
-    self, Expr as Ast, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, JoinConstraint,
-    JoinOperator, LimitClause, OrderByKind, SelectItem, SetExpr, Statement, TableFactor,
-};
 use varve_engine::{Catalog, ViewDef};
 
 use super::names::quoted;
+use super::show::type_name;
+use crate::ast::{
+    self, BinaryOperator, Direction, Expr as Ast, FunctionArg, GroupItem, JoinConstraint, JoinOperator,
+    SelectItem, SetExpr, Statement, TableFactor, UnaryOperator, Value,
+};
 use crate::bind::{fold, object_name, output_name};
 use crate::parse::{self, Parsed};
 use crate::path::Path;
@@ -30,9 +31,9 @@ fn laid_out(catalog: &Catalog, view: &ViewDef, path: &Path) -> Option<String> {
     let SetExpr::Select(select) = &*query.body else { return None };
     let is_plain = query.with.is_none()
         && select.distinct.is_none()
-        && select.named_window.is_empty()
+        && select.named_windows.is_empty()
         && query.locks.is_empty()
-        && query.fetch.is_none();
+        && !query.with_ties;
     if !is_plain || select.projection.len() != view.columns.len() {
         return None;
     }
@@ -43,19 +44,18 @@ fn laid_out(catalog: &Catalog, view: &ViewDef, path: &Path) -> Option<String> {
     if let Some(condition) = &select.selection {
         out += &format!("\n  WHERE {}", shown(condition, &known)?);
     }
-    match &select.group_by {
-        GroupByExpr::Expressions(keys, modifiers) if modifiers.is_empty() => {
-            if !keys.is_empty() {
-                out += &format!("\n  GROUP BY {}", list(keys, &known)?);
-            }
-        }
-        _ => return None,
+    if !select.group_by.is_empty() {
+        let keys = select.group_by.iter().map(|item| match item {
+            GroupItem::Expr(key) => shown(key, &known),
+            _ => None,
+        });
+        out += &format!("\n  GROUP BY {}", keys.collect::<Option<Vec<_>>>()?.join(", "));
     }
     if let Some(condition) = &select.having {
         out += &format!("\n HAVING {}", shown(condition, &known)?);
     }
     out += &order(&query, &select.projection, &known)?;
-    out += &limit(&query)?;
+    out += &limit(&query, &known)?;
     Some(out)
 }
 
@@ -65,7 +65,7 @@ fn from(catalog: (&Catalog, &Path), items: &[ast::TableWithJoins]) -> Option<(St
         let mut text = table(catalog, &item.relation, &mut known)?;
         let mut joins = Vec::new();
         for join in &item.joins {
-            joins.push((&join.join_operator, table(catalog, &join.relation, &mut known)?));
+            joins.push((&join.operator, table(catalog, &join.relation, &mut known)?));
         }
         for (operator, joined) in joins {
             text += &join_text(operator, &joined, &known)?;
@@ -77,7 +77,7 @@ fn from(catalog: (&Catalog, &Path), items: &[ast::TableWithJoins]) -> Option<(St
 }
 
 fn table((catalog, path): (&Catalog, &Path), factor: &TableFactor, known: &mut Vec<Known>) -> Option<String> {
-    let TableFactor::Table { name, alias, args: None, .. } = factor else { return None };
+    let TableFactor::Table(ast::Table { name, only: false, alias }) = factor else { return None };
     let (schema, last) = object_name(name).ok()?;
     let columns = match catalog.table(&schema, &last) {
         Some(table) => table.columns.iter().map(|column| column.name.clone()).collect(),
@@ -99,16 +99,14 @@ fn table((catalog, path): (&Catalog, &Path), factor: &TableFactor, known: &mut V
 
 fn join_text(operator: &JoinOperator, joined: &str, known: &[Known]) -> Option<String> {
     let (word, constraint) = match operator {
-        JoinOperator::Join(c) | JoinOperator::Inner(c) => ("JOIN", c),
-        JoinOperator::Left(c) | JoinOperator::LeftOuter(c) => ("LEFT JOIN", c),
-        JoinOperator::Right(c) | JoinOperator::RightOuter(c) => ("RIGHT JOIN", c),
+        JoinOperator::Inner(c) => ("JOIN", c),
+        JoinOperator::LeftOuter(c) => ("LEFT JOIN", c),
+        JoinOperator::RightOuter(c) => ("RIGHT JOIN", c),
         JoinOperator::FullOuter(c) => ("FULL JOIN", c),
-        JoinOperator::CrossJoin(c) => ("CROSS JOIN", c),
-        _ => return None,
+        JoinOperator::Cross => return Some(format!("\n     CROSS JOIN {joined}")),
     };
     Some(match constraint {
         JoinConstraint::On(condition) => format!("\n     {word} {joined} ON {}", shown(condition, known)?),
-        JoinConstraint::None => format!("\n     {word} {joined}"),
         // A column of USING belongs to no table.
         JoinConstraint::Using(_) | JoinConstraint::Natural => return None,
     })
@@ -126,20 +124,17 @@ fn output(item: &SelectItem, name: &str, known: &[Known]) -> Option<String> {
     Some(if own.as_deref() == Some(name) { text } else { format!("{text} AS {}", quoted(name)) })
 }
 
-fn list(items: &[Ast], known: &[Known]) -> Option<String> {
-    Some(items.iter().map(|e| shown(e, known)).collect::<Option<Vec<_>>>()?.join(", "))
-}
-
 /// ORDER BY. The name of an output means the output, whatever column there is of the same name.
 fn order(query: &ast::Query, outputs: &[SelectItem], known: &[Known]) -> Option<String> {
-    let Some(order) = &query.order_by else { return Some(String::new()) };
-    let OrderByKind::Expressions(items) = &order.kind else { return None };
-    let mut out = Vec::with_capacity(items.len());
-    for item in items {
-        let direction = match &item.options.sort {
-            None | Some(ast::OrderBySort::Asc) => "",
-            Some(ast::OrderBySort::Desc) => " DESC",
-            Some(ast::OrderBySort::Using(_)) => return None,
+    if query.order_by.is_empty() {
+        return Some(String::new());
+    }
+    let mut out = Vec::with_capacity(query.order_by.len());
+    for item in &query.order_by {
+        let direction = match item.direction {
+            Direction::Ascending => "",
+            Direction::Descending => " DESC",
+            Direction::Using => return None,
         };
         let named = match &item.expr {
             Ast::Identifier(name) => outputs.iter().find_map(|output| of_name(output, &fold(name))),
@@ -150,7 +145,7 @@ fn order(query: &ast::Query, outputs: &[SelectItem], known: &[Known]) -> Option<
             key = inner;
         }
         // A number would be a position.
-        if item.options.nulls_first.is_some() || matches!(key, Ast::Value(_)) {
+        if item.nulls_first.is_some() || matches!(key, Ast::Value(_)) {
             return None;
         }
         let text = shown(key, known)?;
@@ -169,105 +164,180 @@ fn of_name<'a>(output: &'a SelectItem, name: &str) -> Option<&'a Ast> {
     }
 }
 
-fn limit(query: &ast::Query) -> Option<String> {
-    match &query.limit_clause {
-        None => Some(String::new()),
-        Some(LimitClause::LimitOffset { limit: Some(limit), offset: None, limit_by })
-            if limit_by.is_empty() =>
-        {
-            Some(format!("\n LIMIT {limit}"))
-        }
-        Some(_) => None,
+fn limit(query: &ast::Query, known: &[Known]) -> Option<String> {
+    match (&query.limit, &query.offset) {
+        (None, None) => Some(String::new()),
+        (Some(limit), None) => Some(format!("\n LIMIT {}", shown(limit, known)?)),
+        _ => None,
     }
 }
 
-fn shown(e: &Ast, known: &[Known]) -> Option<String> {
-    let mut e = e.clone();
-    qualify(&mut e, known)?;
-    Some(e.to_string())
+/// How tightly an operation holds its operands together; what is none holds the tightest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Or,
+    And,
+    Not,
+    Is,
+    Comparison,
+    Between,
+    Other,
+    Sum,
+    Product,
+    Power,
+    Sign,
+    Single,
 }
 
-/// Writes the table's name before each column; `None` for what is not known here.
-fn qualify(e: &mut Ast, known: &[Known]) -> Option<()> {
-    match e {
+impl Rank {
+    fn of(e: &Ast) -> Rank {
+        use BinaryOperator as Op;
+        match e {
+            Ast::Nested(inner) => Rank::of(inner),
+            Ast::BinaryOp { op, .. } => match op {
+                Op::Or => Rank::Or,
+                Op::And => Rank::And,
+                Op::Plus | Op::Minus => Rank::Sum,
+                Op::Multiply | Op::Divide | Op::Modulo => Rank::Product,
+                Op::Power => Rank::Power,
+                op if op.is_comparison() => Rank::Comparison,
+                _ => Rank::Other,
+            },
+            Ast::UnaryOp { op: UnaryOperator::Not, .. } => Rank::Not,
+            Ast::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, .. } => Rank::Sign,
+            Ast::UnaryOp { .. } => Rank::Other,
+            Ast::IsNull(_) | Ast::IsNotNull(_) => Rank::Is,
+            Ast::IsTrue(_) | Ast::IsNotTrue(_) | Ast::IsFalse(_) | Ast::IsNotFalse(_) => Rank::Is,
+            Ast::Between { .. } | Ast::InList { .. } | Ast::Like { .. } => Rank::Between,
+            _ => Rank::Single,
+        }
+    }
+}
+
+/// An expression with its table's name before each column; `None` for what is not known here.
+fn shown(e: &Ast, known: &[Known]) -> Option<String> {
+    let negation = |negated: bool| if negated { "NOT " } else { "" };
+    let is = |inner: &Ast, words: &str| Some(format!("{} {words}", above(Rank::Is, inner, known)?));
+    Some(match e {
+        Ast::Nested(inner) => shown(inner, known)?,
+        Ast::Identifier(_) | Ast::CompoundIdentifier(_) => column(e, known)?,
+        Ast::Value(constant) => literal(&constant.value),
+        Ast::Interval(i) => format!("INTERVAL {} {}", string(&i.text), i.field.word()),
+        Ast::UnaryOp { op: UnaryOperator::Not, expr } => {
+            format!("NOT {}", above(Rank::And, expr, known)?)
+        }
+        Ast::UnaryOp { op, expr } => format!("{op}{}", above(Rank::Sign, expr, known)?),
+        Ast::IsNull(inner) => is(inner, "IS NULL")?,
+        Ast::IsNotNull(inner) => is(inner, "IS NOT NULL")?,
+        Ast::IsTrue(inner) => is(inner, "IS TRUE")?,
+        Ast::IsNotTrue(inner) => is(inner, "IS NOT TRUE")?,
+        Ast::IsFalse(inner) => is(inner, "IS FALSE")?,
+        Ast::IsNotFalse(inner) => is(inner, "IS NOT FALSE")?,
+        Ast::BinaryOp { left, op, right } => operation(e, left, op, right, known)?,
+        Ast::Between { expr, negated, symmetric: false, low, high } => {
+            let [expr, low, high] = [expr, low, high].map(|e| above(Rank::Between, e, known));
+            format!("{} {}BETWEEN {} AND {}", expr?, negation(*negated), low?, high?)
+        }
+        Ast::InList { expr, list, negated } => {
+            let items = list.iter().map(|item| shown(item, known)).collect::<Option<Vec<_>>>()?.join(", ");
+            format!("{} {}IN ({items})", above(Rank::Between, expr, known)?, negation(*negated))
+        }
+        Ast::Like { expr, negated, fold_case: false, pattern, escape: None } => {
+            let [expr, pattern] = [expr, pattern].map(|e| above(Rank::Between, e, known));
+            format!("{} {}LIKE {}", expr?, negation(*negated), pattern?)
+        }
+        Ast::Cast { expr, data_type } => {
+            let t = crate::ty::of_ast(data_type).ok()?;
+            format!("{}::{}", above(Rank::Sign, expr, known)?, type_name(t.ty.oid(), t.typmod))
+        }
+        Ast::Extract { field, expr } => format!("EXTRACT({field} FROM {})", shown(expr, known)?),
+        Ast::Case(case) => case_shown(case, known)?,
+        Ast::Function(f) => call(f, known)?,
+        Ast::ValueFunction(f) if f.precision.is_none() => f.name.to_uppercase(),
+        _ => return None,
+    })
+}
+
+/// An operand, in parentheses unless it holds together more tightly than this.
+fn above(rank: Rank, e: &Ast, known: &[Known]) -> Option<String> {
+    let text = shown(e, known)?;
+    Some(if Rank::of(e) > rank { text } else { format!("({text})") })
+}
+
+fn operation(whole: &Ast, left: &Ast, op: &BinaryOperator, right: &Ast, known: &[Known]) -> Option<String> {
+    if matches!(op, BinaryOperator::Qualified(_)) {
+        return None;
+    }
+    let rank = Rank::of(whole);
+    // All but comparisons are read from the left.
+    let left = match Rank::of(left) == rank && rank != Rank::Comparison {
+        true => shown(left, known)?,
+        false => above(rank, left, known)?,
+    };
+    Some(format!("{left} {op} {}", above(rank, right, known)?))
+}
+
+fn column(e: &Ast, known: &[Known]) -> Option<String> {
+    let (holder, name) = match e {
         Ast::Identifier(column) => {
-            let name = fold(column);
-            let mut holders = known.iter().filter(|table| table.columns.contains(&name));
+            let mut holders = known.iter().filter(|table| table.columns.contains(&column.value));
             let (holder, None) = (holders.next()?, holders.next()) else { return None };
-            *e = Ast::CompoundIdentifier(vec![ident(&holder.name), ident(&name)]);
+            (holder, &column.value)
         }
         Ast::CompoundIdentifier(parts) => {
             let [.., table, column] = parts.as_slice() else { return None };
-            let (table, column) = (fold(table), fold(column));
-            known.iter().find(|known| known.name == table && known.columns.contains(&column))?;
-            *e = Ast::CompoundIdentifier(vec![ident(&table), ident(&column)]);
+            let is_it = |known: &&Known| known.name == table.value && known.columns.contains(&column.value);
+            (known.iter().find(is_it)?, &column.value)
         }
-        Ast::Value(_) | Ast::TypedString(_) | Ast::Interval(_) => {}
-        Ast::Nested(inner)
-        | Ast::UnaryOp { expr: inner, .. }
-        | Ast::IsNull(inner)
-        | Ast::IsNotNull(inner)
-        | Ast::IsTrue(inner)
-        | Ast::IsNotTrue(inner)
-        | Ast::IsFalse(inner)
-        | Ast::IsNotFalse(inner)
-        | Ast::Cast { expr: inner, .. }
-        | Ast::Extract { expr: inner, .. } => qualify(inner, known)?,
-        Ast::BinaryOp { left, right, .. } => {
-            qualify(left, known)?;
-            qualify(right, known)?;
-        }
-        Ast::Between { expr, low, high, .. } => {
-            [expr, low, high].into_iter().try_for_each(|e| qualify(e, known))?;
-        }
-        Ast::InList { expr, list, .. } => {
-            qualify(expr, known)?;
-            list.iter_mut().try_for_each(|e| qualify(e, known))?;
-        }
-        Ast::Like { expr, pattern, .. } => {
-            qualify(expr, known)?;
-            qualify(pattern, known)?;
-        }
-        Ast::Case { operand, conditions, else_result, .. } => {
-            let ends = operand.iter_mut().chain(else_result.iter_mut());
-            ends.map(|e| &mut **e).try_for_each(|e| qualify(e, known))?;
-            for when in conditions {
-                qualify(&mut when.condition, known)?;
-                qualify(&mut when.result, known)?;
-            }
-        }
-        Ast::Function(f) => arguments(f, known)?,
         _ => return None,
-    }
-    Some(())
+    };
+    Some(format!("{}.{}", quoted(&holder.name), quoted(name)))
 }
 
-fn arguments(f: &mut ast::Function, known: &[Known]) -> Option<()> {
-    if f.over.is_some() || f.filter.is_some() {
+fn literal(value: &Value) -> String {
+    match value {
+        Value::Null => "NULL".to_owned(),
+        Value::Boolean(b) => b.to_string(),
+        Value::Number(digits) => digits.clone(),
+        Value::Text(text) => string(text),
+    }
+}
+
+fn string(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn case_shown(case: &ast::Case, known: &[Known]) -> Option<String> {
+    let mut out = "CASE".to_owned();
+    if let Some(operand) = &case.operand {
+        out += &format!(" {}", shown(operand, known)?);
+    }
+    for branch in &case.branches {
+        let (condition, result) = (shown(&branch.condition, known)?, shown(&branch.result, known)?);
+        out += &format!(" WHEN {condition} THEN {result}");
+    }
+    if let Some(otherwise) = &case.otherwise {
+        out += &format!(" ELSE {}", shown(otherwise, known)?);
+    }
+    Some(out + " END")
+}
+
+fn call(f: &ast::Function, known: &[Known]) -> Option<String> {
+    let ast::Function { name, distinct, args, order_by, within_group, filter, over } = f;
+    if over.is_some() || filter.is_some() || !order_by.is_empty() || !within_group.is_empty() {
         return None;
     }
-    match &mut f.args {
-        FunctionArguments::None => {}
-        FunctionArguments::Subquery(_) => return None,
-        FunctionArguments::List(list) => {
-            if !list.clauses.is_empty() {
-                return None;
-            }
-            for argument in &mut list.args {
-                match argument {
-                    FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => qualify(e, known)?,
-                    FunctionArg::Unnamed(FunctionArgExpr::Wildcard) => {}
-                    _ => return None,
-                }
-            }
+    let args = args.iter().map(|argument| match argument {
+        FunctionArg::Expr(e) => shown(e, known),
+        FunctionArg::Star => Some("*".to_owned()),
+        FunctionArg::Named(..) | FunctionArg::TableStar(_) => None,
+    });
+    let args = args.collect::<Option<Vec<_>>>()?.join(", ");
+    let name = match name.0.as_slice() {
+        [name] if matches!(name.value.as_str(), "coalesce" | "greatest" | "least" | "nullif") => {
+            name.value.to_uppercase()
         }
-    }
-    Some(())
-}
-
-fn ident(name: &str) -> Ident {
-    match quoted(name) == name {
-        true => Ident::new(name),
-        false => Ident::with_quote('"', name),
-    }
+        parts => parts.iter().map(|part| quoted(&part.value)).collect::<Vec<_>>().join("."),
+    };
+    Some(format!("{name}({}{args})", if *distinct { "DISTINCT " } else { "" }))
 }

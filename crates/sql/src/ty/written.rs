@@ -2,89 +2,55 @@
 //!
 //! Does not know: what the types mean (`ty`), nor which of them columns may have.
 
-use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
 use varve_engine::{ColumnType, Moment};
 
 use super::{Reg, Ty, Typed};
+use crate::ast::TypeName;
 use crate::error::{Result, SqlError, SqlState};
 
 /// Reads a type name from the syntax tree.
-pub fn of_ast(t: &DataType) -> Result<Typed> {
-    let ty = match t {
-        DataType::Bool | DataType::Boolean => Ty::Bool,
-        DataType::SmallInt(None) | DataType::Int2(None) => Ty::Int2,
-        DataType::Int(None) | DataType::Integer(None) | DataType::Int4(None) => Ty::Int4,
-        DataType::BigInt(None) | DataType::Int8(None) => Ty::Int8,
-        DataType::Float8 | DataType::DoublePrecision | DataType::Float(ExactNumberInfo::None) => Ty::Float8,
-        DataType::Float(ExactNumberInfo::Precision(25..=53)) => Ty::Float8,
-        DataType::Float4 | DataType::Real | DataType::Float(ExactNumberInfo::Precision(1..=24)) => Ty::Float4,
-        DataType::Uuid => Ty::Uuid,
-        DataType::JSON => Ty::Json,
-        DataType::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
-            return Ok(moment_of(Moment::Time, *digits));
-        }
-        DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => return array_of(element),
-        DataType::Text => Ty::Text,
-        DataType::Bytea => Ty::Bytea,
-        DataType::Date => Ty::Date,
-        DataType::Regclass => Ty::Reg(Reg::Class),
-        DataType::Interval { fields: None, precision } => {
-            return Ok(moment_of(Moment::Interval, *precision));
-        }
-        DataType::Timestamp(digits, zone) => {
-            let moment = match zone {
-                TimezoneInfo::None | TimezoneInfo::WithoutTimeZone => Moment::Timestamp,
-                TimezoneInfo::WithTimeZone | TimezoneInfo::Tz => Moment::TimestampTz,
-            };
-            return Ok(moment_of(moment, *digits));
-        }
-        DataType::Numeric(p) | DataType::Decimal(p) | DataType::Dec(p) => return numeric_of(*p),
-        DataType::Char(n) | DataType::Character(n) => return string_of(Ty::Char, n, Some(1)),
-        DataType::Varchar(n) | DataType::CharacterVarying(n) | DataType::CharVarying(n) => {
-            return string_of(Ty::Varchar, n, None);
-        }
-        DataType::Custom(name, arguments) => return custom_of(&name.to_string(), arguments),
-        other => return Err(SqlError::unsupported(format!("type {}", other.to_string().to_lowercase()))),
-    };
-    Ok(Typed::plain(ty))
+pub fn of_ast(t: &TypeName) -> Result<Typed> {
+    let element = element_of(t)?;
+    if t.is_array { array_of(element) } else { Ok(element) }
 }
 
-/// Digits beyond a microsecond's are none, as PostgreSQL warns.
-fn moment_of(moment: Moment, digits: Option<u64>) -> Typed {
-    Typed::of_column(match digits {
-        Some(digits) => ColumnType::Rounded(moment, digits.min(6) as u8),
-        None => moment.unrounded(),
+fn element_of(t: &TypeName) -> Result<Typed> {
+    let Some(name) = t.system_name() else { return Err(no_type(t)) };
+    let digits = t.modifiers.first().copied();
+    Ok(match name {
+        "time" => moment_of(Moment::Time, digits),
+        "timestamp" => moment_of(Moment::Timestamp, digits),
+        "timestamptz" => moment_of(Moment::TimestampTz, digits),
+        "interval" => return interval_of(&t.modifiers),
+        "numeric" => return numeric_of(&t.modifiers),
+        "varchar" => return string_of(Ty::Varchar, digits),
+        "bpchar" => return string_of(Ty::Char, digits),
+        name => match plain(name) {
+            Some(ty) if t.modifiers.is_empty() => Typed::plain(ty),
+            Some(_) => {
+                let message = format!("type modifier is not allowed for type \"{name}\"");
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
+            None => return Err(foreign(name).unwrap_or_else(|| no_type(t))),
+        },
     })
 }
 
-/// Arrays of arrays are arrays, as in PostgreSQL; the modifier is the elements'.
-fn array_of(element: &DataType) -> Result<Typed> {
-    let Typed { ty: element, typmod } = of_ast(element)?;
-    let array = if element.element().is_some() { Some(element) } else { element.array() };
-    array
-        .map(|ty| Typed { ty, typmod })
-        .ok_or_else(|| SqlError::unsupported(format!("an array of type {}", element.name())))
-}
-
-fn custom_of(name: &str, arguments: &[String]) -> Result<Typed> {
-    let lower = name.to_ascii_lowercase();
-    let bare = lower.strip_prefix("pg_catalog.").unwrap_or(&lower);
-    let plain = bare.trim_matches('"');
-    let ty = match plain {
+/// Types without modifiers.
+fn plain(name: &str) -> Option<Ty> {
+    Some(match name {
         "bool" => Ty::Bool,
-        "name" => Ty::Name,
-        "timestamptz" => Ty::TimestampTz,
         "int2" => Ty::Int2,
-        "int4" | "int" | "integer" => Ty::Int4,
-        "int8" | "bigint" => Ty::Int8,
+        "int4" => Ty::Int4,
+        "int8" => Ty::Int8,
         "float4" => Ty::Float4,
         "float8" => Ty::Float8,
-        "time" => Ty::Time,
-        "timestamp" => Ty::Timestamp,
-        "interval" => Ty::Interval,
+        "text" => Ty::Text,
+        "name" => Ty::Name,
+        "bytea" => Ty::Bytea,
+        "date" => Ty::Date,
         "uuid" => Ty::Uuid,
         "json" => Ty::Json,
-        "bytea" => Ty::Bytea,
         "oid" => Ty::Oid,
         "regclass" => Ty::Reg(Reg::Class),
         "regtype" => Ty::Reg(Reg::Type),
@@ -94,43 +60,64 @@ fn custom_of(name: &str, arguments: &[String]) -> Result<Typed> {
         "char" => Ty::Char1,
         "int2vector" => Ty::Int2Vector,
         "oidvector" => Ty::OidVector,
-        "numeric" => Ty::Numeric,
-        "text" => Ty::Text,
-        "varchar" => return string_of(Ty::Varchar, &length_of(arguments), None),
-        "date" => Ty::Date,
-        "bpchar" if !arguments.is_empty() => {
-            return string_of(Ty::Char, &length_of(arguments), None);
-        }
-        // What a CHECK over char(n) is shown with.
-        "bpchar" => Ty::Char,
-        _ if KNOWN_FOREIGN_TYPES.contains(&plain) => {
-            return Err(SqlError::unsupported(format!("type {plain}")));
-        }
-        _ => {
-            let message = format!("type \"{}\" does not exist", name.trim_matches('"'));
-            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
-        }
-    };
-    Ok(Typed::plain(ty))
+        _ => return None,
+    })
 }
 
-/// The length in the parentheses behind a type's name.
-fn length_of(arguments: &[String]) -> Option<CharacterLength> {
-    let length = arguments.first()?.parse().ok()?;
-    Some(CharacterLength::IntegerLength { length, unit: None })
+/// 42704
+fn no_type(t: &TypeName) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{}\" does not exist", t.name))
 }
 
-/// Types that PostgreSQL has and Varve has not, as far as the parser leaves their names to us.
-const KNOWN_FOREIGN_TYPES: [&str; 18] = [
+/// Types that PostgreSQL has and Varve has not.
+const FOREIGN: [&str; 19] = [
     "xid", "cid", "tid", "money", "inet", "cidr", "macaddr", "point", "line", "lseg", "box", "path",
-    "polygon", "circle", "tsvector", "tsquery", "xml", "timetz",
+    "polygon", "circle", "tsvector", "tsquery", "xml", "jsonb", "bit",
 ];
 
-fn numeric_of(info: ExactNumberInfo) -> Result<Typed> {
-    let (precision, scale) = match info {
-        ExactNumberInfo::None => return Ok(Typed::plain(Ty::Numeric)),
-        ExactNumberInfo::Precision(p) => (p, 0),
-        ExactNumberInfo::PrecisionAndScale(p, s) => (p, s),
+/// 0A000 for a type that Varve has not.
+fn foreign(name: &str) -> Option<SqlError> {
+    let shown = match name {
+        "timetz" => "time with time zone",
+        "varbit" => "bit varying",
+        name if FOREIGN.contains(&name) => name,
+        _ => return None,
+    };
+    Some(SqlError::unsupported(format!("type {shown}")))
+}
+
+/// Digits beyond a microsecond's are none, as PostgreSQL warns.
+fn moment_of(moment: Moment, digits: Option<i64>) -> Typed {
+    Typed::of_column(match digits {
+        Some(digits) => ColumnType::Rounded(moment, digits.clamp(0, 6) as u8),
+        None => moment.unrounded(),
+    })
+}
+
+/// What PostgreSQL writes for an interval whose fields are not named.
+const ALL_FIELDS: i64 = 0x7FFF;
+
+fn interval_of(modifiers: &[i64]) -> Result<Typed> {
+    match modifiers {
+        [] => Ok(moment_of(Moment::Interval, None)),
+        [ALL_FIELDS, rest @ ..] => Ok(moment_of(Moment::Interval, rest.first().copied())),
+        _ => Err(SqlError::unsupported("type interval with fields")),
+    }
+}
+
+/// Arrays of arrays are arrays, as in PostgreSQL; the modifier is the elements'.
+fn array_of(Typed { ty: element, typmod }: Typed) -> Result<Typed> {
+    let array = if element.element().is_some() { Some(element) } else { element.array() };
+    array
+        .map(|ty| Typed { ty, typmod })
+        .ok_or_else(|| SqlError::unsupported(format!("an array of type {}", element.name())))
+}
+
+fn numeric_of(modifiers: &[i64]) -> Result<Typed> {
+    let (precision, scale) = match *modifiers {
+        [] => return Ok(Typed::plain(Ty::Numeric)),
+        [precision] => (precision, 0),
+        [precision, scale, ..] => (precision, scale),
     };
     if !(1..=1000).contains(&precision) {
         let message = format!("NUMERIC precision {precision} must be between 1 and 1000");
@@ -145,18 +132,13 @@ fn numeric_of(info: ExactNumberInfo) -> Result<Typed> {
 }
 
 /// Longest declared length of a string type, as in PostgreSQL.
-const LENGTH_MAX: u64 = 10_485_760;
+const LENGTH_MAX: i64 = 10_485_760;
 
-fn string_of(ty: Ty, length: &Option<CharacterLength>, default: Option<u64>) -> Result<Typed> {
-    let length = match length {
-        Some(CharacterLength::IntegerLength { length, .. }) => Some(*length),
-        Some(CharacterLength::Max) => return Err(SqlError::unsupported("a length of MAX")),
-        None => default,
-    };
+fn string_of(ty: Ty, length: Option<i64>) -> Result<Typed> {
     let Some(length) = length else { return Ok(Typed::plain(ty)) };
     let shown = if ty == Ty::Char { "char" } else { "varchar" };
     let message = match length {
-        0 => format!("length for type {shown} must be at least 1"),
+        ..=0 => format!("length for type {shown} must be at least 1"),
         1..=LENGTH_MAX => return Ok(Typed { ty, typmod: length as i32 + 4 }),
         _ => format!("length for type {shown} cannot exceed {LENGTH_MAX}"),
     };

@@ -2,8 +2,8 @@
 //!
 //! Does not know: how tables are locked (`session::lock`).
 
+use crate::ast;
 use pg_query::protobuf::LockStmt;
-use sqlparser::ast;
 use varve_engine::LockMode;
 
 use super::Utility;

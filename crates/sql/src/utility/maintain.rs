@@ -2,9 +2,9 @@
 //!
 //! Does not know: what they do (`session::maintain`).
 
+use crate::ast;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{Node, VacuumRelation, VacuumStmt};
-use sqlparser::ast;
 
 use super::Utility;
 use super::node::{self, Opt, Source};

@@ -2,11 +2,11 @@
 //!
 //! Does not know: who may do it (`session::owner`).
 
+use crate::ast::ObjectName;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
     AlterOwnerStmt, AlterTableStmt, AlterTableType, Node, ObjectType, ReassignOwnedStmt, RoleSpec,
 };
-use sqlparser::ast::ObjectName;
 
 use super::role::{RoleName, role_name};
 use super::{Utility, tag};

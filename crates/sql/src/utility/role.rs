@@ -2,12 +2,12 @@
 //!
 //! Does not know: which roles and objects there are.
 
+use crate::ast;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
     AlterRoleStmt, CreateRoleStmt, DropBehavior, DropRoleStmt, GrantRoleStmt, GrantStmt, GrantTargetType,
     Node, ObjectType, RoleSpec, RoleSpecType, RoleStmtType,
 };
-use sqlparser::ast;
 use varve_engine::{Rights, Secret};
 
 use super::node::{self, Opt, Source};

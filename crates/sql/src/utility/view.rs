@@ -2,11 +2,11 @@
 //!
 //! Does not know: what the options do (`rights`, `bind::view`).
 
+use crate::ast;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
     AlterTableCmd, AlterTableStmt, AlterTableType, DefElem, Node, ObjectType, RangeVar,
 };
-use sqlparser::ast;
 
 use crate::bind::view::security_invoker;
 use crate::error::{Result, SqlError, SqlState};
@@ -76,7 +76,7 @@ fn written(node: &Node) -> Option<String> {
 fn name(view: &RangeVar) -> ast::ObjectName {
     let parts = [&view.catalogname, &view.schemaname, &view.relname];
     let given = parts.into_iter().filter(|part| !part.is_empty());
-    ast::ObjectName::from(given.map(|part| ast::Ident::with_quote('"', part)).collect::<Vec<_>>())
+    ast::ObjectName(given.map(|part| ast::Ident::new(part)).collect())
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
         {
             let read = set(value).unwrap().unwrap();
             assert_eq!(read.security_invoker, Some(expected), "{value}");
-            assert_eq!((read.view.to_string().as_str(), read.if_exists), ("\"s\".\"v\"", true));
+            assert_eq!((read.view.to_string().as_str(), read.if_exists), ("s.v", true));
         }
         assert_eq!(set(" = 7").unwrap_err().sqlstate.as_str(), "22023");
         let reset = read("alter view v reset (security_invoker)").unwrap().unwrap();

@@ -85,7 +85,7 @@ impl Reader<'_> {
                     let to = column.type_name.as_ref();
                     let to = to.ok_or_else(|| SqlError::internal("ALTER COLUMN TYPE without a type"))?;
                     let using = self.maybe(column.raw_default.as_deref())?.map(Box::new);
-                    ColumnAction::SetType { data_type: self.data_type(to)?, using }
+                    ColumnAction::SetType { data_type: self.type_name(to)?, using }
                 }
                 _ => return Err(SqlError::internal("ALTER COLUMN TYPE without a column")),
             },

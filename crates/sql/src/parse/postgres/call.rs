@@ -4,14 +4,13 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{CoercionForm, FuncCall, Node, WindowDef, a_const::Val};
-use sqlparser::ast::{
-    DateTimeField, DuplicateTreatment, Expr, ExtractSyntax, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgOperator, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, TrimWhereField, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
-};
 
-use super::expression::list_of;
+use super::expression::function;
 use super::place::{Reader, kind, strings};
+use crate::ast::{
+    Expr, FrameBound, FrameExclusion, FrameUnits, Function, FunctionArg, Over, TrimSide,
+    WindowFrame, WindowSpec,
+};
 use crate::error::{Result, SqlError};
 
 /// Bits of a frame, as PostgreSQL's parsenodes.h has them.
@@ -32,13 +31,6 @@ mod frame {
     pub(super) const EXCLUDE_GROUP: i32 = 0x10000;
     pub(super) const EXCLUDE_TIES: i32 = 0x20000;
 }
-
-/// Names of the calls that stand for EXCLUDE behind the keys of PARTITION BY.
-pub const EXCLUDE_CURRENT_ROW: &str = "EXCLUDE CURRENT ROW";
-/// EXCLUDE GROUP
-pub const EXCLUDE_GROUP: &str = "EXCLUDE GROUP";
-/// EXCLUDE TIES
-pub const EXCLUDE_TIES: &str = "EXCLUDE TIES";
 
 impl Reader<'_> {
     /// A call.
@@ -64,28 +56,20 @@ impl Reader<'_> {
         Ok(Some(match (name, f.args.len()) {
             ("timezone", 2) => Expr::AtTimeZone { timestamp: boxed(1)?, time_zone: boxed(0)? },
             ("timezone", _) => return Err(SqlError::unsupported("AT LOCAL")),
-            ("extract", 2) => Expr::Extract {
-                field: DateTimeField::Custom(Ident { quote_style: None, ..Ident::new(text_of(&f.args[0])?) }),
-                syntax: ExtractSyntax::From,
-                expr: boxed(1)?,
-            },
-            ("overlay", 3 | 4) => Expr::Overlay {
-                expr: boxed(0)?,
-                overlay_what: boxed(1)?,
-                overlay_from: boxed(2)?,
-                overlay_for: rest(3)?,
-            },
+            ("extract", 2) => Expr::Extract { field: text_of(&f.args[0])?.to_owned(), expr: boxed(1)? },
+            ("overlay", 3 | 4) => {
+                Expr::Overlay { expr: boxed(0)?, what: boxed(1)?, from: boxed(2)?, r#for: rest(3)? }
+            }
             ("position", 2) => Expr::Position { expr: boxed(1)?, r#in: boxed(0)? },
             ("substring", 2 | 3) => self.substring(f, false)?,
             ("btrim" | "ltrim" | "rtrim", 1 | 2) => Expr::Trim {
-                trim_where: Some(match name {
-                    "ltrim" => TrimWhereField::Leading,
-                    "rtrim" => TrimWhereField::Trailing,
-                    _ => TrimWhereField::Both,
-                }),
-                trim_what: rest(1)?,
                 expr: boxed(0)?,
-                trim_characters: None,
+                side: match name {
+                    "ltrim" => TrimSide::Leading,
+                    "rtrim" => TrimSide::Trailing,
+                    _ => TrimSide::Both,
+                },
+                what: rest(1)?,
             },
             ("xmlexists", _) => return Err(SqlError::unsupported("XML")),
             _ => return Ok(None),
@@ -95,9 +79,8 @@ impl Reader<'_> {
     fn substring(&self, f: &FuncCall, shorthand: bool) -> Result<Expr> {
         Ok(Expr::Substring {
             expr: self.boxed(f.args.first())?,
-            substring_from: self.maybe(f.args.get(1))?.map(Box::new),
-            substring_for: self.maybe(f.args.get(2))?.map(Box::new),
-            special: !shorthand,
+            from: self.maybe(f.args.get(1))?.map(Box::new),
+            r#for: self.maybe(f.args.get(2))?.map(Box::new),
             shorthand,
         })
     }
@@ -112,75 +95,54 @@ impl Reader<'_> {
             args.push(self.argument(arg)?);
         }
         if f.agg_star {
-            args.push(FunctionArg::Unnamed(FunctionArgExpr::Wildcard));
+            args.push(FunctionArg::Star);
         }
         let order = self.order_items(&f.agg_order)?;
-        let (within_group, order) =
+        let (within_group, order_by) =
             if f.agg_within_group { (order, Vec::new()) } else { (Vec::new(), order) };
-        let clauses = match order.is_empty() {
-            true => Vec::new(),
-            false => vec![FunctionArgumentClause::OrderBy(order)],
-        };
-        let duplicate_treatment = f.agg_distinct.then_some(DuplicateTreatment::Distinct);
         Ok(Function {
-            args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment, args, clauses }),
-            filter: self.maybe(f.agg_filter.as_deref())?.map(Box::new),
-            over: f.over.as_deref().map(|over| self.over(over)).transpose()?,
+            distinct: f.agg_distinct,
+            args,
+            order_by,
             within_group,
-            ..self.function(self.name_of(&f.funcname, f.location)?)
+            filter: self.maybe(f.agg_filter.as_deref())?.map(Box::new),
+            over: f.over.as_deref().map(|over| self.over(over).map(Box::new)).transpose()?,
+            ..function(self.name_of(&f.funcname, f.location)?)
         })
     }
 
     /// An argument of a call.
     pub(super) fn argument(&self, arg: &Node) -> Result<FunctionArg> {
         Ok(match kind(Some(arg))? {
-            NodeEnum::NamedArgExpr(named) => FunctionArg::Named {
-                name: self.ident(&named.name, named.location),
-                arg: FunctionArgExpr::Expr(self.expr(named.arg.as_deref())?),
-                operator: FunctionArgOperator::RightArrow,
-            },
+            NodeEnum::NamedArgExpr(named) => {
+                FunctionArg::Named(self.ident(&named.name, named.location), self.expr(named.arg.as_deref())?)
+            }
             NodeEnum::ColumnRef(c)
                 if matches!(c.fields.last().map(|f| &f.node), Some(Some(NodeEnum::AStar(_)))) =>
             {
                 let name = self.name_of(&c.fields[..c.fields.len() - 1], c.location)?;
-                FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name))
+                FunctionArg::TableStar(name)
             }
-            _ => FunctionArg::Unnamed(FunctionArgExpr::Expr(self.expr(Some(arg))?)),
+            _ => FunctionArg::Expr(self.expr(Some(arg))?),
         })
     }
 
-    fn over(&self, over: &WindowDef) -> Result<WindowType> {
+    fn over(&self, over: &WindowDef) -> Result<Over> {
         // OVER w has a name only; OVER (w ...) refers to one.
         if !over.name.is_empty() {
-            return Ok(WindowType::NamedWindow(self.ident(&over.name, over.location)));
+            return Ok(Over::Name(self.ident(&over.name, over.location)));
         }
-        self.window(over).map(WindowType::WindowSpec)
+        self.window(over).map(Over::Spec)
     }
 
     /// What a window says of itself.
     pub(super) fn window(&self, w: &WindowDef) -> Result<WindowSpec> {
         Ok(WindowSpec {
             window_name: (!w.refname.is_empty()).then(|| self.ident(&w.refname, w.location)),
-            partition_by: self.window_keys(w)?,
+            partition_by: self.exprs(&w.partition_clause)?,
             order_by: self.order_items(&w.order_clause)?,
-            window_frame: self.frame(w)?,
+            frame: self.frame(w)?,
         })
-    }
-
-    /// PARTITION BY. The tree has no place for EXCLUDE: it stands behind the keys, as a call without arguments.
-    fn window_keys(&self, w: &WindowDef) -> Result<Vec<Expr>> {
-        let mut keys = self.exprs(&w.partition_clause)?;
-        let written = [
-            (frame::EXCLUDE_CURRENT_ROW, EXCLUDE_CURRENT_ROW),
-            (frame::EXCLUDE_GROUP, EXCLUDE_GROUP),
-            (frame::EXCLUDE_TIES, EXCLUDE_TIES),
-        ];
-        let found = written.iter().find(|(bit, _)| w.frame_options & bit != 0);
-        keys.extend(found.map(|(_, name)| {
-            let name = ObjectName(vec![ObjectNamePart::Identifier(Ident::with_quote('"', *name))]);
-            Expr::Function(Function { args: list_of(Vec::new()), ..self.function(name) })
-        }));
-        Ok(keys)
     }
 
     fn frame(&self, w: &WindowDef) -> Result<Option<WindowFrame>> {
@@ -189,37 +151,48 @@ impl Reader<'_> {
             return Ok(None);
         }
         let units = match (has(frame::RANGE), has(frame::ROWS)) {
-            (true, _) => WindowFrameUnits::Range,
-            (_, true) => WindowFrameUnits::Rows,
-            _ => WindowFrameUnits::Groups,
+            (true, _) => FrameUnits::Range,
+            (_, true) => FrameUnits::Rows,
+            _ => FrameUnits::Groups,
         };
         let offset = |node: Option<&Node>| Ok::<_, SqlError>(Some(self.boxed(node)?));
         let (start, end) = (w.start_offset.as_deref(), w.end_offset.as_deref());
-        let start_bound = if has(frame::START_UNBOUNDED_PRECEDING) {
-            WindowFrameBound::Preceding(None)
+        let start = if has(frame::START_UNBOUNDED_PRECEDING) {
+            FrameBound::Preceding(None)
         } else if has(frame::START_UNBOUNDED_FOLLOWING) {
-            WindowFrameBound::Following(None)
+            FrameBound::Following(None)
         } else if has(frame::START_OFFSET_PRECEDING) {
-            WindowFrameBound::Preceding(offset(start)?)
+            FrameBound::Preceding(offset(start)?)
         } else if has(frame::START_OFFSET_FOLLOWING) {
-            WindowFrameBound::Following(offset(start)?)
+            FrameBound::Following(offset(start)?)
         } else {
-            WindowFrameBound::CurrentRow
+            FrameBound::CurrentRow
         };
-        let end_bound = if !has(frame::BETWEEN) {
-            None
+        let end = if !has(frame::BETWEEN) {
+            FrameBound::CurrentRow
         } else if has(frame::END_UNBOUNDED_PRECEDING) {
-            Some(WindowFrameBound::Preceding(None))
+            FrameBound::Preceding(None)
         } else if has(frame::END_UNBOUNDED_FOLLOWING) {
-            Some(WindowFrameBound::Following(None))
+            FrameBound::Following(None)
         } else if has(frame::END_OFFSET_PRECEDING) {
-            Some(WindowFrameBound::Preceding(offset(end)?))
+            FrameBound::Preceding(offset(end)?)
         } else if has(frame::END_OFFSET_FOLLOWING) {
-            Some(WindowFrameBound::Following(offset(end)?))
+            FrameBound::Following(offset(end)?)
         } else {
-            Some(WindowFrameBound::CurrentRow)
+            FrameBound::CurrentRow
         };
-        Ok(Some(WindowFrame { units, start_bound, end_bound }))
+        Ok(Some(WindowFrame { units, start, end, exclude: exclusion(w.frame_options) }))
+    }
+}
+
+/// What is left out of a frame.
+fn exclusion(options: i32) -> FrameExclusion {
+    let has = |bits: i32| options & bits != 0;
+    match () {
+        () if has(frame::EXCLUDE_CURRENT_ROW) => FrameExclusion::CurrentRow,
+        () if has(frame::EXCLUDE_GROUP) => FrameExclusion::Group,
+        () if has(frame::EXCLUDE_TIES) => FrameExclusion::Ties,
+        () => FrameExclusion::NoOthers,
     }
 }
 

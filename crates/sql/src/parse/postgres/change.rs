@@ -4,98 +4,69 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    DeleteStmt, InferClause, InsertStmt, Node, OnConflictAction as Action, OnConflictClause, ResTarget,
-    ReturningClause, UpdateStmt,
-};
-use sqlparser::ast::helpers::attached_token::AttachedToken;
-use sqlparser::ast::{
-    Assignment, AssignmentTarget, ConflictTarget, Delete, DoUpdate, FromTable, Insert, ObjectName,
-    OnConflict, OnConflictAction, OnInsert, SelectItem, TableAliasWithoutColumns, TableObject,
-    TableWithJoins, Update, UpdateTableFromKind,
+    DeleteStmt, InferClause, InsertStmt, Node, OnConflictAction as Action, OnConflictClause, OverridingKind,
+    ResTarget, ReturningClause, UpdateStmt, WithClause,
 };
 
 use super::place::{Reader, kind, strings};
+use crate::ast::{
+    Assignment, ConflictTarget, Delete, DoUpdate, Insert, ObjectName, OnConflict, Overriding, SelectItem,
+    Update, With,
+};
 use crate::error::{Result, SqlError};
 
 impl Reader<'_> {
-    /// INSERT without its WITH.
+    /// INSERT.
     pub(super) fn insert(&self, i: &InsertStmt) -> Result<Insert> {
         let Some(relation) = &i.relation else { return Err(SqlError::internal("INSERT into nothing")) };
         let source = match i.select_stmt.as_deref() {
             Some(node) => Some(Box::new(self.subquery(Some(node))?)),
             None => None,
         };
-        let alias = relation.alias.as_ref();
         let targets = i.cols.iter().map(|c| self.target(c)).collect::<Result<Vec<_>>>()?;
         Ok(Insert {
-            insert_token: AttachedToken::empty(),
-            optimizer_hints: Vec::new(),
-            or: None,
-            ignore: false,
-            into: true,
-            table: TableObject::TableName(self.relation_name(relation)),
-            table_alias: alias
-                .map(|a| TableAliasWithoutColumns { explicit: true, alias: self.ident(&a.aliasname, -1) }),
+            with: self.with_before(i.with_clause.as_ref())?,
+            table: self.relation_name(relation),
+            alias: relation.alias.as_ref().map(|a| self.ident(&a.aliasname, -1)),
             columns: targets.into_iter().map(|(name, _)| name).collect(),
-            overwrite: false,
+            overriding: match i.r#override() {
+                OverridingKind::OverridingUserValue => Some(Overriding::User),
+                OverridingKind::OverridingSystemValue => Some(Overriding::System),
+                _ => None,
+            },
             source,
-            assignments: Vec::new(),
-            partitioned: None,
-            after_columns: Vec::new(),
-            has_table_keyword: false,
-            on: self.on_conflict(i.on_conflict_clause.as_deref())?,
+            on_conflict: self.on_conflict(i.on_conflict_clause.as_deref())?,
             returning: self.returning(i.returning_clause.as_ref())?,
-            output: None,
-            replace_into: false,
-            priority: None,
-            insert_alias: None,
-            settings: None,
-            format_clause: None,
-            multi_table_insert_type: None,
-            multi_table_into_clauses: Vec::new(),
-            multi_table_when_clauses: Vec::new(),
-            multi_table_else_clause: None,
         })
     }
 
-    /// UPDATE without its WITH.
+    /// UPDATE.
     pub(super) fn update(&self, u: &UpdateStmt) -> Result<Update> {
         let Some(relation) = &u.relation else { return Err(SqlError::internal("UPDATE of nothing")) };
-        let from = self.from(&u.from_clause)?;
         Ok(Update {
-            update_token: AttachedToken::empty(),
-            optimizer_hints: Vec::new(),
-            table: TableWithJoins { relation: self.table(relation)?, joins: Vec::new() },
+            with: self.with_before(u.with_clause.as_ref())?,
+            table: self.table(relation)?,
             assignments: self.assignments(&u.target_list)?,
-            from: (!from.is_empty()).then_some(UpdateTableFromKind::AfterSet(from)),
+            from: self.from(&u.from_clause)?,
             selection: self.maybe(u.where_clause.as_deref())?,
             returning: self.returning(u.returning_clause.as_ref())?,
-            output: None,
-            or: None,
-            order_by: Vec::new(),
-            limit: None,
         })
     }
 
-    /// DELETE without its WITH.
+    /// DELETE.
     pub(super) fn delete(&self, d: &DeleteStmt) -> Result<Delete> {
         let Some(relation) = &d.relation else { return Err(SqlError::internal("DELETE of nothing")) };
-        let using = self.from(&d.using_clause)?;
         Ok(Delete {
-            delete_token: AttachedToken::empty(),
-            optimizer_hints: Vec::new(),
-            tables: Vec::new(),
-            from: FromTable::WithFromKeyword(vec![TableWithJoins {
-                relation: self.table(relation)?,
-                joins: Vec::new(),
-            }]),
-            using: (!using.is_empty()).then_some(using),
+            with: self.with_before(d.with_clause.as_ref())?,
+            table: self.table(relation)?,
+            using: self.from(&d.using_clause)?,
             selection: self.maybe(d.where_clause.as_deref())?,
             returning: self.returning(d.returning_clause.as_ref())?,
-            output: None,
-            order_by: Vec::new(),
-            limit: None,
         })
+    }
+
+    fn with_before(&self, with: Option<&WithClause>) -> Result<Option<With>> {
+        with.map(|with| self.with(with)).transpose()
     }
 
     fn returning(&self, clause: Option<&ReturningClause>) -> Result<Option<Vec<SelectItem>>> {
@@ -126,7 +97,7 @@ impl Reader<'_> {
             let (name, target) = self.target(first)?;
             let NodeEnum::MultiAssignRef(several) = kind(target.val.as_deref())? else {
                 let value = self.expr(target.val.as_deref())?;
-                made.push(Assignment { target: AssignmentTarget::ColumnName(name), value });
+                made.push(Assignment::Column(name, value));
                 rest = behind;
                 continue;
             };
@@ -135,23 +106,23 @@ impl Reader<'_> {
             let names =
                 own.iter().map(|t| self.target(t).map(|(name, _)| name)).collect::<Result<Vec<_>>>()?;
             let value = self.expr(several.source.as_deref())?;
-            made.push(Assignment { target: AssignmentTarget::Tuple(names), value });
+            made.push(Assignment::Tuple(names, value));
             rest = others;
         }
         Ok(made)
     }
 
-    fn on_conflict(&self, clause: Option<&OnConflictClause>) -> Result<Option<OnInsert>> {
+    fn on_conflict(&self, clause: Option<&OnConflictClause>) -> Result<Option<OnConflict>> {
         let Some(clause) = clause else { return Ok(None) };
-        let action = match clause.action() {
-            Action::OnconflictUpdate => OnConflictAction::DoUpdate(DoUpdate {
+        let update = match clause.action() {
+            Action::OnconflictUpdate => Some(DoUpdate {
                 assignments: self.assignments(&clause.target_list)?,
                 selection: self.maybe(clause.where_clause.as_deref())?,
             }),
-            _ => OnConflictAction::DoNothing,
+            _ => None,
         };
-        let conflict_target = clause.infer.as_deref().map(|infer| self.arbiter(infer)).transpose()?;
-        Ok(Some(OnInsert::OnConflict(OnConflict { conflict_target, action })))
+        let target = clause.infer.as_deref().map(|infer| self.arbiter(infer)).transpose()?;
+        Ok(Some(OnConflict { target, update }))
     }
 
     fn arbiter(&self, infer: &InferClause) -> Result<ConflictTarget> {

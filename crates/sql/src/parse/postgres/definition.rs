@@ -11,14 +11,13 @@ use pg_query::protobuf::{
     IntoClause, Node, ObjectType, OnCommitAction, RangeVar, SelectStmt, TruncateStmt, ViewCheckOption,
     ViewStmt,
 };
-use sqlparser::ast::{Ident, ObjectName};
 
 use super::node::options;
 use super::place::{Reader, kind, strings};
 use super::written;
 use crate::ast::{
     Comment, CommentKind, CreateIndex, CreateSchema, CreateTableAs, CreateView, Definition, Drop, DropKind,
-    IndexKey, IndexKeyKind, KeptExpr, StorageOption, Truncate,
+    Ident, IndexKey, IndexKeyKind, KeptExpr, ObjectName, StorageOption, Truncate,
 };
 use crate::error::{Result, SqlError, SqlState};
 use crate::utility::tag;

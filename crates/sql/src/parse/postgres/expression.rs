@@ -5,23 +5,19 @@
 //!
 //! Does not know: queries; what names mean.
 
+use super::place::{Reader, kind, strings};
+use super::types::modifiers;
+use crate::ast::{
+    BinaryOperator, Case, CaseWhen, Constant, Expr, Function, FunctionArg, Ident, Interval, IntervalField,
+    Link, ObjectName, UnaryOperator, Value, ValueFunction,
+};
+use crate::error::{Result, SqlError};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
     AConst, AExpr, AExprKind, AIndirection, BoolExprType, BoolTestType, CaseExpr, CoercionForm, ColumnRef,
     Node, NullTestType, RowExpr, SqlValueFunction, SqlValueFunctionOp, SubLink, SubLinkType, TypeCast,
     a_const::Val,
 };
-use sqlparser::ast::helpers::attached_token::AttachedToken;
-use sqlparser::ast::{
-    AccessExpr, Array, BinaryOperator, CaseWhen, CastKind, DateTimeField, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName, Subscript,
-    UnaryOperator, Value,
-};
-
-use super::place::{Reader, kind, strings};
-use super::types::modifiers;
-use crate::bind::named_operator;
-use crate::error::{Result, SqlError};
 
 impl Reader<'_> {
     /// An expression that must be there.
@@ -30,7 +26,8 @@ impl Reader<'_> {
             NodeEnum::AConst(c) => self.constant(c),
             NodeEnum::ColumnRef(c) => self.column(c),
             NodeEnum::ParamRef(p) => {
-                Ok(Expr::Value(Value::Placeholder(format!("${}", p.number)).with_span(self.span(p.location))))
+                let number = usize::try_from(p.number).unwrap_or_default();
+                Ok(Expr::Parameter(number, self.place(p.location)))
             }
             NodeEnum::AExpr(e) => self.operation(e),
             NodeEnum::BoolExpr(e) => self.boolean(e.boolop(), &e.args),
@@ -67,8 +64,8 @@ impl Reader<'_> {
                 let name = if m.op() == pg_query::protobuf::MinMaxOp::IsLeast { "least" } else { "greatest" };
                 Ok(self.named_call(name, self.exprs(&m.args)?, m.location))
             }
-            NodeEnum::SqlvalueFunction(f) => self.value_function(f),
-            NodeEnum::AArrayExpr(a) => Ok(Expr::Array(Array { elem: self.exprs(&a.elements)?, named: true })),
+            NodeEnum::SqlvalueFunction(f) => Ok(Expr::ValueFunction(self.value_function(f))),
+            NodeEnum::AArrayExpr(a) => Ok(Expr::Array(self.exprs(&a.elements)?)),
             NodeEnum::RowExpr(r) => self.row(r),
             NodeEnum::AIndirection(i) => self.indirection(i),
             NodeEnum::CollateClause(c) => Ok(Expr::Collate {
@@ -76,10 +73,7 @@ impl Reader<'_> {
                 collation: self.name_of(&c.collname, c.location)?,
             }),
             NodeEnum::GroupingFunc(g) => Ok(self.named_call("grouping", self.exprs(&g.args)?, g.location)),
-            NodeEnum::SetToDefault(d) => {
-                let ident = Ident { quote_style: None, ..self.ident("default", d.location) };
-                Ok(Expr::Identifier(ident))
-            }
+            NodeEnum::SetToDefault(d) => Ok(Expr::Default(self.place(d.location))),
             other => Err(SqlError::unsupported(feature(other))),
         }
     }
@@ -100,16 +94,14 @@ impl Reader<'_> {
         let value = match &c.val {
             None => Value::Null,
             Some(Val::Boolval(b)) => Value::Boolean(b.boolval),
-            Some(Val::Ival(n)) => Value::Number(n.ival.to_string(), false),
-            Some(Val::Fval(n)) => Value::Number(decimal(&n.fval)?, false),
-            Some(Val::Sval(s)) => Value::SingleQuotedString(s.sval.clone()),
-            Some(Val::Bsval(b)) => match b.bsval.split_at_checked(1) {
-                Some(("x" | "X", digits)) => Value::HexStringLiteral(digits.to_owned()),
-                Some((_, digits)) => Value::SingleQuotedByteStringLiteral(digits.to_owned()),
-                None => return Err(SqlError::unsupported("a bit string")),
-            },
+            Some(Val::Ival(n)) => Value::Number(n.ival.to_string()),
+            Some(Val::Fval(n)) => Value::Number(decimal(&n.fval)?),
+            Some(Val::Sval(s)) => Value::Text(s.sval.clone()),
+            Some(Val::Bsval(_)) => {
+                return Err(SqlError::unsupported("a bit string").at(self.place(c.location).position()));
+            }
         };
-        Ok(Expr::Value(value.with_span(self.span(c.location))))
+        Ok(Expr::Value(Constant { value, at: self.place(c.location) }))
     }
 
     fn column(&self, c: &ColumnRef) -> Result<Expr> {
@@ -132,7 +124,6 @@ impl Reader<'_> {
                 left: self.boxed(left)?,
                 compare_op: operator(&e.name)?,
                 right: self.boxed(right)?,
-                is_some: false,
             }),
             AExprKind::AexprOpAll => Ok(Expr::AllOp {
                 left: self.boxed(left)?,
@@ -163,11 +154,10 @@ impl Reader<'_> {
                 "-" => UnaryOperator::Minus,
                 "+" => UnaryOperator::Plus,
                 "~" => UnaryOperator::BitwiseNot,
-                "@" => UnaryOperator::PGAbs,
-                "|/" => UnaryOperator::PGSquareRoot,
-                "||/" => UnaryOperator::PGCubeRoot,
-                "!!" => UnaryOperator::PGPrefixFactorial,
-                "@@" => UnaryOperator::DoubleAt,
+                "@" => UnaryOperator::Abs,
+                "|/" => UnaryOperator::SquareRoot,
+                "||/" => UnaryOperator::CubeRoot,
+                "!!" => UnaryOperator::Factorial,
                 other => {
                     return Err(SqlError::unsupported(format!("the operator {other} before its operand")));
                 }
@@ -210,11 +200,11 @@ impl Reader<'_> {
             (pattern, escape) = (f.args.first(), f.args.get(1));
         }
         let (expr, pattern) = (self.boxed(e.lexpr.as_deref())?, self.boxed(pattern)?);
-        let escape_char = self.maybe(escape)?.map(Box::new);
+        let escape = self.maybe(escape)?.map(Box::new);
         Ok(match e.kind() {
-            AExprKind::AexprLike => Expr::Like { negated, any: false, expr, pattern, escape_char },
-            AExprKind::AexprIlike => Expr::ILike { negated, any: false, expr, pattern, escape_char },
-            _ => Expr::SimilarTo { negated, expr, pattern, escape_char },
+            AExprKind::AexprLike => Expr::Like { expr, negated, fold_case: false, pattern, escape },
+            AExprKind::AexprIlike => Expr::Like { expr, negated, fold_case: true, pattern, escape },
+            _ => Expr::SimilarTo { expr, negated, pattern, escape },
         })
     }
 
@@ -223,13 +213,11 @@ impl Reader<'_> {
         let NodeEnum::List(bounds) = kind(e.rexpr.as_deref())? else {
             return Err(SqlError::unsupported("this operator"));
         };
-        let low = self.expr(bounds.items.first())?;
-        let symmetric = matches!(kind_of, AExprKind::AexprBetweenSym | AExprKind::AexprNotBetweenSym);
-        let low = if symmetric { self.named_call("symmetric", vec![low], e.location) } else { low };
         Ok(Expr::Between {
             expr: self.boxed(e.lexpr.as_deref())?,
             negated: matches!(kind_of, AExprKind::AexprNotBetween | AExprKind::AexprNotBetweenSym),
-            low: Box::new(low),
+            symmetric: matches!(kind_of, AExprKind::AexprBetweenSym | AExprKind::AexprNotBetweenSym),
+            low: self.boxed(bounds.items.first())?,
             high: self.boxed(bounds.items.get(1))?,
         })
     }
@@ -240,13 +228,7 @@ impl Reader<'_> {
         match s.sub_link_type() {
             SubLinkType::ExistsSublink => Ok(Expr::Exists { subquery, negated }),
             SubLinkType::ExprSublink => Ok(Expr::Subquery(subquery)),
-            SubLinkType::ArraySublink => Ok(Expr::Function(Function {
-                args: FunctionArguments::Subquery(subquery),
-                ..self.function(ObjectName::from(vec![Ident {
-                    quote_style: None,
-                    ..self.ident("array", s.location)
-                }]))
-            })),
+            SubLinkType::ArraySublink => Ok(Expr::ArraySubquery(subquery, self.place(s.location))),
             SubLinkType::AnySublink if s.oper_name.is_empty() => {
                 Ok(Expr::InSubquery { expr: left()?, subquery, negated })
             }
@@ -254,7 +236,6 @@ impl Reader<'_> {
                 left: left()?,
                 compare_op: operator(&s.oper_name)?,
                 right: Box::new(Expr::Subquery(subquery)),
-                is_some: false,
             }),
             SubLinkType::AllSublink => Ok(Expr::AllOp {
                 left: left()?,
@@ -266,69 +247,47 @@ impl Reader<'_> {
     }
 
     fn case(&self, c: &CaseExpr) -> Result<Expr> {
-        let mut conditions = Vec::with_capacity(c.args.len());
+        let mut branches = Vec::with_capacity(c.args.len());
         for arm in &c.args {
             let NodeEnum::CaseWhen(when) = kind(Some(arm))? else {
                 return Err(SqlError::internal("an arm of CASE is none"));
             };
-            conditions.push(CaseWhen {
+            branches.push(CaseWhen {
                 condition: self.expr(when.expr.as_deref())?,
                 result: self.expr(when.result.as_deref())?,
             });
         }
-        let token = AttachedToken(sqlparser::tokenizer::TokenWithSpan {
-            token: sqlparser::tokenizer::Token::EOF,
-            span: self.span(c.location),
-        });
-        Ok(Expr::Case {
-            case_token: token,
-            end_token: AttachedToken::empty(),
+        Ok(Expr::Case(Case {
             operand: self.maybe(c.arg.as_deref())?.map(Box::new),
-            conditions,
-            else_result: self.maybe(c.defresult.as_deref())?.map(Box::new),
-        })
+            branches,
+            otherwise: self.maybe(c.defresult.as_deref())?.map(Box::new),
+            at: self.place(c.location),
+        }))
     }
 
     fn row(&self, r: &RowExpr) -> Result<Expr> {
         let items = self.exprs(&r.args)?;
-        match r.row_format() {
-            CoercionForm::CoerceImplicitCast => Ok(Expr::Tuple(items)),
-            _ => {
-                let Expr::Function(mut f) = self.named_call("row", items, r.location) else {
-                    return Err(SqlError::internal("a call that is none"));
-                };
-                f.name = ObjectName::from(vec![Ident { quote_style: None, ..self.ident("row", r.location) }]);
-                Ok(Expr::Function(f))
-            }
-        }
+        Ok(match r.row_format() {
+            CoercionForm::CoerceImplicitCast => Expr::Tuple(items),
+            _ => Expr::Row(items, self.place(r.location)),
+        })
     }
 
     fn cast(&self, c: &TypeCast) -> Result<Expr> {
         let Some(name) = &c.type_name else { return Err(SqlError::internal("a cast without a type")) };
         let arg = self.boxed(c.arg.as_deref())?;
-        let is_text = matches!(&*arg, Expr::Value(v) if matches!(v.value, Value::SingleQuotedString(_)));
-        let is_interval = strings(&name.names)? == ["pg_catalog", "interval"] && name.array_bounds.is_empty();
-        if is_text
-            && is_interval
-            && let Some(leading_field) = field_of(&modifiers(&name.typmods)?)
+        if let Expr::Value(Constant { value: Value::Text(text), at }) = &*arg
+            && strings(&name.names)? == ["pg_catalog", "interval"]
+            && name.array_bounds.is_empty()
+            && let Some(field) = field_of(&modifiers(&name.typmods)?)
         {
-            return Ok(Expr::Interval(Interval {
-                value: arg,
-                leading_field: Some(leading_field),
-                leading_precision: None,
-                last_field: None,
-                fractional_seconds_precision: None,
-            }));
+            return Ok(Expr::Interval(Interval { text: text.clone(), field, at: *at }));
         }
-        Ok(Expr::Cast {
-            kind: CastKind::DoubleColon,
-            expr: arg,
-            data_type: self.data_type(name)?,
-            format: None,
-        })
+        Ok(Expr::Cast { expr: arg, data_type: self.type_name(name)? })
     }
 
-    fn value_function(&self, f: &SqlValueFunction) -> Result<Expr> {
+    /// A function that is called by a word.
+    pub(super) fn value_function(&self, f: &SqlValueFunction) -> ValueFunction {
         use SqlValueFunctionOp as Op;
         let name = match f.op() {
             Op::SvfopCurrentDate => "current_date",
@@ -343,58 +302,42 @@ impl Reader<'_> {
             Op::SvfopCurrentCatalog => "current_catalog",
             _ => "current_schema",
         };
-        let ident = Ident { quote_style: None, ..self.ident(name, f.location) };
-        let args = match f.typmod {
-            ..0 => FunctionArguments::None,
-            digits => list_of(vec![Expr::value(Value::Number(digits.to_string(), false))]),
-        };
-        Ok(Expr::Function(Function { args, ..self.function(ObjectName::from(vec![ident])) }))
+        ValueFunction { name, precision: (f.typmod >= 0).then_some(f.typmod), at: self.place(f.location) }
     }
 
     fn indirection(&self, i: &AIndirection) -> Result<Expr> {
-        let mut access_chain = Vec::with_capacity(i.indirection.len());
+        let mut links = Vec::with_capacity(i.indirection.len());
         for link in &i.indirection {
-            access_chain.push(match kind(Some(link))? {
-                NodeEnum::String(s) => AccessExpr::Dot(Expr::Identifier(self.ident(&s.sval, -1))),
-                NodeEnum::AIndices(n) if n.is_slice => AccessExpr::Subscript(Subscript::Slice {
-                    lower_bound: self.maybe(n.lidx.as_deref())?,
-                    upper_bound: self.maybe(n.uidx.as_deref())?,
-                    stride: None,
-                }),
-                NodeEnum::AIndices(n) => {
-                    AccessExpr::Subscript(Subscript::Index { index: self.expr(n.uidx.as_deref())? })
+            links.push(match kind(Some(link))? {
+                NodeEnum::String(s) => Link::Field(self.ident(&s.sval, -1)),
+                NodeEnum::AIndices(n) if n.is_slice => {
+                    Link::Slice(self.maybe(n.lidx.as_deref())?, self.maybe(n.uidx.as_deref())?)
                 }
+                NodeEnum::AIndices(n) => Link::Index(self.expr(n.uidx.as_deref())?),
                 _ => return Err(SqlError::unsupported("all fields of a row")),
             });
         }
-        Ok(Expr::CompoundFieldAccess { root: self.boxed(i.arg.as_deref())?, access_chain })
+        Ok(Expr::Indirection { root: self.boxed(i.arg.as_deref())?, links })
     }
 
     /// A call of a function that the grammar names.
     pub(super) fn named_call(&self, name: &str, args: Vec<Expr>, at: i32) -> Expr {
-        let ident = Ident { quote_style: None, ..self.ident(name, at) };
-        Expr::Function(Function { args: list_of(args), ..self.function(ObjectName::from(vec![ident])) })
-    }
-
-    /// A call without anything.
-    pub(super) fn function(&self, name: ObjectName) -> Function {
-        Function {
-            name,
-            uses_odbc_syntax: false,
-            parameters: FunctionArguments::None,
-            args: FunctionArguments::None,
-            filter: None,
-            null_treatment: None,
-            over: None,
-            within_group: Vec::new(),
-        }
+        let args = args.into_iter().map(FunctionArg::Expr).collect();
+        Expr::Function(Function { args, ..function(self.ident(name, at).into()) })
     }
 }
 
-pub(super) fn list_of(args: Vec<Expr>) -> FunctionArguments {
-    let unnamed = |e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e));
-    let args = args.into_iter().map(unnamed).collect();
-    FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() })
+/// A call without anything.
+pub(super) fn function(name: ObjectName) -> Function {
+    Function {
+        name,
+        distinct: false,
+        args: Vec::new(),
+        order_by: Vec::new(),
+        within_group: Vec::new(),
+        filter: None,
+        over: None,
+    }
 }
 
 /// An operand in parentheses, if it is an operation itself: what the grammar has put together is not taken apart again.
@@ -408,7 +351,7 @@ fn grouped(e: Expr) -> Expr {
 
 /// Operators whose operands the binder looks at: comparisons, which do not associate, and powers, before which it reads a sign.
 fn binds_apart(op: &BinaryOperator) -> bool {
-    crate::bind::comparison(op).is_some() || *op == BinaryOperator::PGExp
+    op.is_comparison() || *op == BinaryOperator::Power
 }
 
 /// A number in plain digits.
@@ -430,46 +373,22 @@ fn decimal(text: &str) -> Result<String> {
 
 /// The operator of a name.
 pub(super) fn operator(name: &[Node]) -> Result<BinaryOperator> {
-    let words = strings(name)?;
-    let [symbol] = words.as_slice() else {
-        return Ok(BinaryOperator::PGCustomBinaryOperator(words.iter().map(ToString::to_string).collect()));
-    };
-    let word = [(*symbol).to_owned()];
-    Ok(named_operator(&word).unwrap_or_else(|| match *symbol {
-        "&" => BinaryOperator::BitwiseAnd,
-        "|" => BinaryOperator::BitwiseOr,
-        "#" => BinaryOperator::PGBitwiseXor,
-        "<<" => BinaryOperator::PGBitwiseShiftLeft,
-        ">>" => BinaryOperator::PGBitwiseShiftRight,
-        "^" => BinaryOperator::PGExp,
-        "^@" => BinaryOperator::PGStartsWith,
-        "&&" => BinaryOperator::PGOverlap,
-        "->" => BinaryOperator::Arrow,
-        "->>" => BinaryOperator::LongArrow,
-        "#>" => BinaryOperator::HashArrow,
-        "#>>" => BinaryOperator::HashLongArrow,
-        "@>" => BinaryOperator::AtArrow,
-        "<@" => BinaryOperator::ArrowAt,
-        "?" => BinaryOperator::Question,
-        "?|" => BinaryOperator::QuestionPipe,
-        "?&" => BinaryOperator::QuestionAnd,
-        "@@" => BinaryOperator::AtAt,
-        "@?" => BinaryOperator::AtQuestion,
-        "#-" => BinaryOperator::HashMinus,
-        other => BinaryOperator::Custom(other.to_owned()),
-    }))
+    Ok(match strings(name)?.as_slice() {
+        [symbol] | ["pg_catalog", symbol] => BinaryOperator::of(symbol),
+        parts => BinaryOperator::Qualified(parts.iter().map(ToString::to_string).collect()),
+    })
 }
 
 /// The one field that an interval's modifier names.
-fn field_of(numbers: &[i64]) -> Option<DateTimeField> {
+fn field_of(numbers: &[i64]) -> Option<IntervalField> {
     let [mask] = numbers else { return None };
     Some(match mask {
-        2 => DateTimeField::Month,
-        4 => DateTimeField::Year,
-        8 => DateTimeField::Day,
-        1024 => DateTimeField::Hour,
-        2048 => DateTimeField::Minute,
-        4096 => DateTimeField::Second,
+        2 => IntervalField::Month,
+        4 => IntervalField::Year,
+        8 => IntervalField::Day,
+        1024 => IntervalField::Hour,
+        2048 => IntervalField::Minute,
+        4096 => IntervalField::Second,
         _ => return None,
     })
 }

@@ -4,12 +4,14 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{Alias, JoinExpr, JoinType, Node, RangeFunction, RangeVar};
-use sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Join, JoinConstraint, JoinOperator,
-    ObjectName, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
-};
 
+use super::definition::refuse;
+use super::expression::function;
 use super::place::{Reader, kind, strings};
+use crate::ast::{
+    Expr, Function, FunctionArg, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Table, TableAlias,
+    TableFactor, TableWithJoins, ValueFunction,
+};
 use crate::error::{Result, SqlError};
 
 impl Reader<'_> {
@@ -35,36 +37,32 @@ impl Reader<'_> {
         if j.join_using_alias.is_some() {
             return Err(SqlError::unsupported("an alias of USING"));
         }
-        let mut is_cross = false;
         let constraint = if j.is_natural {
             JoinConstraint::Natural
         } else if !j.using_clause.is_empty() {
             let names = strings(&j.using_clause)?;
-            JoinConstraint::Using(names.into_iter().map(|name| self.object_name([name], -1)).collect())
+            JoinConstraint::Using(names.into_iter().map(|name| self.ident(name, -1)).collect())
         } else if let Some(on) = self.maybe(j.quals.as_deref())? {
             JoinConstraint::On(on)
         } else {
-            is_cross = true;
-            JoinConstraint::None
+            return Ok(Join { relation: self.factor(j.rarg.as_deref())?, operator: JoinOperator::Cross });
         };
-        let join_operator = match j.jointype() {
-            _ if is_cross => JoinOperator::CrossJoin(constraint),
+        let operator = match j.jointype() {
             JoinType::JoinLeft => JoinOperator::LeftOuter(constraint),
             JoinType::JoinRight => JoinOperator::RightOuter(constraint),
             JoinType::JoinFull => JoinOperator::FullOuter(constraint),
             _ => JoinOperator::Inner(constraint),
         };
-        Ok(Join { relation: self.factor(j.rarg.as_deref())?, global: false, join_operator })
+        Ok(Join { relation: self.factor(j.rarg.as_deref())?, operator })
     }
 
     fn factor(&self, node: Option<&Node>) -> Result<TableFactor> {
         match kind(node)? {
-            NodeEnum::RangeVar(r) => self.table(r),
+            NodeEnum::RangeVar(r) => self.table(r).map(TableFactor::Table),
             NodeEnum::RangeSubselect(r) => Ok(TableFactor::Derived {
                 lateral: r.lateral,
                 subquery: Box::new(self.subquery(r.subquery.as_deref())?),
                 alias: self.alias_of(r.alias.as_ref())?,
-                sample: None,
             }),
             NodeEnum::RangeFunction(r) => self.table_function(r),
             NodeEnum::JoinExpr(j) => {
@@ -84,21 +82,8 @@ impl Reader<'_> {
     }
 
     /// A relation by its name.
-    pub(super) fn table(&self, r: &RangeVar) -> Result<TableFactor> {
-        // The tree has no place for ONLY: the list of the partitions that are meant says it.
-        let partitions = if r.inh { Vec::new() } else { vec![self.ident("ONLY", r.location)] };
-        Ok(TableFactor::Table {
-            name: self.relation_name(r),
-            alias: self.alias_of(r.alias.as_ref())?,
-            args: None,
-            with_hints: Vec::new(),
-            version: None,
-            with_ordinality: false,
-            partitions,
-            json_path: None,
-            sample: None,
-            index_hints: Vec::new(),
-        })
+    pub(super) fn table(&self, r: &RangeVar) -> Result<Table> {
+        Ok(Table { name: self.relation_name(r), only: !r.inh, alias: self.alias_of(r.alias.as_ref())? })
     }
 
     /// The name of a relation.
@@ -120,46 +105,27 @@ impl Reader<'_> {
             return Err(SqlError::unsupported("a column definition list"));
         }
         let alias = self.alias_of(r.alias.as_ref())?;
-        let function = match kind(item.items.first())? {
+        let called = match kind(item.items.first())? {
             NodeEnum::FuncCall(f) => self.plain_call(f)?,
+            NodeEnum::SqlvalueFunction(f) => {
+                let ValueFunction { name, precision, at } = self.value_function(f);
+                let digits = precision.map(|digits| FunctionArg::Expr(Expr::number(digits.to_string())));
+                let name = ObjectName::from(Ident { value: name.to_owned(), at });
+                Function { args: digits.into_iter().collect(), ..function(name) }
+            }
             _ => match self.expr(item.items.first())? {
                 Expr::Function(f) => f,
                 _ => return Err(SqlError::unsupported("an expression in FROM")),
             },
         };
-        let Function { name, args, filter: None, over: None, within_group, .. } = function else {
-            return Err(SqlError::unsupported("FILTER or OVER of a function in FROM"));
-        };
-        let list = match args {
-            FunctionArguments::List(list) if list.clauses.is_empty() && within_group.is_empty() => list.args,
-            FunctionArguments::None => Vec::new(),
-            _ => return Err(SqlError::unsupported("a clause of a function in FROM")),
-        };
-        let is_unnest =
-            matches!(name.0.as_slice(), [part] if part.as_ident().is_some_and(|i| i.value == "unnest"));
-        if is_unnest {
-            let mut array_exprs = Vec::with_capacity(list.len());
-            for arg in list {
-                let FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) = arg else {
-                    return Err(SqlError::unsupported("this argument of unnest"));
-                };
-                array_exprs.push(e);
-            }
-            return Ok(TableFactor::UNNEST {
-                alias,
-                array_exprs,
-                with_offset: false,
-                with_offset_alias: None,
-                with_ordinality: r.ordinality,
-            });
-        }
-        Ok(TableFactor::Function {
-            lateral: r.lateral,
-            name,
-            args: list,
-            with_ordinality: r.ordinality,
-            alias,
-        })
+        let Function { name, distinct, args, order_by, within_group, filter, over } = called;
+        refuse(&[
+            (filter.is_some() || over.is_some(), "FILTER or OVER of a function in FROM"),
+            (!order_by.is_empty() || !within_group.is_empty(), "a clause of a function in FROM"),
+            (distinct, "DISTINCT of a function in FROM"),
+        ])?;
+        let with_ordinality = r.ordinality;
+        Ok(TableFactor::Function { name, args, with_ordinality, alias })
     }
 
     fn alias_of(&self, alias: Option<&Alias>) -> Result<Option<TableAlias>> {
@@ -168,8 +134,7 @@ impl Reader<'_> {
 
     /// An alias with the names of columns.
     pub(super) fn alias(&self, name: &str, columns: &[Node], at: i32) -> Result<TableAlias> {
-        let column = |name: &str| TableAliasColumnDef { name: self.ident(name, -1), data_type: None };
-        let columns = strings(columns)?.into_iter().map(column).collect();
-        Ok(TableAlias { explicit: true, name: self.ident(name, at), columns, at: None })
+        let columns = strings(columns)?.into_iter().map(|name| self.ident(name, -1)).collect();
+        Ok(TableAlias { name: self.ident(name, at), columns })
     }
 }

@@ -26,14 +26,12 @@ use std::ffi::CString;
 use library::Mode;
 pub use pg_query::NodeEnum;
 use pg_query::protobuf::ParseResult;
-use pg_query::protobuf::{Node, OverridingKind, SelectStmt, WithClause};
+use pg_query::protobuf::{Node, SelectStmt};
 use place::Reader;
 use prost::Message;
-use sqlparser::ast::{DataType, Expr, Query, SetExpr, Statement};
 pub use types::modifiers;
 
-use super::Overriding;
-use crate::ast::Definition;
+use crate::ast::{Definition, Expr, Statement, TypeName};
 use crate::error::{Result, SqlError, SqlState};
 
 /// Largest stack for the parser, for decoding what it gives, and for mapping that.
@@ -118,18 +116,16 @@ pub fn definition(sql: &str, node: &NodeEnum) -> Result<Option<Definition>> {
     if defines { Reader::new(sql).definition(node) } else { Ok(None) }
 }
 
-/// A query or a change of rows as the binder takes it; `None` of other statements.
+/// A query or a change of rows; `None` of other statements.
 pub fn mapped(sql: &str, node: &NodeEnum) -> Result<Option<Statement>> {
     let reader = Reader::new(sql);
-    let (with, statement, wrap): (_, _, fn(Statement) -> SetExpr) = match node {
-        NodeEnum::SelectStmt(s) => return reader.query(s).map(|q| Some(Statement::Query(Box::new(q)))),
-        NodeEnum::InsertStmt(i) => (&i.with_clause, Statement::Insert(reader.insert(i)?), SetExpr::Insert),
-        NodeEnum::UpdateStmt(u) => (&u.with_clause, Statement::Update(reader.update(u)?), SetExpr::Update),
-        NodeEnum::DeleteStmt(d) => (&d.with_clause, Statement::Delete(reader.delete(d)?), SetExpr::Delete),
+    Ok(Some(match node {
+        NodeEnum::SelectStmt(s) => Statement::Query(reader.query(s)?),
+        NodeEnum::InsertStmt(i) => Statement::Insert(reader.insert(i)?),
+        NodeEnum::UpdateStmt(u) => Statement::Update(reader.update(u)?),
+        NodeEnum::DeleteStmt(d) => Statement::Delete(reader.delete(d)?),
         _ => return Ok(None),
-    };
-    let Some(with) = with else { return Ok(Some(statement)) };
-    beneath(&reader, with, wrap(statement)).map(Some)
+    }))
 }
 
 /// Expressions of a command.
@@ -138,44 +134,13 @@ pub fn expressions(sql: &str, list: &[Node]) -> Result<Vec<Expr>> {
 }
 
 /// Names of types of a command.
-pub fn types(sql: &str, list: &[Node]) -> Result<Vec<DataType>> {
+pub fn types(sql: &str, list: &[Node]) -> Result<Vec<TypeName>> {
     let reader = Reader::new(sql);
     let one = |node: &Node| match &node.node {
-        Some(NodeEnum::TypeName(name)) => reader.data_type(name),
+        Some(NodeEnum::TypeName(name)) => reader.type_name(name),
         other => Err(SqlError::internal(format!("a type in the place of {other:?}"))),
     };
     list.iter().map(one).collect()
-}
-
-/// OVERRIDING of an INSERT, be it explained or prepared.
-pub fn overriding(node: &NodeEnum) -> Option<Overriding> {
-    let inner = |node: Option<&Node>| overriding(node?.node.as_ref()?);
-    match node {
-        NodeEnum::InsertStmt(i) => match i.r#override() {
-            OverridingKind::OverridingUserValue => Some(Overriding::User),
-            OverridingKind::OverridingSystemValue => Some(Overriding::System),
-            _ => None,
-        },
-        NodeEnum::ExplainStmt(e) => inner(e.query.as_deref()),
-        NodeEnum::PrepareStmt(p) => inner(p.query.as_deref()),
-        _ => None,
-    }
-}
-
-/// WITH before a change.
-fn beneath(reader: &Reader<'_>, with: &WithClause, body: SetExpr) -> Result<Statement> {
-    Ok(Statement::Query(Box::new(Query {
-        with: Some(reader.with(with)?),
-        body: Box::new(body),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
-    })))
 }
 
 /// Parts of complaints, and their states; the first that fits.

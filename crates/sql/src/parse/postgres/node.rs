@@ -7,8 +7,8 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AConst, DefElem, Node, RangeVar, ScanToken, Token, a_const::Val};
-use sqlparser::ast;
 
+use crate::ast::{Ident, ObjectName};
 use crate::error::{Result, SqlError, SqlState};
 
 /// The text of a statement, and what is found in it by places that its nodes have.
@@ -67,19 +67,18 @@ pub(crate) fn behind_parenthesis(tokens: &[ScanToken], open: usize) -> usize {
 }
 
 /// A name as the grammar gives it: in the right case already.
-pub(crate) fn ident(name: &str) -> ast::Ident {
-    ast::Ident::with_quote('"', name)
+pub(crate) fn ident(name: &str) -> Ident {
+    Ident::new(name)
 }
 
 /// The name of a relation.
-pub(crate) fn relation(name: &RangeVar) -> ast::ObjectName {
+pub(crate) fn relation(name: &RangeVar) -> ObjectName {
     let parts = [&name.catalogname, &name.schemaname, &name.relname];
-    let given: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).map(|part| ident(part)).collect();
-    ast::ObjectName::from(given)
+    ObjectName(parts.into_iter().filter(|part| !part.is_empty()).map(|part| ident(part)).collect())
 }
 
 /// The names of relations in a list.
-pub(crate) fn relations(list: &[Node]) -> Result<Vec<ast::ObjectName>> {
+pub(crate) fn relations(list: &[Node]) -> Result<Vec<ObjectName>> {
     let one = |node: &Node| match &node.node {
         Some(NodeEnum::RangeVar(name)) => Ok(relation(name)),
         other => Err(unexpected("a relation", other.as_ref())),
@@ -97,7 +96,7 @@ pub(crate) fn strings(list: &[Node]) -> Result<Vec<String>> {
 }
 
 /// The names in a list, as columns.
-pub(crate) fn columns(list: &[Node]) -> Result<Vec<ast::Ident>> {
+pub(crate) fn columns(list: &[Node]) -> Result<Vec<Ident>> {
     Ok(strings(list)?.iter().map(|name| ident(name)).collect())
 }
 

@@ -10,21 +10,15 @@ use pg_query::protobuf::{
     CommonTableExpr, CteMaterialize, GroupingSetKind, LimitOption, LockClauseStrength, LockWaitPolicy,
     LockingClause, Node, ResTarget, SelectStmt, SetOperation, SortBy, SortByDir, SortByNulls, WithClause,
 };
-use sqlparser::ast::helpers::attached_token::AttachedToken;
-use sqlparser::ast::{
-    Cte, CteAsMaterialized, Distinct, Expr, Fetch, GroupByExpr, Ident, LimitClause, LockClause, LockType,
-    NamedWindowDefinition, NamedWindowExpr, NonBlock, ObjectName, ObjectNamePart, Offset, OffsetRows,
-    OrderBy, OrderByExpr, OrderByKind, OrderByOptions, OrderBySort, Parens, Query, Select, SelectFlavor,
-    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, Values,
-    WildcardAdditionalOptions, With,
-};
-
-use sqlparser::tokenizer::{Token, TokenWithSpan};
+use varve_engine::LockStrength;
 
 use super::node::{Source, syntax};
 use super::place::{Reader, kind};
+use crate::ast::{
+    Cte, Direction, Distinct, Expr, GroupItem, LockClause, LockWait, NamedWindow, ObjectName, OrderByExpr,
+    Query, Select, SelectItem, SetExpr, SetOperator, With,
+};
 use crate::error::{Result, SqlError};
-use crate::parse::LOCK_MARK;
 
 impl Reader<'_> {
     /// A query within an expression or in FROM.
@@ -37,20 +31,7 @@ impl Reader<'_> {
 
     /// A query with all that may stand behind it.
     pub(super) fn query(&self, s: &SelectStmt) -> Result<Query> {
-        let count = s.limit_count.as_deref().filter(|node| !is_null(node));
         let with_ties = s.limit_option() == LimitOption::WithTies;
-        let limit = if with_ties { None } else { self.maybe(count)? };
-        let value = self.maybe(s.limit_offset.as_deref().filter(|node| !is_null(node)))?;
-        let offset = value.map(|value| Offset { value, rows: OffsetRows::None });
-        let limit_clause = (limit.is_some() || offset.is_some()).then_some(LimitClause::LimitOffset {
-            limit,
-            offset,
-            limit_by: Vec::new(),
-        });
-        let fetch = match with_ties {
-            true => Some(Fetch { with_ties, percent: false, quantity: self.maybe(count)? }),
-            false => None,
-        };
         let mut locks = Vec::new();
         for clause in &s.locking_clause {
             let NodeEnum::LockingClause(clause) = kind(Some(clause))? else { continue };
@@ -59,14 +40,11 @@ impl Reader<'_> {
         Ok(Query {
             with: s.with_clause.as_ref().map(|with| self.with(with)).transpose()?,
             body: Box::new(self.body(s)?),
-            order_by: self.order_by(&s.sort_clause)?,
-            limit_clause,
-            fetch,
+            order_by: self.order_items(&s.sort_clause)?,
+            limit: self.maybe(s.limit_count.as_deref().filter(|node| with_ties || !is_null(node)))?,
+            with_ties,
+            offset: self.maybe(s.limit_offset.as_deref().filter(|node| !is_null(node)))?,
             locks,
-            for_clause: None,
-            settings: None,
-            format_clause: None,
-            pipe_operators: Vec::new(),
         })
     }
 
@@ -81,7 +59,7 @@ impl Reader<'_> {
         Ok(SetExpr::SetOperation {
             left: Box::new(self.operand(s.larg.as_deref())?),
             op,
-            set_quantifier: if s.all { SetQuantifier::All } else { SetQuantifier::None },
+            all: s.all,
             right: Box::new(self.operand(s.rarg.as_deref())?),
         })
     }
@@ -96,19 +74,15 @@ impl Reader<'_> {
         if is_bare { self.body(s) } else { self.query(s).map(|q| SetExpr::Query(Box::new(q))) }
     }
 
-    fn values(&self, lists: &[Node]) -> Result<Values> {
+    fn values(&self, lists: &[Node]) -> Result<Vec<Vec<Expr>>> {
         let mut rows = Vec::with_capacity(lists.len());
         for list in lists {
             let NodeEnum::List(list) = kind(Some(list))? else {
                 return Err(SqlError::internal("a row of VALUES is none"));
             };
-            rows.push(Parens {
-                opening_token: AttachedToken::empty(),
-                content: self.exprs(&list.items)?,
-                closing_token: AttachedToken::empty(),
-            });
+            rows.push(self.exprs(&list.items)?);
         }
-        Ok(Values { explicit_row: false, value_keyword: false, rows })
+        Ok(rows)
     }
 
     fn select(&self, s: &SelectStmt) -> Result<Select> {
@@ -122,41 +96,22 @@ impl Reader<'_> {
         }
         let distinct = match s.distinct_clause.as_slice() {
             [] => None,
-            [Node { node: None }] => Some(Distinct::Distinct),
+            [Node { node: None }] => Some(Distinct::All),
             on => Some(Distinct::On(self.exprs(on)?)),
         };
-        let mut named_window = Vec::with_capacity(s.window_clause.len());
+        let mut named_windows = Vec::with_capacity(s.window_clause.len());
         for window in &s.window_clause {
             let NodeEnum::WindowDef(w) = kind(Some(window))? else { continue };
-            let spec = NamedWindowExpr::WindowSpec(self.window(w)?);
-            named_window.push(NamedWindowDefinition(self.ident(&w.name, w.location), spec));
+            named_windows.push(NamedWindow { name: self.ident(&w.name, w.location), spec: self.window(w)? });
         }
-        let keys = s.group_clause.iter().map(|item| self.group_item(item)).collect::<Result<Vec<_>>>()?;
         Ok(Select {
-            select_token: AttachedToken::empty(),
-            optimizer_hints: Vec::new(),
             distinct,
-            select_modifiers: None,
-            top: None,
-            top_before_distinct: false,
             projection: self.select_items(&s.target_list)?,
-            exclude: None,
-            into: None,
             from: self.from(&s.from_clause)?,
-            lateral_views: Vec::new(),
-            prewhere: None,
             selection: self.maybe(s.where_clause.as_deref())?,
-            connect_by: Vec::new(),
-            group_by: GroupByExpr::Expressions(keys, Vec::new()),
-            cluster_by: Vec::new(),
-            distribute_by: Vec::new(),
-            sort_by: Vec::new(),
+            group_by: self.group_items(&s.group_clause)?,
             having: self.maybe(s.having_clause.as_deref())?,
-            named_window,
-            qualify: None,
-            window_before_qualify: false,
-            value_table_mode: None,
-            flavor: SelectFlavor::Standard,
+            named_windows,
         })
     }
 
@@ -174,15 +129,9 @@ impl Reader<'_> {
         if let NodeEnum::ColumnRef(c) = kind(value)?
             && let Some((Node { node: Some(NodeEnum::AStar(_)) }, before)) = c.fields.split_last()
         {
-            let star = TokenWithSpan { token: Token::Mul, span: self.span(c.location) };
-            let options =
-                WildcardAdditionalOptions { wildcard_token: AttachedToken(star), ..Default::default() };
             return Ok(match before {
-                [] => SelectItem::Wildcard(options),
-                parts => {
-                    let name = SelectItemQualifiedWildcardKind::ObjectName(self.name_of(parts, c.location)?);
-                    SelectItem::QualifiedWildcard(name, options)
-                }
+                [] => SelectItem::Wildcard(self.place(c.location)),
+                parts => SelectItem::QualifiedWildcard(self.name_of(parts, c.location)?),
             });
         }
         let expr = self.expr(value)?;
@@ -192,31 +141,31 @@ impl Reader<'_> {
         })
     }
 
-    fn group_item(&self, item: &Node) -> Result<Expr> {
-        let NodeEnum::GroupingSet(set) = kind(Some(item))? else { return self.expr(Some(item)) };
+    fn group_items(&self, list: &[Node]) -> Result<Vec<GroupItem>> {
+        list.iter().map(|item| self.group_item(item)).collect()
+    }
+
+    fn group_item(&self, item: &Node) -> Result<GroupItem> {
+        let NodeEnum::GroupingSet(set) = kind(Some(item))? else {
+            return self.expr(Some(item)).map(GroupItem::Expr);
+        };
         Ok(match set.kind() {
-            GroupingSetKind::GroupingSetRollup => Expr::Rollup(self.sets(&set.content)?),
-            GroupingSetKind::GroupingSetCube => Expr::Cube(self.sets(&set.content)?),
-            GroupingSetKind::GroupingSetSets => Expr::GroupingSets(self.sets(&set.content)?),
-            _ => Expr::Tuple(Vec::new()),
+            GroupingSetKind::GroupingSetRollup => GroupItem::Rollup(self.key_lists(&set.content)?),
+            GroupingSetKind::GroupingSetCube => GroupItem::Cube(self.key_lists(&set.content)?),
+            GroupingSetKind::GroupingSetSets => GroupItem::Sets(self.group_items(&set.content)?),
+            _ => GroupItem::Empty,
         })
     }
 
-    fn sets(&self, content: &[Node]) -> Result<Vec<Vec<Expr>>> {
-        let set = |node: &Node| {
-            Ok(match self.group_item(node)? {
+    /// The parts of ROLLUP or CUBE: keys, or lists of keys in parentheses.
+    fn key_lists(&self, content: &[Node]) -> Result<Vec<Vec<Expr>>> {
+        let keys = |node: &Node| {
+            Ok(match self.expr(Some(node))? {
                 Expr::Tuple(items) => items,
                 one => vec![one],
             })
         };
-        content.iter().map(set).collect()
-    }
-
-    /// ORDER BY of a query.
-    fn order_by(&self, list: &[Node]) -> Result<Option<OrderBy>> {
-        let items = self.order_items(list)?;
-        Ok((!items.is_empty())
-            .then_some(OrderBy { kind: OrderByKind::Expressions(items), interpolate: None }))
+        content.iter().map(keys).collect()
     }
 
     /// The items of an ORDER BY.
@@ -229,48 +178,39 @@ impl Reader<'_> {
     }
 
     fn order_item(&self, by: &SortBy) -> Result<OrderByExpr> {
-        let sort = match by.sortby_dir() {
-            SortByDir::SortbyAsc => Some(OrderBySort::Asc),
-            SortByDir::SortbyDesc => Some(OrderBySort::Desc),
-            SortByDir::SortbyUsing => Some(OrderBySort::Using(self.name_of(&by.use_op, by.location)?)),
-            _ => None,
+        let direction = match by.sortby_dir() {
+            SortByDir::SortbyDesc => Direction::Descending,
+            SortByDir::SortbyUsing => Direction::Using,
+            _ => Direction::Ascending,
         };
         let nulls_first = match by.sortby_nulls() {
             SortByNulls::SortbyNullsFirst => Some(true),
             SortByNulls::SortbyNullsLast => Some(false),
             _ => None,
         };
-        let options = OrderByOptions { sort, nulls_first };
-        Ok(OrderByExpr { expr: self.expr(by.node.as_deref())?, options, with_fill: None })
+        Ok(OrderByExpr { expr: self.expr(by.node.as_deref())?, direction, nulls_first })
     }
 
     /// A locking clause: one for each of its tables.
     fn lock(&self, clause: &LockingClause, out: &mut Vec<LockClause>) -> Result<()> {
-        let (lock_type, mark) = match clause.strength() {
-            LockClauseStrength::LcsForkeyshare => (LockType::Share, Some("key")),
-            LockClauseStrength::LcsForshare => (LockType::Share, None),
-            LockClauseStrength::LcsFornokeyupdate => (LockType::Update, Some("no key")),
-            _ => (LockType::Update, None),
+        let strength = match clause.strength() {
+            LockClauseStrength::LcsForkeyshare => LockStrength::KeyShare,
+            LockClauseStrength::LcsForshare => LockStrength::Share,
+            LockClauseStrength::LcsFornokeyupdate => LockStrength::NoKeyUpdate,
+            _ => LockStrength::Update,
         };
-        let nonblock = match clause.wait_policy() {
-            LockWaitPolicy::LockWaitSkip => Some(NonBlock::SkipLocked),
-            LockWaitPolicy::LockWaitError => Some(NonBlock::Nowait),
-            _ => None,
+        let wait = match clause.wait_policy() {
+            LockWaitPolicy::LockWaitSkip => LockWait::SkipLocked,
+            LockWaitPolicy::LockWaitError => LockWait::NoWait,
+            _ => LockWait::Wait,
         };
-        let mark = mark.map(|mark| Ident::with_quote('"', format!("{LOCK_MARK}{mark}")));
-        let mut push = |names: Vec<Ident>| {
-            let parts: Vec<ObjectNamePart> =
-                mark.iter().cloned().chain(names).map(ObjectNamePart::Identifier).collect();
-            let of = (!parts.is_empty()).then_some(ObjectName(parts));
-            out.push(LockClause { lock_type, of, nonblock });
-        };
+        let mut push = |of: Option<ObjectName>| out.push(LockClause { strength, of, wait });
         if clause.locked_rels.is_empty() {
-            push(Vec::new());
+            push(None);
         }
         for relation in &clause.locked_rels {
             let NodeEnum::RangeVar(r) = kind(Some(relation))? else { continue };
-            let parts = [&r.catalogname, &r.schemaname, &r.relname];
-            push(parts.into_iter().filter(|p| !p.is_empty()).map(|p| self.ident(p, r.location)).collect());
+            push(Some(self.relation_name(r)));
         }
         Ok(())
     }
@@ -282,7 +222,7 @@ impl Reader<'_> {
             let NodeEnum::CommonTableExpr(cte) = kind(Some(cte))? else { continue };
             cte_tables.push(self.cte(cte)?);
         }
-        Ok(With { with_token: AttachedToken::empty(), recursive: with.recursive, cte_tables })
+        Ok(With { recursive: with.recursive, cte_tables })
     }
 
     fn cte(&self, cte: &CommonTableExpr) -> Result<Cte> {
@@ -293,16 +233,14 @@ impl Reader<'_> {
             return Err(SqlError::unsupported("a statement that changes rows in WITH"));
         };
         let materialized = match cte.ctematerialized() {
-            CteMaterialize::Always => Some(CteAsMaterialized::Materialized),
-            CteMaterialize::Never => Some(CteAsMaterialized::NotMaterialized),
+            CteMaterialize::Always => Some(true),
+            CteMaterialize::Never => Some(false),
             _ => None,
         };
         Ok(Cte {
             alias: self.alias(&cte.ctename, &cte.aliascolnames, cte.location)?,
             query: Box::new(self.query(query)?),
-            from: None,
             materialized,
-            closing_paren_token: AttachedToken::empty(),
         })
     }
 }

@@ -63,7 +63,7 @@ impl Reader<'_> {
 
     fn type_of(&self, option: Opt<'_>) -> Result<varve_engine::ColumnType> {
         match option.value() {
-            Some(NodeEnum::TypeName(name)) => sequence_type(&self.data_type(name)?),
+            Some(NodeEnum::TypeName(name)) => sequence_type(&self.type_name(name)?),
             _ => Err(SqlError::internal("AS of a sequence without a type")),
         }
     }

@@ -69,7 +69,7 @@ impl Reader<'_> {
         for constraint in self.with_attributes(&c.constraints)? {
             constraints.push(self.constraint(&constraint, Some(&name))?);
         }
-        Ok(ColumnDefinition { data_type: self.data_type(type_name)?, name, constraints })
+        Ok(ColumnDefinition { data_type: self.type_name(type_name)?, name, constraints })
     }
 
     /// The constraints of a column, with what DEFERRABLE and its kin behind them say.

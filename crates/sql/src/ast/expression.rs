@@ -1,0 +1,410 @@
+//! Expressions.
+
+use super::{
+    BinaryOperator, Ident, ObjectName, OrderByExpr, Place, Query, TypeName, UnaryOperator, WindowSpec,
+};
+
+/// An expression.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expr {
+    /// A column without its table's name.
+    Identifier(Ident),
+    /// A column with names before it: of its table, of the table's schema.
+    CompoundIdentifier(Vec<Ident>),
+    /// A constant.
+    Value(Constant),
+    /// `$1`
+    Parameter(usize, Place),
+    /// DEFAULT
+    Default(Place),
+    /// Parentheses that the binder must not look into when it takes an operation apart.
+    Nested(Box<Expr>),
+    /// An operator before its operand.
+    UnaryOp {
+        /// The operator.
+        op: UnaryOperator,
+        /// Its operand.
+        expr: Box<Expr>,
+    },
+    /// An operator between its operands.
+    BinaryOp {
+        /// The operand before it.
+        left: Box<Expr>,
+        /// The operator.
+        op: BinaryOperator,
+        /// The operand behind it.
+        right: Box<Expr>,
+    },
+    /// IS NULL
+    IsNull(Box<Expr>),
+    /// IS NOT NULL
+    IsNotNull(Box<Expr>),
+    /// IS TRUE
+    IsTrue(Box<Expr>),
+    /// IS NOT TRUE
+    IsNotTrue(Box<Expr>),
+    /// IS FALSE
+    IsFalse(Box<Expr>),
+    /// IS NOT FALSE
+    IsNotFalse(Box<Expr>),
+    /// IS UNKNOWN
+    IsUnknown(Box<Expr>),
+    /// IS NOT UNKNOWN
+    IsNotUnknown(Box<Expr>),
+    /// IS DISTINCT FROM
+    IsDistinctFrom(Box<Expr>, Box<Expr>),
+    /// IS NOT DISTINCT FROM
+    IsNotDistinctFrom(Box<Expr>, Box<Expr>),
+    /// `expr [NOT] IN (list)`
+    InList {
+        /// What is looked for.
+        expr: Box<Expr>,
+        /// Where it is looked for.
+        list: Vec<Expr>,
+        /// NOT
+        negated: bool,
+    },
+    /// `expr [NOT] IN (SELECT ...)`
+    InSubquery {
+        /// What is looked for.
+        expr: Box<Expr>,
+        /// Where it is looked for.
+        subquery: Box<Query>,
+        /// NOT
+        negated: bool,
+    },
+    /// `expr [NOT] BETWEEN [SYMMETRIC] low AND high`
+    Between {
+        /// What is compared.
+        expr: Box<Expr>,
+        /// NOT
+        negated: bool,
+        /// SYMMETRIC: the bounds may stand in either order.
+        symmetric: bool,
+        /// The first bound.
+        low: Box<Expr>,
+        /// The second bound.
+        high: Box<Expr>,
+    },
+    /// `expr [NOT] LIKE pattern`, `expr [NOT] ILIKE pattern`
+    Like {
+        /// What is matched.
+        expr: Box<Expr>,
+        /// NOT
+        negated: bool,
+        /// ILIKE: upper and lower case are the same.
+        fold_case: bool,
+        /// The pattern.
+        pattern: Box<Expr>,
+        /// ESCAPE
+        escape: Option<Box<Expr>>,
+    },
+    /// `expr [NOT] SIMILAR TO pattern`
+    SimilarTo {
+        /// What is matched.
+        expr: Box<Expr>,
+        /// NOT
+        negated: bool,
+        /// The pattern.
+        pattern: Box<Expr>,
+        /// ESCAPE
+        escape: Option<Box<Expr>>,
+    },
+    /// `left op ANY (right)`, of a subquery or an array
+    AnyOp {
+        /// What is compared.
+        left: Box<Expr>,
+        /// The operator.
+        compare_op: BinaryOperator,
+        /// With what it is compared.
+        right: Box<Expr>,
+    },
+    /// `left op ALL (right)`, of a subquery or an array
+    AllOp {
+        /// What is compared.
+        left: Box<Expr>,
+        /// The operator.
+        compare_op: BinaryOperator,
+        /// With what it is compared.
+        right: Box<Expr>,
+    },
+    /// `expr::type`, CAST
+    Cast {
+        /// What is cast.
+        expr: Box<Expr>,
+        /// To which type.
+        data_type: TypeName,
+    },
+    /// `interval '1' DAY`
+    Interval(Interval),
+    /// COLLATE
+    Collate {
+        /// The string.
+        expr: Box<Expr>,
+        /// The collation.
+        collation: ObjectName,
+    },
+    /// `timestamp AT TIME ZONE time_zone`
+    AtTimeZone {
+        /// The time.
+        timestamp: Box<Expr>,
+        /// The zone.
+        time_zone: Box<Expr>,
+    },
+    /// `extract(field FROM expr)`
+    Extract {
+        /// The field, as it is written.
+        field: String,
+        /// The time.
+        expr: Box<Expr>,
+    },
+    /// `position(expr IN in)`
+    Position {
+        /// What is looked for.
+        expr: Box<Expr>,
+        /// Where it is looked for.
+        r#in: Box<Expr>,
+    },
+    /// `substring(expr FROM from FOR for)`, `substr(expr, from, for)`
+    Substring {
+        /// The string.
+        expr: Box<Expr>,
+        /// Where the part begins.
+        from: Option<Box<Expr>>,
+        /// How long it is.
+        r#for: Option<Box<Expr>>,
+        /// It is called as `substr`.
+        shorthand: bool,
+    },
+    /// `trim(LEADING what FROM expr)`
+    Trim {
+        /// The string.
+        expr: Box<Expr>,
+        /// At which of its ends.
+        side: TrimSide,
+        /// The characters that are taken away; blanks if they are not named.
+        what: Option<Box<Expr>>,
+    },
+    /// `overlay(expr PLACING what FROM from FOR for)`
+    Overlay {
+        /// The string.
+        expr: Box<Expr>,
+        /// What is put into it.
+        what: Box<Expr>,
+        /// Where.
+        from: Box<Expr>,
+        /// How many characters it replaces.
+        r#for: Option<Box<Expr>>,
+    },
+    /// A call of a function.
+    Function(Function),
+    /// `CURRENT_DATE` and its kin: functions that are called without parentheses.
+    ValueFunction(ValueFunction),
+    /// CASE
+    Case(Case),
+    /// `[NOT] EXISTS (SELECT ...)`
+    Exists {
+        /// The query.
+        subquery: Box<Query>,
+        /// NOT
+        negated: bool,
+    },
+    /// `(SELECT ...)` as a value
+    Subquery(Box<Query>),
+    /// `ARRAY(SELECT ...)`
+    ArraySubquery(Box<Query>, Place),
+    /// `ARRAY[a, b]`
+    Array(Vec<Expr>),
+    /// `(a, b)`
+    Tuple(Vec<Expr>),
+    /// `ROW(a, b)`
+    Row(Vec<Expr>, Place),
+    /// Fields and elements of a value: `(a).b[1]`.
+    Indirection {
+        /// The value.
+        root: Box<Expr>,
+        /// What is taken of it, one after the other.
+        links: Vec<Link>,
+    },
+}
+
+impl Expr {
+    /// NULL that stands in no text.
+    pub const NULL: Expr = Expr::Value(Constant { value: Value::Null, at: Place::NONE });
+
+    /// A number that stands in no text.
+    pub fn number(digits: impl Into<String>) -> Expr {
+        Expr::Value(Constant { value: Value::Number(digits.into()), at: Place::NONE })
+    }
+}
+
+/// A constant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Constant {
+    /// What it is.
+    pub value: Value,
+    /// Where it begins.
+    pub at: Place,
+}
+
+/// What a constant is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// NULL
+    Null,
+    /// TRUE, FALSE
+    Boolean(bool),
+    /// A number in decimal digits.
+    Number(String),
+    /// A string, without quotes and escapes.
+    Text(String),
+}
+
+/// An interval of which one field is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interval {
+    /// The string.
+    pub text: String,
+    /// The field.
+    pub field: IntervalField,
+    /// Where the string begins.
+    pub at: Place,
+}
+
+/// A field of an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IntervalField {
+    /// YEAR
+    Year,
+    /// MONTH
+    Month,
+    /// DAY
+    Day,
+    /// HOUR
+    Hour,
+    /// MINUTE
+    Minute,
+    /// SECOND
+    Second,
+}
+
+impl IntervalField {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            IntervalField::Year => "YEAR",
+            IntervalField::Month => "MONTH",
+            IntervalField::Day => "DAY",
+            IntervalField::Hour => "HOUR",
+            IntervalField::Minute => "MINUTE",
+            IntervalField::Second => "SECOND",
+        }
+    }
+}
+
+/// At which ends TRIM takes characters away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrimSide {
+    /// BOTH
+    Both,
+    /// LEADING
+    Leading,
+    /// TRAILING
+    Trailing,
+}
+
+impl TrimSide {
+    /// The function that does it.
+    pub fn function(self) -> &'static str {
+        match self {
+            TrimSide::Both => "btrim",
+            TrimSide::Leading => "ltrim",
+            TrimSide::Trailing => "rtrim",
+        }
+    }
+}
+
+/// A call of a function.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Function {
+    /// The function.
+    pub name: ObjectName,
+    /// DISTINCT before the arguments.
+    pub distinct: bool,
+    /// The arguments.
+    pub args: Vec<FunctionArg>,
+    /// ORDER BY behind the arguments.
+    pub order_by: Vec<OrderByExpr>,
+    /// WITHIN GROUP (ORDER BY ...)
+    pub within_group: Vec<OrderByExpr>,
+    /// FILTER (WHERE ...)
+    pub filter: Option<Box<Expr>>,
+    /// OVER
+    pub over: Option<Box<Over>>,
+}
+
+/// An argument of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FunctionArg {
+    /// A value.
+    Expr(Expr),
+    /// A value for the argument of this name.
+    Named(Ident, Expr),
+    /// `*`
+    Star,
+    /// `table.*`
+    TableStar(ObjectName),
+}
+
+/// What stands behind OVER.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Over {
+    /// The name of a window.
+    Name(Ident),
+    /// What the window is.
+    Spec(WindowSpec),
+}
+
+/// A function that is called by a word, without parentheses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueFunction {
+    /// The word in lower case.
+    pub name: &'static str,
+    /// The digits of the seconds.
+    pub precision: Option<i32>,
+    /// Where it begins.
+    pub at: Place,
+}
+
+/// CASE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    /// What is compared with the values behind WHEN; without it they are conditions.
+    pub operand: Option<Box<Expr>>,
+    /// WHEN and THEN.
+    pub branches: Vec<CaseWhen>,
+    /// ELSE
+    pub otherwise: Option<Box<Expr>>,
+    /// Where it begins.
+    pub at: Place,
+}
+
+/// A branch of CASE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CaseWhen {
+    /// WHEN
+    pub condition: Expr,
+    /// THEN
+    pub result: Expr,
+}
+
+/// What is taken of a value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Link {
+    /// `.field`
+    Field(Ident),
+    /// `[index]`
+    Index(Expr),
+    /// `[lower:upper]`
+    Slice(Option<Expr>, Option<Expr>),
+}

@@ -1,0 +1,143 @@
+//! Where things stand in a text.
+
+use super::{Expr, Interval, ObjectName, Query, SelectItem, SetExpr, ValueFunction};
+
+/// Where something begins in the text of its statement. Two places are always equal, so that trees are compared without them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Place(u32);
+
+impl Place {
+    /// The place of what stands in no text.
+    pub const NONE: Place = Place(0);
+
+    /// The place of this character, counted from 1.
+    pub fn at(character: u32) -> Place {
+        Place(character)
+    }
+
+    /// Its character, counted from 1.
+    pub fn position(self) -> Option<u32> {
+        (self.0 != 0).then_some(self.0)
+    }
+
+    /// This place, or the other one if this is not known.
+    fn or(self, other: impl FnOnce() -> Place) -> Place {
+        if self.0 == 0 { other() } else { self }
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, _: &Place) -> bool {
+        true
+    }
+}
+
+impl Eq for Place {}
+
+/// What begins somewhere in a text.
+pub trait Placed {
+    /// Where it begins: where the first of its parts does whose place is known.
+    fn place(&self) -> Place;
+}
+
+impl Placed for ObjectName {
+    fn place(&self) -> Place {
+        first(self.0.iter().map(|part| part.at))
+    }
+}
+
+impl<T: Placed> Placed for Box<T> {
+    fn place(&self) -> Place {
+        (**self).place()
+    }
+}
+
+impl Placed for Query {
+    fn place(&self) -> Place {
+        let with = self.with.iter().flat_map(|with| &with.cte_tables).map(|cte| cte.alias.name.at);
+        first(with).or(|| self.body.place())
+    }
+}
+
+impl Placed for SetExpr {
+    fn place(&self) -> Place {
+        match self {
+            SetExpr::Select(select) => first(select.projection.iter().map(Placed::place)),
+            SetExpr::Query(query) => query.place(),
+            SetExpr::SetOperation { left, .. } => left.place(),
+            SetExpr::Values(rows) => first(rows.iter().flatten().map(Placed::place)),
+        }
+    }
+}
+
+impl Placed for SelectItem {
+    fn place(&self) -> Place {
+        match self {
+            SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => e.place(),
+            SelectItem::Wildcard(at) => *at,
+            SelectItem::QualifiedWildcard(name) => name.place(),
+        }
+    }
+}
+
+impl Placed for Expr {
+    fn place(&self) -> Place {
+        match self {
+            Expr::Identifier(name) => name.at,
+            Expr::CompoundIdentifier(parts) => first(parts.iter().map(|part| part.at)),
+            Expr::Value(constant) => constant.at,
+            Expr::Parameter(_, at)
+            | Expr::Default(at)
+            | Expr::ValueFunction(ValueFunction { at, .. })
+            | Expr::Interval(Interval { at, .. })
+            | Expr::Row(_, at)
+            | Expr::ArraySubquery(_, at) => *at,
+            Expr::Case(case) => case.at,
+            Expr::Function(f) => f.name.place(),
+            Expr::Nested(e)
+            | Expr::UnaryOp { expr: e, .. }
+            | Expr::IsNull(e)
+            | Expr::IsNotNull(e)
+            | Expr::IsTrue(e)
+            | Expr::IsNotTrue(e)
+            | Expr::IsFalse(e)
+            | Expr::IsNotFalse(e)
+            | Expr::IsUnknown(e)
+            | Expr::IsNotUnknown(e)
+            | Expr::Cast { expr: e, .. }
+            | Expr::Collate { expr: e, .. }
+            | Expr::Extract { expr: e, .. }
+            | Expr::Trim { expr: e, .. }
+            | Expr::Indirection { root: e, .. } => e.place(),
+            _ => first_operand(self),
+        }
+    }
+}
+
+/// Where an expression of several operands begins: with the first of them.
+fn first_operand(e: &Expr) -> Place {
+    match e {
+        Expr::BinaryOp { left, right, .. }
+        | Expr::IsDistinctFrom(left, right)
+        | Expr::IsNotDistinctFrom(left, right)
+        | Expr::AnyOp { left, right, .. }
+        | Expr::AllOp { left, right, .. }
+        | Expr::AtTimeZone { timestamp: left, time_zone: right }
+        | Expr::Position { expr: left, r#in: right } => left.place().or(|| right.place()),
+        Expr::InList { expr, .. }
+        | Expr::InSubquery { expr, .. }
+        | Expr::Between { expr, .. }
+        | Expr::Like { expr, .. }
+        | Expr::SimilarTo { expr, .. }
+        | Expr::Overlay { expr, .. }
+        | Expr::Substring { expr, .. } => expr.place(),
+        Expr::Exists { subquery, .. } => subquery.place(),
+        Expr::Subquery(query) => query.place(),
+        Expr::Array(items) | Expr::Tuple(items) => first(items.iter().map(Placed::place)),
+        _ => Place::NONE,
+    }
+}
+
+fn first(mut places: impl Iterator<Item = Place>) -> Place {
+    places.find(|place| place.position().is_some()).unwrap_or_default()
+}

@@ -1,0 +1,381 @@
+//! Queries.
+
+use varve_engine::LockStrength;
+
+use super::{Expr, FunctionArg, Ident, ObjectName, Place};
+
+/// A query with all that may stand around it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Query {
+    /// WITH
+    pub with: Option<With>,
+    /// What it shows.
+    pub body: Box<SetExpr>,
+    /// ORDER BY
+    pub order_by: Vec<OrderByExpr>,
+    /// LIMIT, FETCH FIRST
+    pub limit: Option<Expr>,
+    /// FETCH FIRST ... WITH TIES
+    pub with_ties: bool,
+    /// OFFSET
+    pub offset: Option<Expr>,
+    /// FOR UPDATE and its kin: one for each table that is named.
+    pub locks: Vec<LockClause>,
+}
+
+impl Query {
+    /// A query without any clause around it.
+    pub fn bare(body: SetExpr) -> Query {
+        Query {
+            with: None,
+            body: Box::new(body),
+            order_by: Vec::new(),
+            limit: None,
+            with_ties: false,
+            offset: None,
+            locks: Vec::new(),
+        }
+    }
+
+    /// Whether no clause stands around it.
+    pub fn is_bare(&self) -> bool {
+        let Query { with, body: _, order_by, limit, with_ties, offset, locks } = self;
+        with.is_none()
+            && order_by.is_empty()
+            && limit.is_none()
+            && !with_ties
+            && offset.is_none()
+            && locks.is_empty()
+    }
+
+    /// Whether it says how many rows it gives.
+    pub fn is_limited(&self) -> bool {
+        self.limit.is_some() || self.with_ties || self.offset.is_some()
+    }
+}
+
+/// WITH.
+#[derive(Debug, Clone, PartialEq)]
+pub struct With {
+    /// RECURSIVE
+    pub recursive: bool,
+    /// The queries that it names.
+    pub cte_tables: Vec<Cte>,
+}
+
+/// A query that WITH names.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cte {
+    /// Its name, and names of its columns.
+    pub alias: TableAlias,
+    /// The query.
+    pub query: Box<Query>,
+    /// MATERIALIZED (true), NOT MATERIALIZED (false)
+    pub materialized: Option<bool>,
+}
+
+/// What a query shows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SetExpr {
+    /// SELECT
+    Select(Box<Select>),
+    /// A query in parentheses that has clauses of its own.
+    Query(Box<Query>),
+    /// UNION, INTERSECT, EXCEPT
+    SetOperation {
+        /// The first operand.
+        left: Box<SetExpr>,
+        /// Which of them.
+        op: SetOperator,
+        /// ALL
+        all: bool,
+        /// The second operand.
+        right: Box<SetExpr>,
+    },
+    /// VALUES
+    Values(Vec<Vec<Expr>>),
+}
+
+/// A set operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetOperator {
+    /// UNION
+    Union,
+    /// INTERSECT
+    Intersect,
+    /// EXCEPT
+    Except,
+}
+
+/// SELECT without what stands around a query.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Select {
+    /// DISTINCT
+    pub distinct: Option<Distinct>,
+    /// The select list.
+    pub projection: Vec<SelectItem>,
+    /// FROM
+    pub from: Vec<TableWithJoins>,
+    /// WHERE
+    pub selection: Option<Expr>,
+    /// GROUP BY
+    pub group_by: Vec<GroupItem>,
+    /// HAVING
+    pub having: Option<Expr>,
+    /// WINDOW
+    pub named_windows: Vec<NamedWindow>,
+}
+
+/// DISTINCT.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Distinct {
+    /// DISTINCT
+    All,
+    /// DISTINCT ON (...)
+    On(Vec<Expr>),
+}
+
+/// An item of a select list or of RETURNING.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SelectItem {
+    /// An expression.
+    UnnamedExpr(Expr),
+    /// `expr AS alias`
+    ExprWithAlias {
+        /// The expression.
+        expr: Expr,
+        /// Its name.
+        alias: Ident,
+    },
+    /// `*`
+    Wildcard(Place),
+    /// `table.*`
+    QualifiedWildcard(ObjectName),
+}
+
+/// An item of GROUP BY.
+#[derive(Debug, Clone, PartialEq)]
+pub enum GroupItem {
+    /// A key, or a list of keys in parentheses.
+    Expr(Expr),
+    /// `()`: all rows are one group.
+    Empty,
+    /// ROLLUP of these lists of keys
+    Rollup(Vec<Vec<Expr>>),
+    /// CUBE of these lists of keys
+    Cube(Vec<Vec<Expr>>),
+    /// GROUPING SETS
+    Sets(Vec<GroupItem>),
+}
+
+/// An item of ORDER BY.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OrderByExpr {
+    /// The key.
+    pub expr: Expr,
+    /// ASC, DESC, USING
+    pub direction: Direction,
+    /// NULLS FIRST (true), NULLS LAST (false)
+    pub nulls_first: Option<bool>,
+}
+
+/// Which way rows are sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// ASC, or nothing
+    Ascending,
+    /// DESC
+    Descending,
+    /// USING an operator
+    Using,
+}
+
+/// A window that has a name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedWindow {
+    /// The name.
+    pub name: Ident,
+    /// The window.
+    pub spec: WindowSpec,
+}
+
+/// What a window is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WindowSpec {
+    /// The window that it adds to.
+    pub window_name: Option<Ident>,
+    /// PARTITION BY
+    pub partition_by: Vec<Expr>,
+    /// ORDER BY
+    pub order_by: Vec<OrderByExpr>,
+    /// ROWS, RANGE, GROUPS
+    pub frame: Option<WindowFrame>,
+}
+
+/// The frame of a window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WindowFrame {
+    /// ROWS, RANGE, GROUPS
+    pub units: FrameUnits,
+    /// Where it begins.
+    pub start: FrameBound,
+    /// Where it ends: at the current row if nothing is said.
+    pub end: FrameBound,
+    /// EXCLUDE
+    pub exclude: FrameExclusion,
+}
+
+/// What the bounds of a frame count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameUnits {
+    /// ROWS
+    Rows,
+    /// RANGE
+    Range,
+    /// GROUPS
+    Groups,
+}
+
+/// A bound of a frame. Without an expression it is UNBOUNDED.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FrameBound {
+    /// CURRENT ROW
+    CurrentRow,
+    /// PRECEDING
+    Preceding(Option<Box<Expr>>),
+    /// FOLLOWING
+    Following(Option<Box<Expr>>),
+}
+
+/// What is left out of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameExclusion {
+    /// EXCLUDE NO OTHERS, or nothing
+    NoOthers,
+    /// EXCLUDE CURRENT ROW
+    CurrentRow,
+    /// EXCLUDE GROUP
+    Group,
+    /// EXCLUDE TIES
+    Ties,
+}
+
+/// FOR UPDATE and its kin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LockClause {
+    /// How strong the locks are.
+    pub strength: LockStrength,
+    /// OF: all tables if nothing is said.
+    pub of: Option<ObjectName>,
+    /// What is done about rows that others have locked.
+    pub wait: LockWait,
+}
+
+/// What is done about a row that another transaction has locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LockWait {
+    /// It is waited for.
+    Wait,
+    /// SKIP LOCKED
+    SkipLocked,
+    /// NOWAIT
+    NoWait,
+}
+
+/// An item of FROM with the joins behind it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableWithJoins {
+    /// What stands before the first join.
+    pub relation: TableFactor,
+    /// The joins.
+    pub joins: Vec<Join>,
+}
+
+/// A join with what stands before it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Join {
+    /// What is joined.
+    pub relation: TableFactor,
+    /// How.
+    pub operator: JoinOperator,
+}
+
+/// How relations are joined.
+#[derive(Debug, Clone, PartialEq)]
+pub enum JoinOperator {
+    /// INNER JOIN
+    Inner(JoinConstraint),
+    /// LEFT JOIN
+    LeftOuter(JoinConstraint),
+    /// RIGHT JOIN
+    RightOuter(JoinConstraint),
+    /// FULL JOIN
+    FullOuter(JoinConstraint),
+    /// CROSS JOIN
+    Cross,
+}
+
+/// Which rows of a join belong together.
+#[derive(Debug, Clone, PartialEq)]
+pub enum JoinConstraint {
+    /// ON
+    On(Expr),
+    /// USING
+    Using(Vec<Ident>),
+    /// NATURAL
+    Natural,
+}
+
+/// A relation in FROM.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TableFactor {
+    /// A table or view by its name.
+    Table(Table),
+    /// A query in parentheses.
+    Derived {
+        /// LATERAL
+        lateral: bool,
+        /// The query.
+        subquery: Box<Query>,
+        /// Its alias.
+        alias: Option<TableAlias>,
+    },
+    /// A call of a function. It may always read the items before it.
+    Function {
+        /// The function.
+        name: ObjectName,
+        /// Its arguments.
+        args: Vec<FunctionArg>,
+        /// WITH ORDINALITY
+        with_ordinality: bool,
+        /// Its alias.
+        alias: Option<TableAlias>,
+    },
+    /// A join in parentheses.
+    NestedJoin {
+        /// The join.
+        table_with_joins: Box<TableWithJoins>,
+        /// Its alias.
+        alias: Option<TableAlias>,
+    },
+}
+
+/// A table or view by its name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// The name.
+    pub name: ObjectName,
+    /// ONLY: without the rows of its parts.
+    pub only: bool,
+    /// Its alias.
+    pub alias: Option<TableAlias>,
+}
+
+/// The name of a relation in a query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableAlias {
+    /// The name.
+    pub name: Ident,
+    /// Names of its columns, from the first on.
+    pub columns: Vec<Ident>,
+}
