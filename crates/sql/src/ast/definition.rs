@@ -11,7 +11,6 @@ use super::{Expr, Ident, ObjectName, Query, TypeName};
 
 /// A statement that defines something.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "few live at a time, while their statement is run")]
 pub enum Definition {
     /// CREATE TABLE
     CreateTable(CreateTable),
@@ -167,7 +166,6 @@ pub enum PartitionBound {
 
 /// A value of FROM or TO.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "few live at a time, while their statement is run")]
 pub enum RangeEdge {
     /// MINVALUE
     Least,
@@ -253,7 +251,6 @@ pub struct IndexKey {
 
 /// What a part of an index's key is.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "few live at a time, while their statement is run")]
 pub enum IndexKeyKind {
     /// A column.
     Column(Ident),
@@ -408,7 +405,6 @@ pub enum TableAction {
 
 /// An action of ALTER COLUMN.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "few live at a time, while their statement is run")]
 pub enum ColumnAction {
     /// SET DEFAULT
     SetDefault(KeptExpr),

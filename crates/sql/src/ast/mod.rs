@@ -24,7 +24,6 @@ pub use query::*;
 
 /// A query or a change of rows.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "few live at a time, while their statement is bound")]
 pub enum Statement {
     /// SELECT, VALUES or a set operation
     Query(Query),

@@ -169,6 +169,8 @@ pub enum UnaryOperator {
     SquareRoot,
     /// `||/`
     CubeRoot,
+    /// `@@`
+    Center,
     /// `!!`, which PostgreSQL has no more
     Factorial,
 }
@@ -183,6 +185,7 @@ impl std::fmt::Display for UnaryOperator {
             UnaryOperator::Abs => "@",
             UnaryOperator::SquareRoot => "|/",
             UnaryOperator::CubeRoot => "||/",
+            UnaryOperator::Center => "@@",
             UnaryOperator::Factorial => "!!",
         })
     }

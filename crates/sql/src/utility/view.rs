@@ -76,7 +76,7 @@ fn written(node: &Node) -> Option<String> {
 fn name(view: &RangeVar) -> ast::ObjectName {
     let parts = [&view.catalogname, &view.schemaname, &view.relname];
     let given = parts.into_iter().filter(|part| !part.is_empty());
-    ast::ObjectName(given.map(|part| ast::Ident::new(part)).collect())
+    ast::ObjectName(given.map(ast::Ident::new).collect())
 }
 
 #[cfg(test)]

@@ -157,6 +157,7 @@ impl Reader<'_> {
                 "@" => UnaryOperator::Abs,
                 "|/" => UnaryOperator::SquareRoot,
                 "||/" => UnaryOperator::CubeRoot,
+                "@@" => UnaryOperator::Center,
                 "!!" => UnaryOperator::Factorial,
                 other => {
                     return Err(SqlError::unsupported(format!("the operator {other} before its operand")));
