@@ -8,8 +8,8 @@ use pg_query::protobuf::{CoercionForm, FuncCall, Node, WindowDef, a_const::Val};
 use super::expression::function;
 use super::place::{Reader, kind, strings};
 use crate::ast::{
-    Expr, FrameBound, FrameExclusion, FrameUnits, Function, FunctionArg, Over, TrimSide,
-    WindowFrame, WindowSpec,
+    Expr, FrameBound, FrameExclusion, FrameUnits, Function, FunctionArg, Over, TrimSide, WindowFrame,
+    WindowSpec,
 };
 use crate::error::{Result, SqlError};
 
