@@ -301,7 +301,6 @@ fn subquery_name(body: &ast::SetExpr) -> String {
         ast::SetExpr::SetOperation { left, .. } => return subquery_name(left),
         ast::SetExpr::Values(_) => return "column1".to_owned(),
         ast::SetExpr::Select(select) => select,
-        _ => return "?column?".to_owned(),
     };
     match select.projection.first() {
         Some(SelectItem::UnnamedExpr(e)) => output_name(e),
