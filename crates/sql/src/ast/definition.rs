@@ -487,6 +487,8 @@ pub enum CommentKind {
     Index,
     /// ROLE
     Role,
+    /// DATABASE
+    Database,
     /// SCHEMA
     Schema,
     /// SEQUENCE

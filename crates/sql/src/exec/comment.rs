@@ -5,14 +5,26 @@
 use crate::ast;
 use varve_engine::{Catalog, Named, ObjectId, TableId, Transaction};
 
-use super::definition::Result;
+use super::definition::{Notices, Result};
 use crate::ast::{Comment, CommentKind};
 use crate::bind::{fold, object_name, undefined_table};
 use crate::error::{SqlError, SqlState};
+use crate::sink::Severity;
 use crate::system::constraints;
 
 /// Sets or (NULL, or an empty text) removes a comment.
-pub(super) fn comment(catalog: &Catalog, c: &Comment, txn: &mut Transaction) -> Result<&'static str> {
+pub(super) fn comment(
+    catalog: &Catalog,
+    c: &Comment,
+    txn: &mut Transaction,
+    notices: &mut Notices,
+) -> Result<&'static str> {
+    if let Some(name) = missing_database(catalog, c) {
+        // A dump that is restored under another name goes on.
+        let message = format!("database \"{name}\" does not exist");
+        notices.push((Severity::Warning, SqlError::new(SqlState::UNDEFINED_DATABASE, message)));
+        return Ok("COMMENT");
+    }
     let (object, column) = commented(catalog, c.kind, &c.name)?;
     // Ordinals move when another session drops a column: nobody may do that meanwhile.
     if column.is_some() {
@@ -23,6 +35,12 @@ pub(super) fn comment(catalog: &Catalog, c: &Comment, txn: &mut Transaction) -> 
     }
     txn.set_about(object, |about| about.set_comment(column, c.text.clone()))?;
     Ok("COMMENT")
+}
+
+/// The name of the database that the comment is on, if there is none.
+fn missing_database(catalog: &Catalog, c: &Comment) -> Option<String> {
+    let name = c.name.0.last().and_then(|part| part.as_ident()).map(fold)?;
+    (c.kind == CommentKind::Database && catalog.database_named(&name).is_none()).then_some(name)
 }
 
 /// The object, and the ordinal of its column if the comment is on that.
@@ -40,6 +58,11 @@ fn commented(
             let missing =
                 || SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{last}\" does not exist"));
             catalog.schemas().find(|s| s.name == last).map(|s| whole(s.id)).ok_or_else(missing)
+        }
+        CommentKind::Database => {
+            let missing =
+                || SqlError::new(SqlState::UNDEFINED_DATABASE, format!("database \"{last}\" does not exist"));
+            catalog.database_named(&last).map(|database| whole(database.id)).ok_or_else(missing)
         }
         CommentKind::Role => {
             let missing =

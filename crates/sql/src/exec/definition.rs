@@ -80,7 +80,7 @@ pub fn run(
             let (schema, name) = object_name(&r.name)?;
             super::alter::rename_index((&schema, &name), &r.to, r.if_exists, txn, notices)?
         }
-        Definition::Comment(c) => super::comment::comment(&catalog, c, txn)?,
+        Definition::Comment(c) => super::comment::comment(&catalog, c, txn, notices)?,
         Definition::Truncate(t) => truncate(&mut b, t, txn, notices)?,
         Definition::Drop(d) if d.kind == DropKind::Schema => drop::drop_schema(&catalog, d, txn, notices)?,
         Definition::Drop(d) => drop::drop_objects(&catalog, d, txn, notices)?,

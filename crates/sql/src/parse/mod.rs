@@ -46,8 +46,16 @@ pub fn on_deep_stack<T>(sql: &str, f: impl FnOnce() -> T) -> T {
 
 /// Reads one statement. A trailing semicolon is allowed.
 pub fn statement(sql: &str) -> Result<Parsed> {
+    statement_in(sql, None)
+}
+
+/// The same in a database: 0A000 for a relation of another one.
+pub fn statement_in(sql: &str, database: Option<&str>) -> Result<Parsed> {
     postgres::with_room(sql, || {
         let Some(node) = postgres::raw(sql)? else { return Ok(Parsed::Empty) };
+        if let Some(database) = database {
+            postgres::elsewhere::check(sql, &node, database)?;
+        }
         if let Some(command) = utility::read(sql, &node)? {
             return Ok(Parsed::Utility(command));
         }

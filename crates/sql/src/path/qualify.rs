@@ -159,7 +159,7 @@ impl Names<'_> {
                 self.settle(name);
                 name.0.push(column);
             }
-            CommentKind::Schema | CommentKind::Role => {}
+            CommentKind::Schema | CommentKind::Role | CommentKind::Database => {}
             _ => self.settle(name),
         }
     }

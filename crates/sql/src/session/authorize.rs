@@ -336,11 +336,18 @@ impl Check<'_> {
 
     /// COMMENT ON: for the owner of the object, or of the column's table.
     fn comments(&self, c: &Comment) -> Result<()> {
-        use CommentKind::{Column, Constraint, Index, Role, Schema, Sequence, Table, View};
+        use CommentKind::{Column, Constraint, Database, Index, Role, Schema, Sequence, Table, View};
         let name = &c.name;
         match c.kind {
             Table | View | Sequence | Index => self.owner_of(name),
             Schema => self.owner_of_schema(name),
+            Database => {
+                let last = name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
+                match self.catalog.database_named(&last).map(|database| Object::database(database)) {
+                    Some(object) if !self.holder.owns(self.catalog, &object) => Err(object.not_owned()),
+                    _ => Ok(()),
+                }
+            }
             Column | Constraint => {
                 let parts = name.0.split_last().map_or(&[][..], |(_, of)| of);
                 if parts.is_empty() { Ok(()) } else { self.owner_of(&ast::ObjectName(parts.to_vec())) }

@@ -135,7 +135,8 @@ impl Session {
         }
         let relations = catalog.tables().map(|t| t.id.into()).chain(catalog.views().map(|v| v.id));
         let relations = relations.chain(catalog.sequences().map(|s| s.id.into()));
-        let all: Vec<ObjectId> = relations.chain(catalog.schemas().map(|s| s.id)).collect();
+        let others = catalog.schemas().map(|s| s.id).chain(catalog.databases().map(|database| database.id));
+        let all: Vec<ObjectId> = relations.chain(others).collect();
         for object in all.into_iter().filter(|object| from.contains(&catalog.owner(*object))) {
             self.hand_over(&catalog, object, to)?;
         }

@@ -139,7 +139,7 @@ impl Session {
     }
 
     fn build_here(&mut self, sql: &str, types: &[Oid]) -> Result<Prepared> {
-        let parsed = parse::statement(sql)?;
+        let parsed = parse::statement_in(sql, Some(&self.facts.database))?;
         planted_panic("panic at parse");
         if self.is_failed() && !ends_failure(&parsed) {
             return Err(in_failed_transaction());

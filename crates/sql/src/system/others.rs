@@ -35,6 +35,7 @@ pub fn fill(name: &str) -> Option<Fill> {
         "pg_timezone_names" => zones,
         "pg_timezone_abbrevs" => zone_abbreviations,
         "pg_description" => pg_description,
+        "pg_shdescription" => pg_shdescription,
         _ => return None,
     })
 }
@@ -325,6 +326,19 @@ fn pg_auth_members(world: &World, rows: &mut Rows<'_>) {
                 ("admin_option", Value::Bool(membership.is_admin)),
             ]);
         }
+    }
+}
+
+/// Comments on what all databases share.
+fn pg_shdescription(world: &World, rows: &mut Rows<'_>) {
+    const AUTHID: u32 = 1260;
+    const DATABASE: u32 = 1262;
+    let catalog = &*world.catalog;
+    let databases = databases(world).into_iter().map(|database| (database.id, DATABASE));
+    for (object, class) in databases.chain(catalog.roles().map(|role| (role.id, AUTHID))) {
+        let comment = catalog.about(object).and_then(|about| about.comment(None));
+        let Some(comment) = comment else { continue };
+        rows.add([("objoid", oid(object.0)), ("classoid", oid(class)), ("description", text(comment))]);
     }
 }
 

@@ -69,7 +69,7 @@ pub(super) const TABLE: &[Builtin] = &[
         Ok(column) => comment(a, Some(column), cx),
         Err(_) => Ok(Datum::Null),
     }),
-    strict("shobj_description", &[Oid, Name], Text, |_, _| Ok(Datum::Null)),
+    catalog("shobj_description", &[Oid, Name], Text, shared_description),
     strict("pg_get_function_result", &[Oid], Text, UNKNOWN),
     strict("pg_get_function_arguments", &[Oid], Text, UNKNOWN),
     strict("pg_get_function_identity_arguments", &[Oid], Text, UNKNOWN),
@@ -236,6 +236,18 @@ fn described<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
         _ => None,
     };
     let about = object.and_then(|object| catalog.about(object));
+    Ok(optional(about.and_then(|about| about.comment(None)).map(str::to_owned), cx))
+}
+
+/// The comment on an object that all databases share.
+fn shared_description<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let (catalog, object) = (&cx.env.world()?.catalog, varve_engine::ObjectId(oid(a, 0)));
+    let is_there = match text(a, 1) {
+        "pg_database" => catalog.database_by_id(object).is_some(),
+        "pg_authid" => catalog.role_by_id(object).is_some(),
+        _ => false,
+    };
+    let about = catalog.about(object).filter(|_| is_there);
     Ok(optional(about.and_then(|about| about.comment(None)).map(str::to_owned), cx))
 }
 

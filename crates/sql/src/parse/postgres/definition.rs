@@ -178,6 +178,7 @@ impl Reader<'_> {
             ObjectType::ObjectTabconstraint => CommentKind::Constraint,
             ObjectType::ObjectIndex => CommentKind::Index,
             ObjectType::ObjectRole => CommentKind::Role,
+            ObjectType::ObjectDatabase => CommentKind::Database,
             ObjectType::ObjectSchema => CommentKind::Schema,
             ObjectType::ObjectSequence => CommentKind::Sequence,
             ObjectType::ObjectTable => CommentKind::Table,

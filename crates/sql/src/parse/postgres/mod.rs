@@ -10,6 +10,7 @@ mod alter;
 pub mod call;
 mod change;
 mod definition;
+pub mod elsewhere;
 mod expression;
 mod from;
 mod library;
