@@ -20,6 +20,7 @@ use crate::ids::{Owner, RollPointer, TxnId};
 use crate::lock_queue::Tag;
 use crate::modes::LockMode;
 use crate::node::Stamp;
+use crate::paged::Marks;
 use crate::purge::Finished;
 use crate::serial::Serial;
 use crate::share::Share;
@@ -63,6 +64,8 @@ pub struct Context {
     /// Changes outside of transactions that a commit has to wait for.
     durable_by: Lsn,
     pub(crate) buffers: Buffers,
+    /// Marks of index entries that are gathered (`paged/marks.rs`).
+    pub(crate) marks: Option<Marks>,
 }
 
 /// What is waited for, over several waits.
@@ -115,6 +118,7 @@ impl Context {
             broken: None,
             durable_by: Lsn::ZERO,
             buffers: Buffers::default(),
+            marks: None,
         }
     }
 
@@ -141,6 +145,7 @@ impl Context {
             broken: None,
             durable_by: Lsn::ZERO,
             buffers: Buffers::default(),
+            marks: None,
         }
     }
 
@@ -306,6 +311,12 @@ impl Context {
     pub(crate) fn prepare_record(&mut self, mtr: &mut Mtr<'_>) -> Result<Option<Prepared>> {
         let bytes = self.record.bytes().len();
         self.segment_mut().prepare(mtr, bytes)
+    }
+
+    /// The same for one more record of the mini-transaction.
+    pub(crate) fn prepare_more(&mut self, prepared: Prepared) -> Option<Prepared> {
+        let bytes = self.record.bytes().len();
+        self.segment_mut().prepare_more(prepared, bytes)
     }
 
     /// A new undo page. No latch may be held.

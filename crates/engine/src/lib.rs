@@ -90,6 +90,7 @@ pub use sequence::SequenceDrawer;
 pub use share::LockStrength;
 pub use sizes::{Savings, Sizes};
 pub use spool::Spool;
+pub use table_engine::Run;
 pub use transaction::{Change, Isolation, OnRow, Outcome, SavepointId, ScanIndex, ScanSpec, Transaction};
 pub use tree::Estimate;
 pub use types::{ColumnType, Datum, Moment, Value};

@@ -6,6 +6,7 @@
 //! Invariants
 //! 1. Pairs come out in the order of their keys; of equal keys, in no particular order.
 //! 2. The file is removed with the sorter or the sorted pairs, and at the next start if a crash left it.
+//! 3. Pairs in memory lie one behind the other in one piece ([`Arena`]): nothing is allocated for each of them.
 //!
 //! Does not know: what is sorted. (Two-pass merge: Graefe, "Implementing Sorting in Database Systems", 2006.)
 
@@ -24,7 +25,9 @@ const BUDGET_BYTES: usize = 48 << 20;
 /// Unit of reading and writing runs.
 const BLOCK_BYTES: usize = 256 << 10;
 /// Memory that a pair takes besides its bytes.
-const PAIR_BYTES: usize = 48;
+const PAIR_BYTES: usize = size_of::<Slot>();
+/// Bytes of pairs in memory at most, whatever the budget: places in an arena are `u32`.
+const ARENA_BYTES_MAX: usize = 1 << 30;
 const PREFIX: &str = "sort-";
 
 static FILES: AtomicU64 = AtomicU64::new(0);
@@ -68,12 +71,89 @@ impl Drop for RunFile {
     }
 }
 
+/// Where a pair lies in an arena, and how its key begins.
+#[derive(Clone, Copy)]
+struct Slot {
+    /// The first bytes of the key as a number; 0 behind a shorter key.
+    prefix: u64,
+    at: u32,
+    key_bytes: u32,
+    value_bytes: u32,
+}
+
+/// Pairs one behind the other in one piece of memory, and their order.
+#[derive(Default)]
+pub(crate) struct Arena {
+    bytes: Vec<u8>,
+    slots: Vec<Slot>,
+}
+
+impl Arena {
+    pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
+        let mut head = [0; 8];
+        let known = key.len().min(8);
+        head[..known].copy_from_slice(&key[..known]);
+        let (at, key_bytes, value_bytes) = (self.bytes.len() as u32, key.len() as u32, value.len() as u32);
+        self.slots.push(Slot { prefix: u64::from_be_bytes(head), at, key_bytes, value_bytes });
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Memory in use.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes.len() + self.slots.len() * PAIR_BYTES
+    }
+
+    /// Forgets all pairs, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.slots.clear();
+    }
+
+    /// Forgets the pairs that were pushed after the first `count`. Not behind a sort.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        if let Some(slot) = self.slots.get(count) {
+            self.bytes.truncate(slot.at as usize);
+            self.slots.truncate(count);
+        }
+    }
+
+    /// Puts the pairs in the order of their keys.
+    pub(crate) fn sort(&mut self) {
+        let bytes = &self.bytes;
+        self.slots
+            .sort_unstable_by(|a, b| a.prefix.cmp(&b.prefix).then_with(|| a.key(bytes).cmp(b.key(bytes))));
+    }
+
+    /// Key and value of a pair by its place in the order.
+    pub(crate) fn pair(&self, n: usize) -> Option<(&[u8], &[u8])> {
+        self.slots.get(n).map(|slot| (slot.key(&self.bytes), slot.value(&self.bytes)))
+    }
+}
+
+impl Slot {
+    fn key(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.at as usize..][..self.key_bytes as usize]
+    }
+
+    fn value(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.at as usize + self.key_bytes as usize..][..self.value_bytes as usize]
+    }
+}
+
 /// Takes pairs in any order.
 pub(crate) struct Sorter {
     directory: Arc<dyn Directory>,
     budget_bytes: usize,
-    pairs: Vec<Pair>,
-    bytes: usize,
+    pairs: Arena,
     file: Option<RunFile>,
     /// Begin and end of each run in the file.
     runs: Vec<(u64, u64)>,
@@ -86,20 +166,18 @@ impl Sorter {
 
     fn with_budget(temporary: &Arc<dyn Directory>, budget_bytes: usize) -> Self {
         let directory = Arc::clone(temporary);
-        Self { directory, budget_bytes, pairs: Vec::new(), bytes: 0, file: None, runs: Vec::new() }
+        let budget_bytes = budget_bytes.min(ARENA_BYTES_MAX);
+        Self { directory, budget_bytes, pairs: Arena::default(), file: None, runs: Vec::new() }
     }
 
     /// Adds a pair.
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.pairs.push((key.to_vec(), value.to_vec()));
-        self.bytes += key.len() + value.len() + PAIR_BYTES;
-        if self.bytes >= self.budget_bytes { self.spill() } else { Ok(()) }
+        self.pairs.push(key, value);
+        if self.pairs.memory_bytes() >= self.budget_bytes { self.spill() } else { Ok(()) }
     }
 
     fn spill(&mut self) -> Result<()> {
-        let mut pairs = std::mem::take(&mut self.pairs);
-        self.bytes = 0;
-        pairs.sort_unstable();
+        self.pairs.sort();
         let file = match self.file.take() {
             Some(file) => file,
             None => RunFile::create(&self.directory)?,
@@ -109,10 +187,12 @@ impl Sorter {
         let mut writer =
             RunWriter { file: &*file.file, at: start, block: AlignedBuf::new(BLOCK_BYTES), filled: 0 };
         let mut end = start;
-        for (key, value) in &pairs {
+        for n in 0..self.pairs.len() {
+            let Some((key, value)) = self.pairs.pair(n) else { break };
             end += writer.pair(key, value)?;
         }
         writer.finish()?;
+        self.pairs.clear();
         self.file = Some(file);
         self.runs.push((start, end));
         Ok(())
@@ -121,9 +201,13 @@ impl Sorter {
     /// All pairs, in order.
     pub(crate) fn finish(mut self) -> Result<Sorted> {
         if self.runs.is_empty() {
-            self.pairs.sort_unstable();
-            let ahead = None;
-            return Ok(Sorted { memory: std::mem::take(&mut self.pairs).into_iter(), merge: None, ahead });
+            self.pairs.sort();
+            return Ok(Sorted {
+                memory: std::mem::take(&mut self.pairs),
+                given: 0,
+                merge: None,
+                ahead: None,
+            });
         }
         if !self.pairs.is_empty() {
             self.spill()?;
@@ -136,7 +220,7 @@ impl Sorter {
         for which in 0..merge.readers.len() {
             merge.refill(which)?;
         }
-        Ok(Sorted { memory: Vec::new().into_iter(), merge: Some(merge), ahead: None })
+        Ok(Sorted { memory: Arena::default(), given: 0, merge: Some(merge), ahead: None })
     }
 }
 
@@ -250,7 +334,9 @@ impl Merge {
 
 /// Pairs in order.
 pub(crate) struct Sorted {
-    memory: std::vec::IntoIter<Pair>,
+    memory: Arena,
+    /// How many of those in memory were given.
+    given: usize,
     merge: Option<Merge>,
     ahead: Option<Pair>,
 }
@@ -263,7 +349,11 @@ impl Sorted {
         }
         match &mut self.merge {
             Some(merge) => merge.next(),
-            None => Ok(self.memory.next()),
+            None => {
+                let pair = self.memory.pair(self.given).map(|(key, value)| (key.to_vec(), value.to_vec()));
+                self.given += 1;
+                Ok(pair)
+            }
         }
     }
 
@@ -301,6 +391,21 @@ mod tests {
         drop(sorted);
         assert!(directory.list().unwrap().is_empty());
         (keys, runs)
+    }
+
+    #[test]
+    fn an_arena_sorts_by_whole_keys() {
+        let mut arena = Arena::default();
+        let keys: [&[u8]; 7] = [b"abcdefgh2", b"", b"abcdefgh", b"abc\0", b"abc", b"\xff", b"abcdefgh1"];
+        keys.iter().for_each(|key| arena.push(key, b"v"));
+        arena.push(b"later", b"");
+        arena.truncate(keys.len());
+        arena.sort();
+        let sorted: Vec<&[u8]> = (0..arena.len()).map(|n| arena.pair(n).unwrap().0).collect();
+        let mut expected = keys.to_vec();
+        expected.sort_unstable();
+        assert_eq!(sorted, expected);
+        assert!((0..arena.len()).all(|n| arena.pair(n).unwrap().1 == b"v"));
     }
 
     #[test]

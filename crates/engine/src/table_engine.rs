@@ -31,6 +31,18 @@ pub trait TableEngine: Send + Sync {
 /// The engine's innards, as far as table engines of other crates may pass them on.
 pub struct CoreRef<'a>(pub(crate) &'a Core);
 
+/// Says whether a row is to be deleted; `None`: that is for `modify` to find out.
+pub type Decide<'d> = dyn FnMut(RowRef<'_>) -> Option<bool> + 'd;
+
+/// How far a run of deletes came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Rows that were decided about.
+    pub passed: usize,
+    /// Those of them that were deleted.
+    pub deleted: usize,
+}
+
 /// The rows and indexes of one table. Keys are encoded primary keys.
 pub trait TableStore: Send + Sync {
     /// Calls `found` with the visible row of a key.
@@ -58,6 +70,26 @@ pub trait TableStore: Send + Sync {
         key: &[u8],
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
     ) -> Result<Outcome>;
+
+    /// Begins a statement that deletes many rows and makes none in this table: what only has to be so once it is over may be left
+    /// until `end_deletes`.
+    fn begin_deletes(&self, _cx: &mut Context) {}
+
+    /// Deletes the first of the rows with these keys, between `begin_deletes` and `end_deletes`: those that can be reached together and
+    /// need no waiting. It may be none.
+    fn delete_run<'k>(
+        &self,
+        _cx: &mut Context,
+        _keys: &mut dyn Iterator<Item = &'k [u8]>,
+        _decide: &mut Decide<'_>,
+    ) -> Result<Run> {
+        Ok(Run::default())
+    }
+
+    /// The end of that statement, whether it failed or not.
+    fn end_deletes(&self, _cx: &mut Context) -> Result<()> {
+        Ok(())
+    }
 
     /// Locks the newest version of a row if `decide` wants it.
     fn lock(

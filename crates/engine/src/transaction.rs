@@ -516,6 +516,29 @@ impl Transaction {
         table.store.modify(&mut self.cx, key, decide)
     }
 
+    /// Begins a statement that deletes many rows of a table and makes none in it: index entries are marked together, when they have
+    /// become many and by `end_deletes`. Nothing else of this transaction may use the table in between.
+    pub fn begin_deletes(&mut self, table: &Table) {
+        table.store.begin_deletes(&mut self.cx);
+    }
+
+    /// Deletes the first of the rows with these keys, between `begin_deletes` and `end_deletes`, as `modify` would: those that lie in one
+    /// place and need no waiting, perhaps none. The row behind them is one for `modify`, after which another run may begin.
+    /// The closure says whether a row is to be deleted, or `None` if that row is one for `modify`.
+    pub fn delete_run<'k>(
+        &mut self,
+        table: &Table,
+        keys: &mut dyn Iterator<Item = &'k [u8]>,
+        decide: &mut crate::table_engine::Decide<'_>,
+    ) -> Result<crate::table_engine::Run> {
+        table.store.delete_run(&mut self.cx, keys, decide)
+    }
+
+    /// The end of that statement, to be called whether it failed or not.
+    pub fn end_deletes(&mut self, table: &Table) -> Result<()> {
+        table.store.end_deletes(&mut self.cx)
+    }
+
     /// The next value; never given twice, not given back by a rollback.
     pub fn next_value(&mut self, sequence: SequenceId) -> Result<i64> {
         self.with_sequence(sequence, |range, core, def| range.next_value(core, def))

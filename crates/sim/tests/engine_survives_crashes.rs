@@ -12,10 +12,12 @@ const IMAGES: usize = 2000;
 const EACH_MS_MAX: f64 = 20.0;
 
 /// What the workloads must come by, or the images show less than they seem to.
-const EVENTS: [&str; 25] = [
+const EVENTS: [&str; 27] = [
     "catalog: nothing is kept about an object any more",
     "checkpoint",
     "ddl: table rewritten",
+    "delete: entries marked together",
+    "delete: rows of one leaf together",
     "doublewrite: batch",
     "doublewrite: single page",
     "index: entry made",

@@ -294,6 +294,17 @@ impl<'a> NodeRef<'a> {
         self.search_suffix(suffix)
     }
 
+    /// As `search`; keys that are sought in their order are found at once at or behind the slot of the one before.
+    #[inline]
+    pub fn search_from(&self, slot: usize, key: &[u8]) -> Found {
+        let suffix = key.strip_prefix(self.prefix());
+        let is_there = |slot: usize| slot < self.len() && suffix == Some(self.suffix(slot));
+        match [slot, slot + 1].into_iter().find(|slot| is_there(*slot)) {
+            Some(slot) => Found { slot, exact: true },
+            None => self.search(key),
+        }
+    }
+
     #[inline]
     fn search_suffix(&self, suffix: &[u8]) -> Found {
         let slots = self.slots();

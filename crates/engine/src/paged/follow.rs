@@ -54,6 +54,7 @@ impl PagedStore {
         match &applied.change {
             Change::Skip | Change::Lock(_) => Ok(()),
             Change::Replace(_) if applied.is_plain => Ok(()),
+            Change::Delete if cx.marks.is_some() => self.gather_entries(cx, key, &applied.old_row),
             Change::Delete => self.mark_entries(cx, key, &applied.old_row),
             Change::Replace(image) if applied.moves => {
                 self.mark_entries(cx, key, &applied.old_row)?;
@@ -63,6 +64,21 @@ impl PagedStore {
             }
             Change::Replace(image) => self.change_entries(cx, key, &applied.old_row, image.as_bytes()),
         }
+    }
+
+    /// Notes a deleted row's entries to be marked together with those of others.
+    fn gather_entries(&self, cx: &mut Context, key: &[u8], old_row: &[u8]) -> Result<()> {
+        let mut entry = std::mem::take(&mut cx.buffers.entry);
+        let record_count = cx.record_count;
+        let outcome = self.indexes.iter().enumerate().try_for_each(|(n, index)| {
+            let has_one = index.entry_key(&self.def, self.row(old_row), key, &mut entry)?.is_some();
+            match has_one && !self.gather(cx, n, &entry, record_count) {
+                true => index.mark_entry(&cx.core, &entry, cx.id),
+                false => Ok(()),
+            }
+        });
+        cx.buffers.entry = entry;
+        outcome.and_then(|()| self.bound_marks(cx))
     }
 
     pub(super) fn mark_entries(&self, cx: &mut Context, key: &[u8], old_row: &[u8]) -> Result<()> {

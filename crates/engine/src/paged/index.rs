@@ -35,7 +35,7 @@ enum Conflict {
 
 /// Whether a tree could hold the entry. One that is too long was refused when it was to be made, so the row it was for is being
 /// rolled back.
-fn may_exist(core: &Core, entry: &[u8]) -> bool {
+pub(super) fn may_exist(core: &Core, entry: &[u8]) -> bool {
     entry.len() <= node::key_bytes_max(core.pager.page_size())
 }
 

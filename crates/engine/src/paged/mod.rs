@@ -17,15 +17,18 @@ mod earlier;
 mod follow;
 mod index;
 mod lock;
+mod marks;
 mod moved;
 mod purge;
 mod read;
+mod runs;
 mod undo;
 mod write;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub(crate) use marks::Marks;
 pub(crate) use undo::{roll_back, undo_newest};
 
 use crate::catalog::{IndexDef, IndexId, TableDef};
@@ -37,7 +40,7 @@ use crate::key;
 use crate::overflow;
 use crate::row::{RowRef, RowSchema};
 use crate::share::LockStrength;
-use crate::table_engine::{CoreRef, TableEngine, TableStore};
+use crate::table_engine::{CoreRef, Decide, Run, TableEngine, TableStore};
 use crate::transaction::{Change, OnRow, Outcome, ScanSpec};
 use crate::tree::{Tree, TreeError};
 use crate::types::Datum;
@@ -270,6 +273,23 @@ impl TableStore for PagedStore {
 
     fn insert(&self, cx: &mut Context, row: &[Datum<'_>]) -> Result<()> {
         self.insert_row(cx, row)
+    }
+
+    fn begin_deletes(&self, cx: &mut Context) {
+        self.gather_marks(cx);
+    }
+
+    fn end_deletes(&self, cx: &mut Context) -> Result<()> {
+        self.settle_marks(cx)
+    }
+
+    fn delete_run<'k>(
+        &self,
+        cx: &mut Context,
+        keys: &mut dyn Iterator<Item = &'k [u8]>,
+        decide: &mut Decide<'_>,
+    ) -> Result<Run> {
+        self.delete_rows(cx, keys, decide)
     }
 
     fn modify(

@@ -47,6 +47,9 @@ pub(crate) fn undo_newest<'t>(cx: &mut Context, resolve: &Resolve<'_, 't>) -> Re
     cx.record = bytes;
     outcome?;
     cx.record_count = cx.record_count.saturating_sub(1);
+    if let Some(marks) = &mut cx.marks {
+        marks.undone_to(cx.record_count);
+    }
     Ok(true)
 }
 

@@ -110,7 +110,7 @@ impl PagedStore {
     }
 
     /// After a failure: undoes what was done since `mark`.
-    fn take_back<T>(&self, cx: &mut Context, mark: u64, outcome: Result<T>) -> Result<T> {
+    pub(super) fn take_back<T>(&self, cx: &mut Context, mark: u64, outcome: Result<T>) -> Result<T> {
         match outcome {
             Ok(value) => Ok(value),
             Err(error) => {
@@ -621,6 +621,6 @@ fn keeps_all_out(stamp: Stamp) -> bool {
 }
 
 /// Whether REPEATABLE READ must not change what was committed at `lsn`.
-fn is_too_new(cx: &mut Context, lsn: Lsn) -> bool {
+pub(super) fn is_too_new(cx: &mut Context, lsn: Lsn) -> bool {
     cx.isolation.keeps_snapshot() && lsn > cx.snapshot()
 }

@@ -44,6 +44,13 @@ impl Tree {
         Position { page, slot: found.slot, found: found.exact }
     }
 
+    /// Where the key is in the leaf of another position; not found there, it may be in another leaf. Quick for the key next to that
+    /// position's.
+    pub fn find_beside(&self, mtr: &Mtr<'_>, position: &Position, key: &[u8]) -> Position {
+        let found = NodeRef::new(mtr.page(position.page)).search_from(position.slot, key);
+        Position { page: position.page, slot: found.slot, found: found.exact }
+    }
+
     /// The entry at a position where the key was found.
     pub fn entry<'m>(&self, mtr: &'m Mtr<'_>, position: &Position) -> EntryRef<'m> {
         assert!(position.found, "no entry at a position where nothing was found");

@@ -89,6 +89,13 @@ impl Segment {
         Ok(Some(Prepared { tail, header }))
     }
 
+    /// The same for one more record of the mini-transaction, behind those that were appended to the prepared tail; `None` if that is full:
+    /// commit and begin again.
+    pub(crate) fn prepare_more(&self, prepared: Prepared, bytes: usize) -> Option<Prepared> {
+        let has_room = bytes <= self.tail_free_bytes && (self.tail_count as usize) < RollPointer::SLOTS_MAX;
+        has_room.then_some(Prepared { header: None, ..prepared })
+    }
+
     /// Where the next record will be.
     pub(crate) fn next_pointer(&self, txn: TxnId) -> RollPointer {
         RollPointer::new(self.tail.no(), self.tail_count as u16, txn)

@@ -13,6 +13,7 @@ mod definitions;
 mod family;
 mod known;
 mod session;
+mod sweep;
 mod throng;
 
 use std::sync::Arc;
@@ -331,6 +332,7 @@ impl Worker<'_> {
                 }
                 session.effects.push(Effect::Put(name, id, row));
             }
+            (true, 0) if id % 4 == 0 => self.sweep(session, &table, id)?,
             (true, 0) => {
                 self.modify(session, &table, id, &mut |_| Change::Delete)?;
                 session.effects.push(Effect::Remove(name, id));

@@ -18,7 +18,7 @@ use varve_engine::{
     Change, Datum, Outcome, Partitions, RowImage, RowRef, Table, TableDef, Transaction, Value,
 };
 
-use super::keys::{Landed, key_of, point_key};
+use super::keys::{KeyList, Landed, key_of, point_key};
 use super::sequence::{Drawn, InTransaction};
 use super::watch::{At, Watch};
 use super::{Exec, Failure, Row, Scratch, project};
@@ -70,7 +70,7 @@ impl Exec<'_> {
             new_version(plan, &def, row, &Input::Row(*row), cx, made)
         };
         let returns = plan.returning.is_some();
-        self.change(table, &plan.target, plan.filter.as_ref(), &decide, returns, sink)
+        self.change(table, &plan.target, plan.filter.as_ref(), &decide, (false, returns), sink)
     }
 
     /// Runs a DELETE; the number of rows deleted.
@@ -79,7 +79,7 @@ impl Exec<'_> {
             removed(plan, table.def(), row, &Input::Row(*row), cx, made)
         };
         let returns = plan.returning.is_some();
-        self.change(table, &plan.target, plan.filter.as_ref(), &decide, returns, sink)
+        self.change(table, &plan.target, plan.filter.as_ref(), &decide, (true, returns), sink)
     }
 
     /// Runs an UPDATE of rows that a general query has found.
@@ -186,7 +186,7 @@ impl Exec<'_> {
         target: &TableAccess,
         filter: Option<&Expr>,
         decide: &Decide<'_>,
-        returns: bool,
+        (deletes, returns): (bool, bool),
         sink: &mut dyn Sink,
     ) -> Result<u64> {
         let mut made = Made::default();
@@ -217,8 +217,23 @@ impl Exec<'_> {
         self.find_rows(table, target, filter)?;
         self.tell(|meter| meter.enter(At::Change));
         let found = std::mem::take(&mut self.scratch.found);
-        let mut count = 0;
-        let mut landed = Landed::default();
+        let count = match deletes {
+            true => self.delete_keys(table, &found, decide, returns, sink)?,
+            false => self.change_keys(table, &found, decide, returns, sink)?,
+        };
+        self.scratch.found = found;
+        Ok(count)
+    }
+
+    fn change_keys(
+        &mut self,
+        table: &Table,
+        found: &KeyList,
+        decide: &Decide<'_>,
+        returns: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<u64> {
+        let (mut made, mut landed, mut count) = (Made::default(), Landed::default(), 0);
         for n in 0..found.len() {
             self.facts.check_cancel()?;
             let key = found.get(n);
@@ -229,8 +244,94 @@ impl Exec<'_> {
             }
             count += self.count_one(changed, returns, &made.returned, sink)?;
         }
-        self.scratch.found = found;
         Ok(count)
+    }
+
+    /// Deletes the rows with these keys, those of one leaf together.
+    fn delete_keys(
+        &mut self,
+        table: &Table,
+        found: &KeyList,
+        decide: &Decide<'_>,
+        returns: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<u64> {
+        self.txn.begin_deletes(table);
+        let outcome = self.delete_in_runs(table, found, decide, returns, sink);
+        let ended = self.txn.end_deletes(table);
+        let count = outcome?;
+        ended?;
+        Ok(count)
+    }
+
+    fn delete_in_runs(
+        &mut self,
+        table: &Table,
+        found: &KeyList,
+        decide: &Decide<'_>,
+        returns: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<u64> {
+        let (mut one, mut together, mut count, mut n) = (Made::default(), Vec::new(), 0, 0);
+        while n < found.len() {
+            self.facts.check_cancel()?;
+            n += self.delete_run(table, found, n, decide, &mut together)?;
+            for made in &mut together {
+                self.note_links(table, made);
+                count += self.count_one(true, returns, &made.returned, sink)?;
+            }
+            // What ended the run: perhaps only the end of a leaf.
+            if n < found.len() {
+                let changed =
+                    self.change_one(table, found.get(n), &[], decide, &Landed::default(), &mut one)?;
+                if changed {
+                    self.note_links(table, &mut one);
+                }
+                count += self.count_one(changed, returns, &one.returned, sink)?;
+                n += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Deletes rows from the `from`-th key on; gives how many keys that were, and what each deleted row left.
+    fn delete_run(
+        &mut self,
+        table: &Table,
+        found: &KeyList,
+        from: usize,
+        decide: &Decide<'_>,
+        together: &mut Vec<Made>,
+    ) -> Result<usize> {
+        let drawn = Drawn::default();
+        let env = self.facts.env(&drawn);
+        let params = self.params;
+        let Scratch { row_arena, .. } = &mut *self.scratch;
+        together.clear();
+        let mut keys = (from..found.len()).map(|n| found.get(n));
+        let run = self.txn.delete_run(table, &mut keys, &mut |row| {
+            drawn.start();
+            let mut made = Made::default();
+            let cx = Cx { params, arena: row_arena, env: &env };
+            let decided = decide(&row, &[], &cx, &mut made);
+            row_arena.reset();
+            // Errors and drawn numbers of a sequence are for `change_one`.
+            let is_wanted = match decided {
+                Ok(Change::Delete) => true,
+                Ok(Change::Skip) => false,
+                _ => return None,
+            };
+            if drawn.wanted().is_some() {
+                return None;
+            }
+            if is_wanted {
+                together.push(made);
+            }
+            Some(is_wanted)
+        })?;
+        // One that was decided about, and had no room in the run.
+        together.truncate(run.deleted);
+        Ok(run.passed)
     }
 
     /// Notes what foreign keys are about in a row that was changed.

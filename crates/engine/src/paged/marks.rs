@@ -1,0 +1,134 @@
+//! Delete marks of index entries, gathered while a statement deletes many rows and set in the order of the entries: each leaf is found
+//! and latched once for all of its entries, not once for each row.
+//!
+//! Invariants
+//! 1. Until its mark is set an entry stays as it is, live: readers decide by the row, which is changed already. The marks are set before
+//!    the statement ends, so nobody who sees the rows deleted finds entries without them.
+//! 2. A mark whose row's change was undone is forgotten. No statement that gathers makes entries, so none that is to be marked
+//!    is made again meanwhile.
+//!
+//! Does not know: which rows are deleted, or why.
+
+use varve_device::reached;
+
+use super::index::may_exist;
+use super::{PagedIndex, PagedStore};
+use crate::context::Context;
+use crate::core::Core;
+use crate::error::Result;
+use crate::ids::TxnId;
+use crate::node::{FLAG_DELETED, Stamp};
+use crate::sort::Arena;
+
+/// Memory of gathered marks; beyond it they are set.
+const GATHERED_BYTES_MAX: usize = 16 << 20;
+/// Entries that one mini-transaction marks.
+const MARKED_MAX: usize = 128;
+
+/// Entries of one index to be marked.
+#[derive(Default)]
+struct Entries {
+    keys: Arena,
+    /// Undo records of the transaction when each was gathered: that of its row is the last of them.
+    records: Vec<u64>,
+}
+
+/// Entries to be marked in the indexes of one table.
+pub(crate) struct Marks {
+    /// The table's clustered tree.
+    owner: u32,
+    of_index: Vec<Entries>,
+}
+
+impl Marks {
+    fn memory_bytes(&self) -> usize {
+        self.of_index.iter().map(|entries| entries.keys.memory_bytes() + 8 * entries.records.len()).sum()
+    }
+
+    /// Only so many undo records are left.
+    pub(crate) fn undone_to(&mut self, record_count: u64) {
+        for entries in &mut self.of_index {
+            let kept = entries.records.partition_point(|record| *record <= record_count);
+            entries.records.truncate(kept);
+            entries.keys.truncate(kept);
+        }
+    }
+}
+
+impl PagedStore {
+    /// From now on marks of deleted rows' entries are gathered.
+    pub(super) fn gather_marks(&self, cx: &mut Context) {
+        let of_index = self.indexes.iter().map(|_| Entries::default()).collect();
+        cx.marks = Some(Marks { owner: self.tree.owner(), of_index });
+    }
+
+    /// Sets what was gathered, and gathers no more.
+    pub(super) fn settle_marks(&self, cx: &mut Context) -> Result<()> {
+        let Some(mut marks) = cx.marks.take() else { return Ok(()) };
+        self.set_marks(cx, &mut marks)
+    }
+
+    /// Notes an entry to be marked, of the row whose undo record is the last of `record_count`; `false` if marks are not gathered.
+    pub(super) fn gather(&self, cx: &mut Context, index: usize, entry: &[u8], record_count: u64) -> bool {
+        let marks = cx.marks.as_mut().filter(|marks| marks.owner == self.tree.owner());
+        let Some(entries) = marks.and_then(|marks| marks.of_index.get_mut(index)) else { return false };
+        entries.keys.push(entry, &[]);
+        entries.records.push(record_count);
+        true
+    }
+
+    /// Whether marks of this table are gathered.
+    pub(super) fn gathers(&self, cx: &Context) -> bool {
+        cx.marks.as_ref().is_some_and(|marks| marks.owner == self.tree.owner())
+    }
+
+    /// Sets the marks if they have become many.
+    pub(super) fn bound_marks(&self, cx: &mut Context) -> Result<()> {
+        let Some(mut marks) = cx.marks.take_if(|marks| marks.memory_bytes() > GATHERED_BYTES_MAX) else {
+            return Ok(());
+        };
+        // An error ends the statement, whose rows are put back with their entries.
+        self.set_marks(cx, &mut marks)?;
+        cx.marks = Some(marks);
+        Ok(())
+    }
+
+    fn set_marks(&self, cx: &Context, marks: &mut Marks) -> Result<()> {
+        for (index, entries) in self.indexes.iter().zip(&mut marks.of_index) {
+            entries.keys.sort();
+            index.mark_all(&cx.core, &entries.keys, cx.id)?;
+            entries.keys.clear();
+            entries.records.clear();
+        }
+        Ok(())
+    }
+}
+
+impl PagedIndex {
+    /// Delete-marks those of the entries that exist; they are in order.
+    fn mark_all(&self, core: &Core, entries: &Arena, txn: TxnId) -> Result<()> {
+        let stamp = Stamp { txn: txn.get(), roll: 0, flags: FLAG_DELETED };
+        let mut done = 0;
+        while let Some((first, _)) = entries.pair(done) {
+            done += 1;
+            if !may_exist(core, first) {
+                continue;
+            }
+            let mut mtr = core.pager.begin()?;
+            let mut at = self.tree.locate_x(&core.pager, &mut mtr, first)?;
+            let end = done + MARKED_MAX;
+            while at.found {
+                self.tree.stamp(&mut mtr, &at, stamp);
+                let next = if done < end { entries.pair(done) } else { None };
+                let Some((key, _)) = next.filter(|(key, _)| may_exist(core, key)) else { break };
+                at = self.tree.find_beside(&mtr, &at, key);
+                if at.found {
+                    reached("delete: entries marked together");
+                    done += 1;
+                }
+            }
+            mtr.commit();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Deletes of rows that lie side by side: those of one leaf in one mini-transaction, with one descent and one latch of the undo page.
+//!
+//! Invariants
+//! 1. A row is deleted here only where `modify` would delete it at the first look: nobody has to be waited for, and the version in the
+//!    leaf is the row itself. All others end the run, and the caller gives them to `modify`.
+//! 2. The undo page is latched before the first change. A run ends where that page or the leaf does.
+//! 3. A run that fails takes back what it did.
+//!
+//! Does not know: conditions (the `decide` closure), which rows come next.
+
+use std::sync::Arc;
+
+use varve_device::reached;
+use varve_pager::Mtr;
+
+use super::PagedStore;
+use super::moved::{inherited, may_have_left};
+use super::write::is_too_new;
+use crate::context::Context;
+use crate::core::{Core, Hold, hash_key};
+use crate::error::Result;
+use crate::ids::TxnId;
+use crate::node::FLAG_DELETED;
+use crate::overflow;
+use crate::share::LockStrength;
+use crate::table_engine::{Decide, Run};
+use crate::tree::Position;
+use crate::undo::{Before, Kind, Prepared, RecordRef};
+
+/// What became of a row.
+enum Step {
+    Deleted,
+    Skipped,
+    /// It needs `modify`.
+    End,
+}
+
+impl PagedStore {
+    /// Deletes the first of the rows with these keys.
+    pub(super) fn delete_rows<'k>(
+        &self,
+        cx: &mut Context,
+        keys: &mut dyn Iterator<Item = &'k [u8]>,
+        decide: &mut Decide<'_>,
+    ) -> Result<Run> {
+        // Under SERIALIZABLE each row has notes of its own.
+        if cx.serial.is_some() || (!self.indexes.is_empty() && !self.gathers(cx)) {
+            return Ok(Run::default());
+        }
+        let Some(first) = keys.next() else { return Ok(Run::default()) };
+        cx.begin_write()?;
+        cx.snapshot();
+        let core = Arc::clone(&cx.core);
+        let (mark, mut run) = (cx.record_count, Run::default());
+        let mut mtr = core.pager.begin()?;
+        let outcome = self.delete_in_leaf(cx, &core, &mut mtr, (first, keys), decide, &mut run);
+        if run.deleted > 1 {
+            reached("delete: rows of one leaf together");
+        }
+        // After an error, too: rows are rolled back by what the log says of them.
+        mtr.commit();
+        let outcome = outcome.and_then(|()| self.bound_marks(cx));
+        self.take_back(cx, mark, outcome.map(|()| run))
+    }
+
+    fn delete_in_leaf<'p, 'k>(
+        &self,
+        cx: &mut Context,
+        core: &'p Core,
+        mtr: &mut Mtr<'p>,
+        (first, keys): (&'k [u8], &mut dyn Iterator<Item = &'k [u8]>),
+        decide: &mut Decide<'_>,
+        run: &mut Run,
+    ) -> Result<()> {
+        let (mut key, mut prepared) = (first, None);
+        let mut at = self.tree.locate_x(&core.pager, mtr, key)?;
+        loop {
+            match self.delete_at(cx, mtr, &at, key, &mut prepared, decide)? {
+                Step::Deleted => run.deleted += 1,
+                Step::Skipped => {}
+                Step::End => return Ok(()),
+            }
+            run.passed += 1;
+            let Some(next) = keys.next() else { return Ok(()) };
+            key = next;
+            at = self.tree.find_beside(mtr, &at, key);
+        }
+    }
+
+    fn delete_at(
+        &self,
+        cx: &mut Context,
+        mtr: &mut Mtr<'_>,
+        at: &Position,
+        key: &[u8],
+        prepared: &mut Option<Prepared>,
+        decide: &mut Decide<'_>,
+    ) -> Result<Step> {
+        if !at.found || !self.is_deletable(cx, mtr, at, key)? {
+            return Ok(Step::End);
+        }
+        let entry = self.tree.entry(mtr, at);
+        let (stamp, payload) = (entry.stamp(), entry.payload());
+        match decide(self.row(payload)) {
+            Some(true) => {}
+            Some(false) => return Ok(Step::Skipped),
+            None => return Ok(Step::End),
+        }
+        let before = Before { stamp, payload };
+        let (kind, txn, tree) = (Kind::Delete, cx.id, self.tree.owner());
+        cx.encode_record(&RecordRef { kind, txn, tree, chain: None, key, before });
+        *prepared = match *prepared {
+            Some(prepared) => cx.prepare_more(prepared),
+            None => cx.prepare_record(mtr)?,
+        };
+        let Some(room) = *prepared else { return Ok(Step::End) };
+        self.gather_of(cx, key, self.tree.entry(mtr, at).payload())?;
+        let next = cx.next_stamp(FLAG_DELETED | inherited(&cx.core, stamp));
+        self.tree.stamp(mtr, at, next);
+        cx.append_record(mtr, room);
+        Ok(Step::Deleted)
+    }
+
+    /// Whether the row can be deleted as it lies there, by this transaction and now.
+    fn is_deletable(&self, cx: &mut Context, mtr: &Mtr<'_>, at: &Position, key: &[u8]) -> Result<bool> {
+        let entry = self.tree.entry(mtr, at);
+        let (stamp, payload) = (entry.stamp(), entry.payload());
+        let hold = cx.core.hold(TxnId::new(stamp.txn), cx.id);
+        // The floor, which says that all see a version, passes by snapshots that were given up. After the floor was read.
+        let snapshot = cx.snapshot();
+        cx.core.purge.check_snapshot(snapshot)?;
+        let is_free = match hold {
+            Hold::Mine => true,
+            Hold::Free(lsn) => !is_too_new(cx, lsn),
+            Hold::Busy(_) => false,
+        };
+        if !is_free || may_have_left(cx, hold, stamp) || entry.is_deleted() || overflow::is_stub(payload) {
+            return Ok(false);
+        }
+        let hash = || hash_key(self.tree.owner(), key);
+        Ok(cx.core.shares.in_the_way(LockStrength::Update, cx.owner, hash).is_none())
+    }
+
+    /// Notes the entries of a row whose undo record comes next.
+    fn gather_of(&self, cx: &mut Context, key: &[u8], row: &[u8]) -> Result<()> {
+        let mut entry = std::mem::take(&mut cx.buffers.entry);
+        let record_count = cx.record_count + 1;
+        let outcome = self.indexes.iter().enumerate().try_for_each(|(n, index)| {
+            if index.entry_key(&self.def, self.row(row), key, &mut entry)?.is_some() {
+                let is_noted = self.gather(cx, n, &entry, record_count);
+                assert!(is_noted, "a run of deletes gathers marks");
+            }
+            Ok(())
+        });
+        cx.buffers.entry = entry;
+        if let (Err(_), Some(marks)) = (&outcome, &mut cx.marks) {
+            marks.undone_to(record_count - 1);
+        }
+        outcome
+    }
+}
