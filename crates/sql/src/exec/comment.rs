@@ -39,7 +39,7 @@ pub(super) fn comment(
 
 /// The name of the database that the comment is on, if there is none.
 fn missing_database(catalog: &Catalog, c: &Comment) -> Option<String> {
-    let name = c.name.0.last().and_then(|part| part.as_ident()).map(fold)?;
+    let name = c.name.0.last().map(fold)?;
     (c.kind == CommentKind::Database && catalog.database_named(&name).is_none()).then_some(name)
 }
 

@@ -342,7 +342,7 @@ impl Check<'_> {
             Table | View | Sequence | Index => self.owner_of(name),
             Schema => self.owner_of_schema(name),
             Database => {
-                let last = name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
+                let last = name.0.last().map(fold).unwrap_or_default();
                 match self.catalog.database_named(&last).map(|database| Object::database(database)) {
                     Some(object) if !self.holder.owns(self.catalog, &object) => Err(object.not_owned()),
                     _ => Ok(()),
