@@ -77,10 +77,10 @@ pub trait TableStore: Send + Sync {
 
     /// Deletes the first of the rows with these keys, between `begin_deletes` and `end_deletes`: those that can be reached together and
     /// need no waiting. It may be none.
-    fn delete_run<'k>(
+    fn delete_run(
         &self,
         _cx: &mut Context,
-        _keys: &mut dyn Iterator<Item = &'k [u8]>,
+        _keys: &mut dyn Iterator<Item = &[u8]>,
         _decide: &mut Decide<'_>,
     ) -> Result<Run> {
         Ok(Run::default())

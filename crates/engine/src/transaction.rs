@@ -525,10 +525,10 @@ impl Transaction {
     /// Deletes the first of the rows with these keys, between `begin_deletes` and `end_deletes`, as `modify` would: those that lie in one
     /// place and need no waiting, perhaps none. The row behind them is one for `modify`, after which another run may begin.
     /// The closure says whether a row is to be deleted, or `None` if that row is one for `modify`.
-    pub fn delete_run<'k>(
+    pub fn delete_run(
         &mut self,
         table: &Table,
-        keys: &mut dyn Iterator<Item = &'k [u8]>,
+        keys: &mut dyn Iterator<Item = &[u8]>,
         decide: &mut crate::table_engine::Decide<'_>,
     ) -> Result<crate::table_engine::Run> {
         table.store.delete_run(&mut self.cx, keys, decide)

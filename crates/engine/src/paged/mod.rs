@@ -283,10 +283,10 @@ impl TableStore for PagedStore {
         self.settle_marks(cx)
     }
 
-    fn delete_run<'k>(
+    fn delete_run(
         &self,
         cx: &mut Context,
-        keys: &mut dyn Iterator<Item = &'k [u8]>,
+        keys: &mut dyn Iterator<Item = &[u8]>,
         decide: &mut Decide<'_>,
     ) -> Result<Run> {
         self.delete_rows(cx, keys, decide)

@@ -37,10 +37,10 @@ enum Step {
 
 impl PagedStore {
     /// Deletes the first of the rows with these keys.
-    pub(super) fn delete_rows<'k>(
+    pub(super) fn delete_rows(
         &self,
         cx: &mut Context,
-        keys: &mut dyn Iterator<Item = &'k [u8]>,
+        keys: &mut dyn Iterator<Item = &[u8]>,
         decide: &mut Decide<'_>,
     ) -> Result<Run> {
         // Under SERIALIZABLE each row has notes of its own.
@@ -63,12 +63,12 @@ impl PagedStore {
         self.take_back(cx, mark, outcome.map(|()| run))
     }
 
-    fn delete_in_leaf<'p, 'k>(
+    fn delete_in_leaf<'p>(
         &self,
         cx: &mut Context,
         core: &'p Core,
         mtr: &mut Mtr<'p>,
-        (first, keys): (&'k [u8], &mut dyn Iterator<Item = &'k [u8]>),
+        (first, keys): (&[u8], &mut dyn Iterator<Item = &[u8]>),
         decide: &mut Decide<'_>,
         run: &mut Run,
     ) -> Result<()> {

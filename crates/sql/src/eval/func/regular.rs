@@ -15,7 +15,7 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("textregexeq", &[Text, Text], Bool, |a, cx| matches(a, Options::default(), cx)),
     strict("texticregexeq", &[Text, Text], Bool, |a, cx| matches(a, Options::folding(true), cx)),
     strict("regexp_replace", &[Text, Text, Text], Text, |a, cx| replaced(a, 0, Some(1), "", cx)),
-    strict("regexp_replace", &[Text, Text, Text, Text], Text, |a, cx| replaced_by_flags(a, cx)),
+    strict("regexp_replace", &[Text, Text, Text, Text], Text, replaced_by_flags),
     strict("regexp_replace", &[Text, Text, Text, Int4], Text, |a, cx| {
         replaced(a, start(a, 3)?, Some(1), "", cx)
     }),
