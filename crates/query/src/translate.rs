@@ -63,6 +63,8 @@ pub struct Translator<'q> {
     tables: &'q [Arc<Table>],
     snapshot: Arc<Snapshot>,
     around: Arc<Around>,
+    /// The statement's own query, within which the others stand.
+    whole: &'q Select,
     names: usize,
     /// Queries of WITH.
     shared: Rc<RefCell<SharedQueries>>,
@@ -92,6 +94,7 @@ pub fn plan(
         tables: &query.tables,
         snapshot,
         around,
+        whole: query.select,
         names: 0,
         shared,
         turns: Vec::new(),

@@ -20,6 +20,9 @@ use crate::apply::{Answer, Window};
 use crate::error::wrapped;
 use crate::translate::subqueries::Ran;
 
+/// A limit that no query reaches.
+const EVERY_ROW: u64 = 1 << 62;
+
 /// Whether LIMIT or OFFSET are known only when the query runs.
 pub(super) fn is_found_late(select: &Select) -> bool {
     select.limit.iter().chain(&select.offset).any(|e| e.has_subquery() || e.reads_outer())
@@ -38,6 +41,10 @@ impl Translator<'_> {
             Some(count) if select.ties && count > 0 => return self.with_ties(part, order, skip, count),
             _ => {}
         }
+        // DataFusion forgets an order below OFFSET alone, but keeps one below LIMIT. The order of the whole statement it keeps always, and
+        // may sort it on disk.
+        let is_within = !std::ptr::eq(select, self.whole);
+        let take = take.or_else(|| (skip > 0 && is_within && !order.is_empty()).then_some(EVERY_ROW));
         if skip > 0 || take.is_some() {
             part.plan = part.plan.limit(as_usize(skip), take.map(as_usize))?;
         }

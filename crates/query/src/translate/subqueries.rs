@@ -119,6 +119,7 @@ impl Translator<'_> {
             tables: self.tables,
             snapshot: self.snapshot.clone(),
             around: self.around.within(types),
+            whole: self.whole,
             names: self.names,
             shared: self.shared.clone(),
             turns: self.turns.clone(),

@@ -461,7 +461,9 @@ fn extreme<'a>(items: &'a [Expr], largest: bool, row: &Input<'a>, cx: &Cx<'a>) -
     let mut best = Datum::Null;
     for item in items {
         let value = item.eval(row, cx)?;
-        let better = !value.is_null() && (best.is_null() || value.order(&best).is_gt() == largest);
+        // Of equal values the first one: 0.0 and 0 are equal, and look different.
+        let beats = || if largest { value.order(&best).is_gt() } else { value.order(&best).is_lt() };
+        let better = !value.is_null() && (best.is_null() || beats());
         if better {
             best = value;
         }
