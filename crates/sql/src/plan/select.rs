@@ -204,6 +204,19 @@ impl Select {
         self.general
     }
 
+    /// Whether outputs have effects (they take advisory locks, say), which are to come about for the rows that are returned alone:
+    /// behind the order and LIMIT.
+    fn acts_behind_order(&self) -> bool {
+        let is_key = |n: usize| self.order.iter().any(|key| key.output == n);
+        let mut others = self.outputs.iter().enumerate().filter(|(n, _)| !is_key(*n));
+        let acts = |e: &Expr| {
+            let mut volatile = false;
+            e.walk(&mut |e| volatile |= matches!(e, Expr::Call(f, _) if f.volatile));
+            volatile
+        };
+        !self.order.is_empty() && self.lock.is_none() && others.any(|(_, output)| acts(&output.expr))
+    }
+
     /// Whether it has a part that the executor of this crate does not run, whatever access paths there are.
     pub fn needs_runner(&self) -> bool {
         let general_source = matches!(
@@ -215,12 +228,10 @@ impl Select {
                 | Source::Shared(_)
                 | Source::Work(..)
         );
-        // What has effects is computed for the rows that are returned, behind the order and LIMIT.
-        let is_ordered = !self.order.is_empty();
         let (mut queries, mut draws) = (false, false);
         self.walk(&mut |e| {
             queries |= matches!(e, Expr::Subquery(..));
-            draws |= matches!(e, Expr::Call(f, _) if f.is_of_sequences() || f.volatile && is_ordered);
+            draws |= matches!(e, Expr::Call(f, _) if f.is_of_sequences());
         });
         // The executor draws from sequences only while it reads nothing.
         let reads = !matches!(self.source, Source::Nothing) || self.aggregate.is_some();
@@ -229,6 +240,7 @@ impl Select {
             || !self.windows.is_empty()
             || queries
             || draws && reads
+            || self.acts_behind_order()
             || self.ties
             || self.aggregate.as_ref().is_some_and(Aggregate::needs_runner)
     }
