@@ -371,6 +371,17 @@ impl Session {
         }
     }
 
+    /// Whether its names may stand for other things by now.
+    fn is_outdated(&mut self, prepared: &Prepared) -> bool {
+        let version = self.begin_engine().catalog_version();
+        if self.path.version != version || self.path.entries.is_none() {
+            self.find_path();
+        }
+        // Another table may be before the one of its name in a path of several schemas, a view may have another text.
+        let is_bound = prepared.path == 0 && !prepared.reads_views;
+        prepared.path != self.facts.path.number() || (!is_bound && prepared.catalog_version != version)
+    }
+
     fn run_plan(
         &mut self,
         prepared: &Prepared,
@@ -380,13 +391,7 @@ impl Session {
         announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
-        let version = self.begin_engine().catalog_version();
-        if self.path.version != version || self.path.entries.is_none() {
-            self.find_path();
-        }
-        // Another table may be before the one of its name in a path of several schemas, a view may have another text.
-        let is_bound = prepared.path == 0 && !prepared.reads_views;
-        if prepared.path != self.facts.path.number() || (!is_bound && prepared.catalog_version != version) {
+        if self.is_outdated(prepared) {
             return Ok(Ran::Stale);
         }
         if self.read_only && plan.writes() {
