@@ -11,7 +11,7 @@ use crate::time::Zone;
 use crate::ty::Ty;
 
 /// Functions without effects whose results depend on settings of the session.
-const STABLE: [&str; 21] = [
+const STABLE: [&str; 20] = [
     json::OF,
     json::OF_ARRAY,
     json::ROW,
@@ -25,7 +25,6 @@ const STABLE: [&str; 21] = [
     "overlaps",
     "quote_literal",
     "quote_nullable",
-    "timeofday",
     "to_char",
     "to_date",
     "to_number",
