@@ -11,7 +11,7 @@ use crate::time::Zone;
 use crate::ty::Ty;
 
 /// Functions without effects whose results depend on settings of the session.
-const STABLE: [&str; 20] = [
+const STABLE: [&str; 19] = [
     json::OF,
     json::OF_ARRAY,
     json::ROW,
@@ -31,7 +31,6 @@ const STABLE: [&str; 20] = [
     "to_timestamp",
     "version",
     "current_setting",
-    "pg_typeof",
 ];
 
 impl Expr {
