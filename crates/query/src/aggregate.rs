@@ -253,6 +253,10 @@ impl Folded {
             }
             AggKind::JsonAgg(structured) => Ok(json_list(&rows, structured)),
             AggKind::JsonObjectAgg => json_object(&rows),
+            AggKind::PercentilesCont | AggKind::PercentilesDisc => {
+                let array = array_of(self.output.element().unwrap_or(Ty::Text));
+                ordered_set::results(kind, &rows, array)
+            }
             _ => ordered_set::result(kind, &rows),
         }
     }
@@ -318,6 +322,8 @@ impl Folded {
             | AggKind::ArrayAgg
             | AggKind::PercentileCont
             | AggKind::PercentileDisc
+            | AggKind::PercentilesCont
+            | AggKind::PercentilesDisc
             | AggKind::Mode
             | AggKind::JsonAgg(_)
             | AggKind::JsonObjectAgg => {}

@@ -2,7 +2,7 @@
 //!
 //! Does not know: how values are collected and sorted (`aggregate`).
 
-use varve_engine::Value;
+use varve_engine::{Array, Datum, Value};
 use varve_sql::general::{AggKind, SqlError, SqlState, interpolated};
 
 /// A value with its place in the order, and the fraction beside it.
@@ -17,12 +17,31 @@ pub fn result(kind: AggKind, rows: &[&Placed]) -> varve_sql::Result<Value> {
         Some((_, _, Value::Float8(f))) => *f,
         _ => return Ok(Value::Null),
     };
+    percentile(kind == AggKind::PercentileDisc, fraction, rows)
+}
+
+/// What a percentile is for each fraction of an array, added to an empty one.
+pub fn results(kind: AggKind, rows: &[&Placed], mut made: Array) -> varve_sql::Result<Value> {
+    let Some(Datum::Array(fractions)) = rows.first().map(|row| row.2.as_datum()) else {
+        return Ok(Value::Null);
+    };
+    for fraction in fractions.iter() {
+        let value = match fraction {
+            Datum::Float8(fraction) => percentile(kind == AggKind::PercentilesDisc, fraction, rows)?,
+            _ => Value::Null,
+        };
+        made.push(value.as_datum());
+    }
+    Ok(Value::Array(made))
+}
+
+fn percentile(is_discrete: bool, fraction: f64, rows: &[&Placed]) -> varve_sql::Result<Value> {
     if !(0.0..=1.0).contains(&fraction) {
         let message = format!("percentile value {fraction} is not between 0 and 1");
         return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
     }
     let value = |n: usize| rows.get(n).map_or(Value::Null, |(_, value, _)| value.clone());
-    if kind == AggKind::PercentileDisc {
+    if is_discrete {
         let number = (fraction * rows.len() as f64).ceil() as usize;
         return Ok(value(number.saturating_sub(1)));
     }

@@ -42,6 +42,7 @@ use crate::session::{Backend, Session};
 use crate::startup::{Opening, StartUp, open};
 use crate::stream::Stream;
 use crate::transcode;
+use crate::visit::{Visit, Visitor};
 
 /// How long a client may be silent before the server stops waiting for it to take the reason of its end.
 const LINGER_SILENCE: Duration = Duration::from_millis(500);
@@ -55,13 +56,15 @@ const TEXT_KEEP_BYTES: usize = 16 << 10;
 pub fn serve<B: Backend>(stream: Stream, place: &Place, backend: &Arc<B>, options: &Options) {
     let mut reader = FrameReader::new(stream.clone());
     let mut out = Out::new(stream.clone());
-    let end = match opening(place, backend, options, &mut reader, &mut out) {
+    let mut visit = Visit::new(place);
+    let end = match opening(place, &mut visit, backend, options, &mut reader, &mut out) {
         Ok(Some((session, seat))) => {
             let mut talk = Talk::new(session, &mut out);
             let end = talk.run(&mut reader, place);
             drop(talk);
             // The session's locks and its seat are gone before the client can know.
             drop(seat);
+            visit.end();
             end
         }
         Ok(None) => return,
@@ -97,6 +100,7 @@ type Opened<S> = Option<(S, Seat)>;
 /// Start-up until the client may send its first query; `None` after a cancel request.
 fn opening<B: Backend>(
     place: &Place,
+    visit: &mut Visit,
     backend: &Arc<B>,
     options: &Options,
     reader: &mut FrameReader<Stream>,
@@ -126,8 +130,11 @@ fn opening<B: Backend>(
         ));
         return Err(FrameEnd::Broken(error));
     };
+    visit.authenticated(&start.user, proved.is_some());
+    let visitor = Visitor::of(&start, reader.source_mut().is_encrypted());
     let opened = backend.open(params(start, proved, place));
     let mut session = opened.map_err(|error| FrameEnd::Broken(WireError::from(error).into_fatal()))?;
+    visit.authorized(visitor);
     session.set_fact("max_connections", &place.registry().sessions_max().to_string());
     session.set_fact("authentication_timeout", &options.patience.as_millis().to_string());
     place.set_cancel_token(session.cancel_token());

@@ -30,6 +30,7 @@ pub mod session;
 mod startup;
 mod stream;
 mod transcode;
+mod visit;
 
 pub use error::{ServerError, Severity, WireError};
 pub use options::{Encryption, Options, Proof, Tls};

@@ -15,6 +15,8 @@ use crate::time::{self, Zone};
 const SHOWN_CHARS: usize = 4096;
 
 static IS_KEPT: AtomicBool = AtomicBool::new(false);
+static LOGS_CONNECTIONS: AtomicBool = AtomicBool::new(false);
+static LOGS_DISCONNECTIONS: AtomicBool = AtomicBool::new(false);
 
 /// Where an event happened.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +35,22 @@ pub fn keep() {
 /// Whether events are written.
 pub fn is_kept() -> bool {
     IS_KEPT.load(Ordering::Relaxed)
+}
+
+/// Whether the beginnings and the ends of connections are written from now on (`log_connections`, `log_disconnections`).
+pub fn keep_connections(begins: bool, ends: bool) {
+    LOGS_CONNECTIONS.store(begins, Ordering::Relaxed);
+    LOGS_DISCONNECTIONS.store(ends, Ordering::Relaxed);
+}
+
+/// Whether the beginnings of connections are written.
+pub fn logs_connections() -> bool {
+    LOGS_CONNECTIONS.load(Ordering::Relaxed)
+}
+
+/// Whether the ends of connections are written.
+pub fn logs_disconnections() -> bool {
+    LOGS_DISCONNECTIONS.load(Ordering::Relaxed)
 }
 
 /// Writes an event; `severity` is PostgreSQL's word: LOG, ERROR, FATAL.

@@ -43,6 +43,35 @@ fn logged(statements: &[&str]) -> String {
     text
 }
 
+/// Neither was a setting.
+#[test]
+fn connections_are_in_the_log_if_that_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut process, port) = serve(directory.path());
+    let mut client = connect(port, "postgres").unwrap();
+    client.batch_execute("alter system set log_connections = on").unwrap();
+    client.batch_execute("alter system set log_disconnections = on").unwrap();
+    let shown: String = client.query_one("select current_setting('log_connections')", &[]).unwrap().get(0);
+    assert_eq!(shown, "on");
+    let refused = client.batch_execute("set log_connections = off").unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "55P02");
+    drop(client);
+    drop(connect(port, "postgres").unwrap());
+    // The first session began when nothing was asked for.
+    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let wanted = [
+        "LOG:  connection received: host=127.0.0.1 port=",
+        "LOG:  connection authorized: user=postgres database=postgres",
+        "LOG:  disconnection: session time: 0:00:0",
+    ];
+    for wanted in wanted {
+        let line = lines.next().unwrap();
+        assert!(line.contains(wanted), "{line}");
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
 /// `SET log_statement` and its kin answered SET and did nothing, and nobody learned of refused sessions.
 #[test]
 fn what_was_asked_for_is_in_the_log() {

@@ -16,7 +16,7 @@ use crate::ast::{self, FunctionArg};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::exec::moments::Moment;
-use crate::ty::{Ty, Typed};
+use crate::ty::{Elem, Ty, Typed};
 
 /// An aggregate function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,10 @@ pub enum AggKind {
     PercentileCont,
     /// percentile_disc
     PercentileDisc,
+    /// percentile_cont of an array of fractions
+    PercentilesCont,
+    /// percentile_disc of an array of fractions
+    PercentilesDisc,
     /// mode
     Mode,
     /// json_agg; of rows or arrays, which stand in lines of their own, if the flag is set.
@@ -115,7 +119,18 @@ impl AggKind {
 
     /// Whether it is of sorted values: WITHIN GROUP.
     pub fn is_ordered_set(self) -> bool {
-        matches!(self, AggKind::PercentileCont | AggKind::PercentileDisc | AggKind::Mode)
+        use AggKind::{Mode, PercentileCont, PercentileDisc, PercentilesCont, PercentilesDisc};
+        matches!(self, PercentileCont | PercentileDisc | PercentilesCont | PercentilesDisc | Mode)
+    }
+
+    /// The same aggregate, beside an argument of this type.
+    fn beside(self, first: Option<&Bound>) -> AggKind {
+        let is_list = first.and_then(|b| b.t.ty.element()).is_some_and(Ty::is_number);
+        match self {
+            AggKind::PercentileCont if is_list => AggKind::PercentilesCont,
+            AggKind::PercentileDisc if is_list => AggKind::PercentilesDisc,
+            other => other,
+        }
     }
 
     /// Whether it is of pairs of values, of which neither may be NULL.
@@ -137,6 +152,7 @@ impl AggKind {
     pub fn second_type(self, input: Ty) -> Ty {
         match self {
             AggKind::PercentileCont | AggKind::PercentileDisc => Ty::Float8,
+            AggKind::PercentilesCont | AggKind::PercentilesDisc => Ty::Array(Elem::Float8),
             AggKind::JsonObjectAgg => Ty::Json,
             _ => input,
         }
@@ -207,6 +223,14 @@ impl AggKind {
             (AggKind::PercentileCont, t) if t == Ty::Unknown || t.is_number() => (Ty::Float8, Ty::Float8),
             (AggKind::PercentileDisc | AggKind::Mode, Ty::Unknown) => (Ty::Text, Ty::Text),
             (AggKind::PercentileDisc | AggKind::Mode, t) => (t, t),
+            (AggKind::PercentilesCont, t) => {
+                let (input, one) = AggKind::PercentileCont.signature(t)?;
+                (input, one.array()?)
+            }
+            (AggKind::PercentilesDisc, t) => {
+                let (input, one) = AggKind::PercentileDisc.signature(t)?;
+                (input, one.array()?)
+            }
             _ => return None,
         })
     }
@@ -247,7 +271,7 @@ impl Binder<'_> {
         let ty = kind.second_type(input);
         let fits = match kind {
             AggKind::StringAgg => d.t.ty.is_text() == (input == Ty::Text),
-            AggKind::JsonObjectAgg => true,
+            AggKind::JsonObjectAgg | AggKind::PercentilesCont | AggKind::PercentilesDisc => true,
             _ => d.t.ty.is_number(),
         };
         if d.t.ty != Ty::Unknown && !fits {
@@ -330,7 +354,7 @@ impl Binder<'_> {
         for sorted in &f.within_group {
             bound.push(self.expression(&sorted.expr, scope)?);
         }
-        Ok((kind, bound))
+        Ok((kind.beside(bound.first()), bound))
     }
 
     pub(super) fn aggregate_call(

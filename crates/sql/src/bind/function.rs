@@ -346,6 +346,16 @@ fn choose(name: &str, types: &[Ty]) -> Result<&'static Builtin> {
         let preferred = |(i, _): (usize, &Ty)| argument_type(b, i) == argument_type(b, i).preferred();
         types.iter().enumerate().filter(|p| preferred(*p)).count()
     });
+    if candidates.len() > 1 {
+        // What is not known may be of the type that all others have.
+        let mut known = types.iter().filter(|ty| **ty != Ty::Unknown);
+        let first = known.next().filter(|first| known.all(|ty| ty == *first));
+        let assumed = vec![*first.unwrap_or(&Ty::Unknown); types.len()];
+        let mut fitting = candidates.iter().filter(|b| reachable(b, &assumed));
+        if let (Some(_), Some(one), None) = (first, fitting.next(), fitting.next()) {
+            return Ok(one);
+        }
+    }
     match candidates.as_slice() {
         [one] => Ok(one),
         [] => Err(undefined(name, types)),

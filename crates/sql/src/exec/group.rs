@@ -164,6 +164,8 @@ fn add_value(call: &AggCall, state: &mut State, value: Datum<'_>, scratch: &mut 
         | AggKind::ArrayAgg
         | AggKind::PercentileCont
         | AggKind::PercentileDisc
+        | AggKind::PercentilesCont
+        | AggKind::PercentilesDisc
         | AggKind::Mode
         | AggKind::JsonAgg(_)
         | AggKind::JsonObjectAgg => {

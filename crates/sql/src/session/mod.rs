@@ -153,6 +153,11 @@ impl SqlDatabase {
 
     /// One of them.
     pub(crate) fn system_setting(&self, name: &str) -> Option<SystemSetting> {
+        let name = match name.to_ascii_lowercase().as_str() {
+            "log_connections" => "server_log_connections",
+            "log_disconnections" => "server_log_disconnections",
+            _ => name,
+        };
         self.system_settings().into_iter().find(|setting| setting.name.eq_ignore_ascii_case(name))
     }
 

@@ -36,6 +36,7 @@ pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
     settings.server.listen = arguments.listen.unwrap_or(settings.server.listen);
     varve_sql::panics::report_panics();
     varve_sql::log::keep();
+    varve_sql::log::keep_connections(settings.server.logs_connections, settings.server.logs_disconnections);
     let mut signals = catch_signals()?;
     raise_descriptor_limit(settings.server.max_connections as u64);
     let state = place.state()?;

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use toml::{Table, Value};
 use varve_engine::{Database, Error};
 use varve_pager::NvmFlush;
-use varve_sql::{SqlError, SqlState, SystemSetting, SystemSettings, TemporaryLimit};
+use varve_sql::{SqlError, SqlState, SystemSetting, SystemSettings, TemporaryLimit, log};
 
 use super::fit::{Fit, unknown_of};
 use super::keys::{KEYS, Key, Kind};
@@ -206,6 +206,7 @@ impl SystemFile {
     /// Settings that change on line. The file says them already: what fails here is done by the next start.
     fn apply(&self, next: &Settings) -> Result<(), SqlError> {
         self.temporary.set(next.query.temporary_bytes);
+        log::keep_connections(next.server.logs_connections, next.server.logs_disconnections);
         let Some(database) = self.database.get() else { return Ok(()) };
         let pager = database.pager();
         pager.set_trim(next.trim);

@@ -227,6 +227,18 @@ pub const KEYS: &[Key] = &[
         "Seconds until a client must be let in.",
         |s| s.server.authentication_timeout.as_secs().to_string(),
     ),
+    on_line(
+        ["server_log_connections", "server", "log_connections"],
+        Kind::Flag,
+        "Whether the server's log says who connects.",
+        |s| if s.server.logs_connections { "on" } else { "off" }.to_owned(),
+    ),
+    on_line(
+        ["server_log_disconnections", "server", "log_disconnections"],
+        Kind::Flag,
+        "Whether the server's log says whose connections end, and how long they took.",
+        |s| if s.server.logs_disconnections { "on" } else { "off" }.to_owned(),
+    ),
     key(
         ["server_max_connections", "server", "max_connections"],
         Kind::Count,

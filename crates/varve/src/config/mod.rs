@@ -183,6 +183,10 @@ pub struct ServerSettings {
     pub authentication_timeout: Duration,
     /// What clients must show.
     pub authentication: Proof,
+    /// Whether the log says who connects.
+    pub logs_connections: bool,
+    /// Whether the log says whose connections end.
+    pub logs_disconnections: bool,
     /// Encryption; `None` without.
     pub tls: Option<TlsSettings>,
 }
@@ -226,6 +230,8 @@ impl Default for Settings {
                 max_connections: 1000,
                 authentication_timeout: AUTHENTICATION_PATIENCE,
                 authentication: Proof::Nothing,
+                logs_connections: false,
+                logs_disconnections: false,
                 tls: None,
             },
             accepts_copy: false,
@@ -432,6 +438,10 @@ impl Settings {
         let proofs = [("trust", Proof::Nothing), ("scram-sha-256", Proof::Password)];
         let proof = section.choice("authentication", &proofs)?;
         self.server.authentication = proof.unwrap_or(self.server.authentication);
+        let begins = section.flag("log_connections")?;
+        self.server.logs_connections = begins.unwrap_or(self.server.logs_connections);
+        let ends = section.flag("log_disconnections")?;
+        self.server.logs_disconnections = ends.unwrap_or(self.server.logs_disconnections);
         self.server.tls = tls(&mut section, home, self.server.tls.take())?;
         section.finish()
     }

@@ -21,6 +21,8 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("btrim", &[Bytea, Bytea], Bytea, |a, _| Ok(trimmed(a, true, true))),
     strict("ltrim", &[Bytea, Bytea], Bytea, |a, _| Ok(trimmed(a, true, false))),
     strict("rtrim", &[Bytea, Bytea], Bytea, |a, _| Ok(trimmed(a, false, true))),
+    strict("overlay", &[Bytea, Bytea, Int4], Bytea, |a, cx| overlay(a, bytes(a, 1).len() as i64, cx)),
+    strict("overlay", &[Bytea, Bytea, Int4, Int4], Bytea, |a, cx| overlay(a, int(a, 3), cx)),
     strict("get_bit", &[Bytea, Int8], Int4, |a, _| {
         let (all, at) = (bytes(a, 0), int(a, 1));
         let byte = usize::try_from(at / 8).ok().filter(|_| at >= 0).and_then(|byte| all.get(byte));
@@ -36,6 +38,20 @@ pub(super) const TABLE: &[Builtin] = &[
 
 fn count<'a>(a: &[Datum<'a>], nulls: bool) -> Result<Datum<'a>> {
     Ok(Datum::Int4(a.iter().filter(|value| value.is_null() == nulls).count() as i32))
+}
+
+/// The bytes of the first argument, so many of them from a place on replaced.
+fn overlay<'a>(a: &[Datum<'a>], length: i64, cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let (whole, put, start) = (bytes(a, 0), bytes(a, 1), int(a, 2));
+    if start < 1 {
+        return Err(SqlError::new(SqlState::SUBSTRING_ERROR, "negative substring length not allowed"));
+    }
+    let end = i32::try_from(start + length);
+    let end = end.map_err(|_| SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "integer out of range"))?;
+    let at = |place: i64| usize::try_from(place - 1).unwrap_or(0).min(whole.len());
+    let made = [&whole[..at(start)], put, &whole[at(i64::from(end))..]].concat();
+    super::check_size(made.len())?;
+    Ok(Datum::Bytea(cx.bytes(&made)))
 }
 
 fn bytes<'a>(a: &[Datum<'a>], n: usize) -> &'a [u8] {

@@ -260,9 +260,11 @@ fn nth<'a>(a: &[Datum<'a>], flags: usize, function: &str, cx: &Cx<'a>) -> Result
         let message = format!("invalid value for parameter \"endoption\": {}", int(a, 4));
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
     }
-    let group = if a.len() > flags + 1 { at_least(a, flags + 1, "subexpr", 0)? } else { 0 };
+    let wanted = if a.len() > flags + 1 { at_least(a, flags + 1, "subexpr", 0)? } else { 0 };
     let letters = if a.len() > flags { text(a, flags) } else { "" };
     let regex = compiled(text(a, 1), options_of_one(letters, function)?)?;
+    // Where there are no groups the whole match is the first one.
+    let group = if regex.group_count() == 0 { wanted.saturating_sub(1) } else { wanted };
     if group > regex.group_count() {
         return Ok(None);
     }

@@ -1,0 +1,88 @@
+//! What the server's log says of connections: that they begin, who has come, and that they end.
+//!
+//! Invariants
+//! 1. The end is written of a session whose beginning is over, if it was asked for then.
+//!
+//! What this file doesn't know: messages, why a connection ends.
+
+use std::time::Instant;
+
+use varve_sql::log;
+
+use crate::registry::Place;
+use crate::startup::StartUp;
+
+/// One connection.
+pub struct Visit {
+    process_id: i32,
+    /// Where the client is.
+    host: String,
+    began: Instant,
+    /// Who has come, if the end is to be written.
+    visitor: Option<Visitor>,
+}
+
+/// Who comes.
+pub struct Visitor {
+    user: String,
+    database: String,
+    /// What a client says of itself, and whether it speaks TLS.
+    more: String,
+}
+
+impl Visitor {
+    /// By what a client asks for.
+    pub fn of(start: &StartUp, is_encrypted: bool) -> Visitor {
+        let name = start.settings.iter().find(|(name, _)| name == "application_name");
+        let mut more = name.map_or(String::new(), |(_, name)| format!(" application_name={name}"));
+        more += if is_encrypted { " SSL enabled" } else { "" };
+        Visitor { user: start.user.clone(), database: start.database.clone(), more }
+    }
+}
+
+impl Visit {
+    /// A connection begins.
+    pub fn new(place: &Place) -> Visit {
+        let peer = place.peer();
+        let host = peer.map_or("[local]".to_owned(), |peer| format!("{} port={}", peer.ip(), peer.port()));
+        let visit = Visit { process_id: place.key().process, host, began: Instant::now(), visitor: None };
+        if log::logs_connections() {
+            visit.write(&format!("connection received: host={}", visit.host));
+        }
+        visit
+    }
+
+    /// A client has shown who it is.
+    pub fn authenticated(&self, user: &str, has_proved: bool) {
+        if has_proved && log::logs_connections() {
+            self.write(&format!("connection authenticated: identity=\"{user}\" method=scram-sha-256"));
+        }
+    }
+
+    /// A session begins.
+    pub fn authorized(&mut self, visitor: Visitor) {
+        if log::logs_connections() {
+            let Visitor { user, database, more } = &visitor;
+            self.write(&format!("connection authorized: user={user} database={database}{more}"));
+        }
+        self.visitor = log::logs_disconnections().then_some(visitor);
+    }
+
+    /// The session has ended.
+    pub fn end(&self) {
+        let Some(Visitor { user, database, .. }) = &self.visitor else { return };
+        let took = self.began.elapsed();
+        let (seconds, millis) = (took.as_secs(), took.subsec_millis());
+        let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        self.write(&format!(
+            "disconnection: session time: {hours}:{minutes:02}:{seconds:02}.{millis:03} user={user} \
+             database={database} host={}",
+            self.host
+        ));
+    }
+
+    fn write(&self, text: &str) {
+        let who = self.visitor.as_ref().map(|visitor| (visitor.user.as_str(), visitor.database.as_str()));
+        log::write(log::Source { process_id: self.process_id, session: who }, "LOG", text);
+    }
+}
