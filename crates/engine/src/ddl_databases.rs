@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A database is made with its schema `public`, and dropped with all that is in it, in one transaction: a crash leaves
 //!    all of it or nothing.
-//! 2. Whoever drops a database makes sure that nobody uses it; nothing in it is locked.
+//! 2. The caller of a drop has made sure that no session uses the database. The drop locks no object in it.
 //!
 //! Does not know: sessions, rights, what a setting means.
 

@@ -495,7 +495,8 @@ fn sleep(registry: &Registry, me: Owner, patience: Patience<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Wakes whoever sleeps at a place. By now that may be another one than was meant: who is woken looks before he goes on.
+/// Wakes the transaction that sleeps at a place. The place may have another owner by now, so a woken waiter checks its lock
+/// before it goes on.
 pub(crate) fn wake_one(registry: &Registry, slot: u32) {
     let place = registry.place(slot);
     *place.woken.lock() = true;

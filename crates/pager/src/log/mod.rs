@@ -124,7 +124,8 @@ pub struct Log {
 const RUNS: u8 = 0;
 /// A device failed, or pages and log may disagree: takes no more changes.
 const STOPPED: u8 = 1;
-/// The same, since a panic has gone through the pager. Whoever sees that it has panicked sees that it has stopped: it is one value.
+/// A panic has gone through the pager: the log takes no more changes either. One value says both, so no thread sees the panic without the
+/// stop.
 const STOPPED_BY_PANIC: u8 = 2;
 
 const CAPACITY_SEGMENTS_MIN: u64 = 4;

@@ -412,7 +412,7 @@ impl Translator<'_> {
         Ok((self.source(right)?, Window::default()))
     }
 
-    /// What conditions read of the query around is given to whoever checks them inside.
+    /// Passes the outer query's values that the conditions read to the inner query, which checks the conditions.
     fn give_around(&self, on: &mut [Expr], given: &mut Vec<Expr>, types: &mut Vec<Typed>) {
         let first = self.around.statement_params();
         for e in on {

@@ -62,7 +62,7 @@ impl Binder<'_> {
     }
 
     fn answer(&mut self, query: BoundQuery, list_of: Option<Ty>, t: Typed, written: &ast::Query) -> Bound {
-        let place = self.params.len().max(last_placeholder(self.source)) + self.locked.len();
+        let place = self.params.len().max(highest_parameter(self.source)) + self.locked.len();
         self.locked.push(LockedQuery { query, place, list_of });
         Bound { expr: Expr::Param(place), t, at: self.at(written) }
     }
@@ -91,7 +91,7 @@ impl Binder<'_> {
 }
 
 /// The largest number behind a `$` of the text.
-fn last_placeholder(text: &str) -> usize {
+fn highest_parameter(text: &str) -> usize {
     let number = |piece: &str| {
         let digits = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());
         piece[..digits].parse::<u16>().map_or(0, usize::from)
