@@ -228,3 +228,96 @@ fn who_owns_a_database_owns_its_schema_public() {
     assert_eq!(refused[0], "! 2BP01 role \"u\" cannot be dropped because some objects depend on it");
     assert_eq!(refused[1], "& owner of database app / 2 objects in database app");
 }
+
+/// What a session can ask about an object by its OID, written for the OID `N`.
+const BY_NUMBER: &[&str] = &[
+    "N::regclass",
+    "N::regnamespace",
+    "N::oid::regclass::text::regclass::oid",
+    "pg_get_viewdef(N)",
+    "pg_get_viewdef(N, true)",
+    "pg_get_indexdef(N)",
+    "pg_get_indexdef(N, 1, true)",
+    "pg_get_constraintdef(N)",
+    "pg_get_constraintdef(N, true)",
+    "pg_get_partkeydef(N)",
+    "obj_description(N)",
+    "obj_description(N, 'pg_class')",
+    "obj_description(N, 'pg_namespace')",
+    "obj_description(N, 'pg_constraint')",
+    "col_description(N, 1)",
+    "shobj_description(N, 'pg_database')",
+    "pg_table_is_visible(N)",
+    "pg_relation_size(N)",
+    "pg_table_size(N)",
+    "pg_indexes_size(N)",
+    "pg_total_relation_size(N)",
+    "pg_relation_filenode(N)",
+    "pg_relation_is_updatable(N, true)",
+    "pg_column_is_updatable(N, 1::int2, true)",
+    "pg_stat_get_live_tuples(N)",
+    "pg_partition_root(N)",
+    "count(*) from pg_partition_tree(N)",
+    "count(*) from pg_partition_ancestors(N)",
+    "has_table_privilege(N, 'SELECT')",
+    "has_table_privilege('postgres', N, 'SELECT')",
+    "has_column_privilege(N, 1::int2, 'SELECT')",
+    "has_column_privilege(N, 'secret', 'SELECT')",
+    "has_any_column_privilege(N, 'SELECT')",
+    "has_sequence_privilege(N, 'USAGE')",
+    "has_schema_privilege(N, 'USAGE')",
+    "pg_sequence_last_value(N)",
+    "nextval(N)",
+    "currval(N)",
+    "setval(N, 7)",
+    "count(*) from pg_class where oid = N",
+    "count(*) from pg_description where objoid = N",
+];
+
+#[test]
+fn an_oid_of_another_database_is_one_that_nothing_has() {
+    let db = database();
+    let mut first = session(&db);
+    ask(&mut first, "create role u login");
+    ask(&mut first, "create database app");
+    let mut app = inside(&db, "app");
+    ask(
+        &mut app,
+        "create schema s; create table s.t (secret int primary key, b text constraint c check (b <> 'secret'));
+         create index i on s.t (lower(b)); create view s.v as select secret from s.t; create sequence s.q;
+         create table s.h (secret int) partition by range (secret);
+         create table s.h1 partition of s.h for values from (1) to (9);
+         comment on table s.t is 'secret'; comment on column s.t.secret is 'secret';
+         comment on schema s is 'secret'; comment on constraint c on s.t is 'secret';
+         comment on view s.v is 'secret';
+         insert into s.t values (1, 'x'); analyze s.t",
+    );
+    let mut objects = Vec::new();
+    for table in ["pg_class", "pg_constraint", "pg_namespace"] {
+        let query = format!("select oid from {table} where oid >= 16384");
+        objects.extend(ask(&mut app, &query).into_iter().filter(|line| !line.starts_with('=')));
+    }
+    assert_eq!(objects.len(), 10, "{objects:?}");
+    // What the functions say inside shows that they do know the objects.
+    let seen: Vec<String> = objects
+        .iter()
+        .flat_map(|oid| ask(&mut app, &format!("select pg_get_viewdef({oid}), obj_description({oid})")))
+        .collect();
+    assert_eq!(seen.iter().filter(|line| line.contains("secret")).count(), 4, "{seen:?}");
+
+    ask(&mut first, "revoke connect on database app from public");
+    let mut other = enter(&db, "u", "postgres").unwrap();
+    for asked in BY_NUMBER {
+        let ask_for = |session: &mut Session, oid: &str| {
+            let answer = ask(session, &format!("select {}", asked.replace('N', oid)));
+            answer.iter().map(|line| line.replace(oid, "N")).collect::<Vec<_>>()
+        };
+        for session in [&mut first, &mut other] {
+            let nothing = ask_for(session, "77777777");
+            for oid in &objects {
+                assert_eq!(ask_for(session, oid), nothing, "{asked} of {oid}");
+            }
+        }
+    }
+    assert_eq!(ask(&mut app, "select nextval('s.q')")[0], "1");
+}

@@ -3,8 +3,9 @@
 //! Invariants
 //! 1. A `Catalog` never changes; `version` differs between any two that differ.
 //! 2. Names of tables, parts, views, indexes and sequences share one namespace for each schema.
-//! 3. A `Catalog` is that of one database: it finds by name, and lists, only what is in that database. By id it finds
-//!    everything, for the work that goes across databases: redo of DDL, undo, purge, checks.
+//! 3. A `Catalog` is that of one database: it finds, by name or by id, and lists only what is in that database and what all
+//!    databases share (roles, databases). The work that goes across databases (undo, purge, checks) has calls of its own,
+//!    whose documentation says so.
 //!
 //! Does not know: how it is stored (`store.rs`), who may see what.
 
@@ -229,15 +230,15 @@ impl Catalog {
 
     /// A table by id.
     pub fn table_by_id(&self, id: TableId) -> Option<Arc<TableDef>> {
-        self.all.tables.get(&id).map(|table| Arc::clone(table.def()))
+        self.table_ref(id).cloned()
     }
 
-    /// A table ready to be used.
+    /// A table of any database ready to be used.
     pub(crate) fn open_table(&self, id: TableId) -> Option<&Arc<Table>> {
         self.all.tables.get(&id)
     }
 
-    /// The open paged table whose clustered tree a segment owns.
+    /// The open paged table, of any database, whose clustered tree a segment owns.
     pub(crate) fn store_of(&self, owner: u32) -> Option<&PagedStore> {
         let table = match self.all.owners.get(&owner) {
             Some(id) => self.all.tables.get(id)?,
@@ -246,7 +247,7 @@ impl Catalog {
         table.store.as_paged()
     }
 
-    /// The table that a segment belongs to, and the name of the index if it has that.
+    /// The table, of any database, that a segment belongs to, and the name of the index if it has that.
     pub fn table_of_segment(&self, owner: u32) -> Option<(Arc<TableDef>, Option<String>)> {
         self.all.tables.values().map(|table| table.def()).find_map(|def| {
             if def.place.owner == owner {
@@ -293,17 +294,17 @@ impl Catalog {
 
     /// A sequence by id.
     pub fn sequence_by_id(&self, id: SequenceId) -> Option<Arc<SequenceDef>> {
-        self.all.sequences.get(&id).cloned()
+        self.sequence_ref(id).cloned()
     }
 
     /// A table by id, as long as the catalog is held.
     pub fn table_ref(&self, id: TableId) -> Option<&Arc<TableDef>> {
-        self.all.tables.get(&id).map(|table| table.def())
+        self.all.tables.get(&id).map(|table| table.def()).filter(|table| table.database == self.database)
     }
 
     /// A sequence by id, as long as the catalog is held.
     pub fn sequence_ref(&self, id: SequenceId) -> Option<&Arc<SequenceDef>> {
-        self.all.sequences.get(&id)
+        self.all.sequences.get(&id).filter(|sequence| sequence.database == self.database)
     }
 
     /// All tables of the database, in no order.
@@ -324,14 +325,14 @@ impl Catalog {
     /// A view by name.
     pub fn view(&self, schema: &str, name: &str) -> Option<&Arc<ViewDef>> {
         match self.resolve(schema, name)? {
-            Named::View(id) => self.all.views.get(&id),
+            Named::View(id) => self.view_by_id(id),
             _ => None,
         }
     }
 
     /// A view by id.
     pub fn view_by_id(&self, id: ObjectId) -> Option<&Arc<ViewDef>> {
-        self.all.views.get(&id)
+        self.all.views.get(&id).filter(|view| view.database == self.database)
     }
 
     /// All views of the database, in no order.
@@ -384,9 +385,11 @@ impl Catalog {
         table.or_else(sequence).or_else(view).or_else(schema)
     }
 
-    /// What is kept about an object beside its definition, if anything.
+    /// What is kept about an object beside its definition, if anything. An index, a constraint and a part are known only to
+    /// their table: whoever asks for one has found it there.
     pub fn about(&self, object: impl Into<ObjectId>) -> Option<&Arc<About>> {
-        self.all.abouts.get(&object.into())
+        let about = self.all.abouts.get(&object.into())?;
+        self.database_of(about.object).is_none_or(|database| database == self.database).then_some(about)
     }
 
     /// What is kept about the objects of all databases, in no order.

@@ -4,15 +4,15 @@
 //!
 //! Does not know: names behind OIDs (`objects`), rights that can be granted (`privilege`).
 
-use varve_engine::{Array, ColumnType, Datum, Value};
+use varve_engine::{Array, ColumnType, Datum, TableId, Value};
 
-use super::objects::oid;
+use super::objects::{of_relation, oid};
 use super::{Builtin, catalog, strict, text};
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError};
 use crate::eval::Cx;
 use crate::rights::Holder;
-use crate::system::{self, show};
+use crate::system::{self, Relation, show};
 use crate::ty::Ty::{self, Bool, Char1, Int2Vector, Int4, Int8, Name, Oid, OidVector, Text, TimestampTz};
 use crate::ty::{Elem, Reg};
 
@@ -45,7 +45,10 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("pg_trigger_depth", &[], Int4, |_, _| Ok(Datum::Int4(0))),
     catalog("pg_postmaster_start_time", &[], TimestampTz, started),
     catalog("pg_conf_load_time", &[], TimestampTz, started),
-    strict("pg_relation_filenode", &[CLASS], Oid, |a, _| Ok(a[0])),
+    catalog("pg_relation_filenode", &[CLASS], Oid, |a, cx| {
+        let has_file = |r: &Relation<'_>| !matches!(r.kind(), 'v' | 'p' | 'I');
+        Ok(of_relation(a, cx)?.filter(has_file).map_or(Datum::Null, |_| a[0]))
+    }),
     strict("pg_encoding_max_length", &[Int4], Int4, |a, _| {
         let encoding = i32::try_from(super::int(a, 0)).ok().and_then(Encoding::numbered);
         Ok(encoding.map_or(Datum::Null, |encoding| Datum::Int4(encoding.bytes_max())))
@@ -87,7 +90,9 @@ fn started<'a>(_: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
 
 /// Rows as ANALYZE counted them.
 fn live_rows<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let count = cx.env.world()?.shared.watched().count(varve_engine::TableId(oid(a, 0)));
+    let world = cx.env.world()?;
+    let table = world.catalog.table_ref(TableId(oid(a, 0)));
+    let count = table.and_then(|table| world.shared.watched().count(table.id));
     Ok(Datum::Int8(count.map_or(0, |count| i64::try_from(count.rows).unwrap_or(i64::MAX))))
 }
 

@@ -63,8 +63,17 @@ pub(super) const TABLE: &[Builtin] = &[
         Ok(Datum::Int4(Encoding::named(text(a, 0)).map_or(-1, Encoding::number)))
     }),
     strict("getdatabaseencoding", &[], Name, |_, _| Ok(Datum::Text("UTF8"))),
-    catalog("obj_description", &[Oid], Text, |a, cx| comment(a, None, cx)),
-    catalog("obj_description", &[Oid, Name], Text, described),
+    catalog("obj_description", &[Oid], Text, |a, cx| {
+        // Without a class, as PostgreSQL, of whatever has the number.
+        let all = ["pg_class", "pg_namespace", "pg_constraint"].map(|class| described(a, class, cx));
+        Ok(all
+            .into_iter()
+            .collect::<Result<Vec<_>>>()?
+            .into_iter()
+            .find(|c| !c.is_null())
+            .unwrap_or(Datum::Null))
+    }),
+    catalog("obj_description", &[Oid, Name], Text, |a, cx| described(a, text(a, 1), cx)),
     catalog("col_description", &[Oid, Int4], Text, |a, cx| match usize::try_from(int(a, 1) - 1) {
         Ok(column) => comment(a, Some(column), cx),
         Err(_) => Ok(Datum::Null),
@@ -83,7 +92,11 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("pg_get_partition_constraintdef", &[Oid], Text, UNKNOWN),
     strict("pg_tablespace_location", &[Oid], Text, |_, _| Ok(Datum::Text(""))),
     strict("pg_relation_is_publishable", &[CLASS], Bool, |_, _| Ok(Datum::Bool(false))),
-    strict("pg_relation_is_updatable", &[CLASS, Bool], Int4, |_, _| Ok(Datum::Int4(28))),
+    catalog("pg_relation_is_updatable", &[CLASS, Bool], Int4, |a, cx| {
+        // The bits of UPDATE, INSERT and DELETE. Views cannot be changed.
+        let takes_changes = |r: &Relation<'_>| matches!(r.kind(), 'r' | 'p');
+        Ok(Datum::Int4(of_relation(a, cx)?.filter(takes_changes).map_or(0, |_| 28)))
+    }),
     strict("pg_my_temp_schema", &[], Oid, |_, _| Ok(Datum::Int8(0))),
     strict("pg_is_other_temp_schema", &[Oid], Bool, |_, _| Ok(Datum::Bool(false))),
     catalog("to_regclass", &[Text], CLASS, |a, cx| named(Reg::Class, a, cx)),
@@ -224,15 +237,16 @@ fn comment<'a>(a: &[Datum<'a>], column: Option<usize>, cx: &Cx<'a>) -> Result<Da
     Ok(optional(show::relation_comment(&cx.env.world()?.catalog, oid(a, 0), column), cx))
 }
 
-/// The comment on an object of the catalog that the second argument names.
-fn described<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+/// The comment on an object of a system table.
+fn described<'a>(a: &[Datum<'a>], class: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let catalog = &cx.env.world()?.catalog;
-    let object = match text(a, 1) {
+    let object = match class {
         "pg_class" => return comment(a, None, cx),
         "pg_namespace" if oid(a, 0) == ids::PUBLIC => {
             catalog.schemas().find(|s| s.name == "public").map(|s| s.id)
         }
-        "pg_namespace" | "pg_constraint" => Some(varve_engine::ObjectId(oid(a, 0))),
+        "pg_namespace" => catalog.schemas().map(|s| s.id).find(|id| id.0 == oid(a, 0)),
+        "pg_constraint" => constraints::constraint(catalog, oid(a, 0)).map(|c| varve_engine::ObjectId(c.oid)),
         _ => None,
     };
     let about = object.and_then(|object| catalog.about(object));
