@@ -4,7 +4,7 @@
 
 use varve_engine::{ColumnType, Value};
 use varve_server::fuzzing;
-use varve_sql::{Zone, oid, text};
+use varve_sql::{Reading, TimeForms, Zone, oid, text};
 
 use crate::input::Input;
 
@@ -15,24 +15,24 @@ pub fn types(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let column = input.column_type();
     let kind = input.byte();
-    let zone = Zone::Fixed(i32::from(kind as i8) / 2 * QUARTER_SECONDS);
+    let forms = TimeForms::of_zone(Zone::Fixed(i32::from(kind as i8) / 2 * QUARTER_SECONDS));
     let (oid, _) = oid::of_column(&column);
     let read = if kind & 1 == 1 {
         fuzzing::read_binary(input.rest(), oid, column).ok()
     } else {
         let Ok(given) = std::str::from_utf8(input.rest()) else { return };
-        text::parse_in_zone(given, &column, &zone).ok()
+        text::parse_with(given, &column, &Reading::of(&forms)).ok()
     };
     if let Some(value) = read {
-        round_trip(&value, column, &zone);
+        round_trip(&value, column, &forms);
     }
 }
 
-fn round_trip(value: &Value, column: ColumnType, zone: &Zone) {
+fn round_trip(value: &Value, column: ColumnType, forms: &TimeForms) {
     let mut shown = Vec::new();
-    text::write_in_zone(value.as_datum(), zone, &mut shown);
+    text::write_with(value.as_datum(), forms, &mut shown);
     let shown = String::from_utf8(shown).expect("the text form is text");
-    let back = text::parse_in_zone(&shown, &unlimited(column), zone);
+    let back = text::parse_with(&shown, &unlimited(column), &Reading::of(forms));
     same(value, back.as_ref().ok(), &shown);
     let (oid, _) = oid::of_column(&column);
     let mut raw = Vec::new();

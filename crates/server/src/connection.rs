@@ -431,10 +431,10 @@ impl<'a, S: Session> Talk<'a, S> {
 
     fn simple_text(&mut self, reader: &mut FrameReader<Stream>, sql: &str) -> Result<(), Failed> {
         let formats = ColumnFormats::default();
-        let zone = self.session.zone().clone();
+        let forms = self.session.forms().clone();
         let (out, columns) = (&mut *self.out, &[]);
         let mut results =
-            Results { out, reader, formats: &formats, columns, zone, binary: None, broken: None };
+            Results { out, reader, formats: &formats, columns, forms, binary: None, broken: None };
         let done = self.session.simple(sql, &mut results);
         match results.broken {
             Some(end) => Err(Failed::Connection(end)),

@@ -94,9 +94,9 @@ impl<S: Session> Talk<'_, S> {
             None => portal.statement.columns(),
         };
         let columns = columns.unwrap_or_default();
-        let (formats, zone) = (&portal.formats, self.session.zone().clone());
+        let (formats, forms) = (&portal.formats, self.session.forms().clone());
         let mut results =
-            Results { out: self.out, reader, formats, columns, zone, binary: None, broken: None };
+            Results { out: self.out, reader, formats, columns, forms, binary: None, broken: None };
         let done = self.session.execute(
             &portal.statement,
             &params,
@@ -154,7 +154,8 @@ fn parameters<S: Session>(
     let raw = bind.values().zip(oids).enumerate();
     raw.map(|(index, (raw, oid))| {
         let format = bind.parameter_formats.get(index)?;
-        let wanted = Wanted { oid: *oid, column_type: statement.parameter_type(index), zone: session.zone() };
+        let wanted =
+            Wanted { oid: *oid, column_type: statement.parameter_type(index), reading: session.reading() };
         let utf8 = raw.map(|raw| codec::in_utf8(raw, format, *oid, encoding)).transpose();
         let value = utf8.and_then(|raw| codec::read(raw.as_deref(), format, wanted, index + 1));
         value.map_err(|error| error.within(|| in_parameter(bind.portal, index + 1)))

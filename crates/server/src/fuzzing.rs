@@ -5,8 +5,9 @@
 use std::io::Read;
 
 use varve_engine::{ColumnType, Datum, Value};
-use varve_sql::Zone;
+use varve_sql::Reading;
 use varve_sql::oid::Oid;
+use varve_sql::time::PLAIN;
 
 use crate::codec::{self, Wanted};
 use crate::error::WireError;
@@ -28,10 +29,10 @@ pub fn startup<R: Read>(source: R) -> (Vec<u8>, bool) {
 
 /// Reads one binary parameter.
 pub fn read_binary(raw: &[u8], oid: Oid, column_type: ColumnType) -> Result<Value, WireError> {
-    codec::read(Some(raw), Format::Binary, Wanted { oid, column_type, zone: &Zone::UTC }, 1)
+    codec::read(Some(raw), Format::Binary, Wanted { oid, column_type, reading: Reading::plain() }, 1)
 }
 
 /// Appends a value in its binary form.
 pub fn write_binary(datum: Datum<'_>, oid: Oid, out: &mut Vec<u8>) -> Result<(), WireError> {
-    codec::write(datum, Format::Binary, oid, &Zone::UTC, out)
+    codec::write(datum, Format::Binary, oid, &PLAIN, out)
 }

@@ -21,7 +21,7 @@ use crate::frame::{FrameEnd, FrameReader};
 use crate::message::{Format, Formats, Message, decode};
 use crate::out::Out;
 use crate::stream::Stream;
-use varve_sql::Zone;
+use varve_sql::TimeForms;
 
 type Result<T, E = SqlError> = std::result::Result<T, E>;
 
@@ -64,8 +64,8 @@ pub struct Results<'a> {
     pub formats: &'a ColumnFormats,
     /// The columns, where they are known before the rows.
     pub columns: &'a [Column],
-    /// Time zone of the session.
-    pub zone: Zone,
+    /// Time zone and styles of the session.
+    pub forms: TimeForms,
     /// The columns of a result that is all in binary, whatever `formats` says.
     pub binary: Option<Vec<Column>>,
     /// Why the connection can't go on.
@@ -87,7 +87,7 @@ impl Results<'_> {
         let at = self.out.begin_value();
         planted_panic("panic at row");
         let start = self.out.buffer().len();
-        codec::write(datum, format, oid, &self.zone, self.out.buffer())?;
+        codec::write(datum, format, oid, &self.forms, self.out.buffer())?;
         let encoding = self.out.encoding();
         if encoding.converts() {
             codec::encode(self.out.buffer(), start, format, oid, encoding)?;
@@ -176,8 +176,8 @@ impl Sink for Results<'_> {
         self.binary = Some(Vec::new());
     }
 
-    fn zone(&mut self, zone: &Zone) {
-        self.zone.clone_from(zone);
+    fn forms(&mut self, forms: &TimeForms) {
+        self.forms.clone_from(forms);
     }
 
     fn encoding(&mut self, encoding: Encoding) {

@@ -77,7 +77,9 @@ pub trait Session {
     fn take_notices(&mut self) -> Vec<(Severity, SqlError)>;
     fn cancel_token(&self) -> CancelToken;
     fn set_ender(&self, _ender: Ender) {}
-    fn zone(&self) -> &varve_sql::Zone;
+    fn forms(&self) -> &varve_sql::TimeForms;
+    /// How text parameters are read.
+    fn reading(&self) -> varve_sql::Reading<'_>;
     fn client_encoding(&self) -> Encoding {
         Encoding::UTF8
     }
@@ -201,8 +203,12 @@ impl Session for varve_sql::Session {
         self.set_ender(ender);
     }
 
-    fn zone(&self) -> &varve_sql::Zone {
-        self.zone()
+    fn forms(&self) -> &varve_sql::TimeForms {
+        self.forms()
+    }
+
+    fn reading(&self) -> varve_sql::Reading<'_> {
+        self.reading()
     }
 
     fn client_encoding(&self) -> Encoding {

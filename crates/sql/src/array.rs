@@ -10,7 +10,7 @@ use varve_engine::{Array, ArrayRef, ColumnType, Datum, Value};
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid::{self, Oid};
 use crate::text;
-use crate::time::Zone;
+use crate::time::{Reading, TimeForms};
 
 /// No elements yet, for elements of this type.
 pub fn of(element: Oid) -> Array {
@@ -22,11 +22,11 @@ pub fn of(element: Oid) -> Array {
 }
 
 /// Reads an array with elements of the type `element`.
-pub fn parse(text: &str, element: Oid, zone: &Zone) -> Result<Array> {
+pub fn parse(text: &str, element: Oid, reading: &Reading<'_>) -> Result<Array> {
     let malformed = |detail: &str| malformed(text, detail);
     let mut reader = Reader { rest: text::trimmed(text), text };
     let length = reader.dimension()?;
-    let array = elements(&mut reader, element, zone)?;
+    let array = elements(&mut reader, element, reading)?;
     if length.is_some_and(|length| length != array.as_ref().len()) {
         return Err(malformed("Specified array dimensions do not match array contents."));
     }
@@ -34,7 +34,7 @@ pub fn parse(text: &str, element: Oid, zone: &Zone) -> Result<Array> {
 }
 
 /// The elements in their braces.
-fn elements(reader: &mut Reader<'_>, element: Oid, zone: &Zone) -> Result<Array> {
+fn elements(reader: &mut Reader<'_>, element: Oid, reading: &Reading<'_>) -> Result<Array> {
     let text = reader.text;
     let malformed = |detail: &str| malformed(text, detail);
     if !reader.skip('{') {
@@ -46,7 +46,7 @@ fn elements(reader: &mut Reader<'_>, element: Oid, zone: &Zone) -> Result<Array>
     }
     loop {
         let value = match reader.element()? {
-            Some(item) => text::parse_as(&item, element, zone)?,
+            Some(item) => text::parse_as(&item, element, reading)?,
             None => Value::Null,
         };
         array.push(value.as_datum());
@@ -68,7 +68,7 @@ pub fn parse_vector(text: &str, vector: Oid) -> Result<Array> {
     let element = oid::element(vector).unwrap_or(oid::OID);
     let mut array = Array::vector(oid::column_type(element).unwrap_or(ColumnType::Int8));
     for word in text.split(text::BLANKS).filter(|word| !word.is_empty()) {
-        array.push(text::parse_as(word, element, &Zone::UTC)?.as_datum());
+        array.push(text::parse_as(word, element, &Reading::plain())?.as_datum());
     }
     Ok(array)
 }
@@ -195,7 +195,7 @@ impl Reader<'_> {
 }
 
 /// Appends the text form.
-pub fn write(array: ArrayRef<'_>, zone: &Zone, out: &mut Vec<u8>) {
+pub fn write(array: ArrayRef<'_>, forms: &TimeForms, out: &mut Vec<u8>) {
     let vector = array.is_vector();
     if !vector {
         out.push(b'{');
@@ -204,19 +204,19 @@ pub fn write(array: ArrayRef<'_>, zone: &Zone, out: &mut Vec<u8>) {
         if n > 0 {
             out.push(if vector { b' ' } else { b',' });
         }
-        write_element(element, zone, out);
+        write_element(element, forms, out);
     }
     if !vector {
         out.push(b'}');
     }
 }
 
-fn write_element(element: Datum<'_>, zone: &Zone, out: &mut Vec<u8>) {
+fn write_element(element: Datum<'_>, forms: &TimeForms, out: &mut Vec<u8>) {
     if element.is_null() {
         return out.extend_from_slice(b"NULL");
     }
     let start = out.len();
-    text::write_in_zone(element, zone, out);
+    text::write_with(element, forms, out);
     if needs_quotes(&out[start..]) {
         let bare = out.split_off(start);
         out.push(b'"');
@@ -240,10 +240,10 @@ mod tests {
     use super::*;
 
     fn shown(text: &str, element: Oid) -> String {
-        match parse(text, element, &Zone::UTC) {
+        match parse(text, element, &Reading::plain()) {
             Ok(array) => {
                 let mut out = Vec::new();
-                write(array.as_ref(), &Zone::UTC, &mut out);
+                write(array.as_ref(), &crate::time::PLAIN, &mut out);
                 String::from_utf8(out).unwrap()
             }
             Err(e) => format!("{} {}", e.sqlstate, e.detail.as_deref().unwrap_or(&e.message)),

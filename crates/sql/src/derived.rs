@@ -18,7 +18,6 @@ use crate::bind::Binder;
 use crate::error::{Result, SqlError};
 use crate::eval::{Cx, Env, Expr, Input, NoSequences};
 use crate::parse;
-use crate::time::Zone;
 
 /// What a derived index computes of a row.
 #[derive(Debug)]
@@ -52,7 +51,7 @@ impl Keys {
         let (random, now_us) = (Cell::new(1), Cell::new(Some(0)));
         let env = Env {
             now_us: &now_us,
-            zone: &Zone::UTC,
+            forms: &crate::time::PLAIN,
             encoding: crate::encoding::Encoding::UTF8,
             user: "",
             session_user: "",

@@ -44,6 +44,7 @@ states! {
     INVALID_ZONE_DISPLACEMENT = "22009", "Offset of a time zone is too large.";
     INVALID_DATETIME = "22007", "Text is not a date or time.";
     DATETIME_OVERFLOW = "22008", "A date or time is out of range.";
+    INTERVAL_OVERFLOW = "22015", "A field of an interval is out of range.";
     DIVISION_BY_ZERO = "22012", "Division by zero.";
     ARRAY_SUBSCRIPT = "2202E", "A subscript is out of range.";
     INVALID_ESCAPE = "22025", "A LIKE pattern ends in its escape character.";

@@ -10,7 +10,7 @@ use crate::time::{self, Interval, Zone};
 /// The text form of an interval of months, days and microseconds.
 pub fn show_interval((months, days, micros): (i32, i32, i64)) -> String {
     let mut shown = Vec::new();
-    time::write_interval(Interval { months, days, micros }, &mut shown);
+    time::write_interval(Interval { months, days, micros }, time::IntervalStyle::Postgres, &mut shown);
     String::from_utf8_lossy(&shown).into_owned()
 }
 

@@ -29,7 +29,7 @@ pub use crate::exec::series::Series;
 pub use crate::exec::sets::{SetFunction, SetRows};
 use crate::exec::{self, Beside, Facts, Row};
 use crate::system::World;
-use crate::time::{self, Zone};
+use crate::time::{self, TimeForms};
 
 pub use crate::access::{Choice, choose, conjuncts, joined};
 pub use crate::bind::aggregate::{AggCall, AggKind};
@@ -147,7 +147,7 @@ pub struct Around {
 #[derive(Debug)]
 struct Occasion {
     now_us: i64,
-    zone: Zone,
+    forms: TimeForms,
     encoding: Encoding,
     user: String,
     session_user: String,
@@ -162,7 +162,7 @@ impl Around {
     pub(crate) fn new(facts: &Facts, params: &[Datum<'_>]) -> Around {
         let moment = Occasion {
             now_us: facts.env(&NoSequences).now_us(),
-            zone: facts.zone.clone(),
+            forms: facts.forms.clone(),
             encoding: facts.encoding,
             user: facts.user.clone(),
             session_user: facts.session_user.clone(),
@@ -237,7 +237,7 @@ impl Around {
     /// Whether constants that hang on the session's settings have the same values in both.
     pub fn is_alike(&self, other: &Around) -> bool {
         let (one, other) = (self.moment(), other.moment());
-        one.zone == other.zone && one.encoding == other.encoding
+        one.forms == other.forms && one.encoding == other.encoding
     }
 
     /// How many parameters the statement has: those behind them are what a subquery is given.
@@ -303,7 +303,7 @@ impl Around {
         let beside = moment.world.as_deref().map(Beside);
         let env = Env {
             now_us: &now_us,
-            zone: &moment.zone,
+            forms: &moment.forms,
             encoding: moment.encoding,
             user: &moment.user,
             session_user: &moment.session_user,
@@ -413,7 +413,7 @@ impl Around {
     pub fn set_rows(&self, function: SetFunction, arguments: &[Datum<'_>]) -> Result<SetRows> {
         let moment = self.moment();
         let look = || unless_cancelled(&moment.cancel);
-        SetRows::new(function, arguments, &moment.zone, &look)
+        SetRows::new(function, arguments, &moment.forms.zone, &look)
     }
 
     /// The values of generate_series.

@@ -42,7 +42,7 @@ mod sink;
 mod system;
 mod system_settings;
 pub mod text;
-mod time;
+pub mod time;
 mod ty;
 mod utility;
 
@@ -54,4 +54,4 @@ pub use prepared::{Portal, Prepared};
 pub use session::{CancelToken, Probing, Session, SessionParams, SqlDatabase, TemporaryLimit};
 pub use sink::{Column, CommandTag, CopyShape, Nowhere, Origin, Progress, Severity, Sink};
 pub use system_settings::{SystemSetting, SystemSettings};
-pub use time::Zone;
+pub use time::{Reading, TimeForms, Zone};

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::eval::func::clock_us;
-use crate::time::{self, Zone};
+use crate::time;
 
 /// Characters of a text that a line shows.
 const SHOWN_CHARS: usize = 4096;
@@ -64,7 +64,7 @@ pub fn write(source: Source<'_>, severity: &str, text: &str) {
 
 fn line(source: Source<'_>, severity: &str, text: &str, now_us: i64) -> String {
     let mut moment = Vec::new();
-    time::write_timestamp(now_us, Some(&Zone::UTC), &mut moment);
+    time::write_timestamp(now_us, true, &time::PLAIN, &mut moment);
     let (moment, process) = (String::from_utf8_lossy(&moment), source.process_id);
     let session = source.session.map_or(String::new(), |(user, database)| format!(" {user}@{database}"));
     let shown: String = text.chars().take(SHOWN_CHARS).collect();

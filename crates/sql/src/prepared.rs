@@ -136,8 +136,13 @@ impl Prepared {
     }
 
     /// A parameter given as text, as a value of its type.
-    pub(crate) fn parse_param(&self, index: usize, text: &str, zone: &crate::time::Zone) -> Result<Value> {
-        text::parse_as(text, self.param_oids.get(index).copied().unwrap_or(oid::TEXT), zone)
+    pub(crate) fn parse_param(
+        &self,
+        index: usize,
+        text: &str,
+        reading: &crate::time::Reading<'_>,
+    ) -> Result<Value> {
+        text::parse_as(text, self.param_oids.get(index).copied().unwrap_or(oid::TEXT), reading)
     }
 }
 

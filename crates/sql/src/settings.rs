@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::path;
-use crate::time::Zone;
+use crate::time::{DateStyle, IntervalStyle, NoDateStyle, TimeForms, Zone};
 use crate::utility::{Level, Modes};
 
 /// What values a setting takes.
@@ -53,6 +53,8 @@ enum Kind {
     Encoding,
     /// A time zone.
     Zone,
+    /// The form of dates, and the order of their fields.
+    DateStyle,
     /// A list of schemas.
     SearchPath,
     /// 1 to 3
@@ -66,6 +68,8 @@ struct Setting {
     /// Told to the client by ParameterStatus.
     reported: bool,
 }
+
+const INTERVAL_STYLES: &[&str] = &["postgres", "postgres_verbose", "sql_standard", "iso_8601"];
 
 const LEVELS: &[&str] = &["serializable", "repeatable read", "read committed", "read uncommitted"];
 
@@ -105,11 +109,11 @@ const fn reported(name: &'static str, default: &'static str, kind: Kind) -> Sett
 const SETTINGS: &[Setting] = &[
     reported("application_name", "", Kind::Free),
     reported("client_encoding", "UTF8", Kind::Encoding),
-    reported("datestyle", "ISO, MDY", Kind::Fixed(&["iso, mdy", "iso,mdy", "iso", "mdy"])),
+    reported("datestyle", "ISO, MDY", Kind::DateStyle),
     reported("default_transaction_read_only", "off", Kind::Bool),
     reported("in_hot_standby", "off", Kind::ReadOnly),
     reported("integer_datetimes", "on", Kind::ReadOnly),
-    reported("intervalstyle", "postgres", Kind::Fixed(&["postgres"])),
+    reported("intervalstyle", "postgres", Kind::OneOf(INTERVAL_STYLES)),
     reported("is_superuser", "on", Kind::ReadOnly),
     reported("server_encoding", "UTF8", Kind::ReadOnly),
     reported("server_version", "15.0", Kind::ReadOnly),
@@ -245,7 +249,7 @@ impl Settings {
 
     /// Sets a value from outside a transaction: start-up packet, or facts that the session knows.
     pub fn set_initial(&mut self, name: &str, value: &str) -> Result<()> {
-        let (name, value) = checked(name, value)?;
+        let (name, value) = checked(name, value, self.date_styles())?;
         self.initial.insert(name.clone(), value.clone());
         self.values.insert(name, value);
         Ok(())
@@ -261,7 +265,7 @@ impl Settings {
     pub fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         let (name, value) = match value {
             Some(value) => {
-                let (name, value) = checked(name, value)?;
+                let (name, value) = checked(name, value, self.date_styles())?;
                 (name, Some(value))
             }
             None => {
@@ -380,6 +384,25 @@ impl Settings {
         known.map_or(Zone::UTC, |(zone, _)| zone)
     }
 
+    /// DateStyle now, and as RESET makes it: what SET does not name stays, or is that.
+    fn date_styles(&self) -> [DateStyle; 2] {
+        [&self.values, &self.initial].map(|values| {
+            let set = values.get("datestyle").map(|value| date_style(value, DateStyle::ISO, DateStyle::ISO));
+            set.and_then(Result::ok).unwrap_or(DateStyle::ISO)
+        })
+    }
+
+    /// How times are written and read.
+    pub fn forms(&self) -> TimeForms {
+        let of = |name: &str| self.values.get(name).map(String::as_str).unwrap_or_default();
+        let [dates, _] = self.date_styles();
+        TimeForms {
+            zone: self.zone(),
+            dates,
+            intervals: IntervalStyle::of_setting(of("intervalstyle")).unwrap_or(IntervalStyle::Postgres),
+        }
+    }
+
     /// The encoding that the client speaks.
     pub fn encoding(&self) -> Encoding {
         self.values.get("client_encoding").and_then(|name| Encoding::named(name)).unwrap_or_default()
@@ -429,6 +452,17 @@ pub fn check_for_all(name: &str) -> Result<()> {
     Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message))
 }
 
+/// A value of DateStyle; 22023 for another one.
+fn date_style(value: &str, before: DateStyle, reset: DateStyle) -> Result<DateStyle> {
+    DateStyle::of_setting(value, before, reset).map_err(|none| {
+        let refused = invalid("DateStyle", value);
+        match none {
+            NoDateStyle::Unknown(word) => refused.with_detail(format!("Unrecognized key word: \"{word}\".")),
+            NoDateStyle::Conflict => refused.with_detail("Conflicting \"datestyle\" specifications."),
+        }
+    })
+}
+
 /// The name of a setting that may be set and does nothing.
 pub fn without_effect(name: &str) -> Option<&'static str> {
     WITHOUT_EFFECT.iter().find(|known| known.eq_ignore_ascii_case(name)).copied()
@@ -447,7 +481,7 @@ fn number_of(name: &str) -> String {
 }
 
 /// Name in lower case and the value as it is kept.
-fn checked(name: &str, value: &str) -> Result<(String, String)> {
+fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(String, String)> {
     let lower = name.to_ascii_lowercase();
     let Some(s) = find(&lower) else {
         if lower.contains('.') {
@@ -457,6 +491,7 @@ fn checked(name: &str, value: &str) -> Result<(String, String)> {
     };
     let kept = match s.kind {
         Kind::Free | Kind::Role => value.to_owned(),
+        Kind::DateStyle => date_style(value, before, reset)?.name().to_owned(),
         Kind::Bool => boolean(value).ok_or_else(|| not_boolean(name))?.to_owned(),
         Kind::OneOf(allowed) => one_of(s, allowed, value)?,
         Kind::Fixed(allowed) if allowed.iter().any(|a| a.eq_ignore_ascii_case(value.trim())) => {

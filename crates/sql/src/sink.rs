@@ -11,7 +11,7 @@ use varve_engine::Datum;
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError};
 use crate::oid::Oid;
-use crate::time::Zone;
+use crate::time::TimeForms;
 
 /// The column of a table or view that a result column shows as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,12 +134,12 @@ pub trait Sink {
         let _ = column;
         false
     }
-    /// The session's time zone, in which the rows of the next statement are shown; called where a statement of
+    /// The session's time zone and styles, in which the rows of the next statement are shown; called where a statement of
     /// `Session::simple` may have changed it.
-    fn zone(&mut self, zone: &Zone) {
-        let _ = zone;
+    fn forms(&mut self, forms: &TimeForms) {
+        let _ = forms;
     }
-    /// The encoding of texts for the client from now on; called with `zone`.
+    /// The encoding of texts for the client from now on; called with `forms`.
     fn encoding(&mut self, encoding: Encoding) {
         let _ = encoding;
     }

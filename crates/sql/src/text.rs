@@ -4,7 +4,7 @@
 //! 1. `parse_text(write_text(v)) = v` for every value of every column type (infinities and NaN included).
 //! 2. Text input applies the column type's modifier: lengths are checked, numerics rounded.
 //!
-//! Does not know: sessions. Times with zone are read and shown in UTC unless an offset is given (`write_in_zone`).
+//! Does not know: sessions. Times are read and shown as ISO and in UTC unless forms are given (`write_with`).
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use varve_engine::{ColumnType, Datum, Numeric, NumericError, Value};
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid::{self, Oid};
-use crate::time::{self, Zone};
+use crate::time::{self, Reading, TimeForms};
 use crate::ty::Ty;
 use crate::{array, json};
 
@@ -20,11 +20,11 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Reads the text form of a value of type `t`, in UTC.
 pub fn parse_text(text: &str, t: &ColumnType) -> Result<Value> {
-    parse_in_zone(text, t, &Zone::UTC)
+    parse_with(text, t, &Reading::plain())
 }
 
-/// Reads the text form of a value of type `t`; times with zone that name none are in `zone`.
-pub fn parse_in_zone(text: &str, t: &ColumnType, zone: &Zone) -> Result<Value> {
+/// Reads the text form of a value of type `t`; times as the session writes them.
+pub fn parse_with(text: &str, t: &ColumnType, reading: &Reading<'_>) -> Result<Value> {
     Ok(match *t {
         ColumnType::Bool => Value::Bool(parse_bool(text)?),
         ColumnType::Int2 => Value::Int2(parse_int(text, Ty::Int2)? as i16),
@@ -37,21 +37,21 @@ pub fn parse_in_zone(text: &str, t: &ColumnType, zone: &Zone) -> Result<Value> {
         ColumnType::Varchar(Some(n)) => Value::Text(fit_varchar(text, n as usize)?.to_owned()),
         ColumnType::Varchar(None) | ColumnType::Text => Value::Text(text.to_owned()),
         ColumnType::Bytea => Value::Bytea(parse_bytea(text)?),
-        ColumnType::Date => Value::Date(time::parse_date(text)?),
-        ColumnType::Timestamp => Value::Timestamp(time::parse_timestamp(text)?),
-        ColumnType::TimestampTz => Value::TimestampTz(time::parse_timestamptz(text, zone)?),
-        ColumnType::Time => Value::Time(time::parse_time(text)?),
-        ColumnType::Interval => Value::Interval(time::parse_interval(text)?),
+        ColumnType::Date => Value::Date(time::parse_date(text, reading)?),
+        ColumnType::Timestamp => Value::Timestamp(time::parse_timestamp(text, reading)?),
+        ColumnType::TimestampTz => Value::TimestampTz(time::parse_timestamptz(text, reading)?),
+        ColumnType::Time => Value::Time(time::parse_time(text, reading)?),
+        ColumnType::Interval => Value::Interval(time::parse_interval(text, reading.forms.intervals)?),
         ColumnType::Uuid => Value::Uuid(parse_uuid(text)?),
         ColumnType::Json => Value::Text(json::checked(text)?.to_owned()),
         ColumnType::Oid => Value::Int8(i64::from(parse_oid(text)?)),
         ColumnType::Rounded(moment, digits) => {
-            let read = parse_in_zone(text, &moment.unrounded(), zone)?;
+            let read = parse_with(text, &moment.unrounded(), reading)?;
             time::rounded(read.as_datum(), digits)?.to_value()
         }
         ColumnType::Array(element) => {
             return fit_elements(
-                Value::Array(array::parse(text, oid::of_column(element).0, zone)?),
+                Value::Array(array::parse(text, oid::of_column(element).0, reading)?),
                 *element,
             );
         }
@@ -87,15 +87,15 @@ pub fn fit_elements(value: Value, element: ColumnType) -> Result<Value> {
 }
 
 /// Reads the text form of a value of the type `oid`, of which there need not be columns: arrays, oid, "char", name.
-pub fn parse_as(text: &str, oid: Oid, zone: &Zone) -> Result<Value> {
+pub fn parse_as(text: &str, oid: Oid, reading: &Reading<'_>) -> Result<Value> {
     match oid {
         oid::OID => parse_oid(text).map(|oid| Value::Int8(i64::from(oid))),
         oid::CHAR => Ok(Value::Text(first_byte(text).to_owned())),
         oid::NAME => Ok(Value::Text(text[..text.floor_char_boundary(63)].to_owned())),
         oid::INT2VECTOR | oid::OIDVECTOR => array::parse_vector(text, oid).map(Value::Array),
         _ => match oid::element(oid) {
-            Some(element) => array::parse(text, element, zone).map(Value::Array),
-            None => parse_in_zone(text, &oid::column_type(oid).unwrap_or(ColumnType::Text), zone),
+            Some(element) => array::parse(text, element, reading).map(Value::Array),
+            None => parse_with(text, &oid::column_type(oid).unwrap_or(ColumnType::Text), reading),
         },
     }
 }
@@ -169,13 +169,13 @@ pub fn check_range(value: Value) -> Result<Value> {
     }
 }
 
-/// Appends the text form of a value, times with zone in UTC; nothing for NULL.
+/// Appends the text form of a value, times as ISO and in UTC; nothing for NULL.
 pub fn write_text(datum: Datum<'_>, out: &mut Vec<u8>) {
-    write_in_zone(datum, &Zone::UTC, out);
+    write_with(datum, &time::PLAIN, out);
 }
 
-/// Appends the text form of a value, times with zone as clocks in `zone` show them.
-pub fn write_in_zone(datum: Datum<'_>, zone: &Zone, out: &mut Vec<u8>) {
+/// Appends the text form of a value, times in these forms.
+pub fn write_with(datum: Datum<'_>, forms: &TimeForms, out: &mut Vec<u8>) {
     match datum {
         Datum::Null => {}
         Datum::Bool(b) => out.push(if b { b't' } else { b'f' }),
@@ -190,13 +190,13 @@ pub fn write_in_zone(datum: Datum<'_>, zone: &Zone, out: &mut Vec<u8>) {
         }
         Datum::Text(t) => out.extend_from_slice(t.as_bytes()),
         Datum::Bytea(b) => write_bytea(b, out),
-        Datum::Date(d) => time::write_date(d, out),
-        Datum::Timestamp(t) => time::write_timestamp(t, None, out),
-        Datum::TimestampTz(t) => time::write_timestamp(t, Some(zone), out),
+        Datum::Date(d) => time::write_date(d, forms.dates, out),
+        Datum::Timestamp(t) => time::write_timestamp(t, false, forms, out),
+        Datum::TimestampTz(t) => time::write_timestamp(t, true, forms, out),
         Datum::Time(t) => time::write_time(t, out),
-        Datum::Interval(iv) => time::write_interval(iv, out),
+        Datum::Interval(iv) => time::write_interval(iv, forms.intervals, out),
         Datum::Uuid(u) => write_uuid(u, out),
-        Datum::Array(a) => array::write(a, zone, out),
+        Datum::Array(a) => array::write(a, forms, out),
     }
 }
 

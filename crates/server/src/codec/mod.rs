@@ -14,7 +14,7 @@ use varve_engine::{ColumnType, Datum, Value};
 use varve_sql::binary::encoded;
 use varve_sql::encoding::Encoding;
 use varve_sql::oid::{self, Oid};
-use varve_sql::{SqlError, SqlState, Zone, binary, text};
+use varve_sql::{Reading, SqlError, SqlState, TimeForms, binary, text};
 
 use crate::error::WireError;
 use crate::message::Format;
@@ -26,8 +26,8 @@ pub struct Wanted<'a> {
     pub oid: Oid,
     /// Its type for the engine.
     pub column_type: ColumnType,
-    /// The session's time zone.
-    pub zone: &'a Zone,
+    /// How the session writes times.
+    pub reading: Reading<'a>,
 }
 
 /// Reads one parameter. `number` counts from 1, for the error.
@@ -37,10 +37,10 @@ pub fn read(
     wanted: Wanted<'_>,
     number: usize,
 ) -> Result<Value, WireError> {
-    let Wanted { oid, column_type, zone } = wanted;
+    let Wanted { oid, column_type, reading } = wanted;
     match (raw, format) {
         (None, _) => Ok(Value::Null),
-        (Some(raw), Format::Text) => Ok(text::parse_as(binary::utf8(raw)?, oid, zone)?),
+        (Some(raw), Format::Text) => Ok(text::parse_as(binary::utf8(raw)?, oid, &reading)?),
         (Some(raw), Format::Binary) => {
             Ok(binary::read(raw, oid, column_type).map_err(|e| in_parameter(e, number))?)
         }
@@ -83,18 +83,18 @@ fn in_parameter(e: SqlError, number: usize) -> SqlError {
     }
 }
 
-/// Appends the bytes of a value that isn't NULL, without a length. `zone` is the session's.
+/// Appends the bytes of a value that isn't NULL, without a length. `forms` are the session's.
 #[inline]
 pub fn write(
     datum: Datum<'_>,
     format: Format,
     oid: Oid,
-    zone: &Zone,
+    forms: &TimeForms,
     out: &mut Vec<u8>,
 ) -> Result<(), WireError> {
     match (format, datum) {
         (_, Datum::Text(text)) if oid != oid::CHAR => out.extend_from_slice(text.as_bytes()),
-        (Format::Text, datum) => text::write_in_zone(datum, zone, out),
+        (Format::Text, datum) => text::write_with(datum, forms, out),
         (Format::Binary, datum) => binary::write(datum, oid, out)?,
     }
     Ok(())
@@ -103,12 +103,14 @@ pub fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use varve_sql::Zone;
+    use varve_sql::time::PLAIN;
 
     fn round_trip(value: Value, oid: Oid) {
         let Some(column_type) = oid::column_type(oid) else { panic!("{oid} has no column type") };
-        let wanted = Wanted { oid, column_type, zone: &Zone::UTC };
+        let wanted = Wanted { oid, column_type, reading: Reading::plain() };
         let mut raw = Vec::new();
-        write(value.as_datum(), Format::Binary, oid, &Zone::UTC, &mut raw).unwrap();
+        write(value.as_datum(), Format::Binary, oid, &PLAIN, &mut raw).unwrap();
         let back = read(Some(&raw), Format::Binary, wanted, 1).unwrap();
         assert!(back.as_datum().order(&value.as_datum()).is_eq(), "{value:?} became {back:?}");
         raw.push(0);
@@ -136,12 +138,16 @@ mod tests {
 
     #[test]
     fn text_times_are_in_the_zone_of_the_session() {
-        let wanted =
-            Wanted { oid: oid::TIMESTAMPTZ, column_type: ColumnType::TimestampTz, zone: &Zone::Fixed(7200) };
+        let east = TimeForms::of_zone(Zone::Fixed(7200));
+        let wanted = Wanted {
+            oid: oid::TIMESTAMPTZ,
+            column_type: ColumnType::TimestampTz,
+            reading: Reading::of(&east),
+        };
         let value = read(Some(b"2000-01-01 02:00:00"), Format::Text, wanted, 1).unwrap();
         assert!(matches!(value, Value::TimestampTz(0)), "{value:?}");
         let mut raw = Vec::new();
-        write(value.as_datum(), Format::Text, oid::TIMESTAMPTZ, &Zone::Fixed(7200), &mut raw).unwrap();
+        write(value.as_datum(), Format::Text, oid::TIMESTAMPTZ, &east, &mut raw).unwrap();
         assert_eq!(raw.escape_ascii().to_string(), "2000-01-01 02:00:00+02");
     }
 
@@ -168,23 +174,23 @@ mod tests {
             ("7", oid::OIDVECTOR, "00000001000000000000001a00000001000000000000000400000007"),
         ] {
             let column_type = oid::column_type(oid).unwrap_or(ColumnType::Text);
-            let wanted = Wanted { oid, column_type, zone: &Zone::UTC };
+            let wanted = Wanted { oid, column_type, reading: Reading::plain() };
             let value = read(Some(text.as_bytes()), Format::Text, wanted, 1).unwrap();
             let mut raw = Vec::new();
-            write(value.as_datum(), Format::Binary, oid, &Zone::UTC, &mut raw).unwrap();
+            write(value.as_datum(), Format::Binary, oid, &PLAIN, &mut raw).unwrap();
             let hex: String = raw.iter().map(|byte| format!("{byte:02x}")).collect();
             assert_eq!(hex, expected.replace(' ', ""), "{text}");
             let back = read(Some(&raw), Format::Binary, wanted, 1).unwrap();
             assert!(back.as_datum().order(&value.as_datum()).is_eq(), "{text}: {back:?}");
             let mut shown = Vec::new();
-            write(back.as_datum(), Format::Text, oid, &Zone::UTC, &mut shown).unwrap();
+            write(back.as_datum(), Format::Text, oid, &PLAIN, &mut shown).unwrap();
             assert_eq!(String::from_utf8_lossy(&shown), text);
         }
     }
 
     #[test]
     fn binary_arrays_are_checked() {
-        let wanted = Wanted { oid: 1007, column_type: ColumnType::Text, zone: &Zone::UTC };
+        let wanted = Wanted { oid: 1007, column_type: ColumnType::Text, reading: Reading::plain() };
         let array = |words: &[i32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_be_bytes()).collect() };
         for (words, state) in [
             (&[1, 0, 23, 1, 1, 4, 9, 0][..], "22P03"),
@@ -204,7 +210,7 @@ mod tests {
     /// Drivers' setFloat was refused: "parameter $1 of the type with OID 700 is not supported".
     #[test]
     fn a_float4_is_read_in_both_formats() {
-        let wanted = Wanted { oid: oid::FLOAT4, column_type: ColumnType::Float4, zone: &Zone::UTC };
+        let wanted = Wanted { oid: oid::FLOAT4, column_type: ColumnType::Float4, reading: Reading::plain() };
         for (raw, format) in [(&b"0.1"[..], Format::Text), (&0.1_f32.to_be_bytes(), Format::Binary)] {
             let value = read(Some(raw), format, wanted, 1).unwrap();
             assert!(matches!(value, Value::Float4(0.1)), "{value:?}");
@@ -220,21 +226,21 @@ mod tests {
     fn a_zero_in_a_text_is_refused_in_both_formats() {
         for oid in [oid::TEXT, oid::VARCHAR, oid::JSON, oid::INT4, 1009] {
             let column_type = oid::column_type(oid).unwrap_or(ColumnType::Text);
-            let wanted = Wanted { oid, column_type, zone: &Zone::UTC };
+            let wanted = Wanted { oid, column_type, reading: Reading::plain() };
             let error = read(Some(b"a\0b"), Format::Text, wanted, 1).unwrap_err();
             assert_eq!(error.sqlstate, "22021", "{oid}");
             assert_eq!(error.message, "invalid byte sequence for encoding \"UTF8\": 0x00");
         }
-        let wanted = Wanted { oid: oid::TEXT, column_type: ColumnType::Text, zone: &Zone::UTC };
+        let wanted = Wanted { oid: oid::TEXT, column_type: ColumnType::Text, reading: Reading::plain() };
         assert_eq!(read(Some(b"a\0b"), Format::Binary, wanted, 1).unwrap_err().sqlstate, "22021");
     }
 
     #[test]
     fn integers_take_the_width_of_their_column() {
         let mut raw = Vec::new();
-        write(Datum::Int4(7), Format::Binary, oid::INT8, &Zone::UTC, &mut raw).unwrap();
+        write(Datum::Int4(7), Format::Binary, oid::INT8, &PLAIN, &mut raw).unwrap();
         assert_eq!(raw, 7_i64.to_be_bytes());
-        let error = write(Datum::Int8(1 << 40), Format::Binary, oid::INT4, &Zone::UTC, &mut raw).unwrap_err();
+        let error = write(Datum::Int8(1 << 40), Format::Binary, oid::INT4, &PLAIN, &mut raw).unwrap_err();
         assert_eq!(error.sqlstate, "22003");
     }
 }

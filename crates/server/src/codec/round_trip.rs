@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use varve_engine::{Array, ColumnType, Interval, Numeric, Value};
-use varve_sql::Zone;
 use varve_sql::oid::{self, Oid};
+use varve_sql::{Reading, TimeForms, Zone};
 
 use super::{Wanted, read, write};
 use crate::message::Format;
@@ -95,10 +95,11 @@ proptest! {
 
     #[test]
     fn every_value_comes_back((value, oid, column_type) in value(), zone in zone()) {
+        let forms = TimeForms::of_zone(zone);
         for format in [Format::Text, Format::Binary] {
             let mut raw = Vec::new();
-            write(value.as_datum(), format, oid, &zone, &mut raw).expect("a value has both forms");
-            let wanted = Wanted { oid, column_type, zone: &zone };
+            write(value.as_datum(), format, oid, &forms, &mut raw).expect("a value has both forms");
+            let wanted = Wanted { oid, column_type, reading: Reading::of(&forms) };
             let back = read(Some(&raw), format, wanted, 1);
             let back = back.unwrap_or_else(|e| panic!("{value:?} as {}: {e:?}", raw.escape_ascii()));
             prop_assert!(

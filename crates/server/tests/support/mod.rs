@@ -143,7 +143,7 @@ impl MockSession {
                 Ok(CommandTag::Plain("NOTICE"))
             }
             "zone" => {
-                sink.zone(&varve_sql::Zone::Fixed(7200));
+                sink.forms(&varve_sql::TimeForms::of_zone(varve_sql::Zone::Fixed(7200)));
                 Ok(CommandTag::Plain("SET"))
             }
             "sleep" => self.sleep(),
@@ -325,8 +325,12 @@ impl Session for MockSession {
         }
     }
 
-    fn zone(&self) -> &varve_sql::Zone {
-        &varve_sql::Zone::UTC
+    fn forms(&self) -> &varve_sql::TimeForms {
+        &varve_sql::time::PLAIN
+    }
+
+    fn reading(&self) -> varve_sql::Reading<'_> {
+        varve_sql::Reading::plain()
     }
 }
 

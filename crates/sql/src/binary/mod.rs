@@ -31,7 +31,7 @@ use varve_engine::{ColumnType, Datum, Interval, Value};
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid::{self, Oid};
 use crate::text;
-use crate::time::{self, Zone};
+use crate::time::{self, Reading};
 
 /// Reads a value of a type: its type for the client, and for the engine.
 pub fn read(raw: &[u8], oid: Oid, column_type: ColumnType) -> Result<Value> {
@@ -78,7 +78,7 @@ fn read_text_like(raw: &[u8], oid: Oid) -> Result<Value> {
             _ => Err(bad_binary()),
         };
     }
-    text::parse_as(utf8(raw)?, if oid == oid::JSON { oid } else { oid::TEXT }, &Zone::UTC)
+    text::parse_as(utf8(raw)?, if oid == oid::JSON { oid } else { oid::TEXT }, &Reading::plain())
 }
 
 /// Bytes as text, without zeros; 22021 with the bytes that are none, as PostgreSQL shows them.

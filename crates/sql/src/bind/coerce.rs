@@ -13,7 +13,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Expr, reg};
 use crate::path::Path;
 use crate::text;
-use crate::time::Zone;
+use crate::time::{IntervalStyle, Reading};
 use crate::ty::{CastLevel, Reg, Ty, Typed, cast_level};
 
 impl Binder<'_> {
@@ -92,10 +92,20 @@ impl Binder<'_> {
                 Ok(Bound { expr: Expr::Param(n), t: Typed::plain(self.params[n]), at: b.at })
             }
             Expr::Const(Value::Null) => Ok(Bound { expr: Expr::NULL, t, at: b.at }),
+            // Nearly all intervals are read alike under every IntervalStyle.
+            Expr::Const(Value::Text(ref literal)) if to.ty == Ty::Interval => {
+                let read = |style| crate::time::parse_interval(literal, style);
+                let usual = read(IntervalStyle::Postgres).map_err(|e| e.at(b.at))?;
+                if read(IntervalStyle::SqlStandard).ok() != Some(usual) {
+                    return Ok(Bound { t: Typed::plain(Ty::Text), ..b });
+                }
+                Ok(Bound { expr: Expr::Const(Value::Interval(usual)), t, at: b.at })
+            }
             Expr::Const(Value::Text(ref literal))
                 if !to.ty.is_text() && !depends_on_session(Ty::Unknown, to.ty) =>
             {
-                let value = text::parse_as(literal, to.ty.oid(), &Zone::UTC).map_err(|e| e.at(b.at))?;
+                let value =
+                    text::parse_as(literal, to.ty.oid(), &Reading::plain()).map_err(|e| e.at(b.at))?;
                 Ok(Bound { expr: Expr::Const(value), t, at: b.at })
             }
             _ => Ok(Bound { t: Typed::plain(Ty::Text), ..b }),
@@ -185,8 +195,9 @@ fn depends_on_session(from: Ty, to: Ty) -> bool {
         || named(to)
         || from.element().is_some_and(|element| depends_on_session(element, to.element().unwrap_or(to)))
         || to.element().is_some_and(|element| depends_on_session(from, element))
-        || ((to.is_moment() || to == Ty::Time) && (from.is_text() || from == Ty::Unknown))
-        || (to.is_text() && (from.is_moment() || from == Ty::Interval))
+        || ((to.is_moment() || matches!(to, Ty::Time | Ty::Interval))
+            && (from.is_text() || from == Ty::Unknown))
+        || ((from.is_moment() || from == Ty::Interval) && (to.is_text() || to == Ty::Unknown))
 }
 
 /// Evaluates an expression of constants.
@@ -198,7 +209,7 @@ fn fold(expr: &Expr) -> Result<Expr> {
     let cancel = std::sync::atomic::AtomicBool::new(false);
     let env = Env {
         now_us: &now_us,
-        zone: &crate::time::Zone::UTC,
+        forms: &crate::time::PLAIN,
         encoding: crate::encoding::Encoding::UTF8,
         user: "",
         session_user: "",

@@ -7,7 +7,7 @@
 use crate::eval::Expr;
 use crate::eval::func::{Builtin, json};
 use crate::text;
-use crate::time::Zone;
+use crate::time::{DateOrder, DateStyle, IntervalStyle, Reading, TimeForms, Zone};
 use crate::ty::Ty;
 
 /// Functions without effects whose results depend on settings of the session.
@@ -92,7 +92,7 @@ fn asks_session(from: Ty, to: Ty) -> bool {
     is_named(from)
         || is_named(to)
         || crosses_zone
-        || (is_styled(from) && is_string(to))
+        || (is_styled(from) && from != Ty::Time && is_string(to))
         || (is_string(from) && is_styled(to))
 }
 
@@ -106,9 +106,19 @@ fn is_fixed_literal(literal: &str, from: Ty, to: Ty) -> bool {
     if matches!(to, Ty::Reg(_)) || CHANGING.iter().any(|word| lower.contains(word)) {
         return false;
     }
-    let Some(other) = Zone::of_expression("Asia/Tokyo") else { return false };
-    let read = |zone: &Zone| text::parse_as(literal, to.oid(), zone).ok().map(|value| format!("{value:?}"));
-    read(&Zone::UTC) == read(&other)
+    let Some(tokyo) = Zone::of_expression("Asia/Tokyo") else { return false };
+    let forms = |zone: &Zone, order, intervals| TimeForms {
+        zone: zone.clone(),
+        dates: DateStyle { order, ..DateStyle::ISO },
+        intervals,
+    };
+    let read = |forms: &TimeForms| {
+        text::parse_as(literal, to.oid(), &Reading::of(forms)).ok().map(|value| format!("{value:?}"))
+    };
+    let usual = read(&forms(&Zone::UTC, DateOrder::Mdy, IntervalStyle::Postgres));
+    [DateOrder::Dmy, DateOrder::Ymd]
+        .iter()
+        .all(|order| read(&forms(&tokyo, *order, IntervalStyle::SqlStandard)) == usual)
 }
 
 #[cfg(test)]

@@ -15,13 +15,13 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::exec::Facts;
 use crate::sink::{Column, CopyShape, Severity, Sink};
 use crate::text;
-use crate::time::Zone;
+use crate::time::TimeForms;
 
 /// Writes rows as data.
 pub struct CopyOut<'s> {
     sink: &'s mut dyn Sink,
     format: &'s Format,
-    zone: Zone,
+    forms: TimeForms,
     /// The encoding of the data; for binary data, of the texts in it.
     encoding: Encoding,
     columns: Vec<Column>,
@@ -40,12 +40,12 @@ impl<'s> CopyOut<'s> {
             Kind::Binary => facts.encoding,
             Kind::Text | Kind::Csv => format.encoding.unwrap_or(facts.encoding),
         };
-        let zone = facts.zone.clone();
+        let forms = facts.forms.clone();
         let (columns, forced) = (Vec::new(), Vec::new());
         CopyOut {
             sink,
             format,
-            zone,
+            forms,
             encoding,
             columns,
             forced,
@@ -149,7 +149,7 @@ impl<'s> CopyOut<'s> {
             return self.piece.extend_from_slice(self.format.null.as_bytes());
         }
         self.value.clear();
-        text::write_in_zone(datum, &self.zone, &mut self.value);
+        text::write_with(datum, &self.forms, &mut self.value);
         self.put(self.forced[n]);
     }
 }

@@ -228,7 +228,7 @@ fn moments<'a>(
         }
         (Class::MomentInterval, Datum::TimestampTz(t), iv) => {
             let iv = signed(op, interval_of(iv)?)?;
-            Datum::TimestampTz(time::add_interval_in(t, iv, cx.env.zone)?)
+            Datum::TimestampTz(time::add_interval_in(t, iv, cx.env.zone())?)
         }
         (Class::Moments, Datum::Timestamp(a), Datum::Timestamp(b))
         | (Class::Moments, Datum::TimestampTz(a), Datum::TimestampTz(b)) => Datum::Interval(between(a, b)?),

@@ -68,7 +68,7 @@ pub fn apply<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<
 /// Values that are no text pass; text is read as the target.
 fn from_text<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let Datum::Text(t) = value else { return Ok(value) };
-    Ok(cx.keep_value(text::parse_as(t, to.ty.oid(), cx.env.zone)?))
+    Ok(cx.keep_value(text::parse_as(t, to.ty.oid(), &cx.env.reading())?))
 }
 
 fn to_time<'a>(value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
@@ -79,11 +79,8 @@ fn to_time<'a>(value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(match value {
         Datum::Interval(iv) => Datum::Time(iv.micros.rem_euclid(DAY_US)),
         Datum::Timestamp(t) => of_day(t),
-        Datum::TimestampTz(t) => of_day(cx.env.zone.to_local(t)?),
-        Datum::Text(t) => match special_moment(t) {
-            Some((0, true)) => of_day(cx.env.zone.to_local(cx.env.now_us())?),
-            _ => return from_text(value, Typed::plain(Ty::Time), cx),
-        },
+        Datum::TimestampTz(t) => of_day(cx.env.zone().to_local(t)?),
+        Datum::Text(_) => return from_text(value, Typed::plain(Ty::Time), cx),
         same => same,
     })
 }
@@ -160,7 +157,7 @@ fn to_float<'a>(value: Datum<'a>, ty: Ty, cx: &Cx<'a>) -> Result<Datum<'a>> {
         Datum::Float4(_) | Datum::Float8(_) => value,
         // Digits are rounded once, to the nearest real, not to a double first.
         Datum::Numeric(n) if ty == Ty::Float4 => {
-            cx.keep_value(text::parse_as(&n.to_string(), ty.oid(), cx.env.zone)?)
+            cx.keep_value(text::parse_as(&n.to_string(), ty.oid(), &cx.env.reading())?)
         }
         Datum::Numeric(n) => Datum::Float8(number::to_float(n)?),
         Datum::Text(_) => return from_text(value, Typed::plain(ty), cx),
@@ -188,7 +185,7 @@ fn float_to_numeric(f: f64) -> Result<Numeric> {
 }
 
 fn to_moment<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let zone = cx.env.zone;
+    let zone = cx.env.zone();
     Ok(match (to.ty, value) {
         (Ty::Timestamp, Datum::Date(d)) => Datum::Timestamp(time::date_to_timestamp(d)?),
         (Ty::Timestamp, Datum::TimestampTz(t)) => Datum::Timestamp(zone.to_local(t)?),
@@ -196,33 +193,8 @@ fn to_moment<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>> 
         (Ty::TimestampTz, Datum::Timestamp(t)) => Datum::TimestampTz(zone.to_utc(t)?),
         (Ty::Date, Datum::Timestamp(t)) => Datum::Date(time::timestamp_to_date(t)),
         (Ty::Date, Datum::TimestampTz(t)) => Datum::Date(time::timestamp_to_date(zone.to_local(t)?)),
-        (ty, Datum::Text(t)) => match special_moment(t) {
-            Some(special) => special_value(ty, special, cx)?,
-            None => return from_text(value, to, cx),
-        },
+        (_, Datum::Text(_)) => return from_text(value, to, cx),
         (_, same) => same,
-    })
-}
-
-/// `now`, `today` and neighbours: days to add, and whether the time of day stays.
-fn special_moment(text: &str) -> Option<(i32, bool)> {
-    match text::trimmed(text) {
-        "now" => Some((0, true)),
-        "today" => Some((0, false)),
-        "tomorrow" => Some((1, false)),
-        "yesterday" => Some((-1, false)),
-        _ => None,
-    }
-}
-
-fn special_value<'a>(ty: Ty, (days, with_time): (i32, bool), cx: &Cx<'a>) -> Result<Datum<'a>> {
-    let now = cx.env.zone.to_local(cx.env.now_us())?;
-    let base = if with_time { now } else { now.div_euclid(DAY_US) * DAY_US };
-    let local = base + i64::from(days) * DAY_US;
-    Ok(match ty {
-        Ty::Date => Datum::Date(time::timestamp_to_date(local)),
-        Ty::TimestampTz => Datum::TimestampTz(cx.env.zone.to_utc(local)?),
-        _ => Datum::Timestamp(local),
     })
 }
 
@@ -257,7 +229,7 @@ pub fn shown<'a>(value: Datum<'a>, cx: &Cx<'a>) -> Result<&'a str> {
         return Ok(t);
     }
     let mut out = Vec::with_capacity(32);
-    text::write_in_zone(value, cx.env.zone, &mut out);
+    text::write_with(value, cx.env.forms, &mut out);
     let made = String::from_utf8(out).map_err(|_| SqlError::internal("text output is not UTF-8"))?;
     Ok(cx.arena.alloc_str(&made))
 }

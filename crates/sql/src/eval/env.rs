@@ -14,7 +14,7 @@ use super::Lists;
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::system::World;
-use crate::time::Zone;
+use crate::time::{Reading, TimeForms, Zone};
 
 /// What a function of advisory locks does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,8 +98,8 @@ pub fn unless_cancelled(cancel: &AtomicBool) -> Result<()> {
 pub struct Env<'a> {
     /// Start of the transaction, once it has been asked for.
     pub now_us: &'a Cell<Option<i64>>,
-    /// The session's time zone.
-    pub zone: &'a Zone,
+    /// The session's time zone and styles of dates and intervals.
+    pub forms: &'a TimeForms,
     /// The encoding that the client speaks.
     pub encoding: Encoding,
     /// `current_user`
@@ -133,11 +133,19 @@ impl<'a> Env<'a> {
         unless_cancelled(self.cancel)
     }
 
+    /// The session's time zone.
+    pub fn zone(&self) -> &'a Zone {
+        &self.forms.zone
+    }
+
+    /// How texts of times are read.
+    pub fn reading(&self) -> Reading<'a> {
+        Reading::new(self.forms, self.now_us)
+    }
+
     /// Start of the transaction, microseconds since 2000-01-01 UTC.
     pub fn now_us(&self) -> i64 {
-        let now = self.now_us.get().unwrap_or_else(super::func::clock_us);
-        self.now_us.set(Some(now));
-        now
+        self.reading().now_us()
     }
 
     /// The next number of xorshift64*.

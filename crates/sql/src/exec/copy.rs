@@ -244,7 +244,7 @@ fn field_value<'a>(field: &'a [u8], t: ColumnType, cx: &Cx<'a>) -> Result<Datum<
         ColumnType::Text | ColumnType::Varchar(None) => Datum::Text(text),
         ColumnType::Char(n) => Datum::Text(text::fit_char(text, n as usize)?),
         ColumnType::Varchar(Some(n)) => Datum::Text(text::fit_varchar(text, n as usize)?),
-        t => match text::parse_in_zone(text, &t, cx.env.zone)? {
+        t => match text::parse_with(text, &t, &cx.env.reading())? {
             Value::Int4(n) => Datum::Int4(n),
             other => cx.keep_value(other),
         },

@@ -122,8 +122,8 @@ pub struct Facts {
     pub read_only: bool,
     /// Start of the transaction, microseconds since 2000-01-01 UTC; read from the clock when first asked for.
     pub now_us: Cell<Option<i64>>,
-    /// Time zone.
-    pub zone: crate::time::Zone,
+    /// Time zone and styles of dates and intervals.
+    pub forms: crate::time::TimeForms,
     /// The encoding that the client speaks.
     pub encoding: crate::encoding::Encoding,
     /// How long locks are waited for.
@@ -192,11 +192,16 @@ impl Opened {
 }
 
 impl Facts {
+    /// How texts of times are read.
+    pub fn reading(&self) -> crate::time::Reading<'_> {
+        crate::time::Reading::new(&self.forms, &self.now_us)
+    }
+
     /// The environment of expressions.
     pub fn env<'a>(&'a self, sequences: &'a dyn Sequences) -> Env<'a> {
         Env {
             now_us: &self.now_us,
-            zone: &self.zone,
+            forms: &self.forms,
             encoding: self.encoding,
             user: &self.user,
             session_user: &self.session_user,

@@ -213,7 +213,7 @@ impl Session {
     /// Brings what is derived from settings up to date.
     pub(super) fn after_settings(&mut self) {
         if self.settings.take_changed() {
-            self.facts.zone = self.settings.zone();
+            self.facts.forms = self.settings.forms();
             self.facts.encoding = self.settings.encoding();
             self.logging = Logging::of(&self.settings);
             let application_name = self.settings.get("application_name").unwrap_or_default();

@@ -76,7 +76,7 @@ use crate::scram::Verifier;
 use crate::settings::{self, Settings, is_role};
 use crate::sink::{Progress, Severity, Sink};
 use crate::system_settings::{SystemSetting, SystemSettings};
-use crate::time::Zone;
+use crate::time::{Reading, TimeForms};
 use crate::utility::Level;
 use authorize::Allowed;
 use identity::Identity;
@@ -472,7 +472,7 @@ impl Session {
             process_id: params.process_id,
             read_only: false,
             now_us: Cell::new(None),
-            zone: settings.zone(),
+            forms: settings.forms(),
             encoding: settings.encoding(),
             lock_timeout: block::defaults(&settings).lock_timeout,
             random: Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
@@ -662,9 +662,14 @@ impl Session {
         self.seat.set_ender(ender);
     }
 
-    /// The session's time zone, for text parameters and results.
-    pub fn zone(&self) -> &Zone {
-        &self.facts.zone
+    /// The session's time zone and styles of dates and intervals, for text results.
+    pub fn forms(&self) -> &TimeForms {
+        &self.facts.forms
+    }
+
+    /// How text parameters are read.
+    pub fn reading(&self) -> Reading<'_> {
+        self.facts.reading()
     }
 
     /// The encoding that the client speaks.

@@ -327,7 +327,7 @@ impl Session {
         if text.trim().eq_ignore_ascii_case("infinity") {
             return Ok(None);
         }
-        match crate::text::parse_in_zone(text, &varve_engine::ColumnType::TimestampTz, &self.facts.zone)? {
+        match crate::text::parse_with(text, &varve_engine::ColumnType::TimestampTz, &self.facts.reading())? {
             Value::TimestampTz(us) => Ok(Some(us)),
             _ => Err(SqlError::internal("a time that is none")),
         }

@@ -83,7 +83,7 @@ impl Session {
             // COMMIT and ROLLBACK within the text end the implicit block; what follows begins another one.
             self.enter_implicit();
             self.arm_next()?;
-            sink.zone(&self.facts.zone);
+            sink.forms(&self.facts.forms);
             sink.encoding(self.facts.encoding);
         }
     }
@@ -115,7 +115,7 @@ impl Session {
         }
         let mut arena = std::mem::take(&mut self.literal_arena);
         let result = loop {
-            let Some(params) = literal_values(&prepared, lifted, &self.facts.zone, &arena) else {
+            let Some(params) = literal_values(&prepared, lifted, &self.facts.reading(), &arena) else {
                 break Ok(None);
             };
             match self.run_announced(&prepared, &params, lifted.row_count, sink) {
@@ -521,7 +521,7 @@ fn pause(turns: u32) -> Result<()> {
 fn literal_values<'a>(
     prepared: &Prepared,
     lifted: &Lifted<'a>,
-    zone: &crate::time::Zone,
+    reading: &crate::time::Reading<'_>,
     arena: &'a bumpalo::Bump,
 ) -> Option<Params<'a>> {
     let types = &prepared.param_types;
@@ -531,8 +531,9 @@ fn literal_values<'a>(
     let mut out = Params::with_capacity(lifted.literals.len());
     for (i, literal) in lifted.literals.iter().enumerate() {
         let index = i % types.len();
-        let parse =
-            |text: &str| prepared.parse_param(index, text, zone).ok().map(|v| keep_in(arena, v.as_datum()));
+        let parse = |text: &str| {
+            prepared.parse_param(index, text, reading).ok().map(|v| keep_in(arena, v.as_datum()))
+        };
         out.push(match (*literal, types[index]) {
             (Literal::Int(n), Ty::Int4) => Datum::Int4(i32::try_from(n).ok()?),
             (Literal::Int(n), Ty::Int8) => Datum::Int8(n),

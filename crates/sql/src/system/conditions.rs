@@ -15,7 +15,7 @@ use crate::ast::{
 use crate::bind::{Binder, Bound, fold};
 use crate::eval::Expr;
 use crate::parse;
-use crate::time::Zone;
+use crate::time::Reading;
 use crate::ty::Ty;
 
 /// The condition in all its parentheses, or (`pretty`) only in those that PostgreSQL finds necessary.
@@ -416,7 +416,7 @@ impl Printer<'_> {
             // These are read when the condition is looked at, for there are words like 'now'.
             Ty::Date | Ty::Timestamp | Ty::Time => {
                 let raw = literal.strip_prefix('\'')?.strip_suffix('\'')?.replace("''", "'");
-                let value = crate::text::parse_as(&raw, ty.oid(), &Zone::UTC).ok()?;
+                let value = crate::text::parse_as(&raw, ty.oid(), &Reading::plain()).ok()?;
                 return Some(Shown::simple(constant(&value, ty)?, ty));
             }
             _ => {}

@@ -307,12 +307,22 @@ fn zones(_: &World, rows: &mut Rows<'_>) {
 }
 
 fn zone_abbreviations(_: &World, rows: &mut Rows<'_>) {
-    for (name, offset) in time::zone_abbreviations() {
+    let now = clock_us();
+    for name in time::zone_abbreviations() {
+        let Some(zone) = Zone::of_abbreviation(name) else { continue };
         rows.add([
             ("abbrev", text(name.to_uppercase())),
-            ("utc_offset", seconds(*offset)),
-            ("is_dst", Value::Bool(name.ends_with("dt") || name.ends_with("dst"))),
+            ("utc_offset", seconds(zone.offset_at(now))),
+            ("is_dst", Value::Bool(is_of_summer(name, &zone, now))),
         ]);
+    }
+}
+
+/// Whether an abbreviation is one of summer time. Those with one offset have it in their names.
+fn is_of_summer(abbreviation: &str, zone: &Zone, now_us: i64) -> bool {
+    match zone {
+        Zone::Fixed(_) => abbreviation.ends_with("dt") || abbreviation.ends_with("dst"),
+        zone => zone.saves_daylight_at(now_us),
     }
 }
 

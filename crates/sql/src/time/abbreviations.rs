@@ -1,7 +1,7 @@
-//! Abbreviations of time zones that mean one offset, as in PostgreSQL's default set (`timezonesets/Default`).
+//! Abbreviations of time zones, as in PostgreSQL's default set (`timezonesets/Default`).
 //!
 //! Invariants
-//! 1. The table is sorted. Abbreviations whose offset has changed over time are not in it: write the zone's name.
+//! 1. Both tables are sorted. An abbreviation whose offset has changed over time has a zone, not an offset.
 
 /// Seconds east of UTC of an abbreviation in lower case.
 pub(super) fn offset_of(abbreviation: &str) -> Option<i32> {
@@ -9,10 +9,36 @@ pub(super) fn offset_of(abbreviation: &str) -> Option<i32> {
     Some(ABBREVIATIONS[at].1)
 }
 
-/// All of them, in lower case, with seconds east of UTC.
-pub(super) fn all() -> &'static [(&'static str, i32)] {
-    &ABBREVIATIONS
+/// The abbreviation and the zone that says what its offset was when.
+pub(super) fn zone_of(abbreviation: &str) -> Option<(&'static str, &'static str)> {
+    let at = CHANGED.binary_search_by_key(&abbreviation, |(name, _)| name).ok()?;
+    Some(CHANGED[at])
 }
+
+/// All of them, in lower case.
+pub(super) fn all() -> impl Iterator<Item = &'static str> {
+    ABBREVIATIONS.iter().map(|(name, _)| *name).chain(CHANGED.iter().map(|(name, _)| *name))
+}
+
+#[rustfmt::skip]
+const CHANGED: [(&str, &str); 50] = [
+    ("amst", "Asia/Yerevan"), ("anast", "Asia/Anadyr"), ("anat", "Asia/Anadyr"),
+    ("arst", "America/Argentina/Buenos_Aires"), ("art", "America/Argentina/Buenos_Aires"),
+    ("azst", "Asia/Baku"), ("azt", "Asia/Baku"), ("ckt", "Pacific/Rarotonga"), ("clt", "America/Santiago"),
+    ("davt", "Antarctica/Davis"), ("easst", "Pacific/Easter"), ("east", "Pacific/Easter"),
+    ("fkst", "Atlantic/Stanley"), ("fkt", "Atlantic/Stanley"), ("gest", "Asia/Tbilisi"),
+    ("get", "Asia/Tbilisi"), ("gyt", "America/Guyana"), ("iot", "Indian/Chagos"), ("irkst", "Asia/Irkutsk"),
+    ("irkt", "Asia/Irkutsk"), ("kgt", "Asia/Bishkek"), ("kost", "Pacific/Kosrae"),
+    ("krast", "Asia/Krasnoyarsk"), ("krat", "Asia/Krasnoyarsk"), ("lhdt", "Australia/Lord_Howe"),
+    ("lint", "Pacific/Kiritimati"), ("lkt", "Asia/Colombo"), ("magst", "Asia/Magadan"),
+    ("magt", "Asia/Magadan"), ("mawt", "Antarctica/Mawson"), ("msk", "Europe/Moscow"),
+    ("novst", "Asia/Novosibirsk"), ("novt", "Asia/Novosibirsk"), ("nut", "Pacific/Niue"),
+    ("omsst", "Asia/Omsk"), ("omst", "Asia/Omsk"), ("petst", "Asia/Kamchatka"), ("pett", "Asia/Kamchatka"),
+    ("pyt", "America/Asuncion"), ("sgt", "Asia/Singapore"), ("tkt", "Pacific/Fakaofo"),
+    ("tmt", "Asia/Ashgabat"), ("ulat", "Asia/Ulaanbaatar"), ("vet", "America/Caracas"),
+    ("vlast", "Asia/Vladivostok"), ("vlat", "Asia/Vladivostok"), ("volt", "Europe/Volgograd"),
+    ("yakst", "Asia/Yakutsk"), ("yakt", "Asia/Yakutsk"), ("yekt", "Asia/Yekaterinburg"),
+];
 
 #[rustfmt::skip]
 const ABBREVIATIONS: [(&str, i32); 145] = [
@@ -52,6 +78,7 @@ mod tests {
     #[test]
     fn the_table_is_sorted() {
         assert!(ABBREVIATIONS.is_sorted_by_key(|(name, _)| name));
+        assert!(CHANGED.is_sorted_by_key(|(name, _)| name));
         assert_eq!(offset_of("cest"), Some(7200));
         assert_eq!(offset_of("nowhere"), None);
     }

@@ -1,4 +1,4 @@
-//! Intervals: arithmetic, reading and showing (IntervalStyle `postgres`).
+//! Intervals: arithmetic, reading and showing .
 //!
 //! Invariants
 //! 1. Months, days and microseconds are never converted into each other by addition.
@@ -7,8 +7,8 @@
 
 use varve_engine::Interval;
 
-use super::read::{parse_seconds, syntax};
 use super::show::write_clock;
+use super::style::IntervalStyle;
 use super::{
     DAY_US, Zone, check_timestamp, civil_of, days_of, interval_range, is_infinite, month_len, timestamp_range,
 };
@@ -75,8 +75,97 @@ fn to_micros(amount: f64) -> f64 {
     (amount * 1e6).round_ties_even() / 1e6
 }
 
-/// Appends an interval in IntervalStyle `postgres`: behind a negative part a positive one shows its sign.
-pub fn write_interval(iv: Interval, out: &mut Vec<u8>) {
+/// Appends an interval.
+pub fn write_interval(iv: Interval, style: IntervalStyle, out: &mut Vec<u8>) {
+    match style {
+        IntervalStyle::Postgres => write_postgres(iv, out),
+        IntervalStyle::PostgresVerbose => out.extend_from_slice(verbose(iv).as_bytes()),
+        IntervalStyle::SqlStandard => out.extend_from_slice(sql_standard(iv).as_bytes()),
+        IntervalStyle::Iso8601 => out.extend_from_slice(iso_8601(iv).as_bytes()),
+    }
+}
+
+/// Years, months, days, hours, minutes, microseconds, each with its sign.
+fn parts(iv: Interval) -> [i64; 6] {
+    let (months, us) = (i64::from(iv.months), iv.micros);
+    let hour_us = 3_600_000_000;
+    [months / 12, months % 12, i64::from(iv.days), us / hour_us, us % hour_us / 60_000_000, us % 60_000_000]
+}
+
+/// Seconds of microseconds, without sign: `6` or `6.5`, or `06.5` if they are filled.
+fn seconds(us: i64, filled: bool) -> String {
+    let us = us.unsigned_abs();
+    let (whole, fraction) = (us / 1_000_000, us % 1_000_000);
+    let whole = if filled { format!("{whole:02}") } else { whole.to_string() };
+    if fraction == 0 { whole } else { format!("{whole}.{fraction:06}").trim_end_matches('0').to_owned() }
+}
+
+/// `@ 1 year 2 mons -3 days ago`: the sign of the first part is that of `ago`.
+fn verbose(iv: Interval) -> String {
+    let parts = parts(iv);
+    let Some(first) = parts.iter().find(|part| **part != 0) else { return "@ 0".to_owned() };
+    let before = *first < 0;
+    let mut out = "@".to_owned();
+    for (part, name) in parts.into_iter().zip(["year", "mon", "day", "hour", "min", "sec"]) {
+        if part == 0 {
+            continue;
+        }
+        let sign = if (part < 0) != before { "-" } else { "" };
+        let (amount, is_one) = match name {
+            "sec" => (seconds(part, false), part.abs() == 1_000_000),
+            // The sign that is shown counts: `-1 days`.
+            _ => (part.unsigned_abs().to_string(), part.abs() == 1 && sign.is_empty()),
+        };
+        out.push_str(&format!(" {sign}{amount} {name}{}", if is_one { "" } else { "s" }));
+    }
+    if before {
+        out.push_str(" ago");
+    }
+    out
+}
+
+/// Years and months, or days and a time, with one sign. What has both, or two signs, shows all parts with signs.
+fn sql_standard(iv: Interval) -> String {
+    let [years, months, days, hours, minutes, us] = parts(iv).map(i64::unsigned_abs);
+    let clock = format!("{hours}:{minutes:02}:{}", seconds(us as i64, true));
+    let (negative, positive) =
+        (iv.months < 0 || iv.days < 0 || iv.micros < 0, iv.months > 0 || iv.days > 0 || iv.micros > 0);
+    if !negative && !positive {
+        return "0".to_owned();
+    }
+    if (negative && positive) || (iv.months != 0 && (iv.days != 0 || iv.micros != 0)) {
+        let sign = |negative: bool| if negative { '-' } else { '+' };
+        let (m, d, t) = (sign(iv.months < 0), sign(iv.days < 0), sign(iv.micros < 0));
+        return format!("{m}{years}-{months} {d}{days} {t}{clock}");
+    }
+    let sign = if negative { "-" } else { "" };
+    match (iv.months, iv.days) {
+        (0, 0) => format!("{sign}{clock}"),
+        (0, _) => format!("{sign}{days} {clock}"),
+        _ => format!("{sign}{years}-{months}"),
+    }
+}
+
+/// `P1Y2M-3DT4H5M6S`
+fn iso_8601(iv: Interval) -> String {
+    if iv == Interval::default() {
+        return "PT0S".to_owned();
+    }
+    let mut out = "P".to_owned();
+    for (at, (part, unit)) in parts(iv).into_iter().zip(["Y", "M", "D", "H", "M", "S"]).enumerate() {
+        if at == 3 && iv.micros != 0 {
+            out.push('T');
+        }
+        let shown = if at == 5 { seconds(part, false) } else { part.unsigned_abs().to_string() };
+        if part != 0 {
+            out.push_str(&format!("{}{shown}{unit}", if part < 0 { "-" } else { "" }));
+        }
+    }
+    out
+}
+
+/// Behind a negative part a positive one shows its sign.
+fn write_postgres(iv: Interval, out: &mut Vec<u8>) {
     let start = out.len();
     let mut after_negative = false;
     for (n, name) in [(iv.months / 12, "year"), (iv.months % 12, "mon"), (iv.days, "day")] {
@@ -101,269 +190,8 @@ pub fn write_interval(iv: Interval, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads an interval: `n unit` pairs, a clock time, `years-months`, `ago`, or ISO 8601 (`P1Y2M3DT4H5M6S`).
-pub fn parse_interval(original: &str) -> Result<Interval> {
-    let lower = crate::text::trimmed(original).to_ascii_lowercase();
-    let read = match lower.strip_prefix('p') {
-        Some(iso) => parse_iso(iso),
-        None => {
-            let body = lower.strip_prefix('@').unwrap_or(&lower).trim_start();
-            match body.strip_suffix("ago") {
-                Some(past) => parse_spans(past.trim_end()).and_then(Interval::negate),
-                None => parse_spans(body),
-            }
-        }
-    };
-    read.ok_or_else(|| syntax("interval", original))
-}
-
-fn parse_spans(body: &str) -> Option<Interval> {
-    let spaced = space_units(body);
-    let mut words = spaced.split(crate::text::BLANKS).filter(|word| !word.is_empty()).peekable();
-    let mut iv = Interval::default();
-    // A unit may come once.
-    let mut seen = 0;
-    let mut note = |fields: u16| (seen & fields == 0).then(|| seen |= fields);
-    words.peek()?;
-    while let Some(word) = words.next() {
-        if word.contains(':') {
-            let (sign, clock) = signed(word);
-            note(CLOCK)?;
-            iv.micros = iv.micros.checked_add(sign.checked_mul(span_clock(clock)?)?)?;
-        } else if let Some(months) = years_and_months(word) {
-            note(Unit::of("month")?.field())?;
-            iv.months = iv.months.checked_add(months)?;
-        } else {
-            let amount = Amount::of(word)?;
-            // `1 2:03` is a day and a time.
-            let unit =
-                if words.peek().is_some_and(|next| next.contains(':')) { Some("day") } else { words.next() };
-            let unit = Unit::of(unit.unwrap_or("second"))?;
-            // A second with a fraction has said all that there is below it.
-            let below =
-                if matches!(unit, Unit::Micros(1_000_000)) && amount.fraction != 0.0 { SECOND } else { 0 };
-            note(unit.field() | below)?;
-            add_span(&mut iv, amount, unit)?;
-        }
-    }
-    Some(iv)
-}
-
-/// A plain number, no exponent, whole part and fraction apart so that no digit of the first is lost.
-#[derive(Clone, Copy)]
-struct Amount {
-    whole: i64,
-    fraction: f64,
-}
-
-impl Amount {
-    fn of(word: &str) -> Option<Amount> {
-        let (sign, bare) = signed(word);
-        let (whole, fraction) = bare.split_once('.').unwrap_or((bare, ""));
-        let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-        if !digits(whole) || !digits(fraction) || (whole.is_empty() && fraction.is_empty()) {
-            return None;
-        }
-        let minus = if sign < 0 { "-" } else { "" };
-        Some(Amount {
-            whole: if whole.is_empty() { 0 } else { format!("{minus}{whole}").parse().ok()? },
-            fraction: format!("{minus}0.{fraction}0").parse().ok()?,
-        })
-    }
-}
-
-/// What an amount counts.
-#[derive(Clone, Copy)]
-enum Unit {
-    /// So many months: a fraction is rounded to whole months, but that of a single month goes to days.
-    Months(i64),
-    /// So many days.
-    Days(i64),
-    /// So many microseconds.
-    Micros(i64),
-}
-
-/// Fields of a clock time.
-const CLOCK: u16 = 0b1_1111;
-/// A second and what is below it.
-const SECOND: u16 = 0b111;
-
-impl Unit {
-    fn of(name: &str) -> Option<Unit> {
-        let name = name.trim_end_matches(',');
-        let name = if name.len() > 2 { name.strip_suffix('s').unwrap_or(name) } else { name };
-        Some(match name {
-            "millennium" | "millennia" | "mil" => Unit::Months(12_000),
-            "century" | "centurie" | "c" | "cent" => Unit::Months(1200),
-            "decade" | "dec" => Unit::Months(120),
-            "year" | "y" | "yr" => Unit::Months(12),
-            "month" | "mon" => Unit::Months(1),
-            "week" | "w" => Unit::Days(7),
-            "day" | "d" => Unit::Days(1),
-            "hour" | "h" | "hr" => Unit::Micros(3_600_000_000),
-            "minute" | "m" | "min" => Unit::Micros(60_000_000),
-            "second" | "s" | "sec" => Unit::Micros(1_000_000),
-            "millisecond" | "ms" | "msec" => Unit::Micros(1000),
-            "microsecond" | "us" | "usec" => Unit::Micros(1),
-            _ => return None,
-        })
-    }
-
-    /// One bit for each unit.
-    fn field(self) -> u16 {
-        1 << match self {
-            Unit::Micros(1) => 0,
-            Unit::Micros(1000) => 1,
-            Unit::Micros(1_000_000) => 2,
-            Unit::Micros(60_000_000) => 3,
-            Unit::Micros(_) => 4,
-            Unit::Days(1) => 5,
-            Unit::Days(_) => 6,
-            Unit::Months(1) => 7,
-            Unit::Months(12) => 8,
-            Unit::Months(120) => 9,
-            Unit::Months(1200) => 10,
-            Unit::Months(_) => 11,
-        }
-    }
-}
-
-fn signed(word: &str) -> (i64, &str) {
-    match word.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, word.strip_prefix('+').unwrap_or(word)),
-    }
-}
-
-/// Months of `years-months`.
-fn years_and_months(word: &str) -> Option<i32> {
-    let (sign, rest) = signed(word);
-    let (years, months) = rest.split_once('-')?;
-    let (years, months): (i32, i32) = (years.parse().ok()?, months.parse().ok()?);
-    let total = years.checked_mul(12)?.checked_add(months)?;
-    (0..12).contains(&months).then_some(total * sign as i32)
-}
-
-/// What follows the P of ISO 8601: numbers with designators, or `years-months-daysThh:mm:ss`.
-fn parse_iso(text: &str) -> Option<Interval> {
-    let (date, clock) = match text.split_once('t') {
-        Some((date, clock)) => (date, Some(clock)),
-        None => (text, None),
-    };
-    let mut iv = Interval::default();
-    if date.is_empty() && clock.is_none_or(str::is_empty) {
-        return None;
-    }
-    if date.trim_start_matches('-').contains('-') {
-        let mut parts = date.split('-').map(|part| part.parse::<i32>().ok());
-        let (years, months, days) = (parts.next()??, parts.next()??, parts.next().unwrap_or(Some(0))?);
-        if parts.next().is_some() {
-            return None;
-        }
-        iv.months = years.checked_mul(12)?.checked_add(months)?;
-        iv.days = days;
-    } else {
-        add_designated(&mut iv, date, |c| match c {
-            'y' => Some("year"),
-            'm' => Some("month"),
-            'w' => Some("week"),
-            'd' => Some("day"),
-            _ => None,
-        })?;
-    }
-    match clock {
-        Some(clock) if clock.contains(':') => {
-            let (sign, clock) = signed(clock);
-            iv.micros = sign * span_clock(clock)?;
-        }
-        Some(clock) => add_designated(&mut iv, clock, |c| match c {
-            'h' => Some("hour"),
-            'm' => Some("minute"),
-            's' => Some("second"),
-            _ => None,
-        })?,
-        None => {}
-    }
-    Some(iv)
-}
-
-fn add_designated(iv: &mut Interval, text: &str, unit: impl Fn(char) -> Option<&'static str>) -> Option<()> {
-    let mut rest = text;
-    while let Some(at) = rest.find(|c: char| c.is_ascii_alphabetic()) {
-        let designator = rest[at..].chars().next()?;
-        add_span(iv, Amount::of(&rest[..at])?, Unit::of(unit(designator)?)?)?;
-        rest = &rest[at + 1..];
-    }
-    rest.is_empty().then_some(())
-}
-
-/// Puts a space between a number and the unit written against it (`1day`).
-fn space_units(body: &str) -> String {
-    let mut out = String::with_capacity(body.len() + 4);
-    let mut last_digit = false;
-    for c in body.chars() {
-        if last_digit && c.is_ascii_alphabetic() {
-            out.push(' ');
-        }
-        last_digit = c.is_ascii_digit();
-        out.push(c);
-    }
-    out
-}
-
-fn span_clock(text: &str) -> Option<i64> {
-    if !text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'.')) {
-        return None;
-    }
-    let mut parts = text.split(':');
-    let hour: i64 = parts.next()?.parse().ok()?;
-    let minute: i64 = parts.next()?.parse().ok()?;
-    let second_us = parse_seconds(parts.next().unwrap_or("0"))?;
-    if parts.next().is_some() || minute >= 60 || second_us > 60_000_000 {
-        return None;
-    }
-    hour.checked_mul(3600)?.checked_add(minute * 60)?.checked_mul(1_000_000)?.checked_add(second_us)
-}
-
-fn add_span(iv: &mut Interval, amount: Amount, unit: Unit) -> Option<()> {
-    let Amount { whole: count, fraction } = amount;
-    let times = |unit: i64| i32::try_from(count.checked_mul(unit)?).ok();
-    match unit {
-        Unit::Months(1) => {
-            iv.months = iv.months.checked_add(times(1)?)?;
-            add_days(iv, fraction * 30.0)
-        }
-        Unit::Months(months) => {
-            iv.months = iv.months.checked_add(times(months)?)?;
-            iv.months = iv.months.checked_add(whole((fraction * months as f64).round_ties_even())?)?;
-            Some(())
-        }
-        Unit::Days(days) => {
-            iv.days = iv.days.checked_add(times(days)?)?;
-            add_days(iv, fraction * days as f64)
-        }
-        Unit::Micros(micros) => {
-            iv.micros = iv.micros.checked_add(count.checked_mul(micros)?)?;
-            add_micros(iv, fraction * micros as f64)
-        }
-    }
-}
-
-/// Half a microsecond is dropped, more is rounded up, as in PostgreSQL.
-fn add_micros(iv: &mut Interval, micros: f64) -> Option<()> {
-    let rest = micros.fract();
-    let up = if rest.abs() > 0.5 { rest.signum() } else { 0.0 };
-    iv.micros = iv.micros.checked_add((micros.trunc() + up) as i64)?;
-    Some(())
-}
-
 /// The whole part, if it fits.
-fn whole(amount: f64) -> Option<i32> {
+pub(super) fn whole(amount: f64) -> Option<i32> {
     let whole = amount.trunc();
     (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&whole).then_some(whole as i32)
-}
-
-fn add_days(iv: &mut Interval, days: f64) -> Option<()> {
-    iv.days = iv.days.checked_add(whole(days)?)?;
-    add_micros(iv, days.fract() * DAY_US as f64)
 }

@@ -1,19 +1,24 @@
-//! The text forms of date and timestamp (DateStyle ISO, MDY).
+//! The text forms of date and timestamp, in each DateStyle.
 //!
 //! Invariants
-//! 1. What is written here is read back by `read` as the same value.
+//! 1. What is written here is read back by `read` as the same value, under the same style.
 //!
 //! Does not know: intervals (`interval`).
 
-use super::{DAY_US, Zone, civil_of};
+use super::style::{DateOrder, DateOutput, DateStyle, TimeForms};
+use super::{DAY_US, civil_of};
 
-/// Appends a date, ISO style.
-pub fn write_date(days: i32, out: &mut Vec<u8>) {
+const WEEKDAYS: [&str; 7] = ["Sat", "Sun", "Mon", "Tue", "Wed", "Thu", "Fri"];
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// Appends a date.
+pub fn write_date(days: i32, style: DateStyle, out: &mut Vec<u8>) {
     match days {
         i32::MAX => out.extend_from_slice(b"infinity"),
         i32::MIN => out.extend_from_slice(b"-infinity"),
         d => {
-            if write_day(i64::from(d), out) {
+            if write_day(i64::from(d), style, out) {
                 out.extend_from_slice(b" BC");
             }
         }
@@ -21,8 +26,33 @@ pub fn write_date(days: i32, out: &mut Vec<u8>) {
 }
 
 /// Appends the civil date; true if it is BC (the suffix comes last).
-fn write_day(days: i64, out: &mut Vec<u8>) -> bool {
+fn write_day(days: i64, style: DateStyle, out: &mut Vec<u8>) -> bool {
     let (year, month, day) = civil_of(days);
+    let days_first = style.order == DateOrder::Dmy;
+    let (sign, first, second) = match style.output {
+        DateOutput::Iso => {
+            write_year(year, out);
+            for part in [month, day] {
+                out.push(b'-');
+                two(out, part);
+            }
+            return year <= 0;
+        }
+        DateOutput::German => (b'.', day, month),
+        DateOutput::Sql if days_first => (b'/', day, month),
+        DateOutput::Sql => (b'/', month, day),
+        DateOutput::Postgres if days_first => (b'-', day, month),
+        DateOutput::Postgres => (b'-', month, day),
+    };
+    for part in [first, second] {
+        two(out, part);
+        out.push(sign);
+    }
+    write_year(year, out);
+    year <= 0
+}
+
+fn write_year(year: i64, out: &mut Vec<u8>) {
     let shown = if year > 0 { year } else { 1 - year };
     if shown >= 10_000 {
         out.extend_from_slice(itoa::Buffer::new().format(shown).as_bytes());
@@ -30,11 +60,6 @@ fn write_day(days: i64, out: &mut Vec<u8>) -> bool {
         two(out, (shown / 100) as u32);
         two(out, (shown % 100) as u32);
     }
-    out.push(b'-');
-    two(out, month);
-    out.push(b'-');
-    two(out, day);
-    year <= 0
 }
 
 fn two(out: &mut Vec<u8>, n: u32) {
@@ -70,25 +95,53 @@ fn write_fraction(us: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(digits.trim_end_matches('0').as_bytes());
 }
 
-/// Appends a timestamp; with `zone` as a timestamptz, which is shown in that zone with its offset.
-pub fn write_timestamp(ts: i64, zone: Option<&Zone>, out: &mut Vec<u8>) {
+/// Appends a timestamp; a timestamptz (`zoned`) as clocks in the zone show it, with the zone.
+pub fn write_timestamp(ts: i64, zoned: bool, forms: &TimeForms, out: &mut Vec<u8>) {
     match ts {
         i64::MAX => return out.extend_from_slice(b"infinity"),
         i64::MIN => return out.extend_from_slice(b"-infinity"),
         _ => {}
     }
-    let offset = zone.map(|zone| zone.offset_at(ts));
+    let offset = zoned.then(|| forms.zone.offset_at(ts));
     // The local time may lie outside what a timestamp can hold.
-    let of_day = ts.rem_euclid(DAY_US) + i64::from(offset.unwrap_or(0)) * 1_000_000;
-    let bc = write_day(ts.div_euclid(DAY_US) + of_day.div_euclid(DAY_US), out);
-    out.push(b' ');
-    write_clock(of_day.rem_euclid(DAY_US) as u64, out);
-    if let Some(offset) = offset {
-        write_offset(offset, out);
+    let local_us = ts.rem_euclid(DAY_US) + i64::from(offset.unwrap_or(0)) * 1_000_000;
+    let days = ts.div_euclid(DAY_US) + local_us.div_euclid(DAY_US);
+    let time_us = local_us.rem_euclid(DAY_US) as u64;
+    let bc = if forms.dates.output == DateOutput::Postgres {
+        write_in_words(days, time_us, forms.dates.order, out)
+    } else {
+        let bc = write_day(days, forms.dates, out);
+        out.push(b' ');
+        write_clock(time_us, out);
+        bc
+    };
+    match offset {
+        Some(offset) if forms.dates.output == DateOutput::Iso => write_offset(offset, out),
+        Some(_) => {
+            out.push(b' ');
+            out.extend_from_slice(forms.zone.abbreviation_at(ts).as_bytes());
+        }
+        None => {}
     }
     if bc {
         out.extend_from_slice(b" BC");
     }
+}
+
+/// `Wed Dec 17 07:37:16 1997`
+fn write_in_words(days: i64, time_us: u64, order: DateOrder, out: &mut Vec<u8>) -> bool {
+    let (year, month, day) = civil_of(days);
+    let month = MONTHS[month as usize - 1];
+    out.extend_from_slice(WEEKDAYS[days.rem_euclid(7) as usize].as_bytes());
+    let date = match order {
+        DateOrder::Dmy => format!(" {day:02} {month} "),
+        _ => format!(" {month} {day:02} "),
+    };
+    out.extend_from_slice(date.as_bytes());
+    write_clock(time_us, out);
+    out.push(b' ');
+    write_year(year, out);
+    year <= 0
 }
 
 fn write_offset(offset: i32, out: &mut Vec<u8>) {

@@ -14,8 +14,8 @@ use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 
 use super::{
-    DAY_US, UNIX_SHIFT_US, abbreviations, check_timestamp, civil_of, is_infinite, parse_interval,
-    timestamp_range,
+    DAY_US, IntervalStyle, UNIX_SHIFT_US, abbreviations, check_timestamp, civil_of, is_infinite,
+    parse_interval, timestamp_range,
 };
 use crate::error::Result;
 
@@ -26,16 +26,19 @@ pub enum Zone {
     Fixed(i32),
     /// Offsets that depend on the date.
     Rules(TimeZone),
+    /// What a zone means by an abbreviation whose offset has changed, such as MSK.
+    Abbreviation(&'static str, TimeZone),
 }
 
 static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 /// The calendar and the weekdays repeat after 400 years.
 const CYCLE_US: i64 = 146_097 * DAY_US;
+/// 2038-01-01, behind the changes that a database lists.
+static LISTED_END: LazyLock<jiff::Timestamp> =
+    LazyLock::new(|| jiff::Timestamp::from_second(2_145_916_800).unwrap_or(jiff::Timestamp::MAX));
 /// 9600-01-01, from where on times are brought back by whole cycles.
 const RULES_END_US: i64 = 2_775_891 * DAY_US;
-/// Offsets in texts are below 16 hours.
-const OFFSET_END: i32 = 16 * 3600;
 
 impl Zone {
     /// UTC
@@ -50,7 +53,9 @@ impl Zone {
             return (seconds.abs() < 168.0 * 3600.0).then(|| fixed(seconds as i32));
         }
         if let Some(text) = interval_text(value) {
-            let offset = parse_interval(text).ok().filter(|i| i.months == 0 && i.days == 0)?;
+            let offset = parse_interval(text, IntervalStyle::Postgres)
+                .ok()
+                .filter(|i| i.months == 0 && i.days == 0)?;
             let seconds = i32::try_from(offset.micros / 1_000_000).ok()?;
             return (seconds.abs() < 168 * 3600).then(|| fixed(seconds));
         }
@@ -59,17 +64,24 @@ impl Zone {
 
     /// A zone as AT TIME ZONE names it: an abbreviation, a name, or POSIX rules.
     pub fn of_expression(text: &str) -> Option<Zone> {
-        let by_abbreviation = abbreviations::offset_of(&text.to_ascii_lowercase()).map(Zone::Fixed);
+        let by_abbreviation = Zone::of_abbreviation(&text.to_ascii_lowercase());
         by_abbreviation.or_else(|| named(text).map(|(zone, _)| zone))
     }
 
-    /// A zone as it stands behind a time: an offset, an abbreviation, or a name; the inner `None` is an offset out of range.
-    pub(super) fn of_input(text: &str) -> Option<Option<Zone>> {
-        if text.starts_with(['+', '-']) {
-            let offset = parse_offset(text)?;
-            return Some((offset.abs() < OFFSET_END).then_some(Zone::Fixed(offset)));
+    /// The zone of an abbreviation in lower case.
+    pub fn of_abbreviation(lower: &str) -> Option<Zone> {
+        if let Some(offset) = abbreviations::offset_of(lower) {
+            return Some(Zone::Fixed(offset));
         }
-        Zone::of_expression(text).map(Some)
+        let (abbreviation, zone) = abbreviations::zone_of(lower)?;
+        DATABASE.get(zone).ok().map(|zone| Zone::Abbreviation(abbreviation, zone))
+    }
+
+    /// Whether its offset depends on the date.
+    pub fn has_changed(&self) -> bool {
+        let Zone::Rules(rules) = self else { return false };
+        let first = rules.to_offset(jiff::Timestamp::MIN);
+        rules.following(jiff::Timestamp::MIN).any(|change| change.offset() != first)
     }
 
     /// Seconds east of UTC at a moment.
@@ -81,6 +93,7 @@ impl Zone {
                 let moment = jiff::Timestamp::from_microsecond(within_rules(utc_us) + UNIX_SHIFT_US);
                 moment.map_or(0, |moment| rules.to_offset(moment).seconds())
             }
+            Zone::Abbreviation(abbreviation, rules) => abbreviated_offset_at(abbreviation, rules, utc_us),
         }
     }
 
@@ -89,7 +102,7 @@ impl Zone {
         match self {
             Zone::Fixed(0) => "UTC".to_owned(),
             Zone::Fixed(offset) => shown_offset(*offset),
-            Zone::Rules(rules) => {
+            Zone::Rules(rules) | Zone::Abbreviation(_, rules) => {
                 let moment = jiff::Timestamp::from_microsecond(within_rules(utc_us) + UNIX_SHIFT_US);
                 moment.map_or_else(|_| String::new(), |m| rules.to_offset_info(m).abbreviation().to_owned())
             }
@@ -98,7 +111,7 @@ impl Zone {
 
     /// Whether clocks are ahead for the summer at a moment.
     pub fn saves_daylight_at(&self, utc_us: i64) -> bool {
-        let Zone::Rules(rules) = self else { return false };
+        let (Zone::Rules(rules) | Zone::Abbreviation(_, rules)) = self else { return false };
         let moment = jiff::Timestamp::from_microsecond(within_rules(utc_us) + UNIX_SHIFT_US);
         moment.is_ok_and(|moment| rules.to_offset_info(moment).dst().is_dst())
     }
@@ -118,6 +131,10 @@ impl Zone {
     pub fn offset_at_local(&self, local_us: i64) -> i32 {
         match self {
             Zone::Fixed(offset) => *offset,
+            Zone::Abbreviation(_, rules) => {
+                let seconds = Zone::Rules(rules.clone()).offset_at_local(local_us);
+                self.offset_at(local_us.saturating_sub(i64::from(seconds) * 1_000_000))
+            }
             Zone::Rules(rules) => {
                 match rules.to_ambiguous_timestamp(civil(within_rules(local_us))).offset() {
                     AmbiguousOffset::Unambiguous { offset } => offset.seconds(),
@@ -137,6 +154,25 @@ impl Zone {
     pub fn to_utc(&self, local_us: i64) -> Result<i64> {
         moved(local_us, -i64::from(self.offset_at_local(local_us)))
     }
+}
+
+/// The offset that the abbreviation last had at a moment, or else first had after it. A zone that has given up the
+/// abbreviation has its own offset.
+fn abbreviated_offset_at(abbreviation: &str, rules: &TimeZone, utc_us: i64) -> i32 {
+    let Ok(moment) = jiff::Timestamp::from_microsecond(within_rules(utc_us) + UNIX_SHIFT_US) else {
+        return 0;
+    };
+    let info = rules.to_offset_info(moment);
+    if info.abbreviation().eq_ignore_ascii_case(abbreviation) {
+        return info.offset().seconds();
+    }
+    let is_meant =
+        |change: &jiff::tz::TimeZoneTransition<'_>| change.abbreviation().eq_ignore_ascii_case(abbreviation);
+    // Rules without an end have no last change: only those that a database lists are looked at.
+    let listed = |change: &jiff::tz::TimeZoneTransition<'_>| change.timestamp() < *LISTED_END;
+    let before = rules.preceding(moment).find(is_meant);
+    let after = || rules.following(moment).take_while(listed).find(is_meant);
+    before.or_else(after).map_or_else(|| info.offset().seconds(), |change| change.offset().seconds())
 }
 
 fn moved(us: i64, seconds: i64) -> Result<i64> {
@@ -256,7 +292,7 @@ fn parse_offset(text: &str) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{parse_timestamp, parse_timestamptz, write_timestamp};
+    use crate::time::{Reading, TimeForms, parse_timestamp, parse_timestamptz, write_timestamp};
 
     /// Shown by PostgreSQL 15 under `SET timezone = ...` (left: the zone, then the input).
     #[test]
@@ -276,8 +312,10 @@ mod tests {
             ("-3.5", "2024-07-01 00:00Z", "2024-06-30 20:30:00-03:30"),
         ] {
             let (zone, _) = Zone::of_setting(zone).unwrap();
+            let forms = TimeForms::of_zone(zone);
             let mut out = Vec::new();
-            write_timestamp(parse_timestamptz(input, &zone).unwrap(), Some(&zone), &mut out);
+            let read = parse_timestamptz(input, &Reading::of(&forms)).unwrap();
+            write_timestamp(read, true, &forms, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), expected, "{input}");
         }
     }
@@ -297,10 +335,10 @@ mod tests {
     #[test]
     fn the_ends_of_time_do_not_overflow() {
         let berlin = Zone::of_setting("Europe/Berlin").unwrap().0;
-        let last = parse_timestamp("294276-12-31 23:59:59.999999").unwrap();
+        let last = parse_timestamp("294276-12-31 23:59:59.999999", &Reading::plain()).unwrap();
         assert!(berlin.to_local(last).is_err());
         let mut out = Vec::new();
-        write_timestamp(last, Some(&berlin), &mut out);
+        write_timestamp(last, true, &TimeForms::of_zone(berlin.clone()), &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), "294277-01-01 00:59:59.999999+01");
         assert_eq!(berlin.to_local(i64::MAX).unwrap(), i64::MAX);
     }

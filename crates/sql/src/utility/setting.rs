@@ -13,7 +13,7 @@ use super::{Utility, transaction};
 use crate::error::{Result, SqlError, SqlState};
 use crate::parse::postgres;
 use crate::system::names::quoted;
-use crate::time::{parse_interval, write_interval};
+use crate::time::{IntervalStyle, parse_interval, write_interval};
 
 /// Settings whose value is a list of names: each is quoted where it has to be.
 const LISTS_OF_NAMES: &[&str] = &["search_path", "temp_tablespaces", "local_preload_libraries"];
@@ -92,10 +92,11 @@ fn zone_interval(cast: &TypeCast) -> Result<String> {
         _ => ("", 1),
     };
     let is_number = text.trim().trim_start_matches(['+', '-']).parse::<f64>().is_ok();
-    let mut interval = parse_interval(&if is_number { format!("{text}{unit}") } else { text })?;
+    let mut interval =
+        parse_interval(&if is_number { format!("{text}{unit}") } else { text }, IntervalStyle::Postgres)?;
     interval.micros -= interval.micros % unit_us;
     let mut shown = Vec::new();
-    write_interval(interval, &mut shown);
+    write_interval(interval, IntervalStyle::Postgres, &mut shown);
     Ok(format!("INTERVAL '{}'", String::from_utf8_lossy(&shown)))
 }
 

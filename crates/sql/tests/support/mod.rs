@@ -11,8 +11,8 @@ use varve_device::MemoryDirectory;
 use varve_engine::{Database, Datum, Options, Value};
 use varve_pager::PagerConfig;
 use varve_sql::{
-    Column, CommandTag, CopyShape, Portal, Progress, Result, Session, SessionParams, Severity, Sink,
-    SqlDatabase, SqlError, Zone, text,
+    Column, CommandTag, CopyShape, Portal, Progress, Reading, Result, Session, SessionParams, Severity, Sink,
+    SqlDatabase, SqlError, TimeForms, text, time::PLAIN,
 };
 
 pub fn database() -> Arc<SqlDatabase> {
@@ -57,16 +57,16 @@ pub struct Recorder {
     pub lines: Vec<String>,
     pub columns: Vec<Column>,
     pub copy: Vec<u8>,
-    /// Zone of the session that ran last.
-    pub zone: Option<Zone>,
+    /// Forms of times of the session that ran last.
+    pub forms: Option<TimeForms>,
 }
 
-pub fn shown(row: &[Datum<'_>], zone: &Zone) -> String {
+pub fn shown(row: &[Datum<'_>], forms: &TimeForms) -> String {
     let cells: Vec<String> = row
         .iter()
         .map(|d| {
             let mut out = Vec::new();
-            text::write_in_zone(*d, zone, &mut out);
+            text::write_with(*d, forms, &mut out);
             if d.is_null() { "NULL".to_owned() } else { String::from_utf8(out).unwrap() }
         })
         .collect();
@@ -85,14 +85,14 @@ impl Recorder {
     }
 
     pub fn simple(&mut self, session: &mut Session, sql: &str) {
-        self.zone = Some(session.zone().clone());
+        self.forms = Some(session.forms().clone());
         if let Err(e) = session.simple(sql, self) {
             self.error(&e);
         }
     }
 
     pub fn extended(&mut self, session: &mut Session, sql: &str, params: &[Option<String>]) {
-        self.zone = Some(session.zone().clone());
+        self.forms = Some(session.forms().clone());
         match self.try_extended(session, sql, params) {
             Ok(tag) => self.lines.push(format!("= {tag}")),
             Err(e) => self.error(&e),
@@ -110,7 +110,7 @@ impl Recorder {
     ) -> Result<CommandTag> {
         let prepared = session.prepare(sql, &[])?;
         let value = |(i, p): (usize, &Option<String>)| match p {
-            Some(text) => text::parse_as(text, prepared.param_types()[i], &Zone::UTC),
+            Some(text) => text::parse_as(text, prepared.param_types()[i], &Reading::plain()),
             None => Ok(Value::Null),
         };
         let values: Vec<Value> =
@@ -129,12 +129,12 @@ impl Sink for Recorder {
         Ok(())
     }
 
-    fn zone(&mut self, zone: &Zone) {
-        self.zone = Some(zone.clone());
+    fn forms(&mut self, forms: &TimeForms) {
+        self.forms = Some(forms.clone());
     }
 
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
-        self.lines.push(shown(row, self.zone.as_ref().unwrap_or(&Zone::UTC)));
+        self.lines.push(shown(row, self.forms.as_ref().unwrap_or(&PLAIN)));
         Ok(())
     }
 

@@ -29,7 +29,7 @@ use signal_hook::iterator::Signals;
 use varve_engine::Datum;
 use varve_sql::{
     CancelToken, Column, CommandTag, CopyShape, Session, SessionParams, Severity, Sink, SqlDatabase,
-    SqlError, Zone,
+    SqlError, TimeForms,
 };
 
 use commands::Command;
@@ -216,7 +216,7 @@ impl Shell {
     /// Asks the catalog. What has a heading is left out where there is nothing of it.
     fn ask(&mut self, questions: &[(&'static str, String)]) -> Result<(), Failed> {
         for (heading, sql) in questions {
-            let mut results = Results::new(self.format, self.session.zone().clone(), None, false);
+            let mut results = Results::new(self.format, self.session.forms().clone(), None, false);
             results.heading = Some(*heading).filter(|heading| !heading.is_empty());
             let done = self.simple(sql, &mut results);
             results.finish(done).map_err(|error| report(&error, sql))?;
@@ -230,8 +230,8 @@ impl Shell {
 
     fn run_statement(&mut self, sql: &str, data: Option<Data<'_>>, target: Target) -> Result<(), Failed> {
         let began = Instant::now();
-        let zone = self.session.zone().clone();
-        let mut results = Results::new(self.format, zone, data, self.format == Format::Table);
+        let forms = self.session.forms().clone();
+        let mut results = Results::new(self.format, forms, data, self.format == Format::Table);
         results.target = target;
         let done = self.simple(sql, &mut results);
         let done = results.finish(done);
@@ -307,7 +307,7 @@ fn marked(sql: &str, position: usize) -> Option<String> {
 struct Results<'d> {
     out: BufWriter<io::Stdout>,
     printer: Printer,
-    zone: Zone,
+    forms: TimeForms,
     data: Option<Data<'d>>,
     /// Where COPY TO STDOUT goes.
     target: Target,
@@ -321,12 +321,12 @@ struct Results<'d> {
 }
 
 impl<'d> Results<'d> {
-    fn new(format: Format, zone: Zone, data: Option<Data<'d>>, has_tags: bool) -> Results<'d> {
+    fn new(format: Format, forms: TimeForms, data: Option<Data<'d>>, has_tags: bool) -> Results<'d> {
         let out = BufWriter::new(io::stdout());
         Results {
             out,
             printer: Printer::new(format),
-            zone,
+            forms,
             data,
             target: Target::StandardOutput,
             has_copied: false,
@@ -381,7 +381,7 @@ impl Sink for Results<'_> {
 
     fn row(&mut self, row: &[Datum<'_>]) -> Result<(), SqlError> {
         self.begin_waiting().map_err(unwritable)?;
-        self.printer.row(row, &self.zone, &mut self.out).map_err(unwritable)
+        self.printer.row(row, &self.forms, &mut self.out).map_err(unwritable)
     }
 
     fn complete(&mut self, tag: &CommandTag) -> Result<(), SqlError> {

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 use varve_engine::Datum;
-use varve_sql::{Column, Zone, oid, text};
+use varve_sql::{Column, TimeForms, oid, text};
 
 /// Rows by which the widths of a table's columns are found.
 const WIDTH_ROWS: usize = 1000;
@@ -57,8 +57,8 @@ impl Printer {
     }
 
     /// Writes a row.
-    pub fn row(&mut self, row: &[Datum<'_>], zone: &Zone, out: &mut dyn Write) -> io::Result<()> {
-        let values: Vec<Option<String>> = row.iter().map(|value| shown(*value, zone)).collect();
+    pub fn row(&mut self, row: &[Datum<'_>], forms: &TimeForms, out: &mut dyn Write) -> io::Result<()> {
+        let values: Vec<Option<String>> = row.iter().map(|value| shown(*value, forms)).collect();
         self.row_count += 1;
         match self.format {
             Format::Csv => csv_line(values.iter().map(Option::as_deref), out),
@@ -186,12 +186,12 @@ impl Printer {
 }
 
 /// A value as text; `None` for NULL.
-fn shown(value: Datum<'_>, zone: &Zone) -> Option<String> {
+fn shown(value: Datum<'_>, forms: &TimeForms) -> Option<String> {
     if value.is_null() {
         return None;
     }
     let mut out = Vec::new();
-    text::write_in_zone(value, zone, &mut out);
+    text::write_with(value, forms, &mut out);
     Some(String::from_utf8(out).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
 }
 

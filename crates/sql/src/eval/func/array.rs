@@ -10,7 +10,7 @@ use varve_engine::{Array, ArrayRef, Datum, Value};
 use super::{Builtin, int, loose, strict, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
-use crate::text::write_in_zone;
+use crate::text::write_with;
 use crate::ty::Elem;
 use crate::ty::Ty::{Array as ArrayTy, Bool, Int4, Text, Unknown};
 
@@ -202,7 +202,7 @@ fn to_string<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
         }
         match for_null.filter(|_| element.is_null()) {
             Some(word) => out.extend_from_slice(word.as_bytes()),
-            None => write_in_zone(element, cx.env.zone, &mut out),
+            None => write_with(element, cx.env.forms, &mut out),
         }
     }
     super::check_size(out.len())?;

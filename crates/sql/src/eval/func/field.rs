@@ -190,7 +190,7 @@ fn of_moment(unit: Unit, value: Datum<'_>, local: i64, cx: &Cx<'_>) -> Option<Fo
         (Unit::Epoch, Datum::TimestampTz(utc)) => Some(Found::Exact(since_1970(utc), 6)),
         (Unit::Epoch, _) => Some(Found::Exact(since_1970(local), 6)),
         (Unit::Timezone | Unit::TimezoneHour | Unit::TimezoneMinute, Datum::TimestampTz(utc)) => {
-            let seconds = cx.env.zone.offset_at(utc);
+            let seconds = cx.env.zone().offset_at(utc);
             let shown = match unit {
                 Unit::Timezone => seconds,
                 Unit::TimezoneHour => seconds / 3600,

@@ -7,8 +7,8 @@ use varve_engine::Datum;
 use super::{Builtin, any, check_size, loose, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
-use crate::text::write_in_zone;
-use crate::time::Zone;
+use crate::text::write_with;
+use crate::time::{DateStyle, TimeForms};
 use crate::ty::Ty::{Json, Text, Unknown};
 
 /// Names that no client can call: they are found by the binder alone.
@@ -29,7 +29,9 @@ pub(super) const TABLE: &[Builtin] = &[
             return Ok(Datum::Null);
         }
         let mut out = Vec::new();
-        write(value, cx.env.zone, &mut out);
+        // Dates in json are ISO under every DateStyle.
+        let forms = TimeForms { dates: DateStyle::ISO, ..cx.env.forms.clone() };
+        write(value, &forms, &mut out);
         finished(out, cx)
     }),
     loose(OF_ARRAY, &[Unknown], Json, |a, cx| {
@@ -97,7 +99,7 @@ fn piece(value: Option<Datum<'_>>, out: &mut Vec<u8>) {
 }
 
 /// A value as json: numbers and booleans as they are, times by ISO 8601, all else as a string of its text.
-fn write(value: Datum<'_>, zone: &Zone, out: &mut Vec<u8>) {
+fn write(value: Datum<'_>, forms: &TimeForms, out: &mut Vec<u8>) {
     match value {
         Datum::Null => out.extend_from_slice(b"null"),
         Datum::Bool(b) => out.extend_from_slice(if b { b"true" } else { b"false" }),
@@ -106,13 +108,13 @@ fn write(value: Datum<'_>, zone: &Zone, out: &mut Vec<u8>) {
             out.push(b'[');
             for (n, element) in array.iter().enumerate() {
                 out.extend_from_slice(if n > 0 { b"," } else { b"" });
-                write(element, zone, out);
+                write(element, forms, out);
             }
             out.push(b']');
         }
         _ => {
             let mut shown = Vec::new();
-            write_in_zone(value, zone, &mut shown);
+            write_with(value, forms, &mut shown);
             let shown = String::from_utf8_lossy(&shown);
             match value {
                 Datum::Timestamp(_) | Datum::TimestampTz(_) => quoted(&iso(&shown), out),

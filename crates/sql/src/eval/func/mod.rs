@@ -45,8 +45,8 @@ use super::{Cx, Expr, Input};
 use crate::error::Result;
 use crate::ty::Ty;
 
+pub use crate::time::clock_us;
 pub use array::no_subscript;
-pub use moment::clock_us;
 pub use regular::all_groups;
 
 /// The code of a function.

@@ -8,7 +8,7 @@
 use varve_engine::Datum;
 
 use super::field::{Unit, not_recognized, not_supported};
-use super::{Builtin, Run, float, int, strict, text, volatile};
+use super::{Builtin, Run, clock_us, float, int, strict, text, volatile};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
 use crate::eval::arith::interval_of;
@@ -20,8 +20,8 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("transaction_timestamp", &[], TimestampTz, NOW),
     strict("statement_timestamp", &[], TimestampTz, NOW),
     volatile("clock_timestamp", &[], TimestampTz, |_, _| Ok(Datum::TimestampTz(clock_us()))),
-    strict("date_trunc", &[Text, Timestamp], Timestamp, |a, cx| truncated(a, cx.env.zone, cx)),
-    strict("date_trunc", &[Text, TimestampTz], TimestampTz, |a, cx| truncated(a, cx.env.zone, cx)),
+    strict("date_trunc", &[Text, Timestamp], Timestamp, |a, cx| truncated(a, cx.env.zone(), cx)),
+    strict("date_trunc", &[Text, TimestampTz], TimestampTz, |a, cx| truncated(a, cx.env.zone(), cx)),
     strict("date_trunc", &[Text, Interval], Interval, |a, _| truncated_span(text(a, 0), interval_of(a[1])?)),
     strict("date_trunc", &[Text, TimestampTz, Text], TimestampTz, |a, cx| {
         let zone = zone_named(text(a, 2))?;
@@ -57,12 +57,6 @@ pub(super) const TABLE: &[Builtin] = &[
 
 const NOW: Run = |_, cx| Ok(Datum::TimestampTz(cx.env.now_us()));
 
-/// Microseconds since 2000-01-01 UTC by the system's clock.
-pub fn clock_us() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    since.as_micros() as i64 - UNIX_SHIFT_US
-}
-
 fn make_date<'a>(year: i64, month: i64, day: i64) -> Result<Datum<'a>> {
     let refused = || {
         let message = format!("date field value out of range: {year}-{month:02}-{day:02}");
@@ -81,7 +75,7 @@ fn make_date<'a>(year: i64, month: i64, day: i64) -> Result<Datum<'a>> {
 pub(super) fn local_of(value: Datum<'_>, cx: &Cx<'_>) -> Result<i64> {
     Ok(match value {
         Datum::Timestamp(t) => t,
-        Datum::TimestampTz(t) => cx.env.zone.to_local(t)?,
+        Datum::TimestampTz(t) => cx.env.zone().to_local(t)?,
         Datum::Date(d) => time::date_to_timestamp(d)?,
         _ => 0,
     })

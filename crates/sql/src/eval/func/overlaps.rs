@@ -59,7 +59,7 @@ fn period(start: Datum<'_>, end: Datum<'_>, cx: &Cx<'_>) -> Result<Option<(i64, 
 fn later(start: Datum<'_>, span: Interval, cx: &Cx<'_>) -> Result<Option<i64>> {
     Ok(match start {
         Datum::Timestamp(at) => Some(time::add_interval(at, span)?),
-        Datum::TimestampTz(at) => Some(time::add_interval_in(at, span, cx.env.zone)?),
+        Datum::TimestampTz(at) => Some(time::add_interval_in(at, span, cx.env.zone())?),
         Datum::Time(at) => {
             Some((i128::from(at) + i128::from(span.micros)).rem_euclid(i128::from(DAY_US)) as i64)
         }

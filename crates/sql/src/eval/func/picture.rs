@@ -22,7 +22,7 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     strict("to_char", &[TimestampTz, Text], Text, |a, cx| match a[0] {
         Datum::TimestampTz(t) if !time::is_infinite(t) => {
-            shown(Moment::of(cx.env.zone.to_local(t)?, Some(cx.env.zone.offset_at(t))), text(a, 1), cx)
+            shown(Moment::of(cx.env.zone().to_local(t)?, Some(cx.env.zone().offset_at(t))), text(a, 1), cx)
         }
         _ => Ok(Datum::Null),
     }),
@@ -38,7 +38,7 @@ pub(super) const TABLE: &[Builtin] = &[
         let (days, us) = read(text(a, 0), text(a, 1))?.moment(text(a, 0))?;
         let local = days.checked_mul(DAY_US).and_then(|d| d.checked_add(us));
         let local = local.and_then(time::check_timestamp).ok_or_else(time::timestamp_range)?;
-        cx.env.zone.to_utc(local).map(Datum::TimestampTz)
+        cx.env.zone().to_utc(local).map(Datum::TimestampTz)
     }),
 ];
 
@@ -355,7 +355,7 @@ fn offset(seconds: i32, hours_only: bool) -> String {
 /// The abbreviation that is in use at the moment; nothing without a zone.
 fn zone_name(m: &Moment, pattern: &str, cx: &Cx<'_>) -> String {
     let (Some(offset), Some(days)) = (m.offset, m.days) else { return String::new() };
-    let name = cx.env.zone.abbreviation_at(days * DAY_US + m.us - i64::from(offset) * 1_000_000);
+    let name = cx.env.zone().abbreviation_at(days * DAY_US + m.us - i64::from(offset) * 1_000_000);
     if pattern == "tz" { name.to_lowercase() } else { name }
 }
 

@@ -18,7 +18,7 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("age", &[TimestampTz, TimestampTz], SPAN, |a, cx| age(a[0], a[1], cx)),
     strict("age", &[Timestamp], SPAN, |a, cx| age(Datum::Timestamp(midnight(cx)?), a[0], cx)),
     strict("age", &[TimestampTz], SPAN, |a, cx| {
-        age(Datum::TimestampTz(cx.env.zone.to_utc(midnight(cx)?)?), a[0], cx)
+        age(Datum::TimestampTz(cx.env.zone().to_utc(midnight(cx)?)?), a[0], cx)
     }),
     strict("justify_days", &[SPAN], SPAN, |a, _| {
         interval_of(a[0]).and_then(justify_days).map(Datum::Interval)
@@ -47,7 +47,7 @@ pub(super) const TABLE: &[Builtin] = &[
         moment(a).map(Datum::Timestamp)
     }),
     strict("make_timestamptz", &[Int4, Int4, Int4, Int4, Int4, Float8], TimestampTz, |a, cx| {
-        cx.env.zone.to_utc(moment(a)?).map(Datum::TimestampTz)
+        cx.env.zone().to_utc(moment(a)?).map(Datum::TimestampTz)
     }),
     strict("make_timestamptz", &[Int4, Int4, Int4, Int4, Int4, Float8, Text], TimestampTz, |a, _| {
         super::moment::zone_named(text(a, 6))?.to_utc(moment(&a[..6])?).map(Datum::TimestampTz)
@@ -118,7 +118,7 @@ fn make_interval<'a>(a: &[Datum<'a>]) -> Result<Datum<'a>> {
 }
 
 fn midnight(cx: &Cx<'_>) -> Result<i64> {
-    Ok(cx.env.zone.to_local(cx.env.now_us())?.div_euclid(DAY_US) * DAY_US)
+    Ok(cx.env.zone().to_local(cx.env.now_us())?.div_euclid(DAY_US) * DAY_US)
 }
 
 fn clock(hour: i64, minute: i64, second: f64) -> Option<i64> {
@@ -150,7 +150,7 @@ fn moment(a: &[Datum<'_>]) -> Result<i64> {
 fn age<'a>(a: Datum<'a>, b: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (x, y) = match (a, b) {
         (Datum::TimestampTz(x), Datum::TimestampTz(y)) => {
-            (cx.env.zone.to_local(x)?, cx.env.zone.to_local(y)?)
+            (cx.env.zone().to_local(x)?, cx.env.zone().to_local(y)?)
         }
         (Datum::Timestamp(x), Datum::Timestamp(y)) => (x, y),
         _ => return Ok(Datum::Null),

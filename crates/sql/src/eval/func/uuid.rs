@@ -8,7 +8,7 @@ use md5::{Digest, Md5};
 use sha1::Sha1;
 use varve_engine::Datum;
 
-use super::moment::clock_us;
+use super::clock_us;
 use super::more_math::random_uuid;
 use super::{Builtin, strict, text, volatile};
 use crate::error::{Result, SqlError};
