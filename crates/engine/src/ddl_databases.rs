@@ -1,7 +1,7 @@
 //! DDL of databases: CREATE, ALTER and DROP DATABASE.
 //!
 //! Invariants
-//! 1. A database is made with its schema `public`, and dropped with all that is in it, in one transaction: a crash leaves
+//! 1. A database is made with the schema `public` of its template, and dropped with all that is in it, in one transaction: a crash leaves
 //!    all of it or nothing.
 //! 2. The caller of a drop has made sure that no session uses the database. The drop locks no object in it.
 //!
@@ -10,34 +10,59 @@
 use std::sync::Arc;
 
 use crate::catalog::{
-    About, Catalog, DatabaseDef, Definition, ObjectChange, ObjectId, PUBLIC, SchemaDef, TEMPLATE0, TEMPLATE1,
-    TableDef, predefined, store,
+    About, BOOTSTRAP_ROLE, Catalog, DatabaseDef, Definition, ObjectChange, ObjectId, PUBLIC, SchemaDef,
+    TEMPLATE0, TEMPLATE1, TableDef, predefined, store,
 };
 use crate::error::{Error, ObjectKind, Result};
 use crate::transaction::Transaction;
 
 impl Transaction {
-    /// Makes a database with the schema `public`; its id is given here.
-    pub fn create_database(&mut self, new: DatabaseDef) -> Result<ObjectId> {
+    /// Makes a database with the schema `public` of a template: its owner, rights and comment, or none if it is dropped there.
+    /// That the template has nothing else is the caller's to know. The new id is given here.
+    pub fn create_database(&mut self, new: DatabaseDef, template: ObjectId) -> Result<ObjectId> {
+        let public = self.public_of(template);
+        public.iter().flat_map(About::roles).try_for_each(|role| self.hold_role(role))?;
         self.whole(|txn| {
             let id = txn.new_object_id()?;
             store::add_name(&mut txn.cx, ObjectKind::Database, store::DATABASE_NAMES, &new.name, id)?;
             let database = ObjectId(id);
             txn.store_new(id, Definition::Database(DatabaseDef { id: database, ..new }))?;
-            txn.inside(database, Self::create_public)?;
+            if let Some(about) = public {
+                txn.inside(database, |txn| txn.create_public(about))?;
+            }
             Ok(database)
         })
     }
 
-    fn create_public(&mut self) -> Result<()> {
+    /// What a copy of the schema `public` of a database begins with; `None` if it is dropped there. The first templates store
+    /// none: theirs is as PostgreSQL makes it.
+    fn public_of(&mut self, template: ObjectId) -> Option<About> {
+        let inside = self.catalog().of_database(template);
+        let mut about = match inside.schemas().find(|schema| schema.name == PUBLIC) {
+            Some(public) => match inside.about(public.id) {
+                Some(about) => About::clone(about),
+                None => About::new(ObjectId(0), public.id),
+            },
+            None if matches!(template, TEMPLATE0 | TEMPLATE1) => {
+                let mut about = About::new(ObjectId(0), ObjectId(0));
+                about.set_comment(None, Some(store::PUBLIC_COMMENT.to_owned()));
+                about
+            }
+            None => return None,
+        };
+        // Where nobody has given the schema to another role, it is the database's owner's.
+        if about.owner == BOOTSTRAP_ROLE {
+            about.change_role(BOOTSTRAP_ROLE, predefined::DATABASE_OWNER);
+        }
+        Some(about)
+    }
+
+    fn create_public(&mut self, copied: About) -> Result<()> {
         let id = self.new_object_id()?;
         store::add_name(&mut self.cx, ObjectKind::Schema, "", PUBLIC, id)?;
         let public = SchemaDef { id: ObjectId(id), database: self.cx.database, name: PUBLIC.to_owned() };
         self.store_new(id, Definition::Schema(public))?;
-        self.set_about(ObjectId(id), |about| {
-            about.owner = predefined::DATABASE_OWNER;
-            about.set_comment(None, Some(store::PUBLIC_COMMENT.to_owned()));
-        })
+        self.set_about(ObjectId(id), |about| *about = About { id: about.id, ..copied })
     }
 
     /// Runs a call that uses the names of another database.

@@ -236,11 +236,14 @@ impl Transaction {
         self.whole(|txn| {
             let mut new = match &old {
                 Some(old) => About::clone(old),
-                None => About::new(ObjectId(txn.new_object_id()?), object),
+                None => About::new(ObjectId(0), object),
             };
+            if !new.is_stored() {
+                new.id = ObjectId(txn.new_object_id()?);
+            }
             edit(&mut new);
             new.object = object;
-            match old {
+            match old.filter(|old| old.is_stored()) {
                 Some(old) => {
                     let id = old.id;
                     txn.exchange(id, Definition::About(About::clone(&old)), Definition::About(new))

@@ -321,3 +321,48 @@ fn an_oid_of_another_database_is_one_that_nothing_has() {
     }
     assert_eq!(ask(&mut app, "select nextval('s.q')")[0], "1");
 }
+
+/// A new database has the schema `public` of its template: owner, rights, comment, or none.
+#[test]
+fn a_template_gives_its_schema_public() {
+    let db = database();
+    let mut first = session(&db);
+    ask(&mut first, "create role u login; create role w login");
+    for name in ["plain", "guarded template plain", "bare template guarded"] {
+        assert_eq!(ask(&mut first, &format!("create database {name}")), ["= CREATE DATABASE"]);
+        let mut made = inside(&db, name.split(' ').next().unwrap());
+        let told = "select nspowner::regrole, nspacl, obj_description(oid, 'pg_namespace') from pg_namespace \
+                    where nspname = 'public'";
+        match name {
+            "plain" => {
+                assert_eq!(
+                    ask(&mut made, told)[0],
+                    "pg_database_owner|{pg_database_owner=UC/pg_database_owner,=U/pg_database_owner}|standard \
+                     public schema"
+                );
+                ask(
+                    &mut made,
+                    "revoke usage on schema public from public; grant create on schema public to u",
+                );
+                ask(&mut made, "comment on schema public is 'ours'; alter schema public owner to w");
+            }
+            _ if name.starts_with("guarded") => {
+                assert_eq!(ask(&mut made, told)[0], "w|{w=UC/w,u=C/w}|ours");
+                assert_eq!(ask(&mut enter(&db, "u", "guarded").unwrap(), "create table t (a int)").len(), 1);
+                ask(&mut made, "drop table t; drop schema public");
+            }
+            _ => {
+                assert_eq!(ask(&mut made, told), ["= SELECT 0"]);
+                let refused = ask(&mut made, "create table t (a int)");
+                assert_eq!(refused[0], "! 3F000 no schema has been selected to create in");
+            }
+        }
+    }
+    let refused = ask(&mut first, "drop role w");
+    assert_eq!(refused[0], "! 2BP01 role \"w\" cannot be dropped because some objects depend on it");
+    for name in ["plain", "guarded", "bare"] {
+        assert_eq!(ask(&mut first, &format!("drop database {name}")), ["= DROP DATABASE"]);
+    }
+    assert_eq!(ask(&mut first, "drop role u; drop role w"), ["= DROP ROLE", "= DROP ROLE"]);
+    is_sound(&db);
+}

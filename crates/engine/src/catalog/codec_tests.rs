@@ -236,3 +236,22 @@ fn a_damaged_definition_is_refused_or_another_one() {
         }
     }
 }
+
+/// Bytes that a program wrote which knew one database: what they define is in `postgres`, and is written as before.
+#[test]
+fn definitions_from_before_there_were_databases_are_of_postgres() {
+    const SCHEMA: &[u8] = b"\x02\x01\x14\0\0\0\x01\0\0\0s";
+    let Some(Definition::Schema(read)) = decode(SCHEMA) else { panic!("a schema is refused") };
+    assert_eq!(read, schema());
+    let before = [
+        Definition::Schema(schema()),
+        Definition::Table(table()),
+        Definition::Sequence(sequence()),
+        Definition::View(view()),
+        Definition::Role(role()),
+        Definition::About(about()),
+    ];
+    for definition in before {
+        assert_eq!(encode(&definition)[0], 2, "{definition:?}");
+    }
+}

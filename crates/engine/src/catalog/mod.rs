@@ -158,13 +158,14 @@ pub enum Named {
 }
 
 impl Catalog {
-    /// Nothing but the roles that every server has, and its first databases.
+    /// Nothing but the roles that every server has, and its first databases with what is said of them.
     pub(crate) fn predefined() -> Catalog {
         let roles = RoleDef::predefined().map(|role| (role.id, Arc::new(role)));
         let databases = DatabaseDef::predefined().map(|database| (database.id, Arc::new(database)));
         let all = Contents {
             roles: roles.collect(),
             databases: databases.into_iter().collect(),
+            abouts: About::predefined().map(|about| (about.object, Arc::new(about))).into_iter().collect(),
             ..Contents::default()
         };
         Catalog { version: 0, database: POSTGRES, all: Arc::new(all) }

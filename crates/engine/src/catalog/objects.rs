@@ -8,6 +8,7 @@
 
 use std::mem::discriminant;
 
+use super::databases::{POSTGRES, TEMPLATE0, TEMPLATE1};
 use super::defs::{ObjectId, TableId};
 use crate::types::Value;
 
@@ -458,9 +459,52 @@ pub struct Comment {
 }
 
 impl About {
+    /// What PostgreSQL says of its first databases. Nothing of it is stored until it is changed: its id is 0.
+    pub(crate) fn predefined() -> [About; 3] {
+        let commented = |database, text: &str| {
+            let mut about = About::new(ObjectId(0), database);
+            about.set_comment(None, Some(text.to_owned()));
+            about
+        };
+        let grant = |grantee, rights| Grant {
+            grantee,
+            grantor: BOOTSTRAP_ROLE,
+            rights,
+            grantable: Rights::default(),
+        };
+        let owners = Rights::CREATE.with(Rights::TEMPORARY).with(Rights::CONNECT);
+        let grants = || Some(vec![grant(None, Rights::CONNECT), grant(Some(BOOTSTRAP_ROLE), owners)]);
+        [
+            commented(POSTGRES, "default administrative connection database"),
+            About { grants: grants(), ..commented(TEMPLATE1, "default template for new databases") },
+            About { grants: grants(), ..commented(TEMPLATE0, "unmodifiable empty database") },
+        ]
+    }
+
+    /// Whether it is in the catalog's tables.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.id != ObjectId(0)
+    }
+
     /// Nothing was said about the object yet.
     pub(crate) fn new(id: ObjectId, object: ObjectId) -> Self {
         Self { id, object, owner: BOOTSTRAP_ROLE, grants: None, comments: Vec::new() }
+    }
+
+    /// The roles that own it, or have or gave rights on it, some of them more than once.
+    pub(crate) fn roles(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        let grants = self.grants.iter().flatten();
+        std::iter::once(self.owner).chain(grants.flat_map(|g| g.grantee.into_iter().chain([g.grantor])))
+    }
+
+    /// Puts a role in the place of another one.
+    pub(crate) fn change_role(&mut self, from: ObjectId, to: ObjectId) {
+        let change = |role: &mut ObjectId| *role = if *role == from { to } else { *role };
+        change(&mut self.owner);
+        for grant in self.grants.iter_mut().flatten() {
+            grant.grantee.iter_mut().for_each(change);
+            change(&mut grant.grantor);
+        }
     }
 
     /// The comment on the object or one of its columns.

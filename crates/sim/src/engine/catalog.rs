@@ -188,6 +188,7 @@ pub(super) fn contradictions(catalog: &Catalog) -> Vec<String> {
     let mut known: BTreeSet<ObjectId> = catalog.schemas().map(|s| s.id).collect();
     known.extend(catalog.views().map(|v| v.id));
     known.extend(catalog.roles().map(|r| r.id));
+    known.extend(catalog.databases().map(|d| d.id));
     known.extend(catalog.sequences().map(|s| ObjectId::from(s.id)));
     for def in catalog.tables() {
         known.insert(def.id.into());

@@ -102,13 +102,13 @@ impl Session {
         if let Some(owner) = owner.filter(|_| !holder.is_superuser()) {
             self.check_member(&catalog, owner)?;
         }
-        check_template(&catalog, &holder, options)?;
+        let template = template_of(&catalog, &holder, options)?;
         if catalog.database_named(name).is_some() {
             return Err(already_there(name).into());
         }
         let mut new = DatabaseDef::new(name);
         options.iter().for_each(|option| option.apply(&mut new));
-        let id = txn.create_database(new)?;
+        let id = txn.create_database(new, template)?;
         if let Some(owner) = owner.or(self.facts.who) {
             txn.hold_role(owner)?;
             txn.set_about(id, |about| about.owner = owner)?;
@@ -280,8 +280,8 @@ impl DatabaseOption {
     }
 }
 
-/// A new database is empty; so is the template that it is made from.
-fn check_template(catalog: &Catalog, holder: &Holder, options: &[DatabaseOption]) -> Result<()> {
+/// The database that a new one is made from. The new one is empty but for the schema `public`, and so is that.
+fn template_of(catalog: &Catalog, holder: &Holder, options: &[DatabaseOption]) -> Result<ObjectId> {
     let named = options.iter().find_map(|option| match option {
         DatabaseOption::Template(name) => Some(name),
         _ => None,
@@ -293,7 +293,7 @@ fn check_template(catalog: &Catalog, holder: &Holder, options: &[DatabaseOption]
         })?,
         None => match catalog.database_by_id(TEMPLATE1) {
             Some(template) => template,
-            None => return Ok(()),
+            None => return Ok(TEMPLATE1),
         },
     };
     if !template.is_template && !holder.owns(catalog, &Object::database(template)) {
@@ -307,7 +307,7 @@ fn check_template(catalog: &Catalog, holder: &Holder, options: &[DatabaseOption]
         let message = format!("a copy of the database \"{}\", which is not empty", template.name);
         return Err(SqlError::unsupported(message));
     }
-    Ok(())
+    Ok(template.id)
 }
 
 /// 3D000
