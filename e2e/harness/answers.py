@@ -11,7 +11,10 @@ from dataclasses import dataclass
 
 from .sql_values import FLOATS, OIDS
 
+NUMERIC = OIDS["numeric"]
 ARRAYS = {oid for type, oid in OIDS.items() if type.endswith("[]")}
+TOLERANCES = {"!f": 1e-5, "!d": 1e-12}
+"""By how much, relatively, real and double precision may differ: sums depend on the order of the rows in their last digits."""
 
 NO_FAULTS = ("refused", "slow", "refusals", "lenient")
 """Refused by name; over its time; another error where PostgreSQL has one too; an answer where PostgreSQL takes the statement for wrong."""
@@ -24,6 +27,8 @@ class Difference:
     kind: str
     text: str
     states: tuple = ()
+    equal_numbers: bool = False
+    """Rows differ in nothing but the scale of equal numerics."""
 
     def sort(self):
         """What two differences of the same cause have in common."""
@@ -54,7 +59,8 @@ def compare(ours, peer, ordered=(), binary=False):
     if ours.parameters != peer.parameters:
         return Difference("parameters", f"types {ours.parameters} where PostgreSQL has {peer.parameters}")
     if not same_rows(ours.rows, peer.rows, peer.columns, ordered, binary):
-        return Difference("rows", f"{len(ours.rows)} rows that differ from PostgreSQL's {len(peer.rows)}")
+        text = f"{len(ours.rows)} rows that differ from PostgreSQL's {len(peer.rows)}"
+        return Difference("rows", text, equal_numbers=not binary and equal_numbers(ours, peer))
     if ours.tags != peer.tags:
         return Difference("tag", f"{ours.tags} where PostgreSQL has {peer.tags}")
     return None
@@ -85,10 +91,25 @@ def same_rows(ours, peer, columns, ordered, binary):
     forms = [FLOATS.get(oid) for _, oid in columns or []]
     if any(forms):
         ours, peer = (numbered(rows, forms, binary) for rows in (ours, peer))
-    if not same_multiset(ours, peer):
+    tolerances = [TOLERANCES.get(form) for form in forms]
+    if not same_multiset(ours, peer, tolerances):
         return False
     places = [at - 1 for at in ordered if at <= len(forms)]
-    return not places or all(same_row([a[at] for at in places], [b[at] for at in places]) for a, b in zip(ours, peer))
+    kept = [tolerances[at] for at in places]
+    return not places or all(same_row([a[at] for at in places], [b[at] for at in places], kept) for a, b in zip(ours, peer))
+
+
+def equal_numbers(ours, peer):
+    """Whether two outcomes in text differ in nothing but how equal numerics are written: 0 and 0.000."""
+    same_types = ours.columns == peer.columns and len(ours.rows) == len(peer.rows)
+    return same_types and same_multiset(*(with_numerics(each) for each in (ours, peer)), [None] * len(ours.columns))
+
+
+def with_numerics(outcome):
+    """Rows in which each numeric has as few digits as it needs."""
+    least = lambda value: value.rstrip(b"0").rstrip(b".") if b"." in value else value  # noqa: E731
+    numeric = [oid == NUMERIC for _, oid in outcome.columns]
+    return [[least(value) if shown and value is not None else value for value, shown in zip(row, numeric)] for row in outcome.rows]
 
 
 def without_flags(rows, columns):
@@ -108,9 +129,9 @@ def number(value, form, binary):
     return float(value)
 
 
-def same_multiset(ours, peer):
+def same_multiset(ours, peer, tolerances):
     left, right = (sorted(rows, key=sort_key) for rows in (ours, peer))
-    return all(same_row(a, b) for a, b in zip(left, right))
+    return all(same_row(a, b, tolerances) for a, b in zip(left, right))
 
 
 def sort_key(row):
@@ -118,12 +139,15 @@ def sort_key(row):
     return [repr(value) for value in row if not isinstance(value, float)], [f"{value:.9g}" for value in row if isinstance(value, float)]
 
 
-def same_row(ours, peer):
-    return all(a == b or (isinstance(a, float) and isinstance(b, float) and same_number(a, b)) for a, b in zip(ours, peer))
+def same_row(ours, peer, tolerances):
+    return all(
+        a == b or (isinstance(a, float) and isinstance(b, float) and same_number(a, b, tolerance))
+        for a, b, tolerance in zip(ours, peer, tolerances)
+    )
 
 
-def same_number(a, b):
-    return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-12)
+def same_number(a, b, tolerance):
+    return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=tolerance, abs_tol=1e-12)
 
 
 def message_kind(text):

@@ -479,6 +479,9 @@ impl Translator<'_> {
 
     fn call(&mut self, call: &AggCall, columns: &[Typing]) -> (Logical, Ty) {
         let argument = match &call.argument {
+            Some(e) if call.distinct && call.kind == AggKind::Count => {
+                self.computed(windows::without_blanks(e.clone(), call.input), call.input, columns)
+            }
             Some(e) => self.computed(e.clone(), call.input, columns),
             None => lit(1i64),
         };
@@ -581,8 +584,7 @@ impl Translator<'_> {
 
     /// A key of groups. Blanks at the end of char(n) do not count, and one without a length may have them.
     fn key(&mut self, e: Expr, t: Typed, columns: &[Typing]) -> Key {
-        let has_blanks = t.ty == Ty::Char && t.length().is_none();
-        let bare = has_blanks.then(|| {
+        let bare = t.may_have_blanks().then(|| {
             let bare = Expr::Cast(Box::new(e.clone()), Ty::Char, Typed::plain(Ty::Text), false);
             self.computed(bare, Ty::Text, columns)
         });

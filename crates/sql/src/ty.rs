@@ -400,6 +400,11 @@ impl Typed {
         Typed { ty: Ty::of_oid(oid).unwrap_or(Ty::Text), typmod }
     }
 
+    /// Whether its values may end in blanks that do not count in comparisons: char(n) that lost its length.
+    pub fn may_have_blanks(&self) -> bool {
+        self.ty == Ty::Char && self.length().is_none()
+    }
+
     /// Declared length in characters of char(n) or varchar(n).
     pub fn length(self) -> Option<usize> {
         match self.ty {

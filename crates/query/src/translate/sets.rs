@@ -15,7 +15,7 @@ use varve_sql::general::{
 };
 use varve_sql::planted;
 
-use super::{Key, Part, Translator, aggregate};
+use super::{Part, Translator, aggregate};
 use crate::aggregate::Fold;
 use crate::error::wrapped;
 use crate::rows::Rows;
@@ -91,7 +91,9 @@ impl Translator<'_> {
         let width = left.columns.len();
         let all = self.all_of(vec![(left, vec![one.clone(), none.clone()]), (right, vec![none, one])])?;
         let column = |n: usize| Logical::Column(all.columns[n].0.clone());
-        let keys = (0..width).map(|n| Key::plain((column(n), all.columns[n].1))).collect();
+        let keys = (0..width)
+            .map(|n| self.key(Expr::Column(n), Typed::plain(all.columns[n].1), &all.columns))
+            .collect();
         let count = |n: usize| {
             let fold = Fold::Call { kind: AggKind::Count, distinct: false };
             (aggregate(fold, column(n), Ty::Int8, Ty::Int8, None), Ty::Int8)

@@ -11,7 +11,7 @@ use datafusion::logical_expr::{
     Expr as Logical, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
 };
 use varve_engine::Value;
-use varve_sql::general::{Expr, FrameBound, FrameUnits, Ty, WinCall, WinOrder};
+use varve_sql::general::{Expr, FrameBound, FrameUnits, Ty, Typed, WinCall, WinOrder};
 
 use super::{Part, Translator, Typing};
 use crate::computed::{Direction, comparable, order_of};
@@ -91,7 +91,7 @@ impl Translator<'_> {
     fn window_keys(&mut self, call: &WinCall, over: &[Typing], added: &mut Vec<Logical>) -> Keys {
         let mut partition = Vec::new();
         for (e, ty) in &call.partition {
-            let value = self.computed(e.clone(), *ty, over);
+            let value = self.computed(without_blanks(e.clone(), *ty), *ty, over);
             let name = self.name();
             added.push(comparable(value, *ty).alias(&name));
             partition.push(Column::new_unqualified(name));
@@ -113,7 +113,8 @@ impl Translator<'_> {
             .iter()
             .map(|o| {
                 let direction = Direction { descending: o.descending, nulls_first: o.nulls_first };
-                (self.computed(value.unwrap_or(&o.expr).clone(), o.ty, over), o.ty, direction)
+                let value = without_blanks(value.unwrap_or(&o.expr).clone(), o.ty);
+                (self.computed(value, o.ty, over), o.ty, direction)
             })
             .collect();
         let key = if parts.is_empty() {
@@ -255,6 +256,14 @@ impl Translator<'_> {
 
     fn distance_type(&self, e: &Expr, over: &[Typing]) -> Option<Ty> {
         e.type_in(&|n| over[n].1, &|n| self.around.param_type(n))
+    }
+}
+
+/// Blanks at the end of char(n) do not count; one without a length may have them.
+pub(super) fn without_blanks(e: Expr, ty: Ty) -> Expr {
+    match ty {
+        Ty::Char => Expr::Cast(Box::new(e), Ty::Char, Typed::plain(Ty::Text), false),
+        _ => e,
     }
 }
 

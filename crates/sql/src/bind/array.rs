@@ -217,9 +217,19 @@ impl Binder<'_> {
         at: Option<u32>,
     ) -> Option<Result<Bound>> {
         let mut types: Vec<Ty> = arguments.iter().map(|a| a.t.ty).collect();
-        // A literal or parameter that stands for the array is one of the element beside it.
+        // These take the type that the elements and the values beside the array have in common.
+        let is_compatible = matches!(
+            name,
+            "array_append" | "array_prepend" | "array_cat" | "array_position" | "array_positions"
+        ) || matches!(name, "array_remove" | "array_replace");
+        // A literal or parameter that stands for the array is one of the element beside it; of nothing but such, all are text.
+        let is_untyped = is_compatible && types.iter().all(|ty| *ty == Ty::Unknown);
         match (name, types.as_mut_slice()) {
+            ("array_prepend", [_, array]) | (_, [array, ..]) if is_untyped => {
+                *array = Ty::Array(crate::ty::Elem::Text)
+            }
             ("array_append" | "array_remove" | "array_position" | "array_positions", [array, element])
+            | ("array_position", [array, element, _])
             | ("array_prepend", [element, array])
             | ("array_replace", [array, element, _])
                 if *array == Ty::Unknown && *element != Ty::Unknown =>
@@ -238,18 +248,18 @@ impl Binder<'_> {
             | ("array_to_string", [array, _] | [array, _, _])
             | ("array_position" | "array_append" | "array_remove" | "array_cat", [array, _])
             | ("array_positions" | "trim_array", [array, _])
-            | ("array_replace", [array, _, _])
+            | ("array_replace" | "array_position", [array, _, _])
             | ("array_prepend", [_, array]) => *array,
             _ => return None,
         };
+        if of_array == Ty::Unknown && !is_compatible {
+            return Some(Err(super::sets::no_polymorphic_type(at)));
+        }
         let element = of_array.element()?;
-        // These take the type that the elements and the values beside the array have in common.
-        let is_compatible = matches!(
-            name,
-            "array_append" | "array_prepend" | "array_cat" | "array_position" | "array_positions"
-        ) || matches!(name, "array_remove" | "array_replace");
         let common = |ty: Ty, t: &Ty| crate::ty::common(ty, t.element().unwrap_or(*t));
-        let (of_array, element) = match is_compatible.then(|| types.iter().try_fold(Ty::Unknown, common)) {
+        // Where to begin is no value of the array.
+        let values = if name == "array_position" { &types[..2] } else { &types[..] };
+        let (of_array, element) = match is_compatible.then(|| values.iter().try_fold(Ty::Unknown, common)) {
             Some(None) => return Some(Err(super::function::undefined(name, &types).at(at))),
             Some(Some(shared)) => (shared.array()?, shared),
             None => (of_array, element),
@@ -268,7 +278,7 @@ impl Binder<'_> {
             "array_length" | "array_upper" | "array_lower" => (vec![array, Ty::Int4], Ty::Int4),
             "array_ndims" | "cardinality" => (vec![array], Ty::Int4),
             "array_to_string" => (vec![array, Ty::Text, Ty::Text], Ty::Text),
-            "array_position" => (vec![array, element], Ty::Int4),
+            "array_position" => (vec![array, element, Ty::Int4], Ty::Int4),
             "array_positions" => (vec![array, element], Ty::Array(crate::ty::Elem::Int4)),
             "array_replace" => (vec![array, element, element], array),
             "trim_array" => (vec![array, Ty::Int4], array),

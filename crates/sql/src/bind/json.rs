@@ -75,8 +75,7 @@ impl Binder<'_> {
             let bound = self.expression(argument, scope)?;
             let ty = bound.t.ty;
             if ty == Ty::Unknown {
-                let message = "could not determine polymorphic type because input has type unknown";
-                return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).at(at));
+                return Err(super::sets::no_polymorphic_type(at));
             }
             if name == "to_json" || name == "array_to_json" && ty.element().is_some() {
                 return Ok(Bound { expr: self.value_as_json(bound)?, t: Typed::plain(Ty::Json), at });

@@ -130,13 +130,16 @@ impl Binder<'_> {
             t == Ty::Unknown || operand.t.ty == t || (operand.t.ty.is_integer() && t.is_integer())
         });
         if simple && operand.t.ty != Ty::Unknown {
+            let mut left = operand.expr.clone();
             let mut exprs = Vec::with_capacity(items.len());
             for item in items {
-                exprs.push(self.comparable("=", operand.clone(), item, at)?.1);
+                // The operand is of the items' type: if it changes, it is char(n) without its blanks, and the same beside each item.
+                let (shown, item) = self.comparable("=", operand.clone(), item, at)?;
+                left = shown;
+                exprs.push(item);
             }
-            let operand = Box::new(operand.expr);
             return Ok(Bound {
-                expr: Expr::InList(operand, exprs.into(), negated),
+                expr: Expr::InList(Box::new(left), exprs.into(), negated),
                 t: Typed::plain(Ty::Bool),
                 at,
             });

@@ -90,8 +90,7 @@ impl Binder<'_> {
     fn elements(&mut self, arguments: Vec<Bound>, at: Option<u32>) -> Result<SetCall> {
         let types: Vec<Ty> = arguments.iter().map(|a| a.t.ty).collect();
         if types == [Ty::Unknown] {
-            let message = "could not determine polymorphic type because input has type unknown";
-            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).at(at));
+            return Err(no_polymorphic_type(at));
         }
         match (types.as_slice(), <[Bound; 1]>::try_from(arguments)) {
             ([ty], Ok([array])) if ty.element().is_some() => Ok(SetCall {
@@ -321,4 +320,10 @@ fn placed(e: &mut Expr, places: &[usize]) {
     {
         *n = places[call];
     }
+}
+
+/// 42804 for an argument of any array type that is an untyped literal or parameter.
+pub(super) fn no_polymorphic_type(at: Option<u32>) -> SqlError {
+    let message = "could not determine polymorphic type because input has type unknown";
+    SqlError::new(SqlState::DATATYPE_MISMATCH, message).at(at)
 }

@@ -6,6 +6,8 @@
 //!
 //! Does not know: how windows are computed (`varve-query`).
 
+use varve_engine::Value;
+
 use super::aggregate::{AggCall, AggKind};
 use super::coerce::with_blanks;
 use super::function::plain_argument;
@@ -14,7 +16,7 @@ use super::scope::Scope;
 use super::{Binder, Bound, fold};
 use crate::ast::{self, BinaryOperator, FrameExclusion, Over};
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::Expr;
+use crate::eval::{CmpOp, Expr};
 use crate::ty::{Ty, Typed};
 
 /// A window function.
@@ -458,8 +460,8 @@ impl Binder<'_> {
         if units == FrameUnits::Groups && order.is_empty() {
             return Err(windowing("GROUPS mode requires an ORDER BY clause"));
         }
-        let start = self.frame_bound(&written.start, units, order, scope)?;
-        let end = self.frame_bound(&written.end, units, order, scope)?;
+        let start = self.frame_bound((&written.start, true), units, order, scope)?;
+        let end = self.frame_bound((&written.end, false), units, order, scope)?;
         let exclude = match written.exclude {
             FrameExclusion::NoOthers => Exclude::Nothing,
             FrameExclusion::CurrentRow => Exclude::Row,
@@ -471,7 +473,7 @@ impl Binder<'_> {
 
     fn frame_bound(
         &mut self,
-        bound: &ast::FrameBound,
+        (bound, is_start): (&ast::FrameBound, bool),
         units: FrameUnits,
         order: &mut [(WinOrder, Bound)],
         scope: &mut Scope,
@@ -504,14 +506,15 @@ impl Binder<'_> {
             }
             return Ok(FrameBound::Count(self.cast(offset, Typed::plain(Ty::Int8), false)?.expr, before));
         }
-        self.distance_bound(offset, before, order)
+        let end = FrameEnd { is_start, before };
+        self.distance_bound(offset, end, order)
     }
 
     /// The value at this distance from the row's; the order takes on its type.
     fn distance_bound(
         &mut self,
         offset: Bound,
-        before: bool,
+        end: FrameEnd,
         order: &mut [(WinOrder, Bound)],
     ) -> Result<FrameBound> {
         let [(key, value)] = order else {
@@ -529,30 +532,52 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).at(at));
         }
         let offset = self.offset_like(offset, value.t.ty)?;
-        // Sums of whole numbers must not leave their type.
-        let wide = if value.t.ty.is_integer() { Typed::plain(Ty::Int8) } else { value.t };
-        let from = if wide.ty == value.t.ty { value.clone() } else { self.cast(value.clone(), wide, false)? };
-        let op = if before == key.descending { BinaryOperator::Plus } else { BinaryOperator::Minus };
-        let refused = |e: SqlError| {
-            match e.sqlstate {
-            SqlState::UNDEFINED_FUNCTION => SqlError::new(
-                SqlState::FEATURE_NOT_SUPPORTED,
-                format!(
-                    "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {} and offset type {}",
-                    value.t.ty.name(),
-                    offset.t.ty.name()
-                ),
-            )
-            .at(at),
-            _ => e,
+        if !is_distance(offset.t.ty, value.t.ty) {
+            let message = format!(
+                "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {} and offset type {}",
+                value.t.ty.name(),
+                offset.t.ty.name()
+            );
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                .with_hint("Cast the offset value to an appropriate type.")
+                .at(at));
         }
+        // Sums of whole numbers must not leave their type, and distances between reals are doubles.
+        let wide = match value.t.ty {
+            ty if ty.is_integer() => Typed::plain(Ty::Int8),
+            Ty::Float4 => Typed::plain(Ty::Float8),
+            _ => value.t,
         };
-        let bound = self.binary(&op, from, offset.clone(), at).map_err(refused)?;
+        let from = if wide.ty == value.t.ty { value.clone() } else { self.cast(value.clone(), wide, false)? };
+        let offset = if wide.ty == Ty::Float8 { self.implicit(offset, Ty::Float8, "RANGE")? } else { offset };
+        let op = if end.before == key.descending { BinaryOperator::Plus } else { BinaryOperator::Minus };
+        let mut bound = self.binary(&op, from.clone(), offset.clone(), at)?;
+        if matches!(bound.t.ty, Ty::Float8 | Ty::Numeric) {
+            let is_greatest = end.is_start == key.descending;
+            bound = self.beyond_infinity(from, bound, is_greatest)?;
+        }
         if bound.t.ty != key.ty {
             key.expr = self.cast(value.clone(), bound.t, true)?.expr;
             key.ty = bound.t.ty;
         }
         Ok(FrameBound::Value(offset.expr, bound.expr))
+    }
+
+    /// The bound, but the greatest or least of all values where it is no number though the row's value is one: infinity less infinity.
+    /// Every value is on the frame's side of such an end.
+    fn beyond_infinity(&mut self, from: Bound, bound: Bound, is_greatest: bool) -> Result<Bound> {
+        let (at, t) = (bound.at, bound.t);
+        let constant = |text: &str| Bound {
+            expr: Expr::Const(Value::Text(text.to_owned())),
+            t: Typed::plain(Ty::Unknown),
+            at,
+        };
+        let extreme = constant(if is_greatest { "infinity" } else { "-infinity" });
+        let extreme = self.cast(extreme, t, false)?.expr;
+        let is_number = self.compare(CmpOp::Ne, from, constant("nan"), at)?.expr;
+        let has_no_sum = self.compare(CmpOp::Eq, bound.clone(), constant("nan"), at)?.expr;
+        let branch = (Expr::And([is_number, has_no_sum].into()), extreme);
+        Ok(Bound { expr: Expr::Case([branch].into(), Box::new(bound.expr)), t, at })
     }
 
     /// An untyped distance gets the type that goes with the order's.
@@ -620,6 +645,24 @@ impl Windows {
         let partition_by = base.partition_by.clone();
         Ok(ast::WindowSpec { window_name: None, partition_by, order_by, frame: spec.frame.clone() })
     }
+}
+
+/// Whether values of type `ty` are distances between values of type `of`.
+fn is_distance(ty: Ty, of: Ty) -> bool {
+    match of {
+        Ty::Float4 | Ty::Float8 => ty.is_number(),
+        Ty::Numeric => ty.is_integer() || ty == Ty::Numeric,
+        of if of.is_integer() => ty.is_integer(),
+        _ => ty == Ty::Interval,
+    }
+}
+
+/// An end of a frame that is a distance away.
+#[derive(Clone, Copy)]
+struct FrameEnd {
+    is_start: bool,
+    /// PRECEDING.
+    before: bool,
 }
 
 /// 42P20 for ends of a frame that don't go together.

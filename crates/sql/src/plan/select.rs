@@ -7,7 +7,7 @@ use std::sync::Arc;
 use varve_engine::{LockStrength, TableDef};
 
 use super::Source;
-use crate::bind::aggregate::AggCall;
+use crate::bind::aggregate::{AggCall, AggKind};
 use crate::bind::window::WinCall;
 use crate::eval::Expr;
 use crate::sink::Column;
@@ -153,7 +153,15 @@ pub enum SubqueryKind {
 
 impl Aggregate {
     fn needs_runner(&self) -> bool {
-        !self.sets.is_empty() || self.calls.iter().any(|c| c.kind.needs_runner())
+        let counts_blanks = |c: &AggCall| {
+            c.distinct
+                && c.input == Ty::Char
+                && c.kind == AggKind::Count
+                && !matches!(c.argument, Some(Expr::Column(_)))
+        };
+        !self.sets.is_empty()
+            || self.key_types.iter().any(Typed::may_have_blanks)
+            || self.calls.iter().any(|c| c.kind.needs_runner() || counts_blanks(c))
     }
 }
 
@@ -237,6 +245,7 @@ impl Select {
         let reads = !matches!(self.source, Source::Nothing) || self.aggregate.is_some();
         general_source
             || !self.distinct_on.is_empty()
+            || self.distinct && self.outputs.iter().any(|output| output.t.may_have_blanks())
             || !self.windows.is_empty()
             || queries
             || draws && reads

@@ -30,6 +30,7 @@ pub(super) const TABLE: &[Builtin] = &[
         Ok(array(a, 0).and_then(|array| array.get(int(a, 1))).unwrap_or(Datum::Null))
     }),
     loose("array_position", &[Unknown, Unknown], Int4, position),
+    loose("array_position", &[Unknown, Unknown, Int4], Int4, position),
     loose("array_positions", &[Unknown, Unknown], ArrayTy(Elem::Int4), |a, cx| {
         let Some(array) = array(a, 0) else { return Ok(Datum::Null) };
         let mut out = crate::array::of(crate::oid::INT4);
@@ -154,9 +155,19 @@ fn bound<'a>(a: &[Datum<'a>], of: impl Fn(ArrayRef<'a>) -> i32) -> Result<Datum<
 
 fn position<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let Some(array) = array(a, 0) else { return Ok(Datum::Null) };
-    for (at, element) in elements(array, cx).enumerate() {
+    let begin = match a.get(2) {
+        Some(Datum::Null) => {
+            let message = "initial position must not be null";
+            return Err(SqlError::new(SqlState::NULL_NOT_ALLOWED, message));
+        }
+        Some(_) => int(a, 2),
+        None => array.lower_bound().into(),
+    };
+    let places =
+        (array.lower_bound()..).zip(elements(array, cx)).skip_while(|(at, _)| i64::from(*at) < begin);
+    for (at, element) in places {
         if element?.order(&a[1]).is_eq() {
-            return Ok(Datum::Int4(at as i32 + array.lower_bound()));
+            return Ok(Datum::Int4(at));
         }
     }
     Ok(Datum::Null)
