@@ -188,6 +188,9 @@ fn greet<S: Session>(mut session: S, place: &Place, out: &mut Out<Stream>) -> Re
 
 /// Notices that had no statement to go with, and settings that changed.
 fn report<S: Session>(session: &mut S, out: &mut Out<Stream>) {
+    if !session.has_news() {
+        return;
+    }
     for (severity, notice) in session.take_notices() {
         results::tell(out, severity, notice);
     }
@@ -302,14 +305,24 @@ impl<'a, S: Session> Talk<'a, S> {
     /// Answers messages until the connection ends.
     pub fn run(&mut self, reader: &mut FrameReader<Stream>, place: &Place) -> FrameEnd {
         loop {
-            let stepped =
-                caught("(a message)", || self.step(reader, place)).unwrap_or_else(
-                    |panic| match std::mem::take(&mut self.kind) {
-                        0 => Err(FrameEnd::Broken(WireError::from(panic).into_fatal())),
-                        kind => self.fail(kind, &panic.into()),
-                    },
-                );
-            if let Err(end) = stepped {
+            // Around all messages until one panics: around each of them it would cost each of them.
+            let panic = match caught("(a message)", || self.answer(reader, place)) {
+                Ok(end) => return end,
+                Err(panic) => panic,
+            };
+            let told = match std::mem::take(&mut self.kind) {
+                0 => Err(FrameEnd::Broken(WireError::from(panic).into_fatal())),
+                kind => self.fail(kind, &panic.into()),
+            };
+            if let Err(end) = told {
+                return end;
+            }
+        }
+    }
+
+    fn answer(&mut self, reader: &mut FrameReader<Stream>, place: &Place) -> FrameEnd {
+        loop {
+            if let Err(end) = self.step(reader, place) {
                 return end;
             }
         }

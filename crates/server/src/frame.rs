@@ -102,7 +102,20 @@ impl<R: Read> FrameReader<R> {
     }
 
     /// Waits until the next typed message is there as a whole, and leaves it unread: its kind and length.
+    #[inline]
     pub fn await_frame(&mut self) -> Result<(u8, usize), FrameEnd> {
+        // Mostly the whole message came with one read.
+        if let [kind, a, b, c, d, ..] = self.buffer[self.unread.start..self.unread.end] {
+            let length = u32::from_be_bytes([a, b, c, d]) as usize;
+            let is_sound = length_limit(kind).is_some_and(|limit| (4..=limit).contains(&length));
+            if is_sound && self.unread.len() > length {
+                return Ok((kind, length));
+            }
+        }
+        self.await_rest()
+    }
+
+    fn await_rest(&mut self) -> Result<(u8, usize), FrameEnd> {
         let kind = self.peek_kind()?;
         let limit = length_limit(kind).ok_or_else(|| FrameEnd::Broken(unknown_kind(kind)))?;
         self.fill_at_least(HEADER_BYTES, Missing::Header(kind))?;

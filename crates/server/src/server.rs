@@ -23,9 +23,9 @@ use crate::registry::{Place, Registry};
 use crate::session::Backend;
 use crate::stream::Stream;
 
-/// Stack of a connection's thread: room for the deepest expression the parser lets through. Only
-/// what is touched costs memory.
-const STACK_BYTES: usize = 2 << 20;
+/// Stack of a connection's thread: room to read a statement of common length, so that few need a stack
+/// of their own, which costs more than reading them. Only what is touched costs memory.
+const STACK_BYTES: usize = 16 << 20;
 /// Pause after a failed `accept`, which fails while descriptors are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

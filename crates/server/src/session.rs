@@ -73,6 +73,10 @@ pub trait Session {
     fn sync(&mut self) -> Result<(), SqlError>;
     fn fail(&mut self);
     fn transaction_status(&self) -> u8;
+    /// Whether there may be something to take.
+    fn has_news(&self) -> bool {
+        true
+    }
     fn take_reports(&mut self) -> Vec<(&'static str, String)>;
     fn take_notices(&mut self) -> Vec<(Severity, SqlError)>;
     fn cancel_token(&self) -> CancelToken;
@@ -185,6 +189,10 @@ impl Session for varve_sql::Session {
 
     fn transaction_status(&self) -> u8 {
         self.transaction_status()
+    }
+
+    fn has_news(&self) -> bool {
+        self.has_news()
     }
 
     fn take_reports(&mut self) -> Vec<(&'static str, String)> {

@@ -12,8 +12,13 @@ use crate::error::WireError;
 use crate::frame::Frame;
 
 /// The body of a message with its texts in UTF-8; `None` if it can stay as it is.
+#[inline]
 pub fn to_utf8(frame: Frame<'_>, encoding: Encoding) -> Result<Option<Vec<u8>>, WireError> {
-    if !encoding.converts() || frame.body.is_ascii() {
+    if encoding.converts() { converted(frame, encoding) } else { Ok(None) }
+}
+
+fn converted(frame: Frame<'_>, encoding: Encoding) -> Result<Option<Vec<u8>>, WireError> {
+    if frame.body.is_ascii() {
         return Ok(None);
     }
     // How many bytes, and then how many texts with their zeros, come before what is no text.

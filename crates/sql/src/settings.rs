@@ -338,6 +338,10 @@ impl Settings {
 
     /// The transaction committed: SET LOCAL ends.
     pub fn commit(&mut self) {
+        if self.hidden.is_empty() && self.replaced.is_empty() {
+            self.marked = 0;
+            return;
+        }
         for (name, value) in std::mem::take(&mut self.hidden) {
             put(&mut self.values, name, value);
             self.changed = true;

@@ -100,6 +100,16 @@ pub fn parse_as(text: &str, oid: Oid, reading: &Reading<'_>) -> Result<Value> {
     }
 }
 
+/// How many characters a text has.
+pub fn char_count(text: &str) -> usize {
+    const NO_ASCII: u64 = 0x8080_8080_8080_8080;
+    // By words: `is_ascii` of the standard library looks at up to 63 last bytes one by one.
+    let (words, rest) = text.as_bytes().as_chunks::<8>();
+    let seen = words.iter().fold(0, |seen, word| seen | u64::from_ne_bytes(*word));
+    let seen = rest.iter().fold(seen, |seen, byte| seen | u64::from(*byte));
+    if seen & NO_ASCII == 0 { text.len() } else { text.chars().count() }
+}
+
 /// What a "char" keeps of a text: one byte; nothing of a longer character.
 pub fn first_byte(text: &str) -> &str {
     text.get(..1).unwrap_or_default()
@@ -222,6 +232,22 @@ fn parse_bool(text: &str) -> Result<bool> {
 }
 
 fn parse_int(text: &str, ty: Ty) -> Result<i64> {
+    match plain_int(text) {
+        Some(n) if ty != Ty::Int2 || n <= i64::from(i16::MAX) => Ok(n),
+        _ => parse_any_int(text, ty),
+    }
+}
+
+/// A number of a few digits and nothing else, as most are: it fits into 32 bits.
+fn plain_int(text: &str) -> Option<i64> {
+    const DIGITS_MAX: usize = 9;
+    if text.is_empty() || text.len() > DIGITS_MAX {
+        return None;
+    }
+    text.bytes().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + i64::from(b - b'0')))
+}
+
+fn parse_any_int(text: &str, ty: Ty) -> Result<i64> {
     let trimmed = trimmed(text);
     let digits = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

@@ -48,8 +48,10 @@ pub fn read(
 }
 
 /// A value as the client sent it, with its text in UTF-8.
+#[inline]
 pub fn in_utf8(raw: &[u8], format: Format, oid: Oid, encoding: Encoding) -> Result<Cow<'_, [u8]>, WireError> {
     match format {
+        _ if !encoding.converts() => Ok(Cow::Borrowed(raw)),
         Format::Text => Ok(encoding.to_utf8(raw)?),
         Format::Binary => Ok(encoded::to_utf8(raw, oid, encoding)?),
     }

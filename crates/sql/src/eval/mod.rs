@@ -492,7 +492,7 @@ fn concat<'a>(left: Datum<'a>, right: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a
 #[inline]
 pub fn pad<'a>(value: Datum<'a>, width: usize, arena: &'a Bump) -> Datum<'a> {
     let Datum::Text(text) = value else { return value };
-    let have = if text.is_ascii() { text.len() } else { text.chars().count() };
+    let have = crate::text::char_count(text);
     if have >= width {
         return value;
     }

@@ -123,7 +123,7 @@ fn sort_in_steps<T>(
         for part in rows.chunks_mut(width) {
             look()?;
             // The sort of the standard library merges parts that are in order already.
-            part.sort_by(&order);
+            part.sort_by(|a, b| order(a, b));
         }
         if width >= rows.len() {
             return Ok(());

@@ -37,6 +37,8 @@ const REMEMBERED: usize = 1024;
 pub(super) struct Allowed {
     version: u64,
     who: Who,
+    /// The one that was asked about last.
+    last: Option<u64>,
     statements: FxHashSet<u64>,
 }
 
@@ -45,9 +47,16 @@ impl Allowed {
     fn knows(&mut self, version: u64, who: Who, statement: u64) -> bool {
         if self.version != version || self.who != who || self.statements.len() >= REMEMBERED {
             self.statements.clear();
-            (self.version, self.who) = (version, who);
+            (self.version, self.who, self.last) = (version, who, None);
         }
-        self.statements.contains(&statement)
+        if self.last == Some(statement) {
+            return true;
+        }
+        let is_known = self.statements.contains(&statement);
+        if is_known {
+            self.last = Some(statement);
+        }
+        is_known
     }
 }
 

@@ -595,8 +595,8 @@ impl Session {
     fn rest(&self) {
         self.seat.rest(match self.block {
             Block::Idle => State::Idle,
-            // Until Sync.
-            Block::Implicit => State::Active,
+            // Until Sync it is what it became when its statement began: active.
+            Block::Implicit => return,
             Block::Open => State::InBlock,
             Block::Failed => State::Failed,
         });
@@ -620,6 +620,11 @@ impl Session {
     /// The current value of a setting (as SHOW prints it).
     pub fn setting(&self, name: &str) -> Option<String> {
         self.settings.get(name).ok()
+    }
+
+    /// Whether `take_reports` or `take_notices` would give anything.
+    pub fn has_news(&self) -> bool {
+        self.settings_changed || !self.notices.is_empty()
     }
 
     /// Settings to tell the client by ParameterStatus: all at first, then those changed since the last call.

@@ -50,7 +50,7 @@ pub const UNIX_SHIFT_US: i64 = EPOCH_SHIFT_DAYS * DAY_US;
 /// The clock now, microseconds since 2000-01-01 UTC.
 pub fn clock_us() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    since.as_micros() as i64 - UNIX_SHIFT_US
+    since.as_secs() as i64 * 1_000_000 + i64::from(since.subsec_micros()) - UNIX_SHIFT_US
 }
 
 /// Days since 2000-01-01 of a civil date. The date must be valid.

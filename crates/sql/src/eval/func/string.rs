@@ -12,15 +12,16 @@ use super::{Builtin, any, encoding, int, strict, text};
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
+use crate::text::char_count;
 use crate::ty::Ty::{Bool, Bytea, Int4, Int8, Name, Text, Unknown};
 
 /// Longest string that a function makes, in bytes.
 const RESULT_BYTES_MAX: usize = 16 << 20;
 
 pub(super) const TABLE: &[Builtin] = &[
-    strict("length", &[Text], Int4, |a, _| Ok(count(chars(text(a, 0))))),
-    strict("char_length", &[Text], Int4, |a, _| Ok(count(chars(text(a, 0))))),
-    strict("character_length", &[Text], Int4, |a, _| Ok(count(chars(text(a, 0))))),
+    strict("length", &[Text], Int4, |a, _| Ok(count(char_count(text(a, 0))))),
+    strict("char_length", &[Text], Int4, |a, _| Ok(count(char_count(text(a, 0))))),
+    strict("character_length", &[Text], Int4, |a, _| Ok(count(char_count(text(a, 0))))),
     strict("length", &[Bytea], Int4, |a, _| Ok(count(bytes(a, 0).len()))),
     strict("octet_length", &[Text], Int4, |a, _| Ok(count(text(a, 0).len()))),
     strict("octet_length", &[Bytea], Int4, |a, _| Ok(count(bytes(a, 0).len()))),
@@ -92,7 +93,7 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("reverse", &[Text], Text, |a, cx| Ok(cx.text(&text(a, 0).chars().rev().collect::<String>()))),
     strict("strpos", &[Text, Text], Int4, |a, _| {
         let found = text(a, 0).find(text(a, 1));
-        Ok(count(found.map_or(0, |at| chars(&text(a, 0)[..at]) + 1)))
+        Ok(count(found.map_or(0, |at| char_count(&text(a, 0)[..at]) + 1)))
     }),
     strict("split_part", &[Text, Text, Int4], Text, |a, _| split_part(a)),
     strict("starts_with", &[Text, Text], Bool, |a, _| Ok(Datum::Bool(text(a, 0).starts_with(text(a, 1))))),
@@ -164,10 +165,6 @@ fn bytes<'a>(arguments: &[Datum<'a>], n: usize) -> &'a [u8] {
         Datum::Bytea(b) => b,
         _ => &[],
     }
-}
-
-fn chars(text: &str) -> usize {
-    if text.is_ascii() { text.len() } else { text.chars().count() }
 }
 
 fn count<'a>(n: usize) -> Datum<'a> {
@@ -285,7 +282,7 @@ fn joined(arguments: &[Datum<'_>], separator: &str) -> Result<String> {
 /// left(text, n), right(text, n); a negative n leaves out that many from the other end.
 fn side<'a>(a: &[Datum<'a>], left: bool) -> Datum<'a> {
     let whole = text(a, 0);
-    let len = chars(whole) as i64;
+    let len = char_count(whole) as i64;
     let n = int(a, 1);
     let keep = if n < 0 { (len + n).max(0) } else { n.min(len) } as usize;
     let len = len as usize;
@@ -295,7 +292,7 @@ fn side<'a>(a: &[Datum<'a>], left: bool) -> Datum<'a> {
 fn padded<'a>(a: &[Datum<'a>], front: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let fill = if a.len() > 2 { text(a, 2) } else { " " };
     let width = usize::try_from(int(a, 1)).unwrap_or(0);
-    let have = chars(text(a, 0));
+    let have = char_count(text(a, 0));
     if have >= width || fill.is_empty() {
         return Ok(Datum::Text(slice(text(a, 0), 0, width.min(have))));
     }
