@@ -1,16 +1,22 @@
-//! The call of PostgreSQL's parser, which is C: a text goes in, and the encoded tree or an error with its place comes out.
+//! The call of PostgreSQL's parser, which is C: a text goes in, and its statements or an error with its place come out.
 //!
 //! The crate's own function drops the place of an error, and walks every tree once more for lists of tables and functions that
-//! nobody asks for here. So its library is called without it.
+//! nobody asks for here. So its library is called without it. Common trees are read where the parser has made them (`tree`), others
+//! from their encoded form.
 //!
 //! Invariants
 //! 1. The text has no byte 0, and lives until the call is over.
 //! 2. What the library has allocated is given back exactly once.
-//! 3. The layouts are those of `pg_query.h` of the version that Cargo.toml names, and of no other.
+//! 3. The layouts are those of `pg_query.h` and `pg_query_internal.h` of the version that Cargo.toml names, and of no other.
 //!
 //! Does not know: what is in a tree.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+
+use pg_query::protobuf::{ParseResult, RawStmt};
+use prost::{DecodeError, Message};
+
+use super::tree;
 
 #[repr(C)]
 struct RawError {
@@ -36,7 +42,19 @@ struct RawResult {
     error: *mut RawError,
 }
 
+/// A tree in the memory of the library.
+#[repr(C)]
+struct RawParsed {
+    /// A list of statements.
+    tree: *const c_void,
+    stderr: *mut c_char,
+    error: *mut RawError,
+}
+
 unsafe extern "C" {
+    fn pg_query_enter_memory_context() -> *mut c_void;
+    fn pg_query_exit_memory_context(context: *mut c_void);
+    fn pg_query_raw_parse(input: *const c_char, options: c_int) -> RawParsed;
     fn pg_query_parse_protobuf_opts(input: *const c_char, options: c_int) -> RawResult;
     fn pg_query_free_protobuf_parse_result(result: RawResult);
     fn assign_max_stack_depth(kilobytes: c_int, extra: *mut c_void);
@@ -67,32 +85,108 @@ pub(super) struct Complaint {
     pub(super) position: Option<u32>,
 }
 
-/// Parses a text and gives the encoded tree to `read`. The stack must have room for what a text of this length can nest, or
-/// for `STACK_KIB`.
-pub(super) fn parse<T>(text: &CString, mode: Mode, read: impl FnOnce(&[u8]) -> T) -> Result<T, Complaint> {
-    // SAFETY: the function writes two variables of this thread. The caller vouches for the room; a stack that `stacker` has made is
-    // not one whose end the library could find out by itself.
-    unsafe { assign_max_stack_depth(STACK_KIB as c_int, std::ptr::null_mut()) };
+/// What `parse` gives of a text that has no error.
+pub(super) type Statements = Result<Vec<RawStmt>, DecodeError>;
+
+/// Parses a text. The stack must have room for what a text of this length can nest, or for `STACK_KIB`.
+pub(super) fn parse(text: &CString, mode: Mode) -> Result<Statements, Complaint> {
+    match parsed_in_place(text, mode) {
+        Some(read) => read.map(Ok),
+        None => parsed_by_message(text, mode),
+    }
+}
+
+/// The same by way of the encoded tree, for every statement that there is.
+pub(super) fn parsed_by_message(text: &CString, mode: Mode) -> Result<Statements, Complaint> {
+    let _depth = Depth::of_server();
     // SAFETY: the text ends in a byte 0 and outlives the call. The library keeps all its state in variables of this thread, and
     // catches its own errors (`longjmp` never crosses a frame of ours).
     let result = unsafe { pg_query_parse_protobuf_opts(text.as_ptr(), NO_WARNINGS | mode as c_int) };
-    // SAFETY: as above. Whoever else calls the library on this thread gets the limit that is safe everywhere.
-    unsafe { assign_max_stack_depth(LEAST_STACK_KIB, std::ptr::null_mut()) };
     let outcome = if result.error.is_null() {
         let data = match result.tree.data.is_null() {
             true => &[][..],
             // SAFETY: the library gives `len` bytes at `data`, which live until the result is freed below.
             false => unsafe { std::slice::from_raw_parts(result.tree.data.cast::<u8>(), result.tree.len) },
         };
-        Ok(read(data))
+        Ok(ParseResult::decode(data).map(|result| result.stmts))
     } else {
-        // SAFETY: an error that is there has all its fields, and its message ends in a byte 0.
-        let (message, position) =
-            unsafe { (CStr::from_ptr((*result.error).message), (*result.error).position) };
-        let position = u32::try_from(position).ok().filter(|at| *at > 0);
-        Err(Complaint { message: message.to_string_lossy().into_owned(), position })
+        // SAFETY: the error is one of the library's, and freed only below.
+        Err(unsafe { complaint(result.error) })
     };
     // SAFETY: the result came from the library and is not used any more.
     unsafe { pg_query_free_protobuf_parse_result(result) };
     outcome
+}
+
+/// The same where the parser has made the tree; `None` of a tree that is to be encoded.
+pub(super) fn parsed_in_place(text: &CString, mode: Mode) -> Option<Result<Vec<RawStmt>, Complaint>> {
+    if !tree::FITS {
+        return None;
+    }
+    let _depth = Depth::of_server();
+    let _memory = Memory::enter();
+    // SAFETY: as for the other call. What the parser makes is in the memory that was entered, and goes with it.
+    let parsed = unsafe { pg_query_raw_parse(text.as_ptr(), NO_WARNINGS | mode as c_int) };
+    let outcome = if parsed.error.is_null() {
+        // SAFETY: the tree is the parser's, and its memory is left when this function ends.
+        unsafe { tree::statements(parsed.tree) }.map(Ok)
+    } else {
+        // SAFETY: the error is one of the library's, and freed only below.
+        Some(Err(unsafe { complaint(parsed.error) }))
+    };
+    let none = RawTree { len: 0, data: std::ptr::null_mut() };
+    // SAFETY: both pointers came from the library, as a result has them, and are not used any more.
+    unsafe {
+        pg_query_free_protobuf_parse_result(RawResult {
+            tree: none,
+            stderr: parsed.stderr,
+            error: parsed.error,
+        });
+    }
+    outcome
+}
+
+/// # Safety
+/// The error is one that the library gave.
+unsafe fn complaint(error: *const RawError) -> Complaint {
+    // SAFETY: an error that is there has all its fields, and its message ends in a byte 0.
+    let (message, position) = unsafe { (CStr::from_ptr((*error).message), (*error).position) };
+    let position = u32::try_from(position).ok().filter(|at| *at > 0);
+    Complaint { message: message.to_string_lossy().into_owned(), position }
+}
+
+/// While it is there, the library may use as much stack as PostgreSQL's own processes.
+struct Depth;
+
+impl Depth {
+    fn of_server() -> Depth {
+        // SAFETY: the function writes two variables of this thread. The caller vouches for the room; a stack that `stacker` has made
+        // is not one whose end the library could find out by itself.
+        unsafe { assign_max_stack_depth(STACK_KIB as c_int, std::ptr::null_mut()) };
+        Depth
+    }
+}
+
+impl Drop for Depth {
+    fn drop(&mut self) {
+        // SAFETY: as above. Whoever else calls the library on this thread gets the limit that is safe everywhere.
+        unsafe { assign_max_stack_depth(LEAST_STACK_KIB, std::ptr::null_mut()) };
+    }
+}
+
+/// The memory that the library allocates in, given back at the end.
+struct Memory(*mut c_void);
+
+impl Memory {
+    fn enter() -> Memory {
+        // SAFETY: nothing of the library runs on this thread now.
+        Memory(unsafe { pg_query_enter_memory_context() })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: it was entered, and nothing in it is used any more.
+        unsafe { pg_query_exit_memory_context(self.0) };
+    }
 }

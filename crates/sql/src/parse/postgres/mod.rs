@@ -13,12 +13,14 @@ mod definition;
 pub mod elsewhere;
 mod expression;
 mod from;
+mod layout;
 mod library;
 pub(crate) mod node;
 mod place;
 mod query;
 mod sequence;
 mod table;
+mod tree;
 mod types;
 mod written;
 
@@ -26,10 +28,8 @@ use std::ffi::CString;
 
 use library::Mode;
 pub use pg_query::NodeEnum;
-use pg_query::protobuf::ParseResult;
-use pg_query::protobuf::{Node, SelectStmt};
+use pg_query::protobuf::{Node, RawStmt, SelectStmt};
 use place::Reader;
-use prost::Message;
 pub use types::modifiers;
 
 use crate::ast::{Definition, Expr, Statement, TypeName};
@@ -74,26 +74,26 @@ fn only_expression(query: &SelectStmt) -> Option<&Node> {
 /// Whether something is so of any statement of a text.
 pub fn any(sql: &str, is_so: &dyn Fn(&NodeEnum) -> bool) -> Result<bool> {
     with_room(sql, || {
-        let tree = trees(sql, Mode::Statement)?;
-        Ok(tree.stmts.iter().filter_map(|s| s.stmt.as_ref()?.node.as_ref()).any(is_so))
+        let statements = trees(sql, Mode::Statement)?;
+        Ok(statements.iter().filter_map(|s| s.stmt.as_ref()?.node.as_ref()).any(is_so))
     })
 }
 
 fn tree(sql: &str, mode: Mode) -> Result<Option<NodeEnum>> {
-    let mut tree = trees(sql, mode)?;
-    if tree.stmts.len() > 1 {
+    let mut statements = trees(sql, mode)?;
+    if statements.len() > 1 {
         let message = "cannot insert multiple commands into a prepared statement";
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
     }
-    Ok(tree.stmts.pop().and_then(|statement| statement.stmt?.node))
+    Ok(statements.pop().and_then(|statement| statement.stmt?.node))
 }
 
-fn trees(sql: &str, mode: Mode) -> Result<ParseResult> {
+fn trees(sql: &str, mode: Mode) -> Result<Vec<RawStmt>> {
     let Ok(text) = CString::new(sql) else {
         let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
         return Err(SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message));
     };
-    let tree = with_room(sql, || library::parse(&text, mode, |bytes| ParseResult::decode(bytes)));
+    let tree = with_room(sql, || library::parse(&text, mode));
     let tree = tree.map_err(|e| refused(e.message, e.position))?;
     tree.map_err(|e| SqlError::internal(format!("the parser's tree does not decode: {e}")))
 }
