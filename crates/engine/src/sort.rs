@@ -71,11 +71,11 @@ impl Drop for RunFile {
     }
 }
 
-/// Where a pair lies in an arena, and how its key begins.
+/// Where a pair lies in an arena, and how its key goes on.
 #[derive(Clone, Copy)]
 struct Slot {
-    /// The first bytes of the key as a number; 0 behind a shorter key.
-    prefix: u64,
+    /// While it is sorted, the bytes of the key behind those that all keys have in common, as numbers; 0 behind a shorter key.
+    next: [u64; 2],
     at: u32,
     key_bytes: u32,
     value_bytes: u32,
@@ -90,11 +90,8 @@ pub(crate) struct Arena {
 
 impl Arena {
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
-        let mut head = [0; 8];
-        let known = key.len().min(8);
-        head[..known].copy_from_slice(&key[..known]);
         let (at, key_bytes, value_bytes) = (self.bytes.len() as u32, key.len() as u32, value.len() as u32);
-        self.slots.push(Slot { prefix: u64::from_be_bytes(head), at, key_bytes, value_bytes });
+        self.slots.push(Slot { next: [0; 2], at, key_bytes, value_bytes });
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
     }
@@ -128,15 +125,41 @@ impl Arena {
 
     /// Puts the pairs in the order of their keys.
     pub(crate) fn sort(&mut self) {
+        // Keys lie all over the memory. Most are told apart without them, by what is different in them first.
+        let common = self.common_bytes();
         let bytes = &self.bytes;
-        self.slots
-            .sort_unstable_by(|a, b| a.prefix.cmp(&b.prefix).then_with(|| a.key(bytes).cmp(b.key(bytes))));
+        for slot in &mut self.slots {
+            slot.next = numbers(&slot.key(bytes)[common..]);
+        }
+        self.slots.sort_unstable_by(|a, b| a.next.cmp(&b.next).then_with(|| a.key(bytes).cmp(b.key(bytes))));
+    }
+
+    /// Bytes with which all keys begin.
+    fn common_bytes(&self) -> usize {
+        let Some((first, others)) = self.slots.split_first() else { return 0 };
+        let first = first.key(&self.bytes);
+        others.iter().fold(first.len(), |common, slot| {
+            let key = slot.key(&self.bytes);
+            match key.get(..common) == Some(&first[..common]) {
+                true => common,
+                false => first.iter().zip(key).take_while(|(a, b)| a == b).count(),
+            }
+        })
     }
 
     /// Key and value of a pair by its place in the order.
     pub(crate) fn pair(&self, n: usize) -> Option<(&[u8], &[u8])> {
         self.slots.get(n).map(|slot| (slot.key(&self.bytes), slot.value(&self.bytes)))
     }
+}
+
+/// The first bytes of a key as numbers in the same order.
+fn numbers(key: &[u8]) -> [u64; 2] {
+    let mut head = [0; 16];
+    let known = key.len().min(head.len());
+    head[..known].copy_from_slice(&key[..known]);
+    let number = u128::from_be_bytes(head);
+    [(number >> 64) as u64, number as u64]
 }
 
 impl Slot {
@@ -406,6 +429,27 @@ mod tests {
         expected.sort_unstable();
         assert_eq!(sorted, expected);
         assert!((0..arena.len()).all(|n| arena.pair(n).unwrap().1 == b"v"));
+    }
+
+    #[test]
+    fn keys_that_begin_alike_are_sorted_by_what_follows() {
+        for (start, end) in [(0, 0), (3, 0), (40, 0), (5, 30)] {
+            let mut arena = Arena::default();
+            let mut expected = Vec::new();
+            for n in (0..2_000_u32).map(|n| n * 7_919 % 2_000) {
+                // Of some the number is short, and of some only what is behind the compared bytes differs.
+                let digits = n.to_be_bytes();
+                let number = if n % 3 == 0 { &digits[..3] } else { &digits[..] };
+                let key = [&vec![b'a'; start][..], &vec![0; end], number].concat();
+                arena.push(&key, &[]);
+                expected.push(key);
+            }
+            expected.sort_unstable();
+            arena.sort();
+            for (n, key) in expected.iter().enumerate() {
+                assert_eq!(arena.pair(n).unwrap().0, key);
+            }
+        }
     }
 
     #[test]
