@@ -4,14 +4,17 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 1 | type of the elements (`element_code`), bit 7 set for a vector |
+//! | 1 | type of the elements (`element_code`), bit 7 set for a vector, bit 6 if a first subscript is stored |
 //! | 4 | number of elements, u32 |
+//! | 4 | the first subscript, i32, if bit 6 is set |
 //! | 4 + n each | length of the element in bytes, u32, all ones for NULL; the element as in a row |
 //!
 //! A vector is what PostgreSQL calls int2vector and oidvector: it counts from 0 and its text form has blanks only.
 //!
 //! Invariants
 //! 1. An array is well formed: `ArrayRef::from_bytes` checks it, everything else builds it.
+//! 2. Equal arrays are equal bytes: a first subscript is stored if it is not 1 and there are elements, else it is 1.
+//! 3. The subscript behind the last one is an i32, too.
 //!
 //! Does not know: text forms, type names; oid and its relatives are held as bigint.
 
@@ -24,7 +27,9 @@ use crate::row::{fixed, fixed_bytes, variable, variable_bytes};
 use crate::types::{ColumnType, Datum};
 
 const VECTOR: u8 = 0x80;
+const BOUNDED: u8 = 0x40;
 const HEAD_BYTES: usize = 5;
+const BOUND_BYTES: usize = 4;
 const NULL: u32 = u32::MAX;
 
 /// An owned array.
@@ -68,6 +73,22 @@ impl Array {
         self.0.extend_from_slice(bytes);
     }
 
+    /// The same elements, the first one with this subscript. An empty array has no subscripts, a vector counts from 0:
+    /// both stay. Panics if the subscripts leave their range: see `ArrayRef::fits`.
+    #[must_use]
+    pub fn starting_at(mut self, lower_bound: i32) -> Self {
+        let array = self.as_ref();
+        if array.is_empty() || array.is_vector() || array.lower_bound() == lower_bound {
+            return self;
+        }
+        assert!(array.fits(lower_bound), "{} elements from {lower_bound} on", array.len());
+        let head = array.head_bytes();
+        let bound = lower_bound.to_le_bytes();
+        self.0.splice(HEAD_BYTES..head, if lower_bound == 1 { &[][..] } else { &bound[..] }.iter().copied());
+        self.0[0] = if lower_bound == 1 { self.0[0] & !BOUNDED } else { self.0[0] | BOUNDED };
+        self
+    }
+
     /// The same array, borrowed.
     pub fn as_ref(&self) -> ArrayRef<'_> {
         ArrayRef(&self.0)
@@ -79,14 +100,20 @@ impl<'a> ArrayRef<'a> {
     pub fn from_bytes(bytes: &'a [u8]) -> Option<Self> {
         let (head, mut rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
         let element = element_of(head[0])?;
-        for _ in 0..Self(bytes).len() {
+        let array = Self(bytes);
+        if head[0] & BOUNDED != 0 {
+            rest = rest.split_at_checked(BOUND_BYTES)?.1;
+            let bound = array.lower_bound();
+            (bound != 1 && !array.is_empty() && !array.is_vector() && array.fits(bound)).then_some(())?;
+        }
+        for _ in 0..array.len() {
             let (value, next) = split(rest)?;
             if let Some(value) = value {
                 is_sound(element, value).then_some(())?;
             }
             rest = next;
         }
-        rest.is_empty().then_some(Self(bytes))
+        rest.is_empty().then_some(array)
     }
 
     /// The form above.
@@ -114,7 +141,19 @@ impl<'a> ArrayRef<'a> {
 
     /// The subscript of its first element.
     pub fn lower_bound(self) -> i32 {
-        i32::from(!self.is_vector())
+        match self.0[HEAD_BYTES..].first_chunk() {
+            Some(bound) if self.0[0] & BOUNDED != 0 => i32::from_le_bytes(*bound),
+            _ => i32::from(!self.is_vector()),
+        }
+    }
+
+    /// Whether its elements may have subscripts from this one on.
+    pub fn fits(self, lower_bound: i32) -> bool {
+        i64::from(lower_bound) + self.len() as i64 <= i64::from(i32::MAX)
+    }
+
+    fn head_bytes(self) -> usize {
+        if self.0[0] & BOUNDED != 0 { HEAD_BYTES + BOUND_BYTES } else { HEAD_BYTES }
     }
 
     /// Number of elements.
@@ -129,7 +168,7 @@ impl<'a> ArrayRef<'a> {
 
     /// The elements, in order.
     pub fn iter(self) -> Elements<'a> {
-        Elements { element: self.element(), rest: &self.0[HEAD_BYTES..] }
+        Elements { element: self.element(), rest: &self.0[self.head_bytes()..] }
     }
 
     /// The element with this subscript; `None` beyond the bounds.
@@ -138,11 +177,17 @@ impl<'a> ArrayRef<'a> {
         self.iter().nth(at)
     }
 
-    /// By the first elements that differ (NULL last), then by number of elements.
+    /// By the first elements that differ (NULL last), then by number of elements, then by the first subscript, where 1
+    /// comes before all others: stored keys of arrays that begin at 1 end without it.
     pub fn order(self, other: ArrayRef<'_>) -> Ordering {
         let pairs = self.iter().zip(other.iter());
         let differing = pairs.map(|(a, b)| a.order(&b)).find(|order| order.is_ne());
-        differing.unwrap_or_else(|| self.len().cmp(&other.len()))
+        let bound = |array: ArrayRef<'_>| match array.lower_bound() {
+            1 => None,
+            bound => Some(bound),
+        };
+        let by_shape = || self.len().cmp(&other.len()).then_with(|| bound(self).cmp(&bound(other)));
+        differing.unwrap_or_else(by_shape)
     }
 }
 
@@ -237,11 +282,11 @@ static MODIFIED: Mutex<Vec<&'static ColumnType>> = Mutex::new(Vec::new());
 
 /// Whether an array may be in a column of arrays of this type. A vector may not.
 pub(crate) fn is_of(array: ArrayRef<'_>, element: ColumnType) -> bool {
-    array.0[0] == element_code(element)
+    array.0[0] & !BOUNDED == element_code(element)
 }
 
 fn element_of(code: u8) -> Option<ColumnType> {
-    ELEMENTS.get(usize::from(code & !VECTOR)).copied()
+    ELEMENTS.get(usize::from(code & !(VECTOR | BOUNDED))).copied()
 }
 
 fn element_code(element: ColumnType) -> u8 {
@@ -281,6 +326,31 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(ArrayRef::from_bytes(&bytes[..cut]).is_none(), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn a_first_subscript_is_kept_and_damage_of_it_is_noticed() {
+        let plain = array(&[Value::Int4(7), Value::Null]);
+        let moved = plain.clone().starting_at(-3);
+        let bytes = moved.as_ref().as_bytes();
+        assert_eq!(bytes[..14], [0x42, 2, 0, 0, 0, 0xFD, 0xFF, 0xFF, 0xFF, 4, 0, 0, 0, 7]);
+        let back = ArrayRef::from_bytes(bytes).unwrap();
+        assert_eq!((back.lower_bound(), back.len()), (-3, 2));
+        assert!(matches!(back.get(-3), Some(Datum::Int4(7))) && back.get(1).is_none());
+        for cut in 0..bytes.len() {
+            assert!(ArrayRef::from_bytes(&bytes[..cut]).is_none(), "cut at {cut}");
+        }
+        for (place, byte) in [(0, 0x82 | BOUNDED), (8, 0x7F)] {
+            let mut damaged = bytes.to_vec();
+            damaged[place] = byte;
+            damaged[5..8].fill(0xFF);
+            assert!(ArrayRef::from_bytes(&damaged).is_none(), "{damaged:?}");
+        }
+        let mut one = bytes.to_vec();
+        one[5..9].copy_from_slice(&1_i32.to_le_bytes());
+        assert!(ArrayRef::from_bytes(&one).is_none(), "1 is not stored");
+        assert_eq!(moved.starting_at(5).starting_at(1).as_ref().as_bytes(), plain.as_ref().as_bytes());
+        assert_eq!(array(&[]).starting_at(5).as_ref().as_bytes(), array(&[]).as_ref().as_bytes());
     }
 
     #[test]

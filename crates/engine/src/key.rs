@@ -11,15 +11,16 @@
 //! | double precision, real | 8 / 4 bytes big endian; positive: sign bit set, negative: all bits flipped; NaN above all |
 //! | interval | its length in microseconds (a month is 30 days), 16 bytes big endian, sign bit flipped |
 //! | uuid | its 16 bytes |
-//! | array | its elements one after the other as columns, 0x00 |
+//! | array | its elements one after the other as columns, 0x00; if it does not begin at 1: 0x04, its first subscript, 4 bytes big endian, sign bit flipped |
 //! | text, bytea | bytes, 0x00 written as 0x00 0xFF, ended by 0x00 0x00; char(n) without trailing blanks |
 //! | numeric | class byte, exponent u32 big endian, digit pairs + 1, 0x00; a negative number's bytes are flipped |
 //! | numeric 0, NaN, infinities | class byte |
 //!
 //! Invariants
 //! 1. No encoded column is a proper prefix of another of its type, so keys of equal column counts never need a length.
+//!    The exception is an array that begins at 1: others have 0x04 where behind it the next column, or nothing, would be.
 //! 2. Byte order equals `Datum::order`, column by column; NULL is last.
-//! 3. No key contains 0xFF where a column begins: `prefix + [0xFF]` is above every key that extends `prefix`.
+//! 3. Where a column begins, there is 0x01 or 0x02: `prefix + [0x03]` is above every key that extends `prefix` by columns.
 //!
 //! Does not know: pages, prefixes, which columns a key has. Keys are never decoded: rows hold all columns.
 
@@ -27,9 +28,10 @@ use crate::numeric::{NumericRef, Special};
 use crate::types::{ColumnType, Datum};
 
 const ARRAY_END: u8 = 0x00;
+const ARRAY_BOUND: u8 = 0x04;
 const TAG_VALUE: u8 = 0x01;
 const TAG_NULL: u8 = 0x02;
-const PREFIX_END: u8 = 0xFF;
+const PREFIX_END: u8 = 0x03;
 const NUMERIC_NEGATIVE_INFINITY: u8 = 0x20;
 const NUMERIC_NEGATIVE: u8 = 0x40;
 const NUMERIC_ZERO: u8 = 0x80;
@@ -88,6 +90,10 @@ fn push_other(key: &mut Vec<u8>, column: ColumnType, datum: &Datum<'_>) {
         Datum::Array(v) => {
             v.iter().for_each(|element| push(key, v.element(), &element));
             key.push(ARRAY_END);
+            if !v.is_vector() && v.lower_bound() != 1 {
+                key.push(ARRAY_BOUND);
+                key.extend_from_slice(&((v.lower_bound() as u32) ^ (1 << 31)).to_be_bytes());
+            }
         }
         Datum::Null | Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) => {
             unreachable!("handled by push")

@@ -51,11 +51,11 @@ fn any_value(column: ColumnType) -> BoxedStrategy<Value> {
             .prop_map(Value::Bytea)
             .boxed(),
         ColumnType::Date => any::<i32>().prop_map(Value::Date).boxed(),
-        ColumnType::Array(element) => prop::collection::vec(any_value(*element), 0..3)
-            .prop_map(move |values| {
+        ColumnType::Array(element) => (prop::collection::vec(any_value(*element), 0..3), -1..4)
+            .prop_map(move |(values, lower_bound)| {
                 let mut array = Array::new(*element);
                 values.iter().for_each(|value| array.push(value.as_datum()));
-                Value::Array(array)
+                Value::Array(array.starting_at(lower_bound))
             })
             .boxed(),
         ColumnType::Timestamp => any::<i64>().prop_map(Value::Timestamp).boxed(),
@@ -143,6 +143,24 @@ fn scale_and_trailing_blanks_do_not_count() {
     assert_eq!(key_of("-0.00"), key_of("0"));
     let padded = encode(&[ColumnType::Char(4)], &[Value::Text("ab  ".into())]);
     assert_eq!(padded, encode(&[ColumnType::Char(4)], &[Value::Text("ab".into())]));
+}
+
+/// Searches for the one do not find the other, and the key of an array that begins at 1 is as it always was.
+#[test]
+fn arrays_that_differ_in_their_first_subscript_have_keys_apart() {
+    let array = |lower_bound| {
+        let mut array = Array::new(ColumnType::Int4);
+        array.push(Datum::Int4(1));
+        encode(&[ColumnType::Text], &[Value::Array(array.starting_at(lower_bound))])
+    };
+    let plain = [1, 1, 0x80, 0, 0, 0, 0, 0, 0, 1, 0];
+    assert_eq!(array(1), plain);
+    assert_eq!(array(5), [&plain[..], &[4, 0x80, 0, 0, 5]].concat());
+    for (low, high) in [(1, 0), (0, 2), (-1, 0)] {
+        let mut end = array(low);
+        key::prefix_end(&mut end);
+        assert!(array(low) < end && end < array(high), "{low} {high}");
+    }
 }
 
 /// The layout of the table in `key.rs`; stored indexes depend on it.

@@ -47,11 +47,11 @@ fn value_of(column: ColumnType) -> BoxedStrategy<Value> {
         ColumnType::Uuid => any::<[u8; 16]>().prop_map(Value::Uuid).boxed(),
         ColumnType::Oid => any::<u32>().prop_map(|oid| Value::Int8(i64::from(oid))).boxed(),
         ColumnType::Rounded(moment, _) => value_of(moment.unrounded()),
-        ColumnType::Array(element) => prop::collection::vec(value_of(*element), 0..4)
-            .prop_map(move |values| {
+        ColumnType::Array(element) => (prop::collection::vec(value_of(*element), 0..4), -1..4)
+            .prop_map(move |(values, lower_bound)| {
                 let mut array = Array::new(*element);
                 values.iter().for_each(|value| array.push(value.as_datum()));
-                Value::Array(array)
+                Value::Array(array.starting_at(lower_bound))
             })
             .boxed(),
         ColumnType::Numeric { .. } => (any::<i64>(), 0u16..9)

@@ -32,7 +32,7 @@ pub fn results(kind: AggKind, rows: &[&Placed], mut made: Array) -> varve_sql::R
         };
         made.push(value.as_datum());
     }
-    Ok(Value::Array(made))
+    Ok(Value::Array(made.starting_at(fractions.lower_bound())))
 }
 
 fn percentile(is_discrete: bool, fraction: f64, rows: &[&Placed]) -> varve_sql::Result<Value> {

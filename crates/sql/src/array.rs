@@ -1,4 +1,4 @@
-//! The text form of arrays: `{1,NULL,"a b"}`, and of vectors: `1 2`.
+//! The text form of arrays: `{1,NULL,"a b"}`, `[5:6]={1,2}`, and of vectors: `1 2`.
 //!
 //! Invariants
 //! 1. What is written here is read back by `parse` as the same array.
@@ -25,12 +25,25 @@ pub fn of(element: Oid) -> Array {
 pub fn parse(text: &str, element: Oid, reading: &Reading<'_>) -> Result<Array> {
     let malformed = |detail: &str| malformed(text, detail);
     let mut reader = Reader { rest: text::trimmed(text), text };
-    let length = reader.dimension()?;
+    let bounds = reader.dimension()?;
+    if bounds.is_some() && !reader.rest.trim_start_matches(text::BLANKS).starts_with('{') {
+        return Err(malformed("Array contents must start with \"{\"."));
+    }
     let array = elements(&mut reader, element, reading)?;
-    if length.is_some_and(|length| length != array.as_ref().len()) {
+    let Some((lower, upper)) = bounds else { return Ok(array) };
+    if i64::from(upper) - i64::from(lower) + 1 != array.as_ref().len() as i64 {
         return Err(malformed("Specified array dimensions do not match array contents."));
     }
-    Ok(array)
+    starting_at(array, lower)
+}
+
+/// The array with this first subscript; 54000 if the last one is out of range.
+pub fn starting_at(array: Array, lower_bound: i32) -> Result<Array> {
+    if !array.as_ref().is_empty() && !array.as_ref().fits(lower_bound) {
+        let message = format!("array lower bound is too large: {lower_bound}");
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message));
+    }
+    Ok(array.starting_at(lower_bound))
 }
 
 /// The elements in their braces.
@@ -77,6 +90,22 @@ fn malformed(text: &str, detail: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_TEXT, format!("malformed array literal: \"{text}\"")).with_detail(detail)
 }
 
+/// A subscript and what follows it. What is beyond its range comes round, and signs without digits are 0, as in PostgreSQL.
+fn subscript(text: &str) -> Option<(i32, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '-' && c != '+').unwrap_or(text.len());
+    let (written, rest) = text.split_at(end);
+    let digits = written.trim_start_matches(['-', '+']);
+    let digits = &digits[..digits.find(['-', '+']).unwrap_or(digits.len())];
+    let signs = written.len() - written.trim_start_matches(['-', '+']).len();
+    let size = digits.parse::<i64>().unwrap_or(if digits.is_empty() { 0 } else { i64::MAX });
+    let value = match (signs, written.starts_with('-')) {
+        (2.., _) => 0,
+        (_, true) => -size,
+        (_, false) => size,
+    };
+    (!written.is_empty()).then_some((value as i32, rest))
+}
+
 struct Reader<'t> {
     rest: &'t str,
     text: &'t str,
@@ -95,20 +124,22 @@ impl Reader<'_> {
         }
     }
 
-    /// `[lower:upper]=` before the braces: how many elements there have to be. Arrays begin at 1.
-    fn dimension(&mut self) -> Result<Option<usize>> {
+    /// `[lower:upper]=` or `[upper]=` before the braces.
+    fn dimension(&mut self) -> Result<Option<(i32, i32)>> {
         if !self.rest.starts_with('[') {
             return Ok(None);
         }
         let missing = |detail: &str| malformed(self.text, detail);
-        let inside = self.rest[1..].split_once(']');
-        let Some((bounds, rest)) = inside else {
-            return Err(missing("Missing \"]\" after array dimensions."));
-        };
-        let (lower, upper) = bounds.split_once(':').unwrap_or(("1", bounds));
-        let number = |written: &str| written.parse::<i32>().ok();
-        let (Some(lower), Some(upper)) = (number(lower), number(upper)) else {
+        let Some((first, mut rest)) = subscript(&self.rest[1..]) else {
             return Err(missing("\"[\" must introduce explicitly-specified array dimensions."));
+        };
+        let (mut lower, mut upper) = (1, first);
+        if let Some(behind) = rest.strip_prefix(':') {
+            let last = subscript(behind).ok_or_else(|| missing("Missing array dimension value."))?;
+            (lower, (upper, rest)) = (first, last);
+        }
+        let Some(rest) = rest.strip_prefix(']') else {
+            return Err(missing("Missing \"]\" after array dimensions."));
         };
         if upper < lower {
             return Err(SqlError::new(
@@ -124,10 +155,7 @@ impl Reader<'_> {
             return Err(missing("Missing \"=\" after array dimensions."));
         };
         self.rest = rest;
-        if lower != 1 {
-            return Err(SqlError::unsupported("an array whose subscripts do not begin at 1"));
-        }
-        Ok(usize::try_from(upper).ok())
+        Ok(Some((lower, upper)))
     }
 
     fn end(&mut self) -> Result<()> {
@@ -198,6 +226,7 @@ impl Reader<'_> {
 pub fn write(array: ArrayRef<'_>, forms: &TimeForms, out: &mut Vec<u8>) {
     let vector = array.is_vector();
     if !vector {
+        write_bounds(array, out);
         out.push(b'{');
     }
     for (n, element) in array.iter().enumerate() {
@@ -208,6 +237,15 @@ pub fn write(array: ArrayRef<'_>, forms: &TimeForms, out: &mut Vec<u8>) {
     }
     if !vector {
         out.push(b'}');
+    }
+}
+
+/// `[lower:upper]=`, unless the array begins at 1.
+fn write_bounds(array: ArrayRef<'_>, out: &mut Vec<u8>) {
+    let lower = array.lower_bound();
+    if lower != 1 {
+        let upper = i64::from(lower) + array.len() as i64 - 1;
+        out.extend_from_slice(format!("[{lower}:{upper}]=").as_bytes());
     }
 }
 
@@ -269,7 +307,12 @@ mod tests {
             ("\u{a0}{1}", oid::INT4, "22P02 Array value must start with \"{\" or dimension information."),
             ("[1:2]={1,2}", oid::INT4, "{1,2}"),
             ("[1:3]={1,2}", oid::INT4, "22P02 Specified array dimensions do not match array contents."),
-            ("[0:1]={1,2}", oid::INT4, "0A000 an array whose subscripts do not begin at 1 is not supported"),
+            ("[0:1]={1,2}", oid::INT4, "[0:1]={1,2}"),
+            ("[1:2]={1,2}", oid::INT4, "{1,2}"),
+            ("[2]={1,2}", oid::INT4, "{1,2}"),
+            ("[-2147483648:-2147483648]={1}", oid::INT4, "[-2147483648:-2147483648]={1}"),
+            ("[2147483647:2147483647]={1}", oid::INT4, "54000 array lower bound is too large: 2147483647"),
+            ("[5:6]=1", oid::INT4, "22P02 Array contents must start with \"{\"."),
             ("{{1},{2}}", oid::INT4, "0A000 an array of more than one dimension is not supported"),
         ] {
             assert_eq!(shown(text, element), expected, "{text}");

@@ -543,9 +543,15 @@ pub fn array_of(element: Ty) -> varve_engine::Array {
 }
 
 /// Appends the value in the form in which equal values, whatever their scale or sign of zero, are equal bytes, and bytes
-/// are ordered as values are, NULL last.
+/// are ordered as values are, NULL last. No form is the beginning of another one.
 pub fn push_key(out: &mut Vec<u8>, value: &Datum<'_>) {
     varve_engine::key::push(out, exec::group::key_type(*value), value);
+    // The stored key of an array that begins at 1 is the beginning of the keys of other arrays.
+    if let Datum::Array(array) = value
+        && array.lower_bound() == 1
+    {
+        out.push(0);
+    }
 }
 
 /// Appends the value so that the bytes are the same only for values that nothing tells apart: not those of 1.0 and 1.00, nor of a

@@ -83,7 +83,7 @@ pub fn fit_elements(value: Value, element: ColumnType) -> Result<Value> {
             (_, other) => fitted.push(other),
         }
     }
-    Ok(Value::Array(fitted))
+    Ok(Value::Array(fitted.starting_at(array.as_ref().lower_bound())))
 }
 
 /// Reads the text form of a value of the type `oid`, of which there need not be columns: arrays, oid, "char", name.

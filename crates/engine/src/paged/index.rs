@@ -249,7 +249,12 @@ fn shown(datum: Datum<'_>) -> String {
         Datum::Numeric(v) => v.to_owned().to_string(),
         Datum::Text(v) => v.to_owned(),
         Datum::Bytea(v) => format!("\\x{}", hex(v)),
-        Datum::Array(v) => format!("{{{}}}", v.iter().map(shown).collect::<Vec<_>>().join(",")),
+        Datum::Array(v) => {
+            let (lower, elements) = (v.lower_bound(), v.iter().map(shown).collect::<Vec<_>>().join(","));
+            let upper = i64::from(lower) + v.len() as i64 - 1;
+            let bounds = if lower == 1 { String::new() } else { format!("[{lower}:{upper}]=") };
+            format!("{bounds}{{{elements}}}")
+        }
     }
 }
 

@@ -39,10 +39,11 @@ fn interval() -> impl Strategy<Value = Interval> {
 }
 
 fn list(element: ColumnType, values: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
-    prop::collection::vec(prop_oneof![1 => Just(Value::Null), 5 => values], 0..5).prop_map(move |values| {
+    let values = prop::collection::vec(prop_oneof![1 => Just(Value::Null), 5 => values], 0..5);
+    (values, -1..4).prop_map(move |(values, lower_bound)| {
         let mut array = Array::new(element);
         values.iter().for_each(|value| array.push(value.as_datum()));
-        Value::Array(array)
+        Value::Array(array.starting_at(lower_bound))
     })
 }
 

@@ -11,11 +11,12 @@
 //! Invariants
 //! 1. No room is taken for more elements than there are bytes.
 //!
-//! Does not know: arrays of more dimensions (0A000); lower bounds, which are not kept.
+//! Does not know: arrays of more dimensions (0A000).
 
 use varve_engine::{Array, ArrayRef, ColumnType, Value};
 
 use super::bad_binary;
+use crate::array;
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid::{self, Oid};
 
@@ -30,13 +31,9 @@ pub fn read(raw: &[u8], oid: Oid) -> Result<Value> {
         let message = format!("wrong element type: OID {sent} instead of {element}");
         return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
     }
-    let count = match dimensions {
-        0 => 0,
-        1 => {
-            let count = fields.word()?;
-            fields.word()?;
-            usize::try_from(count).map_err(|_| bad_binary())?
-        }
+    let (count, lower_bound) = match dimensions {
+        0 => (0, 1),
+        1 => (usize::try_from(fields.word()?).map_err(|_| bad_binary())?, fields.word()?),
         _ => return Err(SqlError::unsupported("an array of more than one dimension")),
     };
     let column_type = oid::column_type(element).unwrap_or(ColumnType::Text);
@@ -48,7 +45,10 @@ pub fn read(raw: &[u8], oid: Oid) -> Result<Value> {
         };
         array.push(value.as_datum());
     }
-    if fields.rest.is_empty() { Ok(Value::Array(array)) } else { Err(bad_binary()) }
+    if !fields.rest.is_empty() {
+        return Err(bad_binary());
+    }
+    array::starting_at(array, lower_bound).map(Value::Array)
 }
 
 /// A cursor over the bytes of an array.

@@ -191,7 +191,7 @@ impl Binder<'_> {
         }
         let (at, t) = (array.at, array.t);
         let mut arguments = vec![array.expr];
-        for (bound, open) in bounds.into_iter().zip([1, i32::MAX]) {
+        for (bound, open) in bounds.into_iter().zip([i32::MIN, i32::MAX]) {
             arguments.push(match bound {
                 None => Expr::Const(varve_engine::Value::Int4(open)),
                 Some(written) => {
@@ -244,7 +244,7 @@ impl Binder<'_> {
         }
         let of_array = match (name, types.as_slice()) {
             ("array_length" | "array_upper" | "array_lower", [array, _])
-            | ("array_ndims" | "cardinality", [array])
+            | ("array_dims" | "array_ndims" | "cardinality", [array])
             | ("array_to_string", [array, _] | [array, _, _])
             | ("array_position" | "array_append" | "array_remove" | "array_cat", [array, _])
             | ("array_positions" | "trim_array", [array, _])
@@ -277,6 +277,7 @@ impl Binder<'_> {
         let (wanted, result): (Vec<Ty>, Ty) = match name {
             "array_length" | "array_upper" | "array_lower" => (vec![array, Ty::Int4], Ty::Int4),
             "array_ndims" | "cardinality" => (vec![array], Ty::Int4),
+            "array_dims" => (vec![array], Ty::Text),
             "array_to_string" => (vec![array, Ty::Text, Ty::Text], Ty::Text),
             "array_position" => (vec![array, element, Ty::Int4], Ty::Int4),
             "array_positions" => (vec![array, element], Ty::Array(crate::ty::Elem::Int4)),

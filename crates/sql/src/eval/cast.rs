@@ -107,7 +107,7 @@ fn to_array<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<'
     for element in array.iter() {
         out.push(apply(element, source, Typed { ty: target, ..to }, explicit, cx)?);
     }
-    Ok(cx.keep_value(Value::Array(out)))
+    Ok(cx.keep_value(Value::Array(out.starting_at(array.lower_bound()))))
 }
 
 fn class_of(ty: Ty) -> Class {

@@ -8,6 +8,7 @@
 use varve_engine::{Array, ArrayRef, Datum, Value};
 
 use super::{Builtin, int, loose, strict, text};
+use crate::array::starting_at;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
 use crate::text::write_with;
@@ -22,6 +23,11 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("array_lower", &[Unknown, Int4], Int4, |a, _| bound(a, ArrayRef::lower_bound)),
     strict("array_ndims", &[Unknown], Int4, |a, _| {
         Ok(array(a, 0).filter(|array| !array.is_empty()).map_or(Datum::Null, |_| Datum::Int4(1)))
+    }),
+    strict("array_dims", &[Unknown], Text, |a, cx| {
+        let Some(array) = array(a, 0).filter(|array| !array.is_empty()) else { return Ok(Datum::Null) };
+        let (lower, length) = (array.lower_bound(), array.len() as i64);
+        Ok(cx.text(&format!("[{lower}:{}]", i64::from(lower) + length - 1)))
     }),
     strict("cardinality", &[Unknown], Int4, |a, _| {
         Ok(array(a, 0).map_or(Datum::Null, |array| Datum::Int4(array.len() as i32)))
@@ -48,7 +54,7 @@ pub(super) const TABLE: &[Builtin] = &[
             let element = element?;
             out.push(if element.order(&a[1]).is_eq() { a[2] } else { element });
         }
-        Ok(cx.keep_value(Value::Array(out)))
+        Ok(cx.keep_value(Value::Array(out.starting_at(array.lower_bound()))))
     }),
     strict("arraycontains", &[Unknown, Unknown], Bool, |a, cx| {
         let (Some(all), Some(wanted)) = (array(a, 0), array(a, 1)) else { return Ok(Datum::Null) };
@@ -78,8 +84,10 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     strict("array_slice", &[Unknown, Int4, Int4], Unknown, |a, cx| {
         let Some(array) = array(a, 0) else { return Ok(Datum::Null) };
-        let from = (int(a, 1) - 1).clamp(0, array.len() as i64) as usize;
-        let to = int(a, 2).clamp(0, array.len() as i64) as usize;
+        // Subscripts of a part begin at 1.
+        let place =
+            |subscript: i64| (subscript - i64::from(array.lower_bound())).clamp(-1, array.len() as i64);
+        let (from, to) = (place(int(a, 1)).max(0) as usize, (place(int(a, 2)) + 1) as usize);
         part(array, from, to, cx)
     }),
     loose("array_append", &[Unknown, Unknown], Unknown, |a, cx| joined(a[0], Datum::Null, &[a[1]], cx)),
@@ -88,7 +96,11 @@ pub(super) const TABLE: &[Builtin] = &[
         let mut out = Array::new(after.element());
         out.push(a[0]);
         append(&mut out, after, cx)?;
-        Ok(cx.keep_value(Value::Array(out)))
+        // The subscript below the first one is asked for, and then not given.
+        if !after.is_empty() && after.lower_bound() == i32::MIN {
+            return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "integer out of range"));
+        }
+        Ok(cx.keep_value(Value::Array(starting_at(out, after.lower_bound())?)))
     }),
     loose("array_cat", &[Unknown, Unknown], Unknown, |a, cx| joined(a[0], a[1], &[], cx)),
     loose("array_remove", &[Unknown, Unknown], Unknown, |a, cx| {
@@ -100,7 +112,7 @@ pub(super) const TABLE: &[Builtin] = &[
                 out.push(element);
             }
         }
-        Ok(cx.keep_value(Value::Array(out)))
+        Ok(cx.keep_value(Value::Array(out.starting_at(from.lower_bound()))))
     }),
     loose("array_to_string", &[Unknown, Text], Text, to_string),
     loose("array_to_string", &[Unknown, Text, Text], Text, to_string),
@@ -187,11 +199,12 @@ fn joined<'a>(first: Datum<'a>, second: Datum<'a>, more: &[Datum<'a>], cx: &Cx<'
         };
     };
     let mut out = Array::new(element);
+    let lower_bound = arrays.iter().find(|array| !array.is_empty()).map_or(1, |array| array.lower_bound());
     for array in arrays {
         append(&mut out, array, cx)?;
     }
     more.iter().for_each(|value| out.push(*value));
-    Ok(cx.keep_value(Value::Array(out)))
+    Ok(cx.keep_value(Value::Array(starting_at(out, lower_bound)?)))
 }
 
 /// Elements with a separator between them; NULLs are left out unless something stands for them.
