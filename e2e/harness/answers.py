@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from .sql_values import FLOATS, OIDS
 
-NUMERIC = OIDS["numeric"]
 ARRAYS = {oid for type, oid in OIDS.items() if type.endswith("[]")}
 TOLERANCES = {"!f": 1e-5, "!d": 1e-12}
 """By how much, relatively, real and double precision may differ: sums depend on the order of the rows in their last digits."""
@@ -27,8 +26,8 @@ class Difference:
     kind: str
     text: str
     states: tuple = ()
-    equal_numbers: bool = False
-    """Rows differ in nothing but the scale of equal numerics."""
+    equal_values: bool = False
+    """Rows differ in nothing but how equal values look."""
 
     def sort(self):
         """What two differences of the same cause have in common."""
@@ -60,7 +59,7 @@ def compare(ours, peer, ordered=(), binary=False):
         return Difference("parameters", f"types {ours.parameters} where PostgreSQL has {peer.parameters}")
     if not same_rows(ours.rows, peer.rows, peer.columns, ordered, binary):
         text = f"{len(ours.rows)} rows that differ from PostgreSQL's {len(peer.rows)}"
-        return Difference("rows", text, equal_numbers=not binary and equal_numbers(ours, peer))
+        return Difference("rows", text, equal_values=not binary and equal_values(ours, peer))
     if ours.tags != peer.tags:
         return Difference("tag", f"{ours.tags} where PostgreSQL has {peer.tags}")
     return None
@@ -99,17 +98,35 @@ def same_rows(ours, peer, columns, ordered, binary):
     return not places or all(same_row([a[at] for at in places], [b[at] for at in places], kept) for a, b in zip(ours, peer))
 
 
-def equal_numbers(ours, peer):
-    """Whether two outcomes in text differ in nothing but how equal numerics are written: 0 and 0.000."""
+def equal_values(ours, peer):
+    """Whether two outcomes in text differ in nothing but how equal values look: numerics 0 and 0.000, intervals 1 mon and 30 days."""
     same_types = ours.columns == peer.columns and len(ours.rows) == len(peer.rows)
-    return same_types and same_multiset(*(with_numerics(each) for each in (ours, peer)), [None] * len(ours.columns))
+    return same_types and same_multiset(*(with_equals(each) for each in (ours, peer)), [None] * len(ours.columns))
 
 
-def with_numerics(outcome):
-    """Rows in which each numeric has as few digits as it needs."""
-    least = lambda value: value.rstrip(b"0").rstrip(b".") if b"." in value else value  # noqa: E731
-    numeric = [oid == NUMERIC for _, oid in outcome.columns]
-    return [[least(value) if shown and value is not None else value for value, shown in zip(row, numeric)] for row in outcome.rows]
+def with_equals(outcome):
+    """Rows in which equal numerics and intervals are the same text."""
+    forms = [EQUALS.get(oid) for _, oid in outcome.columns]
+    return [[form(value.decode()) if form and value is not None else value for value, form in zip(row, forms)] for row in outcome.rows]
+
+
+def least_digits(number):
+    return number.rstrip("0").rstrip(".") if "." in number else number
+
+
+def length(interval):
+    """An interval's length in microseconds, with months of 30 days: by that it is compared."""
+    length_us = sum(int(count) * DAYS[unit] * 86_400_000_000 for count, unit in re.findall(r"(-?\d+) (year|mon|day)", interval))
+    clock = re.search(r"(-?)(\d+):(\d+):(\d+)\.?(\d*)$", interval)
+    if clock:
+        sign, hours, minutes, seconds, fraction = clock.groups()
+        clock_us = ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * 1_000_000 + int(f"{fraction:0<6}")
+        length_us += -clock_us if sign else clock_us
+    return str(length_us)
+
+
+DAYS = {"year": 360, "mon": 30, "day": 1}
+EQUALS = {OIDS["numeric"]: least_digits, OIDS["interval"]: length}
 
 
 def without_flags(rows, columns):

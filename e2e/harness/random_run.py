@@ -170,8 +170,9 @@ class Run:
 
     def free_choice(self, found, script):
         """What PostgreSQL chose by estimates, or against its own manual; None if the rows are a matter of right and wrong."""
-        if found.kind == "rows" and found.equal_numbers and " intersect " in script:
-            return "equal numbers of INTERSECT"  # Those of the side that is thought to be the smaller one.
+        # INTERSECT gives the values of the side that is thought to be the smaller one, grouping sets those of any row of a group.
+        if found.kind == "rows" and found.equal_values and re.search(r" intersect |(rollup|cube|grouping sets) \(", script):
+            return "equal values"
         if found.kind == "rows" and CONSTANT_KEYS.search(script):
             return "constant keys"
         return None
