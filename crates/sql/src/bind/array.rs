@@ -2,7 +2,7 @@
 //!
 //! Does not know: ARRAY and ANY over queries.
 
-use super::coerce::with_blanks;
+use super::coerce::{as_bpchar, with_blanks};
 use super::operator::{comparison, no_operator};
 use super::scope::Scope;
 use super::{Binder, Bound};
@@ -287,7 +287,11 @@ impl Binder<'_> {
             "array_prepend" => (vec![element, array], array),
             _ => (vec![array, element], array),
         };
-        let cast = |(argument, ty): (Bound, Ty)| Ok(self.implicit(argument, ty, name)?.expr);
+        let cast = |(argument, ty): (Bound, Ty)| {
+            let is_value = ty == Ty::Char && name.starts_with("array_");
+            let argument = if is_value { as_bpchar(argument) } else { argument };
+            Ok(self.implicit(argument, ty, name)?.expr)
+        };
         let mut exprs = arguments.into_iter().zip(wanted).map(cast).collect::<Result<Vec<_>>>()?;
         if let Some(place) = ["array_append", "array_prepend"].iter().position(|n| *n == name) {
             // A NULL array is an empty one of its type.

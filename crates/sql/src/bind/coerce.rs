@@ -137,10 +137,20 @@ impl Binder<'_> {
         let same = items.iter().all(|i| i.t == items[0].t);
         let t = if same && items[0].t.ty == ty { items[0].t } else { Typed::plain(ty) };
         let cast = |i: Bound| {
-            let i = if t.length().is_none() && ty == Ty::Char { with_blanks(i) } else { i };
+            let i = if t.may_have_blanks() { as_bpchar(i) } else { i };
             Ok(self.cast(i, Typed::plain(ty), false)?.expr)
         };
         Ok((items.into_iter().map(cast).collect::<Result<_>>()?, t))
+    }
+}
+
+/// Any string as a value of `bpchar`: a text keeps the blanks at its end.
+pub(super) fn as_bpchar(b: Bound) -> Bound {
+    match (b.t.ty, &b.expr) {
+        (Ty::Text | Ty::Varchar, _) | (Ty::Unknown, Expr::Const(Value::Text(_))) => {
+            Bound { t: Typed::plain(Ty::Char), ..b }
+        }
+        _ => with_blanks(b),
     }
 }
 

@@ -144,8 +144,10 @@ impl Binder<'_> {
             (Ty::Unknown, Ty::Unknown | Ty::Json | Ty::Void) => None,
             (Ty::Unknown, Ty::Varchar | Ty::Name) => Some(Ty::Text),
             (Ty::Unknown, other) => Some(other),
-            (Ty::Float4, Ty::Float4 | Ty::Float8 | Ty::Unknown) => None,
-            (one, other) if both(Ty::is_number) && [one, other].contains(&Ty::Float4) => Some(Ty::Float8),
+            // There is an equality of real and double precision, which takes any number on its right side.
+            (Ty::Float4, Ty::Unknown) => None,
+            (Ty::Float4, other) if other.is_number() => None,
+            (one, Ty::Float4) if one.is_number() => Some(Ty::Float8),
             (Ty::Varchar, Ty::Char) => Some(Ty::Char),
             (Ty::Varchar, _) | (Ty::Char, Ty::Text) => Some(Ty::Text),
             (Ty::Time, Ty::Interval) => Some(Ty::Interval),

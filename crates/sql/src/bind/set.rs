@@ -6,7 +6,7 @@
 //!
 //! Does not know: how rows are compared.
 
-use super::coerce::with_blanks;
+use super::coerce::{as_bpchar, with_blanks};
 use super::items::Items;
 use super::query::{BoundQuery, orderable};
 use super::scope::{Relation, Scope};
@@ -123,6 +123,10 @@ impl Binder<'_> {
     }
 
     fn side_output(&mut self, expr: Expr, from: Typed, to: Typed, blanks: bool) -> Result<Output> {
+        if blanks && to.may_have_blanks() && from.ty != Ty::Char {
+            let b = as_bpchar(Bound { expr, t: from, at: None });
+            return self.output_as(b.expr, b.t, to);
+        }
         if (from.ty, to.ty) != (Ty::Char, Ty::Char) {
             return self.output_as(expr, from, to);
         }

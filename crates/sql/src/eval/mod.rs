@@ -15,6 +15,7 @@ pub mod func;
 mod list;
 pub mod number;
 pub mod pattern;
+pub mod power;
 pub mod reg;
 mod regex;
 mod types;

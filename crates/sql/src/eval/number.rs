@@ -15,9 +15,9 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::text::numeric_overflow;
 
 /// Significant digits that a quotient has at least.
-const SIGNIFICANT_MIN: i64 = 16;
+pub const SIGNIFICANT_MIN: i64 = 16;
 /// Digits after the point that a quotient has at most.
-const SCALE_MAX: i64 = 1000;
+pub const SCALE_MAX: i64 = 1000;
 
 /// Most digits that a number has before the point, and behind it.
 const WHOLE_MAX: i64 = 131_072;

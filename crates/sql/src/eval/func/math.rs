@@ -6,12 +6,12 @@
 //! Does not know: operators (`arith`).
 
 use bigdecimal::RoundingMode;
-use varve_engine::Datum;
+use varve_engine::{Datum, NumericRef};
 
 use super::{Builtin, Run, float, int, strict, volatile};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::arith::{self, ArithOp, Class, check_float};
-use crate::eval::{Cx, number};
+use crate::eval::{Cx, number, power};
 use crate::ty::Ty::{Float4, Float8, Int2, Int4, Int8, Numeric};
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -70,8 +70,8 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     strict("power", &[Float8, Float8], Float8, |a, _| power(float(a, 0), float(a, 1))),
     strict("pow", &[Float8, Float8], Float8, |a, _| power(float(a, 0), float(a, 1))),
-    strict("power", &[Numeric, Numeric], Numeric, |_, _| Err(numeric_power())),
-    strict("pow", &[Numeric, Numeric], Numeric, |_, _| Err(numeric_power())),
+    strict("power", &[Numeric, Numeric], Numeric, |a, cx| of_two(a, cx, power::power)),
+    strict("pow", &[Numeric, Numeric], Numeric, |a, cx| of_two(a, cx, power::power)),
     strict("sqrt", &[Float8], Float8, |a, _| match float(a, 0) {
         f if f < 0.0 => {
             Err(SqlError::new(SqlState::INVALID_POWER, "cannot take square root of a negative number"))
@@ -87,6 +87,13 @@ pub(super) const TABLE: &[Builtin] = &[
         let f = float(a, 0);
         check_float(f.exp(), f.is_infinite(), f.is_infinite()).map(Datum::Float8)
     }),
+    strict("exp", &[Numeric], Numeric, |a, cx| of_one(a, cx, power::exponential)),
+    strict("ln", &[Numeric], Numeric, |a, cx| of_one(a, cx, power::natural_logarithm)),
+    strict("log", &[Numeric], Numeric, |a, cx| of_one(a, cx, to_ten)),
+    strict("log10", &[Numeric], Numeric, |a, cx| of_one(a, cx, to_ten)),
+    strict("log", &[Numeric, Numeric], Numeric, |a, cx| of_two(a, cx, power::logarithm)),
+    strict("gcd", &[Numeric, Numeric], Numeric, |a, cx| of_two(a, cx, power::greatest_divisor)),
+    strict("lcm", &[Numeric, Numeric], Numeric, |a, cx| of_two(a, cx, power::least_multiple)),
     strict("ln", &[Float8], Float8, |a, _| logarithm(float(a, 0), f64::ln)),
     strict("log", &[Float8], Float8, |a, _| logarithm(float(a, 0), f64::log10)),
     strict("log10", &[Float8], Float8, |a, _| logarithm(float(a, 0), f64::log10)),
@@ -105,8 +112,31 @@ const RANDOM: Run = |_, cx| Ok(Datum::Float8((cx.env.next_random() >> 11) as f64
 /// As PostgreSQL has it, so that the last digits are the same.
 const RADIANS_PER_DEGREE: f64 = std::f64::consts::PI / 180.0;
 
-fn numeric_power() -> SqlError {
-    SqlError::unsupported("power of numeric").with_hint("Cast an operand to double precision.")
+fn of_one<'a>(
+    a: &[Datum<'a>],
+    cx: &Cx<'a>,
+    f: fn(NumericRef<'_>) -> Result<varve_engine::Numeric>,
+) -> Result<Datum<'a>> {
+    match a[0] {
+        Datum::Numeric(x) => Ok(arith::numeric(&f(x)?, cx)),
+        other => Ok(other),
+    }
+}
+
+fn of_two<'a>(
+    a: &[Datum<'a>],
+    cx: &Cx<'a>,
+    f: fn(NumericRef<'_>, NumericRef<'_>) -> Result<varve_engine::Numeric>,
+) -> Result<Datum<'a>> {
+    match (a[0], a[1]) {
+        (Datum::Numeric(x), Datum::Numeric(y)) => Ok(arith::numeric(&f(x, y)?, cx)),
+        (other, _) => Ok(other),
+    }
+}
+
+/// The decimal logarithm.
+fn to_ten(a: NumericRef<'_>) -> Result<varve_engine::Numeric> {
+    power::logarithm(varve_engine::Numeric::from_i64(10).as_ref(), a)
 }
 
 fn rounded<'a>(a: &[Datum<'a>], mode: RoundingMode, cx: &Cx<'a>) -> Result<Datum<'a>> {
@@ -128,11 +158,8 @@ fn power<'a>(base: f64, exponent: f64) -> Result<Datum<'a>> {
 }
 
 fn logarithm<'a>(f: f64, log: fn(f64) -> f64) -> Result<Datum<'a>> {
-    if f == 0.0 {
-        return Err(SqlError::new(SqlState::INVALID_LOG, "cannot take logarithm of zero"));
-    }
-    if f < 0.0 {
-        return Err(SqlError::new(SqlState::INVALID_LOG, "cannot take logarithm of a negative number"));
+    if f <= 0.0 {
+        return Err(power::no_logarithm(f == 0.0));
     }
     Ok(Datum::Float8(log(f)))
 }
