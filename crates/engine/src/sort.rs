@@ -74,8 +74,8 @@ impl Drop for RunFile {
 /// Where a pair lies in an arena, and how its key goes on.
 #[derive(Clone, Copy)]
 struct Slot {
-    /// While it is sorted, the bytes of the key behind those that all keys have in common, as numbers; 0 behind a shorter key.
-    next: [u64; 2],
+    /// While it is sorted, the bytes of the key behind those that all keys have in common, as a number; 0 behind a shorter key.
+    next: u64,
     at: u32,
     key_bytes: u32,
     value_bytes: u32,
@@ -91,7 +91,7 @@ pub(crate) struct Arena {
 impl Arena {
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
         let (at, key_bytes, value_bytes) = (self.bytes.len() as u32, key.len() as u32, value.len() as u32);
-        self.slots.push(Slot { next: [0; 2], at, key_bytes, value_bytes });
+        self.slots.push(Slot { next: 0, at, key_bytes, value_bytes });
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
     }
@@ -129,7 +129,7 @@ impl Arena {
         let common = self.common_bytes();
         let bytes = &self.bytes;
         for slot in &mut self.slots {
-            slot.next = numbers(&slot.key(bytes)[common..]);
+            slot.next = number(&slot.key(bytes)[common..]);
         }
         self.slots.sort_unstable_by(|a, b| a.next.cmp(&b.next).then_with(|| a.key(bytes).cmp(b.key(bytes))));
     }
@@ -153,13 +153,12 @@ impl Arena {
     }
 }
 
-/// The first bytes of a key as numbers in the same order.
-fn numbers(key: &[u8]) -> [u64; 2] {
-    let mut head = [0; 16];
+/// The first bytes of a key as a number in the same order.
+fn number(key: &[u8]) -> u64 {
+    let mut head = [0; 8];
     let known = key.len().min(head.len());
     head[..known].copy_from_slice(&key[..known]);
-    let number = u128::from_be_bytes(head);
-    [(number >> 64) as u64, number as u64]
+    u64::from_be_bytes(head)
 }
 
 impl Slot {

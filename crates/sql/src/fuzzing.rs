@@ -33,8 +33,10 @@ pub fn interval_arithmetic(a: (i32, i32, i64), b: (i32, i32, i64), by: f64, time
     }
 }
 
-/// Reads a statement. What a definition keeps as text is an expression to the same parser.
+/// Reads a statement, in both ways in which the parser's tree is read. What a definition keeps as text is an expression to the same
+/// parser.
 pub fn read_statement(sql: &str) -> Result<()> {
+    parse::postgres::compare_readings(sql);
     parse::on_deep_stack(sql, || {
         let Parsed::Definition(definition) = parse::statement(sql)? else { return Ok(()) };
         for kept in kept_of(&definition) {

@@ -98,6 +98,20 @@ fn trees(sql: &str, mode: Mode) -> Result<Vec<RawStmt>> {
     tree.map_err(|e| SqlError::internal(format!("the parser's tree does not decode: {e}")))
 }
 
+/// Asserts that what is read of the parser's own tree is what decoding it gives.
+#[cfg(feature = "fuzzing")]
+pub fn compare_readings(sql: &str) {
+    let Ok(text) = CString::new(sql) else { return };
+    with_room(sql, || {
+        let Some(read) = library::parsed_in_place(&text, Mode::Statement) else { return };
+        match (read, library::parsed_by_message(&text, Mode::Statement)) {
+            (Ok(read), Ok(Ok(decoded))) => assert!(read == decoded, "{sql}: {read:?} is read of {decoded:?}"),
+            (Err(a), Err(b)) => assert_eq!((a.message, a.position), (b.message, b.position), "{sql}"),
+            _ => panic!("{sql}: only one of two readings gives a tree"),
+        }
+    });
+}
+
 /// Runs what makes, walks or drops the tree of a text, on a stack that has room for it.
 pub fn with_room<T>(sql: &str, f: impl FnOnce() -> T) -> T {
     let room = STACK_BYTES_LEAST.saturating_add(sql.len().saturating_mul(STACK_BYTES_PER_TEXT_BYTE));
