@@ -2,12 +2,16 @@
 //!
 //! Invariants
 //! 1. A setting takes only values that Varve honours; one whose other values would change results is refused with 0A000.
-//!    Planner settings of PostgreSQL are kept and shown, and have no effect here; of the memory settings `work_mem` and `temp_file_limit` have one.
+//!    Planner settings of PostgreSQL are kept and shown, and have no effect here (`foreign.rs`); of the memory settings
+//!    `work_mem` and `temp_file_limit` have one.
 //! 2. SET is undone by a rollback, also to a savepoint; SET LOCAL is undone by the commit too, unless a SET came after it.
 //!
 //! Does not know: transactions; the session calls `commit` and `rollback`, and `mark` at a savepoint.
 
+mod foreign;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::encoding::Encoding;
@@ -41,6 +45,10 @@ enum Kind {
     SomeTime,
     /// The same, or -1 for none at all.
     DurationOrNone,
+    /// A number in this unit, from the one to the other; kept without the unit.
+    Number(Unit, f64, f64),
+    /// Set when a connection begins, by the server's configuration.
+    AtConnection,
     /// A whole number up to this one.
     Count(u32),
     /// A time in whole seconds, shown as their number; up to so many.
@@ -61,6 +69,19 @@ enum Kind {
     FloatDigits,
 }
 
+/// What a number counts if nothing is written behind it. All but `Real` and `RealMillis` are whole numbers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Plain,
+    Real,
+    Bytes,
+    Kilobytes,
+    /// 8 KiB
+    Pages,
+    Millis,
+    RealMillis,
+}
+
 struct Setting {
     name: &'static str,
     default: &'static str,
@@ -78,21 +99,6 @@ const LOG_LEVELS: &[&str] = &[
     "panic",
 ];
 
-/// Settings of PostgreSQL that may be set and do nothing here: there is no such planner, cache or commit.
-const WITHOUT_EFFECT: &[&str] = &[
-    "commit_delay",
-    "cursor_tuple_fraction",
-    "effective_cache_size",
-    "geqo",
-    "jit",
-    "max_parallel_workers_per_gather",
-    "plan_cache_mode",
-    "random_page_cost",
-    "seq_page_cost",
-    "synchronous_commit",
-    "temp_buffers",
-];
-
 /// What Linux takes: MAX_TCP_KEEPIDLE and MAX_TCP_KEEPINTVL, MAX_TCP_KEEPCNT (include/net/tcp.h).
 const PROBE_SECONDS_MAX: u32 = 32_767;
 const PROBES_MAX: u32 = 127;
@@ -105,7 +111,7 @@ const fn reported(name: &'static str, default: &'static str, kind: Kind) -> Sett
     Setting { name, default, kind, reported: true }
 }
 
-/// All settings, by name in lower case.
+/// The settings of Varve, by name in lower case.
 const SETTINGS: &[Setting] = &[
     reported("application_name", "", Kind::Free),
     reported("client_encoding", "UTF8", Kind::Encoding),
@@ -137,6 +143,8 @@ const SETTINGS: &[Setting] = &[
     setting("tcp_user_timeout", "0", Kind::Duration),
     setting("authentication_timeout", "1min", Kind::ConfiguredTime),
     setting("max_connections", "100", Kind::Configured),
+    setting("log_connections", "off", Kind::AtConnection),
+    setting("log_disconnections", "off", Kind::AtConnection),
     setting("lc_collate", "C", Kind::ReadOnly),
     setting("lc_ctype", "C.UTF-8", Kind::ReadOnly),
     setting("lc_messages", "C", Kind::Free),
@@ -159,26 +167,15 @@ const SETTINGS: &[Setting] = &[
     setting("row_security", "on", Kind::Bool),
     setting("backslash_quote", "safe_encoding", Kind::Free),
     setting("check_function_bodies", "on", Kind::Bool),
-    setting("commit_delay", "0", Kind::Free),
-    setting("cursor_tuple_fraction", "0.1", Kind::Free),
-    setting("effective_cache_size", "524288", Kind::Free),
     setting("escape_string_warning", "on", Kind::Bool),
     setting("fsync", "on", Kind::ReadOnly),
     setting("full_page_writes", "on", Kind::ReadOnly),
-    setting("geqo", "on", Kind::Bool),
-    setting("jit", "off", Kind::Bool),
     setting("log_min_duration_statement", "-1", Kind::DurationOrNone),
     setting("log_min_messages", "fatal", Kind::OneOf(LOG_LEVELS)),
     setting("log_statement", "none", Kind::OneOf(&["none", "ddl", "mod", "all"])),
     setting("maintenance_work_mem", "64MB", Kind::Memory(1024)),
-    setting("max_parallel_workers_per_gather", "0", Kind::Free),
-    setting("plan_cache_mode", "auto", Kind::OneOf(&["auto", "force_generic_plan", "force_custom_plan"])),
     setting("quote_all_identifiers", "off", Kind::Bool),
-    setting("random_page_cost", "4", Kind::Free),
-    setting("seq_page_cost", "1", Kind::Free),
     setting("synchronize_seqscans", "on", Kind::Bool),
-    setting("synchronous_commit", "on", Kind::Free),
-    setting("temp_buffers", "1024", Kind::Free),
     setting("temp_file_limit", "-1", Kind::Limit),
     setting("work_mem", "4MB", Kind::Memory(64)),
     setting("xmloption", "content", Kind::Free),
@@ -223,8 +220,13 @@ struct Replaced {
     hidden: Option<Option<String>>,
 }
 
+/// All settings.
+fn every() -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().chain(foreign::WITHOUT_EFFECT).chain(foreign::FIXED)
+}
+
 fn find(name: &str) -> Option<&'static Setting> {
-    SETTINGS.iter().find(|s| s.name == name)
+    every().find(|s| s.name == name)
 }
 
 /// 42704
@@ -244,7 +246,7 @@ impl Settings {
         if let Some(value) = self.values.get(&lower) {
             return Ok(shown(&lower, value));
         }
-        find(&lower).map(|s| s.default.to_owned()).ok_or_else(|| unknown(name))
+        find(&lower).map(|s| shown(s.name, s.default)).ok_or_else(|| unknown(name))
     }
 
     /// Sets a value from outside a transaction: start-up packet, or facts that the session knows.
@@ -375,9 +377,8 @@ impl Settings {
 
     /// All names and values, for SHOW ALL.
     pub fn all(&self) -> Vec<(String, String)> {
-        let value =
-            |s: &Setting| self.values.get(s.name).map_or_else(|| s.default.to_owned(), |v| shown(s.name, v));
-        let mut all: Vec<_> = SETTINGS.iter().map(|s| (display_name(s.name).to_owned(), value(s))).collect();
+        let value = |s: &Setting| shown(s.name, self.values.get(s.name).map_or(s.default, String::as_str));
+        let mut all: Vec<_> = every().map(|s| (display_name(s.name).to_owned(), value(s))).collect();
         all.sort_by_key(|(n, _)| n.to_lowercase());
         all
     }
@@ -447,9 +448,8 @@ fn put<V>(map: &mut BTreeMap<String, V>, name: String, value: Option<V>) {
 
 /// 42501 for a setting that only superusers change.
 pub fn check_for_all(name: &str) -> Result<()> {
-    const SUPERUSERS: [&str; 4] =
-        ["temp_file_limit", "log_statement", "log_min_duration_statement", "log_min_messages"];
-    if !SUPERUSERS.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+    const CONTEXT: usize = 4;
+    if crate::system::described(name).is_none_or(|known| known[CONTEXT] != "superuser") {
         return Ok(());
     }
     let message = format!("permission denied to set parameter \"{name}\"");
@@ -469,7 +469,9 @@ fn date_style(value: &str, before: DateStyle, reset: DateStyle) -> Result<DateSt
 
 /// The name of a setting that may be set and does nothing.
 pub fn without_effect(name: &str) -> Option<&'static str> {
-    WITHOUT_EFFECT.iter().find(|known| known.eq_ignore_ascii_case(name)).copied()
+    // A deadlock is found when it comes about, and not after a time.
+    let names = foreign::WITHOUT_EFFECT.iter().map(|s| s.name).chain(["deadlock_timeout"]);
+    names.into_iter().find(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Whether a setting says who the session is.
@@ -518,6 +520,11 @@ fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(
             }
             some => some.to_string(),
         },
+        Kind::Number(unit, least, greatest) => number(name, value, unit, least..=greatest)?,
+        Kind::AtConnection => {
+            let message = format!("parameter \"{name}\" cannot be set after connection start");
+            return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
+        }
         Kind::Configured | Kind::ConfiguredTime => {
             let message = format!("parameter \"{name}\" cannot be changed without restarting the server");
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
@@ -548,6 +555,91 @@ fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(
     Ok((lower, kept))
 }
 
+/// Words behind a number, and how many of the first unit each is.
+type Words = &'static [(&'static str, f64)];
+
+const BYTES: Words =
+    &[("B", 1.0), ("kB", 1024.0), ("MB", 1048576.0), ("GB", 1073741824.0), ("TB", 1099511627776.0)];
+const MICROS: Words = &[("us", 1.0), ("ms", 1e3), ("s", 1e6), ("min", 6e7), ("h", 3.6e9), ("d", 8.64e10)];
+
+impl Unit {
+    /// The words that may stand behind a number, and what the number is in the first of them without one.
+    fn words(self) -> (Words, f64) {
+        match self {
+            Unit::Plain | Unit::Real => (&[], 1.0),
+            Unit::Bytes => (BYTES, 1.0),
+            Unit::Kilobytes => (BYTES, 1024.0),
+            Unit::Pages => (BYTES, 8192.0),
+            Unit::Millis | Unit::RealMillis => (MICROS, 1e3),
+        }
+    }
+
+    fn is_whole(self) -> bool {
+        !matches!(self, Unit::Real | Unit::RealMillis)
+    }
+
+    /// The word for one of it.
+    fn word(self) -> &'static str {
+        match self {
+            Unit::Plain | Unit::Real => "",
+            Unit::Bytes => " B",
+            Unit::Kilobytes => " kB",
+            Unit::Pages => " 8kB",
+            Unit::Millis | Unit::RealMillis => " ms",
+        }
+    }
+}
+
+/// A number as it is kept; 22023 if it is none, or out of its range.
+fn number(name: &str, value: &str, unit: Unit, range: RangeInclusive<f64>) -> Result<String> {
+    let trimmed = value.trim();
+    let is_of_number = |c: char| matches!(c, '0'..='9' | '.' | '-' | '+');
+    let digits = trimmed.find(|c: char| !is_of_number(c)).unwrap_or(trimmed.len());
+    // An exponent, if that is one.
+    let whole = trimmed.parse::<f64>().ok().filter(|n| n.is_finite());
+    let (written, word) = if whole.is_some() { (trimmed, "") } else { trimmed.split_at(digits) };
+    let amount: f64 = written.parse().map_err(|_| invalid(name, value))?;
+    let (words, base) = unit.words();
+    let factor = match (word.trim(), words) {
+        ("", _) => base,
+        (_, []) => return Err(invalid(name, value)),
+        (word, words) => match words.iter().find(|(known, _)| *known == word) {
+            Some((_, factor)) => *factor,
+            None => return Err(invalid(name, value).with_hint(units_hint(words))),
+        },
+    };
+    let amount = amount * factor / base;
+    let amount = if unit.is_whole() { amount.round_ties_even() } else { amount };
+    if range.contains(&amount) {
+        return Ok(amount.to_string());
+    }
+    if unit.is_whole() && amount.abs() > f64::from(i32::MAX) {
+        return Err(invalid(name, value).with_hint("Value exceeds integer range."));
+    }
+    let (least, greatest, word) = (real(*range.start()), real(*range.end()), unit.word());
+    let message = format!(
+        "{}{word} is outside the valid range for parameter \"{name}\" ({least} .. {greatest})",
+        real(amount)
+    );
+    Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+}
+
+fn units_hint(words: Words) -> String {
+    let names: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+    let (last, others) = names.split_last().map_or(("", &[][..]), |(last, others)| (last.as_str(), others));
+    format!("Valid units for this parameter are {}, and {last}.", others.join(", "))
+}
+
+/// As `%g` of C writes it.
+fn real(number: f64) -> String {
+    if number.abs() < 1e6 || number.fract() == 0.0 && number.abs() < 1e15 {
+        return number.to_string();
+    }
+    let written = format!("{number:.5e}");
+    let (mantissa, exponent) = written.split_once('e').unwrap_or((&written, "0"));
+    format!("{}e+{exponent}", mantissa.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// The name of an encoding as it is shown; 22023 for none, 0A000 for one that is not converted here.
 fn encoding(name: &str, value: &str) -> Result<String> {
     let encoding = Encoding::named(value).ok_or_else(|| invalid(name, value))?;
@@ -572,6 +664,9 @@ fn within(name: &str, number: u32, unit: &str, max: u32) -> Result<String> {
 fn one_of(s: &Setting, allowed: &[&str], value: &str) -> Result<String> {
     if let Some(found) = allowed.iter().find(|a| a.eq_ignore_ascii_case(value.trim())) {
         return Ok((*found).to_owned());
+    }
+    if let Some(flag) = boolean(value).filter(|flag| allowed.contains(flag)) {
+        return Ok(flag.to_owned());
     }
     Err(invalid(s.name, value))
 }
@@ -693,10 +788,19 @@ fn show_millis(millis: u64) -> String {
 fn shown(name: &str, value: &str) -> String {
     let kind = find(name).map(|s| s.kind);
     match (value.parse::<u64>(), kind) {
+        (Err(_), Some(Kind::Number(Unit::RealMillis, ..))) => match value.parse::<f64>() {
+            Ok(millis) => format!("{}us", millis * 1000.0),
+            Err(_) => value.to_owned(),
+        },
         (Ok(millis), Some(Kind::Duration | Kind::DurationOrNone | Kind::SomeTime | Kind::ConfiguredTime)) => {
             show_millis(millis)
         }
-        (Ok(kilobytes), Some(Kind::Memory(_) | Kind::Limit)) => show_kilobytes(kilobytes),
+        (Ok(kilobytes), Some(Kind::Memory(_) | Kind::Limit | Kind::Number(Unit::Kilobytes, ..))) => {
+            show_kilobytes(kilobytes)
+        }
+        (Ok(0), Some(Kind::Number(..))) => value.to_owned(),
+        (Ok(pages), Some(Kind::Number(Unit::Pages, ..))) => show_kilobytes(pages * 8),
+        (Ok(millis), Some(Kind::Number(Unit::Millis | Unit::RealMillis, ..))) => show_millis(millis),
         _ => value.to_owned(),
     }
 }

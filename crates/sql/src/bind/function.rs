@@ -23,6 +23,14 @@ use crate::ty::{self, CastLevel, Reg, Ty, Typed, cast_level};
 /// count, so the list need not follow.
 const FOREIGN: &str = include_str!("foreign-functions.txt");
 
+/// Whether a function of this name is bound here rather than found in the table of built-in functions.
+pub fn is_special_function(name: &str) -> bool {
+    AggKind::of(name).is_some()
+        || WinFunction::of(name).is_some()
+        || super::json::makes_json(name)
+        || super::set_functions::values_of(name).is_some()
+}
+
 impl Binder<'_> {
     /// A call as written.
     pub(super) fn function(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Bound> {

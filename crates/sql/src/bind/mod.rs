@@ -55,6 +55,7 @@ use std::sync::Arc;
 
 use varve_engine::{Catalog, ObjectId, Part, TableDef};
 
+pub use function::is_special_function;
 pub use items::output_name;
 pub use scope::Scope;
 

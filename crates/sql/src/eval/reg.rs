@@ -57,6 +57,11 @@ pub fn find(kind: Reg, written: &str, catalog: &Catalog, path: &Path) -> Result<
     if !written.is_empty() && written.bytes().all(|b| b.is_ascii_digit()) {
         return text::parse_oid(written);
     }
+    find_named(kind, written, catalog, path)
+}
+
+/// The OID of the object of this name, which may look like a number.
+pub fn find_named(kind: Reg, written: &str, catalog: &Catalog, path: &Path) -> Result<u32> {
     lookup(kind, written, catalog, path).ok_or_else(|| {
         let (schema, _) = split_name(written);
         match has_schema(written) && system::namespace(catalog, &schema) == 0 {

@@ -431,6 +431,11 @@ fn first_settings(
         // Until it is set, one query may have what all may have.
         settings.set_fact("work_mem", &(general.memory_bytes() >> 10).to_string());
     }
+    for name in ["log_connections", "log_disconnections"] {
+        if let Some(setting) = shared.system_setting(name) {
+            settings.set_fact(name, &setting.value);
+        }
+    }
     for (name, value) in &database.settings {
         settings.set_initial(name, value)?;
     }

@@ -61,8 +61,10 @@ use crate::ty::{Elem, Reg, Ty};
 
 pub use held::Held;
 pub(crate) use held::HeldCursor;
+pub use others::LANGUAGES;
 pub use relations::{Relation, What, namespace, parts_of, relation};
 pub use types::{type_named, type_row, types};
+pub use watched::described;
 
 /// What system tables and catalog functions are computed from.
 pub struct World {

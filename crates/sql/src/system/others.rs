@@ -172,8 +172,11 @@ fn pg_type(_: &World, rows: &mut Rows<'_>) {
     }
 }
 
+/// The languages, by OID.
+pub const LANGUAGES: [(u32, &str); 2] = [(12, "internal"), (14, "sql")];
+
 fn pg_language(_: &World, rows: &mut Rows<'_>) {
-    for (id, name) in [(12, "internal"), (14, "sql")] {
+    for (id, name) in LANGUAGES {
         rows.add([("oid", oid(id)), ("lanname", text(name)), ("lanowner", owner())]);
     }
 }

@@ -26,8 +26,11 @@ pub(super) const TABLE: &[Builtin] = &[
     catalog("pg_get_indexdef", &[Oid, Int4, Bool], Text, |a, cx| index_definition(a, int(a, 1), cx)),
     catalog("pg_get_constraintdef", &[Oid], Text, constraint_definition),
     catalog("pg_get_constraintdef", &[Oid, Bool], Text, constraint_definition),
+    catalog("pg_get_viewdef", &[Text], Text, view_definition),
+    catalog("pg_get_viewdef", &[Text, Bool], Text, view_definition),
     catalog("pg_get_viewdef", &[Oid], Text, view_definition),
     catalog("pg_get_viewdef", &[Oid, Bool], Text, view_definition),
+    catalog("pg_get_viewdef", &[Oid, Int4], Text, view_definition),
     catalog("pg_get_partkeydef", &[Oid], Text, |a, cx| {
         let table = cx.env.world()?.catalog.table_by_id(TableId(oid(a, 0)));
         Ok(optional(table.and_then(|t| show::partition_key(&t)), cx))
@@ -189,7 +192,11 @@ fn constraint_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> 
 
 fn view_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let world = cx.env.world()?;
-    let view = world.catalog.view_by_id(varve_engine::ObjectId(oid(a, 0)));
+    let id = match a[0] {
+        Datum::Text(name) => reg::find_named(Reg::Class, name, &world.catalog, &world.path)?,
+        _ => oid(a, 0),
+    };
+    let view = world.catalog.view_by_id(varve_engine::ObjectId(id));
     Ok(optional(view.map(|view| show::view_definition(&world.catalog, view, &world.path)), cx))
 }
 

@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. They say what a statement of that role would be allowed, by the same rules (`crate::rights`).
 //!
-//! Does not know: columns' own rights and databases' rights, which there are none of: columns have their table's, everybody
-//! may connect.
+//! Does not know: columns' own rights, which there are none of: columns have their table's. Nor rights on functions,
+//! languages and types, which cannot be granted here: everybody has them.
 
 use varve_engine::{Catalog, Datum, ObjectId, Rights};
 
@@ -12,7 +12,7 @@ use super::{Builtin, catalog, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, reg};
 use crate::rights::{Holder, Kind, Object, Who, memberships};
-use crate::system::{self, What, World};
+use crate::system::{self, What, World, ids};
 use crate::ty::Reg;
 use crate::ty::Ty::{Bool, Int2, Name, Oid, Text};
 
@@ -35,6 +35,10 @@ pub(super) static SEQUENCES: [Builtin; 6] = rows("has_sequence_privilege", |a, c
 pub(super) static SCHEMAS: [Builtin; 6] = rows("has_schema_privilege", of_schema);
 pub(super) static DATABASES: [Builtin; 6] = rows("has_database_privilege", of_database);
 pub(super) static ROLES: [Builtin; 6] = rows("pg_has_role", of_role);
+pub(super) static FUNCTIONS: [Builtin; 6] = rows("has_function_privilege", of_function);
+pub(super) static LANGUAGES: [Builtin; 6] = rows("has_language_privilege", of_language);
+pub(super) static TYPES: [Builtin; 6] = rows("has_type_privilege", of_type);
+pub(super) static TABLESPACES: [Builtin; 6] = rows("has_tablespace_privilege", of_tablespace);
 
 /// The role, the relation and the right of `has_column_privilege` with a role, as those of `has_table_privilege`.
 fn of_column<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
@@ -78,7 +82,7 @@ fn parts<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<(Holder, Datum<'a>, &'a str
 }
 
 /// The words of rights; which of them there are hangs on the kind of the object.
-const WORDS: [(&str, Rights); 12] = [
+const WORDS: [(&str, Rights); 13] = [
     ("SELECT", Rights::SELECT),
     ("INSERT", Rights::INSERT),
     ("UPDATE", Rights::UPDATE),
@@ -91,6 +95,7 @@ const WORDS: [(&str, Rights); 12] = [
     ("CONNECT", Rights::CONNECT),
     ("TEMPORARY", Rights::TEMPORARY),
     ("TEMP", Rights::TEMPORARY),
+    ("EXECUTE", Rights::EXECUTE),
 ];
 
 /// What a list says behind a right that is to be handed on.
@@ -194,6 +199,91 @@ fn of_database<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let wanted = wanted(list, Kind::Database.all())?;
     let Some(database) = database else { return Ok(Datum::Null) };
     Ok(Datum::Bool(has_any(&holder, catalog, &Object::database(database), &wanted)))
+}
+
+/// The answer for what everybody has a right on: the options to grant it are the superusers'.
+fn for_all(holder: &Holder, wanted: &[Asked]) -> Datum<'static> {
+    Datum::Bool(holder.is_superuser() || wanted.iter().any(|asked| !asked.option))
+}
+
+fn of_function<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let (holder, object, list) = parts(a, cx)?;
+    let is_there = match object {
+        Datum::Text(signature) => find_function(signature).map(|()| true)?,
+        number => system::types()
+            .iter()
+            .flat_map(|t| t.functions)
+            .any(|(id, _)| number.as_integer() == Some(i64::from(id))),
+    };
+    let wanted = wanted(list, Rights::EXECUTE)?;
+    Ok(if is_there { for_all(&holder, &wanted) } else { Datum::Null })
+}
+
+/// 42883 unless there is a function as `name(type, ...)` says.
+fn find_function(signature: &str) -> Result<()> {
+    let malformed = |what| SqlError::new(SqlState::INVALID_TEXT, format!("expected a {what} parenthesis"));
+    let (name, arguments) = signature.split_once('(').ok_or_else(|| malformed("left"))?;
+    let arguments = arguments.trim_end().strip_suffix(')').ok_or_else(|| malformed("right"))?;
+    let typed = |written: &str| {
+        let named = crate::parse::type_name(written.trim());
+        named.map(|t| t.ty).ok_or_else(|| {
+            SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{}\" does not exist", written.trim()))
+        })
+    };
+    let written = arguments.split(',').filter(|_| !arguments.trim().is_empty());
+    let types = written.map(typed).collect::<Result<Vec<_>>>()?;
+    let (schema, name) = crate::exec::split_name(name.trim());
+    let is_there = match crate::path::has_schema(signature) && schema != "pg_catalog" {
+        true => false,
+        false => {
+            super::overloads(&name).any(|f| f.arguments == types) || crate::bind::is_special_function(&name)
+        }
+    };
+    let message = || format!("function \"{signature}\" does not exist");
+    is_there.then_some(()).ok_or_else(|| SqlError::new(SqlState::UNDEFINED_FUNCTION, message()))
+}
+
+fn of_language<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let (holder, object, list) = parts(a, cx)?;
+    let is_there = match object {
+        Datum::Text(name) if system::LANGUAGES.iter().any(|(_, known)| *known == name) => true,
+        Datum::Text(name) => {
+            let message = format!("language \"{name}\" does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+        }
+        number => system::LANGUAGES.iter().any(|(id, _)| number.as_integer() == Some(i64::from(*id))),
+    };
+    let wanted = wanted(list, Rights::USAGE)?;
+    Ok(if is_there { for_all(&holder, &wanted) } else { Datum::Null })
+}
+
+fn of_type<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let (holder, object, list) = parts(a, cx)?;
+    let world = cx.env.world()?;
+    let oid = match object {
+        Datum::Text(name) => Some(reg::find_named(Reg::Type, name, &world.catalog, &world.path)?),
+        number => number.as_integer().and_then(|n| u32::try_from(n).ok()),
+    };
+    let wanted = wanted(list, Rights::USAGE)?;
+    let is_there = oid.and_then(system::type_row).is_some();
+    Ok(if is_there { for_all(&holder, &wanted) } else { Datum::Null })
+}
+
+/// Tables are made in `pg_default` by everybody; nobody but superusers has a right to name a tablespace.
+fn of_tablespace<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
+    const TABLESPACES: [(u32, &str); 2] =
+        [(ids::DEFAULT_TABLESPACE, "pg_default"), (ids::GLOBAL_TABLESPACE, "pg_global")];
+    let (holder, object, list) = parts(a, cx)?;
+    let is_there = match object {
+        Datum::Text(name) if TABLESPACES.iter().any(|(_, known)| *known == name) => true,
+        Datum::Text(name) => {
+            let message = format!("tablespace \"{name}\" does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+        }
+        number => TABLESPACES.iter().any(|(id, _)| number.as_integer() == Some(i64::from(*id))),
+    };
+    wanted(list, Rights::CREATE)?;
+    Ok(if is_there { Datum::Bool(holder.is_superuser()) } else { Datum::Null })
 }
 
 /// Whether one role is (a member of) another: MEMBER, or USAGE where memberships are inherited all the way.
