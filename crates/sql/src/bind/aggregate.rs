@@ -401,7 +401,11 @@ impl Binder<'_> {
         }
         let is_key = kind == AggKind::JsonObjectAgg;
         let b = if kind == AggKind::ArrayAgg { with_blanks(b) } else { b };
+        let written_argument = b.expr.clone();
         let argument = self.cast(b, Typed::plain(input), is_key)?.expr;
+        if f.distinct {
+            order_by_argument(&mut order, &written_argument, (&argument, input));
+        }
         let second = second.map(|d| self.second(kind, d, input).map_err(|e| e.unwrap_or_else(undefined)));
         let second = second.transpose()?;
         // A parameter has got its type by now.
@@ -421,6 +425,14 @@ impl Binder<'_> {
             written,
         };
         Ok((call, Typed { ty: result, ..shown }))
+    }
+}
+
+/// The argument as it is written, before it was cast to what the aggregate takes, stands for the argument in an order.
+fn order_by_argument(order: &mut [WinOrder], written: &Expr, (argument, input): (&Expr, Ty)) {
+    let written = format!("{written:?}");
+    for by in order.iter_mut().filter(|by| format!("{:?}", by.expr) == written) {
+        (by.expr, by.ty) = (argument.clone(), input);
     }
 }
 

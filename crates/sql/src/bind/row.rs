@@ -38,6 +38,13 @@ impl Binder<'_> {
         let (l, r) = match (fields_of(left), fields_of(right)) {
             (None, None) => return Ok(None),
             (Some(l), Some(r)) => (l, r),
+            (Some(l), None)
+                if let (Some(op), Ast::Subquery(query)) = (comparison(op), unwrap_nested(right)) =>
+            {
+                let at = at();
+                let bound = self.compared_with_row(&l, op, query, scope);
+                return bound.map(Some).map_err(|e| if e.position.is_some() { e } else { e.at(at) });
+            }
             (l, _) => {
                 let at = at();
                 if comparison(op).is_none() || matches!(unwrap_nested(right), Ast::Subquery(_)) {

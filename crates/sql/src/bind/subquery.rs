@@ -270,6 +270,29 @@ impl Binder<'_> {
         Ok(bound_subquery(kind(test), select, given, at))
     }
 
+    /// `(a, b) = (SELECT ...)`: NULL if there is no row, 21000 if there are several.
+    pub(super) fn compared_with_row(
+        &mut self,
+        operands: &[&Ast],
+        op: CmpOp,
+        query: &ast::Query,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let left = operands.iter().map(|e| self.expression(e, scope)).collect::<Result<Vec<_>>>()?;
+        let at = left.first().and_then(|l| l.at);
+        let (select, mut given) = self.subquery(query, scope)?;
+        let mut test = self.row_test(op, left, &select, &mut given)?;
+        test.walk_mut(&mut |e| {
+            if let Expr::Slot(n) = e {
+                *e = Expr::Column(*n);
+            }
+        });
+        let outputs = Box::new([Output::new(test, Typed::plain(Ty::Bool))]);
+        let source = Source::Query(Box::new(select));
+        let compared = Select { source, outputs, visible: 1, ..Select::nothing() };
+        Ok(bound_subquery(SubqueryKind::Scalar, compared, given, at))
+    }
+
     /// The comparison of the operands with a row of the subquery.
     fn row_test(
         &mut self,
