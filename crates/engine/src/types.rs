@@ -57,7 +57,8 @@ pub enum ColumnType {
     Json,
     /// oid, held as bigint
     Oid,
-    /// A type of time that keeps this many digits of a second, 0 to 6.
+    /// A type of time that keeps this many digits of a second, 0 to 6. Of an interval the number says which fields it keeps,
+    /// too (sql, `time/fields.rs`).
     Rounded(Moment, u8),
     /// An array of values of this type, which is no array.
     Array(&'static ColumnType),

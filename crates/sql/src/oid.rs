@@ -5,6 +5,7 @@
 //!
 //! Does not know: values.
 
+use crate::time::IntervalFields;
 use varve_engine::{ColumnType, Moment};
 
 /// `pg_type.oid`.
@@ -147,10 +148,12 @@ pub fn of_column(t: &ColumnType) -> (Oid, i32) {
     }
 }
 
-/// An interval's modifier says that it has all fields, too.
+/// An interval's modifier says which fields it has, too.
 pub fn moment_typmod(moment: Moment, digits: u8) -> i32 {
-    const ALL_FIELDS: i32 = 0x7fff << 16;
-    i32::from(digits) | if moment == Moment::Interval { ALL_FIELDS } else { 0 }
+    match moment {
+        Moment::Interval => IntervalFields::of_code(digits).typmod(),
+        _ => i32::from(digits),
+    }
 }
 
 fn numeric_typmod(precision: Option<(u16, i16)>) -> i32 {

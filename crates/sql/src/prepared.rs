@@ -59,6 +59,8 @@ pub struct Prepared {
     pub(crate) trims: bool,
     /// It asks for the catalog when it runs.
     pub(crate) reads_world: bool,
+    /// A parameter is an interval with fields, by which a literal would be read.
+    pub(crate) has_interval_fields: bool,
     /// Number of the search path that it was planned under.
     pub(crate) path: u32,
     /// Version of the catalog that it was planned under.
@@ -98,6 +100,7 @@ impl Prepared {
             param_oids: param_types.iter().map(|ty| ty.oid()).collect(),
             trims: param_types.contains(&Ty::Char),
             reads_world: false,
+            has_interval_fields: false,
             param_types: param_types.into(),
             columns: columns.map(Into::into),
             body,

@@ -45,6 +45,11 @@ pub fn parse_with(text: &str, t: &ColumnType, reading: &Reading<'_>) -> Result<V
         ColumnType::Uuid => Value::Uuid(parse_uuid(text)?),
         ColumnType::Json => Value::Text(json::checked(text)?.to_owned()),
         ColumnType::Oid => Value::Int8(i64::from(parse_oid(text)?)),
+        ColumnType::Rounded(varve_engine::Moment::Interval, fields) => {
+            let fields = time::IntervalFields::of_code(fields);
+            let read = time::parse_interval_of(text, reading.forms.intervals, fields)?;
+            Value::Interval(fields.fit(read)?)
+        }
         ColumnType::Rounded(moment, digits) => {
             let read = parse_with(text, &moment.unrounded(), reading)?;
             time::rounded(read.as_datum(), digits)?.to_value()

@@ -15,6 +15,7 @@ use varve_engine::{ColumnType, Moment};
 
 use crate::error::{Result, SqlError};
 use crate::oid::{self, Oid};
+use crate::time::IntervalFields;
 
 pub use casts::{CastLevel, cast_level, common};
 pub use written::of_ast;
@@ -423,13 +424,18 @@ impl Typed {
         Some(((packed >> 16) as u16, scale as i16))
     }
 
-    /// The declared number of digits of a second.
+    /// The declared fields and digits of an interval.
+    pub fn fields(self) -> Option<IntervalFields> {
+        if self.ty == Ty::Interval { IntervalFields::of_typmod(self.typmod) } else { None }
+    }
+
+    /// The declared number of digits of a second; of an interval `IntervalFields::code`.
     pub fn digits(self) -> Option<(Moment, u8)> {
         let moment = match self.ty {
             Ty::Timestamp => Moment::Timestamp,
             Ty::TimestampTz => Moment::TimestampTz,
             Ty::Time => Moment::Time,
-            Ty::Interval => Moment::Interval,
+            Ty::Interval => return self.fields().map(|fields| (Moment::Interval, fields.code())),
             _ => return None,
         };
         (self.typmod >= 0).then_some((moment, (self.typmod & 0xff) as u8))

@@ -135,8 +135,6 @@ pub enum Expr {
         /// To which type.
         data_type: TypeName,
     },
-    /// `interval '1' DAY`
-    Interval(Interval),
     /// COLLATE
     Collate {
         /// The string.
@@ -258,48 +256,6 @@ pub enum Value {
     Number(String),
     /// A string, without quotes and escapes.
     Text(String),
-}
-
-/// An interval of which one field is named.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Interval {
-    /// The string.
-    pub text: String,
-    /// The field.
-    pub field: IntervalField,
-    /// Where the string begins.
-    pub at: Place,
-}
-
-/// A field of an interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IntervalField {
-    /// YEAR
-    Year,
-    /// MONTH
-    Month,
-    /// DAY
-    Day,
-    /// HOUR
-    Hour,
-    /// MINUTE
-    Minute,
-    /// SECOND
-    Second,
-}
-
-impl IntervalField {
-    /// Its word.
-    pub fn word(self) -> &'static str {
-        match self {
-            IntervalField::Year => "YEAR",
-            IntervalField::Month => "MONTH",
-            IntervalField::Day => "DAY",
-            IntervalField::Hour => "HOUR",
-            IntervalField::Minute => "MINUTE",
-            IntervalField::Second => "SECOND",
-        }
-    }
 }
 
 /// At which ends TRIM takes characters away.

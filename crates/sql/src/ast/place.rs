@@ -1,6 +1,6 @@
 //! Where things stand in a text.
 
-use super::{Expr, Interval, ObjectName, Query, SelectItem, SetExpr, ValueFunction};
+use super::{Expr, ObjectName, Query, SelectItem, SetExpr, ValueFunction};
 
 /// Where something begins in the text of its statement. Two places are always equal, so that trees are compared without them.
 #[derive(Debug, Clone, Copy, Default)]
@@ -89,7 +89,6 @@ impl Placed for Expr {
             Expr::Parameter(_, at)
             | Expr::Default(at)
             | Expr::ValueFunction(ValueFunction { at, .. })
-            | Expr::Interval(Interval { at, .. })
             | Expr::Row(_, at)
             | Expr::ArraySubquery(_, at) => *at,
             Expr::Case(case) => case.at,

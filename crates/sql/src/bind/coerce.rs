@@ -13,7 +13,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Expr, reg};
 use crate::path::Path;
 use crate::text;
-use crate::time::{IntervalStyle, Reading};
+use crate::time::{IntervalFields, IntervalStyle, Reading};
 use crate::ty::{CastLevel, Reg, Ty, Typed, cast_level};
 
 impl Binder<'_> {
@@ -89,12 +89,14 @@ impl Binder<'_> {
         match b.expr {
             Expr::Param(n) => {
                 self.params[n] = param_type(to.ty);
+                self.has_interval_fields |= to.fields().is_some();
                 Ok(Bound { expr: Expr::Param(n), t: Typed::plain(self.params[n]), at: b.at })
             }
             Expr::Const(Value::Null) => Ok(Bound { expr: Expr::NULL, t, at: b.at }),
             // Nearly all intervals are read alike under every IntervalStyle.
             Expr::Const(Value::Text(ref literal)) if to.ty == Ty::Interval => {
-                let read = |style| crate::time::parse_interval(literal, style);
+                let fields = to.fields().unwrap_or(IntervalFields::ALL);
+                let read = |style| crate::time::parse_interval_of(literal, style, fields);
                 let usual = read(IntervalStyle::Postgres).map_err(|e| e.at(b.at))?;
                 if read(IntervalStyle::SqlStandard).ok() != Some(usual) {
                     return Ok(Bound { t: Typed::plain(Ty::Text), ..b });

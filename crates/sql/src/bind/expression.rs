@@ -80,11 +80,6 @@ impl Binder<'_> {
                 self.string_function(e, scope)
             }
             Ast::ValueFunction(f) => self.value_function(f),
-            Ast::Interval(interval) => {
-                let text = format!("{} {}", interval.text, interval.field.word());
-                let (expr, at) = (Expr::Const(Value::Text(text)), interval.at.position());
-                self.explicit(Bound { expr, t: Typed::plain(Ty::Unknown), at }, Typed::plain(Ty::Interval))
-            }
             Ast::Extract { field, expr } => {
                 let name = Value::Text(field.to_lowercase());
                 let value = self.expression(expr, scope)?;

@@ -274,7 +274,6 @@ fn named(e: &Ast) -> (String, u8) {
             (name, 2) => (name, 2),
             _ => (type_name(data_type), 1),
         },
-        Ast::Interval(_) => ("interval".to_owned(), 1),
         Ast::Case(case) => match case.otherwise.as_deref().map(named) {
             Some((name, 2)) => (name, 2),
             _ => ("case".to_owned(), 1),

@@ -120,6 +120,8 @@ pub struct Binder<'c> {
     probes: usize,
     /// The statement asks for the catalog when it runs: system tables, catalog functions, OIDs with names.
     pub reads_world: bool,
+    /// A parameter is an interval with fields. A literal in its place would be read by them: '3' for DAY is three days, for `$1` seconds.
+    pub has_interval_fields: bool,
     /// A query in FROM is bound: it keeps its conditions and its order, for whoever runs it chooses access paths itself.
     in_from: bool,
     /// Tables that were named so far.
@@ -181,6 +183,7 @@ impl<'c> Binder<'c> {
             failed_as_grouped: false,
             probes: 0,
             reads_world: false,
+            has_interval_fields: false,
             in_from: false,
             met_tables: Vec::new(),
             part: None,

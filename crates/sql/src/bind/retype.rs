@@ -174,7 +174,8 @@ fn keeps_form(from: ColumnType, to: ColumnType) -> bool {
         (Numeric { precision: Some((digits, scale)) }, Numeric { precision: Some((more, same)) }) => {
             digits <= more && scale == same
         }
-        (Rounded(a, from), Rounded(b, to)) => a == b && from <= to,
+        // Of intervals the number says which fields there are, too.
+        (Rounded(a, from), Rounded(b, to)) => a == b && a != varve_engine::Moment::Interval && from <= to,
         (Rounded(moment, _), plain) => moment.unrounded() == plain,
         _ => false,
     }

@@ -22,7 +22,12 @@ pub fn apply<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<
         return Ok(Datum::Null);
     }
     if let Some((_, digits)) = to.digits() {
-        let value = apply(value, from, Typed::plain(to.ty), explicit, cx)?;
+        let value = match (value, to.fields()) {
+            (Datum::Text(text), Some(fields)) => {
+                Datum::Interval(time::parse_interval_of(text, cx.env.forms.intervals, fields)?)
+            }
+            _ => apply(value, from, Typed::plain(to.ty), explicit, cx)?,
+        };
         return time::rounded(value, digits);
     }
     match to.ty {

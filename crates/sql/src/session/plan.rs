@@ -37,6 +37,8 @@ pub(super) struct Reads {
     pub(super) world: bool,
     /// It was made of the texts of views.
     pub(super) views: bool,
+    /// It has a parameter that is an interval with fields.
+    pub(super) interval_fields: bool,
     /// What it reads in FROM, and as whom.
     pub(super) needs: Vec<Need>,
     /// Queries that run before it.
@@ -194,6 +196,7 @@ impl Session {
             bind((catalog, path), sql, types, statement, self.shared.forced_general)?;
         let mut prepared = Prepared::new(sql, types, params, columns, body, catalog.version());
         (prepared.reads_world, prepared.reads_views) = (reads.world, reads.views);
+        prepared.has_interval_fields = reads.interval_fields;
         prepared.needs = reads.needs.into();
         prepared.path = path.number();
         let before = reads.locked.into_iter().map(|locked| {
@@ -283,7 +286,8 @@ fn bind(
     // While rows are read, sequences are drawn from and asked beside the transaction. What fills a column of VALUES is not.
     let beside = b.calls_sequences && (!matches!(plan, Plan::Insert(_)) || plan.general().is_some());
     let (needs, locked) = (b.take_needs(), b.take_locked());
-    let reads = Reads { world: b.reads_world || beside, views: b.reads_views(), needs, locked };
+    let (world, views) = (b.reads_world || beside, b.reads_views());
+    let reads = Reads { world, views, interval_fields: b.has_interval_fields, needs, locked };
     Ok((b.param_types()?, columns, Body::Plan(plan), reads))
 }
 

@@ -109,6 +109,9 @@ impl Session {
     /// Runs a statement through its lifted form; `None` if that form will not do.
     fn run_lifted(&mut self, lifted: &Lifted<'_>, sink: &mut dyn Sink) -> Result<Option<CommandTag>> {
         let Ok(mut prepared) = self.prepare_any(&lifted.text, &lifted.types) else { return Ok(None) };
+        if prepared.has_interval_fields {
+            return Ok(None);
+        }
         let repeats = |p: &Prepared| matches!(&p.body, Body::Plan(plan) if plan.repeats());
         if lifted.row_count > 1 && !repeats(&prepared) {
             return Ok(None);

@@ -178,7 +178,6 @@ impl Printer<'_> {
                 self.matching(expr, symbol, pattern)
             }
             Ast::Cast { expr, .. } => self.cast_as_written(e, expr),
-            Ast::Interval(_) => self.constant(&self.bound(e)?),
             Ast::Extract { field, expr, .. } => {
                 let operand = self.any(expr).filter(|operand| operand.ty != Ty::Unknown)?;
                 let operand = self.within(operand, Within::List);

@@ -222,7 +222,6 @@ fn shown(e: &Ast, known: &[Known]) -> Option<String> {
         Ast::Nested(inner) => shown(inner, known)?,
         Ast::Identifier(_) | Ast::CompoundIdentifier(_) => column(e, known)?,
         Ast::Value(constant) => literal(&constant.value),
-        Ast::Interval(i) => format!("INTERVAL {} {}", string(&i.text), i.field.word()),
         Ast::UnaryOp { op: UnaryOperator::Not, expr } => {
             format!("NOT {}", above(Rank::And, expr, known)?)
         }

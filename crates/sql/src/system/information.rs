@@ -205,7 +205,9 @@ fn type_cells(world: &World, t: Typed) -> Vec<(&'static str, Value)> {
     let digits = match t.ty {
         Ty::Date => Some(0),
         Ty::Timestamp | Ty::TimestampTz | Ty::Time | Ty::Interval => {
-            Some(t.digits().map_or(6, |(_, digits)| i32::from(digits)))
+            let of_interval = t.fields().map(|fields| fields.digits().unwrap_or(6));
+            let digits = of_interval.or(t.digits().map(|(_, digits)| digits));
+            Some(i32::from(digits.unwrap_or(6)))
         }
         _ => None,
     };

@@ -208,6 +208,11 @@ pub fn type_name(oid: u32, typmod: i32) -> String {
 
 /// `timestamp(3) without time zone`: the digits stand behind the first word.
 fn with_digits(t: Typed) -> String {
+    if let Some(fields) = t.fields() {
+        let name = fields.name();
+        let blank = if name.starts_with('(') || name.is_empty() { "" } else { " " };
+        return format!("{}{blank}{name}", t.ty.name());
+    }
     let digits = t.digits().map_or(0, |(_, digits)| digits);
     match t.ty.name().split_once(' ') {
         Some((word, rest)) => format!("{word}({digits}) {rest}"),

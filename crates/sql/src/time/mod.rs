@@ -10,6 +10,7 @@
 
 mod abbreviations;
 mod decode;
+mod fields;
 mod interval;
 mod iso_interval;
 mod read;
@@ -20,11 +21,12 @@ mod tokens;
 mod words;
 mod zone;
 
+pub use fields::IntervalFields;
 pub use interval::{
     add_interval, add_interval_in, add_intervals, negate_interval, scale_interval, write_interval,
 };
 pub use read::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
-pub use read_interval::parse_interval;
+pub use read_interval::{parse_interval, parse_interval_of};
 pub use show::{write_date, write_time, write_timestamp};
 pub use style::{DateOrder, DateStyle, IntervalStyle, NoDateStyle, PLAIN, Reading, TimeForms};
 pub use varve_engine::{DAY_US, Interval};
@@ -94,11 +96,7 @@ pub fn month_len(year: i64, month: u32) -> u32 {
 
 /// A time with this many digits of a second, half of the last one away from zero; what is no time as it is.
 pub fn rounded(value: Datum<'_>, digits: u8) -> Result<Datum<'_>> {
-    let unit = 10_i64.pow(u32::from(6 - digits.min(6)));
-    let whole = |us: i64| -> Option<i64> {
-        let half = if us < 0 { -(unit / 2) } else { unit / 2 };
-        us.checked_add(half).map(|us| us / unit * unit)
-    };
+    let whole = |us: i64| round_us(us, digits);
     let moment = |us: i64| match is_infinite(us) {
         true => Ok(us),
         false => whole(us).and_then(check_timestamp).ok_or_else(timestamp_range),
@@ -107,12 +105,16 @@ pub fn rounded(value: Datum<'_>, digits: u8) -> Result<Datum<'_>> {
         Datum::Timestamp(us) => Datum::Timestamp(moment(us)?),
         Datum::TimestampTz(us) => Datum::TimestampTz(moment(us)?),
         Datum::Time(us) => Datum::Time(whole(us).unwrap_or(us)),
-        Datum::Interval(iv) => {
-            let micros = whole(iv.micros).ok_or_else(interval_range)?;
-            Datum::Interval(Interval { micros, ..iv })
-        }
+        Datum::Interval(iv) => Datum::Interval(IntervalFields::of_code(digits).fit(iv)?),
         other => other,
     })
+}
+
+/// Microseconds, rounded to this many digits of a second.
+fn round_us(us: i64, digits: u8) -> Option<i64> {
+    let unit = 10_i64.pow(u32::from(6 - digits.min(6)));
+    let half = if us < 0 { -(unit / 2) } else { unit / 2 };
+    us.checked_add(half).map(|us| us / unit * unit)
 }
 
 /// Whether a timestamp is one of the infinities.

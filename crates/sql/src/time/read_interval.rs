@@ -9,6 +9,7 @@
 use varve_engine::Interval;
 
 use super::decode::clock_parts;
+use super::fields::{IntervalFields, LastField};
 use super::interval::whole;
 use super::read::syntax;
 use super::style::IntervalStyle;
@@ -24,9 +25,15 @@ pub(super) enum Bad {
 
 /// Reads an interval. The style says what the sign of the first field means: in `sql_standard` it is that of all.
 pub fn parse_interval(text: &str, style: IntervalStyle) -> Result<Interval> {
+    parse_interval_of(text, style, IntervalFields::ALL)
+}
+
+/// Reads an interval of a type that keeps these fields. They say what a number without a unit counts. What the type does
+/// not keep is read, too: `fit` drops it.
+pub fn parse_interval_of(text: &str, style: IntervalStyle, kept: IntervalFields) -> Result<Interval> {
     let fields = tokens::fields(text);
     let read = match &fields {
-        Some(fields) => Spans::read(fields, style),
+        Some(fields) => Spans::read(fields, style, kept),
         None => Err(Bad::Format),
     };
     let read = match read {
@@ -44,8 +51,9 @@ pub fn parse_interval(text: &str, style: IntervalStyle) -> Result<Interval> {
 }
 
 /// The fields of an interval that have been read, those behind the next one.
-#[derive(Default)]
 struct Spans {
+    /// The fields of the type.
+    kept: IntervalFields,
     parts: Parts,
     /// Units that were set.
     seen: u16,
@@ -57,12 +65,13 @@ struct Spans {
 }
 
 impl Spans {
-    fn read(fields: &[Field], style: IntervalStyle) -> std::result::Result<Parts, Bad> {
+    fn read(fields: &[Field], style: IntervalStyle, kept: IntervalFields) -> std::result::Result<Parts, Bad> {
         let has_sign = |field: &Field| field.text.starts_with(['+', '-']);
         let is_negative = style == IntervalStyle::SqlStandard
             && fields.first().is_some_and(|first| first.text.starts_with('-'))
             && !fields[1..].iter().any(has_sign);
-        let mut spans = Spans { is_negative, ..Spans::default() };
+        let parts = Parts::default();
+        let mut spans = Spans { kept, parts, seen: 0, unit: None, is_past: false, is_negative };
         for field in fields.iter().rev() {
             let set = match field.kind {
                 Kind::Time => spans.clock(&field.text)?,
@@ -88,10 +97,16 @@ impl Spans {
     fn clock(&mut self, text: &str) -> std::result::Result<u16, Bad> {
         let (sign, clock) = signed(text);
         let sign = if self.is_negative { -1 } else { sign };
-        let [hour, minute, second, us] = clock_parts(clock).map_err(|bad| match bad {
+        let [mut hour, mut minute, mut second, us] = clock_parts(clock).map_err(|bad| match bad {
             super::decode::Bad::Range => Bad::Range,
             _ => Bad::Format,
         })?;
+        if self.kept.is_minute_to_second() && !clock.contains('.') && clock.matches(':').count() == 1 {
+            (hour, minute, second) = (0, hour, minute);
+            if minute > 59 {
+                return Err(Bad::Range);
+            }
+        }
         let us = (minute * 60 + second) * 1_000_000 + us;
         let us = hour.checked_mul(3_600_000_000).and_then(|hours| hours.checked_add(us)).ok_or(Bad::Range)?;
         self.parts.micros = self.parts.micros.checked_add(sign * us).ok_or(Bad::Range)?;
@@ -101,7 +116,7 @@ impl Spans {
     }
 
     fn amount(&mut self, text: &str) -> std::result::Result<u16, Bad> {
-        let mut unit = self.unit.unwrap_or(Unit::Micros(1_000_000));
+        let mut unit = self.unit.unwrap_or_else(|| Unit::smallest_of(self.kept));
         let (sign, bare) = signed(text);
         let mut amount = match bare.split_once('-') {
             Some((years, months)) => {
@@ -201,6 +216,18 @@ impl Unit {
     pub(super) const HOUR: Unit = Unit::Micros(3_600_000_000);
     pub(super) const MINUTE: Unit = Unit::Micros(60_000_000);
     pub(super) const SECOND: Unit = Unit::Micros(1_000_000);
+
+    /// What a number without a unit counts.
+    fn smallest_of(kept: IntervalFields) -> Unit {
+        match kept.last() {
+            LastField::Year => Unit::YEAR,
+            LastField::Month => Unit::Months(1),
+            LastField::Day => Unit::Days(1),
+            LastField::Hour => Unit::HOUR,
+            LastField::Minute => Unit::MINUTE,
+            LastField::Second => Unit::SECOND,
+        }
+    }
 
     fn of(name: &str) -> Option<Unit> {
         let name = name.get(..NAME_LEN_MAX).unwrap_or(name);

@@ -7,6 +7,7 @@ use varve_engine::{ColumnType, Moment};
 use super::{Reg, Ty, Typed};
 use crate::ast::TypeName;
 use crate::error::{Result, SqlError, SqlState};
+use crate::time::IntervalFields;
 
 /// Reads a type name from the syntax tree.
 pub fn of_ast(t: &TypeName) -> Result<Typed> {
@@ -94,19 +95,27 @@ fn moment_of(moment: Moment, digits: Option<i64>) -> Typed {
     })
 }
 
-/// What PostgreSQL writes for an interval whose fields are not named.
-const ALL_FIELDS: i64 = 0x7FFF;
-
 fn interval_of(modifiers: &[i64]) -> Result<Typed> {
-    match modifiers {
-        [] => Ok(moment_of(Moment::Interval, None)),
-        [ALL_FIELDS, rest @ ..] => Ok(moment_of(Moment::Interval, rest.first().copied())),
-        _ => Err(SqlError::unsupported("type interval with fields")),
-    }
+    let fields = match modifiers {
+        [] => None,
+        _ => Some(IntervalFields::of_written(modifiers).ok_or_else(invalid_interval)?),
+    };
+    Ok(Typed {
+        ty: Ty::Interval,
+        typmod: fields.filter(|f| *f != IntervalFields::ALL).map_or(-1, IntervalFields::typmod),
+    })
+}
+
+fn invalid_interval() -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "invalid INTERVAL type modifier")
 }
 
 /// Arrays of arrays are arrays, as in PostgreSQL; the modifier is the elements'.
-fn array_of(Typed { ty: element, typmod }: Typed) -> Result<Typed> {
+fn array_of(element: Typed) -> Result<Typed> {
+    if element.fields().is_some_and(IntervalFields::is_partial) {
+        return Err(SqlError::unsupported("an array of intervals of which some fields are kept"));
+    }
+    let Typed { ty: element, typmod } = element;
     let array = if element.element().is_some() { Some(element) } else { element.array() };
     array
         .map(|ty| Typed { ty, typmod })
@@ -117,7 +126,11 @@ fn numeric_of(modifiers: &[i64]) -> Result<Typed> {
     let (precision, scale) = match *modifiers {
         [] => return Ok(Typed::plain(Ty::Numeric)),
         [precision] => (precision, 0),
-        [precision, scale, ..] => (precision, scale),
+        [precision, scale] => (precision, scale),
+        _ => {
+            let message = "invalid NUMERIC type modifier";
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
     };
     if !(1..=1000).contains(&precision) {
         let message = format!("NUMERIC precision {precision} must be between 1 and 1000");

@@ -6,10 +6,9 @@
 //! Does not know: queries; what names mean.
 
 use super::place::{Reader, kind, strings};
-use super::types::modifiers;
 use crate::ast::{
-    BinaryOperator, Case, CaseWhen, Constant, Expr, Function, FunctionArg, Ident, Interval, IntervalField,
-    Link, ObjectName, UnaryOperator, Value, ValueFunction,
+    BinaryOperator, Case, CaseWhen, Constant, Expr, Function, FunctionArg, Ident, Link, ObjectName,
+    UnaryOperator, Value, ValueFunction,
 };
 use crate::error::{Result, SqlError};
 use pg_query::NodeEnum;
@@ -277,13 +276,6 @@ impl Reader<'_> {
     fn cast(&self, c: &TypeCast) -> Result<Expr> {
         let Some(name) = &c.type_name else { return Err(SqlError::internal("a cast without a type")) };
         let arg = self.boxed(c.arg.as_deref())?;
-        if let Expr::Value(Constant { value: Value::Text(text), at }) = &*arg
-            && strings(&name.names)? == ["pg_catalog", "interval"]
-            && name.array_bounds.is_empty()
-            && let Some(field) = field_of(&modifiers(&name.typmods)?)
-        {
-            return Ok(Expr::Interval(Interval { text: text.clone(), field, at: *at }));
-        }
         Ok(Expr::Cast { expr: arg, data_type: self.type_name(name)? })
     }
 
@@ -377,20 +369,6 @@ pub(super) fn operator(name: &[Node]) -> Result<BinaryOperator> {
     Ok(match strings(name)?.as_slice() {
         [symbol] | ["pg_catalog", symbol] => BinaryOperator::of(symbol),
         parts => BinaryOperator::Qualified(parts.iter().map(ToString::to_string).collect()),
-    })
-}
-
-/// The one field that an interval's modifier names.
-fn field_of(numbers: &[i64]) -> Option<IntervalField> {
-    let [mask] = numbers else { return None };
-    Some(match mask {
-        2 => IntervalField::Month,
-        4 => IntervalField::Year,
-        8 => IntervalField::Day,
-        1024 => IntervalField::Hour,
-        2048 => IntervalField::Minute,
-        4096 => IntervalField::Second,
-        _ => return None,
     })
 }
 
