@@ -58,7 +58,7 @@ fn at_every_cut(log: &RecordLog, judge: impl Fn(&Arc<Database>, u64, &str)) {
             let fate = |n: u64| match style {
                 0 => Fate::Absent,
                 1 => Fate::Present,
-                _ if n % 2 == 0 => Fate::Torn { unit_bytes: 512, seed: cut + n },
+                _ if n.is_multiple_of(2) => Fate::Torn { unit_bytes: 512, seed: cut + n },
                 _ => Fate::Absent,
             };
             let fates: Vec<Fate> = (0..pending).map(fate).collect();
