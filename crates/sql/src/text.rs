@@ -6,13 +6,14 @@
 //!
 //! Does not know: sessions. Times are read and shown as ISO and in UTC unless forms are given (`write_with`).
 
+use std::cell::Cell;
 use std::io::Write;
 
 use varve_engine::{ColumnType, Datum, Numeric, NumericError, Value};
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid::{self, Oid};
-use crate::time::{self, Reading, TimeForms};
+use crate::time::{self, DateOrder, DateStyle, IntervalStyle, PLAIN, Reading, TimeForms};
 use crate::ty::Ty;
 use crate::{array, json};
 
@@ -470,6 +471,24 @@ fn write_plain(mantissa: &str, exponent: i32, out: &mut Vec<u8>) {
         Some((head, tail)) => out.extend_from_slice(format!("{head}.{tail}").as_bytes()),
         None => out.extend_from_slice(format!("{digits:0<whole$}").as_bytes()),
     }
+}
+
+/// Whether a text is one date, moment or interval by default, and another one, or none, by these styles.
+pub fn is_read_otherwise(text: &str, dates: DateStyle, intervals: IntervalStyle) -> bool {
+    let clock = Cell::new(None);
+    let styled = TimeForms { dates, intervals, ..PLAIN.clone() };
+    [oid::DATE, oid::TIMESTAMP, oid::INTERVAL].into_iter().any(|oid| {
+        let read =
+            |forms| parse_as(text, oid, &Reading::new(forms, &clock)).ok().map(|value| format!("{value:?}"));
+        read(&PLAIN) != read(&styled)
+    })
+}
+
+/// Whether DateStyle decides which date a text is.
+pub fn has_several_orders(text: &str) -> bool {
+    [DateOrder::Dmy, DateOrder::Ymd]
+        .into_iter()
+        .any(|order| is_read_otherwise(text, DateStyle { order, ..DateStyle::ISO }, IntervalStyle::Postgres))
 }
 
 #[cfg(test)]

@@ -51,8 +51,11 @@ fn connections_are_in_the_log_if_that_is_asked_for() {
     let mut client = connect(port, "postgres").unwrap();
     client.batch_execute("alter system set log_connections = on").unwrap();
     client.batch_execute("alter system set log_disconnections = on").unwrap();
-    let shown: String = client.query_one("select current_setting('log_connections')", &[]).unwrap().get(0);
-    assert_eq!(shown, "on");
+    let shown = |client: &mut Client| -> String {
+        client.query_one("select current_setting('log_connections')", &[]).unwrap().get(0)
+    };
+    assert_eq!(shown(&mut client), "off", "a session keeps what it began with");
+    assert_eq!(shown(&mut connect(port, "postgres").unwrap()), "on");
     let refused = client.batch_execute("set log_connections = off").unwrap_err();
     assert_eq!(refused.code().unwrap().code(), "55P02");
     drop(client);

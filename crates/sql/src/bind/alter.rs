@@ -228,7 +228,7 @@ impl Binder<'_> {
     pub fn bound_default(&mut self, column: &ColumnDef) -> Result<Expr> {
         let Some(text) = &column.default else { return Ok(Expr::NULL) };
         let parsed = crate::parse::expression(text)?;
-        let mut inner = Binder::new(self.catalog, text, &[])?;
+        let mut inner = Binder::of_kept(self.catalog, text)?;
         let mut scope = Scope { no_aggregates: Some("DEFAULT"), ..Scope::default() };
         let bound = inner.expression(&parsed, &mut scope)?;
         let bound = inner.assign(bound, &column.name, column.column_type)?;

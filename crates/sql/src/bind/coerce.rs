@@ -98,10 +98,18 @@ impl Binder<'_> {
                 let fields = to.fields().unwrap_or(IntervalFields::ALL);
                 let read = |style| crate::time::parse_interval_of(literal, style, fields);
                 let usual = read(IntervalStyle::Postgres).map_err(|e| e.at(b.at))?;
-                if read(IntervalStyle::SqlStandard).ok() != Some(usual) {
+                if !self.is_kept && read(IntervalStyle::SqlStandard).ok() != Some(usual) {
                     return Ok(Bound { t: Typed::plain(Ty::Text), ..b });
                 }
                 Ok(Bound { expr: Expr::Const(Value::Interval(usual)), t, at: b.at })
+            }
+            Expr::Const(Value::Text(ref literal))
+                if self.is_kept
+                    && matches!(to.ty, Ty::Date | Ty::Timestamp)
+                    && text::has_several_orders(literal) =>
+            {
+                let value = text::parse_as(literal, to.ty.oid(), &Reading::plain());
+                Ok(Bound { expr: Expr::Const(value.map_err(|e| e.at(b.at))?), t, at: b.at })
             }
             Expr::Const(Value::Text(ref literal))
                 if !to.ty.is_text() && !depends_on_session(Ty::Unknown, to.ty) =>

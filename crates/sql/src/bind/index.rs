@@ -148,7 +148,7 @@ impl Binder<'_> {
 
     /// What the kept text of an index means.
     pub fn expression_of_index(&mut self, table: &TableDef, text: &str) -> Result<Bound> {
-        let mut inner = Binder::new(self.catalog, text, &[])?;
+        let mut inner = Binder::of_kept(self.catalog, text)?;
         let bound = inner.expression(&crate::parse::expression(text)?, &mut Scope::of(relation_of(table)))?;
         inner.known(bound)
     }

@@ -122,6 +122,8 @@ pub struct Binder<'c> {
     pub reads_world: bool,
     /// A parameter is an interval with fields. A literal in its place would be read by them: '3' for DAY is three days, for `$1` seconds.
     pub has_interval_fields: bool,
+    /// The text is kept; its dates and intervals are read by the default styles.
+    is_kept: bool,
     /// A query in FROM is bound: it keeps its conditions and its order, for whoever runs it chooses access paths itself.
     in_from: bool,
     /// Tables that were named so far.
@@ -184,6 +186,7 @@ impl<'c> Binder<'c> {
             probes: 0,
             reads_world: false,
             has_interval_fields: false,
+            is_kept: false,
             in_from: false,
             met_tables: Vec::new(),
             part: None,
@@ -204,6 +207,11 @@ impl<'c> Binder<'c> {
             locked: Vec::new(),
             holds_locked: false,
         })
+    }
+
+    /// For a text that is kept (a default, a condition, a view): its dates and intervals mean the same in each session.
+    pub fn of_kept(catalog: &'c Catalog, source: &'c str) -> Result<Self> {
+        Ok(Binder { is_kept: true, ..Binder::new(catalog, source, &[])? })
     }
 
     /// Names without a schema are those that this path leads to.

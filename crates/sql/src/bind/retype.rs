@@ -105,7 +105,7 @@ impl Binder<'_> {
     fn converted_default(&mut self, column: &ColumnDef, to: ColumnType) -> Result<Option<String>> {
         let Some(text) = &column.default else { return Ok(None) };
         let parsed = crate::parse::expression(text)?;
-        let mut inner = Binder::new(self.catalog, text, &[])?;
+        let mut inner = Binder::of_kept(self.catalog, text)?;
         let mut scope = Scope { no_aggregates: Some("DEFAULT expressions"), ..Scope::default() };
         let bound = inner.expression(&parsed, &mut scope)?;
         // A literal without a type has become one of the column's.

@@ -63,7 +63,7 @@ impl Binder<'_> {
     }
 
     fn stored_condition(&mut self, text: &str, relation: Relation) -> Result<Expr> {
-        let mut inner = Binder::new(self.catalog, text, &[])?;
+        let mut inner = Binder::of_kept(self.catalog, text)?;
         let bound = inner.bound_condition(&parse::expression(text)?, relation)?;
         self.reads_world |= inner.reads_world;
         Ok(bound)

@@ -79,7 +79,7 @@ impl Binder<'_> {
 
     fn reread(&mut self, text: &str) -> Result<BoundQuery> {
         let query = query_of(text)?;
-        let mut inner = Binder::new(self.catalog, text, &[])?;
+        let mut inner = Binder::of_kept(self.catalog, text)?;
         inner.depth = self.depth;
         inner.through = self.through;
         let bound = inner.viewed(&query);

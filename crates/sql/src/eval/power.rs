@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. A result has at least 16 significant digits, at least the scale of each argument, and at most 1,000 digits behind the point.
-//!    The scale is the one that PostgreSQL 15 chooses; the digits are correctly rounded (`dashu`, docs/decisions, 0628).
+//!    The scale is the one that PostgreSQL 15 chooses; the digits come from `dashu` (docs/decisions, 0628).
 //! 2. NaN and the infinities follow POSIX `pow`, with PostgreSQL's errors.
 //!
 //! Does not know: double precision.
@@ -14,6 +14,7 @@ use dashu_float::{Context, DBig, FpResult, Repr};
 use dashu_int::IBig;
 use varve_engine::{Numeric, NumericRef, Special};
 
+use super::Cx;
 use super::number::{SCALE_MAX, SIGNIFICANT_MIN, exact_sum, of_i128, pack};
 use crate::error::{Result, SqlError, SqlState};
 
@@ -171,28 +172,31 @@ fn special_power(base: NumericRef<'_>, exponent: NumericRef<'_>) -> Result<Numer
 }
 
 /// The greatest number that both are multiples of; NaN for what is no number.
-pub fn greatest_divisor(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
+pub fn greatest_divisor(a: NumericRef<'_>, b: NumericRef<'_>, cx: &Cx<'_>) -> Result<Numeric> {
     let (Some(a), Some(b)) = (a.to_big(), b.to_big()) else { return Ok(Numeric::nan()) };
     let (x, y, scale) = as_integers(a, b);
-    pack(&BigDecimal::new(divisor(x, y), scale))
+    pack(&BigDecimal::new(divisor(x, y, cx)?, scale))
 }
 
 /// The least positive multiple of both, 0 if one is 0.
-pub fn least_multiple(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
+pub fn least_multiple(a: NumericRef<'_>, b: NumericRef<'_>, cx: &Cx<'_>) -> Result<Numeric> {
     let (Some(a), Some(b)) = (a.to_big(), b.to_big()) else { return Ok(Numeric::nan()) };
     let (x, y, scale) = as_integers(a, b);
     if x.is_zero() || y.is_zero() {
         return zero(scale);
     }
-    let multiple = &x / divisor(x.clone(), y.clone()) * &y;
+    let multiple = &x / divisor(x.clone(), y.clone(), cx)? * &y;
     pack(&BigDecimal::new(multiple.abs(), scale))
 }
 
-fn divisor(mut x: BigInt, mut y: BigInt) -> BigInt {
+/// Euclid's algorithm, which takes many turns for long numbers.
+fn divisor(mut x: BigInt, mut y: BigInt, cx: &Cx<'_>) -> Result<BigInt> {
     while !y.is_zero() {
-        (x, y) = (y.clone(), x % y);
+        cx.env.check_cancel()?;
+        x %= &y;
+        std::mem::swap(&mut x, &mut y);
     }
-    x.abs()
+    Ok(x.abs())
 }
 
 /// Both in units of the last digit that either has.

@@ -42,7 +42,7 @@ pub(super) fn alter_table(
     // Those of one kind that rewrite the table do it together.
     for together in actions.chunk_by(|a, b| pass(a).is_rewrite() && pass(a) == pass(b)) {
         let catalog = txn.catalog();
-        let mut b = Binder::new(&catalog, source, &[])?;
+        let mut b = Binder::of_kept(&catalog, source)?;
         let table = match b.existing_table(&a.name) {
             Err(e) if a.if_exists && e.sqlstate == SqlState::UNDEFINED_TABLE => {
                 notice(notices, "00000", format!("{}, skipping", e.message));

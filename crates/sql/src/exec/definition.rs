@@ -58,7 +58,7 @@ pub fn run(
     notices: &mut Notices,
 ) -> Result<CommandTag> {
     let catalog = txn.catalog();
-    let mut b = Binder::new(&catalog, source, &[])?.along(&facts.path);
+    let mut b = Binder::of_kept(&catalog, source)?.along(&facts.path);
     Ok(CommandTag::Plain(match statement {
         Definition::CreateTable(t) => create_table(&mut b, t, txn, facts, notices)?,
         Definition::CreateTableAs(_) => {

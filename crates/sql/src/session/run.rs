@@ -29,6 +29,8 @@ use crate::prepared::{Body, PendingRows, Portal, Prepared, trimmed};
 use crate::scan::{Extent, Lifted, Literal, next_statement};
 use crate::sink::{CommandTag, Progress, Sink};
 use crate::system::World;
+use crate::text;
+use crate::time::{DateStyle, IntervalStyle, TimeForms};
 use crate::ty::Ty;
 use crate::utility::Utility;
 
@@ -456,6 +458,7 @@ impl Session {
         if self.read_only {
             return Err(SqlError::read_only("this command"));
         }
+        check_literals(sql, &self.facts.forms)?;
         let mut notices = std::mem::take(&mut self.notices);
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         let before = txn.made().len();
@@ -469,6 +472,24 @@ impl Session {
         owned.unwrap_or(Ok(()))?;
         defined
     }
+}
+
+/// 0A000 for a definition with a literal that is another date or interval under the session's styles than by default: what is kept
+/// of it is read by the default styles.
+fn check_literals(sql: &str, forms: &TimeForms) -> Result<()> {
+    let (order, intervals) = (forms.dates.order, forms.intervals);
+    if order == DateStyle::ISO.order && intervals != IntervalStyle::SqlStandard {
+        return Ok(());
+    }
+    let dates = DateStyle { order, ..DateStyle::ISO };
+    for token in parse::tokens(sql)? {
+        if token.string().is_some_and(|text| text::is_read_otherwise(&text, dates, intervals)) {
+            let what = "a date or an interval whose meaning the session's style decides, in a definition,";
+            return Err(SqlError::unsupported(what)
+                .with_hint("Write the date as YYYY-MM-DD, or set DateStyle to 'ISO, MDY' and IntervalStyle to 'postgres'."));
+        }
+    }
+    Ok(())
 }
 
 /// Runs a definition; again from its start, rights included, if others have defined something while it waited.

@@ -116,7 +116,7 @@ struct Printer<'c> {
 
 impl Printer<'_> {
     fn bound(&self, e: &Ast) -> Option<Bound> {
-        Binder::new(self.catalog, self.source, &[]).ok()?.over_table(e, self.table).ok()
+        Binder::of_kept(self.catalog, self.source).ok()?.over_table(e, self.table).ok()
     }
 
     fn ty(&self, e: &Ast) -> Option<Ty> {

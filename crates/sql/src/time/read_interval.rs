@@ -129,7 +129,9 @@ impl Spans {
             })?,
         };
         if self.is_negative {
-            amount = Amount { whole: -amount.whole.abs(), fraction: -amount.fraction.abs() };
+            // The smallest number has no opposite.
+            let whole = if amount.whole > 0 { -amount.whole } else { amount.whole };
+            amount = Amount { whole, fraction: -amount.fraction.abs() };
         }
         self.parts.add(amount, unit).ok_or(Bad::Range)?;
         if matches!(unit, Unit::Micros(3_600_000_000)) {

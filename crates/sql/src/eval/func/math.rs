@@ -92,8 +92,12 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("log", &[Numeric], Numeric, |a, cx| of_one(a, cx, to_ten)),
     strict("log10", &[Numeric], Numeric, |a, cx| of_one(a, cx, to_ten)),
     strict("log", &[Numeric, Numeric], Numeric, |a, cx| of_two(a, cx, power::logarithm)),
-    strict("gcd", &[Numeric, Numeric], Numeric, |a, cx| of_two(a, cx, power::greatest_divisor)),
-    strict("lcm", &[Numeric, Numeric], Numeric, |a, cx| of_two(a, cx, power::least_multiple)),
+    strict("gcd", &[Numeric, Numeric], Numeric, |a, cx| {
+        of_two(a, cx, |a, b| power::greatest_divisor(a, b, cx))
+    }),
+    strict("lcm", &[Numeric, Numeric], Numeric, |a, cx| {
+        of_two(a, cx, |a, b| power::least_multiple(a, b, cx))
+    }),
     strict("ln", &[Float8], Float8, |a, _| logarithm(float(a, 0), f64::ln)),
     strict("log", &[Float8], Float8, |a, _| logarithm(float(a, 0), f64::log10)),
     strict("log10", &[Float8], Float8, |a, _| logarithm(float(a, 0), f64::log10)),
@@ -126,7 +130,7 @@ fn of_one<'a>(
 fn of_two<'a>(
     a: &[Datum<'a>],
     cx: &Cx<'a>,
-    f: fn(NumericRef<'_>, NumericRef<'_>) -> Result<varve_engine::Numeric>,
+    f: impl Fn(NumericRef<'_>, NumericRef<'_>) -> Result<varve_engine::Numeric>,
 ) -> Result<Datum<'a>> {
     match (a[0], a[1]) {
         (Datum::Numeric(x), Datum::Numeric(y)) => Ok(arith::numeric(&f(x, y)?, cx)),

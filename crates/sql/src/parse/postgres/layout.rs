@@ -41,6 +41,9 @@ macro_rules! nodes {
         $(impl Part for $name {
             #[allow(clippy::needless_update, reason = "only some have fields that the parser leaves empty")]
             fn read(at: Raw<'_>) -> Option<Self> {
+                if at.tag() != $tag {
+                    return None;
+                }
                 Some($name {
                     $($field: at.$kind$(::<$part>)?($place)?,)*
                     ..$name::default()

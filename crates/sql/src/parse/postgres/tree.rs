@@ -92,7 +92,7 @@ impl<'t> Raw<'t> {
         unsafe { self.start.add(place).cast::<T>().read() }
     }
 
-    fn tag(self) -> u32 {
+    pub(super) fn tag(self) -> u32 {
         self.get(0)
     }
 
