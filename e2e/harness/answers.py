@@ -93,7 +93,8 @@ def same_rows(ours, peer, columns, ordered, binary):
     tolerances = [TOLERANCES.get(form) for form in forms]
     if not same_multiset(ours, peer, tolerances):
         return False
-    places = [at - 1 for at in ordered if at <= len(forms)]
+    # Equal values that look different, 0 and 0.0, stand in any order.
+    places = [at - 1 for at in ordered if at <= len(forms) and columns[at - 1][1] not in EQUALS]
     kept = [tolerances[at] for at in places]
     return not places or all(same_row([a[at] for at in places], [b[at] for at in places], kept) for a, b in zip(ours, peer))
 

@@ -321,7 +321,10 @@ impl Binder<'_> {
         }
         self.probed()?;
         let grouping = scope.grouping.take();
+        // What an operator does not compute, beside NULL, is read all the same.
+        let before = std::mem::replace(&mut self.keeps_operands, true);
         let call = self.without_trace(|b| b.argument_of(kind, f, at, scope));
+        self.keeps_operands = before;
         scope.grouping = grouping;
         // If it can't be bound, whoever binds it in earnest says why.
         let Ok((call, _)) = call else { return Ok(false) };

@@ -220,7 +220,9 @@ impl Binder<'_> {
             exprs.push(cast.expr);
         }
         // As in PostgreSQL, a strict function of a constant NULL is NULL, and its other arguments are not computed.
-        let is_null = chosen.strict && exprs.iter().any(|e| matches!(e, Expr::Const(Value::Null)));
+        let is_null = chosen.strict
+            && !self.keeps_operands
+            && exprs.iter().any(|e| matches!(e, Expr::Const(Value::Null)));
         let expr = if is_null { Expr::NULL } else { Expr::Call(chosen, exprs.into()) };
         Ok(Bound { expr, t: Typed::plain(chosen.result), at })
     }

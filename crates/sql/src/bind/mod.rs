@@ -122,6 +122,8 @@ pub struct Binder<'c> {
     pub reads_world: bool,
     /// A parameter is an interval with fields. A literal in its place would be read by them: '3' for DAY is three days, for `$1` seconds.
     pub has_interval_fields: bool,
+    /// Operators of a constant NULL keep their other side: what is bound is only looked at.
+    keeps_operands: bool,
     /// The text is kept; its dates and intervals are read by the default styles.
     is_kept: bool,
     /// A query in FROM is bound: it keeps its conditions and its order, for whoever runs it chooses access paths itself.
@@ -187,6 +189,7 @@ impl<'c> Binder<'c> {
             reads_world: false,
             has_interval_fields: false,
             is_kept: false,
+            keeps_operands: false,
             in_from: false,
             met_tables: Vec::new(),
             part: None,

@@ -242,7 +242,8 @@ impl Binder<'_> {
         let left = self.cast(left, Typed::plain(types.0), false)?;
         let right = self.cast(right, Typed::plain(types.1), false)?;
         // As in PostgreSQL, a strict operator of a constant NULL is NULL, and its other side is not computed.
-        let expr = match [&left.expr, &right.expr].iter().any(|e| matches!(e, Expr::Const(Value::Null))) {
+        let has_null = [&left.expr, &right.expr].iter().any(|e| matches!(e, Expr::Const(Value::Null)));
+        let expr = match has_null && !self.keeps_operands {
             true => Expr::NULL,
             false => Expr::Arith(arith, class, Box::new((left.expr, right.expr))),
         };
