@@ -104,12 +104,15 @@ impl Binder<'_> {
                 Ok(Bound { expr: Expr::Const(Value::Interval(usual)), t, at: b.at })
             }
             Expr::Const(Value::Text(ref literal))
-                if self.is_kept
-                    && matches!(to.ty, Ty::Date | Ty::Timestamp)
-                    && text::has_several_orders(literal) =>
+                if self.is_kept && matches!(to.ty, Ty::Date | Ty::Timestamp) =>
             {
                 let value = text::parse_as(literal, to.ty.oid(), &Reading::plain());
-                Ok(Bound { expr: Expr::Const(value.map_err(|e| e.at(b.at))?), t, at: b.at })
+                let value = value.map_err(|e| e.at(b.at))?;
+                // `now` and what all orders read alike is read when it is asked for.
+                if !text::has_several_orders(literal) {
+                    return Ok(Bound { t: Typed::plain(Ty::Text), ..b });
+                }
+                Ok(Bound { expr: Expr::Const(value), t, at: b.at })
             }
             Expr::Const(Value::Text(ref literal))
                 if !to.ty.is_text() && !depends_on_session(Ty::Unknown, to.ty) =>
