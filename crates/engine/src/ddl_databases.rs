@@ -18,7 +18,7 @@ use crate::transaction::Transaction;
 
 impl Transaction {
     /// Makes a database with the schema `public` of a template: its owner, rights and comment, or none if it is dropped there.
-    /// That the template has nothing else is the caller's to know. The new id is given here.
+    /// The caller checks that the template has no other objects. The new id is given here.
     pub fn create_database(&mut self, new: DatabaseDef, template: ObjectId) -> Result<ObjectId> {
         let public = self.public_of(template);
         public.iter().flat_map(About::roles).try_for_each(|role| self.hold_role(role))?;

@@ -125,7 +125,7 @@ impl Arena {
 
     /// Puts the pairs in the order of their keys.
     pub(crate) fn sort(&mut self) {
-        // Keys lie all over the memory. Most are told apart without them, by what is different in them first.
+        // Reading a key is a cache miss. The first bytes in which keys differ are copied here, and most comparisons read only those.
         let common = self.common_bytes();
         let bytes = &self.bytes;
         for slot in &mut self.slots {

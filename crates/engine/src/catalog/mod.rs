@@ -386,8 +386,8 @@ impl Catalog {
         table.or_else(sequence).or_else(view).or_else(schema)
     }
 
-    /// What is kept about an object beside its definition, if anything. An index, a constraint and a part are known only to
-    /// their table: whoever asks for one has found it there.
+    /// What is kept about an object beside its definition, if anything. Only its table knows an index, a
+    /// constraint or a part, so the caller has to look for it there first.
     pub fn about(&self, object: impl Into<ObjectId>) -> Option<&Arc<About>> {
         let about = self.all.abouts.get(&object.into())?;
         self.database_of(about.object).is_none_or(|database| database == self.database).then_some(about)

@@ -12,7 +12,9 @@
 use super::style::{DateOrder, Reading};
 use super::tokens::{Field, Kind};
 use super::words::{self, Label, Named, Word};
-use super::{DAY_US, EPOCH_SHIFT_DAYS, JULIAN_OF_2000, Zone, civil_of, days_of, month_len};
+use super::{
+    DAY_US, EPOCH_SHIFT_DAYS, HOUR_US, JULIAN_OF_2000, MINUTE_US, Zone, civil_of, days_of, month_len,
+};
 
 const YEAR: u16 = 1;
 const MONTH: u16 = 1 << 1;
@@ -29,8 +31,6 @@ const DAYLIGHT: u16 = 1 << 11;
 const DATE: u16 = YEAR | MONTH | DAY;
 const CLOCK: u16 = HOUR | MINUTE | SECOND;
 
-const HOUR_US: i64 = 3_600_000_000;
-const MINUTE_US: i64 = 60_000_000;
 const SECOND_US: i64 = 1_000_000;
 
 /// Why fields are no date or time.
@@ -598,7 +598,7 @@ impl Decoded {
 
 /// Hour, minute, second and microseconds of a clock time. Of the hour only the caller knows how large it may be.
 pub(super) fn clock_parts(text: &str) -> Done<[i64; 4]> {
-    // An hour may be of 64 bits, because an interval may have so many.
+    // The hours of an interval may need 64 bits.
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     if digits == 0 {
         return Err(Bad::Format);

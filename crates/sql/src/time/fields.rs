@@ -6,7 +6,7 @@
 
 use varve_engine::Interval;
 
-use super::{interval_range, round_us};
+use super::{HOUR_US, MINUTE_US, interval_range, round_us};
 use crate::error::Result;
 
 const MONTH: i32 = 1 << 1;
@@ -16,9 +16,6 @@ const HOUR: i32 = 1 << 10;
 const MINUTE: i32 = 1 << 11;
 const SECOND: i32 = 1 << 12;
 const ALL: i32 = 0x7FFF;
-
-const HOUR_US: i64 = 3_600_000_000;
-const MINUTE_US: i64 = 60_000_000;
 
 /// Fields by their bits in a modifier, and their words.
 const FIELDS: [(i32, &str); 14] = [

@@ -48,6 +48,10 @@ const DATE_MAX: i64 = 2_145_031_948;
 const TIMESTAMP_END: i64 = 9_223_371_331_200_000_000;
 /// Microseconds from 1970-01-01 to 2000-01-01.
 pub const UNIX_SHIFT_US: i64 = EPOCH_SHIFT_DAYS * DAY_US;
+/// An hour, in microseconds.
+const HOUR_US: i64 = 60 * MINUTE_US;
+/// A minute, in microseconds.
+const MINUTE_US: i64 = 60_000_000;
 
 /// The clock now, microseconds since 2000-01-01 UTC.
 pub fn clock_us() -> i64 {

@@ -14,7 +14,7 @@ use super::interval::whole;
 use super::read::syntax;
 use super::style::IntervalStyle;
 use super::tokens::{self, Field, Kind};
-use super::{DAY_US, interval_range, iso_interval, words};
+use super::{DAY_US, HOUR_US, interval_range, iso_interval, words};
 use crate::error::{Result, SqlError, SqlState};
 
 /// Why a text is no interval: its form, or a field out of its range.
@@ -108,7 +108,7 @@ impl Spans {
             }
         }
         let us = (minute * 60 + second) * 1_000_000 + us;
-        let us = hour.checked_mul(3_600_000_000).and_then(|hours| hours.checked_add(us)).ok_or(Bad::Range)?;
+        let us = hour.checked_mul(HOUR_US).and_then(|hours| hours.checked_add(us)).ok_or(Bad::Range)?;
         self.parts.micros = self.parts.micros.checked_add(sign * us).ok_or(Bad::Range)?;
         // Before a time stand days.
         self.unit = Some(Unit::Days(1));
@@ -134,7 +134,7 @@ impl Spans {
             amount = Amount { whole, fraction: -amount.fraction.abs() };
         }
         self.parts.add(amount, unit).ok_or(Bad::Range)?;
-        if matches!(unit, Unit::Micros(3_600_000_000)) {
+        if matches!(unit, Unit::Micros(HOUR_US)) {
             // Before hours stand days.
             self.unit = Some(Unit::Days(1));
         }
@@ -215,7 +215,7 @@ const NAME_LEN_MAX: usize = 10;
 
 impl Unit {
     pub(super) const YEAR: Unit = Unit::Months(12);
-    pub(super) const HOUR: Unit = Unit::Micros(3_600_000_000);
+    pub(super) const HOUR: Unit = Unit::Micros(HOUR_US);
     pub(super) const MINUTE: Unit = Unit::Micros(60_000_000);
     pub(super) const SECOND: Unit = Unit::Micros(1_000_000);
 
@@ -241,7 +241,7 @@ impl Unit {
             "month" | "months" | "mon" | "mons" => Unit::Months(1),
             "week" | "weeks" | "w" => Unit::Days(7),
             "day" | "days" | "d" => Unit::Days(1),
-            "hour" | "hours" | "h" | "hr" | "hrs" => Unit::Micros(3_600_000_000),
+            "hour" | "hours" | "h" | "hr" | "hrs" => Unit::HOUR,
             "minute" | "minutes" | "m" | "min" | "mins" => Unit::Micros(60_000_000),
             "second" | "seconds" | "s" | "sec" | "secs" => Unit::Micros(1_000_000),
             "millisecon" | "ms" | "msec" | "msecs" | "mseconds" => Unit::Micros(1000),

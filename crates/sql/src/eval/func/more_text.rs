@@ -40,7 +40,7 @@ fn count<'a>(a: &[Datum<'a>], nulls: bool) -> Result<Datum<'a>> {
     Ok(Datum::Int4(a.iter().filter(|value| value.is_null() == nulls).count() as i32))
 }
 
-/// The bytes of the first argument, so many of them from a place on replaced.
+/// `overlay` of bytea: replaces a number of bytes of the first argument, from a position on.
 fn overlay<'a>(a: &[Datum<'a>], length: i64, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (whole, put, start) = (bytes(a, 0), bytes(a, 1), int(a, 2));
     if start < 1 {

@@ -169,7 +169,7 @@ impl Depth {
 
 impl Drop for Depth {
     fn drop(&mut self) {
-        // SAFETY: as above. Whoever else calls the library on this thread gets the limit that is safe everywhere.
+        // SAFETY: as above. Other calls of the library on this thread use the lower limit, which is safe on every stack.
         unsafe { assign_max_stack_depth(LEAST_STACK_KIB, std::ptr::null_mut()) };
     }
 }

@@ -86,7 +86,7 @@ fn cells(list: Raw<'_>) -> Option<&[*const u8]> {
 }
 
 impl<'t> Raw<'t> {
-    /// The field that begins after so many bytes.
+    /// The field at this offset in the node, in bytes.
     fn get<T: Copy>(self, place: usize) -> T {
         // SAFETY: `layout` has places and kinds of the fields of the node whose tag this one has, and the node is there for `'t`.
         unsafe { self.start.add(place).cast::<T>().read() }
