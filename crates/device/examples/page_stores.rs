@@ -1,6 +1,7 @@
-//! How long it takes to make pages durable in a mapped region, by each way of doing it.
+//! Measures how long it takes to make pages durable in a mapped region, for each kind of store instruction.
 //!
-//! `page_stores FILE [MIB]`: FILE is made in the region's place if it isn't there (a tmpfs emulates persistent memory at DRAM's speed).
+//! `page_stores FILE [MIB]`: FILE is the region. It is created if it does not exist. A file on a tmpfs
+//! emulates persistent memory at the speed of main memory.
 
 use std::path::Path;
 use std::time::Instant;

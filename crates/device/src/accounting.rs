@@ -1,8 +1,9 @@
-//! Always-on counters: bytes and operations by space x purpose, one set per device.
+//! Counters of bytes and operations, for each pair of space and purpose, one set per device. They are always
+//! on.
 //!
 //! Invariants
-//! 1. Counted where the medium is touched (the innermost implementation), so wrappers cannot
-//!    count twice, and an operation that a fault swallowed is not counted.
+//! 1. The innermost implementation counts, so wrappers cannot count twice, and an operation that a fault
+//!    injector did not pass on is not counted.
 //! 2. A count is made after the operation succeeded.
 //! 3. Cost when nothing else is switched on: two relaxed additions and one relaxed load.
 //!

@@ -1,7 +1,7 @@
-//! The two traits of the house: a directory of files, and a file of blocks.
+//! The two traits through which the program uses devices: a directory of files, and a file of blocks.
 //!
-//! Invariants: those of the crate (see the crate's first lines). An implementation may be slower or
-//! more faithless than another (that is what the fault injector is for), never differ in meaning.
+//! Invariants: those of the crate (see `lib.rs`). Implementations may differ in speed, and a fault injector
+//! returns errors. The meaning of an operation is the same in all of them.
 //!
 //! What it does not know: which implementation is behind it.
 

@@ -1,6 +1,5 @@
-//! Which start of the machine this is: what only memory held is gone after the next one.
-//!
-//! What it does not know: who asks.
+//! Identifies the current boot of the machine. After the next boot, everything that was only in memory is
+//! lost.
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const DIGITS: usize = 16;

@@ -1,7 +1,7 @@
-//! Counting what a region is used for.
+//! A region that counts its loads, stores, write-backs and fences.
 //!
 //! Invariants
-//! 1. Counts are exact: one addition for each call and figure, none for each line.
+//! 1. Counts are exact. Each call adds once to each of its counters, not once for each cache line.
 //!
 //! What it does not know: what is stored.
 

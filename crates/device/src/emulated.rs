@@ -1,19 +1,20 @@
 //! An emulated device: any directory, made as slow as a profile says.
 //!
-//! A request takes a channel, completes when that channel has served it, and its caller sleeps until
-//! then. A thread that woke up late is credited with the delay: its next request counts as arrived
-//! that much earlier. So the modelled rate is kept without a busy processor.
+//! A channel of the device serves each request. The caller sleeps until the modelled completion. If the
+//! thread wakes up late, it gets the delay as a credit: its next request counts as arrived that much earlier.
+//! So the modelled rate is kept without spinning.
 //!
 //! Invariants
-//! 1. The inner operation is done first; its time is hidden in the modelled time where that is longer.
+//! 1. The inner operation is done first. The modelled time includes the time that it took.
 //! 2. Credit is never more than [`CREDIT_NS_MAX`]; what exceeds it is reported as model error.
-//! 3. A durable write costs what the profile says: where that is a flush, the flush arrives when the write has been
-//!    answered, as a kernel sends it, so that others' requests come in between.
-//! 4. A device of limited size refuses what it has no room for before anything is done, a batch whole.
-//! 5. A removed file's blocks are given back when nobody has it open any more, as a file system gives them back.
+//! 3. A durable write costs what the profile says. If that is a flush, the flush arrives when the write has
+//!    been answered, as a kernel sends it. Requests of other threads can be served between the two.
+//! 4. A device of limited size that has no room for a request refuses it before anything is done. A batch is
+//!    refused as a whole.
+//! 5. The blocks of a removed file are free when its last handle is closed, as in a file system.
 //!
-//! What it does not know: what the profile's figures mean; which channel serves what (`service.rs`); which blocks files have
-//! (`flash.rs`).
+//! What it does not know: what the profile's figures mean; which channel serves what (`service.rs`); which
+//! blocks files have (`flash.rs`).
 
 use std::cell::Cell;
 use std::collections::HashMap;

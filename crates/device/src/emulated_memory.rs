@@ -1,7 +1,7 @@
 //! A directory whose regions are as slow as a profile says.
 //!
 //! Invariants
-//! 1. Files are none of its business: they are those of the directory below.
+//! 1. Files are passed on to the directory below without a change.
 //!
 //! What it does not know: what a profile's figures mean (`region_emulated`).
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Every error names the file (or the directory's path) and the operation.
-//! 2. [`ErrorKind`] is what callers decide by; the text is for people.
+//! 2. Callers decide by [`ErrorKind`]. The text is for people.
 //!
 //! What it does not know: what the caller was doing above the device.
 

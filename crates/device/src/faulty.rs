@@ -1,7 +1,7 @@
-//! A fault injector: passes every operation on, except those that a rule spoils.
+//! A fault injector: passes every operation on, except those that a rule makes fail.
 //!
 //! Invariants
-//! 1. Operations are counted per rule, from 1, over those that match it, in the order they arrive.
+//! 1. Each rule counts the operations that match it, from 1, in the order in which they arrive.
 //! 2. After an injected flush failure the file behaves as a real one: poisoned for writes and flushes.
 //! 3. A device that is gone stays gone until [`Faulty::disarm`].
 //!

@@ -1,7 +1,8 @@
-//! The blocks of an emulated device of limited size: which ones its files have, and what its flash was written (modelled).
+//! The blocks of an emulated device of limited size: which blocks each file has, and how many bytes the
+//! device's flash was written (modelled).
 //!
-//! A stand-in for a file system and for the translation layer below it: a file's blocks are taken when it grows or is written
-//! to, and given back, and trimmed, when it is cut, punched or removed.
+//! This models a file system and the flash translation layer below it. A file takes blocks when it grows or
+//! is written. Its blocks are freed and trimmed when it is shortened, punched or removed.
 //!
 //! Invariants
 //! 1. A block belongs to one file or to none.

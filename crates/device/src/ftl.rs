@@ -1,16 +1,20 @@
-//! A page-mapped flash translation layer with greedy collection, as a model: what flash would be written.
+//! A model of a page-mapped flash translation layer with greedy garbage collection. It computes how much
+//! would be written to flash.
 //!
-//! The host's pages are appended to one block, pages that are collected to another. When fewer than two blocks are free, the one
-//! with the fewest valid pages is collected: those are copied, and it is erased.
+//! Pages from the host are appended to one open block, pages that collection copies to another. When fewer
+//! than two blocks are free, the block with the fewest valid pages is collected: its valid pages are copied,
+//! then it is erased.
 //!
 //! Invariants
-//! 1. A logical page that was written, and not trimmed since, has one physical page, which says whose it is.
-//! 2. A block's count of valid pages is the number of its pages that logical pages have.
-//! 3. A block is free between two calls. There are four more than the logical pages fill, so while fewer than two are free one of
-//!    the others has an invalid page.
-//! 4. No clock and no chance: the same calls give the same counts.
+//! 1. A logical page that was written, and not trimmed since, has one physical page. That page names its
+//!    logical page.
+//! 2. A block's count of valid pages is the number of its pages that belong to a logical page.
+//! 3. Between two calls at least one block is free. There are four blocks more than the logical pages fill,
+//!    so while fewer than two are free, another block has an invalid page.
+//! 4. No clock and no random numbers: the same calls give the same counts.
 //!
-//! What it does not know: time, files; wear levelling, caches of the drive, its own tables. Everything it says is modelled.
+//! What it does not know: time, files; wear levelling, the drive's cache and its own tables. All its figures
+//! are modelled.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
-//! What tells a file from a copy of it: its inode, and when it was made, where the file system keeps both for as long as the file lives.
+//! The identity of a file, which differs from that of a copy: its inode number and its time of creation. It
+//! is used on file systems that keep both as long as the file exists.
 //!
 //! Invariants
-//! 1. The same file has the same identity after a restart of the machine, another mount, another device number.
-//! 2. A file system that is not known for that tells nothing: a false alarm bars a start, and an alarm that is missed does not.
-//!
-//! What it does not know: who compares.
+//! 1. A file keeps its identity after a reboot, another mount, or another device number.
+//! 2. On other file systems there is no identity. A false alarm would refuse a start, which is worse than no
+//!    alarm.
 
 use std::fs::File;
 use std::io;

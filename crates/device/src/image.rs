@@ -1,7 +1,7 @@
-//! Crash images: from a recording and a moment, what could be on the media afterwards.
+//! Crash images: the states in which the media can be after a crash at a given moment of a recording.
 //!
-//! An image is the durable state at the cut plus any choice among the pending events, each with its
-//! own [`Fate`].
+//! The moment is called the cut. An image is the durable state at the cut, plus any choice of the pending
+//! events. Each chosen event has its own [`Fate`].
 //!
 //! Invariants
 //! 1. An event is durable at a cut if it completed before a later flush of its file was issued and
@@ -9,9 +9,9 @@
 //!    names likewise by syncs of their directory. Everything else submitted before the cut is pending.
 //! 2. Events of one file apply in the order of submission, whichever of them are chosen.
 //! 3. Length changes, punches, creations, renames, removals and atomic writes happen whole or not at all.
-//! 4. A store to a region is durable once its line was written back after it and a fence that the same thread issued
-//!    after writing back has returned; any 8-byte words of the others may be there. (Who stored does not matter: a line is
-//!    written back with all that is in it.)
+//! 4. A store to a region is durable when its line was written back after the store, and a later fence of the
+//!    thread that wrote it back has returned. It does not matter which thread stored, because a line is
+//!    written back as a whole. Of other stores, each 8-byte word may or may not be in the image.
 //! 5. The same recording, cut and fates give the same image.
 //!
 //! What it does not know: what a database expects to find in the image.

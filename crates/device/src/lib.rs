@@ -1,4 +1,4 @@
-//! varve-device: everything that touches a medium goes through here.
+//! varve-device: all reads and writes of files, devices and persistent memory.
 //!
 //! One small pair of traits ([`Directory`], [`BlockFile`]) is implemented by real files, by memory,
 //! by an emulated device, by a recorder that makes crash images and by a fault injector, so that

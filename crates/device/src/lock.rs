@@ -1,9 +1,10 @@
 //! The lock of a data directory: one process at a time.
 //!
 //! Invariants
-//! 1. The kernel's lock on the open file decides (it goes away with the process, however that ends);
-//!    the process id inside is only for the message.
-//! 2. A lock file of an earlier process is written over in place: on a full device there is no other room for it.
+//! 1. The kernel's lock on the open file decides. The kernel releases it when the process ends, for any
+//!    reason. The process id in the file is only for the message.
+//! 2. A lock file of an earlier process is overwritten in place, because a full device has no room for a new
+//!    one.
 //!
 //! What it does not know: what the directory holds.
 

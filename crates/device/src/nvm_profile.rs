@@ -1,7 +1,7 @@
 //! Profiles of emulated persistent memory: data (TOML), never code.
 //!
 //! Invariants
-//! 1. A profile names its source; what is an assumption is called one in its file.
+//! 1. A profile names its source. Values without a source are marked as assumptions in the file.
 //!
 //! What it does not know: clocks and spinning.
 

@@ -1,11 +1,10 @@
-//! Files and directories that are made belong to their owner alone: nobody else reads or writes them, whatever the umask.
+//! Access rights of new files and directories: only their owner can read or write them, whatever the umask
+//! is.
 //!
 //! Invariants
 //! 1. A new file is never open to others, not even for a moment.
-//! 2. A file of an older program, which others may read or write, gets mode 0600 when it is opened. A file that only
-//!    its group may read besides (0640) stays as it is: somebody has allowed that.
-//!
-//! What it does not know: which files there are.
+//! 2. A file of an older program that others may read or write gets mode 0600 when it is opened. A file with
+//!    mode 0640 keeps it, because an administrator has chosen to let the group read it.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;

@@ -1,18 +1,20 @@
-//! What makes stores to persistent memory durable: cache lines written back, and fences. And the time-stamp counter.
+//! Cache-line write-back and fences, which make stores to persistent memory durable; and the time-stamp
+//! counter.
 //!
 //! Invariants
-//! 1. The instruction is chosen once per process, by what the processor has: clwb, else clflushopt, else clflush. Where
-//!    the kernel says that the caches themselves survive a power failure (eADR), a fence is enough. A processor with none of
-//!    them, and caches that don't survive, can't make anything durable: that is refused. A file's mapping wants no more than
-//!    the fence, since it is lost with the machine anyway.
-//! 2. Stores past the caches (`stream`) are read by nobody before their thread's fence.
-//! 3. The assembler blocks claim to read and write all memory, so the compiler moves no store across them.
+//! 1. The instruction is chosen once per process: clwb if the processor has it, else clflushopt, else
+//!    clflush. If the kernel reports that the caches survive a power failure (eADR), a fence is enough. A
+//!    processor with none of these cannot make stores durable and is refused. A mapping that only emulates
+//!    persistent memory needs only the fence, because it does not survive a power failure anyway.
+//! 2. Non-temporal stores (`stream`), which bypass the caches, are not read before the fence of their thread.
+//! 3. The assembler blocks are declared to read and write all memory, so the compiler moves no store across
+//!    them.
 //!
-//! What is relied on (Intel SDM, volume 2): clwb and clflushopt are ordered after older stores to their line, not among
-//! themselves; sfence waits for those of its own thread and comes before later stores; a line that is dirty in another
-//! core's cache is found. (The standard library has neither instruction, only clflush.)
+//! What is relied on (Intel SDM, volume 2): clwb and clflushopt are ordered after older stores to their line,
+//! not among themselves; sfence waits for those of its own thread and comes before later stores; a line that
+//! is dirty in another core's cache is found. (The standard library has neither instruction, only clflush.)
 //!
-//! What it does not know: what lies in the lines.
+//! What it does not know: the contents of the lines.
 
 use std::path::Path;
 use std::sync::OnceLock;

@@ -1,13 +1,15 @@
-//! What the crash harness has in the code under test: faults planted on purpose, and a count of what was reached.
+//! The crash harness's hooks in the code under test: planted faults, and counters of reached events.
 //!
-//! A place that could be wrong asks `planted("what is wrong")` and behaves wrongly if that is switched on. Without the
-//! feature `planted` the answer is a constant `false`, and the compiler removes the question; only the harness asks for
-//! the feature.
+//! A planted fault is a mistake that the harness can switch on. The code asks `planted("what is wrong")`, and
+//! does the wrong thing if the answer is true. Without the feature `planted`, which only the harness uses,
+//! the answer is a constant `false`, and the compiler removes the branch.
 //!
-//! `reached("what happened")` counts, so that a search can show that its workloads come by the places that matter.
+//! `reached("what happened")` counts an event. A search uses the counts to show that its workloads reach the
+//! important places.
 //!
 //! Invariants
-//! 1. At most one fault is switched on, for the calling thread alone: tests beside each other don't meet.
+//! 1. At most one fault is switched on, and only for the calling thread. So tests that run in parallel do not
+//!    disturb each other.
 //!
 //! What it does not know: which faults there are (the harness has the list), what they break.
 

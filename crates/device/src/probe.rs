@@ -1,9 +1,10 @@
 //! Finds out what a directory's file system can do, by doing it to a scratch file.
 //!
 //! Invariants
-//! 1. Nothing is believed that was not tried, except what `statx` and the block layer report about sizes.
+//! 1. Every capability was tried on the scratch file, except sizes, which `statx` and the block layer report.
 //! 2. The scratch file is removed; one left by a killed process is overwritten next time.
-//! 3. A device without room for the scratch file, or for its name, can be used: with what needs no trying.
+//! 3. A device without room for the scratch file can be used, but only with the capabilities that need no
+//!    trial.
 //!
 //! What it does not know: configuration.
 

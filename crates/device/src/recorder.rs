@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. One log orders the events of all devices that record into it; an event's `submitted` and
 //!    `completed` are ticks of one clock, and an event that failed or has not returned never completes.
-//! 2. Files are known by number: a number is one file's contents, whatever its names were.
+//! 2. Files have numbers. A file keeps its number when it is renamed.
 //!
 //! What it does not know: what survives a crash.
 

@@ -1,9 +1,10 @@
-//! Persistent memory: a range of bytes that is stored to, written back line by line, and fenced.
+//! Persistent memory: a range of bytes. The program stores into it, writes cache lines back, and waits with a
+//! fence.
 //!
 //! Invariants
 //! 1. Eight aligned bytes are stored whole or not at all; nothing larger is.
-//! 2. A store is durable once its cache line was written back after it and a later fence has returned. Before that any
-//!    part of it may or may not survive, since lines leave the processor's caches when they like.
+//! 2. A store is durable when its cache line was written back after it and a later fence has returned. Before
+//!    that, each part of it may or may not survive, because the processor can evict lines at any time.
 //! 3. The region itself (name and length) is durable when [`crate::Directory::map`] returns.
 //!
 //! What it does not know: what is kept in it.

@@ -1,11 +1,11 @@
 //! An emulated region: any region, made as slow as a profile says, by spinning.
 //!
 //! Invariants
-//! 1. The operation itself is done first; what the profile adds comes on top of it. What the bandwidth allows is counted from
-//!    the operation's beginning, so that the time it took is part of it.
-//! 2. What a thread spun too long it spins less the next time, at most [`CREDIT_NS_MAX`].
-//! 3. The cache is modelled, direct mapped: a line read, stored or written back before is there until another takes its
-//!    place, also if the processor has dropped it.
+//! 1. The operation itself is done first, then the latency of the profile is added. The time for the
+//!    bandwidth counts from the beginning of the operation, so it includes the time that the operation took.
+//! 2. If a thread spun too long, it spins less the next time, at most by [`CREDIT_NS_MAX`].
+//! 3. The processor's cache is modelled as a direct-mapped one. A line stays in the model until another line
+//!    takes its place, even if the real processor has evicted it.
 //!
 //! What it does not know: what the profile's figures mean.
 

@@ -1,16 +1,18 @@
-//! A directory whose files are equal pieces of a region of persistent memory: `PREFIX.0000`, `PREFIX.0001`, ...
+//! A directory whose files are equal pieces of a region of persistent memory: `PREFIX.0000`, `PREFIX.0001`,
+//! ...
 //!
-//! What is written for files (the log's segments) so works on a region as it is: a durable write is a copy, writing the
-//! lines back, and one fence.
+//! So code that writes files (the segments of the log) works on persistent memory without a change. A durable
+//! write copies the bytes, writes the cache lines back, and waits for one fence.
 //!
 //! Invariants
-//! 1. Which files there are is known in memory. After a restart those are there whose first [`HEAD_BYTES`] are not all
-//!    zero: a file whose head was never written, or was zeroed by `remove`, is gone with a crash, and may be.
-//! 2. `NAME.new` is the piece of `NAME`, not listed until it is renamed to it. All files have the same length for ever.
-//! 3. A flush writes back what was written since the last one; the first one after a restart the whole file, since a
-//!    process that was killed may have left any of it in caches.
+//! 1. The list of files is in memory. After a restart a file exists if its first [`HEAD_BYTES`] are not all
+//!    zero. So a file whose head was never written, or was zeroed by `remove`, does not exist after a crash.
+//! 2. `NAME.new` uses the piece of `NAME`. It is listed only after it was renamed. All files have the same
+//!    fixed length.
+//! 3. A flush writes back what was written since the last flush. The first flush after a restart writes back
+//!    the whole file, because a killed process may have left parts of it in the processor's caches.
 //!
-//! What it does not know: what is kept in the files, which medium the region is.
+//! What it does not know: the contents of the files, the medium of the region.
 
 use std::ops::Range;
 use std::sync::Arc;

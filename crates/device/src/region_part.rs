@@ -1,9 +1,9 @@
-//! A part of a region, with an account.
+//! A part of a region, whose reads and stores are counted.
 //!
 //! Invariants
-//! 1. Nothing outside the part can be touched through it.
-//! 2. Every read and store is in the account, for the part's space and purpose. Write-backs and fences are only in the
-//!    region's own tally.
+//! 1. Nothing outside the part can be read or written through it.
+//! 2. Every read and store is counted for the part's space and purpose. Write-backs and fences are counted
+//!    only for the region as a whole.
 //!
 //! What it does not know: what the part is for.
 

@@ -1,15 +1,17 @@
 //! The service-time model of an emulated device: which channel serves a request, and when it is answered.
 //!
-//! Moments are given and returned, in nanoseconds; nothing here looks at a clock or sleeps, so a test can run hours of
-//! a drive in an instant.
+//! Times are parameters and results, in nanoseconds. This module reads no clock and does not sleep, so a test
+//! can run hours of a drive in an instant.
 //!
 //! Invariants
 //! 1. A channel serves one piece after the other, in the order in which they were placed.
-//! 2. A flush begins when all that was placed before it is done; until it ends no channel serves. One at most runs and
-//!    one at most waits: a flush that arrives while one waits ends with that one. A drive without a cache has none.
-//! 3. "Sequential" is the next address on the channel that serves the piece: with stripes the next one *within* that
-//!    channel; where any channel takes any piece, the address behind the last piece of one of them.
-//! 4. A request is answered when its last piece is; a piece never before it has begun.
+//! 2. A flush begins when all earlier requests are done. Until it ends, no channel serves requests. At most
+//!    one flush runs and one waits; a flush that arrives while one waits joins it. A drive without a cache
+//!    has no flushes.
+//! 3. "Sequential" is the next address on the channel that serves the piece: with stripes the next one
+//!    *within* that channel; where any channel takes any piece, the address behind the last piece of one of
+//!    them.
+//! 4. A request is answered when its last piece is done.
 //!
 //! What it does not know: clocks, threads, files; flash translation effects (merges of small random writes).
 

@@ -1,7 +1,7 @@
 //! The kernel calls that the standard library does not wrap.
 //!
 //! Invariants
-//! 1. Every function owns nothing: descriptors and buffers are borrowed for the call only.
+//! 1. The functions borrow descriptors and buffers for the call, and own nothing.
 //! 2. Interrupted calls are repeated here, so callers never see `EINTR`.
 //!
 //! What it does not know: which file or device it works on.

@@ -2,7 +2,7 @@
 //! against address. Off until switched on, bounded.
 //!
 //! Invariants
-//! 1. Never grows beyond the limit it was switched on with; what came later is counted as dropped.
+//! 1. The trace has a limit. Operations beyond it are only counted as dropped.
 //!
 //! What it does not know: file names (a number per directory, see `Directory` implementations).
 

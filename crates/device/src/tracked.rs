@@ -1,7 +1,8 @@
-//! A region that knows what would not survive: for tests that a step has made durable all it stored.
+//! A region for tests that knows which stores would not survive a crash. A test can so check that a step has
+//! made all its stores durable.
 //!
 //! Invariants
-//! 1. A line is durable up to what had been stored to it when some thread wrote it back that has fenced since.
+//! 1. A store is durable if some thread wrote its line back after the store, and has executed a fence since.
 //!
 //! What it does not know: which bytes of a line matter.
 

@@ -1,13 +1,13 @@
 //! Batches through io_uring: all operations are submitted together, the caller blocks until all are done.
 //!
-//! Rings are kept in a pool and lent to one batch at a time, so their number follows the batches that
-//! run at once, not the threads that exist.
+//! Rings are in a pool. A batch borrows one. So the number of rings depends on the number of batches that run
+//! at the same time, not on the number of threads.
 //!
 //! Invariants
 //! 1. A batch returns only after every operation it submitted has completed; the kernel never holds
 //!    a pointer into a buffer whose borrow has ended.
 //! 2. A ring in the pool has no operation in flight.
-//! 3. A kernel that refuses rings makes the pool say so once and for all; callers then use plain calls.
+//! 3. If the kernel refuses a ring, the pool remembers that, and callers use plain system calls from then on.
 //!
 //! What it does not know: files by name, accounting, short transfers (the file finishes those).
 

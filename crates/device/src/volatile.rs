@@ -1,10 +1,11 @@
-//! A machine whose memory emulates persistent memory: for tests of what the loss of its power costs.
+//! A simulated machine whose ordinary memory emulates persistent memory, for tests of a power failure.
 //!
 //! Invariants
-//! 1. Files survive everything. What is stored to a region is in its file only when the region was settled after it.
-//! 2. Each loss of power is followed by another start of the machine, with another number.
+//! 1. Files survive everything. A store to a region is in the region's file only if the region was settled
+//!    after it.
+//! 2. After each power failure the machine boots again, with another boot number.
 //!
-//! What it does not know: who says that a process died or the power failed; both are copies, so that a test has both.
+//! A test gets the state after the death of the process and the state after a power failure as two copies.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The account says what went over the device, by space and purpose; histograms and trace only when asked.
+//! The counters show what was read and written, by space and purpose. Histograms and trace are filled only if
+//! switched on.
 
 mod common;
 

@@ -1,6 +1,7 @@
-//! Every kind of directory means the same by every operation on names, and fails alike.
+//! All kinds of directories give the same results and the same errors for operations on names.
 //!
-//! The same drawn operations run on all kinds in step: after each of them the outcomes are compared, and at the end what is there.
+//! The test runs the same random operations on all kinds. It compares the results after each operation, and
+//! the files at the end.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

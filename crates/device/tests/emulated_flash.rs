@@ -1,4 +1,4 @@
-//! A device of limited size: what it refuses, and what its translation layer counts, file by file.
+//! A device of limited size: which requests it refuses, and what its flash translation layer counts.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

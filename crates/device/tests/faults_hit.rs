@@ -1,4 +1,4 @@
-//! Each fault does what its name says, at the operation it was armed for, and nowhere else.
+//! Each injected fault does what its name says, at the chosen operation, and at no other one.
 
 mod common;
 

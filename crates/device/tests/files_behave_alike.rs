@@ -1,4 +1,4 @@
-//! Memory, direct files and buffered files mean the same by every operation.
+//! Files in memory, with direct I/O and with buffered I/O give the same results.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Pieces of a region as files: they mean what files mean, and what they call durable is fenced.
+//! Pieces of a region as files: they behave like files, and a durable write ends with a fence.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! An emulated region takes the time of its profile: measured by the fastest of some tries, since a test machine is busy.
+//! An emulated region takes the time of its profile. The fastest of several tries counts, because a test
+//! machine is busy.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Every region means the same by every operation and counts alike.
+//! All kinds of regions give the same results and the same counts.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Each anchor of each shipped profile is met by the model, and flushes behave as a kernel's do. No clock runs here.
+//! The model gives the rates that each shipped profile states, and flushes behave as those of a kernel.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! What the device tests share: every kind of directory behind one list.
+//! Shared by the device tests: a list of all kinds of directories.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::sync::Arc;
