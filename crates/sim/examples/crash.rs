@@ -5,17 +5,16 @@
 //! Seeds follow each other; each runs one workload and tries its share of the images. A failure names its
 //! seed and image; the same seed with `--seeds 1` shows it again.
 //!
-//! `--files` searches on real files in a temporary directory, and not in memory.
+//! `--files` uses real files in a temporary directory, not devices in memory.
 //!
-//! `--part` puts the database together in another way: `nvm-log`, `full-page-log`, ... (`varve_sim::Part`).
+//! `--part` uses another configuration of the database: `nvm-log`, `full-page-log`, ... (`varve_sim::Part`).
 //!
-//! `--parts` divides the images among all parts with storage levels and protections, raw pages, trees and the engine, and prints
-//! a table; without images, 100,000.
+//! `--parts` runs all configurations with storage levels and protections, on raw pages, trees and the engine,
+//! and prints a table. The images are divided among them; the default is 100,000.
 //!
-//! `--planted` hunts every planted fault (those with a part of their name given) and prints what caught it; `--seed` is where the
-//! seeds begin. Subject `faults` is the engine under one run-time fault a seed.
-//!
-//! What it does not know: what is behind a subject.
+//! `--planted [NAME]` searches for the planted faults whose name contains NAME, and prints which check found
+//! each one. `--seed` sets the first seed. The subject `faults` runs the engine with one run-time fault for
+//! each seed.
 
 use std::process::ExitCode;
 

@@ -1,10 +1,10 @@
-//! Sweeps every run-time fault of a device over whole workloads and prints a table of what became of it.
+//! Injects each run-time fault of a device at each operation of a workload, and prints a table of the
+//! outcomes.
 //!
 //!     cargo run --release -p varve-sim --example faults -- --subject pages --step 1
 //!
-//! Step 1 tries every operation; step 10 every tenth. `--fault "then room"` tries only faults whose name has these words.
-//!
-//! What it does not know: what is behind a subject.
+//! Step 1 tries every operation; step 10 every tenth. `--fault "then room"` tries only faults whose name has
+//! these words.
 
 use std::process::ExitCode;
 

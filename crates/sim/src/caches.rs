@@ -1,13 +1,13 @@
-//! What else a crash may do to a cache on flash: it is lost, emptied, put back from an earlier moment, mixed of two moments, or damaged.
+//! Damage that a crash may do to a flash cache: the cache is lost, emptied, replaced by an earlier state,
+//! mixed of two states, or damaged.
 //!
-//! A database without the cache is as good as one with it, so nothing of that may show in what is recovered. But behind a shutdown that left
-//! pages there, under a seal, one whose frames were put back or damaged may be found out when it is read: the database stops, and the next
-//! start has everything.
+//! A database must recover the same contents without its cache, so none of this may change what is recovered.
+//! There is one exception. After a shutdown that left pages in the cache under a seal, the database may
+//! notice old or damaged frames only when it reads them. It then stops, and the next start recovers
+//! everything.
 //!
 //! Invariants
-//! 1. The same seed does the same to the same images.
-//!
-//! What it does not know: what is in a cache.
+//! 1. The same seed does the same damage to the same images.
 
 use std::sync::Arc;
 

@@ -1,12 +1,14 @@
 //! Which of the pending events a crash image keeps.
 //!
-//! Few pending events are enumerated. Many get the shapes that find most: none, all, all but one, only
-//! the last, only the later ones (the device reversed the order), and random subsets; and each image that
-//! keeps writes has a sibling in which some are torn or garbage.
+//! If there are few pending events, all subsets are tried. If there are many, the subsets that find most
+//! faults are tried: none, all, all but one, only the last, only the later ones (the device reversed the
+//! order), and random subsets. For each image that keeps writes there is a second one in which some of them
+//! are torn or garbage.
 //!
 //! Invariants
 //! 1. The same events, generator state and budget give the same choices, without repetition.
-//! 2. However small the budget is, a third of the choices is spoiled, rounded by chance.
+//! 2. A third of the choices has torn writes or garbage, even if the budget is small (rounded up or down at
+//!    random).
 //!
 //! What it does not know: what the events are, beyond whether they are writes.
 

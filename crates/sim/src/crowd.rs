@@ -1,8 +1,9 @@
 //! The pager under test with threads: group commit, page writers and checkpoints at once.
 //!
-//! Each thread changes words of a few pages in one mini-transaction and waits until its log is durable. The
-//! order of commits is that of the log: a commit is noted inside the append section. Which threads meet is
-//! up to the machine, so a failure shows in the recording at hand but does not replay.
+//! Each thread changes words of a few pages in one mini-transaction and waits until its log is durable.
+//! Commits are noted inside the append section, so their order is that of the log. The schedule of the
+//! threads depends on the machine, so a failure is found in its recording, but cannot be repeated from the
+//! seed.
 //!
 //! Invariants
 //! 1. Pages are latched in ascending order.

@@ -1,18 +1,21 @@
-//! At which moments a recording is cut.
+//! Chooses the moments of crashes (cuts) in a recording.
 //!
-//! A third of the cuts is spread over the recording. A third is aimed at a write of some space, a third at an event of
-//! another kind, while it is in flight or just after; all spaces and kinds are equally likely. So what happens rarely (a slot of
-//! the control file written, a file lengthened, a segment renamed) is crashed as often as what happens all the time.
+//! A third of the cuts is spread evenly over the recording. A third is aimed at writes of the spaces, a third
+//! at other kinds of events, during or just after the event. All spaces and kinds are equally likely. So rare
+//! events (a write of a control-file slot, a growing file, a renamed segment) are crashed as often as
+//! frequent ones.
 //!
-//! Where the recording begins with a recovery, two of three cuts come after it: it does more than the few commits that follow, and
-//! what it leaves behind is soon gone. Where the database is shut down and goes on, half of them are made in between: what a shutdown has
-//! left for the next start alone is gone with that.
+//! If the recording begins with a recovery, two thirds of the cuts come after it. The recovery has many more
+//! events than the few commits after it, and the state that it leaves exists only for a short time. If the
+//! database is shut down and opened again, half of the cuts are between the two, because only the next start
+//! uses what the shutdown has left.
 //!
 //! Invariants
-//! 1. Cuts come in order, and the end is always among them; none is before the place that the history names, if it does.
+//! 1. Cuts are in order, and the end is always one of them. If the history names a first place, no cut is
+//!    before it.
 //! 2. The same recording and generator state give the same cuts.
 //!
-//! What it does not know: what becomes of the events (`choice.rs`).
+//! What it does not know: the fates of the events (`choice.rs`).
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,15 @@
-//! Damage at rest: a flipped bit, a sector of an older time, a zeroed sector, after a crash that lost nothing.
+//! Damage of stored data: a flipped bit, an older version of a sector, or a zeroed sector, after a crash that
+//! lost no write.
 //!
-//! The database may repair it, refuse to open, or report it in its check. It must not show a state that
-//! never was. Two things no checksum can tell: a damaged tail of the log from a torn one, so an older state
-//! may be shown; and a page that is whole but old, so the first sector of a page is never made stale.
+//! The database may repair it, refuse to open, or report it in its check. It must not show a state that never
+//! existed. A checksum cannot detect two cases, so the harness allows for them:
+//! - a damaged end of the log looks like a torn one, so an older state may be shown;
+//! - a page that is whole but old looks right, so the harness never makes the first sector of a page old.
 //!
 //! Invariants
-//! 1. One damage an image, in a sector that was ever written; half of them in pages at home, and there in one
-//!    that was written not long ago: the doublewrite file may have a copy of it, of whatever age.
+//! 1. One damage for each image, in a sector that was written before. Half of the damages are in pages of the
+//!    data files that were written recently, because the doublewrite file may then have a copy of the page,
+//!    of any age.
 //!
 //! What it does not know: what is in the files.
 

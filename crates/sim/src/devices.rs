@@ -1,10 +1,10 @@
 //! The devices of one database: all spaces on one, or each on its own.
 //!
 //! Invariants
-//! 1. The number of devices follows from the seed of the run, so that a failure replays.
-//! 2. Each device loses its own subset of what is pending; a crash takes all of them at the same moment.
-//! 3. Files are what memory is, but slower: whole paths, descriptors and the kernel stand behind them. Their directory goes with
-//!    the devices.
+//! 1. The number of devices depends only on the seed of the run, so a failure can be repeated.
+//! 2. A crash hits all devices at the same moment. Each one loses its own subset of the pending events.
+//! 3. Devices on real files behave like devices in memory, and also test paths, descriptors and the kernel.
+//!    Their directory is removed with the devices.
 //!
 //! What it does not know: what the spaces hold.
 

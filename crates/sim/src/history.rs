@@ -1,4 +1,4 @@
-//! What the workload committed, and what of it was acknowledged when.
+//! The commits of a workload, and when each one was begun and acknowledged.
 //!
 //! Invariants
 //! 1. Commit n is the n-th in commit order; state 0 is the one before the first commit.

@@ -1,4 +1,5 @@
-//! varve-sim: crashes the database in every way a device allows and looks at what is left. Test-only.
+//! varve-sim: simulates crashes of the database and its devices, and checks what recovery makes of them. For
+//! tests only.
 //!
 //! A [`Subject`] runs a seeded workload on a recorded device. [`search`] then cuts the recording at
 //! many moments, builds crash images (see `varve_device::Timeline`), lets the subject recover each of

@@ -1,4 +1,4 @@
-//! What the engine's workload believes is in the database.
+//! A model of what must be in the database, kept by the engine's workload.
 //!
 //! Invariants
 //! 1. The digest is the XOR of a hash of every table, index and row, so it does not depend on the order

@@ -1,4 +1,5 @@
-//! The way of a person whose database is on the way to a region of persistent memory, out of it, or to another one.
+//! The steps by which an administrator moves a database into persistent memory, out of it, or to another
+//! region.
 //!
 //! ```text
 //!   start as configured --refused: `varve nvm drain`--> open as it is found
@@ -7,7 +8,8 @@
 //! ```
 //!
 //! Invariants
-//! 1. A start is refused only with words that name the command; any other refusal is a failure.
+//! 1. A start may be refused only with a message that names the command to run. Any other refusal is a
+//!    failure.
 //!
 //! What it does not know: what is in the database.
 

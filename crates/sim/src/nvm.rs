@@ -1,11 +1,12 @@
-//! A log in persistent memory, to try the harness's regions on: entries of three words and a count of them. It can be
-//! built wrong in known ways.
+//! A small log in persistent memory, to test the harness itself: entries of three words, and their count. It
+//! can be built with known faults.
 //!
-//! Layout of the region: the count of entries u64; from byte 64 on entries of 24 bytes: value u64, mixed value u64,
-//! value u64 again.
+//! Layout of the region: the count of entries u64; from byte 64 on entries of 24 bytes: value u64, mixed
+//! value u64, value u64 again.
 //!
 //! Invariants
-//! 1. An entry is durable before the count that includes it is stored; a commit is acknowledged when the count is durable.
+//! 1. An entry is durable before the count that includes it is stored; a commit is acknowledged when the
+//!    count is durable.
 //!
 //! What it does not know: files, blocks.
 

@@ -1,7 +1,8 @@
-//! The parts that a database can be put together from, as configurations for the subjects.
+//! The configurations (parts) under which subjects run: layouts, protections, storage levels, place of the
+//! log.
 //!
 //! Invariants
-//! 1. The same part on what a crash left of it opens the same database.
+//! 1. A database that was created with a part can be opened with the same part after a crash.
 //!
 //! What it does not know: what a workload does.
 

@@ -1,10 +1,10 @@
-//! The gate of the harness: faults planted on purpose, each of which a search has to find.
+//! Planted faults: mistakes that are switched on in the code, to prove that the harness finds them.
 //!
 //! Invariants
-//! 1. A fault counts as found only if something complained; one that no run ever came by counts as not found.
-//! 2. Without a fault, the same searches find nothing.
+//! 1. A fault counts as found only if a check failed. A fault that no run reached counts as not found.
+//! 2. Without a planted fault the same searches find nothing.
 //!
-//! What it does not know: how a fault is caught (the checks are the same as without any).
+//! What it does not know: how a fault is found. The checks are the same as without planted faults.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;

@@ -1,12 +1,12 @@
-//! A region of persistent memory that is not the one that the database had last: lost, put back from an earlier moment, of another
-//! database, or cut short.
+//! Replaces the database's region of persistent memory by a wrong one: none, an earlier state, that of
+//! another database, or a shortened one.
 //!
-//! Its newest pages, its log or its doublewrite copies were in it, so opening has to refuse; it must show no state at all, not even
-//! one that ever was.
+//! The region had the newest pages, the log or doublewrite copies. So opening must be refused, and must not
+//! show any state, not even an earlier one.
 //!
 //! Invariants
-//! 1. An earlier region is one that an earlier checkpoint was begun with: between two checkpoints nothing tells one moment from
-//!    another.
+//! 1. An earlier state is one from the beginning of an earlier checkpoint, because two states between the
+//!    same checkpoints cannot be told apart.
 //!
 //! What it does not know: what is in a region.
 

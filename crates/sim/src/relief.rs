@@ -1,13 +1,11 @@
-//! A full device that gets room again: the workload goes on against errors for a while, then the fault is lifted, and
-//! the same open database has to do everything again.
+//! A full device that gets space again. The workload continues despite errors for a while. Then the device
+//! has space, and the same open database must do everything again.
 //!
 //! Invariants
-//! 1. The fault is lifted once: after some failed steps, or at the end of a workload that went on in spite of it, which
-//!    then goes on for some commits more.
-//! 2. An error after that is reported as such ([`LATE`]): nothing may fail any more.
-//! 3. The creation of a database may be refused by a full device; it is repeated once, after the fault was lifted.
-//!
-//! What it does not know: what a step does, which fault it is.
+//! 1. The device gets space once: after some failed steps, or, if the workload ended despite the fault, at
+//!    its end. Then the workload makes some more commits.
+//! 2. After that nothing may fail. An error is reported as [`LATE`].
+//! 3. If the full device refused to create the database, this is repeated once, after the device has space.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

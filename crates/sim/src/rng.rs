@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The same seed gives the same numbers on every machine.
 //!
-//! What it does not know: what they decide.
+//! What it does not know: what the numbers are used for.
 
 /// A seeded generator.
 #[derive(Debug, Clone)]

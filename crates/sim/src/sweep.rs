@@ -1,11 +1,10 @@
-//! The sweep: every run-time fault of a device at operation 1, 2, 3, ... over the whole of a workload.
+//! Injects each run-time fault of a device at operation 1, 2, 3, ... of a workload.
 //!
 //! Invariants
-//! 1. A fault is tried at growing numbers until it no longer comes by; a step above 1 leaves numbers out, evenly.
+//! 1. The number grows until the workload ends before the fault happens. With a step of N every N-th number
+//!    is tried.
 //! 2. Every run ends in one of the outcomes of [`Outcome`]; the last two are failures.
 //! 3. A run that takes longer than [`HANG`] is a hang.
-//!
-//! What it does not know: what is behind a subject.
 
 use std::sync::mpsc;
 use std::time::Duration;

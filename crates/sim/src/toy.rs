@@ -1,10 +1,10 @@
-//! The smallest database there is, to try the harness on: a file of checksummed sectors, one durable
-//! write a commit. It can be built wrong in known ways.
+//! A very small database, to test the harness itself: a file of checksummed sectors, with one durable write
+//! for each commit. It can be built with known faults.
 //!
 //! Invariants
 //! 1. Sector n holds commit n + 1; the first sector whose checksum is wrong ends the log.
 //!
-//! What it does not know: anything that the real one does.
+//! It shares no code with the real database.
 
 use std::sync::Arc;
 

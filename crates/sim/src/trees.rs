@@ -1,10 +1,12 @@
-//! The B+tree under test: puts and removes that split and merge pages.
+//! The subject `trees`: inserts into and removals from a B+tree, which split and merge pages.
 //!
-//! A commit here is the mini-transaction of one put or remove; structure changes are mini-transactions of
-//! their own that change no state. It is acknowledged when the log was flushed up to it.
+//! A commit here is the mini-transaction of one insert or removal. Splits and merges have their own
+//! mini-transactions and do not change the contents. A commit is acknowledged when the log was flushed up to
+//! it.
 //!
 //! Invariants
-//! 1. After a recovery the tree's pages are exactly the pages of its segment: nothing leaks, nothing is shared.
+//! 1. After a recovery the tree's pages are exactly the pages of its segment: nothing leaks, nothing is
+//!    shared.
 //!
 //! What it does not know: transactions, rows.
 

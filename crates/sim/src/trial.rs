@@ -1,5 +1,5 @@
-//! One cut of a recording: its images are recovered and judged; some recoveries are crashed again, and some databases go on
-//! after theirs and are crashed later.
+//! Tries the images of one cut: each image is recovered and judged. Some recoveries are crashed again. Some
+//! recovered databases continue with their workload and are crashed later.
 //!
 //! ```text
 //!   work ---- crash --+-- recover, judge
@@ -11,10 +11,12 @@
 //! Invariants
 //! 1. An image is judged by the marks before its cut: the recovered state is one of the states from
 //!    the acknowledged commit to the begun one.
-//! 2. Once a recovery has returned, what it showed stays: a crash after that gives the same state, or one of those that were
+//! 2. After a recovery has returned, its state is final: a later crash gives this state, or one that was
 //!    committed since.
-//! 3. A database that goes on has not been read before: what recovery left in memory is there.
-//! 4. What is tried of a later life counts towards the images of the search, so it takes no longer.
+//! 3. A database that continues has not been read before, so everything that recovery left in memory is still
+//!    there.
+//! 4. Images of later crashes count towards the number of images of the search, so the search takes no
+//!    longer.
 //!
 //! What it does not know: which moments are cut.
 

@@ -1,5 +1,5 @@
-//! Tables whose compression is altered are read right after any crash, in place and packed; extents that compressed pages leave
-//! are trimmed, and nothing that a crash finds misses them.
+//! Tables whose compression was altered are read correctly after any crash, in place and packed. Extents that
+//! compressed pages no longer use are trimmed, and recovery after a crash does not need them.
 
 use varve_sim::engine::{Engine, covering_seeds};
 use varve_sim::pages::{Load, Pages};

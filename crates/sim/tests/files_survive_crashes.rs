@@ -1,4 +1,4 @@
-//! What survives in memory survives in real files: whole paths, descriptors, direct I/O and the kernel are behind them.
+//! The crash tests on real files. They also test paths, descriptors, direct I/O and the kernel.
 
 use varve_device::{plant, planted_hits};
 use varve_sim::engine::Engine;

@@ -1,5 +1,5 @@
-//! A database that comes to a region of persistent memory, leaves it, or gets another one survives a crash at any step of that:
-//! it opens as it is or as it was going to be, and comes to its place with the same contents.
+//! A database moves into persistent memory, out of it, or to another region, and crashes at any step of the
+//! move. It then opens in the old or the new place, can finish the move, and has the same contents.
 
 use varve_sim::engine::{Engine, Load};
 use varve_sim::pages::Pages;

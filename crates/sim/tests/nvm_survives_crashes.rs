@@ -1,4 +1,4 @@
-//! What is kept in persistent memory survives any crash, whichever of its lines and words do.
+//! Data in persistent memory survives any crash, whichever of the pending cache lines and words survive.
 
 use varve_sim::crowd::Crowd;
 use varve_sim::engine::{Engine, covering_seeds};

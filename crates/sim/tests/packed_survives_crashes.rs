@@ -1,4 +1,4 @@
-//! Databases whose pages lie out of place survive any crash like others.
+//! Databases with the packed layout survive any crash.
 
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;

@@ -1,4 +1,5 @@
-//! Every page size survives crashes: raw pages, trees and the engine with pages of 8 to 64 KiB. The other tests of this crate have 4 KiB.
+//! Raw pages, trees and the engine survive crashes with pages of 8 to 64 KiB. The other tests of this crate
+//! use 4 KiB.
 
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;

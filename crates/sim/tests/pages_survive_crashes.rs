@@ -1,4 +1,5 @@
-//! Mini-transactions survive any crash: a prefix of the commit order, with all that was acknowledged.
+//! After any crash the recovered mini-transactions are a prefix of the commit order, with all acknowledged
+//! ones.
 
 use varve_sim::pages::{Load, Pages};
 use varve_sim::{Found, Part, Plan, search};

@@ -1,4 +1,5 @@
-//! Databases of two storage levels or protections at once, and those that change to persistent memory, survive any crash like others.
+//! Databases that combine two storage levels or protections, or change to persistent memory, survive any
+//! crash.
 
 use varve_sim::engine::Engine;
 use varve_sim::pages::{Load, Pages};

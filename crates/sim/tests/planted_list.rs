@@ -1,4 +1,5 @@
-//! Every fault that is planted in the code stands in a list of the gate, and every one of the lists is in the code.
+//! Every planted fault in the code is in one of the harness's lists, and every entry of the lists is in the
+//! code.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

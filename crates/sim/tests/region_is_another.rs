@@ -1,5 +1,5 @@
-//! A region of persistent memory that is lost, older than the database, another one's or cut short is refused: no state is shown
-//! without it.
+//! A start is refused if the region of persistent memory is lost, older than the database, shortened, or of
+//! another database.
 
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;

@@ -1,4 +1,4 @@
-//! The harness finds nothing in a right database and something in each wrong one.
+//! The harness finds no fault in the correct toy database, and a fault in each faulty variant.
 
 use varve_device::{Lies, Space};
 use varve_sim::toy::{Flaw, Toy};

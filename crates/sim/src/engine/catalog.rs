@@ -1,8 +1,8 @@
-//! What the catalog keeps beside tables and indexes: views, roles, constraints, comments, and columns that come and go.
+//! A workload on the catalog: views, roles, constraints and comments, and columns that are added and dropped.
 //!
 //! Invariants
-//! 1. A fact of the catalog is in the model under the name and with the words that `facts` gives it.
-//! 2. Nothing in the catalog names what is not there.
+//! 1. The model has each fact of the catalog under the name and with the text that `facts` gives it.
+//! 2. No object in the catalog refers to an object that does not exist.
 //!
 //! What it does not know: what views and conditions mean.
 

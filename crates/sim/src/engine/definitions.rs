@@ -1,7 +1,7 @@
-//! The workload's definitions: tables, indexes and a sequence that come and go.
+//! A workload of DDL: tables, indexes and a sequence are created and dropped.
 //!
 //! Invariants
-//! 1. A transaction with definitions runs alone: the other sessions have ended.
+//! 1. A transaction with DDL runs alone: the transactions of the other sessions have ended.
 //!
 //! What it does not know: rows beyond those that it fills a new table with.
 

@@ -1,7 +1,8 @@
-//! Parents and children, kept together by a foreign key as the SQL layer keeps them: who refers to a row shares it, who deletes one
-//! looks for rows that refer to it.
+//! A workload with a foreign key between parent and child rows, enforced as in the SQL layer: an insert of a
+//! child takes a shared lock on its parent; a delete of a parent looks for its children.
 //!
-//! A child's `balance` is its parent's id. Sessions delete rows of their own only, but refer to those of all.
+//! A child's `balance` is its parent's id. Sessions delete only their own rows, but refer to rows of all
+//! sessions.
 //!
 //! Invariants
 //! 1. After every crash each child has its parent.

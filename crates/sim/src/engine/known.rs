@@ -1,4 +1,4 @@
-//! What a database has in it, as a model: a workload goes on from there after a crash.
+//! The contents of a recovered database, as a model. A workload continues from it after a crash.
 //!
 //! Invariants
 //! 1. The model's digest is the one that a recovery of the same contents shows; the search compares them.

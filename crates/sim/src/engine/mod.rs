@@ -1,6 +1,6 @@
-//! The engine under test: transactions of several sessions on tables that come and go.
+//! The subject `engine`: transactions of several sessions, on tables that are created and dropped.
 //!
-//! One thread plays all sessions in turn. Each session writes rows of its own only, so nobody ever waits.
+//! One thread runs all sessions in turn. Each session writes only its own rows, so no session ever waits.
 //!
 //! Invariants
 //! 1. A session's effects join the model when its commit begins, which is the commit order.

@@ -1,9 +1,9 @@
 //! Statements that delete many rows: those of one leaf together, their index entries in order at the end.
 //!
 //! Invariants
-//! 1. Each row that the sweep is about is decided about once, and deleted if the decision says so.
+//! 1. The workload decides once about each row in the range, and deletes it if the decision is positive.
 //!
-//! What it does not know: which statements of SQL become one.
+//! What it does not know: which SQL statements delete in this way.
 
 use varve_engine::{Change, Outcome, Table};
 

@@ -1,9 +1,9 @@
 //! The engine with threads: sessions that commit together, purge, undo and page writers at once.
 //!
-//! Each thread writes rows of its own in one shared table with an index, so the order of commits is known for
-//! each thread. After a crash each thread's rows must be those of one of its states, from its last acknowledged
-//! commit to the one it had begun. Which threads meet is up to the machine: a failure shows in the recording at
-//! hand but does not replay.
+//! Each thread writes its own rows in one shared table with an index. So the order of commits is known for
+//! each thread, but not between threads. After a crash the rows of a thread must be in one of its states,
+//! from its last acknowledged commit to the commit that it had begun. The schedule of the threads depends on
+//! the machine, so a failure is found in its recording, but cannot be repeated from the seed.
 //!
 //! Invariants
 //! 1. Row `id` belongs to thread `id % THREADS`.

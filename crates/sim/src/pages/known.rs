@@ -1,7 +1,8 @@
-//! What is in the pages: as a workload knows it, and as it is read.
+//! The contents of the pages: as the workload knows them, and as they are read from the database.
 //!
 //! Invariants
-//! 1. The digest is the XOR over all words that are not zero of a hash of (page, word, value).
+//! 1. The digest is a XOR of hashes, one hash of (page number, index of the word, value) for each word that
+//!    is not zero.
 //!
 //! What it does not know: how pages change.
 

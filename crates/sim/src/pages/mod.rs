@@ -1,4 +1,4 @@
-//! The pager under test: mini-transactions on raw pages.
+//! The subject `pages`: mini-transactions on raw pages.
 //!
 //! The root page lists the pages in use; each page is an array of 64-bit words. A commit here is one
 //! mini-transaction; it is acknowledged when the log was flushed up to it.

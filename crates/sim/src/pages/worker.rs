@@ -1,7 +1,7 @@
 //! One run of the workload on raw pages, in steps.
 //!
 //! Invariants
-//! 1. What is committed joins the model when its mini-transaction ends, which is the commit order.
+//! 1. The model gets a commit when its mini-transaction ends. So the model has the commits in their order.
 //!
 //! What it does not know: crashes, which pager is open.
 
