@@ -1,8 +1,11 @@
-//! Makes models of real code: copies sources of the pager and the engine, and lets them use a model checker's atomics, locks and threads.
+//! Makes models from real code: copies sources of the pager and the engine, and changes the copies so that
+//! they use the atomics, locks and threads of a model checker.
 //!
-//! Nothing in those crates knows of it. Three kinds of text change are made, and each must find its place in the source, or the build fails:
-//! names of paths (`std::sync::atomic` becomes `crate::sync::atomic`), adaptations (`src/adaptations.rs`: what a model checker can't do) and
-//! flaws (`src/flaws.rs`: planted bugs behind a switch, which the models must find).
+//! The original crates are not changed. There are three kinds of changes. The build fails if a change does
+//! not find its place in the source.
+//! - Paths: `std::sync::atomic` becomes `crate::sync::atomic`.
+//! - Adaptations (`src/adaptations.rs`): code that a model checker cannot run is replaced.
+//! - Flaws (`src/flaws.rs`): planted bugs behind a switch, which the models must find.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
-//! Allocation: the header page of a space, its descriptor page, and a sequence of takings and givings on what they say.
+//! Page allocation: the header page of a space, its descriptor page, and a sequence of allocations and frees
+//! on them.
 //!
-//! Input: space u8, extents u16, runs over a valid header, runs over a valid descriptor, then steps of two bytes.
+//! Input: space u8, extents u16, runs over a valid header, runs over a valid descriptor, then steps of two
+//! bytes.
 
 use varve_pager::fuzzing::Allocation;
 use varve_pager::{PageId, PageNo, SpaceId};

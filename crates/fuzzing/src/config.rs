@@ -1,4 +1,4 @@
-//! `varve.toml`: what a person may write into it.
+//! The configuration file `varve.toml`, with any text.
 //!
 //! Input: the text.
 

@@ -1,8 +1,9 @@
-//! The control file: two slots under their checksums, and what opening does with what they say.
+//! The control file: its two slots with checksums, and how a start uses their contents.
 //!
-//! Input: for each slot a page of runs over a valid slot and whether to leave the checksum as it is (u8); then a life (u32,
-//! u32, u32), and what is attached: flags u8 (as in the slot; 16: no protection; 32: packed, with region and stamp as the numbers of
-//! its maps' checkpoints; 64: compressed pages; 128: the region is not needed), region u64, stamp u64.
+//! Input: for each slot a page of runs over a valid slot and whether to leave the checksum as it is (u8);
+//! then a life (u32, u32, u32), and what is attached: flags u8 (as in the slot; 16: no protection; 32:
+//! packed, with region and stamp as the numbers of its maps' checkpoints; 64: compressed pages; 128: the
+//! region is not needed), region u64, stamp u64.
 
 use varve_device::{MemoryDirectory, MemoryImage};
 use varve_pager::Lsn;

@@ -1,6 +1,6 @@
 //! A small database in memory for the targets that run statements.
 //!
-//! Does not know: statements of a target.
+//! Does not know: the statements that a target runs.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! The doublewrite file: its header, its slots, and mending from them.
+//! The doublewrite file: its header, its slots, and the repair of pages from them.
 //!
-//! Input: where redo starts u64; whether the header's checksum stays as it is u8, runs over a valid header; then for each
-//! page of a data file of four pages a byte that damages it if not zero; then pages for the slots: runs, and a byte that
-//! leaves the checksum as it is if not zero.
+//! Input: where redo starts u64; whether the header's checksum stays as it is u8, runs over a valid header;
+//! then for each page of a data file of four pages a byte that damages it if not zero; then pages for the
+//! slots: runs, and a byte that leaves the checksum as it is if not zero.
 
 use std::sync::Arc;
 

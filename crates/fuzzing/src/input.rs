@@ -1,6 +1,6 @@
-//! Reading the fuzzer's bytes as numbers, pages and pieces; there are always enough: what is missing is zero.
+//! Reads numbers, pages and pieces from the fuzzer's bytes. If the bytes end, the rest reads as zeros.
 //!
-//! A page is written as runs, so that small inputs make whole pages and kept inputs are small:
+//! A page is described by runs of bytes over zeros, so that a small input makes a whole page:
 //!
 //! | bytes | what |
 //! |---|---|

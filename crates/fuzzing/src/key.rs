@@ -1,4 +1,4 @@
-//! Keys: their byte order is the order of the values.
+//! Encoded keys: the order of their bytes must be the order of the values.
 //!
 //! Input: number of columns u8, their types, then the values of two rows.
 

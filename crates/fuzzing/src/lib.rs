@@ -1,12 +1,14 @@
-//! The bodies of the fuzz targets: each takes any bytes and panics only where the code under it is wrong.
+//! The code of the fuzz targets. A target takes any bytes, and panics only if the code under test is wrong.
 //!
-//! The programs in `fuzz/fuzz_targets` are one line each, so that what is fuzzed is built, linted and, over the kept
-//! corpus, run by every `cargo test` (`tests/corpus.rs`). How to run the search: `fuzz/README.md`.
+//! The programs in `fuzz/fuzz_targets` only call these functions. So the targets are built and linted with
+//! the other crates, and every `cargo test` runs them on the kept inputs (`tests/corpus.rs`). How to search:
+//! `fuzz/README.md`.
 //!
 //! Invariants
-//! 1. A target depends on its bytes alone, as far as the code under it does: the same bytes fail again.
-//! 2. Where a checksum would stop nearly every input, the target makes it right, so that what lies behind is reached.
-//! 3. Bytes that mean something are also written again and compared: a target knows what should come out.
+//! 1. The result of a target depends only on its bytes, so the same bytes fail again.
+//! 2. If a checksum would reject nearly every input, the target corrects it, so that the code behind it is
+//!    reached.
+//! 3. If the bytes can be decoded, the target encodes the result again and compares.
 //!
 //! Does not know: how inputs are made.
 

@@ -1,8 +1,9 @@
-//! Reading a log of two segments, whatever blocks they hold, and writing on behind what was read.
+//! Reads a log of two segments with any blocks, then appends to it behind the last valid block.
 //!
-//! Input: known LSN u32; lives (count u8 of up to 3: incarnation u8, after u32, start u32); for each segment: number u8,
-//! whether its header stays unsealed u8; then blocks: place in sectors u8, flags u8 (see `Block`), incarnation u8,
-//! durable LSN u32, length u16, groups behind their length; a place of 255 begins runs over the raw files.
+//! Input: known LSN u32; lives (count u8 of up to 3: incarnation u8, after u32, start u32); for each segment:
+//! number u8, whether its header stays unsealed u8; then blocks: place in sectors u8, flags u8 (see `Block`),
+//! incarnation u8, durable LSN u32, length u16, groups behind their length; a place of 255 begins runs over
+//! the raw files.
 
 use std::sync::Arc;
 

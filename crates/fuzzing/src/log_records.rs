@@ -1,6 +1,6 @@
-//! Groups, records and notes of the log, as they lie in a block.
+//! Decodes groups, records and notes of the log.
 //!
-//! Input: the bytes of a group without its length.
+//! Input: the bytes of a group, without its length.
 
 use varve_pager::fuzzing;
 use varve_pager::log::record::{self, Records};

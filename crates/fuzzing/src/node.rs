@@ -1,6 +1,7 @@
-//! The slotted node: reading one that the check finds sound, and redo on any.
+//! The slotted node of a B+tree: reads from a node that passes its check, and redo operations on any node.
 //!
-//! Input of `node`: page, then a key. Input of `node_redo`: page, then operations: number u8, payload behind its length.
+//! Input of `node`: page, then a key. Input of `node_redo`: page, then operations: number u8, payload behind
+//! its length.
 
 use varve_engine::node::{NodeRef, check, split};
 use varve_engine::redo::{EngineRedo, TREE_OPS_END};

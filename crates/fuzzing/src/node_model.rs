@@ -1,6 +1,8 @@
-//! A node under a sequence of changes, beside a sorted map; every change is redone from its encoding on a second page.
+//! Applies changes to a tree node and to a sorted map, and compares them. Each change is also redone from its
+//! log record on a second page.
 //!
-//! Input: whether the node is of a clustered tree u8, then steps: what u8, key behind its length, value length u8.
+//! Input: whether the node is of a clustered tree u8, then steps: kind u8, length and key, length of the
+//! value u8.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The stored form of numeric: reading any bytes, and the ways out of it and back.
+//! The stored form of numeric: decodes any bytes, and converts valid values to other forms and back.
 //!
 //! Input: precision u16, scale u16, then the stored form.
 

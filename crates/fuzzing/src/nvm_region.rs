@@ -1,8 +1,9 @@
-//! A region of persistent memory with eight page slots: its header, slot headers and images, and what a start makes of them.
+//! A region of persistent memory with eight page slots: a start reads its header, slot headers and page
+//! images.
 //!
-//! Input: end of the log u32; whether the header's checksum stays as it is u8, runs over a valid header; then for each slot: page u8 (0
-//! leaves it free), LSN u16, sequence u8, runs over a valid page of that and whether its checksum stays u8, runs over its valid header and
-//! whether that checksum stays u8.
+//! Input: end of the log u32; whether the header's checksum stays as it is u8, runs over a valid header; then
+//! for each slot: page u8 (0 leaves it free), LSN u16, sequence u8, runs over a valid page of that and
+//! whether its checksum stays u8, runs over its valid header and whether that checksum stays u8.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

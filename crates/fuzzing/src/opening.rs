@@ -1,11 +1,12 @@
-//! Opening a database that crashed, whose files say anything, with checksums made right after the change or not.
+//! Opens a database that crashed and whose files were changed, with checksums that are correct again or not.
 //!
-//! Two things stay as they are, because what reads them trusts the checksum: the trees' nodes
-//! (`engine/src/node/mod.rs`) and the records of the log (`log_records`, `page_redo` and `node_redo` try those). All else is
-//! changed: headers and maps of the spaces, the engine's root, undo pages, segment headers and their directory, the slots of the
-//! control file, the headers of the log's segments and blocks; and, where the checksum stays wrong, the log's records too.
+//! Two things are not changed, because their readers trust the checksum: tree nodes
+//! (`engine/src/node/mod.rs`), and the records of the log. The targets `log_records`, `page_redo` and
+//! `node_redo` cover these. Everything else is changed: headers and maps of the spaces, the engine's root,
+//! undo pages, segment headers and their directory, slots of the control file, headers of log segments and
+//! blocks. If the checksum is left wrong, log records are changed, too.
 //!
-//! Input: changes: place u8, whether the checksum stays as it was (odd) u8, runs.
+//! Input: changes: place u8, whether the old checksum stays (odd) u8, runs.
 
 use std::cell::OnceCell;
 use std::sync::Arc;

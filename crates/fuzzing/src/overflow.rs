@@ -1,7 +1,7 @@
-//! Overflow chains: a stub as it might lie in a leaf, and chain pages whose links and lengths say anything.
+//! Overflow chains of large values: a stub as in a leaf, and chain pages with any links and lengths.
 //!
-//! Input: for each of four chain pages: next u8 (one of them, or a page that is none), length u16; then the stub behind
-//! its length, or a length of zero and then the stub's payload length u32 and first page u8.
+//! Input: for each of four chain pages: next u8 (one of them, or a page that is none), length u16; then the
+//! stub behind its length, or a length of zero and then the stub's payload length u32 and first page u8.
 
 use std::cell::OnceCell;
 

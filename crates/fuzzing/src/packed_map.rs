@@ -1,7 +1,8 @@
-//! The map of a packed space: its heads and map pages, and what notes in the log do to it.
+//! The page map of a packed space: its heads and map pages, and the effect of notes in the log.
 //!
-//! Input: for each block of the map's file (two heads, two places for each of two map pages) runs over a valid block and whether
-//! its checksum stays as it is u8; then notes: kind u8 (modulo 3), end of the group u16, and
+//! Input: for each block of the map's file (two heads, two places for each of two map pages) runs over a
+//! valid block and whether its checksum stays as it is u8; then notes: kind u8 (modulo 3), end of the group
+//! u16, and
 //!
 //! | kind | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The row codec: rows made of any values, and any bytes taken for a row.
+//! The row codec: encodes rows of any values, and decodes any bytes as a row.
 //!
 //! Input: number of columns u8, their types, then either (u8 even) values, or (odd) the bytes of a row.
 

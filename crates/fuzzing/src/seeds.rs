@@ -1,6 +1,7 @@
-//! The first inputs of the targets: bytes that the code itself writes, and the statements of the SQL tests.
+//! The first inputs of the targets: bytes that the database itself has written, and the statements of the SQL
+//! tests.
 //!
-//! Does not know: what became of inputs in earlier searches; those are in `fuzz/corpus`.
+//! Inputs that earlier searches found are in `fuzz/corpus`.
 
 use std::collections::BTreeSet;
 

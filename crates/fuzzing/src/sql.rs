@@ -1,4 +1,4 @@
-//! SQL text: parsed and bound, and run against a small database in memory.
+//! Any SQL text: it is parsed, bound, and run on a small database in memory.
 //!
 //! Input: the text.
 

@@ -1,7 +1,8 @@
-//! The stored form of a page: compressed and made plain again; any bytes in its place.
+//! The stored form of a page: compression and decompression, and any bytes in place of a stored page.
 //!
-//! Input: space u16, number u32, algorithm u8, level u8, page; then changes of its stored form: offset u16 and what is put over
-//! the byte u8; then, after an offset behind its end, whether the checksum stays as it is u8 and bytes of a codec's own.
+//! Input: space u16, number u32, algorithm u8, level u8, page; then changes of its stored form: offset u16
+//! and what is put over the byte u8; then, after an offset behind its end, whether the checksum stays as it
+//! is u8 and bytes of a codec's own.
 
 use varve_pager::page::{self, FIRST_ENGINE_KIND, PageDamage};
 use varve_pager::{Algorithm, Compression, PageId, PageNo, SpaceId, fuzzing};

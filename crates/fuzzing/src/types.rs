@@ -1,6 +1,8 @@
-//! Text and binary forms of every type: what is read is written so that it reads the same again.
+//! Text and binary forms of every type: a value that was read is written, and must be read as the same value
+//! again.
 //!
-//! Input: column type, time zone in quarters of an hour u8, then a text, or, if the zone is odd, a binary value.
+//! Input: column type, time zone in quarters of an hour u8, then a text, or, if the zone is odd, a binary
+//! value.
 
 use varve_engine::{ColumnType, Value};
 use varve_server::fuzzing;

@@ -1,4 +1,5 @@
-//! Every kept input of every target goes through it: what a fuzzer once found stays found.
+//! Runs every target on all its kept inputs, so that a fault that a fuzzer once found is noticed if it comes
+//! back.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! Statements of the SQL tests, mutated by a fixed seed, through the seam to PostgreSQL's parser.
+//! Statements of the SQL tests, mutated with a fixed seed, are given to PostgreSQL's parser and the code
+//! around it.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use varve_fuzzing::{seeds, sql_parse};

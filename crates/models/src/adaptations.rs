@@ -1,6 +1,5 @@
-//! What is different in the models although no path says so: module, text in the source, text in the model. `MODELS::` is the models crate.
-//!
-//! Read by the build script and nothing else.
+//! Text replacements in the copied sources, beside the replaced paths: module, text in the source, text in
+//! the model. `MODELS::` stands for this crate. Only the build script reads this file.
 
 /// (module/file, text that stands there once, what replaces it).
 pub const ADAPTATIONS: &[(&str, &str, &str)] = &[

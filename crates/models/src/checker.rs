@@ -1,4 +1,4 @@
-//! The models, the switch of the planted flaws, and how a model is searched.
+//! The list of the models, the switch for planted flaws, and the search through the schedules of a model.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

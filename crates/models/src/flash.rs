@@ -1,9 +1,10 @@
-//! The flash cache between a pool that keeps its promises and a home in memory: cleaners, the writer of the queue, and one who changes and
-//! puts a page, beside each other.
+//! Model of the flash cache, between a simple correct pool and data files in memory. Cleaners, the thread
+//! that writes the queue, and a thread that changes and writes a page run at the same time.
 //!
-//! Code under test: `pager/src/flash/`, all but what a start does.
+//! Code under test: `pager/src/flash/`, without the code of a start.
 //!
-//! What is only written down for the oracle stands behind plain mutexes, which add no step to a model: nothing is waited for under one.
+//! Notes for the checks are behind plain mutexes, which add no step to the model, because no thread waits
+//! while it holds one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

@@ -1,6 +1,8 @@
-//! The planted bugs: each must be found by the model named after its area, or the silence of that model means nothing.
+//! Planted bugs. The model named after a bug's area must find it; otherwise a model that finds nothing would
+//! prove nothing.
 //!
-//! Read by the build script, which puts each behind a switch (`MODELS::flaw`), and by the tests.
+//! The build script reads this list and puts each bug behind a switch (`MODELS::flaw`). The tests read it,
+//! too.
 
 /// (name, module/file, text that stands there once, what replaces it).
 pub const FLAWS: &[(&str, &str, &str, &str)] = &[

@@ -1,6 +1,8 @@
-//! A small pool for the models: eight frames, a level and a log in memory that complain when the pool breaks its promises.
+//! A small buffer pool for the models: eight frames, and a level and a log in memory, which check the pool's
+//! invariants.
 //!
-//! What is only written down for the oracle stands behind plain mutexes, which add no step to a model: nothing is waited for under one.
+//! Notes for the checks are behind plain mutexes, which add no step to the model, because no thread waits
+//! while it holds one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

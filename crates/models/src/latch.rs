@@ -1,4 +1,5 @@
-//! The modes of a latch, by way of the pager's own lock, upgrade and downgrade: who may be inside with whom.
+//! Model of a latch: which modes may be held at the same time, through the pager's lock, upgrade and
+//! downgrade.
 //!
 //! Code under test: `pager/src/latch.rs` over the contract of parking_lot's lock (`sync`).
 

@@ -1,14 +1,17 @@
-//! varve-models: the house's concurrent code under model checkers that choose who runs next.
+//! varve-models: runs Varve's concurrent code under model checkers, which choose the thread that runs next.
 //!
-//! The code is not rewritten for it: the build script copies the sources of the pager, and of the engine's registry, status table and locks, into this
-//! crate, where `std::sync::atomic`, `parking_lot` and `std::thread` mean shuttle's (`sync`), or loom's for what depends on memory orders
-//! (`loom_sync`). Shuttle tries random and adversarial schedules under sequential consistency; loom tries all, with weak orders, of what is small enough.
+//! The code is not rewritten for this. The build script copies the sources of the pager, and of the engine's
+//! registry, status table and locks, into this crate. There `std::sync::atomic`, `parking_lot` and
+//! `std::thread` are replaced by those of shuttle (`sync`), or of loom for code that depends on memory orders
+//! (`loom_sync`). Shuttle tries random and adversarial schedules under sequential consistency. Loom tries all
+//! schedules, with weak memory orders, of small code.
 //!
 //! Invariants
-//! 1. Each model finds nothing, and finds each of the planted flaws that it names (`flaws.rs`); every flaw is named by one.
+//! 1. A model finds no fault in the real code, and finds each of its planted flaws (`flaws.rs`). Every flaw
+//!    has a model.
 //! 2. A failure prints a schedule or a seed that repeats it.
 //!
-//! What it does not know: devices that fail in the middle, crashes (`varve-sim`).
+//! What it does not know: failing devices and crashes (see `varve-sim`).
 
 pub mod checker;
 mod flash;

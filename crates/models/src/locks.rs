@@ -1,8 +1,8 @@
-//! Locks of tables and of rows: nobody has what another one's mode excludes, nobody waits for ever, and nobody is the victim of a circle that
-//! is none.
+//! Model of table locks and row locks. No two transactions hold conflicting modes, no transaction waits for
+//! ever, and no transaction becomes a deadlock victim without a cycle.
 //!
-//! Code under test: the engine's `table_lock.rs`, `lock_queue.rs`, `waits.rs` and `deadlock.rs` with its registry. What is played beside them: what a
-//! row knows of its holders (a list).
+//! Code under test: the engine's `table_lock.rs`, `lock_queue.rs`, `waits.rs` and `deadlock.rs`, and its
+//! registry. The model replaces the list of a row's lock holders.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,6 +1,8 @@
-//! The append section and group commit: leader and followers on a log in memory, sound and failing.
+//! Model of the append section and group commit: a leader and followers, on a log in memory that works or
+//! fails.
 //!
-//! Code under test: everything in `pager/src/log/`. What was acknowledged is read back from a copy of the device by the log's own reader.
+//! Code under test: everything in `pager/src/log/`. The log's own reader reads acknowledged commits back from
+//! a copy of the device.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! What std's atomics and the latch are called in the sources that loom runs.
+//! Replaces std's atomics and the latch in the sources that loom runs.
 
 pub(crate) use loom::sync::atomic;
 

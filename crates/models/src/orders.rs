@@ -1,4 +1,5 @@
-//! Memory orders of a frame's descriptor, every schedule of two threads: the two places that rely on more than the latch.
+//! Model of the memory orders of a frame's descriptor, with every schedule of two threads. It covers the two
+//! places that rely on more than the latch.
 //!
 //! Code under test: `pager/src/pool/frame.rs`.
 

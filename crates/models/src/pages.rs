@@ -1,4 +1,5 @@
-//! Frames and the table of resident pages: fixing, pinning, evicting, writing and dropping beside each other.
+//! Model of the frames and the table of resident pages: pages are fixed, pinned, evicted, written and dropped
+//! concurrently.
 //!
 //! Code under test: everything in `pager/src/pool/`, with `latch.rs` and `ledger.rs`.
 

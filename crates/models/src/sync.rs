@@ -1,7 +1,7 @@
-//! What parking_lot and std's threads are called in the copied sources, made of shuttle's.
+//! Replaces parking_lot and std's threads in the copied sources, by means of shuttle.
 //!
-//! A timed wait may end at any moment. The latch keeps the contract of parking_lot's `RawRwLock`, including that a waiting writer keeps new
-//! readers out; its word itself is parking_lot's business and not modelled.
+//! A timed wait may end at any moment. The latch behaves as parking_lot's `RawRwLock`: for example, a waiting
+//! writer keeps new readers out. The inside of parking_lot is not modelled.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;

@@ -1,7 +1,8 @@
-//! Snapshots against the order of commits: what a snapshot shows doesn't change, is a prefix of that order, and holds what was acknowledged before.
+//! Model of snapshots and the order of commits. What a snapshot shows never changes, is a prefix of the
+//! commit order, and includes all commits that were acknowledged before.
 //!
-//! Code under test: the engine's `status.rs` and `registry.rs` on the pager's log. What is played beside them: rows (a list of writers) and
-//! `Core::sight`, which are a few lines here.
+//! Code under test: the engine's `status.rs` and `registry.rs` on the pager's log. The model replaces rows
+//! (by a list of writers) and `Core::sight`.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Flush workers: two who hand over jobs, beside one who changes the number of threads.
+//! Model of the flush workers: two threads hand over jobs, while a third one changes the number of workers.
 //!
 //! Code under test: `pager/src/workers.rs`.
 

@@ -1,6 +1,6 @@
-//! A short search of every model, and the gate: each planted flaw is found. `make models` searches long.
+//! A short search of every model, and a search for each planted flaw. `make models` searches longer.
 //!
-//! VARVE_MODELS_EXECUTIONS sets how many executions a search has, VARVE_MODELS_SEED which.
+//! VARVE_MODELS_EXECUTIONS sets the number of executions of a search, VARVE_MODELS_SEED the seed.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::BTreeSet;

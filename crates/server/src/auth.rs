@@ -9,15 +9,18 @@
 //! v=SIGNATURE, AuthenticationOk       -->
 //! ```
 //!
-//! Under TLS the mechanism SCRAM-SHA-256-PLUS comes first: the header is `p=tls-server-end-point,,`, and `c` holds the
-//! header and the hash of the server's certificate, so that nobody sits between the two.
+//! Under TLS the server offers SCRAM-SHA-256-PLUS first: the header is `p=tls-server-end-point,,`, and `c`
+//! holds the header and the hash of the server's certificate. So an attacker between client and server is
+//! noticed.
 //!
 //! Invariants
-//! 1. A client that names a role which does not exist, has no password or one that has expired gets the same messages as one
-//!    that gives a wrong password, until the server is started again (0704).
-//! 2. The server refuses a client that supports channel binding and saw no offer of it: an attacker removed the offer.
+//! 1. If the role does not exist, or has no password or an expired one, the client gets the same messages as
+//!    for a wrong password (0704). So a client cannot find out which roles exist.
+//! 2. If a client supports channel binding but saw no offer of it, the server refuses it, because an attacker
+//!    must have removed the offer.
 //!
-//! What this file doesn't know: which roles there are; how a password is turned into keys (`varve_sql::scram`).
+//! What this file doesn't know: which roles exist; how keys are computed from a password
+//! (`varve_sql::scram`).
 
 use std::io::{Read, Write};
 

@@ -10,11 +10,13 @@
 //! ```
 //!
 //! Invariants
-//! 1. Each Query and each Sync is answered by exactly one ReadyForQuery, whatever happens, unless the connection ends.
+//! 1. Each Query and each Sync is answered by exactly one ReadyForQuery, whatever happens, unless the
+//!    connection ends.
 //! 2. After an error in an extended-protocol message nothing runs before the next Sync.
 //! 3. A message is decoded whole before any of it takes effect.
-//! 4. A panic in the work for a message is that message's error. One in reading a message ends the connection.
-//! 5. The buffers of an idle connection are small: texts above `TEXT_KEEP_BYTES` aren't kept.
+//! 4. A panic while a message is processed becomes the error of that message. A panic while a message is read
+//!    ends the connection.
+//! 5. The buffers of an idle connection are small. Texts longer than `TEXT_KEEP_BYTES` are freed.
 //!
 //! What this file doesn't know: SQL, the encoding of values.
 

@@ -1,8 +1,9 @@
-//! What a client knows of the server's end of a TLS connection: the binding `tls-server-end-point` (RFC 5929, section 4.1).
+//! The channel binding `tls-server-end-point` of a TLS connection (RFC 5929, section 4.1).
 //!
 //! Invariants
-//! 1. It is the hash of the certificate by the hash function of the certificate's signature; MD5 and SHA-1 are replaced by
-//!    SHA-256. A certificate whose signature has no such function (Ed25519) has no binding.
+//! 1. The binding is a hash of the server's certificate. The hash function is that of the certificate's
+//!    signature, but SHA-256 in place of MD5 and SHA-1. A certificate whose signature has no hash function
+//!    (Ed25519) has no binding.
 //!
 //! What this file doesn't know: SCRAM; what else is in a certificate.
 

@@ -1,4 +1,4 @@
-//! The errors of the wire: what a client is told, and what ends the server.
+//! The errors of the protocol: those that are sent to a client, and those that end the server.
 //!
 //! What this file doesn't know: how an error is encoded (`out.rs`).
 

@@ -1,6 +1,4 @@
-//! Doors for `crates/fuzzing` to decoders that are private here. Built with the feature `fuzzing` only.
-//!
-//! Does not know: which bytes are tried.
+//! Gives `crates/fuzzing` access to private decoders of this crate. Built only with the feature `fuzzing`.
 
 use std::io::Read;
 

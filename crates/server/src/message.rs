@@ -1,12 +1,13 @@
-//! Messages of the client, decoded by walking each field once and checking it on the way.
+//! Decodes messages of the client. Each field is read once and checked.
 //!
-//! `pgwire::messages` isn't used in this direction: it takes lengths on trust (it panics on short
-//! bodies, docs/decisions/0701) and copies names and values. Everything here borrows the frame.
+//! `pgwire::messages` is not used in this direction, because it panics on bodies that are too short (decision
+//! 0701), and copies names and values. Everything here borrows from the frame.
 //!
 //! Invariants
 //! 1. Decoding reads no byte outside the body and leaves none unread.
 //! 2. All text is UTF-8 without zero bytes.
-//! 3. An iterator over a decoded message can't fail: its range was walked before.
+//! 3. An iterator over a decoded message cannot fail, because its range was checked when the message was
+//!    decoded.
 //!
 //! What this file doesn't know: statements, portals, types.
 

@@ -1,4 +1,4 @@
-//! How a server serves: whom it asks for a password, what it encrypts, how long it waits.
+//! Options of a server: authentication, encryption, limits and time-outs.
 //!
 //! What this file doesn't know: how these are configured (`varve.toml`).
 

@@ -1,14 +1,12 @@
-//! Messages of the server, gathered in one buffer and written with one call.
+//! Messages to the client, collected in one buffer and written with one call.
 //!
-//! The messages of every query (row description, data row, completion, ready) are encoded here by
-//! hand, into the buffer and without a copy; the rest goes through `pgwire::messages`. The figures
-//! are in docs/decisions/0701.
+//! The messages of every query (row description, data row, completion, ready) are encoded here directly into
+//! the buffer. Other messages are encoded by `pgwire::messages`. Decision 0701 has the measurements.
 //!
 //! Invariants
-//! 1. Nothing is written to the socket before `flush`, except when the buffer passes
-//!    `BUFFER_BYTES_MAX`: then all of it is.
+//! 1. The buffer is written to the socket by `flush`, or when it is longer than `BUFFER_BYTES_MAX`.
 //! 2. After a failed write nothing more is written; every later call reports the failure.
-//! 3. Each message's length field is right: it is patched when the message is complete.
+//! 3. The length field of a message is filled in when the message is complete.
 //!
 //! What this file doesn't know: the order in which messages are allowed.
 

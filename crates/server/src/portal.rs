@@ -1,8 +1,8 @@
 //! The portals of a connection: statements with their parameters, ready to run.
 //!
 //! Invariants
-//! 1. A named portal lives until it is closed, or until its transaction ends or the savepoint behind which it was made is
-//!    rolled back; the unnamed one also until the next Bind to it.
+//! 1. A named portal exists until it is closed, its transaction ends, or a savepoint that is older than the
+//!    portal is rolled back. The unnamed portal is also replaced by the next Bind.
 //!
 //! What this file doesn't know: messages.
 

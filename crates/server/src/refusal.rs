@@ -1,11 +1,11 @@
-//! Connections beyond what the server gives a thread to: told so, all of them by one thread.
+//! Refuses connections beyond the limit on connections. One thread does this for all of them.
 //!
-//! A client that asks for encryption first takes an error that comes in place of the answer for something else, so it is
-//! answered before it is refused. A request to cancel is carried out.
+//! A client that first asks for encryption would misread an error in place of the answer. So the request is
+//! answered before the client is refused. Cancel requests are carried out.
 //!
 //! Invariants
-//! 1. Nobody is waited for: sockets don't block, and each is given up after `PATIENCE`.
-//! 2. At most `HELD_MAX` sockets are held; whoever comes then is refused at once.
+//! 1. The thread waits for no client: sockets do not block, and each one is closed after `PATIENCE`.
+//! 2. At most `HELD_MAX` sockets are held. Further clients are refused at once.
 //!
 //! What this file doesn't know: sessions, start-up parameters.
 

@@ -1,8 +1,9 @@
-//! Who is connected: numbers, cancel keys, the limit on sessions, and the end of everybody.
+//! The table of connections: their process numbers and cancel keys, the limit on sessions, and the shutdown
+//! of all.
 //!
 //! Invariants
 //! 1. A connection is in the table from before its thread starts until that thread is done.
-//! 2. Process numbers are unique among the living and never zero or negative.
+//! 2. Process numbers of existing connections are unique, and never zero or negative.
 //! 3. After `stop` no connection is added.
 //! 4. A cancel request with a wrong secret does nothing, and its sender learns nothing.
 //!

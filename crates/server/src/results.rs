@@ -1,7 +1,7 @@
-//! Where a session puts its results: rows become messages, COPY input becomes calls.
+//! Receives the results of a session: turns rows into messages, and COPY data from the client into calls.
 //!
 //! Invariants
-//! 1. A message is in the buffer whole or not at all, also when a value has no form in its format.
+//! 1. A message is in the buffer as a whole or not at all, even if a value cannot be encoded in its format.
 //! 2. The first row of a statement never waits for the client.
 //! 3. When the connection ends during COPY or a write fails, the session gets an error and `broken`
 //!    says why; nothing else is written then.

@@ -1,11 +1,11 @@
 //! The listener: one thread accepts, one thread serves each connection.
 //!
 //! Invariants
-//! 1. The address is a loopback address unless clients are asked for their passwords.
-//! 2. A panic in a connection ends that connection and nothing else.
-//! 3. After `stop` returned, no connection runs statements any more.
+//! 1. The server listens only on a loopback address, unless it asks clients for passwords.
+//! 2. A panic in a connection ends only that connection.
+//! 3. After `stop` has returned, no connection runs statements any more.
 //!
-//! What this file doesn't know: what is said on a connection.
+//! What this file doesn't know: the protocol on a connection.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

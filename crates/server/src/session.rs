@@ -1,4 +1,5 @@
-//! What a connection needs from SQL, as a trait, so that tests can put something else in its place.
+//! The functions of an SQL session that a connection needs, as a trait, so that tests can replace the
+//! session.
 //!
 //! What this file doesn't know: messages.
 

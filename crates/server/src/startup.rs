@@ -10,7 +10,8 @@
 //!
 //! Invariants
 //! 1. Before a start-up packet is accepted, at most three packets are read.
-//! 2. Nothing that came before the answer to an encryption request is taken as what came after it.
+//! 2. Bytes that arrived before the answer to an encryption request are never read as part of the encrypted
+//!    stream.
 //!
 //! What this file doesn't know: which users, databases and settings exist.
 

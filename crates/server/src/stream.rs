@@ -1,7 +1,8 @@
-//! A socket shared by its connection's thread and the registry, on one descriptor; encrypted once both sides agree to it.
+//! The socket of a connection. The connection's thread and the registry share it, with one descriptor. It is
+//! encrypted when both sides have agreed to TLS.
 //!
 //! Invariants
-//! 1. With a deadline, no number of small reads goes beyond it.
+//! 1. A deadline is for all reads together, so many small reads cannot extend it.
 //! 2. Once encryption has begun, every clone of the stream reads and writes through it.
 
 use std::io::{self, Read, Write};

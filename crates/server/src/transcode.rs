@@ -1,10 +1,8 @@
-//! Texts of the client's messages, from its encoding to UTF-8, before the messages are decoded.
+//! Converts texts in messages from the client's encoding to UTF-8, before the messages are decoded.
 //!
 //! Invariants
-//! 1. A message of ASCII, and every message of a client that speaks UTF-8, stays where it is.
-//! 2. Parameters are not touched: only with their types is it known what of them is text (`codec`).
-//!
-//! What this file doesn't know: what a message means.
+//! 1. A message of a client with UTF-8, or with ASCII only, is not copied.
+//! 2. Parameters are not converted here, because only their types say which of them are text (see `codec`).
 
 use varve_sql::encoding::Encoding;
 

@@ -1,9 +1,10 @@
-//! What the server's log says of connections: that they begin, who has come, and that they end.
+//! Writes to the server's log when a connection is received, when it is authorized, and when it ends.
 //!
 //! Invariants
-//! 1. The end is written of a session whose beginning is over, if it was asked for then.
+//! 1. The end of a session is logged only if the session had begun, and if the log of ends was switched on at
+//!    that time.
 //!
-//! What this file doesn't know: messages, why a connection ends.
+//! What this file doesn't know: messages, the reason for the end of a connection.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Passwords and encryption: who is let in, and what the others get.
+//! Passwords and encryption: which clients are accepted, and which errors the others get.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -1,4 +1,4 @@
-//! Whole conversations: what is sent, and the exact answers.
+//! Whole conversations: the messages of a client, and the exact answers of the server.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

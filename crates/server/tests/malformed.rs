@@ -1,4 +1,4 @@
-//! Messages that are no messages, and the exact error that each gets.
+//! Malformed messages, and the exact error for each one.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Clients that go silent: what each gets, and that one who talks is left alone.
+//! Clients that stop sending: the error that each one gets; and active clients, which are not disturbed.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Why a database doesn't open: each a paragraph that says what to do.
+//! Errors for a database that cannot be opened. Each message says what to do.
 
 use std::path::PathBuf;
 

@@ -1,11 +1,12 @@
-//! A data directory before it is opened: whose it is, and which devices belong to it.
+//! Checks of a data directory before it is opened: who owns it, and which devices belong to it.
 //!
 //! Invariants
-//! 1. Nothing is written into a directory that holds somebody else's files.
+//! 1. Nothing is written into a directory that has files of other programs.
 //! 2. Every directory of a database is locked before anything in it is read, and stays locked.
-//! 3. A device that is missing is an error, unless it has nothing but the cache on flash: the database does without that, and says so.
+//! 3. A missing device is an error. But if the device has only the flash cache, the database opens without
+//!    the cache and reports that.
 //!
-//! What this file doesn't know: what is inside the files.
+//! What this file doesn't know: the contents of the files.
 
 use std::fs::File;
 use std::io::Read;

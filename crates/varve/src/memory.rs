@@ -1,4 +1,4 @@
-//! How much memory there is for a buffer pool.
+//! Finds out how much memory is available for the buffer pool.
 
 const QUERY_BYTES_MIN: u64 = 256 * MIB;
 const QUERY_SHARE: u64 = 8;

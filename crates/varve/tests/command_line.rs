@@ -1,4 +1,4 @@
-//! What the program says when it can't do what it was asked: one paragraph, exit code 1, no trace.
+//! Errors of the program: one paragraph of text, exit code 1, and no backtrace.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

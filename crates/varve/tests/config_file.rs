@@ -1,4 +1,4 @@
-//! What `varve.toml` may say, and the words for each mistake.
+//! Valid contents of `varve.toml`, and the error message for each mistake.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The data directory belongs to its owner, whatever the umask; and a copy of it that was taken while the database ran is told.
+//! Only its owner can read the data directory, whatever the umask is. A copy that was taken while the
+//! database ran is recognized.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -1,4 +1,5 @@
-//! What a driver is told of a statement and of its own session. `e2e/describe` compares more of it with PostgreSQL.
+//! Descriptions of statements and of the session that a driver gets. `e2e/describe` compares more of them
+//! with PostgreSQL.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

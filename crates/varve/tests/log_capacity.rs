@@ -1,5 +1,5 @@
-//! The log's capacity is lowered and raised between starts: with more files than it allows, with as many, and with fewer the database
-//! starts, takes changes, stops and is sound.
+//! `[log] capacity` is lowered and raised between starts. The database starts, takes changes, stops and has
+//! no damage, with more log files than allowed, with as many, and with fewer.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

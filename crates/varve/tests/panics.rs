@@ -1,5 +1,5 @@
-//! A panic within a statement is that statement's error, at whatever step it comes; the connection, its transaction's end
-//! and the other connections go on. The panics are planted (decision 0905): a build without them has nothing to test.
+//! A panic within a statement is the error of that statement, at every step. The connection can end its
+//! transaction and continue, and other connections are not disturbed. The panics are planted (decision 0905).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -1,4 +1,5 @@
-//! The README's ten lines do what they say: the statements are read from it, the SQL part first, then the Rust part.
+//! Runs the example of the README: first its SQL statements, then its Rust program. Both are read from the
+//! README.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! `varve serve` from outside: a real client, a stop, a restart, a kill, and what the files say then.
+//! `varve serve` with a real client: stop, restart, kill, and the state of the files afterwards.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

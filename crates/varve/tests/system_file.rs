@@ -1,4 +1,4 @@
-//! What becomes of `varve.auto.toml` when varve.toml changes beside it.
+//! `varve.auto.toml` after varve.toml was changed.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

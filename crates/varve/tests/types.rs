@@ -1,4 +1,5 @@
-//! Each type in both formats, as parameter and as result, over the wire and through a table.
+//! Each type in text and binary format, as a parameter and as a result, over the protocol and through a
+//! table.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -1,4 +1,5 @@
-//! TPC-C and LinkBench leave data for which their conditions hold, in this process and over the wire, and the check finds what is planted.
+//! After TPC-C and LinkBench their consistency conditions hold, in this process and over the protocol. The
+//! check finds violations that are planted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

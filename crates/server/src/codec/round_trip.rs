@@ -1,4 +1,4 @@
-//! Random values of every type through both forms of the wire, and back.
+//! Random values of every type are encoded in text and binary form, and decoded again.
 
 use proptest::prelude::*;
 use varve_engine::{Array, ColumnType, Interval, Numeric, Value};

@@ -1,4 +1,4 @@
-//! A session that needs no database, and a client that speaks in bytes.
+//! A session without a database, and a client that sends raw bytes.
 //!
 //! The session knows these statements: `rows N` (N rows of an integer and a text), `echo` (its
 //! parameters as one row), `begin`, `commit`, `rollback`, `fail`, `panic`, `notice`, `sleep` (until

@@ -1,13 +1,16 @@
-//! `varve.auto.toml`: what ALTER SYSTEM has changed. It is read after varve.toml, so that it wins.
+//! `varve.auto.toml`: the settings that ALTER SYSTEM has changed. It is read after varve.toml and overrides
+//! it.
 //!
 //! Invariants
-//! 1. The file is replaced whole: a crash leaves the old one or the new one.
-//! 2. What it says was read as settings over those of varve.toml before it was written.
-//! 3. Flags of the command line win over both, and are no reason to say that a restart is needed.
-//! 4. What the next start of the open database would refuse is refused, too.
-//! 5. What leans on varve.toml (persistent memory, above all) and has nothing to lean on any more, since that was changed afterwards, is
-//!    left out, and said. Other mistakes are errors; but those who bring a database out of persistent memory can't wait for that.
-//! 6. What is left out stays in the file: ALTER SYSTEM of another setting keeps it, and a start that it goes with takes it.
+//! 1. The file is replaced as a whole: a crash leaves the old file or the new one.
+//! 2. Before the file is written, its settings are read and checked together with those of varve.toml.
+//! 3. Flags of the command line override both files. Such a flag is no reason to report that a restart is
+//!    needed.
+//! 4. ALTER SYSTEM refuses a setting that the next start of this database would refuse.
+//! 5. A setting may need a section of varve.toml that was removed later, such as `[nvm]`. It is then ignored
+//!    with a warning. Other mistakes are errors. `varve nvm drain` must work even with such mistakes.
+//! 6. An ignored setting stays in the file. ALTER SYSTEM of another setting keeps it, and a later start can
+//!    use it.
 //!
 //! What this file doesn't know: SQL; how settings are read.
 

@@ -1,6 +1,4 @@
-//! `[checkpoint]`: what checkpoints have brought home, and how often there is one.
-//!
-//! What this file doesn't know: what a checkpoint does.
+//! `[checkpoint]`: which pages a checkpoint has written, and the interval between checkpoints.
 
 use varve_pager::{CheckpointConfig, CheckpointKind};
 

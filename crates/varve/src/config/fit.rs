@@ -1,6 +1,6 @@
-//! That part of `varve.auto.toml` which goes with varve.toml.
+//! Splits `varve.auto.toml` into the settings that are possible with varve.toml, and those that are not.
 //!
-//! What this file doesn't know: files; whether a misfit is an error.
+//! What this file doesn't know: files; whether an impossible setting is an error.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! `[flash]`: the cache of pages on flash.
 //!
-//! What this file doesn't know: which devices there are beside their names, what a design does.
+//! What this file doesn't know: devices other than by their names; the meaning of a design.
 
 use varve_pager::{CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans};
 

@@ -1,4 +1,4 @@
-//! Lines of a PostgreSQL configuration in varve.toml: where the same is said here.
+//! Recognizes lines of a PostgreSQL configuration in varve.toml, and names Varve's key for them.
 //!
 //! What this file doesn't know: TOML.
 

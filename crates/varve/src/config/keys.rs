@@ -1,7 +1,7 @@
-//! The settings that ALTER SYSTEM changes: names, what they are for, how they are shown.
+//! The settings that ALTER SYSTEM can change: names, descriptions, and how their values are shown.
 //!
 //! Invariants
-//! 1. A name is its section and key of varve.toml.
+//! 1. The name of a setting is made of its section and key in varve.toml.
 //!
 //! What this file doesn't know: how a value is read.
 

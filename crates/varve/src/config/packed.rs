@@ -1,4 +1,4 @@
-//! `[packed]`: how much room the layout packed takes.
+//! `[packed]`: the space that packed files take.
 //!
 //! What this file doesn't know: whether the database is packed.
 

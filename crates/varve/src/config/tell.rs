@@ -1,7 +1,7 @@
-//! What pg_settings says of a setting beside its value, and what whoever chose a value should know.
+//! Descriptions of settings for pg_settings, and warnings about chosen values.
 //!
 //! Invariants
-//! 1. What is told of a value depends on the open database: its layout, its pages, the protection that is in force.
+//! 1. Warnings depend on the open database: its layout, its page size, the protection in force.
 //!
 //! What this file doesn't know: how values are read and kept.
 

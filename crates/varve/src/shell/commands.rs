@@ -1,7 +1,8 @@
-//! What begins with a backslash: questions to the catalog, loading a file, the shell's own settings.
+//! Commands that begin with a backslash: they show objects of the catalog, load files, or change settings of
+//! the shell.
 //!
 //! Invariants
-//! 1. A question about objects is a statement to the system catalog that any client could send.
+//! 1. A command that shows objects sends a query on the system catalog, which any client could send.
 //!
 //! What this file doesn't know: how statements run.
 

@@ -1,7 +1,7 @@
-//! Lines from somebody at a terminal: editing, history, completion of names.
+//! Reads lines from a terminal, with editing, history and completion of names.
 //!
 //! Invariants
-//! 1. Names are asked from the catalog at the moment they are wanted, in a session of their own.
+//! 1. Names for completion are read from the catalog when they are needed, in a separate session.
 //!
 //! What this file doesn't know: statements.
 

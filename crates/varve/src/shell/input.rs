@@ -1,7 +1,8 @@
-//! Where statements come from: a file, standard input, or somebody at a terminal.
+//! The source of statements: a file, standard input, or a terminal.
 //!
 //! Invariants
-//! 1. Nothing is changed on the way: of a line of statements only its line feed is taken off, of one of data nothing.
+//! 1. Lines are not changed, except that the line feed at the end of a line of statements is removed. Data
+//!    lines keep it.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal};

@@ -1,4 +1,5 @@
-//! The data of COPY: a file with a line of progress, or the lines behind the statement up to `\.`; and where rows go.
+//! Data for COPY: from a file, with a line that shows progress, or from the lines behind the statement up to
+//! `\.`. Also the destination of COPY's output.
 //!
 //! What this file doesn't know: the formats of COPY.
 

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! Invariants
-//! 1. A script ends at its first error, a terminal goes on.
+//! 1. A script ends at its first error. At a terminal the shell continues.
 //! 2. Results go to standard output, everything else to standard error.
 //!
-//! What this directory doesn't know: how statements run, what a directory of a database looks like.
+//! What this directory doesn't know: how statements run, the files of a data directory.
 
 mod commands;
 mod editor;

@@ -1,9 +1,11 @@
-//! What results look like: a table, CSV or JSON.
+//! Writes results as a table, CSV or JSON.
 //!
 //! Invariants
-//! 1. A result of any size is written as it comes: at most `WIDTH_ROWS` rows are kept, to find the widths of a table.
-//! 2. CSV and JSON hold rows only, so that another program can read them; NULL is empty there, an empty text is not.
-//! 3. No value of a table moves the cursor or does anything else to a terminal.
+//! 1. Rows are written as they arrive. At most `WIDTH_ROWS` rows are kept, to find the widths of a table's
+//!    columns.
+//! 2. CSV and JSON output has only rows, so that another program can read it. In CSV, NULL and an empty text
+//!    differ.
+//! 3. Control characters in a value have no effect on the terminal.
 //!
 //! What this file doesn't know: statements.
 

@@ -1,10 +1,10 @@
-//! Where one statement ends and the next begins in text that comes line by line.
+//! Finds the ends of statements in text that arrives line by line.
 //!
 //! Invariants
 //! 1. A semicolon ends a statement only outside of strings, quoted names, comments and parentheses.
 //! 2. Each byte is looked at once, however many lines a statement has.
 //!
-//! What this file doesn't know: whether a statement is one that runs.
+//! What this file doesn't know: whether a statement is valid.
 
 use std::ops::Range;
 
