@@ -115,16 +115,8 @@ impl Binder<'_> {
         let operand = self.expression(e, scope)?;
         let at = operand.at;
         let items = list.iter().map(|i| self.expression(i, scope)).collect::<Result<Vec<_>>>()?;
-        // Parameters without a type take the type that PostgreSQL finds for the list as a whole.
         let (mut operand, mut items) = (operand, items);
-        let whole = items.iter().try_fold(operand.t.ty, |ty, i| ty::common(ty, i.t.ty));
-        if let Some(whole) = whole.filter(|t| *t != Ty::Unknown && items.len() > 1) {
-            for open in std::iter::once(&mut operand).chain(&mut items) {
-                if open.t.ty == Ty::Unknown && matches!(open.expr, Expr::Param(_)) {
-                    *open = self.cast(open.clone(), Typed::plain(whole), false)?;
-                }
-            }
-        }
+        self.type_list(&mut operand, &mut items)?;
         let ty = items.iter().try_fold(Ty::Unknown, |ty, i| ty::common(ty, i.t.ty));
         let simple = ty.is_some_and(|t| {
             t == Ty::Unknown || operand.t.ty == t || (operand.t.ty.is_integer() && t.is_integer())
@@ -152,6 +144,23 @@ impl Binder<'_> {
             }
             Ok(one_of(equal, negated, at))
         })
+    }
+
+    /// Gives parameters without a type the type that PostgreSQL finds for them: it makes an array of the items that read no column, if
+    /// there are two or more, and compares each other item with the operand alone.
+    fn type_list(&mut self, operand: &mut Bound, items: &mut [Bound]) -> Result<()> {
+        let mut fixed: Vec<&mut Bound> = items.iter_mut().filter(|i| !reads_column(&i.expr)).collect();
+        if fixed.len() < 2 {
+            return Ok(());
+        }
+        let whole = fixed.iter().try_fold(operand.t.ty, |ty, i| ty::common(ty, i.t.ty));
+        let Some(whole) = whole.filter(|t| *t != Ty::Unknown) else { return Ok(()) };
+        for open in std::iter::once(operand).chain(fixed.iter_mut().map(|i| &mut **i)) {
+            if open.t.ty == Ty::Unknown && matches!(open.expr, Expr::Param(_)) {
+                *open = self.cast(open.clone(), Typed::plain(whole), false)?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn is_null(&mut self, inner: &Ast, negated: bool, scope: &mut Scope) -> Result<Bound> {
@@ -256,6 +265,13 @@ impl Binder<'_> {
         let (subject, pattern) = (self.expression(expr, scope)?, self.expression(pattern, scope)?);
         self.like(subject, pattern, escape, *negated, *fold_case)
     }
+}
+
+/// Whether the value depends on the row of this query.
+fn reads_column(e: &Expr) -> bool {
+    let mut found = false;
+    e.walk(&mut |e| found |= matches!(e, Expr::Column(_) | Expr::Slot(_)));
+    found
 }
 
 /// `x IN (...)` or its negation from the comparisons.
