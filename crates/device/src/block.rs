@@ -194,9 +194,9 @@ pub struct WriteOp<'a> {
     pub durability: Durability,
 }
 
-/// Where a file is, for messages: its whole path, or what stands for one.
+/// The location of a file, for messages: its full path, or a text in its place.
 ///
-/// It is not a `str`, so that it cannot be given to a [`Directory`], which knows files by their names.
+/// It is not a `str`, so that it cannot be passed to a [`Directory`], which knows files by their names.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Location(Box<str>);
 

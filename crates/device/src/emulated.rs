@@ -87,7 +87,8 @@ pub struct EmulationReport {
     pub busy_share: f64,
     /// Busy share of all processors by this process.
     pub cpu_share: f64,
-    /// What flash was written, of a device of limited size whose profile has a translation layer: modelled.
+    /// How much was written to flash (modelled), if the device has a limited size and its profile a
+    /// translation layer.
     pub flash: Option<FlashReport>,
 }
 
@@ -211,8 +212,9 @@ impl Emulated {
         Emulated::of(inner, profile, dilation, None)
     }
 
-    /// The same with room for so many bytes, and, if the profile has a translation layer, with a model of what flash is written.
-    /// Files that are there already count as written whole when they are opened first.
+    /// The same for a device of limited size, in bytes. If the profile has a translation layer, writes to
+    /// flash are modelled. Files that already exist count as completely written when they are opened for the
+    /// first time.
     pub fn sized(
         inner: Arc<dyn Directory>,
         profile: Profile,
@@ -248,8 +250,9 @@ impl Emulated {
         *self.model.begun.lock() = self.model.books();
     }
 
-    /// Whether the profile's times are taken, as they are from the beginning; else requests take those of the device below, and no
-    /// model knows of them: to bring a database into the state that is to be measured. What is under way ends as it began.
+    /// Switches the times of the profile on or off; at first they are on. While they are off, requests take
+    /// the time of the device below and are not modelled. This is used to bring a database into the state
+    /// that is to be measured. Requests in progress end as they began.
     pub fn take_times(&self, is_on: bool) {
         self.model.is_on.store(is_on, Relaxed);
     }

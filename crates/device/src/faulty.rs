@@ -153,7 +153,7 @@ impl State {
     }
 }
 
-/// A directory whose operations can be spoiled.
+/// A directory whose operations can be made to fail.
 pub struct Faulty {
     inner: Arc<dyn Directory>,
     state: Arc<State>,
@@ -171,7 +171,7 @@ impl Faulty {
         self.state.armed.store(true, Relaxed);
     }
 
-    /// Removes all rules and brings the device back. Poisoned files stay poisoned.
+    /// Removes all rules; a device that was gone works again. Poisoned files stay poisoned.
     pub fn disarm(&self) {
         self.state.rules.lock().clear();
         self.state.armed.store(false, Relaxed);

@@ -34,9 +34,9 @@ pub enum Mapping {
 pub struct Translation {
     /// Its kind.
     pub kind: Mapping,
-    /// Bytes of a flash page: what is written together.
+    /// Bytes of a flash page, the unit of writing.
     pub page_bytes: u32,
-    /// Pages of a block: what is erased together.
+    /// Pages of a block, the unit of erasing.
     pub block_pages: u32,
     /// Flash beyond the capacity, in percent of it.
     pub spare_percent: f64,

@@ -45,7 +45,7 @@ pub enum Fate {
     },
 }
 
-/// A device that lies: planted faults that a crash harness has to catch.
+/// A device that reports success without doing the work: planted faults that the crash harness must find.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lies {
     /// Flushes of files of this space do nothing.

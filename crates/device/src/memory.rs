@@ -71,7 +71,7 @@ impl MemoryImage {
         });
     }
 
-    /// Sets the length; what is cut off is gone, what is new reads as zeros.
+    /// Sets the length. Bytes beyond a smaller length are lost; new bytes read as zeros.
     pub fn set_len(&mut self, len_bytes: u64) {
         if len_bytes < self.len_bytes {
             let within = len_bytes as usize % CHUNK_BYTES;
@@ -135,7 +135,7 @@ impl MemoryDirectory {
         Arc::new(MemoryDirectory::build(sector_bytes, None))
     }
 
-    /// An empty directory whose holes are made of blocks of this many bytes, at least a sector.
+    /// An empty directory whose holes are multiples of this many bytes, at least a sector.
     pub fn with_holes(hole_bytes: u32) -> Arc<MemoryDirectory> {
         assert!(hole_bytes.is_power_of_two() && hole_bytes >= DEFAULT_SECTOR_BYTES);
         let mut directory = MemoryDirectory::build(DEFAULT_SECTOR_BYTES, None);

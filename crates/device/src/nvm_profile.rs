@@ -39,7 +39,8 @@ pub struct NvmProfile {
     pub parallel_lines: u64,
     /// Modelled last-level cache; 0 = none, every line is missed.
     pub cache_bytes: u64,
-    /// What its cells bear and take, if the source says: told, never charged.
+    /// Endurance and energy of its cells, if the source states them. They are reported, and have no effect on
+    /// times.
     #[serde(default)]
     pub cell: Option<NvmCell>,
 }

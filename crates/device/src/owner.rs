@@ -32,8 +32,8 @@ pub(crate) fn tighten(file: &File) {
     }
 }
 
-/// Makes a directory and what is missing above it, durably: files in a directory whose own name a power failure can
-/// take away are not durable. The directory itself is its owner's alone.
+/// Creates a directory and its missing parents, durably. (Files are not durable if the name of their
+/// directory is not.) Only the owner can use the directory.
 pub fn create_directory(path: &Path) -> io::Result<()> {
     let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
     let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();

@@ -37,7 +37,7 @@ mod switch {
         hit
     }
 
-    /// Switches a fault on (or off) for the calling thread; the count of hits starts anew.
+    /// Switches a fault on (or off) for the calling thread, and resets the count of hits.
     pub fn plant(name: Option<&'static str>) {
         ACTIVE.set(name);
         HITS.set(0);
@@ -62,7 +62,7 @@ mod switch {
         REACHED.take()
     }
 
-    /// How often the fault was come by since it was switched on.
+    /// How often the code reached the fault since it was switched on.
     pub fn planted_hits() -> u64 {
         HITS.get()
     }

@@ -88,16 +88,17 @@ pub struct Profile {
     pub anchor_bytes: u64,
     /// Part of a service time that does not depend on the length, in microseconds.
     pub fixed_us: f64,
-    /// Once a long request is under way, so many operations of the anchor's size a second on all channels together: what
-    /// a disk does before its heads arrive is done once for a request (a piece of one, where there are stripes), however short, and
-    /// requests handed over together whose addresses follow each other are one. 0 = each anchor's worth takes as long as the first.
+    /// Operations of the anchor's size per second on all channels together, after the first one of a long
+    /// request. A disk positions its heads once for a request, however long it is. Requests that are
+    /// submitted together and have adjacent addresses count as one. 0: every operation takes as long as the
+    /// first.
     #[serde(default)]
     pub under_way_per_s: f64,
-    /// Time of a flush that has something to flush, in microseconds. A drive without it and without `write_ack_us` has no cache
-    /// to flush: what it has answered is on the medium.
+    /// Time of a flush with data to write, in microseconds. A drive without it and without `write_ack_us` has
+    /// no cache: an acknowledged write is on the medium.
     pub flush_us: f64,
-    /// A write is answered so long after its service began, in microseconds, while the channel goes on with it (a
-    /// volatile write cache); 0 = when it is done.
+    /// For a drive with a volatile write cache: a write is acknowledged this many microseconds after its
+    /// service began, while the channel still works on it. 0: when it is done.
     #[serde(default)]
     pub write_ack_us: f64,
     /// What a durable write is.
@@ -157,7 +158,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The same drive without its times: for what is counted and not timed, which a run then needs no longer for.
+    /// The same drive with requests that take no time, for runs that only count.
     pub fn without_time(mut self) -> Profile {
         let at_once = f64::INFINITY;
         (self.fixed_us, self.flush_us, self.write_ack_us, self.trim_us) = (0.0, 0.0, 0.0, 0.0);

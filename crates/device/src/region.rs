@@ -79,7 +79,8 @@ pub struct NvmCell {
 }
 
 impl NvmCell {
-    /// What writing so many lines back takes in joules if every bit of them is written: modelled, never measured.
+    /// Energy in joules for writing this many lines back, if every bit of them is written. Modelled, not
+    /// measured.
     pub fn write_joules(&self, written_back_lines: u64) -> f64 {
         let bits = written_back_lines as f64 * (LINE_BYTES * 8) as f64;
         bits * self.energy_pj_per_bit * 1e-12

@@ -29,7 +29,7 @@ use crate::error::{DeviceError, ErrorKind, Operation, Result};
 use crate::planted::{planted, reached};
 use crate::region::{LINE_BYTES, Region};
 
-/// Bytes at a file's beginning that say whether it is there; lengths of files are multiples of it.
+/// Bytes at the beginning of a file that show whether it exists. Lengths of files are multiples of this.
 pub const HEAD_BYTES: u64 = 4096;
 
 const UNFINISHED_SUFFIX: &str = ".new";
@@ -88,7 +88,8 @@ pub struct RegionFiles {
 }
 
 impl RegionFiles {
-    /// Finds the files that are in `region`, whose beginning holds the first one. Traffic is counted into `accounting`.
+    /// Finds the files in `region`. The first one begins at the beginning of the region. `accounting` counts
+    /// reads and writes.
     pub fn new(region: Arc<dyn Region>, how: RegionExtents, accounting: Arc<Accounting>) -> Arc<RegionFiles> {
         assert!(how.extent_bytes > 0 && how.extent_bytes.is_multiple_of(HEAD_BYTES));
         let end = how.extent_bytes * u64::from(how.count);

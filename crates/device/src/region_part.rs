@@ -26,8 +26,8 @@ pub struct RegionPart {
 }
 
 impl RegionPart {
-    /// The bytes `range` of a region, which begin at a whole line. What is read and stored is accounted to `space` and
-    /// `why`.
+    /// The bytes `range` of a region; the range begins at a whole line. Reads and stores are counted for
+    /// `space` and `why`.
     pub fn new(
         region: Arc<dyn Region>,
         range: Range<u64>,

@@ -31,7 +31,7 @@ struct Line {
 }
 
 impl Tracked {
-    /// Tracks what is stored through the result.
+    /// Wraps a region and tracks the stores through the wrapper.
     pub fn wrap(inner: Arc<dyn Region>) -> Arc<Tracked> {
         Arc::new(Tracked { inner, lines: Mutex::default() })
     }

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::memory::MemoryDirectory;
 use crate::region::{Medium, Region, RegionFacts, RegionTally};
 
-/// A directory in memory whose regions end with a start of the machine.
+/// A directory in memory whose regions are lost at a reboot.
 pub struct VolatileMachine {
     files: Arc<MemoryDirectory>,
     /// Regions as they are mapped.

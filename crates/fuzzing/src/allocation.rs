@@ -12,7 +12,7 @@ use crate::input::{Input, PAGE_BYTES};
 const DATABASE: u64 = 7;
 const EXTENTS_MAX: u32 = 200;
 
-/// Pages are refused, or say of every page whose it is, and no page is given out twice.
+/// The pages are refused as damaged, or they name the owner of every page, and no page is allocated twice.
 pub fn allocation(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let space = if input.byte() & 1 == 0 { SpaceId::DATA } else { SpaceId::ROLLBACK };

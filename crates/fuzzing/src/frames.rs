@@ -10,7 +10,7 @@ use varve_server::message::{Message, decode};
 
 use crate::input::Input;
 
-/// What is read does not depend on how the bytes came, and a message that decodes can be walked.
+/// The result does not depend on how the bytes arrive in pieces, and a decoded message can be iterated.
 pub fn frames(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let at_once = usize::from(input.byte());

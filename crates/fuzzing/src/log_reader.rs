@@ -20,7 +20,7 @@ const SEGMENT_BYTES: u64 = 64 << 10;
 const SECTOR_BYTES: u64 = 512;
 const RAW: u8 = 255;
 
-/// The log is damaged, or what was read of it stays in front of what is written next.
+/// The log is reported as damaged, or the blocks that were read stay readable after new blocks are appended.
 pub fn log_reader(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let known = Lsn::new(u64::from(input.u32()));

@@ -48,8 +48,8 @@ pub fn sql_bind(bytes: &[u8]) {
     }
 }
 
-/// A text is refused with words and a place in it, or is in the tree, and what its definition keeps is read again. Bytes that
-/// are no text are taken as far as they are one, and with what stands for the rest.
+/// A text is refused with a message and a position, or it is parsed, and the stored text of its definition
+/// can be parsed again. Bytes that are not UTF-8 are replaced.
 pub fn sql_parse(bytes: &[u8]) {
     let sql = String::from_utf8_lossy(bytes);
     if let Err(error) = varve_sql::fuzzing::read_statement(&sql) {
@@ -59,7 +59,8 @@ pub fn sql_parse(bytes: &[u8]) {
     }
 }
 
-/// A text runs or is refused, as a simple query and as a prepared statement; the session goes on after both.
+/// A text runs or is refused, as a simple query and as a prepared statement. The session can be used after
+/// both.
 pub fn sql_run(bytes: &[u8]) {
     let Ok(sql) = std::str::from_utf8(bytes) else { return };
     let shared = shared();

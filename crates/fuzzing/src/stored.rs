@@ -15,7 +15,7 @@ const LENGTH: usize = 28;
 const FLAGS: usize = 19;
 const OWNER: u32 = 16;
 
-/// A page comes back as it was; what is no stored page is refused, and what is taken for one is one.
+/// A stored page is decoded to the original page. Other bytes are refused, or are a valid stored page.
 pub fn stored_page(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let id = PageId::new(SpaceId(1 + input.u16() % 2), PageNo(input.u32()));

@@ -10,7 +10,7 @@ use crate::input::Input;
 
 const OPS: u8 = 9;
 
-/// An operation fits its page or is refused; reading a page gives what lies within it.
+/// An operation fits its page or is refused. Reading a page returns only bytes of the page.
 pub fn undo_page(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut page = input.page();

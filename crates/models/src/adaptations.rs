@@ -1,7 +1,7 @@
 //! Text replacements in the copied sources, beside the replaced paths: module, text in the source, text in
 //! the model. `MODELS::` stands for this crate. Only the build script reads this file.
 
-/// (module/file, text that stands there once, what replaces it).
+/// Replacements in copied sources: (module/file, text that occurs there once, its replacement).
 pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
     // The latch is parking_lot's; the model has one that keeps the same contract, without a constant for a free one.
     (

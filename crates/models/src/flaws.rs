@@ -4,7 +4,7 @@
 //! The build script reads this list and puts each bug behind a switch (`MODELS::flaw`). The tests read it,
 //! too.
 
-/// (name, module/file, text that stands there once, what replaces it).
+/// Planted bugs: (name, module/file, text that occurs there once, its replacement).
 pub const FLAWS: &[(&str, &str, &str, &str)] = &[
     // ---- frames and the table of resident pages
     (

@@ -41,7 +41,8 @@ const MECHANISM_BOUND: &str = "SCRAM-SHA-256-PLUS";
 const END_POINT: &str = "tls-server-end-point";
 const NONCE_BYTES: usize = 18;
 
-/// Lets the client prove that it knows the password; FATAL 28P01 if it does not. `end_point` is what it may bind its proof to.
+/// Runs the SCRAM exchange. If the client does not know the password, it gets FATAL 28P01. `end_point` is the
+/// hash for channel binding.
 pub fn prove<R: Read, W: Write>(
     user: &str,
     verifier: &Verifier,

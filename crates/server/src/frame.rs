@@ -101,7 +101,8 @@ impl<R: Read> FrameReader<R> {
         Ok(Frame { kind, body: &self.buffer[body.start + HEADER_BYTES..body.end] })
     }
 
-    /// Waits until the next typed message is there as a whole, and leaves it unread: its kind and length.
+    /// Waits until the next typed message has arrived completely. Returns its kind and length, and leaves it
+    /// unread.
     #[inline]
     pub fn await_frame(&mut self) -> Result<(u8, usize), FrameEnd> {
         // Mostly the whole message came with one read.
@@ -164,8 +165,8 @@ impl<R: Read> FrameReader<R> {
         Ok(&self.buffer[packet.start + 4..packet.end])
     }
 
-    /// Whether bytes came that no frame has consumed. After `SSLRequest` that means somebody
-    /// slipped plain text in before the answer.
+    /// Whether there are bytes that belong to no frame yet. After `SSLRequest` this means that an attacker
+    /// has inserted unencrypted data before the answer.
     pub fn has_unread(&self) -> bool {
         !self.unread.is_empty()
     }

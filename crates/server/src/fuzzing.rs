@@ -14,7 +14,7 @@ use crate::message::Format;
 use crate::out::Out;
 use crate::startup;
 
-/// Reads the opening of a connection; gives what was answered and whether the connection goes on.
+/// Reads the opening of a connection. Returns the answer, and whether the connection continues.
 pub fn startup<R: Read>(source: R) -> (Vec<u8>, bool) {
     let mut answered = Vec::new();
     let mut out = Out::new(&mut answered);

@@ -59,7 +59,7 @@ impl Refusals {
     }
 }
 
-/// Refuses a connection that may be told so now.
+/// Refuses a connection with an error message, which it can read at this point.
 pub fn refuse(socket: &Arc<TcpStream>) {
     // The client may not read; nobody waits for it.
     if socket.set_nonblocking(true).is_ok() {

@@ -114,9 +114,9 @@ impl Registry {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Ends every connection: running statements are cancelled, a message that comes within the
-    /// grace is answered with the reason, and who still waits then is woken by the end of its input.
-    /// Who isn't gone within `patience` loses the socket. Returns how many those were.
+    /// Ends every connection. Running statements are cancelled. A message that arrives within the grace
+    /// period is answered with the reason. Threads that still wait for a message then get the end of their
+    /// input. After `patience` the remaining sockets are closed. Returns how many these were.
     pub fn stop(&self, patience: Duration) -> usize {
         let began = Instant::now();
         let deadline = began + patience;
@@ -189,7 +189,7 @@ impl Place {
         }
     }
 
-    /// Ends this connection when called: whoever waits for its next message is woken by the end of its input.
+    /// Ends this connection when called: a thread that waits for the next message gets the end of its input.
     pub fn ender(&self) -> Ender {
         let (socket, is_ending) = (self.socket.clone(), self.is_ending.clone());
         Box::new(move || {

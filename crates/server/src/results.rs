@@ -30,7 +30,7 @@ type Result<T, E = SqlError> = std::result::Result<T, E>;
 pub struct ColumnFormats(SmallVec<[Format; 8]>);
 
 impl ColumnFormats {
-    /// From what a Bind said, for this many columns.
+    /// The formats that a Bind message asked for, for this many columns.
     pub fn new(formats: &Formats<'_>, column_count: usize) -> Result<Self, WireError> {
         if formats.count() > 1 && formats.count() != column_count {
             let message = format!(
@@ -68,7 +68,7 @@ pub struct Results<'a> {
     pub forms: TimeForms,
     /// The columns of a result that is all in binary, whatever `formats` says.
     pub binary: Option<Vec<Column>>,
-    /// Why the connection can't go on.
+    /// Why the connection must end.
     pub broken: Option<FrameEnd>,
 }
 

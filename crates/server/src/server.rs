@@ -100,8 +100,8 @@ impl Server {
         self.registry.connection_count()
     }
 
-    /// Ends all connections: statements are cancelled, transactions rolled back, clients told.
-    /// Returns how many connections weren't gone within `patience`.
+    /// Ends all connections: statements are cancelled, transactions rolled back, clients informed. Returns
+    /// how many connections had not ended within `patience`.
     pub fn stop(self, patience: Duration) -> usize {
         let left = self.registry.stop(patience);
         // The acceptor sits in `accept`; a connection wakes it. If none can be made, it is awake.

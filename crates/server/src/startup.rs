@@ -38,7 +38,7 @@ pub enum Opening {
     Cancel(CancelKey),
 }
 
-/// Names a connection and proves that the sender was told its secret.
+/// Identifies a connection, and proves that the sender knows its secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CancelKey {
     /// The number of the connection; clients call it the process id.
@@ -58,10 +58,11 @@ pub struct StartUp {
     pub settings: Vec<(String, String)>,
 }
 
-/// Begins to encrypt what a reader reads.
+/// Switches a reader to encryption.
 pub type Encrypt<'e, R> = dyn Fn(&mut R) -> io::Result<()> + 'e;
 
-/// Reads packets until the client has said what it wants. `encrypt` is there if encryption is offered.
+/// Reads packets until the client has asked for a session or a cancellation. `encrypt` is given if the server
+/// offers encryption.
 pub fn open<R: Read, W: Write>(
     reader: &mut FrameReader<R>,
     out: &mut Out<W>,

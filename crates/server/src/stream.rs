@@ -49,7 +49,7 @@ impl Stream {
         self.encryption.get().is_some()
     }
 
-    /// Speaks TLS from now on; the client has been told to begin.
+    /// Starts TLS. The client has already got the answer that it may begin.
     pub fn encrypt(&self, config: &Arc<ServerConfig>) -> io::Result<()> {
         let mut connection = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
         while connection.is_handshaking() {

@@ -32,7 +32,7 @@ pub struct Visitor {
 }
 
 impl Visitor {
-    /// By what a client asks for.
+    /// A visitor, described by the client's start-up message.
     pub fn of(start: &StartUp, is_encrypted: bool) -> Visitor {
         let name = start.settings.iter().find(|(name, _)| name == "application_name");
         let mut more = name.map_or(String::new(), |(_, name)| format!(" application_name={name}"));
@@ -53,7 +53,7 @@ impl Visit {
         visit
     }
 
-    /// A client has shown who it is.
+    /// Notes that a client was authenticated.
     pub fn authenticated(&self, user: &str, has_proved: bool) {
         if has_proved && log::logs_connections() {
             self.write(&format!("connection authenticated: identity=\"{user}\" method=scram-sha-256"));

@@ -41,7 +41,7 @@ pub struct Verdicts {
 /// Damages of what one cut left.
 const IMAGES_PER_CUT: usize = 10;
 
-/// Tries `images` damages of what a workload left, at the end and at moments before.
+/// Tries `images` damages of the files of a run, at its end and at earlier moments.
 pub fn damage(subject: &dyn Subject, run: &Run, seed: u64, images: usize) -> Verdicts {
     let mut rng = Rng::new(seed);
     let mut verdicts = Verdicts::default();

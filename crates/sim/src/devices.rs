@@ -55,7 +55,7 @@ impl Devices {
         Devices::made_of(medium, images, |device, _| device)
     }
 
-    /// Images of a crash, whose changes are recorded.
+    /// Devices with the contents of crash images, whose further changes are recorded.
     pub fn recorded_from(medium: Medium, images: Vec<Arc<MemoryDirectory>>, log: &Arc<RecordLog>) -> Devices {
         Devices::made_of(medium, images, |device, image| {
             Recorder::wrap_from(device, image.images(), Arc::clone(log))

@@ -59,9 +59,9 @@ fn judge(subject: &dyn Subject, rule: &Rule, run: Run, plan: Plan, armed: &[Arc<
     Tried { commits, fired: armed.iter().any(|faulty| faulty.fired_count() > 0), error: run.error, found }
 }
 
-/// As [`try_fault`], with a fault that lasts until the workload has met some errors, or its end, and is lifted then: the
-/// same open database must go on; it may be shut down cleanly at the end. Crashes are tried at several moments. Also gives
-/// whether the creation of the database had to be repeated.
+/// As [`try_fault`], with a fault that ends after some errors or at the end of the workload. Then the same
+/// open database must continue. It may be shut down cleanly at the end. Crashes are tried at several moments.
+/// Also returns whether the creation of the database had to be repeated.
 pub fn try_relieved_fault(subject: &dyn Subject, seed: u64, rule: &Rule, shuts_down: bool) -> (Tried, bool) {
     let log = RecordLog::new();
     let mut armed: Vec<Arc<Faulty>> = Vec::new();

@@ -37,19 +37,19 @@ pub(crate) const FROM_HERE: u64 = u64::MAX - 1;
 pub(crate) const AT_REST: u64 = u64::MAX - 2;
 
 impl History {
-    /// A history whose first state has this digest; its notes go into `log`.
+    /// A history whose first state has this digest. Events are noted in `log`.
     pub fn new(log: Arc<RecordLog>) -> History {
         History { log, digests: Mutex::new(vec![0]) }
     }
 
-    /// Notes what is there already: the state before the first commit.
+    /// Notes the existing state, before the first commit.
     pub fn resume(&self, digest: u64) {
         if let Some(first) = self.digests.lock().first_mut() {
             *first = digest;
         }
     }
 
-    /// Notes that the recovery of what a crash left has returned.
+    /// Notes that recovery after a crash has returned.
     pub fn opened(&self) {
         self.log.mark(OPENED);
     }

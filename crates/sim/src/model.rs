@@ -36,7 +36,8 @@ pub struct TableModel {
 pub struct Model {
     /// Tables by name.
     pub tables: BTreeMap<String, TableModel>,
-    /// What else the catalog says: a thing, and what it is. What belongs to a table begins with its name and `/`.
+    /// Other facts in the catalog, by name. The name of a fact about a table begins with the name of the
+    /// table and `/`.
     pub facts: BTreeMap<String, String>,
 }
 

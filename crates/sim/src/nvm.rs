@@ -50,7 +50,7 @@ impl NvmFlaw {
 
 /// The log, with its flaw and the number of its commits.
 pub struct Nvm {
-    /// What is wrong with it.
+    /// The planted fault.
     pub flaw: NvmFlaw,
     /// Commits of the workload.
     pub commits: u64,

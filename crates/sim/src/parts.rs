@@ -177,7 +177,7 @@ impl Part {
         Part::MoveInImages,
     ];
 
-    /// Those whose log gets another capacity. For `Pages` only.
+    /// The parts that change the capacity of the log. Only for `Pages`.
     pub const OTHER_CAPACITY: [Part; 2] = [Part::LogLowered, Part::LogRaised];
 
     /// All of them.
@@ -355,7 +355,7 @@ impl Part {
             || matches!(self, Part::Packed | Part::NvmPacked | Part::NvmHoldsPacked | Part::FlashPacked)
     }
 
-    /// Puts the part into a configuration; for one that switches, what it is recovered as.
+    /// Sets the part in a configuration. For a part that changes, this is the configuration for recovery.
     pub fn configure(self, config: &mut PagerConfig, devices: &Devices) {
         let region = |size_bytes, log_bytes| {
             Some(NvmConfig { directory: devices.of(Space::Nvm), size_bytes, log_bytes })

@@ -22,7 +22,7 @@ const STAMP_AT: u64 = 4096;
 /// Moments that a workload is crashed at.
 const CRASHES: u64 = 4;
 
-/// What is there instead of the region.
+/// What replaces the region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swap {
     /// Nothing.

@@ -26,7 +26,7 @@ const COMMITS_AFTER: usize = 20;
 /// How the text of an error begins that came when the device had room again.
 pub const LATE: &str = "after the device had room again";
 
-/// The lifting of a fault, shared with whoever judges the run.
+/// The end of a fault, shared with the code that judges the run.
 #[derive(Clone, Default)]
 pub struct Relief {
     lift: Option<Arc<Lift>>,

@@ -64,10 +64,10 @@ pub struct Plan {
     pub images: usize,
     /// Images for each cut.
     pub images_per_cut: usize,
-    /// Every n-th image is recovered twice (0 = never): the second time either that recovery is crashed, or the database goes
-    /// on and is crashed later.
+    /// Every n-th image is recovered twice (0: never). Either its recovery is crashed, or the database
+    /// continues and is crashed later.
     pub second_crash_every: usize,
-    /// Whether some of those go on; else all have their recovery crashed.
+    /// Whether some of these databases continue. Otherwise the recovery is crashed in all of them.
     pub goes_on: bool,
     /// What the devices are made of.
     pub medium: Medium,
@@ -101,7 +101,7 @@ impl Plan {
 pub struct Failure {
     /// Number of the image.
     pub image: usize,
-    /// What is wrong, and how to see it again.
+    /// The failure, and how to repeat it.
     pub what: String,
 }
 

@@ -53,7 +53,7 @@ pub struct Kind {
     pub fault: Fault,
     /// Once, or from then on.
     pub when: fn(u64) -> When,
-    /// Whether it is lifted after some errors, and the database has to go on.
+    /// Whether the fault ends after some errors. Then the database has to continue.
     pub lifted: bool,
 }
 
@@ -133,7 +133,8 @@ pub fn kinds() -> Vec<Kind> {
 }
 
 impl Kind {
-    /// Whether the device lies, so that no database can keep its promise: then data may be lost, but it has to be noticed.
+    /// Whether the device reports success for writes that it loses. No database can prevent loss of data
+    /// then, but it must notice it.
     pub fn is_a_lie(&self) -> bool {
         matches!(self.fault, Fault::Lost | Fault::Misdirected { .. })
             || self.operation == Operation::Write && matches!(self.fault, Fault::BitFlip { .. })
@@ -156,7 +157,8 @@ impl Kind {
 /// Makes a subject: a run that hangs keeps its own.
 pub type Make = fn() -> Box<dyn Subject + Send>;
 
-/// Tries a kind of fault on a space at `first`, `first + step`, ... until it no longer comes by.
+/// Tries a kind of fault on a space at operation `first`, `first + step`, ... until the workload ends before
+/// the fault happens.
 pub fn sweep(make: Make, kind: &Kind, space: Option<Space>, seed: u64, first: u64, step: u64) -> Row {
     let mut row = Row::default();
     for n in (first..NUMBERS_MAX).step_by(step as usize) {

@@ -38,7 +38,7 @@ pub enum Flaw {
 
 /// The toy, with its flaw and the number of its commits.
 pub struct Toy {
-    /// What is wrong with it.
+    /// The planted fault.
     pub flaw: Flaw,
     /// Commits of the workload.
     pub commits: u64,

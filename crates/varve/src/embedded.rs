@@ -37,7 +37,7 @@ impl Embedded {
         Self::open_limited(directory.as_ref(), settings, limit, None)
     }
 
-    /// The same for a program whose settings ALTER SYSTEM may change.
+    /// The same, for a program whose settings ALTER SYSTEM may change.
     pub fn open_with_system(
         directory: impl AsRef<Path>,
         settings: &Settings,

@@ -128,7 +128,7 @@ pub struct Home {
     pub devices: Vec<Device>,
     /// Whether there is no database there.
     pub is_new: bool,
-    /// What is done without, and why; for people.
+    /// Parts that are missing and not needed, and why; for people.
     pub warnings: Vec<String>,
     locks: Vec<DirLock>,
 }
@@ -434,7 +434,7 @@ fn small_levels(settings: &Settings) -> Vec<String> {
     flash.chain(nvm).collect()
 }
 
-/// What can be told of settings without opening anything.
+/// Checks settings without opening any file.
 pub fn check_settings(settings: &Settings) -> Result<(), OpenError> {
     check_pool(settings)?;
     let default_bytes = PagerConfig::new(MemoryDirectory::new()).page_size as u64;
@@ -442,7 +442,7 @@ pub fn check_settings(settings: &Settings) -> Result<(), OpenError> {
     Ok(next_config(settings, page_size as usize).check()?)
 }
 
-/// The sizes that settings ask for, over devices that nobody looks at.
+/// The pager's configuration with the sizes in the settings. No device is accessed.
 pub fn next_config(settings: &Settings, page_size: usize) -> PagerConfig {
     let memory = MemoryDirectory::new();
     let mut pager = PagerConfig { page_size, ..PagerConfig::new(memory.clone()) };

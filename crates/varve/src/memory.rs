@@ -9,8 +9,8 @@ const POOL_BYTES_MIN: u64 = 32 * MIB;
 /// Where nothing can be found out.
 const POOL_BYTES_UNKNOWN: u64 = 256 * MIB;
 
-/// The pool of a database whose configuration names none: a quarter of the memory of this machine
-/// or control group, at least 32 MiB, at most 1 GiB.
+/// The size of the buffer pool if the configuration names none: a quarter of the memory of this machine or
+/// control group, at least 32 MiB, at most 1 GiB.
 pub fn default_pool_bytes() -> u64 {
     let memory = [machine_bytes(), group_bytes()].into_iter().flatten().min();
     let pool =

@@ -576,7 +576,7 @@ impl Subject for Engine {
     }
 }
 
-/// Seeds whose loads cover all kinds, from `seed` on.
+/// Seeds, from `seed` on, whose workloads cover all kinds.
 pub fn covering_seeds(seed: u64) -> [u64; LOADS.len()] {
     let load_of = |seed| Rng::new(seed).below(LOADS.len() as u64);
     let first = |load: usize| (seed..).find(|seed| load_of(*seed) == load as u64).unwrap_or(seed);

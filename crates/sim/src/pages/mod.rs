@@ -95,7 +95,8 @@ impl Pages {
         Pages { commits, load: None, part: Part::Doublewrite, page_bytes: PAGE_BYTES, frames: FEW }
     }
 
-    /// A workload whose pages all fit into memory and are hardly ever written; after a crash they don't fit.
+    /// A workload whose pages all fit into memory, so they are rarely written. After the crash there is less
+    /// memory.
     pub fn hoard(commits: usize) -> Pages {
         Pages { load: Some(Load::Hoarding), frames: MANY_THEN_FEW, ..Pages::new(commits) }
     }

@@ -118,7 +118,7 @@ impl SystemFile {
         &self.at_start
     }
 
-    /// The same in a process whose flags say something else.
+    /// The same, in a process with other settings from flags of the command line.
     pub fn in_force(self, in_force: &Settings) -> SystemFile {
         SystemFile { in_force: in_force.clone(), ..self }
     }
@@ -128,7 +128,8 @@ impl SystemFile {
         &self.temporary
     }
 
-    /// The same with the database that was opened with these settings: changes are judged by what it is, and reach it.
+    /// The same, with the database that was opened with these settings. It checks changes of settings, and
+    /// applies them.
     pub fn of(self, database: Arc<Database>) -> SystemFile {
         SystemFile { database: OnceLock::from(database), ..self }
     }

@@ -10,14 +10,14 @@ const SECONDS_MAX: usize = 86_400;
 /// Checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointSettings {
-    /// What one that is due has brought home first.
+    /// Which pages a checkpoint has written.
     pub kind: CheckpointKind,
     /// Seconds between two of them, at most.
     pub interval_seconds: usize,
 }
 
 impl CheckpointSettings {
-    /// What is so if nothing is said.
+    /// The default.
     pub const DEFAULT: Self = Self { kind: CheckpointKind::Indirect, interval_seconds: 1 };
 
     /// What the section says, over what was said before.

@@ -11,7 +11,7 @@ use super::{ConfigError, Settings};
 
 /// Settings, what they were made of, and what could not be taken.
 pub struct Fit {
-    /// The settings of varve.toml with what is kept.
+    /// The settings of varve.toml, changed by the settings that are used.
     pub next: Settings,
     /// What goes with varve.toml.
     pub kept: Table,
@@ -25,7 +25,7 @@ impl Fit {
         Fit { next, kept: said.clone(), left: Vec::new() }
     }
 
-    /// Takes what it can.
+    /// Uses the settings that are possible with `base`.
     pub fn of(base: &Settings, directory: &Path, said: &Table) -> Fit {
         let mut pending: Vec<&'static Key> = KEYS.iter().filter(|key| key.said_in(said).is_some()).collect();
         let mut fit = Fit { next: base.clone(), kept: Table::new(), left: Vec::new() };
@@ -57,7 +57,7 @@ impl Fit {
     }
 }
 
-/// Names of what is said and is no setting of ALTER SYSTEM.
+/// Names in the file that are no settings of ALTER SYSTEM.
 pub fn unknown_of(said: &Table) -> Vec<String> {
     let mut unknown = Vec::new();
     for (section, value) in said {

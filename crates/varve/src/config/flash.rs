@@ -10,7 +10,7 @@ use super::{KIB, MIB, TIB};
 /// The cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlashSettings {
-    /// Name of the device whose directory holds its file.
+    /// Name of the device whose directory has the cache file.
     pub device: String,
     /// Bytes of the file.
     pub size_bytes: u64,
@@ -24,7 +24,7 @@ pub struct FlashSettings {
     pub restart: FlashRestart,
     /// What it does to get full.
     pub fill: FlashFill,
-    /// What tells pages of scans.
+    /// How pages of scans are recognized.
     pub scans: FlashScans,
     /// Bytes written to its device a day, at most; `None`: as many as come.
     pub daily_write_bytes: Option<u64>,

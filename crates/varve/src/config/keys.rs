@@ -50,7 +50,7 @@ impl Key {
         file.get(self.section)?.get(self.key)
     }
 
-    /// Whether what is right for it depends on other settings, which varve.toml may have.
+    /// Whether valid values depend on other settings, which varve.toml may have.
     pub fn leans(&self) -> bool {
         let on_others = ["home_compression_level", "log_capacity", "protection_kind"];
         ["flash", "nvm"].contains(&self.section) || on_others.contains(&self.name)

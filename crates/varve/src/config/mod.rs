@@ -82,9 +82,10 @@ pub struct Settings {
     pub nvm: Option<NvmSettings>,
     /// The cache on flash, if there is to be one.
     pub flash: Option<FlashSettings>,
-    /// How pages lie at home; `None`: in place for a new directory, whatever it is for an old one.
+    /// The layout of the data files. `None`: in place for a new directory, the existing one for an old
+    /// directory.
     pub layout: Option<HomeLayout>,
-    /// How much room it takes if they lie packed.
+    /// Space that packed files take.
     pub packed: PackedSettings,
     /// How pages are compressed at home.
     pub compression: Compression,
@@ -160,13 +161,13 @@ pub struct LogSettings {
 /// Persistent memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NvmSettings {
-    /// Name of the device whose directory holds the region's file.
+    /// Name of the device whose directory has the region's file.
     pub device: String,
     /// Bytes of the region.
     pub size_bytes: u64,
-    /// Bytes of it for the log; 0 if that lies in files.
+    /// Bytes of the region for the log; 0 if the log is in files.
     pub log_bytes: u64,
-    /// Name of the medium whose times are added, if any.
+    /// Name of the emulated medium, if any.
     pub emulate: Option<String>,
     /// When pages in it go home.
     pub flush: NvmFlush,
@@ -183,9 +184,9 @@ pub struct ServerSettings {
     pub authentication_timeout: Duration,
     /// What clients must show.
     pub authentication: Proof,
-    /// Whether the log says who connects.
+    /// Whether connections are logged.
     pub logs_connections: bool,
-    /// Whether the log says whose connections end.
+    /// Whether the ends of connections are logged.
     pub logs_disconnections: bool,
     /// Encryption; `None` without.
     pub tls: Option<TlsSettings>,

@@ -23,7 +23,7 @@ pub struct ConfigError {
     pub file: Option<String>,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong and what would be right.
+    /// The mistake, and the right form.
     pub message: String,
 }
 
@@ -203,7 +203,7 @@ impl<'i> Reader<'i> {
         ConfigError { file: None, line: line_at(self.text, at), message }
     }
 
-    /// Reports the first key that nobody took.
+    /// Reports the first unknown key.
     pub fn finish(self) -> Result<()> {
         let Some((key, _)) = self.entries.first() else { return Ok(()) };
         let name = key.get_ref();

@@ -13,10 +13,10 @@ use varve_pager::{
 use super::keys::Kind;
 use super::{PackedSettings, Settings, show_bytes};
 
-/// The setting whose value may be another one than was asked for.
+/// The setting whose value in force can differ from the configured one.
 pub const PROTECTION: &str = "protection_kind";
 
-/// The settings that files which are there have their own of.
+/// The settings for which existing files keep their own value.
 pub const KEPT: [&str; 2] = [EXTENT, SEGMENT];
 const EXTENT: &str = "packed_extent";
 /// Bytes of one file of the log.
@@ -54,7 +54,7 @@ pub fn choices(name: &str) -> Vec<&'static str> {
     }
 }
 
-/// Of a setting that the open database decides: what is in force, and after the next start.
+/// For a setting that depends on the open database: its value in force, and after the next start.
 pub fn decided(name: &str, next: &Settings, now: &PagerConfig) -> Option<(String, String)> {
     match name {
         PROTECTION => Some(protection(now, next.protection)),

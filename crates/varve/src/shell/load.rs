@@ -37,7 +37,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// A new file, or an old one written anew.
+    /// Creates the file, or empties an existing one.
     pub fn create(&mut self) -> Result<(), SqlError> {
         let Target::Named(path) = &*self else { return Ok(()) };
         let cannot = |error| {
@@ -47,7 +47,7 @@ impl Target {
         Ok(())
     }
 
-    /// Writes out what is kept.
+    /// Writes the buffered data.
     pub fn flush(&mut self) -> io::Result<()> {
         match self {
             Target::StandardOutput | Target::Named(_) => Ok(()),

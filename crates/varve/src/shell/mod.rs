@@ -65,7 +65,7 @@ enum Then {
     Leave,
 }
 
-/// A session with somebody.
+/// The shell: a session, and its input and output.
 pub struct Shell {
     session: Session,
     database: Arc<SqlDatabase>,

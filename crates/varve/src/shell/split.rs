@@ -42,12 +42,12 @@ enum At {
     Line,
 }
 
-/// What a scan came by: a byte of what is neither quoted nor a comment, with the number of parentheses around it.
+/// A byte that is neither in quotes nor in a comment, with the number of open parentheses around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plain {
     /// Its place.
     pub at: usize,
-    /// The byte; a quote or `/` for the beginning of what is passed over.
+    /// The byte. For a quoted part or a comment it is the quote or `/` at its beginning.
     pub byte: u8,
     /// Parentheses around it.
     pub depth: u32,
