@@ -27,7 +27,7 @@ const ENGINE_FILES: &[&str] = &[
     "waits.rs",
 ];
 /// Files for loom, which also tries weak memory orders.
-const LOOM_FILES: &[&str] = &["ids.rs", "pool/frame.rs"];
+const LOOM_FILES: &[&str] = &["base/ids.rs", "pool/frame.rs"];
 
 struct Crate {
     /// Module of the models crate that gets the code.
@@ -55,6 +55,7 @@ fn main() {
         to: out.join("loomed"),
         sync: "crate::loom_sync",
     };
+    [&pager.to, &engine.to, &loomed.to].into_iter().for_each(|folder| clear(folder));
     let mut used = vec![false; adaptations::ADAPTATIONS.len() + flaws::FLAWS.len()];
     for file in sources(&pager.from, Path::new("")) {
         pager.copy(&file, &mut used);
@@ -69,7 +70,10 @@ fn main() {
     let list =
         |of: &Crate, files: &[&str]| -> String { files.iter().map(|file| declare(of, file)).collect() };
     let engine = format!("pub mod engine {{ {} }}", list(&engine, ENGINE_FILES));
-    let loomed = format!("pub mod loomed {{ {} pub use crate::pager::latch; }}", list(&loomed, LOOM_FILES));
+    let loomed = format!(
+        "pub mod loomed {{ {} pub mod base {{ pub use super::ids; pub(crate) use crate::pager::base::latch; }} }}",
+        list(&loomed, LOOM_FILES)
+    );
     write(&out.join("modelled.rs"), &[lib, engine, loomed].join("\n"));
 }
 
@@ -85,6 +89,13 @@ fn sources(root: &Path, below: &Path) -> Vec<PathBuf> {
     let (folders, files): (Vec<_>, Vec<_>) = paths.partition(|path| root.join(path).is_dir());
     let inner = folders.iter().flat_map(|folder| sources(root, folder));
     files.into_iter().filter(|file| file.extension().is_some_and(|ext| ext == "rs")).chain(inner).collect()
+}
+
+/// Takes away what an earlier build left: a file that has moved since would be there twice.
+fn clear(folder: &Path) {
+    if folder.exists() {
+        fs::remove_dir_all(folder).expect("the build directory can be written");
+    }
 }
 
 fn write(path: &Path, text: &str) {

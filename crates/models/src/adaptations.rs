@@ -5,12 +5,12 @@
 pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
     // The latch is parking_lot's; the model has one that keeps the same contract, without a constant for a free one.
     (
-        "pager/latch.rs",
+        "pager/base/latch.rs",
         "use parking_lot::lock_api::{\n    RawRwLock as _, RawRwLockDowngrade as _, RawRwLockUpgrade as _, RawRwLockUpgradeDowngrade as _,\n};\n",
         "",
     ),
     (
-        "pager/latch.rs",
+        "pager/base/latch.rs",
         "pub(crate) const fn new() -> Latch {\n        Latch(RawRwLock::INIT)",
         "pub(crate) fn new() -> Latch {\n        Latch(RawRwLock::new())",
     ),
@@ -24,16 +24,16 @@ pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
     // A model's atomics are larger.
     ("pager/pool/frame.rs", "const _: () = assert!(size_of::<Frame>() == 64);", ""),
     ("loomed/pool/frame.rs", "const _: () = assert!(size_of::<Frame>() == 64);", ""),
-    ("loomed/pool/frame.rs", "use crate::latch::Latch;", "use MODELS::loom_sync::Latch;"),
+    ("loomed/pool/frame.rs", "use crate::base::latch::Latch;", "use MODELS::loom_sync::Latch;"),
     // What EXPLAIN counts is no part of any model.
     ("pager/pool/frame.rs", "meter::hit();", ""),
     ("pager/pool/read.rs", "meter::read(got.from);", ""),
     ("loomed/pool/frame.rs", "meter::hit();", ""),
-    ("loomed/pool/frame.rs", "use crate::meter;", ""),
+    ("loomed/pool/frame.rs", "use crate::level::meter;", ""),
     // The thread-locals of a model have no short forms and no constants.
     ("pager/log/flush.rs", "const { RefCell::new(Vec::new()) }", "RefCell::new(Vec::new())"),
     (
-        "pager/mtr.rs",
+        "pager/api/mtr.rs",
         "const { RefCell::new((Vec::new(), Vec::new())) }",
         "RefCell::new((Vec::new(), Vec::new()))",
     ),
@@ -48,7 +48,7 @@ pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
     ),
     ("pager/log/flush.rs", "BLOCKS.set(blocks);", "BLOCKS.with(|kept| kept.replace(blocks));"),
     (
-        "pager/mtr.rs",
+        "pager/api/mtr.rs",
         "BUFFERS.set((std::mem::take(&mut self.records), std::mem::take(&mut self.scratch)));",
         "BUFFERS.with(|kept| kept.replace((std::mem::take(&mut self.records), std::mem::take(&mut self.scratch))));",
     ),

@@ -20,7 +20,7 @@ use varve_device::{
 use crate::frames::plain;
 use crate::pager::config::FlashConfig;
 use crate::pager::flash::{FlashCache, FlashDesign, FlashRestart, Place, frames_of, running};
-use crate::pager::ledger::Ledger;
+use crate::pager::level::ledger::Ledger;
 use crate::pager::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
 use crate::pager::pool::WriteAhead;
 use crate::pager::{Access, Lsn, PageId, PageNo, PageRange, PagerError, Result, SpaceId, page};

@@ -76,13 +76,13 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
     // ---- latch
     (
         "upgraded without waiting for the readers",
-        "pager/latch.rs",
+        "pager/base/latch.rs",
         "unsafe { latch.0.upgrade() }",
         "unsafe { if MODELS::flaw(\"upgraded without waiting for the readers\") { latch.0.upgrade_at_once() } else { latch.0.upgrade() } }",
     ),
     (
         "downgraded by letting go",
-        "pager/latch.rs",
+        "pager/base/latch.rs",
         "unsafe { latch.0.downgrade() }",
         "unsafe { if MODELS::flaw(\"downgraded by letting go\") { latch.0.unlock_exclusive(); latch.0.lock_shared() } else { latch.0.downgrade() } }",
     ),
@@ -188,19 +188,19 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
     // ---- flush workers
     (
         "results come before the jobs have ended",
-        "pager/workers.rs",
+        "pager/running/workers.rs",
         "while state.left > 0 {",
         "while state.left > 0 && !MODELS::flaw(\"results come before the jobs have ended\") {",
     ),
     (
         "a thread leaves without a word",
-        "pager/workers.rs",
+        "pager/running/workers.rs",
         "queue.running -= 1;\n                self.bell.notify_all();",
         "queue.running -= 1;\n                if !MODELS::flaw(\"a thread leaves without a word\") { self.bell.notify_all(); }",
     ),
     (
         "a job is left in the queue",
-        "pager/workers.rs",
+        "pager/running/workers.rs",
         "while !batch.has_ended()\n            && let Some(job) = self.inner.next()",
         "while !MODELS::flaw(\"a job is left in the queue\")\n            && !batch.has_ended()\n            && let Some(job) = self.inner.next()",
     ),

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
-use crate::pager::latch::{Mode, Shared, SharedExclusive};
-use crate::pager::ledger::Ledger;
+use crate::pager::base::latch::{Mode, Shared, SharedExclusive};
+use crate::pager::level::ledger::Ledger;
 use crate::pager::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
 use crate::pager::log::Appended;
 use crate::pager::pool::guard::Guard;

@@ -1,15 +1,15 @@
 //! Model of a latch: which modes may be held at the same time, through the pager's lock, upgrade and
 //! downgrade.
 //!
-//! Code under test: `pager/src/latch.rs` over the contract of parking_lot's lock (`sync`).
+//! Code under test: `pager/src/base/latch.rs` over the contract of parking_lot's lock (`sync`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
-use crate::pager::latch::sealed::Mode as _;
-use crate::pager::latch::{Exclusive, Latch, Shared, SharedExclusive};
+use crate::pager::base::latch::sealed::Mode as _;
+use crate::pager::base::latch::{Exclusive, Latch, Shared, SharedExclusive};
 use crate::{Model, checker::How};
 
 pub(crate) const MODES: Model = Model {

@@ -1,7 +1,7 @@
 //! Model of the frames and the table of resident pages: pages are fixed, pinned, evicted, written and dropped
 //! concurrently.
 //!
-//! Code under test: everything in `pager/src/pool/`, with `latch.rs` and `ledger.rs`.
+//! Code under test: everything in `pager/src/pool/`, with `base/latch.rs` and `level/ledger.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -10,7 +10,7 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread::{self, JoinHandle};
 
 use crate::frames::{PAGES, World, id};
-use crate::pager::latch::{Exclusive, Shared};
+use crate::pager::base::latch::{Exclusive, Shared};
 use crate::pager::level::Cause;
 use crate::pager::pool::Pin;
 use crate::pager::{Lsn, PageId, PageRange, page};

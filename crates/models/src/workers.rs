@@ -1,13 +1,13 @@
 //! Model of the flush workers: two threads hand over jobs, while a third one changes the number of workers.
 //!
-//! Code under test: `pager/src/workers.rs`.
+//! Code under test: `pager/src/running/workers.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use shuttle::thread;
 
-use crate::pager::workers::{Job, Workers};
+use crate::pager::running::workers::{Job, Workers};
 use crate::{Model, checker::How};
 
 pub(crate) const WORKERS: Model = Model {

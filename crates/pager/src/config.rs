@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use varve_device::Directory;
 
-use crate::compression::Compression;
+use crate::base::compression::Compression;
+use crate::base::error::{PagerError, Result};
+use crate::base::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
+use crate::base::times::Times;
 use crate::control::InForce;
-use crate::error::{PagerError, Result};
 use crate::flash::{self, CleanOrder, FlashDesign, FlashFill, FlashRestart, FlashScans};
+use crate::home::packed::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, is_extent};
+use crate::home::trim::Trim;
 use crate::nvm::layout::Layout;
-use crate::packed::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, is_extent};
-use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
-use crate::times::Times;
-use crate::trim::Trim;
 
 /// Which clean page leaves the pool first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +111,7 @@ pub enum HomeLayout {
     /// Each page at its own place.
     #[default]
     InPlace,
-    /// Stored pages out of place, found through a map (`packed/mod.rs`).
+    /// Stored pages out of place, found through a map (`home/packed/mod.rs`).
     Packed(PackedConfig),
 }
 

@@ -8,18 +8,20 @@ use std::sync::Arc;
 
 use varve_device::Directory;
 
+use crate::base::error::Result;
+use crate::base::ids::{PageId, PageRange, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::base::page::PageDamage;
+use crate::base::space_format::{Entry, Geometry};
 use crate::config::PagerConfig;
-use crate::error::Result;
-use crate::files::{SpaceFile, SpaceFiles};
-use crate::ids::{PageId, PageRange, SpaceId};
+use crate::home::compression::stored_page;
+use crate::home::files::{SpaceFile, SpaceFiles};
+use crate::home::{packed, protection};
 use crate::level::Image;
-use crate::lsn::Lsn;
-use crate::page::PageDamage;
-use crate::redo::{self, RedoError, RedoOps};
-use crate::space::discard;
-use crate::space::layout::{Entry, Geometry};
+use crate::log::notes::{discards, stored_forms, written};
+use crate::log::redo::{self, RedoError, RedoOps};
 use crate::space::map::Map;
-use crate::{Access, Compression, noted_forms, packed, protection, stored, written};
+use crate::{Access, Compression};
 
 pub use crate::nvm::fuzzing::{Slots, region_header, slot_header};
 
@@ -48,31 +50,31 @@ pub fn written(payload: &[u8]) -> Option<Vec<(PageId, Lsn)>> {
 
 /// The owners of a note of how pages are stored, written again; `None` if the payload is not one.
 pub fn forms(payload: &[u8]) -> Option<Vec<u8>> {
-    let forms = noted_forms::decode(payload)?;
-    let again = noted_forms::encode(&forms);
-    assert_eq!(noted_forms::decode(&again), Some(forms));
+    let forms = stored_forms::decode(payload)?;
+    let again = stored_forms::encode(&forms);
+    assert_eq!(stored_forms::decode(&again), Some(forms));
     Some(again)
 }
 
 /// The ranges of a note that pages were discarded; `None` if the payload is not one.
 pub fn discarded(payload: &[u8]) -> Option<Vec<PageRange>> {
-    discard::decode(payload)
+    discards::decode(payload)
 }
 
 /// The stored form of a page, made for a device with sectors of `unit` bytes.
 pub fn encode(id: PageId, page: &[u8], how: Compression, unit: usize) -> Vec<u8> {
-    stored::Stored::of(&Image::of(id, page, Access::Random), how, unit).bytes().to_vec()
+    stored_page::Stored::of(&Image::of(id, page, Access::Random), how, unit).bytes().to_vec()
 }
 
 /// The plain page of a stored form, both ways of reading it.
 pub fn decode(id: PageId, stored: &[u8], page_size: usize) -> std::result::Result<Vec<u8>, PageDamage> {
     let mut page = vec![0; page_size];
-    let apart = stored::decode(stored, id, &mut page);
+    let apart = stored_page::decode(stored, id, &mut page);
     if stored.len() <= page_size {
         let mut inside = vec![0xEE; page_size];
         inside[..stored.len()].copy_from_slice(stored);
         // What lies behind the bytes counts for a page that says that it has more of them.
-        let within = stored::decode_in(&mut inside, id);
+        let within = stored_page::decode_in(&mut inside, id);
         assert!(
             apart.is_err() || (within == apart && inside == page),
             "{apart:?} apart, {within:?} in place"

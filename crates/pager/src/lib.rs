@@ -7,74 +7,47 @@
 //!
 //! What it does not know: keys, rows, transactions, SQL.
 
-mod background;
-mod checkpoint;
-mod chunks;
-mod codec;
-mod compression;
-mod compressions;
+mod api;
+mod base;
 mod config;
 pub mod control;
-mod durability;
-mod error;
-mod files;
 mod flash;
-mod forms;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod home;
-mod ids;
-mod latch;
-mod layout;
-mod ledger;
 mod level;
 pub mod log;
-mod lsn;
-mod meter;
-mod mtr;
-mod noted_forms;
 mod nvm;
 mod open;
-mod pace;
-mod packed;
-pub mod page;
-mod pager;
-mod panics;
 mod pool;
-mod protection;
 mod recovery;
-mod redo;
+mod running;
 mod space;
-mod stats;
-mod stored;
-mod times;
-mod trim;
-mod workers;
-mod written;
 
-pub use compression::{Algorithm, Compression};
-pub use compressions::StoredPages;
+pub use api::durability::{DurabilityRow, NvmStats, SlotCounts};
+pub use api::mtr::{H, Mtr};
+pub use api::pager::{CheckReport, Pager};
+pub use api::stats::PagerStats;
+pub use base::compression::{Algorithm, Compression};
+pub use base::error::{PagerError, Result};
+pub use base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
+pub use base::lsn::{AtomicLsn, Lsn};
+pub use base::page;
+pub use base::times::{Spent, Times, Timing};
 pub use config::{
     CheckpointConfig, CheckpointKind, FlashConfig, HomeLayout, LOG_FRACTION_MAX, NvmConfig, NvmFlush, Pacing,
     PackedConfig, PagerConfig, ProtectionKind, Replacement,
 };
-pub use durability::{DurabilityRow, NvmStats, SlotCounts};
-pub use error::{PagerError, Result};
 pub use flash::{CleanOrder, FLASH_FILE, FlashDesign, FlashFill, FlashRestart, FlashScans};
-pub use ids::{Access, PageId, PageNo, PageRange, SpaceId};
-pub use ledger::Ledger;
+pub use home::compression::by_owner::StoredPages;
+pub use home::trim::Trim;
+pub use level::ledger::Ledger;
+pub use level::meter::{PageCounts, PageMeter};
 pub use level::{Cause, DiscardHold, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
+pub use log::panics::StopOnPanic;
+pub use log::redo::{RedoError, RedoOps};
 pub use log::{Log, LogError, LogStats};
-pub use lsn::{AtomicLsn, Lsn};
-pub use meter::{PageCounts, PageMeter};
-pub use mtr::{H, Mtr};
 pub use nvm::{NVM_FILE, NvmFound, REGION_HEADER_BYTES, RegionFound, is_unneeded_region};
-pub use pager::{CheckReport, Pager};
-pub use panics::StopOnPanic;
 pub use pool::{PageS, PageSx, PageX};
 pub use recovery::{Recovery, RedoReport};
-pub use redo::{RedoError, RedoOps};
-pub use stats::PagerStats;
-pub use times::{Spent, Times, Timing};
-pub use trim::Trim;

@@ -17,7 +17,7 @@ const COPIES: &str = "doublewrite.varve";
 const PACKED: HomeLayout =
     HomeLayout::Packed(PackedConfig { extent_bytes: 64 << 10, ..PackedConfig::DEFAULT });
 
-/// Where things stand in the stored form (`stored.rs`).
+/// Where things stand in the stored form (`home/compression/stored_page.rs`).
 const PAGE_NO: usize = 4;
 const FLAGS: usize = 19;
 const ALGORITHM: usize = 24;

@@ -488,7 +488,7 @@ pub const NOT_HUNTED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Switches that tests of the pager's own find (`pager/src/packed/hunts.rs`, `pager/src/flash/widening_tests.rs`, `pager/tests/flash_restart.rs`):
+/// Switches that tests of the pager's own find (`pager/src/home/packed/hunts.rs`, `pager/src/flash/widening_tests.rs`, `pager/tests/flash_restart.rs`):
 /// threads would have to meet in the middle of a move, a discard or a read, of which there are models in these; or the records of a cache
 /// would have to be put back, and not their seal.
 pub const HUNTED_ELSEWHERE: &[&str] = &[

@@ -14,7 +14,7 @@ pub const UNSAFE_FILES: &[&str] = &[
     "crates/device/src/sys.rs",
     "crates/device/src/uring.rs",
     "crates/models/src/latch.rs",
-    "crates/pager/src/latch.rs",
+    "crates/pager/src/base/latch.rs",
     "crates/pager/src/pool/arena.rs",
     "crates/pager/src/pool/guard.rs",
     "crates/sql/src/parse/postgres/library.rs",

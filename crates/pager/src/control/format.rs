@@ -20,7 +20,7 @@
 //! | 3880 | 8 | mark of the header pages of the data and the rollback space, 0 = unknown; with as many lives as there can be the last one is here, and no mark is known |
 //! | 3888 | 8 | mark that they are about to get, 0 = none |
 //! | 3896 | 8 | a random number of the last start, which the file of its flash cache repeats, 0 = unknown: an older program's, or with as many lives as there can be |
-//! | 3904 | 4 | features: 1 some pages are compressed (`stored.rs`), 2 the data and the rollback space are packed; others are refused |
+//! | 3904 | 4 | features: 1 some pages are compressed (`home/compression/stored_page.rs`), 2 the data and the rollback space are packed; others are refused |
 //! | 3908 | 1 | layout of the data space: 0 in place, 1 packed |
 //! | 3909 | 1 | layout of the rollback space, the same |
 //! | 3910 | 1 | hints: 1 free extents of files in place may have holes, 2 the last start was to keep records of a flash cache; the rest is not looked at, it says nothing of where pages are |
@@ -45,9 +45,9 @@
 //! Not known here: which slot is the newer one, what a database can have come to.
 
 use super::{Attached, InForce, Sealed, State, Superblock};
+use crate::base::lsn::Lsn;
 use crate::log::Life;
 use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
-use crate::lsn::Lsn;
 
 /// Newest version of the database's files as a whole.
 pub const FORMAT_VERSION: u32 = 2;

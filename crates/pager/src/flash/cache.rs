@@ -39,12 +39,12 @@ use super::throttle::Throttle;
 use super::trouble::Trouble;
 use super::widening::{FlashFill, Watched};
 use super::writes::Writes;
+use crate::base::error::Result;
+use crate::base::ids::{Access, PageId, PageRange, SpaceId};
+use crate::base::lsn::Lsn;
 use crate::config::{FlashConfig, beyond_device};
-use crate::error::Result;
-use crate::ids::{Access, PageId, PageRange, SpaceId};
-use crate::ledger::Ledger;
+use crate::level::ledger::Ledger;
 use crate::level::{Cause, DiscardHold, Image, Level, LevelReport, Need, Run, Step};
-use crate::lsn::Lsn;
 use crate::pool::{WriteAhead, summed};
 
 /// What spreads neighbouring pages over the partitions: 2^64 divided by the golden ratio.

@@ -13,14 +13,14 @@ use super::cache::{FlashCache, Opened, Place};
 use super::design::FlashDesign;
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
 use super::widening::FlashFill;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::base::page;
 use crate::config::FlashConfig;
-use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 use crate::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
-use crate::lsn::Lsn;
-use crate::page;
+use crate::log::redo::{RedoError, RedoOps};
 use crate::pool::WriteAhead;
-use crate::redo::{RedoError, RedoOps};
 
 pub(super) const PAGE_BYTES: usize = 4096;
 

@@ -19,8 +19,8 @@ use varve_device::{AlignedBuf, planted, reached};
 
 use super::cache::{FlashCache, add};
 use super::table::Cleaning;
-use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId, PageNo};
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, PageNo};
 use crate::level::{Cause, Image, Need};
 use crate::pool::summed;
 

@@ -3,7 +3,7 @@
 //! Not known here: frames, queues, home.
 
 use super::table::Order;
-use crate::ids::Access;
+use crate::base::ids::Access;
 
 /// Who is admitted, and when home is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //!
 //! - its pages, or their LSNs, are others than those that were written last;
 //! - or a start would begin behind the chunk's records, and so make them useless, if they were not written: the redo position waits for
-//!   them (`checkpoint.rs`), and its limit is told by [`await_hardening`](FlashCache::await_hardening);
+//!   them (`running/checkpoint.rs`), and its limit is told by [`await_hardening`](FlashCache::await_hardening);
 //! - or only times of accesses are others, and so many rounds went by (`TIMES_ROUNDS`).
 //!
 //! How fast it goes round follows what the drive does anyway: a crash leaves out the frames that were filled since their chunk's turn, and
@@ -34,8 +34,8 @@ use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES, sum_of};
 use super::restart::FlashRestart;
 use super::store::{Cold, Marks, Seal, Whose};
 use super::table::Kept;
-use crate::error::Result;
-use crate::lsn::Lsn;
+use crate::base::error::Result;
+use crate::base::lsn::Lsn;
 
 /// Chunks of the table, at most.
 const CHUNKS_MAX: u32 = 1024;

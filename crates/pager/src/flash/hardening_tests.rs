@@ -18,15 +18,15 @@ use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
 use super::restart::{Earlier, FlashRestart};
 use super::widening::FlashFill;
 use super::widening_tests::Home;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{PageId, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::base::space_format::Geometry;
 use crate::config::FlashConfig;
-use crate::error::{PagerError, Result};
-use crate::ids::{PageId, SpaceId};
 use crate::level::{Cause, Image, Level, Need};
 use crate::log::Life;
-use crate::lsn::Lsn;
 use crate::pool::WriteAhead;
 use crate::recovery::Plan;
-use crate::space::layout::Geometry;
 
 /// Chunks, and their frames.
 const CHUNKS: u64 = 10;

@@ -9,7 +9,7 @@
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use crate::ids::{Access, PageId};
+use crate::base::ids::{Access, PageId};
 
 /// Pages of an extent.
 const EXTENT_PAGES: u64 = 32;

@@ -32,11 +32,11 @@ use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
 use super::restart::FlashRestart;
 use super::store::{Marks, Whose};
 use super::table::{FrameNo, Kept, Partition};
-use crate::error::{PagerError, Result};
-use crate::ids::PageId;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::PageId;
+use crate::base::lsn::Lsn;
 use crate::log::Record as LogRecord;
 use crate::log::record::{put_varint, take_varint};
-use crate::lsn::Lsn;
 use crate::recovery::Observe;
 
 /// Kind of the note (kinds below 16 are the pager's).
@@ -326,7 +326,7 @@ impl Observe for Noted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{PageNo, SpaceId};
+    use crate::base::ids::{PageNo, SpaceId};
 
     fn page(no: u32) -> PageId {
         PageId::new(SpaceId::DATA, PageNo(no))

@@ -12,11 +12,11 @@ use varve_device::{AlignedBuf, reached};
 
 use super::cache::{FlashCache, add};
 use super::table::{Found, FrameNo, Reading, Saw};
-use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId};
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId};
+use crate::base::lsn::Lsn;
+use crate::base::page;
 use crate::level::{Got, Image, Run, Tier, Want};
-use crate::lsn::Lsn;
-use crate::page;
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -22,9 +22,9 @@
 //! Not known here: when records are written, and believed.
 
 use super::table::Kept;
-use crate::ids::PageId;
+use crate::base::ids::PageId;
+use crate::base::lsn::Lsn;
 use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
-use crate::lsn::Lsn;
 
 /// Bytes of a record.
 const RECORD_BYTES: usize = 64;
@@ -108,7 +108,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{PageNo, SpaceId};
+    use crate::base::ids::{PageNo, SpaceId};
 
     #[test]
     fn a_record_that_is_not_as_it_was_written_is_none() {

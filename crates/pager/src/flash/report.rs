@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use super::cache::FlashCache;
 use super::table::Counts;
 use crate::level::{LevelReport, Run, Tier, Want};
-use crate::redo::RedoOps;
+use crate::log::redo::RedoOps;
 
 /// What is counted since the start.
 #[derive(Default)]

@@ -24,8 +24,8 @@ use varve_device::{planted, reached};
 use super::cache::{FlashCache, Table};
 use super::store::Whose;
 use super::table::Partition;
+use crate::base::error::Result;
 use crate::control::random_id;
-use crate::error::Result;
 
 /// Most partitions of the frame table (Do 2012, section 3.3.4).
 pub(super) const PARTITIONS_MAX: u32 = 16;

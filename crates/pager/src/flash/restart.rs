@@ -31,12 +31,12 @@ use super::keeping::Noted;
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES, sum_of};
 use super::store::{Cold, Marks, Whose};
 use super::table::Kept;
+use crate::base::error;
+use crate::base::ids::{PageId, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::base::space_format::Geometry;
 use crate::control::random_id;
-use crate::error;
-use crate::ids::{PageId, SpaceId};
-use crate::lsn::Lsn;
 use crate::recovery::{BEFORE_REDO, Plan};
-use crate::space::layout::Geometry;
 
 /// Blocks of records read together.
 pub(super) const READ_BLOCKS: u32 = 64;

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use varve_device::reached;
 
-use crate::ids::{Access, PageId};
+use crate::base::ids::{Access, PageId};
 
 /// So near to the page before: 512 KiB of the thesis' pages.
 const NEAR_PAGES: u64 = 64;
@@ -109,7 +109,7 @@ impl Scans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{PageNo, SpaceId};
+    use crate::base::ids::{PageNo, SpaceId};
 
     fn page(no: u32) -> PageId {
         PageId::new(SpaceId::DATA, PageNo(no))

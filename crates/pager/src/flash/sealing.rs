@@ -19,8 +19,8 @@ use super::cache::FlashCache;
 use super::record::{TABLE_BLOCK_BYTES, sum_of};
 use super::restart::{FlashRestart, READ_BLOCKS};
 use super::store::{Seal, Store, Whose};
+use crate::base::error::Result;
 use crate::control::random_id;
-use crate::error::Result;
 
 /// A planted fault.
 pub(super) const ANY_SUM: &str = "flash: any records are taken for sealed";

@@ -38,8 +38,8 @@ use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpos
 
 use super::budget::Budget;
 use super::record::{RECORDS_OF_BLOCK, TABLE_BLOCK_BYTES};
+use crate::base::error::{PagerError, Result};
 use crate::control::random_id;
-use crate::error::{PagerError, Result};
 use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
 
 /// Name of the file.

@@ -23,8 +23,8 @@
 use rustc_hash::FxHashMap;
 
 use super::heap::Heap;
-use crate::ids::{PageId, PageRange};
-use crate::lsn::Lsn;
+use crate::base::ids::{PageId, PageRange};
+use crate::base::lsn::Lsn;
 
 mod frame;
 #[cfg(test)]

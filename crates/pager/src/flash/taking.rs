@@ -17,8 +17,8 @@ use varve_device::{AlignedBuf, planted, reached};
 use super::cache::{FlashCache, OLDER_STAY, add};
 use super::table::{Admitted, Arrival, FrameNo};
 use super::writes::Write;
-use crate::error::Result;
-use crate::ids::{Access, PageId};
+use crate::base::error::Result;
+use crate::base::ids::{Access, PageId};
 use crate::level::{Cause, Image, Need};
 
 /// Pages written together.

@@ -114,8 +114,8 @@ mod tests {
     use super::super::widening::FlashFill;
     use super::super::widening_tests::{open, read};
     use super::*;
+    use crate::base::ids::Access;
     use crate::config::FlashConfig;
-    use crate::ids::Access;
     use crate::level::{Cause, Level, Need, Tier};
 
     #[test]

@@ -25,8 +25,8 @@ use parking_lot::Mutex;
 use varve_device::reached;
 
 use super::cache::{FlashCache, add};
-use crate::error::{PagerError, Result};
-use crate::ids::PageId;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::PageId;
 use crate::level::Run;
 
 /// So many errors in a row end the cache.

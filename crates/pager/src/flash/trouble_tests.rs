@@ -14,11 +14,11 @@ use varve_device::{
 use super::cache::FlashCache;
 use super::cache_tests::{NoLog, Stoppable, image, open_over, page, read};
 use super::design::FlashDesign;
-use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId, PageRange};
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, PageRange};
+use crate::base::lsn::Lsn;
+use crate::base::page;
 use crate::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
-use crate::lsn::Lsn;
-use crate::page;
 use crate::pool::WriteAhead;
 
 type Hook = Box<dyn FnOnce() + Send>;

@@ -30,8 +30,8 @@ use varve_device::{AlignedBuf, planted, reached};
 use super::cache::{FlashCache, add};
 use super::table::{Admitted, Arrival, Partition};
 use super::writes::Write;
-use crate::error::PagerError;
-use crate::ids::{Access, PageId, PageNo, PageRange};
+use crate::base::error::PagerError;
+use crate::base::ids::{Access, PageId, PageNo, PageRange};
 use crate::level::{Image, Run, Want};
 
 /// Pages that are read together, from a multiple of their number on; extents of all page sizes have a multiple of it.

@@ -13,13 +13,13 @@ use super::cache_tests::{NoLog, PAGE_BYTES, Random, image, page};
 use super::design::FlashDesign;
 use super::restart::FlashRestart;
 use super::widening::FlashFill;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, PageRange};
+use crate::base::lsn::Lsn;
+use crate::base::page;
 use crate::config::FlashConfig;
-use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId, PageRange};
-use crate::ledger::Ledger;
+use crate::level::ledger::Ledger;
 use crate::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
-use crate::lsn::Lsn;
-use crate::page;
 
 type Hook = Box<dyn FnOnce() + Send>;
 

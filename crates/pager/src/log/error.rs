@@ -9,7 +9,7 @@ use std::sync::Arc;
 use varve_device::DeviceError;
 
 use super::record::RecordError;
-use crate::lsn::Lsn;
+use crate::base::lsn::Lsn;
 
 /// What went wrong with the log.
 #[derive(Clone, Debug, thiserror::Error)]

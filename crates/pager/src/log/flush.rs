@@ -20,7 +20,7 @@ use varve_device::{BlockFile, Durability, Purpose, planted};
 use super::line::{Line, Place};
 use super::writer::Block;
 use super::{Log, LogError};
-use crate::lsn::Lsn;
+use crate::base::lsn::Lsn;
 
 const WAITING: u8 = 0;
 const LEAD: u8 = 1;

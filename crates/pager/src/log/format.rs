@@ -37,7 +37,7 @@
 //!
 //! Not known here: what the groups mean, files, threads.
 
-use crate::lsn::Lsn;
+use crate::base::lsn::Lsn;
 
 /// Version of the segment and block formats.
 pub const LOG_FORMAT_VERSION: u32 = 1;

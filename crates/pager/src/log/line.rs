@@ -10,7 +10,7 @@
 
 use smallvec::SmallVec;
 
-use crate::lsn::Lsn;
+use crate::base::lsn::Lsn;
 
 /// What a thread is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

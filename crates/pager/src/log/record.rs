@@ -15,7 +15,7 @@
 //!
 //! Not known here: what an operation does to a page (`redo.rs` and the engine).
 
-use crate::ids::{PageId, PageNo, SpaceId};
+use crate::base::ids::{PageId, PageNo, SpaceId};
 
 /// The following records belong to another page.
 pub const OP_PAGE: u8 = 1;

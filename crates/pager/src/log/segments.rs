@@ -19,7 +19,7 @@ use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpos
 use super::LogError;
 use super::format::{Geometry, SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::kept::Kept;
-use crate::lsn::LSN_MAX;
+use crate::base::lsn::LSN_MAX;
 
 const NAME_PREFIX: &str = "log.";
 const UNFINISHED_SUFFIX: &str = ".new";

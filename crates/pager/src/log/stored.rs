@@ -12,7 +12,7 @@ use super::format::{Epoch, Geometry, LOG_SECTOR_BYTES_MIN, SEGMENT_HEADER_BYTES}
 use super::reader::{Group, Known, Life, Reader, Tail};
 use super::segments::Segments;
 use super::{Log, LogConfig, LogError, Places};
-use crate::lsn::Lsn;
+use crate::base::lsn::Lsn;
 
 /// LSN of the first block of a new database.
 pub const FIRST_LSN: Lsn = Lsn::new(SEGMENT_HEADER_BYTES);

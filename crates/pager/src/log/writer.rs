@@ -15,7 +15,7 @@ use varve_device::{AlignedBuf, planted};
 use super::format::{BLOCK_HEADER_BYTES, BlockHeader, Epoch, Geometry};
 use super::record::varint_bytes;
 use super::{Log, LogError};
-use crate::lsn::Lsn;
+use crate::base::lsn::Lsn;
 
 const BLOCK_BYTES: u64 = 1 << 20;
 const SPARE_BUFFERS_MAX: usize = 4;

@@ -25,12 +25,12 @@ use varve_device::{Accounting, AlignedBuf, Purpose, Region, RegionPart, Space, W
 
 use super::layout::{Layout, SlotUse};
 
-use crate::error::{PagerError, Result};
-use crate::ids::PageId;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::PageId;
+use crate::base::lsn::Lsn;
+use crate::base::page;
 use crate::level::Image;
 use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
-use crate::lsn::Lsn;
-use crate::page;
 
 /// Bytes of a slot header.
 pub(crate) const SLOT_HEADER_BYTES: usize = 64;
@@ -248,7 +248,7 @@ impl PageArea {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{PageNo, SpaceId};
+    use crate::base::ids::{PageNo, SpaceId};
 
     const HEADER: SlotHeader = SlotHeader {
         id: PageId::new(SpaceId::DATA, PageNo(0x0102)),

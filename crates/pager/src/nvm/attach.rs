@@ -31,9 +31,9 @@ use super::layout::{
     SlotUse,
 };
 use super::region::NvmRegion;
+use crate::base::error::{PagerError, Result};
 use crate::config::{NvmConfig, PagerConfig, beyond_device};
 use crate::control::{Attached, Superblock};
-use crate::error::{PagerError, Result};
 use crate::log::format::SEGMENT_HEADER_BYTES;
 
 /// Zeros are stored in pieces of so many bytes.

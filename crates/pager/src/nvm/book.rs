@@ -31,8 +31,8 @@ use rustc_hash::FxHashMap;
 use varve_device::planted;
 
 use super::home_order::HomeOrder;
-use crate::ids::{PageId, PageRange};
-use crate::lsn::Lsn;
+use crate::base::ids::{PageId, PageRange};
+use crate::base::lsn::Lsn;
 
 /// A fault of the crash harness.
 const REUSED: &str = "nvm: a superseded slot is reused while it is written home";

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::book::{Book, Hold, State, Version};
-use crate::ids::{PageId, PageNo, PageRange, SpaceId};
-use crate::lsn::Lsn;
+use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
+use crate::base::lsn::Lsn;
 
 const SLOTS: u32 = 6;
 const PAGES: u32 = 8;

@@ -31,15 +31,15 @@ use varve_device::{planted, reached};
 use super::area::{PageArea, Slot, SlotHeader};
 use super::book::{Book, Hold, Version};
 use super::marks::Marks;
-use crate::durability::SlotCounts;
-use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId, PageRange, SpaceId};
-use crate::ledger::Ledger;
+use crate::api::durability::SlotCounts;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, PageRange, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::base::page::PageDamage;
+use crate::base::times::{Times, Timing};
+use crate::level::ledger::Ledger;
 use crate::level::{Cause, DiscardHold, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
-use crate::lsn::Lsn;
-use crate::page::PageDamage;
 use crate::pool::WriteAhead;
-use crate::times::{Times, Timing};
 
 /// Most pages of a put, where there are slots enough.
 const TOGETHER_MAX: usize = 64;

@@ -10,8 +10,8 @@ use varve_device::{Region, RegionFacts, RegionTally};
 
 use super::buffer::NvmBuffer;
 use super::rig::{Gate, Rig, counter, damages, put, range, read};
+use crate::base::lsn::Lsn;
 use crate::level::Level;
-use crate::lsn::Lsn;
 
 /// How long a call that must not return is given to do it.
 const MOMENT: Duration = Duration::from_millis(30);

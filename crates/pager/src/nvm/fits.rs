@@ -10,9 +10,9 @@ use std::sync::Arc;
 use varve_device::{DeviceError, Directory, ErrorKind, Region, planted};
 
 use super::layout::{AREAS_AT, BOOT_AT, HeaderDamage, Layout, RegionHeader, STAMP_AT, SlotUse};
+use crate::base::error::{PagerError, Result};
 use crate::config::PagerConfig;
 use crate::control::{Attached, State, Superblock};
-use crate::error::{PagerError, Result};
 
 /// Name of the file that is a region of persistent memory, in the directory of its device.
 pub const NVM_FILE: &str = "nvm.varve";

@@ -16,12 +16,12 @@ use varve_device::{planted, reached};
 
 use super::book::{Book, Version};
 use super::buffer::NvmBuffer;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId};
+use crate::base::lsn::Lsn;
+use crate::base::times::Timing;
 use crate::config::NvmFlush;
-use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId};
 use crate::level::{Cause, Image, Need};
-use crate::lsn::Lsn;
-use crate::times::Timing;
 
 /// Slots taken back at once.
 const LEAVE_MAX: usize = 64;

@@ -10,10 +10,10 @@ use varve_device::{Directory, Region};
 use super::area::{SLOT_HEADER_BYTES, Slot};
 use super::fits;
 use super::layout::{HeaderDamage, Layout, RegionHeader, SlotUse};
+use crate::base::error::{PagerError, Result};
 use crate::config::{NvmConfig, PagerConfig, ProtectionKind};
 use crate::control::{Attached, Control, InForce, State, Superblock};
-use crate::error::{PagerError, Result};
-use crate::protection;
+use crate::home::protection;
 
 /// What is found in persistent memory.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,12 +10,12 @@ use varve_device::{AlignedBuf, Region};
 use super::area::{PageArea, SLOT_HEADER_BYTES, SlotHeader};
 use super::buffer::NvmBuffer;
 use super::layout::{AREAS_AT, Layout, RegionHeader, SlotArea, SlotUse};
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, PageRange};
+use crate::base::lsn::Lsn;
+use crate::base::page;
 use crate::config::NvmFlush;
-use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId, PageRange};
 use crate::level::{Cause, Image, Level, LevelReport, Need, Run, Step, Want};
-use crate::lsn::Lsn;
-use crate::page;
 use crate::pool::WriteAhead;
 
 const REGION: u64 = 77;

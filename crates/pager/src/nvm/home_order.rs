@@ -20,7 +20,7 @@ use std::hash::BuildHasher;
 
 use rustc_hash::FxBuildHasher;
 
-use crate::ids::PageId;
+use crate::base::ids::PageId;
 
 /// Part of the slots, one in so many, that pages which were put once have.
 const ONCE_PART: usize = 10;
@@ -121,7 +121,7 @@ impl HomeOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{PageNo, SpaceId};
+    use crate::base::ids::{PageNo, SpaceId};
 
     fn id(no: u64) -> PageId {
         PageId::new(SpaceId::DATA, PageNo(no as u32))

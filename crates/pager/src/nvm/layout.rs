@@ -18,7 +18,7 @@
 //! | 56 | 8 | log area: bytes of a segment |
 //! | 64 | 8 | slot headers: offset, a multiple of 4096; 0 = none |
 //! | 72 | 8 | page slots: offset, a multiple of the page size; 0 = none |
-//! | 80 | 4 | what the page slots are for: 0 there are none, 1 pages on their way home, 2 doublewrite copies (without slot headers; laid out by `protection/doublewrite.rs`) |
+//! | 80 | 4 | what the page slots are for: 0 there are none, 1 pages on their way home, 2 doublewrite copies (without slot headers; laid out by `home/protection/doublewrite.rs`) |
 //! | 84 | 4008 | zeros |
 //! | 4092 | 4 | crc32c of bytes 0..4092 |
 //!
@@ -36,11 +36,11 @@
 use varve_device::Region;
 
 use super::area::SLOT_HEADER_BYTES;
+use crate::base::error::{PagerError, Result};
+use crate::base::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
 use crate::config::{NvmConfig, PagerConfig, ProtectionKind};
-use crate::error::{PagerError, Result};
+use crate::home::protection;
 use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
-use crate::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
-use crate::protection;
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;

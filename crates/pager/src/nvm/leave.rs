@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. When this returns home has every page's newest version, durably: nothing in the slots is needed any more.
 //!
-//! Not known here: what becomes of the region (`attach.rs`), and of the log in it (`checkpoint.rs`).
+//! Not known here: what becomes of the region (`attach.rs`), and of the log in it (`running/checkpoint.rs`).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use varve_device::{planted, reached};
 
 use super::buffer::NvmBuffer;
 use super::flush::FLUSH_MAX;
-use crate::error::{PagerError, Result};
+use crate::base::error::{PagerError, Result};
 
 /// How often, and how long, pages that others have in hand are waited for.
 const WAITS_MAX: u32 = 1000;

@@ -26,15 +26,15 @@ use super::area::{PageArea, Slot, SlotHeader};
 use super::book::{Book, State, Version};
 use super::buffer::{NvmBuffer, NvmCounters};
 use super::marks::Marks;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId};
+use crate::base::lsn::Lsn;
+use crate::base::page::PageDamage;
+use crate::base::times::Times;
 use crate::config::NvmFlush;
-use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId};
-use crate::ledger::Ledger;
+use crate::level::ledger::Ledger;
 use crate::level::{Level, Run, Want};
-use crate::lsn::Lsn;
-use crate::page::PageDamage;
 use crate::pool::WriteAhead;
-use crate::times::Times;
 
 /// Free slots that a check looks at under one lock.
 const LOOKED_AT_ONCE: usize = 1024;

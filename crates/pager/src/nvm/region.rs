@@ -16,10 +16,10 @@ use super::area::PageArea;
 use super::attach::write_word;
 use super::fits;
 use super::layout::{Layout, STAMP_AT, SlotUse};
+use crate::api::durability::NvmStats;
+use crate::base::error::{PagerError, Result};
 use crate::config::PagerConfig;
-use crate::durability::NvmStats;
-use crate::error::{PagerError, Result};
-use crate::protection::REGION_PREFIX;
+use crate::home::protection::REGION_PREFIX;
 
 const LOG_PREFIX: &str = "log";
 

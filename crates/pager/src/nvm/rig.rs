@@ -15,12 +15,12 @@ use varve_device::{
 
 use super::area::{PageArea, SlotHeader};
 use super::buffer::NvmBuffer;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::base::page;
 use crate::config::NvmFlush;
-use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 use crate::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
-use crate::lsn::Lsn;
-use crate::page;
 use crate::pool::WriteAhead;
 
 pub(super) const PAGE_BYTES: usize = 4096;

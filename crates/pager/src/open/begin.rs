@@ -11,9 +11,9 @@
 use varve_device::reached;
 
 use super::log_config;
+use crate::base::error::Result;
 use crate::config::{PagerConfig, ProtectionKind};
 use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
-use crate::error::Result;
 use crate::log::{Log, StoredLog};
 use crate::nvm::{self, NvmRegion, Room};
 use crate::recovery::{self, News, Observe, Plan, ReadLog};

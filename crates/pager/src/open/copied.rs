@@ -12,10 +12,10 @@
 use varve_device::{Directory, reached};
 
 use super::durable_spaces;
+use crate::base::error::{PagerError, Result};
 use crate::config::PagerConfig;
 use crate::control::{CONTROL_FILE, State, Superblock};
-use crate::error::{PagerError, Result};
-use crate::files;
+use crate::home::files;
 
 /// What is said of a copy that was accepted.
 const ACCEPTED: &str =

@@ -12,20 +12,20 @@
 
 use varve_device::{AlignedBuf, planted, reached};
 
+use crate::api::mtr::{H, Mtr};
+use crate::api::pager::Pager;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{PageId, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::base::page;
+use crate::base::space_format::{self, Geometry};
 use crate::config::{HomeLayout, PagerConfig};
 use crate::control::{CONTROL_FILE, Superblock};
-use crate::error::{PagerError, Result};
-use crate::files::{self, SpaceFile};
-use crate::ids::{PageId, SpaceId};
+use crate::home::compression::stored_page;
+use crate::home::files::{self, SpaceFile};
+use crate::home::packed;
 use crate::level::Cause;
 use crate::log::Admission;
-use crate::lsn::Lsn;
-use crate::mtr::{H, Mtr};
-use crate::packed;
-use crate::page;
-use crate::pager::Pager;
-use crate::space::layout::{self, Geometry};
-use crate::stored;
 
 /// Refuses a file in place that the control file does not go with, before the log is read: of two files of different moments
 /// nothing else can be expected to fit.
@@ -40,7 +40,7 @@ pub(super) fn refuse_other(config: &PagerConfig, stored: &Superblock) -> Result<
         let mut buf = AlignedBuf::new(config.page_size);
         let is_read = file.file().read_at(offset, &mut buf, file.purpose()).is_ok();
         // One that a crash tore, or that can't be read, is made whole before it is needed, or is refused then.
-        if is_read && stored::decode_in(&mut buf, header).is_ok() {
+        if is_read && stored_page::decode_in(&mut buf, header).is_ok() {
             expect_mark(&buf, (space, &directory.location()), config, stored)?;
         }
     }
@@ -83,7 +83,7 @@ fn expect_mark(
     stored: &Superblock,
 ) -> Result<()> {
     Geometry::of(space, config.page_size).check_header(header, stored.database)?;
-    let mark = layout::mark(header);
+    let mark = space_format::mark(header);
     if mark == stored.mark || mark == stored.next_mark && mark != 0 {
         return Ok(());
     }
@@ -124,7 +124,7 @@ fn marked(pager: &Pager) -> Result<()> {
     let ids = SpaceId::DURABLE.map(|space| Geometry::of(space, pager.page_size()).header());
     let mut mtr = Mtr::new(pager);
     let headers = ids.iter().map(|id| mtr.x(*id)).collect::<Result<Vec<H>>>()?;
-    headers.into_iter().for_each(|header| mtr.write(header, layout::MARK_OFFSET, &mark.to_le_bytes()));
+    headers.into_iter().for_each(|header| mtr.write(header, space_format::MARK_OFFSET, &mark.to_le_bytes()));
     let end = mtr.commit();
     if planted("open: a mark is expected before headers have it") {
         shared.control.update(|block| block.note_marked(block.durable))?;

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
+use crate::base::error::Result;
 use crate::config::PagerConfig;
-use crate::error::Result;
 use crate::flash::{self, FlashCache, Opened, Place};
-use crate::ledger::Ledger;
 use crate::level::Level;
+use crate::level::ledger::Ledger;
 use crate::log::Log;
 use crate::nvm::{NvmBuffer, NvmRegion};
 

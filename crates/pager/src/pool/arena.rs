@@ -9,7 +9,7 @@
 
 use std::ptr::NonNull;
 
-use crate::error::{PagerError, Result};
+use crate::base::error::{PagerError, Result};
 
 /// Unit of `prefetch`, also the least that it fetches.
 pub(super) const CACHE_LINE_BYTES: usize = 64;

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Pool;
 use super::frame::{Frame, HEAT_COLD, HEAT_HOT};
 use super::guard::{Guard, PageX};
+use crate::base::error::{PagerError, Result};
 use crate::config::Replacement;
-use crate::error::{PagerError, Result};
 use crate::level::Image;
 
 /// Frames freed at once.

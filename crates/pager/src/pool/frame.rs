@@ -16,9 +16,9 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
 
-use crate::ids::{Access, PageId};
-use crate::latch::Latch;
-use crate::meter;
+use crate::base::ids::{Access, PageId};
+use crate::base::latch::Latch;
+use crate::level::meter;
 
 /// Loaded by a scan and not wanted by anybody else since.
 pub(crate) const HEAT_COLD: u8 = 0;

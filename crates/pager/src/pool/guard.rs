@@ -17,11 +17,11 @@ use varve_device::IN_HARNESS;
 
 use super::Pool;
 use super::frame::Frame;
-use crate::ids::PageId;
-use crate::latch::{Exclusive, Mode, Shared, SharedExclusive, sealed};
+use crate::base::ids::PageId;
+use crate::base::latch::{Exclusive, Mode, Shared, SharedExclusive, sealed};
+use crate::base::lsn::Lsn;
+use crate::base::page;
 use crate::log::Appended;
-use crate::lsn::Lsn;
-use crate::page;
 
 /// A latched page; dereferences to the bytes of the whole page.
 pub struct Guard<'p, M: Mode> {

@@ -46,16 +46,16 @@ use self::frame::Frame;
 use self::free::FreeList;
 use self::guard::Guard;
 use self::table::Table;
+use crate::api::stats::Counters;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, PageRange, SpaceId};
+use crate::base::latch::Mode;
+use crate::base::lsn::Lsn;
+use crate::base::times::Timing;
 use crate::config::Replacement;
-use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId, PageRange, SpaceId};
-use crate::latch::Mode;
-use crate::ledger::Ledger;
+use crate::level::ledger::Ledger;
 use crate::level::{DiscardHold, Image, Level};
-use crate::lsn::Lsn;
-use crate::panics::{PANICKED, StopOnPanic};
-use crate::stats::Counters;
-use crate::times::Timing;
+use crate::log::panics::{PANICKED, StopOnPanic};
 
 /// What the pool needs of the log.
 pub(crate) trait WriteAhead: Send + Sync {

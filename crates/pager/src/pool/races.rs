@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use super::*;
-use crate::ids::{PageNo, SpaceId};
-use crate::latch::{Exclusive, Shared};
+use crate::base::ids::{PageNo, SpaceId};
+use crate::base::latch::{Exclusive, Shared};
+use crate::base::page;
 use crate::level::{Cause, Got, Image, LevelReport, Need, Run, Step, Tier, Want};
 use crate::log::Appended;
-use crate::page;
 
 /// A level that serves formatted pages, counts, and calls back during a put.
 #[derive(Default)]

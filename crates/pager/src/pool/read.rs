@@ -11,11 +11,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Pool;
 use super::guard::{Guard, PageX};
-use crate::error::Result;
-use crate::ids::{Access, PageId};
-use crate::level::{Run, Want};
-use crate::meter;
-use crate::panics::StopOnPanic;
+use crate::base::error::Result;
+use crate::base::ids::{Access, PageId};
+use crate::level::{Run, Want, meter};
+use crate::log::panics::StopOnPanic;
 
 /// Most pages of one read-ahead call that are read together.
 pub(crate) const PREFETCH_MAX: usize = 64;

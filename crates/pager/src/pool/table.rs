@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::arena;
 use super::frame::Frame;
-use crate::ids::PageId;
+use crate::base::ids::PageId;
 
 const STRIPES_MAX: usize = 256;
 /// Longest walk of an unlatched look-up; a longer one has strayed into other chains.

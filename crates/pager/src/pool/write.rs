@@ -5,7 +5,7 @@
 //! 2. The log is flushed up to the newest image before the put.
 //! 3. When a put fails, its pages are dirty again before their writes end, so no changed page is lost or evicted. The
 //!    pager stops, unless a device was full: then each page is put by itself, and those without room stay dirty. They are in
-//!    the ledger (`level.rs`, invariant 6): pages are put as `Held`, and only such together as can be refused together.
+//!    the ledger (`level/mod.rs`, invariant 6): pages are put as `Held`, and only such together as can be refused together.
 //! 4. The ledger is told by the level that made the image stable; a page changed meanwhile is entered again by then
 //!    with its new first change.
 //!
@@ -21,11 +21,11 @@ use super::Pool;
 use super::evict::BATCH;
 use super::frame::Frame;
 use super::guard::{Guard, PageS};
-use crate::error::{PagerError, Result};
-use crate::ids::PageId;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::PageId;
+use crate::base::lsn::Lsn;
+use crate::base::times::Timing;
 use crate::level::{Cause, Image, Need, UnsealedImage};
-use crate::lsn::Lsn;
-use crate::times::Timing;
 
 /// Most pages that are written together for a checkpoint.
 const TOGETHER_MAX: usize = 120;

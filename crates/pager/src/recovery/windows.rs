@@ -29,11 +29,10 @@ use rustc_hash::FxHashMap;
 use varve_device::reached;
 
 use super::Plan;
-use crate::error::{PagerError, Result};
-use crate::ids::PageId;
-use crate::log::{Appended, Group, Log, Record, record::Records};
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::PageId;
+use crate::log::{Appended, Group, Log, Record, record::Records, redo};
 use crate::pool::Pool;
-use crate::redo;
 
 /// Windows ahead of the one that is applied.
 const DEPTH: usize = 8;

@@ -19,8 +19,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::layout::ExtentNo;
-use crate::lsn::Lsn;
+use crate::base::lsn::Lsn;
+use crate::base::space_format::ExtentNo;
 
 /// Free extents that had pages since they were trimmed.
 #[derive(Default)]

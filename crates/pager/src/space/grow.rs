@@ -12,16 +12,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::MutexGuard;
 use varve_device::reached;
 
-use super::layout::{Entry, ExtentNo, Geometry};
 use super::trim::pages_of;
 use super::{BACKGROUND_EXTENTS, Cut, Growth, RESERVE_EXTENTS, Space, Spaces};
-use crate::error::{PagerError, Result};
-use crate::files::growth_step;
-use crate::ids::{Access, PageId, SpaceId};
-use crate::layout::Layout;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::base::page::{self, kind};
+use crate::base::space_format::{Entry, ExtentNo, Geometry};
+use crate::home::files::growth_step;
+use crate::home::layout::Layout;
 use crate::level::Image;
-use crate::lsn::Lsn;
-use crate::page::{self, kind};
 
 /// Hollow extents that are asked for one by one, once a full device refused several together.
 const SINGLE_TRIES_MAX: usize = 256;

@@ -15,9 +15,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::freed::Freed;
-use super::layout::{Bits, Entry, ExtentNo, Geometry, OWNER_SYSTEM};
-use crate::ids::{PageId, PageRange};
-use crate::layout::Trimmed;
+use crate::base::ids::{PageId, PageRange};
+use crate::base::space_format::{Bits, Entry, ExtentNo, Geometry, OWNER_SYSTEM};
+use crate::home::layout::Trimmed;
 
 /// Extents that were taken off the end.
 pub(crate) struct CutOff {
@@ -332,8 +332,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ids::SpaceId;
-    use crate::lsn::Lsn;
+    use crate::base::ids::SpaceId;
+    use crate::base::lsn::Lsn;
 
     #[derive(Debug, Clone)]
     enum Step {

@@ -11,10 +11,8 @@
 //!
 //! What it does not know: what the pages are for, levels, the log's format.
 
-pub(crate) mod discard;
 mod freed;
 mod grow;
-pub(crate) mod layout;
 pub(crate) mod map;
 mod pending;
 mod segment;
@@ -30,12 +28,12 @@ use varve_device::DeviceError;
 
 pub(crate) use pending::Pending;
 
-use self::layout::{Bits, Entry, ExtentNo, Geometry};
 use self::map::{CutOff, Map};
-use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId, PageNo, PageRange, SpaceId};
-use crate::layout::Layouts;
-use crate::lsn::Lsn;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::base::space_format::{Bits, Entry, ExtentNo, Geometry};
+use crate::home::layout::Layouts;
 use crate::pool::{PREFETCH_MAX, PageS, Pool};
 
 /// Free extents that a mini-transaction finds when it begins.
@@ -184,7 +182,7 @@ impl Spaces {
     /// Reserves an extent of the temporary space, which has no descriptor pages; grows it if needed.
     pub(crate) fn take_temporary(&self) -> Result<PageRange> {
         self.reserve(SpaceId::TEMPORARY, 1)?;
-        self.take_extent(SpaceId::TEMPORARY, layout::FIRST_OWNER)
+        self.take_extent(SpaceId::TEMPORARY, crate::base::space_format::FIRST_OWNER)
     }
 
     /// Gives back an extent of the temporary space.

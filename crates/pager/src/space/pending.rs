@@ -12,10 +12,10 @@
 use varve_device::planted;
 
 use super::Spaces;
-use super::layout::{Bits, Entry, ExtentNo, Geometry};
-use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId, PageRange, SpaceId};
-use crate::mtr::Mtr;
+use crate::api::mtr::Mtr;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, PageRange, SpaceId};
+use crate::base::space_format::{Bits, Entry, ExtentNo, Geometry};
 use crate::pool::{PageS, Pin, Pool};
 
 /// What is going to change in one extent.

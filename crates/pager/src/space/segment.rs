@@ -10,11 +10,11 @@
 use varve_device::{planted, reached};
 
 use super::Spaces;
-use super::discard::{self, NOTE_DISCARD};
-use super::layout::{self, Bits, Entry, ExtentNo, Geometry};
-use crate::error::Result;
-use crate::ids::{PageRange, SpaceId};
-use crate::pager::Pager;
+use crate::api::pager::Pager;
+use crate::base::error::Result;
+use crate::base::ids::{PageRange, SpaceId};
+use crate::base::space_format::{self, Bits, Entry, ExtentNo, Geometry};
+use crate::log::notes::discards::{self, NOTE_DISCARD};
 use crate::pool::Pool;
 
 /// Extents dropped in one mini-transaction.
@@ -26,15 +26,15 @@ impl Spaces {
         let geometry = self.geometry(space)?;
         let mut mtr = pager.begin()?;
         let header = mtr.x(geometry.header())?;
-        let owner = layout::next_owner(mtr.page(header));
-        mtr.write(header, layout::NEXT_OWNER_OFFSET, &(owner + 1).to_le_bytes());
+        let owner = space_format::next_owner(mtr.page(header));
+        mtr.write(header, space_format::NEXT_OWNER_OFFSET, &(owner + 1).to_le_bytes());
         mtr.commit();
         Ok(owner)
     }
 
     /// Frees all pages of an owner.
     pub(crate) fn drop_segment(&self, pager: &Pager, pool: &Pool, space: SpaceId, owner: u32) -> Result<()> {
-        assert!(owner >= layout::FIRST_OWNER, "owner {owner} is the pager's own");
+        assert!(owner >= space_format::FIRST_OWNER, "owner {owner} is the pager's own");
         let space = self.space(space)?;
         let extents = space.map().extents_of(owner);
         let geometry = space.geometry;
@@ -59,7 +59,7 @@ impl Spaces {
         let _hold = pool.discarding(geometry.space);
         let descriptor = mtr.x(geometry.descriptor_of(geometry.group_of(extents[0])))?;
         if !planted("space: dropped pages are not noted") {
-            mtr.note(NOTE_DISCARD, &discard::encode(&ranges));
+            mtr.note(NOTE_DISCARD, &discards::encode(&ranges));
         }
         let free = geometry.encode_entry(&Entry::default());
         let kept = usize::from(planted("space: a drop forgets an extent"));

@@ -20,13 +20,13 @@
 
 use varve_device::{planted, reached};
 
-use super::layout::Geometry;
 use super::{BACKGROUND_EXTENTS, Space, Spaces};
-use crate::error::Result;
-use crate::ids::{PageId, PageNo, PageRange};
-use crate::layout::{Layout, Trimmed};
-use crate::lsn::{LSN_MAX, Lsn};
-use crate::pace::Pace;
+use crate::base::error::Result;
+use crate::base::ids::{PageId, PageNo, PageRange};
+use crate::base::lsn::{LSN_MAX, Lsn};
+use crate::base::space_format::Geometry;
+use crate::home::layout::{Layout, Trimmed};
+use crate::home::pace::Pace;
 use crate::pool::Pool;
 
 /// What is taken out at a time, in bytes: at least an extent.

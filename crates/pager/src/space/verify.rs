@@ -8,12 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use super::layout::{Entry, ExtentNo, Geometry, OWNER_SYSTEM};
 use super::{Space, Spaces};
-use crate::error::{PagerError, Result};
-use crate::ids::{Access, PageId, SpaceId};
-use crate::page::PageDamage;
-use crate::pager::CheckReport;
+use crate::api::pager::CheckReport;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, SpaceId};
+use crate::base::page::PageDamage;
+use crate::base::space_format::{Entry, ExtentNo, Geometry, OWNER_SYSTEM};
 use crate::pool::{PageS, Pool};
 
 /// Damages after which a check gives up.

@@ -2,8 +2,8 @@
 //!
 //! Not known here: which frame has which page, and in which order they go (`../table.rs`).
 
-use crate::ids::PageId;
-use crate::lsn::Lsn;
+use crate::base::ids::PageId;
+use crate::base::lsn::Lsn;
 
 /// A frame, by its number within the partition.
 pub(in super::super) type FrameNo = u32;

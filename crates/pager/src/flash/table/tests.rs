@@ -1,7 +1,7 @@
 //! Frames that come, go, are read, written and cleaned.
 
 use super::*;
-use crate::ids::{PageNo, SpaceId};
+use crate::base::ids::{PageNo, SpaceId};
 
 fn page(no: u32) -> PageId {
     PageId::new(SpaceId::DATA, PageNo(no))

@@ -1,0 +1,196 @@
+//! Where what is durable lies, of what it is made, and what it survives.
+//!
+//! What it does not know: how this is shown.
+
+use varve_device::{Capabilities, Directory, Medium, RegionFacts, RegionTally};
+
+use crate::api::pager::Pager;
+use crate::config::{HomeLayout, ProtectionKind};
+use crate::nvm::{NvmBuffer, NvmRegion};
+
+/// One part of what a database keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DurabilityRow {
+    /// What it is: log, pages, copies (of pages that are being written in their places), old versions; home (of pages and old
+    /// versions whose newest ones are in persistent memory), control; protection, whose place
+    /// is where that lies which mends torn pages, and whose medium is its kind.
+    pub part: &'static str,
+    /// Where it lies.
+    pub place: String,
+    /// What that is.
+    pub medium: String,
+    /// The worst that it survives.
+    pub survives: &'static str,
+}
+
+/// A region of persistent memory and what went over it since it was mapped.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NvmStats {
+    /// Where it is.
+    pub place: String,
+    /// What it is made of.
+    pub facts: RegionFacts,
+    /// Its length in bytes.
+    pub size_bytes: u64,
+    /// Bytes of it for the log; 0 if that lies in files.
+    pub log_bytes: u64,
+    /// Slots for pages on their way home, if there are any.
+    pub slots: Option<SlotCounts>,
+    /// Exact counts.
+    pub tally: RegionTally,
+}
+
+/// What slots hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotCounts {
+    /// All of them.
+    pub total: u64,
+    /// Nothing.
+    pub free: u64,
+    /// A page that home has not.
+    pub dirty: u64,
+    /// A page that home has, too.
+    pub clean: u64,
+    /// A page that was discarded.
+    pub doomed: u64,
+}
+
+/// The worst that something survives, the least first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Survives {
+    Nothing,
+    ProcessDeath,
+    PowerLoss,
+}
+
+impl Survives {
+    fn text(self) -> &'static str {
+        match self {
+            Survives::Nothing => "nothing",
+            Survives::ProcessDeath => "the death of the process",
+            Survives::PowerLoss => "the loss of power",
+        }
+    }
+}
+
+/// A place where something of a database lies.
+struct Place {
+    location: String,
+    medium: String,
+    survives: Survives,
+}
+
+impl Pager {
+    /// The region of persistent memory, if the database has one.
+    pub fn nvm(&self) -> Option<NvmStats> {
+        let stats = self.shared.region.as_ref().map(NvmRegion::stats)?;
+        Some(NvmStats { slots: self.shared.buffer.as_deref().map(NvmBuffer::slot_counts), ..stats })
+    }
+
+    /// Where each part lies. What a commit has to survive is in the row of the log; pages whose log is cut are only where their
+    /// row says, and are lost with it.
+    pub fn durability(&self) -> Vec<DurabilityRow> {
+        let config = &self.shared.config;
+        let (nvm, attached) = (self.nvm(), self.shared.control.get().attached);
+        let region_if = |holds: bool| nvm.as_ref().filter(|_| holds).map(of_region);
+        let pages = |directory| {
+            let newest = region_if(attached.is_some_and(|attached| attached.pages));
+            newest.into_iter().chain([at_home(directory, config.layout)]).min_by_key(|place| place.survives)
+        };
+        let copies = match config.protection {
+            ProtectionKind::Doublewrite { .. } => Some(of_files(&*config.data)),
+            _ => region_if(attached.is_some_and(|attached| attached.copies)),
+        };
+        // Else the rows of the pages say it.
+        let home = attached.is_some_and(|attached| attached.pages);
+        let home = home.then(|| at_home(&*config.data, config.layout));
+        let log = region_if(attached.is_some_and(|attached| attached.log));
+        let parts = [
+            ("log", Some(log.unwrap_or_else(|| of_files(&*config.log)))),
+            ("pages", pages(&*config.data)),
+            ("protection", Some(self.protection_now(copies.as_ref(), region_if(true)))),
+            ("copies", copies),
+            ("old versions", pages(&*config.rollback)),
+            ("home", home),
+            ("control", Some(of_files(&*config.control))),
+        ];
+        parts.into_iter().filter_map(|(part, place)| Some(row(part, place?))).collect()
+    }
+
+    /// What mends torn pages now, which may be another protection than the one that was asked for.
+    fn protection_now(&self, copies: Option<&Place>, region: Option<Place>) -> Place {
+        let config = &self.shared.config;
+        let (home, kind) = (of_files(&*config.data), config.protection.name().to_owned());
+        match (config.layout, config.protection) {
+            (HomeLayout::Packed(_), ProtectionKind::None) => {
+                Place { medium: "none: the layout packed writes no page over another one".to_owned(), ..home }
+            }
+            (HomeLayout::InPlace, ProtectionKind::None) => Place {
+                medium: "none: a crash may tear pages".to_owned(),
+                survives: home.survives.min(Survives::ProcessDeath),
+                ..home
+            },
+            (_, ProtectionKind::FullPageLog) => Place { medium: kind, ..of_files(&*config.log) },
+            (_, ProtectionKind::Nvm) => Place { medium: kind, ..region.unwrap_or(home) },
+            (_, _) => {
+                let (location, survives) =
+                    copies.map_or((home.location, home.survives), |it| (it.location.clone(), it.survives));
+                Place { location, medium: kind, survives }
+            }
+        }
+    }
+}
+
+fn row(part: &'static str, Place { location, medium, survives }: Place) -> DurabilityRow {
+    DurabilityRow { part, place: location, medium, survives: survives.text() }
+}
+
+fn of_files(directory: &dyn Directory) -> Place {
+    let Capabilities { backend, .. } = directory.capabilities();
+    let survives = if backend.ends_with("memory") { Survives::Nothing } else { Survives::PowerLoss };
+    Place { location: directory.location(), medium: backend.clone(), survives }
+}
+
+/// Spaces that don't lie in place say so.
+fn at_home(directory: &dyn Directory, layout: HomeLayout) -> Place {
+    let place = of_files(directory);
+    match layout {
+        HomeLayout::InPlace => place,
+        layout => Place { medium: format!("{}, {}", place.medium, layout.name()), ..place },
+    }
+}
+
+fn of_region(nvm: &NvmStats) -> Place {
+    let survives = match nvm.facts.medium {
+        Medium::Persistent => Survives::PowerLoss,
+        Medium::EmulatedByFile => Survives::ProcessDeath,
+        Medium::Memory => Survives::Nothing,
+    };
+    let medium = format!("NVM, {}", nvm.facts.medium.name());
+    Place { location: nvm.place.clone(), medium, survives }
+}
+
+#[cfg(test)]
+mod tests {
+    use varve_device::MemoryDirectory;
+
+    use super::*;
+
+    #[test]
+    fn memory_survives_nothing() {
+        assert_eq!(of_files(&*MemoryDirectory::new()).survives.text(), "nothing");
+    }
+
+    #[test]
+    fn what_emulates_persistent_memory_dies_with_the_machine() {
+        let place = |medium| {
+            let write_back = varve_device::WriteBack::Clwb;
+            let facts = RegionFacts { medium, write_back, emulates: None, cell: None, boot: None };
+            let (size_bytes, log_bytes, tally) = (1 << 20, 1 << 20, RegionTally::default());
+            of_region(&NvmStats { place: "x".into(), facts, size_bytes, log_bytes, slots: None, tally })
+        };
+        assert_eq!(place(Medium::EmulatedByFile).survives.text(), "the death of the process");
+        assert_eq!(place(Medium::EmulatedByFile).medium, "NVM, emulated by a file");
+        assert_eq!(place(Medium::Persistent).survives.text(), "the loss of power");
+    }
+}

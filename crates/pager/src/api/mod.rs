@@ -1,0 +1,8 @@
+//! What the engine calls: pages, mini-transactions, settings, statistics.
+//!
+//! What it does not know: keys, rows, transactions.
+
+pub(crate) mod durability;
+pub(crate) mod mtr;
+pub(crate) mod pager;
+pub(crate) mod stats;

@@ -1,0 +1,358 @@
+//! Mini-transactions: changes of a few pages that are in the log together or not at all.
+//!
+//! 1. Doing is redoing: `apply` runs the function that recovery runs and records its arguments.
+//! 2. Everything that can fail (latching, reading, allocating, waiting for log space) comes before the first change
+//!    (asserted in debug builds); changes and the commit can't fail.
+//! 3. In the append section of the commit the page LSNs become the end of the group, clean pages enter the ledger
+//!    and the caller's function runs; latches are released after it.
+//! 4. Under full-page-log the first change of a clean page is preceded by the page as it is: a write of the page that a
+//!    crash tears is made whole from there. At every such change, not once a checkpoint: the redo position may move past
+//!    an image while the page is clean, and past it the page may be torn. (Redo logs none: `running/checkpoint.rs`, 1.)
+//! 5. A mini-transaction that is dropped after a change, without commit, stops the pager: its pages are no longer
+//!    what the log says. So does a panic that goes through one, changed or not: the engine was in the middle of a step.
+//!
+//! Nothing is allocated per mini-transaction: the records gather in a buffer of the thread.
+//!
+//! After Mohan et al., ARIES (1992), with nested top actions cut down to page groups as in InnoDB.
+//!
+//! Not known here: which pages are latched in which order (the callers' protocol).
+
+use std::cell::RefCell;
+
+use smallvec::SmallVec;
+use varve_device::planted;
+
+use crate::api::pager::Pager;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, PageRange, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::base::page::PAGE_HEADER_BYTES;
+use crate::log::record;
+use crate::log::redo::{self, FIRST_ENGINE_OP};
+use crate::pool::{PageS, PageSx, PageX};
+use crate::space::Pending;
+
+/// Handle of a page within its mini-transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct H(pub(crate) u16);
+
+const INLINE_PAGES: usize = 6;
+/// Larger record buffers are given back to the allocator.
+const BUFFER_KEEP_BYTES: usize = 256 << 10;
+
+thread_local! {
+    static BUFFERS: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+}
+
+enum Latched<'p> {
+    S(PageS<'p>),
+    Sx(PageSx<'p>),
+    X(PageX<'p>),
+    Released,
+}
+
+struct Slot<'p> {
+    page: Latched<'p>,
+    changed: bool,
+}
+
+/// A mini-transaction: its page changes are in the log together or not at all.
+pub struct Mtr<'p> {
+    pager: &'p Pager,
+    pending: Pending<'p>,
+    slots: SmallVec<[Slot<'p>; INLINE_PAGES]>,
+    records: Vec<u8>,
+    scratch: Vec<u8>,
+    /// The page that the records name last.
+    named: Option<PageId>,
+    /// A page that was in use is changed: only commit is left.
+    changed: bool,
+    /// It was begun by a destructor, during a panic that came from elsewhere.
+    is_in_panic: bool,
+    /// Clean pages are logged whole before they change.
+    keeps_images: bool,
+}
+
+impl<'p> Mtr<'p> {
+    pub(crate) fn new(pager: &'p Pager) -> Mtr<'p> {
+        let (records, scratch) = BUFFERS.with(RefCell::take);
+        let pending = pager.pending();
+        let keeps_images = pager.keeps_images();
+        let slots = SmallVec::new();
+        let is_in_panic = std::thread::panicking();
+        let (named, changed) = (None, false);
+        Mtr { pager, pending, slots, records, scratch, named, changed, is_in_panic, keeps_images }
+    }
+
+    fn hold(&mut self, page: Latched<'p>) -> H {
+        let handle = u16::try_from(self.slots.len()).expect("a mini-transaction holds few pages");
+        self.slots.push(Slot { page, changed: false });
+        H(handle)
+    }
+
+    fn may_fail(&self) {
+        debug_assert!(!self.changed, "a step that can fail after the first change of a mini-transaction");
+    }
+
+    /// Latches a page shared.
+    pub fn s(&mut self, id: PageId) -> Result<H> {
+        self.may_fail();
+        let page = self.pager.fix_s(id, Access::Random)?;
+        Ok(self.hold(Latched::S(page)))
+    }
+
+    /// Latches a page shared-exclusive.
+    pub fn sx(&mut self, id: PageId) -> Result<H> {
+        self.may_fail();
+        let page = self.pager.fix_sx(id, Access::Random)?;
+        Ok(self.hold(Latched::Sx(page)))
+    }
+
+    /// Latches a page exclusive.
+    pub fn x(&mut self, id: PageId) -> Result<H> {
+        self.may_fail();
+        let page = self.pager.fix_x(id, Access::Random)?;
+        Ok(self.hold(Latched::X(page)))
+    }
+
+    /// Latches a page exclusive if that needs no waiting for its latch.
+    pub fn try_x(&mut self, id: PageId) -> Result<Option<H>> {
+        self.may_fail();
+        let page = self.pager.try_fix_x(id, Access::Random)?;
+        Ok(page.map(|page| self.hold(Latched::X(page))))
+    }
+
+    /// Turns a shared-exclusive latch into an exclusive one; waits for readers to leave.
+    pub fn upgrade(&mut self, h: H) {
+        let page = &mut self.slots[usize::from(h.0)].page;
+        *page = match std::mem::replace(page, Latched::Released) {
+            Latched::Sx(held) => Latched::X(held.upgrade()),
+            held => held,
+        };
+    }
+
+    /// Takes over an exclusively latched page.
+    pub fn adopt(&mut self, g: PageX<'p>) -> H {
+        self.hold(Latched::X(g))
+    }
+
+    /// Takes over a page latched shared-exclusive.
+    pub fn adopt_sx(&mut self, g: PageSx<'p>) -> H {
+        self.hold(Latched::Sx(g))
+    }
+
+    /// A fresh page, exclusively latched and formatted; what was in it is not read. Pages are created one after the
+    /// other before the first change.
+    pub fn create(&mut self, id: PageId, kind: u8, owner: u32) -> Result<H> {
+        self.may_fail();
+        let page = self.pager.create_page(id)?;
+        let h = self.hold(Latched::X(page));
+        let mut payload = std::mem::take(&mut self.scratch);
+        payload.clear();
+        redo::put_format(&mut payload, kind, owner);
+        self.change(h, redo::OP_FORMAT, &payload);
+        self.scratch = payload;
+        Ok(h)
+    }
+
+    /// The bytes of a page.
+    pub fn page(&self, h: H) -> &[u8] {
+        match &self.slots[usize::from(h.0)].page {
+            Latched::S(page) => page,
+            Latched::Sx(page) => page,
+            Latched::X(page) => page,
+            Latched::Released => panic!("page handle {} was released", h.0),
+        }
+    }
+
+    /// Which page.
+    pub fn id(&self, h: H) -> PageId {
+        match &self.slots[usize::from(h.0)].page {
+            Latched::S(page) => page.id(),
+            Latched::Sx(page) => page.id(),
+            Latched::X(page) => page.id(),
+            Latched::Released => panic!("page handle {} was released", h.0),
+        }
+    }
+
+    /// The handle of a page that is held already.
+    pub fn find(&self, id: PageId) -> Option<H> {
+        let held = |slot: &Slot<'_>| match &slot.page {
+            Latched::S(page) => page.id() == id,
+            Latched::Sx(page) => page.id() == id,
+            Latched::X(page) => page.id() == id,
+            Latched::Released => false,
+        };
+        self.slots.iter().position(held).map(|at| H(at as u16))
+    }
+
+    /// Applies an engine operation (`op >= 16`) now and records it.
+    ///
+    /// Panics when the page is not exclusively latched or the operation refuses the payload.
+    pub fn apply(&mut self, h: H, op: u8, payload: &[u8]) {
+        assert!(op >= FIRST_ENGINE_OP, "operation {op} is the pager's own");
+        self.changed = true;
+        self.change(h, op, payload);
+    }
+
+    /// Overwrites bytes of the body and records it.
+    pub fn write(&mut self, h: H, offset: usize, bytes: &[u8]) {
+        self.changed = true;
+        let mut payload = std::mem::take(&mut self.scratch);
+        payload.clear();
+        record::put_varint(&mut payload, offset as u64);
+        payload.extend_from_slice(bytes);
+        self.change(h, redo::OP_WRITE, &payload);
+        self.scratch = payload;
+    }
+
+    /// Replaces the whole body (`bytes` begins where the page header ends) and records it.
+    pub fn image(&mut self, h: H, bytes: &[u8]) {
+        self.changed = true;
+        let page = self.exclusive(h);
+        let id = page.id();
+        page.bytes_mut()[PAGE_HEADER_BYTES..].copy_from_slice(bytes);
+        self.slots[usize::from(h.0)].changed = true;
+        let mut payload = std::mem::take(&mut self.scratch);
+        payload.clear();
+        redo::put_image(&mut payload, self.page(h));
+        self.record(id, redo::OP_IMAGE, &payload);
+        self.scratch = payload;
+    }
+
+    fn exclusive(&mut self, h: H) -> &mut PageX<'p> {
+        match &mut self.slots[usize::from(h.0)].page {
+            Latched::X(page) => page,
+            _ => panic!("page handle {} is not exclusively latched", h.0),
+        }
+    }
+
+    fn change(&mut self, h: H, op: u8, payload: &[u8]) {
+        if self.keeps_images && !redo::is_whole_page(op) {
+            self.keep_image(h);
+        }
+        let ops = self.pager.redo_ops();
+        let page = self.exclusive(h);
+        let id = page.id();
+        assert!(id.space().is_logged(), "page {id} is not logged");
+        let done = redo::apply(ops, id, page.bytes_mut(), op, payload);
+        if let Err(why) = done {
+            self.changed = true;
+            panic!("operation {op} on page {id}: {why}");
+        }
+        self.slots[usize::from(h.0)].changed = true;
+        self.record(id, op, payload);
+    }
+
+    /// Records a clean page as it is.
+    fn keep_image(&mut self, h: H) {
+        let is_changed = self.slots[usize::from(h.0)].changed;
+        let page = self.exclusive(h);
+        if is_changed || !page.is_clean() {
+            return;
+        }
+        let (id, lsn) = (page.id(), page.lsn());
+        let mut payload = Vec::with_capacity(page.len());
+        redo::put_image(&mut payload, page);
+        if planted("full-page-log: one image a checkpoint") && lsn >= self.pager.redo_start() {
+            return;
+        }
+        self.record(id, redo::OP_IMAGE, &payload);
+    }
+
+    fn record(&mut self, id: PageId, op: u8, payload: &[u8]) {
+        if self.named != Some(id) {
+            record::put_page(&mut self.records, id);
+            self.named = Some(id);
+        }
+        record::put_change(&mut self.records, op, payload);
+    }
+
+    /// Releases an unmodified page.
+    pub fn release(&mut self, h: H) {
+        let slot = &mut self.slots[usize::from(h.0)];
+        assert!(!slot.changed, "a changed page stays latched until the commit");
+        slot.page = Latched::Released;
+    }
+
+    /// Reserves a free page for `owner`, close behind `near` if that is the owner's; the descriptor is changed at
+    /// commit. Fails if the space's reserve is used up (`Pager::reserve` first for many pages).
+    pub fn allocate(&mut self, space: SpaceId, owner: u32, near: Option<PageId>) -> Result<PageId> {
+        self.may_fail();
+        self.pending.allocate(space, owner, near)
+    }
+
+    /// Reserves all pages of a free extent.
+    pub fn allocate_extent(&mut self, space: SpaceId, owner: u32) -> Result<PageRange> {
+        self.may_fail();
+        self.pending.allocate_extent(space, owner)
+    }
+
+    /// Frees a page at commit. Its bytes stay readable for those who hold it until it is created anew.
+    pub fn free(&mut self, id: PageId) -> Result<()> {
+        self.may_fail();
+        self.pending.free(id)
+    }
+
+    /// A record without a page.
+    pub fn note(&mut self, kind: u8, payload: &[u8]) {
+        record::put_note(&mut self.records, kind, payload);
+    }
+
+    /// Appends the records; gives the LSN of the changes, `Lsn::ZERO` when there were none.
+    pub fn commit(self) -> Lsn {
+        if self.records.is_empty() && self.pending.is_empty() { Lsn::ZERO } else { self.commit_with(|_| ()) }
+    }
+
+    /// As `commit`; `f` runs inside the append section with the LSN of the changes (or the log's end when there were
+    /// none). It must be short and take no latch.
+    pub fn commit_with(mut self, f: impl FnOnce(Lsn)) -> Lsn {
+        let mut pending = std::mem::replace(&mut self.pending, self.pager.pending());
+        pending.apply(&mut self);
+        let log = self.pager.log();
+        let lsn = if self.records.is_empty() {
+            log.append_nothing(|end| {
+                f(end);
+                end
+            })
+        } else {
+            self.changed_pages().filter(|page| page.is_clean()).for_each(|page| page.announce());
+            let records = std::mem::take(&mut self.records);
+            let end = log.append(&records, |at| {
+                self.changed_pages().for_each(|page| page.stamp(&at));
+                f(at.end);
+                at.end
+            });
+            self.records = records;
+            end
+        };
+        self.changed = false;
+        pending.committed();
+        lsn
+    }
+
+    fn changed_pages(&mut self) -> impl Iterator<Item = &mut PageX<'p>> {
+        self.slots.iter_mut().filter(|slot| slot.changed).filter_map(|slot| match &mut slot.page {
+            Latched::X(page) => Some(page),
+            _ => None,
+        })
+    }
+}
+
+impl Drop for Mtr<'_> {
+    fn drop(&mut self) {
+        let is_in_panic = std::thread::panicking();
+        if is_in_panic && !self.is_in_panic {
+            self.pager.panicked();
+        } else if self.changed {
+            let cause = "a mini-transaction was abandoned half-way".into();
+            self.pager.stop(PagerError::Stopped { cause });
+        }
+        self.slots.clear();
+        self.records.clear();
+        if self.records.capacity() <= BUFFER_KEEP_BYTES {
+            BUFFERS.set((std::mem::take(&mut self.records), std::mem::take(&mut self.scratch)));
+        }
+        assert!(!self.changed || is_in_panic, "a mini-transaction was dropped after a change");
+    }
+}

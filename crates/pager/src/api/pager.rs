@@ -1,0 +1,739 @@
+//! The facade: what the engine sees of pages, log and spaces.
+//!
+//! Invariants
+//! 1. Pages are reached through guards; logged pages change only in mini-transactions.
+//! 2. After a failed write or flush no mini-transaction begins and no flush succeeds; reading goes on. A write that a full
+//!    device refused is no such failure, unless it was of the log itself.
+//! 3. Dropping a pager makes nothing durable; `shutdown` does.
+//!
+//! What it does not know: keys, rows, transactions.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use varve_device::{planted, reached};
+
+use crate::api::mtr::Mtr;
+use crate::api::stats::{Counters, PagerStats};
+use crate::base::compression::Compression;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, PageRange, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::base::page::{self, kind};
+use crate::base::times::Timing;
+use crate::config::{FlashConfig, HomeLayout, NvmFlush, PagerConfig, ProtectionKind, check_fill};
+use crate::control::Control;
+use crate::flash::{FlashCache, FlashDesign};
+use crate::home::compression::by_owner::{Compressions, StoredPages};
+use crate::home::packed::Fill;
+use crate::home::trim::{Trim, TrimSetting};
+use crate::level::Level;
+use crate::level::ledger::Ledger;
+use crate::log::Log;
+use crate::log::panics::StopOnPanic;
+use crate::log::redo::RedoOps;
+use crate::nvm::{NvmBuffer, NvmRegion};
+use crate::open;
+use crate::pool::{Bell, PageS, PageSx, PageX, Pool, held};
+use crate::recovery::Recovery;
+use crate::running::background;
+use crate::running::workers::Workers;
+use crate::space::{Pending, RESERVE_EXTENTS, Spaces};
+
+/// Threads that write what has changed, at least, when the database is shut down.
+const LAST_WRITERS: usize = 4;
+
+/// What `Pager::check` found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Pages looked at.
+    pub pages: u64,
+    /// Allocated pages that were never written.
+    pub unused_pages: u64,
+    /// Damages found, first one first; empty = sound.
+    pub damages: Vec<String>,
+}
+
+/// What the facade and its threads share.
+pub(crate) struct Shared {
+    pub(crate) pool: Pool,
+    pub(crate) log: Arc<Log>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) level: Arc<dyn Level>,
+    pub(crate) spaces: Spaces,
+    pub(crate) compressions: Arc<Compressions>,
+    pub(crate) trim: Arc<TrimSetting>,
+    pub(crate) fill: Arc<Fill>,
+    pub(crate) control: Control,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) ops: Arc<dyn RedoOps>,
+    pub(crate) config: PagerConfig,
+    pub(crate) is_new: bool,
+    /// This start went on with a sealed cache, without redo.
+    pub(crate) is_behind_seal: bool,
+    /// What this start did, unless it made a new database.
+    pub(crate) recovery: Option<Recovery>,
+    /// Under full-page-log: the log that was redone at this start.
+    pub(crate) redone: Option<Range<Lsn>>,
+    pub(crate) database: u64,
+    /// What was configured, and has to wait for a clean shutdown.
+    pub(crate) postponed: open::Postponed,
+    /// What protection and cache said of their opening.
+    pub(crate) warnings: Vec<String>,
+    /// Persistent memory that the log or pages are in.
+    pub(crate) region: Option<NvmRegion>,
+    /// The level that keeps pages in it.
+    pub(crate) buffer: Option<Arc<NvmBuffer>>,
+    /// The cache on flash, if there is one.
+    pub(crate) cache: Option<Arc<FlashCache>>,
+    /// Held during a checkpoint: end of the log at the last one.
+    pub(crate) checkpointing: Mutex<Lsn>,
+    pub(crate) is_stopping: AtomicBool,
+    /// Changes before this LSN are to be stable soon, since somebody waits for that.
+    pub(crate) cleans_until: AtomicU64,
+    /// A shutdown leaves the region.
+    pub(crate) leaves_region: AtomicBool,
+    /// They write pages beside the producer.
+    pub(crate) workers: Workers,
+    /// Where the last note of all owners' forms begins.
+    pub(crate) forms_noted: Mutex<Option<Lsn>>,
+    /// What a full device refused the page writers last, and when.
+    pub(crate) refused: Mutex<Option<(Instant, PagerError)>>,
+    /// Rung after checkpoints: the trimmer may have something to do.
+    pub(crate) trimmer: Bell,
+}
+
+/// An open set of spaces with their log.
+pub struct Pager {
+    pub(crate) shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Pager {
+    /// Creates or recovers (analysis and redo; undo of losers is the engine's).
+    pub fn open(config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Pager> {
+        Pager::open_and(config, ops, Ok)
+    }
+
+    /// Opens, and begins with it. Behind a shutdown that left pages on flash nothing is redone, and what is read first may not be in its
+    /// frame any more: the cache is lost then, and the database stops. It is opened once more, with redo, which has those pages.
+    /// (Decisions 0276, 0280, 0281.) `begin` is called for each; what it gives has the pager alone, or threads of the first would go on beside
+    /// the second. An error of the second start is the one that is told.
+    pub fn open_and<T, E: From<PagerError>>(
+        config: PagerConfig,
+        ops: Arc<dyn RedoOps>,
+        begin: impl Fn(Pager) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let shared = open::open(config.clone(), ops.clone())?;
+        let sealed = shared.cache.clone().filter(|_| shared.is_behind_seal);
+        let begun = Pager::opened(shared, None).map_err(E::from).and_then(&begin);
+        // What else may have stopped it is not mended by another start.
+        let Some(cause) = sealed.as_ref().and_then(|cache| cache.why_stopped()).cloned() else {
+            return begun;
+        };
+        drop((begun, sealed));
+        reached("open: once more, behind what is read first");
+        begin(Pager::opened(open::open(config, ops)?, Some(open::redone_after(&cause)))?)
+    }
+
+    fn opened(mut shared: Shared, warning: Option<String>) -> Result<Pager> {
+        shared.warnings.extend(warning);
+        let shared = Arc::new(shared);
+        if shared.control.get().wants_checkpoint() {
+            let shortened = shared.clean_all().and_then(|()| shared.checkpoint(false));
+            // A full device must not keep the database from being opened: later openings and checkpoints try again.
+            shortened.or_else(|cause| if cause.is_no_space() { Ok(()) } else { Err(cause) })?;
+        }
+        let pager = Pager { shared, threads: Mutex::default() };
+        open::headers::mark(&pager)?;
+        background::start(&pager.shared, &mut pager.threads.lock())?;
+        Ok(pager)
+    }
+
+    /// Whether `open` made a new database.
+    pub fn is_new(&self) -> bool {
+        self.shared.is_new
+    }
+
+    /// What the start did before the database was open; `None` for a new one.
+    pub fn recovery(&self) -> Option<Recovery> {
+        self.shared.recovery
+    }
+
+    /// What a person should know at start: where durability depends on more than this program.
+    pub fn warnings(&self) -> Vec<String> {
+        let config = &self.shared.config;
+        let devices = [&config.control, &config.data, &config.log, &config.rollback, &config.temporary];
+        let mut warnings: Vec<String> = Vec::new();
+        for device in devices {
+            let found = device.capabilities().warnings.iter();
+            warnings.extend(found.map(|warning| format!("{}: {warning}", device.location())));
+        }
+        warnings.extend(self.shared.warnings.iter().cloned());
+        warnings.extend(self.shared.region.as_ref().and_then(NvmRegion::warning));
+        if self.shared.postponed.region {
+            let now = config.protection.name();
+            warnings.push(format!(
+                "the log moves into persistent memory behind a shutdown that leaves nothing to redo, and the last one was none: until then it is \
+                 in files, and nothing is in an NVM region (protection {now}); stop it once more, and start again"
+            ));
+        }
+        warnings.extend(self.shared.postponed.protection.map(|wanted| {
+            let now = config.protection.name();
+            format!(
+                "protection {} begins behind a shutdown that leaves nothing to redo, and the last one was none: until then it is {now}; \
+                 stop it once more, and start again",
+                wanted.name()
+            )
+        }));
+        if config.protection == ProtectionKind::None && config.layout == HomeLayout::InPlace {
+            warnings.push("page protection is off: a crash may tear pages; for measuring only".into());
+        }
+        if !config.compression.is_none() && !config.can_compress() {
+            let what = "protection atomic-write writes whole pages: compression of pages changes nothing";
+            warnings.push(what.into());
+        }
+        warnings.extend(self.saves_nothing().filter(|_| !config.compression.is_none()));
+        warnings.sort();
+        warnings.dedup();
+        warnings
+    }
+
+    /// Why compressing pages makes none shorter, if it doesn't: in place they are written in whole sectors.
+    pub fn saves_nothing(&self) -> Option<String> {
+        let config = &self.shared.config;
+        let (page, unit) = (config.page_size, open::unit_bytes(config));
+        let is_so = config.layout == HomeLayout::InPlace && config.can_compress() && unit >= page;
+        is_so.then(|| {
+            format!(
+                "compression saves nothing: a page of {page} bytes is written in place in sectors of {unit} bytes, so it takes one \
+                 whatever is in it; choose a larger page size, or the layout packed, for a new database"
+            )
+        })
+    }
+
+    /// How pages are stored from now on whose owner has no compression of its own.
+    pub fn set_default_compression(&self, how: Compression) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        self.prepare_compression(how)?;
+        self.shared.compressions.set_default(how);
+        Ok(())
+    }
+
+    /// Notes durably that pages may be compressed: before the first owner is told so.
+    pub fn prepare_compression(&self, how: Compression) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        open::note_compression(&self.shared.control, &self.shared.config, how)?;
+        if self.shared.control.get().has_compressed_pages {
+            self.shared.trim.note_compressed();
+        }
+        Ok(())
+    }
+
+    /// Whether pages may be compressed: some were to be, at some time.
+    pub fn has_compressed_pages(&self) -> bool {
+        self.shared.control.get().has_compressed_pages
+    }
+
+    /// How pages of these owners are stored from now on; `None`: as the default says. Not kept: whoever knows the owners
+    /// says it after every opening, by [`tell_compression`](Self::tell_compression).
+    pub fn set_compression(&self, space: SpaceId, owners: &[(u32, Option<Compression>)]) {
+        let is_noted = self.shared.control.get().has_compressed_pages || !self.shared.config.can_compress();
+        let is_plain = |how: Option<Compression>| how.is_none_or(Compression::is_none);
+        assert!(is_noted || owners.iter().all(|(_, how)| is_plain(*how)), "compression before it is noted");
+        self.shared.change_forms(space, owners);
+    }
+
+    /// Tells of all owners that have a compression of their own, after recovery: until now the pager went by what the log notes of
+    /// that, and by how pages that it read were stored.
+    pub fn tell_compression(&self, space: SpaceId, owners: &[(u32, Compression)]) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        owners.iter().try_for_each(|(_, how)| self.prepare_compression(*how))?;
+        self.shared.compressions.tell(space, owners);
+        *self.shared.forms_noted.lock() = None;
+        self.shared.keep_forms(self.shared.log.end());
+        Ok(())
+    }
+
+    /// The owner is about to go: the next one with its number has nothing of it.
+    pub fn forget_compression(&self, space: SpaceId, owner: u32) {
+        self.shared.change_forms(space, &[(owner, None)]);
+        self.shared.compressions.forget_written(space, owner);
+    }
+
+    /// What was written since the start of owners whose pages are to be compressed.
+    pub fn stored_pages(&self, space: SpaceId) -> HashMap<u32, StoredPages> {
+        self.shared.compressions.written(space)
+    }
+
+    /// How pages are stored whose owner has no compression of its own.
+    pub fn default_compression(&self) -> Compression {
+        self.shared.compressions.table().of_others()
+    }
+
+    /// What goes back to the devices from now on.
+    pub fn set_trim(&self, trim: Trim) {
+        self.shared.trim.set(trim);
+    }
+
+    /// Packed files grow from now on rather than have room won back when more than this percentage of them holds pages; nothing is
+    /// packed in place.
+    pub fn set_packed_fill(&self, percent: u8) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        check_fill(percent)?;
+        self.shared.fill.set(percent);
+        Ok(())
+    }
+
+    /// Bytes that the pages of each owner take in the space's file; `None` where every page has a place of its own length.
+    pub fn home_bytes(&self, space: SpaceId) -> Result<Option<BTreeMap<u32, u64>>> {
+        self.shared.spaces.home_bytes(space)
+    }
+
+    /// Identity of the database.
+    pub fn database_id(&self) -> u64 {
+        self.shared.database
+    }
+
+    /// Page size in bytes.
+    pub fn page_size(&self) -> usize {
+        self.shared.pool.page_size()
+    }
+
+    /// The page, shared.
+    #[inline]
+    pub fn fix_s(&self, id: PageId, access: Access) -> Result<PageS<'_>> {
+        self.shared.pool.fix(id, access)
+    }
+
+    /// The page, shared-exclusive.
+    #[inline]
+    pub fn fix_sx(&self, id: PageId, access: Access) -> Result<PageSx<'_>> {
+        self.shared.pool.fix(id, access)
+    }
+
+    /// The page, exclusive.
+    #[inline]
+    pub fn fix_x(&self, id: PageId, access: Access) -> Result<PageX<'_>> {
+        self.shared.pool.fix(id, access)
+    }
+
+    /// As `fix_s`, but gives up instead of waiting for the latch (it may still wait for a read).
+    pub fn try_fix_s(&self, id: PageId, access: Access) -> Result<Option<PageS<'_>>> {
+        self.shared.pool.try_fix(id, access)
+    }
+
+    /// As `fix_x`, but gives up instead of waiting for the latch (it may still wait for a read).
+    pub fn try_fix_x(&self, id: PageId, access: Access) -> Result<Option<PageX<'_>>> {
+        self.shared.pool.try_fix(id, access)
+    }
+
+    /// The page, shared, if it is resident; starts no read. For descents that hold a latch: without the page they
+    /// release it before they read.
+    #[inline]
+    pub fn fix_s_resident(&self, id: PageId, access: Access) -> Option<PageS<'_>> {
+        self.shared.pool.fix_resident(id, access)
+    }
+
+    /// As `fix_s_resident`, of a page whose first `ahead` bytes are going to be searched: they are fetched into the
+    /// processor's cache together, while the page is latched.
+    #[inline]
+    pub fn fix_s_resident_ahead(&self, id: PageId, access: Access, ahead: usize) -> Option<PageS<'_>> {
+        self.shared.pool.fix_resident_ahead(id, access, ahead)
+    }
+
+    /// As `fix_s_resident`, exclusive.
+    #[inline]
+    pub fn fix_x_resident(&self, id: PageId, access: Access) -> Option<PageX<'_>> {
+        self.shared.pool.fix_resident(id, access)
+    }
+
+    /// Reads pages that are not resident, together, as sequential ones. A hint: errors show at the fix.
+    pub fn prefetch(&self, ids: &[PageId]) {
+        self.shared.pool.prefetch(ids);
+    }
+
+    /// Begins a mini-transaction; may wait for log space and grow a file, so the caller holds no latch.
+    pub fn begin(&self) -> Result<Mtr<'_>> {
+        let _watch = self.stop_on_panic();
+        held::assert_none();
+        self.shared.admit()?;
+        self.shared.pool.keep_free()?;
+        let has_writers = self.shared.has_writers();
+        self.shared
+            .spaces
+            .keep_free(RESERVE_EXTENTS, has_writers)
+            .map_err(|cause| self.growth_failed(cause))?;
+        Ok(Mtr::new(self))
+    }
+
+    /// Begins a mini-transaction that ends a transaction: it changes a page or two, allocates none and frees more than it
+    /// takes, so it waits for log space only.
+    pub fn begin_end(&self) -> Result<Mtr<'_>> {
+        let _watch = self.stop_on_panic();
+        held::assert_none();
+        self.shared.admit_to_log()?;
+        self.shared.pool.keep_free()?;
+        Ok(Mtr::new(self))
+    }
+
+    /// An exclusively latched page whose old content is not read.
+    pub(crate) fn create_page(&self, id: PageId) -> Result<PageX<'_>> {
+        self.shared.pool.create(id)
+    }
+
+    /// Allocations of a mini-transaction.
+    pub(crate) fn pending(&self) -> Pending<'_> {
+        Pending::new(&self.shared.spaces, &self.shared.pool)
+    }
+
+    /// The engine's redo operations.
+    pub(crate) fn redo_ops(&self) -> &dyn RedoOps {
+        &*self.shared.ops
+    }
+
+    /// Whether the log holds a clean page whole before it changes.
+    pub(crate) fn keeps_images(&self) -> bool {
+        self.shared.config.protection == ProtectionKind::FullPageLog
+    }
+
+    /// Where redo would start after a crash now.
+    pub(crate) fn redo_start(&self) -> Lsn {
+        self.shared.control.get().redo_start()
+    }
+
+    /// Watches a step of the engine that changes what threads share: a panic that goes through the guard stops the database. Steps within
+    /// a mini-transaction, and those of the pager itself, are watched.
+    #[inline]
+    pub fn stop_on_panic(&self) -> StopOnPanic<'_> {
+        StopOnPanic::of(&*self.shared.log)
+    }
+
+    /// Whether memory can be trusted: no panic has gone through the pager, a mini-transaction, or a step that was watched. If one has, the
+    /// database takes no more changes, and what is read may be wrong; the next start recovers. A panic that left this `true` is an error of
+    /// its statement alone.
+    #[inline]
+    pub fn is_sound(&self) -> bool {
+        !self.shared.log.has_panicked()
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.shared.log.panicked();
+    }
+
+    /// Takes no more changes, writes no more pages.
+    pub(crate) fn stop(&self, cause: PagerError) {
+        self.shared.log.poison(&cause.to_string());
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.shared.log
+    }
+
+    /// Makes the log durable up to `upto`.
+    pub fn flush_log(&self, upto: Lsn) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        if planted("log: a commit's flush is dropped") {
+            return Ok(());
+        }
+        let log = &self.shared.log;
+        if upto <= log.durable() {
+            return Ok(());
+        }
+        Ok(self.shared.config.times.of(Timing::LogWait, || log.flush(upto))?)
+    }
+
+    /// End of the durable log.
+    #[inline]
+    pub fn durable_lsn(&self) -> Lsn {
+        self.shared.log.durable()
+    }
+
+    /// Makes sure that `pages` pages are free in whole extents; grows the file. No latch may be held. Others may
+    /// take them first, so an allocation can still fail; then reserve again.
+    pub fn reserve(&self, space: SpaceId, pages: u32) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        let reserved = match self.shared.spaces.reserve(space, pages) {
+            Err(error) if error.is_no_space() => {
+                // A log segment in the making may have taken the last room and given it back.
+                self.shared.log.await_segment();
+                self.shared.spaces.reserve(space, pages)
+            }
+            reserved => reserved,
+        };
+        reserved.map_err(|cause| self.growth_failed(cause))
+    }
+
+    /// A full device is the caller's trouble; what any other failure left of the file is unknown.
+    #[cold]
+    fn growth_failed(&self, cause: PagerError) -> PagerError {
+        if !cause.is_no_space() {
+            self.stop(cause.clone());
+        }
+        cause
+    }
+
+    /// A new owner of pages, durable with the next flush of the log.
+    pub fn create_segment(&self, space: SpaceId) -> Result<u32> {
+        let _watch = self.stop_on_panic();
+        self.shared.spaces.create_segment(self, space)
+    }
+
+    /// Frees all pages of an owner; nobody may use them any more. Can be repeated after a crash.
+    pub fn drop_segment(&self, space: SpaceId, owner: u32) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        self.shared.spaces.drop_segment(self, &self.shared.pool, space, owner)
+    }
+
+    /// Owners of a space with the number of pages that each has in use.
+    pub fn owners(&self, space: SpaceId) -> Result<BTreeMap<u32, u64>> {
+        self.shared.spaces.owners(space)
+    }
+
+    /// Who owns the extent that a page lies in; `None`: nobody, or the pager itself. Reads no page.
+    pub fn owner_of(&self, id: PageId) -> Option<u32> {
+        self.shared.spaces.owner_of(id)
+    }
+
+    /// Pages that an owner has in use, in page order.
+    pub fn pages_of_owner(&self, space: SpaceId, owner: u32) -> Result<Vec<PageId>> {
+        self.shared.spaces.pages_of_owner(space, owner)
+    }
+
+    /// An extent of the temporary space; its pages are not logged and are gone after a restart.
+    pub fn take_temporary(&self) -> Result<PageRange> {
+        let _watch = self.stop_on_panic();
+        self.shared.spaces.take_temporary()
+    }
+
+    /// Gives an extent of the temporary space back.
+    pub fn give_temporary(&self, pages: PageRange) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        self.shared.pool.discard(pages, Lsn::ZERO)?;
+        self.shared.spaces.give_temporary(pages)
+    }
+
+    /// An empty page of an extent from [`Pager::take_temporary`]; filled through [`PageX::temporary_mut`].
+    pub fn create_temporary(&self, id: PageId) -> Result<PageX<'_>> {
+        let _watch = self.stop_on_panic();
+        let mut new = self.shared.pool.create(id)?;
+        page::format(new.bytes_mut(), id, kind::TEMPORARY, 0);
+        new.temporary_mut();
+        Ok(new)
+    }
+
+    /// Stores a checkpoint of the kind that is configured; what that wants home is there before.
+    pub fn checkpoint(&self) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        self.shared.checkpoint_of_kind()
+    }
+
+    /// Makes every page stable that is not so now, then stores a checkpoint: as SQL's CHECKPOINT. What is changed meanwhile may have to
+    /// wait for the next one. With persistent memory for pages, stable is there, and not yet at home.
+    pub fn checkpoint_all(&self) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        self.shared.clean_until(self.shared.log.end())?;
+        self.shared.checkpoint(false)
+    }
+
+    /// Cleans up to `pages` pages, oldest change first (for `background: false`); gives the number written.
+    pub fn tick_write(&self, pages: usize) -> Result<usize> {
+        let _watch = self.stop_on_panic();
+        self.shared.clean_oldest(pages)
+    }
+
+    /// Brings up to `pages` pages from persistent memory home, oldest first; gives the number begun.
+    pub fn tick_nvm(&self, pages: usize) -> Result<usize> {
+        let _watch = self.stop_on_panic();
+        self.shared.buffer.as_ref().map_or(Ok(0), |buffer| buffer.flush_some(pages))
+    }
+
+    /// Writes everything, stores a clean checkpoint, stops the threads; nothing can be changed afterwards. No
+    /// mini-transaction may be in progress. If a device is full, nothing is lost, and it can be called again.
+    pub fn shutdown(&self) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        self.stop_threads();
+        if !self.shared.has_left_region() {
+            self.store_all().inspect_err(|_| {
+                if let Some(cache) = &self.shared.cache {
+                    cache.stay_no_more();
+                }
+            })?;
+            self.shared.log.poison("it was shut down");
+        }
+        match self.shared.region.as_ref().filter(|_| self.shared.leaves_region()) {
+            Some(region) => region.remove(),
+            None => Ok(()),
+        }
+    }
+
+    /// All of it is where the next start finds it.
+    fn store_all(&self) -> Result<()> {
+        let stays_dirty = self.shared.leaves_pages_on_flash();
+        if self.shared.config.background {
+            // Nothing else is to be done any more, and one batch leaves some of home's disks idle at its end.
+            let workers = &self.shared.workers;
+            let _fewer_do = workers.resize(workers.count().max(LAST_WRITERS) - 1);
+        }
+        self.shared.bring_all_home()?;
+        self.shared.checkpoint(!stays_dirty || self.shared.ledger.oldest().is_none())?;
+        self.shared.cache.as_ref().map_or(Ok(()), |cache| self.shared.harden_all(cache, stays_dirty))?;
+        // What stays on flash belongs to a shutdown all the same.
+        match self.shared.control.get().running {
+            [0, 0, 0] => Ok(()),
+            _ => self.shared.control.update(|superblock| superblock.running = [0; 3]),
+        }
+    }
+
+    /// `shutdown` will leave the region of persistent memory, if there is one: all pages go home, a log in it ends, the database
+    /// no longer needs it, and its file is removed. The next start begins an empty log, in files or in a new region.
+    pub fn leave_region_at_shutdown(&self) {
+        self.shared.leaves_region.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on pages go home from persistent memory by these marks, and when idle or not; the number of threads stays.
+    pub fn set_nvm_flush(&self, flush: NvmFlush) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        PagerConfig { nvm_flush: flush, ..self.shared.config.clone() }.check()?;
+        if let Some(buffer) = &self.shared.buffer {
+            buffer.set_flush(flush);
+        }
+        Ok(())
+    }
+
+    /// Goes on with another design of the flash cache; `Err` if there is none, or if it keeps pages back that home has no room for. Waits
+    /// until they are home.
+    pub fn set_flash_design(&self, design: FlashDesign) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        let Some(cache) = &self.shared.cache else {
+            let what =
+                "there is no flash cache whose design could be changed: configure [flash], and start again";
+            return Err(PagerError::Incompatible { what: what.into() });
+        };
+        cache.set_design(design)
+    }
+
+    /// So many of a hundred frames of the flash cache may be dirty from now on, where its design keeps dirty pages back.
+    pub fn set_flash_dirty_limit(&self, percent: u8) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        FlashConfig::check_dirty_percent(percent)?;
+        if let Some(cache) = &self.shared.cache {
+            cache.set_dirty_percent(percent);
+        }
+        Ok(())
+    }
+
+    /// So many bytes a day are written to the device of the flash cache from now on; `None`: as many as come.
+    pub fn set_flash_daily_writes(&self, bytes: Option<u64>) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        FlashConfig::check_daily_writes(bytes)?;
+        if let Some(cache) = &self.shared.cache {
+            cache.set_daily_writes(bytes);
+        }
+        Ok(())
+    }
+
+    /// The flash cache goes on with a file of this length, empty; waits until what home lacks is there. `Err`: there is no cache, or no
+    /// room for that, and nothing is different.
+    pub fn set_flash_size(&self, bytes: u64) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        let config = &self.shared.config;
+        let (Some(cache), Some(flash)) = (&self.shared.cache, &config.flash) else {
+            let what =
+                "there is no flash cache that could have another size: configure [flash], and start again";
+            return Err(PagerError::Incompatible { what: what.into() });
+        };
+        let next = FlashConfig { size_bytes: bytes, ..flash.clone() };
+        next.check(config.page_size, config.log_bytes())?;
+        cache.resize(next.frames(config.page_size))
+    }
+
+    /// What has happened since the last call that nobody was told as an error, and that somebody should hear of: the loss of the flash
+    /// cache. It is rare; whoever serves asks now and then.
+    pub fn take_notices(&self) -> Vec<String> {
+        self.shared.cache.as_ref().map(|cache| cache.take_notices()).unwrap_or_default()
+    }
+
+    /// Whether there is a flash cache, and it is not lost.
+    pub fn has_flash(&self) -> bool {
+        self.shared.cache.as_ref().is_some_and(|cache| !cache.is_lost())
+    }
+
+    /// The design of the flash cache in force; `None` if there is no cache.
+    pub fn flash_design(&self) -> Option<FlashDesign> {
+        self.shared.cache.as_ref().map(|cache| cache.design())
+    }
+
+    /// The configuration in force; what was changed on line since then is not in it.
+    pub fn config(&self) -> &PagerConfig {
+        &self.shared.config
+    }
+
+    /// Whether the next start, after a clean shutdown, would take this configuration.
+    pub fn check_next(&self, next: &PagerConfig) -> Result<()> {
+        let mut next = PagerConfig { page_size: self.page_size(), ..next.clone() };
+        if let Some(region) = &self.shared.region {
+            region.fits(&next)?;
+        }
+        open::fit(&mut next, &self.shared.control.get())
+    }
+
+    /// So many threads write pages from now on, at least one; the doublewrite file keeps its areas until the next start.
+    /// Without `background` there are none whatever is asked for.
+    pub fn set_page_writers(&self, writers: usize) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        let config = PagerConfig { page_writers: writers, ..self.shared.config.clone() };
+        self.shared.workers.resize(background::workers(&config))
+    }
+
+    fn stop_threads(&self) {
+        self.shared.is_stopping.store(true, Ordering::Release);
+        self.shared.pool.ring();
+        self.shared.trimmer.ring();
+        for thread in self.threads.lock().drain(..) {
+            let _a_panic_was_printed = thread.join();
+        }
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> PagerStats {
+        let (pool, counters) = (&self.shared.pool, &self.shared.counters);
+        let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        PagerStats {
+            frames: pool.frame_count() as u64,
+            free_frames: pool.free_count() as u64,
+            dirty_frames: pool.dirty_count() as u64,
+            fixes: pool.fix_count(),
+            misses: read(&counters.misses),
+            prefetched: read(&counters.prefetched),
+            evictions: read(&counters.evictions),
+            evict_writes: read(&counters.evict_writes),
+            inline_writes: read(&counters.inline_writes),
+            checkpoint_writes: read(&counters.checkpoint_writes),
+            checkpoints: read(&counters.checkpoints),
+            data_pages: self.shared.spaces.used_pages(SpaceId::DATA),
+            rollback_pages: self.shared.spaces.used_pages(SpaceId::ROLLBACK),
+            levels: self.shared.level.report(),
+        }
+    }
+
+    /// Reads and verifies every page in use, and compares the allocation with what memory knows. No mini-transaction
+    /// may be in progress.
+    pub fn check(&self) -> Result<CheckReport> {
+        let mut report = self.shared.spaces.check(&self.shared.pool, self.shared.database)?;
+        self.shared.level.check(&mut report.damages)?;
+        Ok(report)
+    }
+}
+
+impl Drop for Pager {
+    fn drop(&mut self) {
+        self.stop_threads();
+    }
+}

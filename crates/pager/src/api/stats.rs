@@ -1,0 +1,60 @@
+//! Counters of the pager, for `SHOW`, metrics and reports.
+//!
+//! Invariants
+//! 1. Reading them takes no lock that a page access waits for.
+//!
+//! What it does not know: how they are shown.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use crate::base::times::Times;
+use crate::level::LevelReport;
+
+/// A snapshot of the pager's counters.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PagerStats {
+    /// Frames in the pool.
+    pub frames: u64,
+    /// Frames that hold no page.
+    pub free_frames: u64,
+    /// Dirty frames.
+    pub dirty_frames: u64,
+    /// Pages fixed (approximate under contention).
+    pub fixes: u64,
+    /// Fixes that had to read.
+    pub misses: u64,
+    /// Pages read ahead.
+    pub prefetched: u64,
+    /// Pages that left the pool.
+    pub evictions: u64,
+    /// Pages written by page writers to free frames.
+    pub evict_writes: u64,
+    /// Pages written by threads that needed a frame (the single-page path).
+    pub inline_writes: u64,
+    /// Pages written so that the log could be cut.
+    pub checkpoint_writes: u64,
+    /// Checkpoints stored.
+    pub checkpoints: u64,
+    /// Pages in use in the data space.
+    pub data_pages: u64,
+    /// Pages in use in the rollback space.
+    pub rollback_pages: u64,
+    /// The levels below the pool, topmost first.
+    pub levels: Vec<LevelReport>,
+}
+
+/// The counters behind [`PagerStats`].
+#[derive(Default)]
+pub(crate) struct Counters {
+    /// Fixes of pages that have left the pool since.
+    pub(crate) fixes: AtomicU64,
+    pub(crate) misses: AtomicU64,
+    pub(crate) prefetched: AtomicU64,
+    pub(crate) evictions: AtomicU64,
+    pub(crate) evict_writes: AtomicU64,
+    pub(crate) inline_writes: AtomicU64,
+    pub(crate) checkpoint_writes: AtomicU64,
+    pub(crate) checkpoints: AtomicU64,
+    pub(crate) times: Arc<Times>,
+}

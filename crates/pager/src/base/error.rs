@@ -1,0 +1,98 @@
+//! What can go wrong in the pager, and what to do about it.
+//!
+//! Invariants
+//! 1. An error of one page names the page.
+//! 2. After [`PagerError::Stopped`] nothing more is acknowledged; the database recovers at the next open.
+//! 3. A full device ([`PagerError::is_no_space`]) stops nothing but a refused write of the log itself: when it has
+//!    room again, everything goes on.
+//!
+//! What it does not know: SQLSTATEs (the engine maps them).
+
+use varve_device::DeviceError;
+
+use crate::base::ids::{PageId, SpaceId};
+use crate::base::page::PageDamage;
+use crate::log::LogError;
+
+/// Result of a pager operation.
+pub type Result<T> = std::result::Result<T, PagerError>;
+
+/// An error of the pager.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PagerError {
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The log can't be used as it is.
+    #[error(transparent)]
+    Log(LogError),
+    /// A page on a device is not what was written.
+    #[error("page {id} is damaged: {damage}; restore it from a backup")]
+    DamagedPage {
+        /// The page.
+        id: PageId,
+        /// What is wrong.
+        damage: PageDamage,
+    },
+    /// A page was asked for that its space does not have.
+    #[error(
+        "page {id} lies outside its space, which has {pages} pages: the file {}.varve was cut, or what names the page is \
+         damaged; restore it from a backup",
+        .id.space().name()
+    )]
+    NoSuchPage {
+        /// The page.
+        id: PageId,
+        /// Pages in the space.
+        pages: u32,
+    },
+    /// No page is free in a space and its file could not be made larger within this call.
+    #[error("the {} space has no free page left: free some room on its device and try again", .space.name())]
+    NoFreePage {
+        /// The space.
+        space: SpaceId,
+    },
+    /// All frames are in use at once.
+    #[error("all {frames} frames of the buffer pool are latched or being written: give the pool more memory")]
+    PoolExhausted {
+        /// Frames in the pool.
+        frames: usize,
+    },
+    /// Stored structures contradict each other.
+    #[error("{what}")]
+    Corrupt {
+        /// What and where.
+        what: String,
+    },
+    /// The files cannot be used with this configuration or version.
+    #[error("{what}")]
+    Incompatible {
+        /// What differs and what to do.
+        what: String,
+    },
+    /// An earlier failure made further changes unsafe.
+    #[error(
+        "the database takes no more changes since an earlier failure ({cause}): restart it to recover from the log"
+    )]
+    Stopped {
+        /// The earlier failure.
+        cause: std::sync::Arc<str>,
+    },
+}
+
+impl PagerError {
+    /// Whether a device was full, and the same can be tried again when it has room.
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, PagerError::Device(error) if error.is_no_space())
+    }
+}
+
+impl From<LogError> for PagerError {
+    fn from(error: LogError) -> PagerError {
+        match error {
+            LogError::Device(error) => PagerError::Device(error),
+            LogError::Poisoned(cause) => PagerError::Stopped { cause },
+            error => PagerError::Log(error),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Identities of the pager: space, page number, page id, owner.
+//!
+//! Invariants
+//! 1. A [`PageId`] names one page of one space for the whole life of the database file.
+//! 2. Space number 0 does not exist, so a page id of 0 never names a page.
+//!
+//! What it does not know: where a page lies on a device (see `home/mod.rs`).
+
+use std::fmt;
+
+/// Number of a storage space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SpaceId(pub u16);
+
+impl SpaceId {
+    /// Tables and indexes.
+    pub const DATA: SpaceId = SpaceId(1);
+    /// Undo versions.
+    pub const ROLLBACK: SpaceId = SpaceId(2);
+    /// Sort runs and hash partitions; never logged, empty after each start.
+    pub const TEMPORARY: SpaceId = SpaceId(3);
+    /// The spaces that survive a restart.
+    pub const DURABLE: [SpaceId; 2] = [SpaceId::DATA, SpaceId::ROLLBACK];
+
+    /// Lower-case name for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            SpaceId::DATA => "data",
+            SpaceId::ROLLBACK => "rollback",
+            SpaceId::TEMPORARY => "temporary",
+            _ => "unknown",
+        }
+    }
+
+    /// Whether changes of its pages are logged.
+    pub fn is_logged(self) -> bool {
+        self != SpaceId::TEMPORARY
+    }
+}
+
+/// Number of a page within its space, from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PageNo(pub u32);
+
+/// Identity of a page: space in the bits above 32, page number below.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PageId(u64);
+
+impl PageId {
+    /// First page of the data space that the pager does not use itself: the engine's root page.
+    pub const ROOT: PageId = PageId::new(SpaceId::DATA, PageNo(1));
+
+    /// The page `no` of `space`.
+    pub const fn new(space: SpaceId, no: PageNo) -> PageId {
+        PageId((space.0 as u64) << 32 | no.0 as u64)
+    }
+
+    /// Reads back what [`PageId::to_u64`] gave; `None` for 0 and for numbers that name no space.
+    pub fn from_u64(raw: u64) -> Option<PageId> {
+        let space = raw >> 32;
+        (space != 0 && space <= u64::from(u16::MAX)).then_some(PageId(raw))
+    }
+
+    /// The number stored in pages and log records.
+    pub const fn to_u64(self) -> u64 {
+        self.0
+    }
+
+    /// The space.
+    pub const fn space(self) -> SpaceId {
+        SpaceId((self.0 >> 32) as u16)
+    }
+
+    /// The number within the space.
+    pub const fn no(self) -> PageNo {
+        PageNo(self.0 as u32)
+    }
+
+    /// The page `count` pages further on in the same space.
+    pub fn plus(self, count: u32) -> PageId {
+        PageId::new(self.space(), PageNo(self.no().0 + count))
+    }
+}
+
+impl fmt::Display for PageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.space().name(), self.no().0)
+    }
+}
+
+impl fmt::Debug for PageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Pages `first .. first + count` of one space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PageRange {
+    /// First page.
+    pub first: PageId,
+    /// Number of pages.
+    pub count: u32,
+}
+
+impl PageRange {
+    /// Whether `id` lies in the range.
+    pub fn contains(&self, id: PageId) -> bool {
+        let end = self.first.to_u64() + u64::from(self.count);
+        self.first <= id && id.to_u64() < end
+    }
+
+    /// All pages of the range.
+    pub fn pages(self) -> impl Iterator<Item = PageId> {
+        (0..self.count).map(move |at| self.first.plus(at))
+    }
+}
+
+/// How a page is going to be used; decides how long it stays in the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// A point access: the page is likely to be wanted again.
+    Random,
+    /// Part of a scan: the page goes to the cold end and never pushes out a page in use.
+    Sequential,
+}

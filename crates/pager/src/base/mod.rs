@@ -1,0 +1,13 @@
+//! The ground: identities, LSNs, the page and the space as bytes, errors. Nothing here knows of files or threads.
+//!
+//! What it does not know: the log, the levels, the pool.
+
+pub(crate) mod chunks;
+pub(crate) mod compression;
+pub(crate) mod error;
+pub(crate) mod ids;
+pub(crate) mod latch;
+pub(crate) mod lsn;
+pub mod page;
+pub(crate) mod space_format;
+pub(crate) mod times;

@@ -1,0 +1,474 @@
+//! The control file: what has to be known before the log can be read.
+//!
+//! 1. Two slots are written in turn, each durably and under its own checksum, so the newer of the valid ones is
+//!    either the last state or the one before it. A torn write loses nothing that was promised. A slot under a right
+//!    checksum was written whole: if it says what cannot be, the other one is older than what was promised, and nothing is
+//!    opened.
+//! 2. The positions of the reading and of redo only grow. The log is truncated only to what a durable slot says of the reading.
+//! 3. A new incarnation is in the file before its first log block is written.
+//! 4. While the state is `Creating` the database has no contents; opening it starts over.
+//! 5. A region of persistent memory is named, as not needed, before it is made, and when it is left until another one is made:
+//!    only a region that says so itself or has that name is ever written over.
+//!
+//! The layout of a slot is in `control/format.rs`.
+//!
+//! Not known here: what is in the log and in the spaces.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space, planted};
+
+use crate::base::error::{PagerError, Result};
+use crate::base::lsn::{LSN_MAX, Lsn};
+use crate::log::Life;
+
+mod format;
+
+pub use format::FORMAT_VERSION;
+use format::{LIVES_MAX, SLOT_BYTES, Slot};
+
+/// Name of the control file.
+pub const CONTROL_FILE: &str = "control";
+
+const UNFINISHED_FILE: &str = "control.new";
+const SEGMENT_BYTES_MAX: u64 = 1 << 44;
+/// With more lives than this since the redo position, opening takes a checkpoint first.
+const LIVES_WANTED: usize = 32;
+/// Incarnations are given out in steps up to this: half of their numbers last for two million starts.
+const INCARNATION_STEP_MAX: u32 = 1 << 11;
+
+/// How far the database has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Creation has not finished.
+    Creating,
+    /// In use, or crashed.
+    Open,
+    /// Shut down: everything is in the spaces.
+    Clean,
+}
+
+/// The protection under which pages were written last: what a crash left torn is mended by its means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InForce {
+    /// Doublewrite; also what databases of older programs say, whatever they had.
+    #[default]
+    Doublewrite,
+    /// None.
+    Nothing,
+    /// Images of clean pages in the log.
+    FullPageLog,
+    /// Atomic writes of the devices.
+    AtomicWrite,
+    /// Doublewrite with copies in the NVM region.
+    NvmDoublewrite,
+    /// Versions in the NVM region, which stay there until the page is home.
+    Nvm,
+}
+
+/// The NVM region without which the database is not whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// Identity of the region, not 0; its header has it, too.
+    pub region: u64,
+    /// Newest versions of pages are in it.
+    pub pages: bool,
+    /// The log is in it.
+    pub log: bool,
+    /// Doublewrite copies are in it.
+    pub copies: bool,
+    /// Counts the checkpoints with it: the region's own stamp is not smaller.
+    pub stamp: u64,
+}
+
+impl Attached {
+    /// What of the database is in it, for messages.
+    pub fn parts(&self) -> &'static str {
+        match (self.log, self.pages, self.copies) {
+            (true, true, _) => "the log and the newest pages",
+            (true, false, true) => "the log and the doublewrite copies",
+            (true, false, false) => "the log",
+            (false, true, _) => "the newest pages",
+            (false, false, _) => "the doublewrite copies",
+        }
+    }
+
+    fn is_sound(&self) -> bool {
+        let has_part = self.pages || self.log || self.copies;
+        self.region != 0 && has_part && !(self.pages && self.copies) && self.stamp < u64::MAX
+    }
+}
+
+/// From where on a start goes through the log: LSNs of log blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Positions {
+    /// Of the reading. What is before it is not needed.
+    pub read: Lsn,
+    /// Of redo: not before that of the reading.
+    pub redo: Lsn,
+}
+
+impl Positions {
+    /// All that is read is redone.
+    pub fn both(at: Lsn) -> Positions {
+        Positions { read: at, redo: at }
+    }
+}
+
+/// A shutdown that left pages on flash: all that the spaces lack is in the cache that has this seal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// The header of the cache's file has it, too; not 0.
+    pub seal: u64,
+    /// Where the log goes on: start of a block.
+    pub end: Lsn,
+}
+
+/// The contents of the control file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Identity of the database.
+    pub database: u64,
+    /// Page size of all spaces, in bytes.
+    pub page_size: u32,
+    /// Size of the log's segments, in bytes.
+    pub log_segment_bytes: u64,
+    /// How far the database has come.
+    pub state: State,
+    /// Where the log is read from: LSN of a log block.
+    pub redo: Lsn,
+    /// Where redo starts, if that is behind `redo`: LSN of a log block before which every change is stable at home. What the log has before
+    /// it is read for the sake of the flash cache's records.
+    pub stable: Option<Lsn>,
+    /// An LSN up to which the log was durable.
+    pub durable: Lsn,
+    /// Incarnations since the redo position, oldest first.
+    pub lives: Vec<Life>,
+    /// The protection under which pages were written last.
+    pub protection: InForce,
+    /// The data and the rollback space are packed; settled at creation.
+    pub packed: bool,
+    /// Checkpoints of the maps of the data and the rollback space that were durable.
+    pub map_checkpoints: [u64; 2],
+    /// The NVM region that the database needs.
+    pub attached: Option<Attached>,
+    /// Identity of a region that is being made or was left: whatever is in it, the database does not need it.
+    pub unneeded_region: Option<u64>,
+    /// The log was left behind by a clean shutdown: the next one begins empty, at the redo position.
+    pub log_begins_anew: bool,
+    /// Some pages may be compressed: set before the first one is, and never taken back.
+    pub has_compressed_pages: bool,
+    /// Free extents of files in place may have no room: set before the first hole is made in one, and never taken back.
+    pub has_hollow_extents: bool,
+    /// The last start had a flash cache whose records it was to keep: the next one may be warm.
+    pub has_cache: bool,
+    /// The header pages of the durable spaces have this mark at home, or the next one; zero: unknown.
+    pub mark: u64,
+    /// The mark that they are about to get; zero: none.
+    pub next_mark: u64,
+    /// Identities of the control file, the data and the rollback file while a server runs; zero: unknown, or nothing runs. Behind a crash
+    /// they tell the directory from a copy of it (`open/copied.rs`).
+    pub running: [u64; 3],
+    /// A shutdown left pages on flash under a seal.
+    pub sealed: Option<Sealed>,
+    /// Another random number for each start, whoever made it and with whatever devices: what is of the last one says so. (It gets a second
+    /// one if what says so can't be written.) Zero: unknown.
+    pub start: u64,
+    sequence: u64,
+}
+
+impl Superblock {
+    /// The first state of a new database.
+    pub fn new(database: u64, page_size: u32, log_segment_bytes: u64) -> Superblock {
+        Superblock {
+            database,
+            page_size,
+            log_segment_bytes,
+            state: State::Creating,
+            redo: Lsn::ZERO,
+            stable: None,
+            durable: Lsn::ZERO,
+            lives: Vec::new(),
+            protection: InForce::default(),
+            packed: false,
+            map_checkpoints: [0; 2],
+            attached: None,
+            unneeded_region: None,
+            log_begins_anew: false,
+            has_compressed_pages: false,
+            has_hollow_extents: false,
+            has_cache: false,
+            mark: 0,
+            next_mark: 0,
+            running: [0; 3],
+            sealed: None,
+            start: 0,
+            sequence: 0,
+        }
+    }
+
+    /// The incarnation of the next life: behind the last one, by a step that two copies of a database which go on from one backup
+    /// hardly share. So the log of one means nothing to the other.
+    pub fn next_incarnation(&self) -> u32 {
+        let last = self.lives.last().map_or(0, |life| life.incarnation);
+        let wide = (random_id() >> 20) as u32 % INCARNATION_STEP_MAX;
+        last + if last < u32::MAX / 2 { 1 + wide } else { 1 }
+    }
+
+    /// Adds a life; lives that left no block are dropped, and the new one follows whom they followed.
+    pub fn begin_life(&mut self, mut life: Life) {
+        while let Some(idle) = self.lives.pop_if(|old| old.start >= life.after) {
+            life.after = life.after.min(idle.after);
+        }
+        if self.lives.is_empty() {
+            // Nothing was written since the redo position; on larger sectors the life begins behind it.
+            self.advance(life.start);
+        }
+        self.lives.push(life);
+    }
+
+    /// Moves the position of the reading forward.
+    fn advance(&mut self, redo: Lsn) {
+        self.redo = self.redo.max(redo);
+        self.stable = self.stable.filter(|stable| *stable > self.redo);
+    }
+
+    /// Where redo starts.
+    pub fn redo_start(&self) -> Lsn {
+        self.stable.unwrap_or(self.redo)
+    }
+
+    /// Moves the positions forward; lives that ended before that of the reading are dropped.
+    pub fn advance_redo(&mut self, to: Positions, durable: Lsn) {
+        self.stable = self.stable.max(Some(to.redo));
+        self.advance(to.read);
+        self.durable = self.durable.max(durable);
+        let needed = self.lives.iter().rposition(|life| life.start <= self.redo);
+        drop(self.lives.drain(..needed.unwrap_or(0)));
+    }
+
+    /// Up to where the log was known to reach; the whole of it where it begins anew.
+    pub fn log_end(&self) -> Lsn {
+        self.redo.max(self.durable)
+    }
+
+    /// The header pages will get this mark, or the one that an unfinished start announced: they may have that.
+    pub fn announce_mark(&mut self, mark: u64) {
+        if self.next_mark == 0 {
+            self.next_mark = mark;
+        }
+    }
+
+    /// All header pages have the mark that was announced, at home, and the log is durable up to here.
+    pub fn note_marked(&mut self, durable: Lsn) {
+        self.mark = std::mem::take(&mut self.next_mark);
+        self.durable = self.durable.max(durable);
+    }
+
+    /// From now on the database needs this region.
+    pub fn attach(&mut self, region: Attached) {
+        self.attached = Some(region);
+        self.unneeded_region = None;
+    }
+
+    /// A clean shutdown that leaves the region: everything is at home, and nothing in the region is needed, nor anything of the
+    /// log if that was there.
+    pub fn leave_region(&mut self) {
+        let Some(left) = self.attached.take() else { return };
+        self.unneeded_region = Some(left.region);
+        if left.log {
+            self.log_begins_anew = true;
+            self.advance(self.durable);
+            self.lives.clear();
+        }
+        if left.pages || left.copies {
+            // Nothing is torn, and what protects pages next begins with files of its own.
+            self.protection = InForce::Nothing;
+        }
+    }
+
+    /// The log begins anew, empty, with this life, behind all that it had.
+    pub fn begin_log_anew(&mut self, life: Life, segment_bytes: u64) {
+        self.lives.clear();
+        self.log_begins_anew = false;
+        self.log_segment_bytes = segment_bytes;
+        self.durable = self.durable.max(life.start);
+        self.begin_life(life);
+    }
+
+    /// As the file would be if the spaces had everything up to where the seal says that the log goes on.
+    pub fn behind(self, sealed: Sealed) -> Superblock {
+        Superblock { redo: sealed.end, stable: None, state: State::Clean, ..self }
+    }
+
+    /// Whether a checkpoint should shorten the list of lives soon.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.lives.len() > LIVES_WANTED
+    }
+
+    /// Whether a database can have come to this: everything can grow, and some life covers the redo position.
+    fn is_sound(&self) -> bool {
+        let positions = self.lives.iter().flat_map(|life| [life.after, life.start]);
+        let can_grow = positions.chain([self.redo, self.durable]).all(|lsn| lsn.get() <= LSN_MAX)
+            && self.log_segment_bytes <= SEGMENT_BYTES_MAX
+            && self.sequence < u64::MAX
+            && self.lives.iter().all(|life| life.incarnation < u32::MAX);
+        let in_order = self.lives.windows(2).all(|pair| pair[0].start < pair[1].after)
+            && self.lives.iter().all(|life| life.after <= life.start);
+        let covered = self.lives.first().is_none_or(|life| life.start <= self.redo);
+        let is_later = self.stable.is_none_or(|stable| self.redo < stable && stable.get() <= LSN_MAX);
+        let is_behind = |sealed: Sealed| {
+            let is_there = sealed.seal != 0 && sealed.end.get() <= LSN_MAX && self.redo_start() <= sealed.end;
+            is_there && self.state == State::Open
+        };
+        can_grow
+            && in_order
+            && covered
+            && is_later
+            && self.sealed.is_none_or(is_behind)
+            && self.has_sound_parts()
+    }
+
+    /// Whether region and log can be where this says. A log that begins anew follows a clean shutdown, so it had no life yet.
+    fn has_sound_parts(&self) -> bool {
+        let has_log_there = self.attached.is_some_and(|attached| attached.log);
+        let can_begin = self.state == State::Clean && self.lives.is_empty() && !has_log_there;
+        let has_copies = self.attached.is_some_and(|attached| attached.copies);
+        let has_pages = self.attached.is_some_and(|attached| attached.pages);
+        self.attached.is_none_or(|attached| attached.is_sound() && self.unneeded_region.is_none())
+            && (can_begin || !self.log_begins_anew)
+            && (has_copies || self.protection != InForce::NvmDoublewrite)
+            && (has_pages || self.protection != InForce::Nvm)
+    }
+}
+
+/// The open control file.
+pub struct Control {
+    file: Arc<dyn BlockFile>,
+    current: Mutex<Superblock>,
+}
+
+impl Control {
+    /// Makes the control file of a new database, in state `Creating`. It gets its name when it is whole.
+    pub fn create(directory: &dyn Directory, first: Superblock) -> Result<Control> {
+        let file = directory.open(UNFINISHED_FILE, OpenHow::or_create(Space::Control))?;
+        file.set_len(2 * SLOT_BYTES as u64)?;
+        file.write_at(0, &AlignedBuf::new(2 * SLOT_BYTES), Purpose::Control, Durability::Later)?;
+        let unfinished = Control { file, current: Mutex::new(first) };
+        unfinished.update(|_| ())?;
+        unfinished.file.flush()?;
+        let current = unfinished.current;
+        drop(unfinished.file);
+        directory.rename(UNFINISHED_FILE, CONTROL_FILE)?;
+        directory.sync()?;
+        let file = directory.open(CONTROL_FILE, OpenHow::existing(Space::Control))?;
+        Ok(Control { file, current })
+    }
+
+    /// Opens the control file; `None` when there is none.
+    pub fn open(directory: &dyn Directory) -> Result<Option<Control>> {
+        if !directory.exists(CONTROL_FILE)? {
+            return Ok(None);
+        }
+        let file = directory.open(CONTROL_FILE, OpenHow::existing(Space::Control))?;
+        let mut bytes = AlignedBuf::new(2 * SLOT_BYTES);
+        if file.len_bytes()? < bytes.len() as u64 {
+            return Err(unreadable(directory));
+        }
+        file.read_at(0, &mut bytes, Purpose::Control)?;
+        // A killed process may have left its last write in caches; the next write goes over the other slot.
+        file.flush()?;
+        let mut newest: Option<Superblock> = None;
+        for slot in bytes.chunks_exact(SLOT_BYTES) {
+            match Superblock::decode(slot) {
+                Slot::Invalid => {}
+                Slot::Damaged => return Err(impossible(directory)),
+                Slot::OtherVersion(version) => return Err(other_version(directory, version)),
+                Slot::UnknownParts => return Err(unknown_parts(directory)),
+                Slot::Valid(found) if newest.as_ref().is_none_or(|best| best.sequence < found.sequence) => {
+                    newest = Some(found);
+                }
+                Slot::Valid(_) => {}
+            }
+        }
+        let current = newest.ok_or_else(|| unreadable(directory))?;
+        Ok(Some(Control { file, current: Mutex::new(current) }))
+    }
+
+    /// A copy of the contents.
+    pub fn get(&self) -> Superblock {
+        self.current.lock().clone()
+    }
+
+    /// Changes the contents; durable on return. On failure the old contents stay in force.
+    pub fn update(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let mut current = self.current.lock();
+        let mut next = current.clone();
+        change(&mut next);
+        next.sequence += 1;
+        if next.lives.len() > LIVES_MAX {
+            let what = format!(
+                "the database was opened {LIVES_MAX} times without a checkpoint: free the log's device"
+            );
+            return Err(PagerError::Corrupt { what });
+        }
+        if !next.is_sound() {
+            let what =
+                "the control file would say what no database can have come to: restore a backup".into();
+            return Err(PagerError::Corrupt { what });
+        }
+        let mut slot = AlignedBuf::new(SLOT_BYTES);
+        next.encode(&mut slot);
+        let turn = if planted("control: one slot is always written") { 0 } else { next.sequence % 2 };
+        let when =
+            if planted("control: slots are not durable") { Durability::Later } else { Durability::Now };
+        self.file.write_at(turn * SLOT_BYTES as u64, &slot, Purpose::Control, when)?;
+        *current = next;
+        Ok(())
+    }
+}
+
+fn unreadable(directory: &dyn Directory) -> PagerError {
+    PagerError::Corrupt {
+        what: format!(
+            "{}/{CONTROL_FILE} is no valid control file (neither of its two copies can be read): restore it from a backup",
+            directory.location()
+        ),
+    }
+}
+
+fn impossible(directory: &dyn Directory) -> PagerError {
+    PagerError::Corrupt {
+        what: format!(
+            "{}/{CONTROL_FILE} is damaged: a copy with a right checksum says what cannot be: restore it from a backup",
+            directory.location()
+        ),
+    }
+}
+
+fn other_version(directory: &dyn Directory, version: u32) -> PagerError {
+    PagerError::Incompatible {
+        what: format!(
+            "{} holds a database of format {version}, this program knows formats up to {FORMAT_VERSION}: \
+             use the program that wrote it",
+            directory.location()
+        ),
+    }
+}
+
+fn unknown_parts(directory: &dyn Directory) -> PagerError {
+    PagerError::Incompatible {
+        what: format!(
+            "{} holds a database with a page protection or an NVM region of a kind that this program doesn't know: \
+             use the program that wrote it",
+            directory.location()
+        ),
+    }
+}
+
+/// An identity for a new database or region.
+pub fn random_id() -> u64 {
+    RandomState::new().hash_one(std::process::id()) | 1
+}

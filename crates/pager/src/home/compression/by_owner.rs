@@ -1,0 +1,275 @@
+//! Whose pages are compressed how.
+//!
+//! Invariants
+//! 1. Writers see a table as a whole: it is replaced, never changed.
+//! 2. It decides about pages that are written from now on; how a page was stored is said by the page.
+//! 3. Redo runs before anybody has said how owners are compressed: until then an owner's form is what the log notes of it
+//!    (`log/notes/stored_forms.rs`), or else the algorithm that its stored pages have. What was learned so goes when the owners are told.
+//!
+//! What it does not know: what an owner is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use varve_device::reached;
+
+use crate::base::compression::{Algorithm, Compression};
+use crate::base::ids::SpaceId;
+use crate::base::page;
+use crate::log::notes::stored_forms::{Form, Forms};
+
+/// The table in force.
+#[derive(Default)]
+pub(crate) struct Compressions {
+    table: Mutex<Arc<Table>>,
+    /// Whether stored pages teach (redo).
+    is_learning: AtomicBool,
+    /// What was written since the start, of owners whose pages are to be compressed.
+    written: Mutex<HashMap<Owner, StoredPages>>,
+}
+
+/// Pages that were written, and were to be compressed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StoredPages {
+    /// Their number; a page counts each time that it is written.
+    pub pages: u64,
+    /// Bytes of them as they are.
+    pub plain_bytes: u64,
+    /// Bytes that were written of them.
+    pub stored_bytes: u64,
+}
+
+/// Whose page it is.
+type Owner = (SpaceId, u32);
+
+/// Compression by owner.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Table {
+    by_owner: HashMap<Owner, Compression>,
+    /// Of owners that are not told yet: what the log notes,
+    noted: Forms,
+    /// and what stored pages of others have.
+    learned: HashMap<Owner, Compression>,
+    /// Of owners that are not named.
+    default: Compression,
+}
+
+impl Compressions {
+    /// Nobody is named.
+    pub(crate) fn new(default: Compression) -> Compressions {
+        let table = Mutex::new(Arc::new(Table { default, ..Table::default() }));
+        Compressions { table, is_learning: AtomicBool::new(false), written: Mutex::default() }
+    }
+
+    /// Whether stored pages teach from now on.
+    pub(crate) fn set_learning(&self, is_learning: bool) {
+        self.is_learning.store(is_learning, Relaxed);
+    }
+
+    /// A page that was stored compressed so has been read.
+    #[inline]
+    pub(crate) fn was_stored(&self, page: &[u8], algorithm: Algorithm) {
+        if self.is_learning.load(Relaxed) {
+            self.learn(page, algorithm);
+        }
+    }
+
+    #[cold]
+    fn learn(&self, page: &[u8], algorithm: Algorithm) {
+        let table = self.table();
+        if table.of(page).algorithm != algorithm && !table.noted.contains_key(&owner_of(page)) {
+            reached("compressions: learned from a page");
+            self.change(|table| {
+                table.learned.insert(owner_of(page), Compression::of(algorithm));
+            });
+        }
+    }
+
+    /// How owners' pages are stored until those are told.
+    pub(crate) fn set_noted(&self, forms: Forms) {
+        if !forms.is_empty() {
+            self.change(|table| table.noted = forms);
+        }
+    }
+
+    /// Owners that have a compression of their own, told or, as long as they are not, noted.
+    pub(crate) fn own(&self) -> Vec<Form> {
+        let table = self.table();
+        let told = table.by_owner.iter().map(|((space, owner), how)| (*space, *owner, Some(*how)));
+        let noted =
+            table.noted.iter().filter(|(owner, how)| how.is_some() && !table.by_owner.contains_key(owner));
+        told.chain(noted.map(|((space, owner), how)| (*space, *owner, *how))).collect()
+    }
+
+    /// What is in force now.
+    pub(crate) fn table(&self) -> Arc<Table> {
+        self.table.lock().clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Table)) {
+        let mut table = self.table.lock();
+        let mut next = Table::clone(&table);
+        change(&mut next);
+        *table = Arc::new(next);
+    }
+
+    /// How pages of owners that are not named are stored.
+    pub(crate) fn set_default(&self, how: Compression) {
+        self.change(|table| table.default = how);
+    }
+
+    /// How pages of these owners are stored; `None`: as those of others. Whether that is new.
+    pub(crate) fn set(&self, space: SpaceId, owners: &[(u32, Option<Compression>)]) -> bool {
+        let now = self.table();
+        if owners.iter().all(|(owner, how)| now.by_owner.get(&(space, *owner)).copied() == *how) {
+            return false;
+        }
+        self.change(|table| {
+            for (owner, how) in owners {
+                match how {
+                    Some(how) => table.by_owner.insert((space, *owner), *how),
+                    None => table.by_owner.remove(&(space, *owner)),
+                };
+            }
+        });
+        true
+    }
+
+    /// The owner is about to go: what was written of it.
+    pub(crate) fn forget_written(&self, space: SpaceId, owner: u32) {
+        self.written.lock().remove(&(space, owner));
+    }
+
+    /// A page that was to be compressed is written, in so many bytes.
+    pub(crate) fn wrote(&self, page: &[u8], stored_bytes: u64) {
+        let mut written = self.written.lock();
+        let sum = written.entry(owner_of(page)).or_default();
+        sum.pages += 1;
+        sum.plain_bytes += page.len() as u64;
+        sum.stored_bytes += stored_bytes;
+    }
+
+    /// What was written since the start, by owner.
+    pub(crate) fn written(&self, space: SpaceId) -> HashMap<u32, StoredPages> {
+        let written = self.written.lock();
+        let of_space = written.iter().filter(|((of, _), _)| *of == space);
+        of_space.map(|((_, owner), sum)| (*owner, *sum)).collect()
+    }
+
+    /// All owners with a compression of their own are told: what was learned before goes.
+    pub(crate) fn tell(&self, space: SpaceId, owners: &[(u32, Compression)]) {
+        self.change(|table| {
+            table.noted.clear();
+            table.learned.clear();
+            table.by_owner = owners.iter().map(|(owner, how)| ((space, *owner), *how)).collect();
+        });
+    }
+}
+
+fn owner_of(page: &[u8]) -> Owner {
+    (page::page_identity(page).space(), page::page_owner(page))
+}
+
+impl Table {
+    /// Whether no page is compressed.
+    pub(crate) fn is_idle(&self) -> bool {
+        let is_none = |how: &Compression| how.is_none();
+        let noted_is_none = |how: &Option<Compression>| how.is_none_or(Compression::is_none);
+        self.default.is_none()
+            && self.learned.is_empty()
+            && self.by_owner.values().all(is_none)
+            && self.noted.values().all(noted_is_none)
+    }
+
+    /// Of owners that are not named.
+    pub(crate) fn of_others(&self) -> Compression {
+        self.default
+    }
+
+    /// How this page is stored.
+    pub(crate) fn of(&self, page: &[u8]) -> Compression {
+        let owner = owner_of(page);
+        if let Some(told) = self.by_owner.get(&owner) {
+            return *told;
+        }
+        if let Some(noted) = self.noted.get(&owner) {
+            return noted.unwrap_or(self.default);
+        }
+        self.learned.get(&owner).copied().unwrap_or(self.default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::compression::Algorithm;
+    use crate::base::ids::{PageId, PageNo};
+
+    fn page(space: SpaceId, owner: u32) -> Vec<u8> {
+        let mut bytes = vec![0; 4096];
+        page::format(&mut bytes, PageId::new(space, PageNo(9)), 16, owner);
+        bytes
+    }
+
+    /// Redo wrote pages plain whose tables were compressed: nobody had told it.
+    #[test]
+    fn stored_pages_teach_until_their_owners_are_told() {
+        let all = Compressions::new(Compression::of(Algorithm::Lz4));
+        let of = |owner| all.table().of(&page(SpaceId::DATA, owner)).algorithm;
+        all.was_stored(&page(SpaceId::DATA, 20), Algorithm::Zstd);
+        assert_eq!(of(20), Algorithm::Lz4, "it does not learn");
+        all.set_learning(true);
+        all.was_stored(&page(SpaceId::DATA, 20), Algorithm::Zstd);
+        all.was_stored(&page(SpaceId::DATA, 21), Algorithm::Lz4);
+        all.set_learning(false);
+        assert_eq!([20, 21].map(of), [Algorithm::Zstd, Algorithm::Lz4]);
+        assert_eq!(all.table().learned.len(), 1, "what the default says need not be learned");
+        all.set(SpaceId::DATA, &[(20, Some(Compression::NONE))]);
+        assert_eq!(of(20), Algorithm::None, "who was told goes by that");
+        all.tell(SpaceId::DATA, &[(22, Compression::of(Algorithm::Zlib))]);
+        assert_eq!([20, 21, 22].map(of), [Algorithm::Lz4, Algorithm::Lz4, Algorithm::Zlib]);
+    }
+
+    #[test]
+    fn what_the_log_notes_is_not_learned_otherwise() {
+        let (lz4, zstd) = (Compression::of(Algorithm::Lz4), Compression::of(Algorithm::Zstd));
+        let all = Compressions::new(lz4);
+        let of = |owner| all.table().of(&page(SpaceId::DATA, owner));
+        let noted = [(20, Some(Compression::NONE)), (21, Some(zstd)), (22, None)];
+        all.set_noted(noted.into_iter().map(|(owner, how)| ((SpaceId::DATA, owner), how)).collect());
+        all.set_learning(true);
+        for owner in 20..24 {
+            all.was_stored(&page(SpaceId::DATA, owner), Algorithm::Zlib);
+        }
+        assert_eq!([20, 21, 22].map(of), [Compression::NONE, zstd, lz4]);
+        assert_eq!(of(23).algorithm, Algorithm::Zlib, "the log says nothing of it");
+        all.set(SpaceId::DATA, &[(21, Some(lz4))]);
+        let mut own = all.own();
+        own.sort_by_key(|(_, owner, _)| *owner);
+        assert_eq!(own, [(SpaceId::DATA, 20, Some(Compression::NONE)), (SpaceId::DATA, 21, Some(lz4))]);
+        all.tell(SpaceId::DATA, &[]);
+        assert_eq!(([20, 21, 22].map(of), all.own()), ([lz4; 3], vec![]));
+    }
+
+    #[test]
+    fn owners_go_by_their_own_or_by_the_default() {
+        let page = |owner| page(SpaceId::DATA, owner);
+        let (lz4, zstd) = (Compression::of(Algorithm::Lz4), Compression::of(Algorithm::Zstd));
+        let all = Compressions::new(Compression::NONE);
+        assert!(all.table().is_idle());
+        let before = all.table();
+        all.set(SpaceId::DATA, &[(20, Some(zstd))]);
+        assert!(!all.table().is_idle() && before.is_idle(), "who writes goes by what was in force");
+        assert_eq!([20, 21].map(|owner| all.table().of(&page(owner))), [zstd, Compression::NONE]);
+        all.set_default(lz4);
+        assert_eq!([20, 21].map(|owner| all.table().of(&page(owner))), [zstd, lz4]);
+        all.set(SpaceId::DATA, &[(20, Some(Compression::NONE))]);
+        assert_eq!(all.table().of(&page(20)), Compression::NONE);
+        all.set(SpaceId::DATA, &[(20, None)]);
+        assert_eq!(all.table().of(&page(20)), lz4);
+        all.set(SpaceId::ROLLBACK, &[(20, Some(zstd))]);
+        assert_eq!(all.table().of(&page(20)), lz4, "an owner of another space");
+    }
+}

@@ -1,0 +1,63 @@
+//! The codecs that take their time: bzip2, lzma. They keep no state; what making it costs is small beside the rest.
+//!
+//! Invariants: those of `mod.rs`.
+//!
+//! What it does not know: anything else.
+
+use bzip2::{Action as Bzip2Action, Compress, Compression, Decompress, Status as Bzip2Status};
+use liblzma::stream::{Action, Filters, LzmaOptions, Status, Stream};
+
+/// Blocks of 100 kB: a page is smaller.
+const BZIP2_BLOCK: u32 = 1;
+/// The library's own choice of when to give up on repetitive input.
+const BZIP2_WORK_FACTOR: u32 = 0;
+/// Least dictionary of LZMA2, in bytes.
+const DICTIONARY_MIN_BYTES: usize = 4096;
+
+pub(super) fn compress_bzip2(plain: &[u8], out: &mut [u8]) -> Option<usize> {
+    let mut bzip2 = Compress::new(Compression::new(BZIP2_BLOCK), BZIP2_WORK_FACTOR);
+    let status = bzip2.compress(plain, out, Bzip2Action::Finish).ok()?;
+    (status == Bzip2Status::StreamEnd).then_some(bzip2.total_out() as usize)
+}
+
+pub(super) fn decompress_bzip2(from: &[u8], out: &mut [u8]) -> bool {
+    let mut bzip2 = Decompress::new(false);
+    let mut status = bzip2.decompress(from, out);
+    if status == Ok(Bzip2Status::Ok) && bzip2.total_out() == out.len() as u64 {
+        // All bytes are there; the end of the stream has not been looked at.
+        let rest = from.get(bzip2.total_in() as usize..).unwrap_or_default();
+        status = bzip2.decompress(rest, &mut []);
+    }
+    let is_whole = bzip2.total_in() == from.len() as u64 && bzip2.total_out() == out.len() as u64;
+    is_whole && status == Ok(Bzip2Status::StreamEnd)
+}
+
+/// LZMA2 with a dictionary that holds `plain` bytes.
+fn lzma_filters(level: u8, plain: usize) -> Option<Filters> {
+    let mut options = LzmaOptions::new_preset(u32::from(level)).ok()?;
+    let dictionary = plain.next_power_of_two().max(DICTIONARY_MIN_BYTES);
+    options.dict_size(u32::try_from(dictionary).ok()?);
+    let mut filters = Filters::new();
+    filters.lzma2(&options);
+    Some(filters)
+}
+
+pub(super) fn compress_lzma(level: u8, plain: &[u8], out: &mut [u8]) -> Option<usize> {
+    let mut lzma = Stream::new_raw_encoder(&lzma_filters(level, plain.len())?).ok()?;
+    let status = lzma.process(plain, out, Action::Finish).ok()?;
+    (status == Status::StreamEnd).then_some(lzma.total_out() as usize)
+}
+
+pub(super) fn decompress_lzma(from: &[u8], out: &mut [u8]) -> bool {
+    // The level means nothing here: what the decoder must know of it is in the stream.
+    let stream = lzma_filters(1, out.len()).and_then(|filters| Stream::new_raw_decoder(&filters).ok());
+    let Some(mut lzma) = stream else { return false };
+    let mut status = lzma.process(from, out, Action::Finish);
+    if status == Ok(Status::Ok) && lzma.total_out() == out.len() as u64 {
+        // All bytes are there; the mark of the end has not been read.
+        let rest = from.get(lzma.total_in() as usize..).unwrap_or_default();
+        status = lzma.process(rest, &mut [], Action::Finish);
+    }
+    let is_whole = lzma.total_in() == from.len() as u64 && lzma.total_out() == out.len() as u64;
+    is_whole && status == Ok(Status::StreamEnd)
+}

@@ -1,0 +1,83 @@
+//! The stored forms of a layout's pages: chosen, made and counted.
+//!
+//! Invariants
+//! 1. While no owner is compressed a put pays one look at a table, and nothing is counted.
+//!
+//! What it does not know: where pages lie.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use varve_device::reached;
+
+use crate::base::compression::Compression;
+use crate::home::compression::by_owner::Compressions;
+use crate::home::compression::stored_page::{Form, Stored};
+use crate::level::{Image, meter};
+
+/// What a layout makes its pages' stored forms with.
+pub(crate) struct Forms {
+    compressions: Arc<Compressions>,
+    /// Stored pages take whole units, in bytes.
+    unit_bytes: usize,
+    /// Pages written compressed.
+    compressed: AtomicU64,
+    /// Pages read that were compressed.
+    decompressed: AtomicU64,
+    /// Bytes of pages whose owner wants them compressed, as they are.
+    plain_bytes: AtomicU64,
+    /// Bytes that were written of them.
+    stored_bytes: AtomicU64,
+}
+
+impl Forms {
+    pub(crate) fn new(compressions: Arc<Compressions>, unit_bytes: usize) -> Forms {
+        let [compressed, decompressed, plain_bytes, stored_bytes] = [0; 4].map(AtomicU64::new);
+        Forms { compressions, unit_bytes, compressed, decompressed, plain_bytes, stored_bytes }
+    }
+
+    /// Pages as they go to the device.
+    pub(crate) fn encode<'i>(&self, images: &[&'i Image]) -> Vec<Stored<'i>> {
+        let table = self.compressions.table();
+        if table.is_idle() {
+            return images.iter().map(|image| Stored::plain(image)).collect();
+        }
+        images.iter().map(|image| self.encode_one(image, table.of(image.bytes()))).collect()
+    }
+
+    fn encode_one<'i>(&self, image: &'i Image, how: Compression) -> Stored<'i> {
+        if how.is_none() {
+            return Stored::plain(image);
+        }
+        let stored = Stored::of(image, how, self.unit_bytes);
+        if stored.is_compressed() {
+            reached("home: page compressed");
+            self.compressed.fetch_add(1, Relaxed);
+        }
+        let [plain, written] = [image.bytes(), stored.bytes()].map(|bytes| bytes.len() as u64);
+        self.plain_bytes.fetch_add(plain, Relaxed);
+        self.stored_bytes.fetch_add(written, Relaxed);
+        self.compressions.wrote(image.bytes(), written);
+        stored
+    }
+
+    /// A page was read that had this form.
+    #[inline]
+    pub(crate) fn read(&self, page: &[u8], form: Form) {
+        if let Form::Compressed(algorithm, bytes) = form {
+            self.decompressed.fetch_add(1, Relaxed);
+            self.compressions.was_stored(page, algorithm);
+            meter::decompressed(bytes as u64);
+        }
+    }
+
+    pub(crate) fn counters(&self) -> [(&'static str, u64); 4] {
+        [
+            ("pages_compressed", &self.compressed),
+            ("pages_decompressed", &self.decompressed),
+            ("plain_bytes", &self.plain_bytes),
+            ("stored_bytes", &self.stored_bytes),
+        ]
+        .map(|(name, count)| (name, count.load(Relaxed)))
+    }
+}

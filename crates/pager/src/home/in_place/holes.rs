@@ -1,0 +1,142 @@
+//! Holes behind pages that are stored in less than their place (Lindstrom 2017, figure 2: what compression leaves is trimmed).
+//!
+//! A hole is made of blocks of the file system, a stored page of sectors: it has the blocks that it reaches into. For each page
+//! there is a hint, how many blocks its place may have at most, so that a page is punched when it got smaller, and not each time
+//! that it is written: punching holds up other I/O of the file, and each hole is one more extent of it.
+//!
+//! Invariants
+//! 1. A hint is of room alone. No hole reaches into the bytes that a page was stored in, whatever its hint says; and nobody reads
+//!    by hints.
+//! 2. What lies in a place behind the blocks of its hint has no room, on a device that did what it said. Whoever gives a place
+//!    room by another way than a page's write forgets the hint. (After a start no hints are known: room that redo's mending and
+//!    the process before gave is found at each page's next write, which punches once more.)
+//! 3. Only a page whose write is in flight is punched, after it was made durable: nobody writes into the hole in the making, and a
+//!    crash finds the page with or without it.
+//! 4. A page that was never stored in less than its place has no hint: looking for one takes no lock and makes nothing.
+//!
+//! What it does not know: why a page is as long as it is; which pages are free.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use varve_device::{planted, reached};
+
+use crate::base::chunks::Chunks;
+use crate::base::ids::{PageId, PageRange, SpaceId};
+use crate::home::compression::stored_page::Stored;
+use crate::home::files::{SpaceFile, SpaceFiles};
+use crate::home::punch::Punches;
+use crate::home::trim::TrimSetting;
+
+/// What a hint says of a place of which nothing is known: it may have all its blocks.
+const UNKNOWN: u8 = 0;
+
+/// What is known of the pages' places.
+pub(crate) struct Holes {
+    spaces: Vec<Places>,
+    trim: Arc<TrimSetting>,
+}
+
+/// The places of one space.
+struct Places {
+    space: SpaceId,
+    /// Length of a block; that of a place, where no hole fits into one.
+    block_bytes: u64,
+    /// Blocks of a place.
+    blocks: u8,
+    /// By page number.
+    hints: Chunks<AtomicU8>,
+}
+
+impl Places {
+    fn new(file: &SpaceFile, page_size: usize) -> Places {
+        let hole_bytes = file.hole_bytes() as usize;
+        let fits = hole_bytes > 0 && page_size.is_multiple_of(hole_bytes);
+        let fitting = u8::try_from(page_size / hole_bytes.max(1)).ok().filter(|_| fits);
+        let blocks = fitting.unwrap_or(1);
+        Places {
+            space: file.space(),
+            block_bytes: (page_size / usize::from(blocks)) as u64,
+            blocks,
+            hints: Chunks::new(),
+        }
+    }
+
+    /// Blocks that so many bytes reach into, of a place.
+    fn blocks_of(&self, bytes: usize) -> u8 {
+        u8::try_from((bytes as u64).div_ceil(self.block_bytes)).map_or(self.blocks, |n| n.min(self.blocks))
+    }
+
+    /// Most blocks that the place of a page has.
+    fn has(&self, id: PageId) -> u8 {
+        match self.hints.get(id.no().0).map_or(UNKNOWN, |hint| hint.load(Relaxed)) {
+            UNKNOWN => self.blocks,
+            hint => hint,
+        }
+    }
+
+    fn note(&self, id: PageId, blocks: u8) {
+        self.hints.make(id.no().0).store(blocks, Relaxed);
+    }
+}
+
+impl Holes {
+    /// Nothing is known yet.
+    pub(crate) fn new(files: &SpaceFiles, page_size: usize, trim: Arc<TrimSetting>) -> Holes {
+        let logged = files.each().filter(|file| file.space().is_logged());
+        let spaces = logged.map(|file| Places::new(file, page_size)).collect();
+        Holes { spaces, trim }
+    }
+
+    fn of(&self, space: SpaceId) -> Option<&Places> {
+        self.spaces.iter().find(|places| places.space == space)
+    }
+
+    /// These pages are in their places, durably, and their writes are in flight still: takes what they leave of them.
+    pub(crate) fn punch_behind(&self, punches: &Punches, files: &SpaceFiles, pages: &[Stored<'_>]) {
+        for page in pages {
+            let space = page.id().space();
+            if let (Some(places), Some(file)) = (self.of(space), files.space(space)) {
+                self.punch_behind_one(punches, (places, file), page);
+            }
+        }
+    }
+
+    fn punch_behind_one(&self, punches: &Punches, (places, file): (&Places, &SpaceFile), page: &Stored<'_>) {
+        let id = page.id();
+        let (needs, had) = (places.blocks_of(page.bytes().len()), places.has(id));
+        if needs > had {
+            places.note(id, needs);
+        }
+        if needs >= had || self.trim.is_off() || !punches.can() {
+            return;
+        }
+        let Ok(place) = file.offset(id) else { return };
+        let first = needs - u8::from(planted("trim: one block too many"));
+        let [from, to] = [first, had].map(|blocks| u64::from(blocks) * places.block_bytes);
+        if punches.punch(file.file(), place + from, to - from) {
+            reached("trim: hole");
+            places.note(id, needs);
+        }
+    }
+
+    /// A refused write may have given these pages any of their blocks.
+    pub(crate) fn forget_written(&self, pages: &[Stored<'_>]) {
+        pages.iter().for_each(|page| self.forget_one(page.id()));
+    }
+
+    /// Their places go, or get room in another way than by a write.
+    pub(crate) fn forget(&self, pages: PageRange) {
+        pages.pages().for_each(|id| self.forget_one(id));
+    }
+
+    fn forget_one(&self, id: PageId) {
+        let hint = self.of(id.space()).and_then(|places| places.hints.get(id.no().0));
+        if let Some(hint) = hint {
+            hint.store(UNKNOWN, Relaxed);
+        }
+    }
+}

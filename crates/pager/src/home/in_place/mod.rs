@@ -1,0 +1,229 @@
+//! In place: every page has its own place in the file of its space.
+//!
+//! Invariants
+//! 1. Page `n` of a space lies at byte `n * page_size` of the space's file.
+//! 2. It has as many bytes as its stored form needs: what lies behind them up to the next page's place means nothing, and may
+//!    be a hole (`holes.rs`).
+//! 3. What free extents held goes back as holes, a piece at a time, as long as the setting says so: no hole reaches into a page that
+//!    is in use.
+//! 4. What was written is stable when `write` returns: written as the protection demands and flushed; then the ledger is told.
+//!    Pages of the temporary space are only written.
+//!
+//! What it does not know: how the protection works.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use varve_device::{ReadOp, planted};
+
+use super::punch::Punches;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
+use crate::home::compression::by_owner::Compressions;
+use crate::home::compression::encoder::Forms;
+use crate::home::compression::stored_page;
+use crate::home::files::{SpaceFile, SpaceFiles};
+use crate::home::in_place::holes::Holes;
+use crate::home::layout::{Layout, Trimmed};
+use crate::home::pace::{Pace, PieceBytes};
+use crate::home::protection::Protection;
+use crate::home::trim::TrimSetting;
+use crate::level::ledger::Ledger;
+use crate::level::{Cause, Image, Need, Step, Want};
+use crate::pool::WriteAhead;
+
+pub(crate) mod holes;
+
+/// Least and most that is cut off a file's end at a time, where an extent is no longer: other I/O of the file waits for it.
+const CUT_BYTES_MIN: u64 = 64 << 10;
+const CUT_BYTES_MAX: u64 = 8 << 20;
+
+/// What the layout works with.
+pub(crate) struct InPlaceParts {
+    pub(crate) files: Arc<SpaceFiles>,
+    pub(crate) protection: Box<dyn Protection>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) log: Arc<dyn WriteAhead>,
+    pub(crate) compressions: Arc<Compressions>,
+    pub(crate) trim: Arc<TrimSetting>,
+    pub(crate) page_size: usize,
+    /// Stored pages take whole units, in bytes.
+    pub(crate) unit_bytes: usize,
+}
+
+/// The layout of spaces whose pages stay where they are.
+pub(crate) struct InPlace {
+    parts: InPlaceParts,
+    forms: Forms,
+    pub(crate) holes: Holes,
+    punches: Punches,
+    /// At a checkpoint: pages with a held copy that nobody needs any more, once the log is durable.
+    unneeded: Mutex<Vec<(PageId, u32)>>,
+}
+
+impl InPlace {
+    pub(crate) fn new(parts: InPlaceParts) -> InPlace {
+        let forms = Forms::new(parts.compressions.clone(), parts.unit_bytes);
+        let holes = Holes::new(&parts.files, parts.page_size, parts.trim.clone());
+        InPlace { parts, forms, holes, punches: Punches::default(), unneeded: Mutex::default() }
+    }
+
+    fn decode(&self, id: PageId, want: &mut Want<'_>) -> Result<()> {
+        let Want::Page { frame, .. } = want else { return Ok(()) };
+        match stored_page::decode_in(frame, id) {
+            Ok(form) => {
+                self.forms.read(frame, form);
+                Ok(())
+            }
+            Err(damage) => Err(PagerError::DamagedPage { id, damage }),
+        }
+    }
+
+    fn read_many(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()> {
+        for group in wants.chunk_by_mut(|a, b| a.0.space() == b.0.space()) {
+            let file = self.parts.files.of(group[0].0)?;
+            let mut ops = Vec::with_capacity(group.len());
+            for (id, want) in group {
+                if let Want::Page { frame, .. } = want {
+                    ops.push(ReadOp { offset: file.offset(*id)?, buf: frame, why: file.purpose() });
+                }
+            }
+            file.file().read_batch(&mut ops)?;
+        }
+        Ok(())
+    }
+}
+
+impl InPlace {
+    fn change_length(
+        &self,
+        space: SpaceId,
+        pages: u32,
+        change: impl FnOnce(&SpaceFile, u32) -> Result<()>,
+    ) -> Result<()> {
+        let Some(file) = self.parts.files.space(space) else { return Ok(()) };
+        let before = file.pages();
+        change(file, pages)?;
+        let gone =
+            PageRange { first: PageId::new(space, PageNo(pages)), count: before.saturating_sub(pages) };
+        self.holes.forget(gone);
+        Ok(())
+    }
+}
+
+impl Layout for InPlace {
+    fn read(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()> {
+        if let [(id, Want::Page { frame, .. })] = wants {
+            let file = self.parts.files.of(*id)?;
+            file.file().read_at(file.offset(*id)?, frame, file.purpose())?;
+        } else {
+            self.read_many(wants)?;
+        }
+        wants.iter_mut().try_for_each(|(id, want)| self.decode(*id, want))
+    }
+
+    fn write(&self, images: &[&Image], cause: Cause, _need: Need) -> Result<()> {
+        let stored = self.forms.encode(images);
+        if images.iter().any(|image| !image.id().space().is_logged()) {
+            return self.parts.files.write(&stored.iter().collect::<Vec<_>>());
+        }
+        if planted("trim: holes before the page is durable") {
+            self.holes.punch_behind(&self.punches, &self.parts.files, &stored);
+        }
+        let written = self.parts.protection.write(&stored, cause);
+        written.inspect_err(|_| self.holes.forget_written(&stored))?;
+        self.parts.log.note_written(images);
+        images.iter().for_each(|image| self.parts.ledger.stable(image.id(), image.lsn()));
+        self.holes.punch_behind(&self.punches, &self.parts.files, &stored);
+        Ok(())
+    }
+
+    fn write_unlogged(&self, image: &Image) -> Result<()> {
+        self.parts.files.of(image.id())?.write_unlogged(image)
+    }
+
+    fn pages(&self, space: SpaceId) -> u32 {
+        self.parts.files.space(space).map_or(0, |file| file.pages())
+    }
+
+    fn resize(&self, space: SpaceId, pages: u32) -> Result<()> {
+        self.change_length(space, pages, SpaceFile::resize)
+    }
+
+    fn shorten(&self, space: SpaceId, pages: u32) -> Result<()> {
+        self.change_length(space, pages, SpaceFile::set_pages)
+    }
+
+    fn cut_pieces(&self) -> Option<PieceBytes> {
+        Some(PieceBytes::between(CUT_BYTES_MIN, CUT_BYTES_MAX))
+    }
+
+    fn trims(&self) -> bool {
+        self.parts.trim.gives_extents() && self.punches.can()
+    }
+
+    fn leaves_holes(&self) -> bool {
+        true
+    }
+
+    fn trim(&self, ids: PageRange, pace: &Pace<'_>) -> Result<Trimmed> {
+        let file = self.parts.files.of(ids.first)?;
+        let (start, bytes) = file.range(ids)?;
+        let mut at = 0;
+        while at < bytes && self.trims() {
+            at += pace.short_piece(&self.punches.pieces, |most| {
+                let len_bytes = most.min(bytes - at);
+                self.punches.punch(file.file(), start + at, len_bytes);
+                len_bytes
+            });
+        }
+        Ok(match at {
+            0 => Trimmed::NotNow,
+            _ if self.punches.can() => Trimmed::Hollow,
+            _ => Trimmed::Whole,
+        })
+    }
+
+    fn reserve(&self, ids: PageRange) -> Result<()> {
+        let file = self.parts.files.of(ids.first)?;
+        let (start, bytes) = file.range(ids)?;
+        file.file().reserve(start, bytes)?;
+        // A crash before it is durable gives the room to others, and redo would be refused.
+        file.file().flush()?;
+        self.holes.forget(ids);
+        Ok(())
+    }
+
+    /// A half-written page that was discarded will never be put again: its copy goes once the discard is durable.
+    fn checkpoint(&self, step: Step) -> Result<()> {
+        let mut unneeded = self.unneeded.lock();
+        match step {
+            Step::Begin => {
+                *unneeded = self.parts.protection.held();
+                unneeded.retain(|(id, _)| !self.parts.ledger.has(*id));
+            }
+            Step::BeforeEnd => {}
+            Step::End => {
+                // One that was made anew meanwhile may be half written again, in the same slot.
+                unneeded.retain(|(id, _)| !self.parts.ledger.has(*id));
+                self.parts.protection.forget(&std::mem::take(&mut *unneeded));
+            }
+        }
+        Ok(())
+    }
+
+    fn drain(&self) -> Result<()> {
+        self.parts.files.flush_all()
+    }
+
+    fn part(&self) -> &'static str {
+        "in-place"
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut counters = self.parts.protection.counters();
+        counters.extend(self.forms.counters());
+        counters.extend(self.punches.counters());
+        counters
+    }
+}

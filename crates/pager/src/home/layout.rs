@@ -1,0 +1,186 @@
+//! The seam inside home: where and how the pages of a space lie in its file.
+//!
+//! Invariants
+//! 1. Home lets one thread at a time write a page; reads come at any time.
+//! 2. The layout of a space does not change while the database is open.
+//!
+//! What it does not know: which pages are in use, frames, what is in a page.
+
+use std::sync::Arc;
+
+use crate::home::in_place::InPlace;
+
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{PageId, PageRange, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::home::pace::{Pace, PieceBytes};
+use crate::home::packed::PackedSpace;
+use crate::level::{Cause, DiscardHold, Image, Need, Step, Want};
+
+/// What became of the room of free pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trimmed {
+    /// It went back to the device, and has to be reserved before the pages are used again.
+    Hollow,
+    /// Nothing has to be reserved for them.
+    Whole,
+    /// It could not be given back; perhaps it can later.
+    NotNow,
+}
+
+/// Where and how pages lie. One layout may have several spaces.
+pub(crate) trait Layout: Send + Sync {
+    /// Reads stored pages and makes them plain in their frames, checked; submits all together. A page that was never written
+    /// is [`PageDamage::Zero`](crate::base::page::PageDamage::Zero). None of the wants is a hole.
+    fn read(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()>;
+    /// Writes pages, all of them logged or all temporary. `Held` ones are given back by `read` from the moment this returns;
+    /// `Stable` ones survive a crash, and the ledger was told. What a refusal means says `level/mod.rs`, invariant 6.
+    fn write(&self, images: &[&Image], cause: Cause, need: Need) -> Result<()>;
+    /// Makes stable what was written with `Need::Held`.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Writes a page that nothing refers to yet, durably (growth of a space).
+    fn write_unlogged(&self, image: &Image) -> Result<()>;
+    /// Length of a space, in pages.
+    fn pages(&self, space: SpaceId) -> u32;
+    /// Changes the length of a space, durably. After a refusal for want of room it is what it was.
+    fn resize(&self, space: SpaceId, pages: u32) -> Result<()>;
+    /// Pages of the space up to this number may be written from now on: has the room for those that never were, or refuses. A space
+    /// that gets longer has its pages granted.
+    fn grant(&self, _space: SpaceId, _pages: u32) -> Result<()> {
+        Ok(())
+    }
+    /// No more than so many pages are written before others are granted. Whether that is of use here; else none need be granted.
+    fn ungrant(&self, _space: SpaceId, _pages: u32) -> bool {
+        false
+    }
+    /// Shortens the space as [`Layout::resize`] does, not durably yet: a step on the way to that.
+    fn shorten(&self, space: SpaceId, pages: u32) -> Result<()> {
+        self.resize(space, pages)
+    }
+    /// In what pieces the space is shortened so that others don't wait long for it; `None` where it takes no time.
+    fn cut_pieces(&self) -> Option<PieceBytes> {
+        None
+    }
+    /// As [`Level::discard`](crate::Level::discard).
+    fn discard(&self, _ids: PageRange, _after: Lsn) -> Result<()> {
+        Ok(())
+    }
+    /// Whether room of free pages goes back now.
+    fn trims(&self) -> bool {
+        false
+    }
+    /// Whether discards that no note speaks of are noted here, so that no redo applies older records of pages that lay somewhere.
+    fn notes_discards(&self) -> bool {
+        false
+    }
+    /// Whether pages that are free at the start hold room that could go back, as far as that is known.
+    fn holds(&self, _ids: PageRange) -> bool {
+        false
+    }
+    /// Whether pages whose room goes back have none until it is reserved.
+    fn leaves_holes(&self) -> bool {
+        false
+    }
+    /// Gives the room of free pages back, which were discarded, and which nobody can take meanwhile.
+    fn trim(&self, _ids: PageRange, _pace: &Pace<'_>) -> Result<Trimmed> {
+        Ok(Trimmed::Whole)
+    }
+    /// Makes sure that writes of these free pages will find room, after a crash, too.
+    fn reserve(&self, _ids: PageRange) -> Result<()> {
+        Ok(())
+    }
+    /// Gives back what is free in the file and belongs to no page, a part of it. Whether there may be more.
+    fn trim_file(&self, _pace: &Pace<'_>) -> Result<bool> {
+        Ok(false)
+    }
+    /// As [`Level::discarding`](crate::Level::discarding).
+    fn discarding(&self) -> Option<DiscardHold<'_>> {
+        None
+    }
+    /// Takes part in a checkpoint.
+    fn checkpoint(&self, step: Step) -> Result<()>;
+    /// Oldest log position that recovery of this layout still needs; a block's start.
+    fn needs_log_from(&self) -> Option<Lsn> {
+        None
+    }
+    /// Number of the last durable checkpoint of the map; 0 where there is no map.
+    fn map_checkpoint(&self) -> u64 {
+        0
+    }
+    /// Brings everything home (clean shutdown).
+    fn drain(&self) -> Result<()>;
+    /// As [`Level::check`](crate::Level::check).
+    fn check(&self, _damages: &mut Vec<String>) -> Result<()> {
+        Ok(())
+    }
+    /// Bytes that the page takes in the file; `None` where that isn't known, 0 if it was never written.
+    fn slot_bytes(&self, _id: PageId) -> Option<u64> {
+        None
+    }
+    /// Its name in home's report.
+    fn part(&self) -> &'static str;
+    /// Counters for home's report.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// Which layout each space has.
+pub(crate) struct Layouts {
+    all: Vec<Arc<dyn Layout>>,
+    /// Place in `all`, by the number of the space less one.
+    by_space: [usize; SPACES],
+}
+
+const SPACES: usize = 3;
+
+impl Layouts {
+    /// Spaces that have a packed layout here lie there, the others in place.
+    pub(crate) fn new(in_place: InPlace, packed: Vec<(SpaceId, PackedSpace)>) -> Layouts {
+        let mut layouts = Layouts { all: vec![Arc::new(in_place)], by_space: [0; SPACES] };
+        for (space, layout) in packed {
+            layouts.by_space[usize::from(space.0) - 1] = layouts.all.len();
+            layouts.all.push(Arc::new(layout));
+        }
+        layouts
+    }
+
+    fn number_of(&self, space: SpaceId) -> Option<usize> {
+        self.by_space.get(usize::from(space.0).checked_sub(1)?).copied()
+    }
+
+    /// The layout of the page's space.
+    pub(crate) fn of(&self, id: PageId) -> Result<&dyn Layout> {
+        let number = self.number_of(id.space()).ok_or(PagerError::NoSuchPage { id, pages: 0 })?;
+        Ok(&*self.all[number])
+    }
+
+    /// All layouts.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &dyn Layout> {
+        self.all.iter().map(|layout| &**layout)
+    }
+
+    /// Reads pages of any spaces.
+    pub(crate) fn read(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()> {
+        let number = |id: &PageId| self.number_of(id.space());
+        let mut groups = wants.chunk_by_mut(|a, b| number(&a.0) == number(&b.0));
+        groups.try_for_each(|group| self.of(group[0].0)?.read(group))
+    }
+
+    /// Whether the pages of both spaces are written by one layout.
+    pub(crate) fn is_one(&self, one: SpaceId, other: SpaceId) -> bool {
+        self.number_of(one) == self.number_of(other)
+    }
+
+    /// Writes pages of any spaces, all of them logged or all temporary. After a refusal those of another layout may be written.
+    pub(crate) fn write(&self, images: &[&Image], cause: Cause, need: Need) -> Result<()> {
+        for (number, layout) in self.all.iter().enumerate() {
+            let is_there = |image: &&Image| self.number_of(image.id().space()) == Some(number);
+            let there: Vec<&Image> = images.iter().copied().filter(is_there).collect();
+            if !there.is_empty() {
+                layout.write(&there, cause, need)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! How fast room goes back to devices, and how much at a time: whoever gives it back holds up the file's other I/O meanwhile.
+//!
+//! Invariants
+//! 1. At a tenth, whoever works rests nine times as long as each piece of his work took, and an end of the pager ends the rest.
+//! 2. At a tenth, pieces get half as long after one that took longer than others may wait, down to the least; and longer again
+//!    after short ones. Elsewhere their length stays: no time decides anything.
+//!
+//! What it does not know: what the work is.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::api::pager::Shared;
+
+/// Rests for each part of work.
+const RESTS: u32 = 9;
+/// How long is slept before the end of the pager is looked for.
+const NAP: Duration = Duration::from_millis(20);
+
+/// How long others may wait for a piece.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Pieces of less than this part of it get longer.
+const SHORT_PART: u32 = 4;
+
+/// How long the pieces of some work are, in bytes.
+pub(crate) struct PieceBytes {
+    now: AtomicU64,
+    least: u64,
+    most: u64,
+}
+
+impl PieceBytes {
+    /// In place a megabyte with a hole in each page takes some 10 ms, without holes far less (docs/experiments.md, "Measured so far").
+    pub(crate) const BEGIN: u64 = 1 << 20;
+
+    /// They begin with [`PieceBytes::BEGIN`].
+    pub(crate) fn between(least: u64, most: u64) -> PieceBytes {
+        PieceBytes { now: AtomicU64::new(Self::BEGIN.clamp(least, most)), least, most }
+    }
+
+    /// The length of the next one.
+    pub(crate) fn now(&self) -> u64 {
+        self.now.load(Relaxed)
+    }
+
+    /// One of that length, or a shorter one, took so long.
+    fn learn(&self, took: Duration) {
+        let now = self.now();
+        let next = match () {
+            () if took > PAUSE => now / 2,
+            () if took < PAUSE / SHORT_PART => now * 2,
+            () => now,
+        };
+        self.now.store(next.clamp(self.least, self.most), Relaxed);
+    }
+}
+
+/// How the pieces of a long work follow each other.
+pub(crate) enum Pace<'s> {
+    /// One at once behind the other.
+    AtOnce,
+    /// So that at most a tenth of the time is work.
+    Tenth(&'s Shared),
+}
+
+impl Pace<'_> {
+    /// Does a piece, and rests.
+    pub(crate) fn piece<T>(&self, work: impl FnOnce() -> T) -> T {
+        let (done, took) = timed(work);
+        self.rest(took);
+        done
+    }
+
+    /// Does a piece of a length that others don't wait for too long, which `work` gets, and rests.
+    pub(crate) fn short_piece<T>(&self, bytes: &PieceBytes, work: impl FnOnce(u64) -> T) -> T {
+        let (done, took) = timed(|| work(bytes.now()));
+        if matches!(self, Pace::Tenth(_)) {
+            bytes.learn(took);
+        }
+        self.rest(took);
+        done
+    }
+
+    fn rest(&self, worked: Duration) {
+        let Pace::Tenth(shared) = self else { return };
+        let began = Instant::now();
+        while !shared.is_stopping() {
+            let Some(rest) = (worked * RESTS).checked_sub(began.elapsed()) else { break };
+            std::thread::sleep(rest.min(NAP));
+        }
+    }
+
+    /// Whether the pager is about to end: what is left waits for the next start.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self, Pace::Tenth(shared) if shared.is_stopping())
+    }
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let began = Instant::now();
+    let done = work();
+    (done, began.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A megabyte takes so many milliseconds: pieces are found that nobody waits for longer than twice as long as he may.
+    #[test]
+    fn pieces_get_as_short_as_others_need_them() {
+        for (ms_of_mib, settles) in
+            [(0, 8 << 20), (1, 8 << 20), (10, 1 << 20), (100, 128 << 10), (10_000, 64 << 10)]
+        {
+            let pieces = PieceBytes::between(64 << 10, 8 << 20);
+            for _ in 0..20 {
+                let took = Duration::from_millis(ms_of_mib) * (pieces.now() >> 10) as u32 / 1024;
+                pieces.learn(took);
+            }
+            assert_eq!(pieces.now(), settles, "{ms_of_mib} ms");
+            pieces.learn(Duration::ZERO);
+            assert_eq!(pieces.now(), (settles * 2).min(8 << 20), "they get longer again");
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! The book of a packed space: where every page lies, and where a crash would find it.
+//!
+//! A page that is written goes to a new slot at once; the slot before it lives until a note in the durable log names the
+//! new one. Between the two the page is *held*:
+//!
+//! ```text
+//!             written              begin_settle             settled
+//!    stable ----------> pending ------------------> noting ----------> stable (the slot before dies)
+//!                        ^   | written: the pending    | unsettle
+//!                        |   | slot dies               |
+//!                        +---+<------------------------+
+//! ```
+//!
+//! Invariants
+//! 1. A slot dies only when neither the map, nor what a crash would find, nor a grave names it.
+//! 2. `durable` has what a crash would find for the pages that are pending or noting, and for no others: for those the
+//!    map says it.
+//! 3. A discarded page leaves both; its slots lie in a grave until the note of the discard is durable. A slot that no
+//!    note ever named dies at once.
+//! 4. A map page is dirty if what a crash would find for one of its pages has changed since the last checkpoint.
+//!
+//! What it does not know: devices, the log, threads: its owner holds a lock.
+
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::ops::Range;
+use std::sync::Arc;
+
+use varve_device::{planted, reached};
+
+use super::extents::{ExtentNo, Extents, Filling, NoExtent};
+use super::format::{MapPage, PLACES, map_page_of};
+use super::note::Said;
+use super::page_map::PageMap;
+use super::place::Place;
+use crate::base::ids::PageNo;
+use crate::base::lsn::{LSN_MAX, Lsn};
+
+/// A held page.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// LSN of its image; 0 if it was only moved.
+    lsn: Lsn,
+    place: Place,
+    is_moved: bool,
+}
+
+/// What is known of a packed space in memory.
+pub(crate) struct Book {
+    map: Arc<PageMap>,
+    /// Pages that the map names.
+    mapped_count: u32,
+    extents: Extents,
+    /// The extent that pages are written into.
+    filling: Option<Filling>,
+    /// Written, in no note.
+    pending: BTreeMap<PageNo, Held>,
+    /// On the way into a note.
+    noting: BTreeMap<PageNo, Held>,
+    /// What a crash would find.
+    durable: BTreeMap<PageNo, Option<Place>>,
+    graves: BTreeMap<Lsn, Vec<Place>>,
+    dirty: BTreeSet<u32>,
+}
+
+impl Book {
+    /// The book of a space whose pages are where `map` says. `dirty`: map pages that the last checkpoint has otherwise.
+    pub(crate) fn new(map: Arc<PageMap>, extents: Extents, dirty: BTreeSet<u32>) -> Book {
+        let mapped_count = u32::try_from(map.each().count()).unwrap_or(u32::MAX);
+        Book {
+            map,
+            mapped_count,
+            extents,
+            filling: None,
+            pending: BTreeMap::new(),
+            noting: BTreeMap::new(),
+            durable: BTreeMap::new(),
+            graves: BTreeMap::new(),
+            dirty,
+        }
+    }
+
+    /// The extents.
+    pub(crate) fn extents(&self) -> &Extents {
+        &self.extents
+    }
+
+    /// The extents, for who takes slots that no page names yet, or gives free ones back.
+    pub(crate) fn extents_mut(&mut self) -> &mut Extents {
+        &mut self.extents
+    }
+
+    /// The pages that lie in an extent, in the order of their slots. Others that live there are named by no map, and die
+    /// with the next notes.
+    pub(crate) fn survivors(&self, no: ExtentNo) -> Vec<(PageNo, Place)> {
+        let here = |page: &PageNo| Some((*page, self.map.load(*page)?));
+        let pages = self.extents.pages_of(no).iter().filter_map(here);
+        let mut survivors: Vec<(PageNo, Place)> =
+            pages.filter(|(_, place)| self.extents.extent_of(*place) == no).collect();
+        survivors.sort_unstable_by_key(|(_, place)| place.address());
+        // A page that was written twice into the extent is named twice.
+        survivors.dedup();
+        survivors
+    }
+
+    /// A slot for a page that is going to be written; `None`: the next extent has to be begun.
+    pub(crate) fn take(&mut self, no: PageNo, units: u32) -> Option<Place> {
+        self.extents.take(self.filling.as_mut()?, no, units)
+    }
+
+    /// Begins the next extent, unless a slot of `units` fits into the one that is being filled.
+    pub(crate) fn begin_for(
+        &mut self,
+        units: u32,
+        keep_free: u32,
+        is_read: impl Fn(ExtentNo) -> bool,
+    ) -> Result<(), NoExtent> {
+        if self.has_room_for(units) {
+            return Ok(());
+        }
+        // All that was written there was refused, or is dead by now.
+        if let Some(dead) = self.filling.take_if(|filling| self.extents.is_dead(filling)) {
+            self.extents.finish(dead);
+        }
+        let next = self.extents.begin(keep_free, is_read)?;
+        self.go_on_in(next);
+        Ok(())
+    }
+
+    /// Whether a slot of `units` fits into the extent that is being filled.
+    pub(crate) fn has_room_for(&self, units: u32) -> bool {
+        self.filling.as_ref().is_some_and(|filling| self.extents.left_units(filling) >= units)
+    }
+
+    /// From now on pages are written into this extent.
+    pub(crate) fn go_on_in(&mut self, next: Filling) {
+        if let Some(full) = self.filling.replace(next) {
+            self.extents.finish(full);
+        }
+    }
+
+    /// The page lies in its new slot now; `lsn` is that of its image, or the end of the log when an image without one
+    /// was made.
+    pub(crate) fn written(&mut self, no: PageNo, lsn: Lsn, place: Place) {
+        self.extents.landed(place);
+        let old = self.map.swap(no, Some(place));
+        self.mapped_count += u32::from(old.is_none());
+        self.hold(no, old);
+        let replaced = self.pending.insert(no, Held { lsn, place, is_moved: false });
+        if let Some(replaced) = replaced {
+            // No note ever named it.
+            self.extents.die(replaced.place);
+        }
+    }
+
+    /// The write of a slot failed: nothing names it.
+    pub(crate) fn abandoned(&mut self, place: Place) {
+        self.extents.landed(place);
+        self.extents.die(place);
+        if let Some(filling) = &mut self.filling {
+            self.extents.untake(filling, place);
+        }
+    }
+
+    /// The stored page was copied from one slot to another. Whether that counts: the page may be elsewhere by now.
+    pub(crate) fn moved(&mut self, no: PageNo, from: Place, to: Place) -> bool {
+        if self.map.load(no) != Some(from) && !planted("packed: reclamation ignores a newer slot") {
+            self.abandoned(to);
+            return false;
+        }
+        self.extents.landed(to);
+        let old = self.map.swap(no, Some(to));
+        self.mapped_count += u32::from(old.is_none());
+        self.hold(no, old);
+        if planted("packed: what was moved gives its slot back without a note")
+            && let Some(found) = self.durable.get_mut(&no).and_then(Option::take)
+        {
+            self.extents.die(found);
+        }
+        match self.pending.entry(no) {
+            Entry::Occupied(mut held) => {
+                // No note has named the first slot: the page was written to the second one instead.
+                let first = std::mem::replace(&mut held.get_mut().place, to);
+                self.extents.die(first);
+            }
+            Entry::Vacant(vacant) => drop(vacant.insert(Held { lsn: Lsn::ZERO, place: to, is_moved: true })),
+        }
+        true
+    }
+
+    /// The page is going to be held: notes what a crash finds until it is noted.
+    fn hold(&mut self, no: PageNo, old: Option<Place>) {
+        if let Entry::Vacant(vacant) = self.durable.entry(no) {
+            let dies = old.filter(|_| planted("packed: an extent is free while its notes are not durable"));
+            vacant.insert(if dies.is_some() { None } else { old });
+            dies.into_iter().for_each(|old| self.extents.die(old));
+        }
+    }
+
+    /// Pages written and in no note.
+    pub(crate) fn pending_count(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Pages that a crash would lose from where they are.
+    pub(crate) fn held_count(&self) -> usize {
+        self.durable.len()
+    }
+
+    /// Takes what is pending on its way. One settling at a time.
+    pub(crate) fn begin_settle(&mut self) {
+        assert!(self.noting.is_empty(), "two settle at once");
+        self.noting = std::mem::take(&mut self.pending);
+    }
+
+    /// What has to be noted, without what was discarded meanwhile.
+    pub(crate) fn to_note(&self) -> Vec<Said> {
+        let said = |(no, held): (&PageNo, &Held)| {
+            let said = Said { no: *no, lsn: held.lsn, place: held.place, is_moved: held.is_moved };
+            match held.is_moved && planted("packed: a page that was moved is said to be new") {
+                true => Said { lsn: Lsn::new(LSN_MAX), is_moved: false, ..said },
+                false => said,
+            }
+        };
+        self.noting.iter().map(said).collect()
+    }
+
+    /// The note is durable: gives the pages that are stable now, with the LSNs of their images.
+    pub(crate) fn settled(&mut self) -> Vec<(PageNo, Lsn)> {
+        let mut stable = Vec::new();
+        for (no, held) in std::mem::take(&mut self.noting) {
+            let old = match self.pending.contains_key(&no) {
+                true => self.durable.insert(no, Some(held.place)),
+                false => self.durable.remove(&no),
+            };
+            old.flatten().into_iter().for_each(|old| self.extents.die(old));
+            self.dirty.insert(map_page_of(no));
+            if !held.is_moved {
+                stable.push((no, held.lsn));
+            }
+        }
+        stable
+    }
+
+    /// There was no room for the note, and none was appended: the pages are pending again.
+    pub(crate) fn unsettle(&mut self) {
+        for (no, held) in std::mem::take(&mut self.noting) {
+            match self.pending.entry(no) {
+                Entry::Vacant(vacant) => drop(vacant.insert(held)),
+                Entry::Occupied(mut newer) => {
+                    let newer = newer.get_mut();
+                    if newer.is_moved {
+                        // The move was of this image, which is still to be noted.
+                        (newer.lsn, newer.is_moved) = (held.lsn, held.is_moved);
+                    }
+                    self.extents.die(held.place);
+                }
+            }
+        }
+    }
+
+    /// The pages mean nothing any more once the log is durable up to `after`.
+    pub(crate) fn discard(&mut self, pages: Range<u32>, after: Lsn) {
+        let mut grave = Vec::new();
+        for no in pages.map(PageNo) {
+            let Some(last) = self.map.swap(no, None) else { continue };
+            self.mapped_count -= 1;
+            self.dirty.insert(map_page_of(no));
+            let pending = self.pending.remove(&no);
+            let noting = self.noting.remove(&no);
+            let found = match self.durable.remove(&no) {
+                Some(found) => found,
+                None => Some(last),
+            };
+            pending.into_iter().for_each(|pending| self.extents.die(pending.place));
+            // The note of it may be in the log already, before that of the discard.
+            grave.extend(noting.map(|noting| noting.place));
+            grave.extend(found);
+        }
+        if planted("packed: a discard frees its slots at once") {
+            grave.drain(..).for_each(|place| self.extents.die(place));
+        }
+        if !grave.is_empty() {
+            self.graves.entry(after).or_default().append(&mut grave);
+        }
+    }
+
+    /// The log is durable up to `durable`: what discards before it left behind dies.
+    pub(crate) fn bury(&mut self, durable: Lsn) {
+        while let Some(entry) = self.graves.first_entry().filter(|entry| *entry.key() <= durable) {
+            reached("packed: grave buried");
+            entry.remove().into_iter().for_each(|place| self.extents.die(place));
+        }
+    }
+
+    /// Pages that lie somewhere.
+    pub(crate) fn mapped_count(&self) -> u32 {
+        self.mapped_count
+    }
+
+    /// Up to where the log has to be durable for all discards so far to count.
+    pub(crate) fn last_grave(&self) -> Option<Lsn> {
+        self.graves.last_key_value().map(|(after, _)| *after)
+    }
+
+    /// Whether slots live that the map does not name.
+    pub(crate) fn is_under_way(&self) -> bool {
+        !self.durable.is_empty() || !self.graves.is_empty() || self.extents.has_flights()
+    }
+
+    /// Where a crash would find the page.
+    pub(crate) fn found_by_crash(&self, no: PageNo) -> Option<Place> {
+        self.durable.get(&no).copied().unwrap_or_else(|| self.map.load(no))
+    }
+
+    /// Map pages that the last checkpoint has otherwise.
+    pub(crate) fn dirty(&self) -> &BTreeSet<u32> {
+        &self.dirty
+    }
+
+    /// The map pages that checkpoint `number` has to write, and how many there are then; there were `before`. They are no
+    /// longer dirty.
+    pub(crate) fn copy(&mut self, number: u64, before: u32) -> (Vec<MapPage>, u32) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        let map_pages = dirty.last().map_or(0, |last| last + 1).max(before);
+        dirty.extend(before..map_pages);
+        (dirty.into_iter().map(|page| self.map_page(page, number)).collect(), map_pages)
+    }
+
+    fn map_page(&self, number: u32, checkpoint: u64) -> MapPage {
+        let first = u64::from(number) * u64::from(PLACES);
+        let place = |no| {
+            let no = PageNo(u32::try_from(no).ok()?);
+            match planted("packed: the map checkpoint takes held entries") {
+                true => self.map.load(no),
+                false => self.found_by_crash(no),
+            }
+        };
+        MapPage { number, checkpoint, places: (first..first + u64::from(PLACES)).map(place).collect() }
+    }
+
+    /// The checkpoint came to nothing.
+    pub(crate) fn give_back_dirty(&mut self, pages: BTreeSet<u32>) {
+        self.dirty.extend(pages);
+    }
+}

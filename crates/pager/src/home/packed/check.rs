@@ -1,0 +1,70 @@
+//! Looking for contradictions in a packed space: every place within the file and none over another, in every slot the page
+//! that the map says, what lives in the extents as much as the pages need.
+//!
+//! Invariants
+//! 1. Nothing is changed; what is found is said in words that name page and place.
+//! 2. Page writers may be at work: a slot is held while it is looked at, as for reading, and sums are compared when nothing is
+//!    on its way.
+//!
+//! What it does not know: what is in a page.
+
+use varve_device::AlignedBuf;
+
+use super::PackedSpace;
+use super::extents::Extents;
+use super::place::{Place, UNIT_BYTES};
+use crate::base::error::Result;
+use crate::base::ids::PageNo;
+use crate::home::compression::stored_page;
+
+/// Damages that are named before the rest is not.
+const NAMED_MAX: usize = 100;
+
+impl PackedSpace {
+    /// Appends what it finds.
+    pub(super) fn check_slots(&self, damages: &mut Vec<String>) -> Result<()> {
+        self.check_extents(damages);
+        let mut frame = AlignedBuf::new(self.shape.page_size as usize);
+        for (no, _) in self.map.each() {
+            if damages.len() >= NAMED_MAX {
+                break;
+            }
+            // None: it was discarded meanwhile.
+            let Some(slot) = self.hold(no) else { continue };
+            damages.extend(self.check_slot(no, slot.place, &mut frame)?);
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a held slot, whatever the page is.
+    fn check_slot(&self, no: PageNo, place: Place, frame: &mut [u8]) -> Result<Option<String>> {
+        let window = self.window(place);
+        let mut bytes = AlignedBuf::new(window.len_bytes);
+        self.file.read_at(window.offset, &mut bytes, self.purpose)?;
+        let decoded =
+            stored_page::decode(&bytes[window.skip..window.skip + place.len_bytes()], self.id(no), frame);
+        Ok(decoded.err().map(|damage| {
+            let (id, at, file) = (self.id(no), place.offset_bytes(), self.file.location());
+            format!("page {id} is damaged in its slot at byte {at} of {file}: {damage}")
+        }))
+    }
+
+    fn check_extents(&self, damages: &mut Vec<String>) {
+        let book = self.book.lock();
+        let live_units = book.extents().live_units();
+        let counted =
+            Extents::recovered(self.shape.extent_bytes as usize, book.extents().count(), self.map.each());
+        match counted {
+            Err(bad) => damages.push(format!("{}: {bad}", self.file.location())),
+            Ok(counted) if !book.is_under_way() && counted.live_units() != live_units => {
+                damages.push(format!(
+                    "{}: its pages need {} bytes, and {} bytes are in use",
+                    self.file.location(),
+                    counted.live_units() * UNIT_BYTES as u64,
+                    live_units * UNIT_BYTES as u64
+                ));
+            }
+            Ok(_) => {}
+        }
+    }
+}

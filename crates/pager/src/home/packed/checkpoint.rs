@@ -1,0 +1,111 @@
+//! Checkpoints of the map, and pages that mean nothing any more.
+//!
+//! ```text
+//!    close the gate, lock settling --> copy what a crash would find, at the end E of the log --> open the gate
+//!      --> flush the log to E --> map pages to their other places --> head {number, E}
+//! ```
+//!
+//! Invariants
+//! 1. The copy is exactly what the log up to E says: nobody is between a note and what it stands for.
+//! 2. The log is durable up to E before a head names the copy: discards that are in it are not taken back by a crash.
+//! 3. A crash before the head finds the checkpoint before.
+//!
+//! What it does not know: when the log is cut (`needs_log_from` says from where it is needed).
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use varve_device::{planted, reached};
+
+use super::PackedSpace;
+use super::map_file::Checkpoint;
+use crate::base::error::Result;
+use crate::base::ids::PageRange;
+use crate::base::lsn::Lsn;
+use crate::log::notes::discards::{self, NOTE_DISCARD};
+use crate::log::{GROUP_SLACK_BYTES, record};
+
+/// Part of the log after which the map is copied.
+const LOG_SHARE: u64 = 8;
+/// Map pages that differ at which it is copied, too.
+pub(super) const DIRTY_MAX: usize = 4096;
+
+impl PackedSpace {
+    /// Copies the map if the log since the last copy is long. After a refusal for want of room the log is kept longer.
+    pub(super) fn checkpoint_map_if_due(&self) -> Result<()> {
+        let since = self.log.end().since(self.map_file.head().after);
+        let dirty_count = self.book.lock().dirty().len();
+        if since <= self.log.cleaning_bytes() / LOG_SHARE && dirty_count < DIRTY_MAX {
+            return Ok(());
+        }
+        self.checkpoint_map()
+    }
+
+    /// Copies the map.
+    pub(super) fn checkpoint_map(&self) -> Result<()> {
+        let gate = self.gate.close();
+        let _settling = self.settling.lock();
+        self.log.check()?;
+        let log_from = self.log.block_start();
+        let copy = self.copy(log_from);
+        drop(gate);
+        if !planted("packed: the map checkpoint forgets the log's flush") {
+            self.log.flush(copy.after)?;
+        }
+        self.map_file.checkpoint(&copy).inspect_err(|_| {
+            self.book.lock().give_back_dirty(copy.pages.iter().map(|page| page.number).collect());
+        })?;
+        self.log_from.advance(log_from);
+        self.counters.map_checkpoints.fetch_add(1, Relaxed);
+        reached("packed: map checkpoint");
+        Ok(())
+    }
+
+    fn copy(&self, log_from: Lsn) -> Checkpoint {
+        let before = self.map_file.head().map_pages;
+        let mut book = self.book.lock();
+        let after = self.log.end();
+        let (pages, map_pages) = book.copy(self.map_file.next_checkpoint(), before);
+        Checkpoint { pages, map_pages, log_from, after }
+    }
+
+    /// The pages mean nothing any more once the log is durable up to `after`.
+    ///
+    /// A cut of the space (zero) is in no note: without one, a crash before the shorter length is known would find the pages
+    /// where others are by then. So it is noted here; if the log has no room for that, the pages keep their slots.
+    pub(super) fn forget(&self, ids: PageRange, after: Lsn) {
+        if after == Lsn::ZERO && !self.names_any(ids) {
+            return;
+        }
+        let first = ids.first.no().0;
+        let mut book = self.book.lock();
+        let is_noted = after > Lsn::ZERO || planted("packed: a cut gives its slots back without a note");
+        let after = match is_noted {
+            true => Some(after),
+            false => self.note_discard(ids),
+        };
+        after.into_iter().for_each(|after| book.discard(first..first + ids.count, after));
+    }
+
+    /// Whether any of the pages lies somewhere.
+    pub(super) fn names_any(&self, ids: PageRange) -> bool {
+        ids.pages().any(|id| self.map.load(id.no()).is_some())
+    }
+
+    /// Makes the notes of all discards durable: pages behind a shorter end would be there again without them.
+    pub(super) fn flush_discards(&self) -> Result<()> {
+        let last = self.book.lock().last_grave();
+        if let Some(after) = last.filter(|_| !planted("packed: a shorter length is durable before its notes"))
+        {
+            self.log.flush(after)?;
+        }
+        Ok(())
+    }
+
+    fn note_discard(&self, ids: PageRange) -> Option<Lsn> {
+        let mut records = Vec::new();
+        record::put_note(&mut records, NOTE_DISCARD, &discards::encode(&[ids]));
+        let has_room =
+            self.log.check().is_ok() && self.log.has_segment_for(records.len() + GROUP_SLACK_BYTES);
+        has_room.then(|| self.log.append_note(&records).end)
+    }
+}

@@ -1,0 +1,76 @@
+//! Doors for the fuzz target of the map: files of a small packed space, and their recovery.
+//!
+//! What it does not know: what is done to the files between the two.
+
+use varve_device::{AlignedBuf, Directory, Durability, OpenHow, Purpose};
+
+use super::Identity;
+use super::format::{MapPage, PLACES, Shape};
+use super::map_file::{Checkpoint, MapFile};
+use super::place::Place;
+use super::recover::Found;
+use crate::base::error::Result;
+use crate::base::ids::{PageNo, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::home::files;
+use crate::log::Record;
+use crate::recovery::Observe;
+
+const EXTENT_BYTES: u64 = 64 << 10;
+const EXTENTS: u64 = 4;
+/// A page of each map page.
+const PAGES: [u32; 3] = [1, 7, PLACES + 2];
+
+/// A page and its place: address and length in units.
+pub(crate) type Lies = (u32, u64, u32);
+
+fn identity(database: u64, page_size: usize) -> Identity {
+    Identity { space: SpaceId::DATA, database, page_size }
+}
+
+/// Makes the files of a data space of a few pages, after two checkpoints of its map.
+pub(crate) fn make(directory: &dyn Directory, database: u64, page_size: usize) -> Result<()> {
+    let space = SpaceId::DATA;
+    let shape = Shape { page_size: page_size as u32, extent_bytes: EXTENT_BYTES, database, space };
+    let (kind, _) = files::device_space(space);
+    let file = directory.open(&files::file_name(space), OpenHow::or_create(kind))?;
+    file.set_len(EXTENTS * EXTENT_BYTES)?;
+    let header = AlignedBuf::copy_of(&shape.header());
+    file.write_at(0, &header, Purpose::Mapping, Durability::Now)?;
+    let map_file = MapFile::create(directory, shape)?;
+    map_file.resize(2 * PLACES)?;
+    for round in 1..3 {
+        let page = |number| MapPage {
+            number,
+            checkpoint: map_file.next_checkpoint(),
+            places: (number * PLACES..(number + 1) * PLACES)
+                .map(|no| Place::new(u64::from(no % 100) * 4 + round * 8, 4).filter(|_| PAGES.contains(&no)))
+                .collect(),
+        };
+        let (log_from, after) = (Lsn::new(4096), Lsn::new(4096 + round));
+        map_file.checkpoint(&Checkpoint { pages: vec![page(0), page(1)], map_pages: 2, log_from, after })?;
+    }
+    Ok(())
+}
+
+/// Recovers the space by its files and these notes of the log, each in the group that ends there; copies the map if it goes on.
+pub(crate) fn recover(
+    directory: &dyn Directory,
+    (database, page_size): (u64, usize),
+    notes: &[(Lsn, u8, Vec<u8>)],
+    goes_on: bool,
+) -> Result<Vec<Lies>> {
+    let mut found = Found::open(directory, &identity(database, page_size), 0)?;
+    for (lsn, kind, payload) in notes {
+        found.replay.observe(*lsn, &Record::Note { kind: *kind, payload })?;
+    }
+    let mut parts = found.into_parts()?;
+    if goes_on {
+        let head = parts.map_file.head();
+        let (pages, map_pages) = parts.book.copy(parts.map_file.next_checkpoint(), head.map_pages);
+        let after = notes.iter().map(|(lsn, ..)| *lsn).fold(head.after, Lsn::max);
+        parts.map_file.checkpoint(&Checkpoint { pages, map_pages, log_from: head.log_from, after })?;
+    }
+    let lies = |(no, place): (PageNo, Place)| (no.0, place.address(), place.units());
+    Ok(parts.map.each().map(lies).collect())
+}

@@ -1,0 +1,76 @@
+//! The page map in memory: where the newest stored form of each page of a packed space lies.
+//!
+//! Invariants
+//! 1. Reading takes no lock. Writing happens under the lock of the space's book (`book.rs`).
+//! 2. Loads and swaps are sequentially consistent: a reader enters itself at the extent and then looks here again,
+//!    whoever gives an extent away makes its slots unreachable here and then looks for readers. One of the two sees the
+//!    other (Dekker).
+//!
+//! What it does not know: what a crash would find (`book.rs`).
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use super::place::Place;
+use crate::base::chunks::Chunks;
+use crate::base::ids::PageNo;
+
+/// Places by page number.
+pub(crate) struct PageMap {
+    places: Chunks<AtomicU64>,
+}
+
+fn known(raw: u64) -> Option<Place> {
+    Place::of_stored(raw).flatten()
+}
+
+impl PageMap {
+    pub(crate) fn new() -> PageMap {
+        PageMap { places: Chunks::new() }
+    }
+
+    /// Where the page lies; `None` if it was never written.
+    pub(crate) fn load(&self, no: PageNo) -> Option<Place> {
+        known(self.places.get(no.0)?.load(SeqCst))
+    }
+
+    /// Sets where the page lies; gives where it lay.
+    pub(crate) fn swap(&self, no: PageNo, place: Option<Place>) -> Option<Place> {
+        match (place, self.places.get(no.0)) {
+            (None, None) => None,
+            (_, Some(cell)) => known(cell.swap(Place::to_stored(place), SeqCst)),
+            (Some(_), None) => known(self.places.make(no.0).swap(Place::to_stored(place), SeqCst)),
+        }
+    }
+
+    /// All pages that were written, in order.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (PageNo, Place)> {
+        let cells = self.places.each().map(|(no, cell)| (PageNo(no), known(cell.load(SeqCst))));
+        cells.filter_map(|(no, place)| Some((no, place?)))
+    }
+
+    /// Memory, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.places.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_place_counts() {
+        let map = PageMap::new();
+        let place = |address| Place::new(address, 3);
+        assert_eq!(map.load(PageNo(9)), None);
+        assert_eq!(map.swap(PageNo(9), None), None);
+        assert_eq!(map.bytes(), 0, "forgetting makes nothing");
+        assert_eq!(map.swap(PageNo(9), place(16)), None);
+        assert_eq!(map.swap(PageNo(9), place(40)), place(16));
+        assert_eq!(map.swap(PageNo(70_000), place(20)), None);
+        let all: Vec<_> = map.each().map(|(no, place)| (no.0, place.address())).collect();
+        assert_eq!(all, [(9, 40), (70_000, 20)]);
+        assert_eq!(map.swap(PageNo(9), None), place(40));
+        assert_eq!(map.load(PageNo(9)), None);
+    }
+}

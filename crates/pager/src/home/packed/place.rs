@@ -1,0 +1,117 @@
+//! Places: where a stored page lies in the file of a packed space.
+//!
+//! A stored place is a u64 (in map pages and in memory):
+//!
+//! | bits | what |
+//! |---|---|
+//! | 0..40 | address in units of 512 bytes |
+//! | 40..48 | length in units, less one |
+//! | 48..64 | 0 |
+//!
+//! The number 0 says that the page was never written.
+//!
+//! Invariants
+//! 1. Units are 512 bytes whatever the sector of the device is, so a file can move to a device with larger sectors.
+//! 2. No place begins at unit 0: the file's header block lies there.
+//!
+//! What it does not know: extents, which page lies in a place.
+
+use std::num::NonZeroU64;
+
+/// Unit of places, in bytes.
+pub(crate) const UNIT_BYTES: usize = 512;
+/// Longest place, in units: a plain page of 64 KiB.
+pub(crate) const PLACE_UNITS_MAX: u32 = 128;
+
+const ADDRESS_BITS: u32 = 40;
+const LENGTH_BITS: u32 = 8;
+
+/// Where a stored page lies.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place(NonZeroU64);
+
+impl Place {
+    /// The place of `units` units from unit `address` on. `None` for places that can't be.
+    pub(crate) fn new(address: u64, units: u32) -> Option<Place> {
+        let fits = address >> ADDRESS_BITS == 0 && (1..=PLACE_UNITS_MAX).contains(&units);
+        let address = NonZeroU64::new(address).filter(|_| fits)?;
+        Some(Place(address | u64::from(units - 1) << ADDRESS_BITS))
+    }
+
+    /// Reads a stored place: `Some(None)` for a page that was never written, `None` for nonsense.
+    pub(crate) fn of_stored(raw: u64) -> Option<Option<Place>> {
+        if raw == 0 {
+            return Some(None);
+        }
+        let units = (raw >> ADDRESS_BITS) + 1;
+        Place::new(raw & ((1 << ADDRESS_BITS) - 1), u32::try_from(units).ok()?).map(Some)
+    }
+
+    /// The stored form; a page that was never written has 0.
+    pub(crate) fn to_stored(place: Option<Place>) -> u64 {
+        place.map_or(0, |place| place.0.get())
+    }
+
+    /// First unit.
+    pub(crate) fn address(self) -> u64 {
+        self.0.get() & ((1 << ADDRESS_BITS) - 1)
+    }
+
+    /// Length in units.
+    pub(crate) fn units(self) -> u32 {
+        (self.0.get() >> ADDRESS_BITS) as u32 + 1
+    }
+
+    /// The unit behind the last one.
+    pub(crate) fn end(self) -> u64 {
+        self.address() + u64::from(self.units())
+    }
+
+    /// First byte.
+    pub(crate) fn offset_bytes(self) -> u64 {
+        self.address() * UNIT_BYTES as u64
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len_bytes(self) -> usize {
+        self.units() as usize * UNIT_BYTES
+    }
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}+{}", self.address(), self.units())
+    }
+}
+
+const _: () = assert!(PLACE_UNITS_MAX <= 1 << LENGTH_BITS);
+const _: () = assert!(PLACE_UNITS_MAX as usize * UNIT_BYTES == crate::base::page::PAGE_SIZE_MAX_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layout_snapshot_of_places() {
+        let place = Place::new(0x12_3456, 5).unwrap();
+        assert_eq!(Place::to_stored(Some(place)), 0x0004_0000_0012_3456 & !(0xF << 48) | 4 << 40);
+        assert_eq!(Place::to_stored(Some(place)), 0x0000_0400_0012_3456);
+        assert_eq!((place.offset_bytes(), place.len_bytes(), place.end()), (0x2468_AC00, 2560, 0x12_345B));
+        assert_eq!(Place::to_stored(None), 0);
+    }
+
+    #[test]
+    fn places_come_back_and_nonsense_does_not() {
+        for (address, units) in [(1, 1), (8, 128), ((1 << 40) - 1, 1), (77, 16)] {
+            let place = Place::new(address, units).unwrap();
+            assert_eq!((place.address(), place.units()), (address, units));
+            assert_eq!(Place::of_stored(Place::to_stored(Some(place))), Some(Some(place)));
+        }
+        assert_eq!(Place::of_stored(0), Some(None));
+        for nonsense in [1 << 48, 4 << 40, 200 << 40 | 8, u64::MAX] {
+            assert_eq!(Place::of_stored(nonsense), None, "{nonsense:#x}");
+        }
+        assert_eq!((Place::new(0, 1), Place::new(1 << 40, 1)), (None, None));
+        assert_eq!((Place::new(8, 0), Place::new(8, 129)), (None, None));
+    }
+}

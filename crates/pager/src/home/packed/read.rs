@@ -1,0 +1,119 @@
+//! Reading pages of a packed space: one read each, of the slot that the map names.
+//!
+//! Invariants
+//! 1. A reader enters itself at the extent, then looks at the map again: whoever writes to an extent has made its slots
+//!    unreachable before, and looks for readers then. One of the two sees the other.
+//!
+//! What it does not know: who moves pages, and why.
+
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use varve_device::{AlignedBuf, ReadOp};
+
+use super::PackedSpace;
+use super::extents::ExtentNo;
+use super::place::Place;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{PageId, PageNo};
+use crate::base::page::PageDamage;
+use crate::home::compression::stored_page;
+use crate::level::Want;
+
+/// A slot that stays as it is until this is dropped.
+pub(super) struct Found<'s> {
+    pub(super) place: Place,
+    readers: &'s AtomicU32,
+}
+
+impl Drop for Found<'_> {
+    fn drop(&mut self) {
+        self.readers.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Bytes of the file that are read for a slot: whole sectors around it.
+pub(super) struct Window {
+    pub(super) offset: u64,
+    /// Bytes before the slot.
+    pub(super) skip: usize,
+    pub(super) len_bytes: usize,
+}
+
+impl Window {
+    /// What has to be read for a place.
+    pub(super) fn of(place: Place, sector_bytes: usize) -> Window {
+        let sector = sector_bytes as u64;
+        let offset = place.offset_bytes() / sector * sector;
+        let skip = (place.offset_bytes() - offset) as usize;
+        Window { offset, skip, len_bytes: (skip + place.len_bytes()).next_multiple_of(sector_bytes) }
+    }
+}
+
+impl PackedSpace {
+    /// Whether somebody reads slots of the extent, or is about to look whether he may.
+    pub(super) fn is_read(&self, extent: ExtentNo) -> bool {
+        self.readers.get(extent.0).is_some_and(|readers| readers.load(SeqCst) > 0)
+    }
+
+    fn find(&self, id: PageId) -> Result<Found<'_>> {
+        self.require_page(id)?;
+        self.hold(id.no()).ok_or(PagerError::DamagedPage { id, damage: PageDamage::Zero })
+    }
+
+    /// The slot that the map names for a page; `None` if it names none.
+    pub(super) fn hold(&self, no: PageNo) -> Option<Found<'_>> {
+        let extent_units = self.shape.extent_bytes / super::place::UNIT_BYTES as u64;
+        loop {
+            let place = self.map.load(no)?;
+            let readers = self.readers.make((place.address() / extent_units) as u32);
+            readers.fetch_add(1, SeqCst);
+            let found = Found { place, readers };
+            if self.map.load(no) == Some(place) {
+                return Some(found);
+            }
+        }
+    }
+
+    /// What has to be read for a place.
+    pub(super) fn window(&self, place: Place) -> Window {
+        Window::of(place, self.sector_bytes())
+    }
+
+    /// Reads pages; submits all together.
+    pub(super) fn read_wants(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()> {
+        let found: Vec<Found<'_>> = wants.iter().map(|(id, _)| self.find(*id)).collect::<Result<_>>()?;
+        let mut aside: Vec<(Window, Option<AlignedBuf>)> = Vec::with_capacity(wants.len());
+        for (found, (_, want)) in found.iter().zip(wants.iter()) {
+            let window = self.window(found.place);
+            let fits = matches!(want, Want::Page { frame, .. } if frame.len() == window.len_bytes);
+            // A plain page goes straight to its frame.
+            let buf = (!fits || window.skip > 0).then(|| AlignedBuf::new(window.len_bytes));
+            aside.push((window, buf));
+        }
+        let mut ops = Vec::with_capacity(wants.len());
+        for ((window, aside), (_, want)) in aside.iter_mut().zip(wants.iter_mut()) {
+            let Want::Page { frame, .. } = want else { continue };
+            let buf = aside.as_deref_mut().unwrap_or(frame);
+            ops.push(ReadOp { offset: window.offset, buf, why: self.purpose });
+        }
+        match &mut ops[..] {
+            [one] => self.file.read_at(one.offset, one.buf, one.why)?,
+            many => self.file.read_batch(many)?,
+        }
+        drop(ops);
+        for ((found, (window, aside)), (id, want)) in found.iter().zip(&aside).zip(wants.iter_mut()) {
+            let Want::Page { frame, .. } = want else { continue };
+            let decoded = match aside {
+                Some(bytes) => stored_page::decode(
+                    &bytes[window.skip..window.skip + found.place.len_bytes()],
+                    *id,
+                    frame,
+                ),
+                None => stored_page::decode_in(frame, *id),
+            };
+            let form = decoded.map_err(|damage| PagerError::DamagedPage { id: *id, damage })?;
+            self.forms.read(frame, form);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! Reclamation: what still lives in extents that are mostly dead is moved together, so that whole extents get free.
+//!
+//! It has no thread. Whoever finds the extent that is being filled full does what is due, before the next is begun:
+//!
+//! | free extents | the file | what is done |
+//! |---|---|---|
+//! | enough | | nothing |
+//! | few | filled less than it may be, or cannot grow | a share: at most 8 MiB are moved |
+//! | those kept back | filled less than it may be | extents are emptied until one more is free |
+//! | those kept back | filled more | it grows; if the device has no room: the same |
+//!
+//! Invariants
+//! 1. The last extents are for survivors alone. What is emptied in a turn is always more than it fills, so with them a turn can
+//!    be made, and made again, whatever pages were written into the others.
+//! 2. An extent in which nearly everything lives is nobody's victim: moving it would cost twenty times what it wins.
+//! 3. Want of room, wherever it shows, leaves every page where it was, and is an error only of who can't be given a slot.
+//! 4. A survivor is copied as it is stored, after its checksum was right. One whose checksum is wrong stays, and its extent with
+//!    it; one that could not be read stays, and is tried again after the next checkpoint.
+//! 5. While slots are read for a turn, their extents count as read by somebody.
+//!
+//! What it does not know: which page goes where (`moves.rs`), when notes are written (`settle.rs`), what room is promised
+//! (`room.rs`).
+
+use std::ops::Range;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use varve_device::{AlignedBuf, Durability, ReadOp, reached};
+
+use super::PackedSpace;
+use super::book::Book;
+use super::extents::{ExtentNo, HEADER_UNITS};
+use super::moves::{Moved, Output, Readable, Rules, Survivor, Turn};
+use super::place::UNIT_BYTES;
+use super::room::{WAITS_MAX, wait_for_readers};
+use crate::base::error::Result;
+use crate::home::compression::stored_page;
+
+/// Free extents that only survivors are written into.
+pub(super) const LAST_EXTENTS: u32 = 2;
+/// What a turn moves at most, in extents and in bytes.
+pub(super) const SHARE_EXTENTS_MAX: u64 = 4;
+const SHARE_BYTES_MAX: u64 = 8 << 20;
+/// Extents in which more than so many in a hundred units live are not emptied.
+const LIVE_PERCENT_MAX: u32 = 95;
+/// Hollow extents that a share asks the device for at most.
+const HOLLOW_ASKED_MAX: u32 = 8;
+/// Turns for one extent.
+const TURNS_MAX: u32 = 64;
+/// Slots with less between them are read together, up to this length.
+const GAP_BYTES: u64 = 32 << 10;
+const READ_BYTES_MAX: u64 = 1 << 20;
+
+/// An extent that is read.
+pub(super) struct Hold<'s>(&'s AtomicU32);
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+impl PackedSpace {
+    /// Does the share of whoever has filled an extent.
+    pub(super) fn keep_up(&self) -> Result<()> {
+        let spare = self.spare_extents();
+        let coming = |book: &Book| book.extents().free_count() + book.extents().emptied_count();
+        // Nothing has to be moved for those whose room the device may have kept.
+        let missing = spare.saturating_sub(coming(&self.book.lock()));
+        self.fill_hollow(missing, HOLLOW_ASKED_MAX)?;
+        let (free, coming) = {
+            let book = self.book.lock();
+            (book.extents().free_count(), coming(&book))
+        };
+        let has_enough = coming >= spare && !self.config.moves_always;
+        let may_grow = self.is_filled() && self.may_get_longer()?;
+        if has_enough || may_grow {
+            return Ok(());
+        }
+        let share = SHARE_EXTENTS_MAX.min(SHARE_BYTES_MAX / self.shape.extent_bytes).max(1);
+        match self.turn((share as usize).min(free.saturating_sub(1) as usize)) {
+            // It shows again when there is nothing else.
+            Err(error) if error.is_no_space() => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    /// Empties extents until there is one more than those kept back, or room for `units` behind what was moved; whether there
+    /// is.
+    pub(super) fn empty_extents(&self, units: u32) -> Result<bool> {
+        let (mut turns, mut waits) = (0, 0);
+        while turns < TURNS_MAX {
+            let free = self.book.lock().extents().free_count() as usize;
+            let moved = match self.turn(free.saturating_sub(1).max(1)) {
+                Err(error) if error.is_no_space() => return Ok(false),
+                moved => moved?,
+            };
+            // What was moved is free when the notes are durable.
+            let has_log = self.bury_and_settle()?;
+            if self.has_free() || self.book.lock().has_room_for(units) {
+                return Ok(true);
+            }
+            if moved.met_readers && waits < WAITS_MAX {
+                wait_for_readers(waits);
+                waits += 1;
+                continue;
+            }
+            if !has_log || !moved.has_won() {
+                return Ok(false);
+            }
+            turns += 1;
+        }
+        Ok(false)
+    }
+
+    pub(super) fn rules(&self, extents: usize) -> Rules {
+        let extent_units = (self.shape.extent_bytes / UNIT_BYTES as u64) as u32;
+        let page_units = self.shape.page_size / UNIT_BYTES as u32;
+        // The survivors of one victim fit into one extent, whatever their order.
+        let fitting = extent_units - HEADER_UNITS - page_units + 1;
+        let live_units_max = fitting.min(extent_units * LIVE_PERCENT_MAX / 100);
+        Rules { extents, live_units_max, sector_units: (self.sector_bytes() / UNIT_BYTES) as u32 }
+    }
+
+    /// One turn, by the holder of `opening`: moves what fills up to `extents`.
+    fn turn(&self, extents: usize) -> Result<Moved> {
+        if extents == 0 {
+            return Ok(Moved::default());
+        }
+        let rules = self.rules(extents);
+        let (mut turn, holds) = {
+            let book = self.book.lock();
+            let turn = Turn::choose(&book, &rules);
+            let holds: Vec<Hold<'_>> = turn.victims().iter().map(|no| self.enter(*no)).collect();
+            (turn, holds)
+        };
+        let buffers = self.read_survivors(&mut turn);
+        drop(holds);
+        let outputs = turn.place(&mut self.book.lock(), &rules, |extent| self.is_read(extent));
+        let (written, outcome) = self.write_outputs(&outputs, &buffers);
+        let moved = turn.land(&mut self.book.lock(), outputs, written);
+        self.count(&moved);
+        outcome.map(|()| moved)
+    }
+
+    fn count(&self, moved: &Moved) {
+        let counters = &self.counters;
+        counters.moved_pages.fetch_add(moved.pages, Relaxed);
+        counters.moved_bytes.fetch_add(moved.units * UNIT_BYTES as u64, Relaxed);
+        counters.emptied_extents.fetch_add(moved.emptied, Relaxed);
+        counters.damaged_slots.fetch_add(moved.damaged, Relaxed);
+        if moved.pages > 0 {
+            reached("packed: pages moved");
+        }
+    }
+
+    /// Enters a reader at an extent.
+    pub(super) fn enter(&self, extent: ExtentNo) -> Hold<'_> {
+        let readers = self.readers.make(extent.0);
+        readers.fetch_add(1, SeqCst);
+        Hold(readers)
+    }
+
+    /// Reads the survivors, neighbours together; those that cannot be are left where they are.
+    fn read_survivors(&self, turn: &mut Turn) -> Vec<AlignedBuf> {
+        let runs = self.runs(&mut turn.survivors);
+        let mut buffers: Vec<AlignedBuf> =
+            runs.iter().map(|run| AlignedBuf::new((run.end - run.start) as usize)).collect();
+        let mut ops: Vec<ReadOp<'_>> = runs
+            .iter()
+            .zip(&mut buffers)
+            .map(|(run, buf)| ReadOp { offset: run.start, buf, why: self.purpose })
+            .collect();
+        let are_read = match self.file.read_batch(&mut ops) {
+            Ok(()) => vec![true; runs.len()],
+            // Some of it can be read, perhaps.
+            Err(_) => ops.iter_mut().map(|op| self.file.read_at(op.offset, op.buf, op.why).is_ok()).collect(),
+        };
+        let readable = |survivor: &Survivor| {
+            let (run, at) = survivor.bytes_at;
+            let bytes = &buffers[run][at..at + survivor.from.len_bytes()];
+            match stored_page::verify(bytes, self.id(survivor.no), self.shape.page_size as usize) {
+                _ if !are_read[run] => Readable::NotNow,
+                Err(_) => Readable::Never,
+                Ok(_) => Readable::Yes,
+            }
+        };
+        let found: Vec<Readable> = turn.survivors.iter().map(readable).collect();
+        if found.iter().any(|found| *found != Readable::Yes) {
+            turn.leave(&mut self.book.lock(), &found);
+        }
+        buffers
+    }
+
+    /// What is read together; notes for each survivor where its bytes will be.
+    fn runs(&self, survivors: &mut [Survivor]) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for survivor in survivors {
+            let window = self.window(survivor.from);
+            let (start, end) = (window.offset, window.offset + window.len_bytes as u64);
+            match runs.last_mut() {
+                Some(run)
+                    if run.start <= start
+                        && start <= run.end + GAP_BYTES
+                        && end - run.start <= READ_BYTES_MAX =>
+                {
+                    run.end = run.end.max(end);
+                }
+                _ => runs.push(start..end),
+            }
+            let run = runs.len() - 1;
+            survivor.bytes_at = (run, (survivor.from.offset_bytes() - runs[run].start) as usize);
+        }
+        runs
+    }
+
+    /// Writes the survivors of each output in one piece; gives how many outputs were written.
+    fn write_outputs(&self, outputs: &[Output], buffers: &[AlignedBuf]) -> (usize, Result<()>) {
+        for (number, output) in outputs.iter().enumerate() {
+            let Some((first, last)) = output.moves.first().zip(output.moves.last()) else { continue };
+            let start = first.to.offset_bytes();
+            let mut bytes = AlignedBuf::new((last.to.end() * UNIT_BYTES as u64 - start) as usize);
+            for one in &output.moves {
+                let (run, from) = one.survivor.bytes_at;
+                let (len, to) = (one.survivor.from.len_bytes(), (one.to.offset_bytes() - start) as usize);
+                bytes[to..to + len].copy_from_slice(&buffers[run][from..from + len]);
+            }
+            if let Err(error) = self.file.write_at(start, &bytes, self.purpose, Durability::Later) {
+                self.counters.refused_moves.fetch_add(u64::from(error.is_no_space()), Relaxed);
+                return (number, Err(error.into()));
+            }
+        }
+        (outputs.len(), Ok(()))
+    }
+}

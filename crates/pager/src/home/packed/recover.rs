@@ -1,0 +1,147 @@
+//! Opening a packed space: its map as a crash, or a shutdown, left it.
+//!
+//! ```text
+//!    heads, header block, map pages --> notes of the log (analysis) --> extents: what lives where
+//! ```
+//!
+//! Invariants
+//! 1. Until the log's new life is known nothing is written.
+//! 2. Places outside the file or over one another are damage, named by page; nothing is guessed.
+//! 3. What no place names is free: which extent was being filled, and what was on its way, does not matter.
+//!
+//! What it does not know: what the notes mean (`replay.rs`), redo.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use varve_device::{AlignedBuf, BlockFile, Directory, Purpose};
+
+use super::book::Book;
+use super::extents::Extents;
+use super::format::{BLOCK_BYTES, Shape};
+use super::map_file::MapFile;
+use super::page_map::PageMap;
+use super::read::Window;
+use super::replay::Replay;
+use super::{Around, Identity, PackedSpace, sector_bytes};
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::PageId;
+use crate::base::lsn::Lsn;
+use crate::home::compression::stored_page;
+use crate::home::files;
+
+/// The files of a space, and what its map says so far.
+pub(crate) struct Found {
+    file: Arc<dyn BlockFile>,
+    location: String,
+    map_file: MapFile,
+    stale: BTreeSet<u32>,
+    /// Takes the notes of the log.
+    pub(crate) replay: Replay,
+}
+
+impl Found {
+    /// Reads the files of a space. Checkpoint `known` of its map was durable: an older map was put back, and the log of the
+    /// time since then is gone.
+    pub(crate) fn open(directory: &dyn Directory, who: &Identity, known: u64) -> Result<Found> {
+        let map_file = MapFile::open(directory, who)?;
+        let head = map_file.head();
+        if head.checkpoint < known {
+            let what = format!(
+                "the map of the {} space in {} is older than the database: checkpoint {} where {known} was durable; put back \
+                 all files of one backup",
+                who.space.name(),
+                directory.location(),
+                head.checkpoint
+            );
+            return Err(PagerError::Incompatible { what });
+        }
+        let name = files::file_name(who.space);
+        let file = files::open_existing(who.space, directory, &name)?;
+        let location = format!("{}/{name}", directory.location());
+        check_header(&*file, &location, &head.shape)?;
+        let (map, stale) = map_file.load()?;
+        let replay = Replay::new(who.space, map, head.after);
+        Ok(Found { file, location, map_file, stale, replay })
+    }
+
+    /// Length of its extents: what they had when it was made.
+    pub(crate) fn extent_bytes(&self) -> u64 {
+        self.map_file.head().shape.extent_bytes
+    }
+
+    /// Refuses a log that ends at `until`, before the map does.
+    pub(crate) fn refuse_shorter(&self, until: Lsn) -> Result<()> {
+        let head = self.map_file.head();
+        if head.after <= until {
+            return Ok(());
+        }
+        let what = format!(
+            "the map of {} goes with a log that reaches to {}, and this one ends at {until}: restore both from one backup",
+            self.location, head.after
+        );
+        Err(PagerError::Corrupt { what })
+    }
+
+    /// Reads the page where the map and the log have it. `None`: nowhere, or it is damaged there.
+    pub(crate) fn read(&self, id: PageId, page_size: usize) -> Result<Option<AlignedBuf>> {
+        let Some(place) = self.replay.place(id.no()) else { return Ok(None) };
+        let window = Window::of(place, sector_bytes(&*self.file));
+        if window.offset + window.len_bytes as u64 > self.file.len_bytes()? {
+            return Ok(None);
+        }
+        let (mut slot, mut page) = (AlignedBuf::new(window.len_bytes), AlignedBuf::new(page_size));
+        self.file.read_at(window.offset, &mut slot, files::device_space(id.space()).1)?;
+        let stored = &slot[window.skip..window.skip + place.len_bytes()];
+        Ok(stored_page::decode(stored, id, &mut page).is_ok().then_some(page))
+    }
+
+    /// The space, once the log was read.
+    pub(crate) fn into_space(self, around: Around) -> Result<PackedSpace> {
+        let parts = self.into_parts()?;
+        Ok(PackedSpace::over(parts.file, parts.map_file, parts.map, parts.book, around))
+    }
+
+    /// What the notes that were taken have made of it.
+    pub(super) fn into_parts(self) -> Result<Parts> {
+        let shape = self.map_file.head().shape;
+        // A killed process may have left slots in caches; redo would take those pages for stable.
+        self.file.flush()?;
+        match self.map_file.mend_heads() {
+            // One of them is enough, and it is tried again before the next is written.
+            Err(cause) if cause.is_no_space() => {}
+            mended => mended?,
+        }
+        let (map, mut dirty) = self.replay.finish();
+        dirty.extend(self.stale);
+        let count = u32::try_from(self.file.len_bytes()? / shape.extent_bytes).unwrap_or(u32::MAX);
+        let extents = Extents::recovered(shape.extent_bytes as usize, count, map.each()).map_err(|bad| {
+            PagerError::Corrupt {
+                what: format!("the map of {} is damaged: {bad}: restore it from a backup", self.location),
+            }
+        })?;
+        let map = Arc::new(map);
+        let book = Book::new(map.clone(), extents, dirty);
+        Ok(Parts { file: self.file, map_file: self.map_file, map, book })
+    }
+}
+
+/// What a space is made of.
+pub(super) struct Parts {
+    pub(super) file: Arc<dyn BlockFile>,
+    pub(super) map_file: MapFile,
+    pub(super) map: Arc<PageMap>,
+    pub(super) book: Book,
+}
+
+fn check_header(file: &dyn BlockFile, location: &str, shape: &Shape) -> Result<()> {
+    let mut block = AlignedBuf::new(BLOCK_BYTES);
+    if file.len_bytes()? >= BLOCK_BYTES as u64 {
+        file.read_at(0, &mut block, Purpose::Mapping)?;
+    }
+    shape.check_header(&block).map_err(|damage| PagerError::Corrupt {
+        what: format!(
+            "the header block of {location} is not that of the space: {damage}: restore it from a backup"
+        ),
+    })
+}

@@ -1,0 +1,110 @@
+//! What the log says about a page map since its last checkpoint.
+//!
+//! Invariants
+//! 1. Only groups that end behind the checkpoint's end of the log count: what is at or before it is in the copy.
+//! 2. A discard empties its pages. A written page counts for nothing if its image is older than a discard that stands
+//!    before it in the log: settling may note a page between the note of its discard and the discard itself.
+//! 3. A moved page counts only if the page has a place by then, for the same reason.
+//! 4. Nothing is written. Doing it again gives the same map.
+//!
+//! What it does not know: map pages, extents.
+
+use std::collections::BTreeSet;
+
+use varve_device::{planted, reached};
+
+use super::format::map_page_of;
+use super::note::{self, NOTE_MAP, Said};
+use super::page_map::PageMap;
+use super::place::Place;
+use crate::base::error::Result;
+use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::log::Record;
+use crate::log::notes::discards::{self, NOTE_DISCARD};
+use crate::recovery::{Discards, Observe};
+
+/// A map that takes notes.
+pub(crate) struct Replay {
+    space: SpaceId,
+    /// End of the log at the checkpoint.
+    after: Lsn,
+    map: PageMap,
+    discards: Discards,
+    /// Map pages that differ from the checkpoint.
+    dirty: BTreeSet<u32>,
+}
+
+impl Replay {
+    /// `map` is what the checkpoint says, `after` the end of the log at that moment.
+    pub(crate) fn new(space: SpaceId, map: PageMap, after: Lsn) -> Replay {
+        Replay { space, after, map, discards: Discards::default(), dirty: BTreeSet::new() }
+    }
+
+    /// Where the page is, as far as the log was read.
+    pub(super) fn place(&self, no: PageNo) -> Option<Place> {
+        self.map.load(no)
+    }
+
+    /// The map, and its pages that the checkpoint has otherwise.
+    pub(crate) fn finish(self) -> (PageMap, BTreeSet<u32>) {
+        (self.map, self.dirty)
+    }
+
+    /// A note in the group that ends at `lsn`.
+    pub(crate) fn said(&mut self, lsn: Lsn, said: &Said) {
+        if lsn <= self.after {
+            return;
+        }
+        let id = PageId::new(self.space, said.no);
+        let is_void = match said.is_moved {
+            true => self.map.load(said.no).is_none() && !planted("packed: a move of a discarded page counts"),
+            false => {
+                self.discards.covers(id, said.lsn)
+                    && !planted("packed: recovery takes notes of discarded pages")
+            }
+        };
+        if is_void {
+            reached("recovery: map note older than a discard");
+            return;
+        }
+        reached("recovery: map note applied");
+        self.set(said.no, Some(said.place));
+    }
+
+    /// The pages mean nothing any more, says the group that ends at `lsn`.
+    pub(crate) fn discarded(&mut self, lsn: Lsn, range: PageRange) {
+        if lsn <= self.after || range.first.space() != self.space {
+            return;
+        }
+        self.discards.insert(range, lsn);
+        range.pages().for_each(|id| self.set(id.no(), None));
+    }
+
+    fn set(&mut self, no: PageNo, place: Option<Place>) {
+        if self.map.swap(no, place) != place {
+            self.dirty.insert(map_page_of(no));
+        }
+    }
+}
+
+impl Observe for Replay {
+    fn observe(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<()> {
+        match *record {
+            Record::Note { kind: NOTE_MAP, payload } => {
+                // Analysis has refused it if it is not one.
+                let pages = note::decode(payload).unwrap_or_default();
+                let mine = self.space;
+                for (_, said) in pages.iter().filter(|(space, _)| *space == mine) {
+                    self.said(lsn, said);
+                }
+            }
+            Record::Note { kind: NOTE_DISCARD, payload } => {
+                let ranges = discards::decode(payload).unwrap_or_default();
+                ranges.into_iter().for_each(|range| self.discarded(lsn, range));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,278 @@
+//! Room: how much of it is promised to pages, and where it comes from.
+//!
+//! ```text
+//!    a space gets longer, or gets pages back --> granted --> (written)
+//!    room: free extents <-- hollow ones that the device fills again <-- what reclamation empties <-- a longer file
+//! ```
+//!
+//! Invariants
+//! 1. Granted is reserved: pages that may be written need no more extents, when what is dead is won back, than have their blocks.
+//!    Hollow ones don't count, nor those that cannot be emptied. So a full device shows where pages are granted, and pages that
+//!    are there can be written anew.
+//! 2. Trim leaves what 1 needs: both look under the book's lock.
+//! 3. The file is longer, durably, before a slot behind its old end is given out.
+//! 4. Want of room is said only when everybody was asked: the extent that is being filled, each hollow one, reclamation, the
+//!    device. Another failure of the device is no want of room.
+//!
+//! 5. A device that was full is asked for a longer file again after each checkpoint, and until it has the room reclamation fills
+//!    the file beyond its fill.
+//!
+//! It is a guess of how long a page gets that was never written: as long as those that were are on average.
+//!
+//! What it does not know: which extents are emptied (`reclaim.rs`, `moves.rs`), which pages are granted (`space/grow.rs`).
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::time::Duration;
+
+use varve_device::reached;
+
+use super::PackedSpace;
+use super::book::Book;
+use super::place::UNIT_BYTES;
+use super::reclaim::LAST_EXTENTS;
+use crate::base::error::Result;
+use crate::home::files;
+
+/// Extents by which the file grows at least, and hollow ones that are filled at a time.
+const GROWTH_EXTENTS_MIN: u32 = 8;
+/// Free extents beyond the last ones below which room is won back: at least so many, or one in sixty-four of the file's.
+const SPARE_EXTENTS_MIN: u32 = 2;
+/// Extents that hold nothing, or not all they could, whatever is done: the last ones, and those being filled.
+const ASIDE_EXTENTS: u32 = LAST_EXTENTS + 2;
+/// Readers of free extents are waited for so often; first others get the processor, then some time passes.
+pub(super) const WAITS_MAX: u32 = 2000;
+const YIELDS_MAX: u32 = 100;
+const WAIT: Duration = Duration::from_micros(500);
+
+/// The part of a file, in percent, that may hold pages before it grows. It may change at any moment.
+#[derive(Debug)]
+pub(crate) struct Fill(AtomicU8);
+
+impl Fill {
+    pub(crate) fn new(percent: u8) -> Fill {
+        Fill(AtomicU8::new(percent))
+    }
+
+    /// From now on.
+    pub(crate) fn set(&self, percent: u8) {
+        self.0.store(percent, Relaxed);
+    }
+
+    fn percent(&self) -> u64 {
+        u64::from(self.0.load(Relaxed))
+    }
+}
+
+impl PackedSpace {
+    /// Free extents below which room is won back ahead of need.
+    pub(super) fn spare_extents(&self) -> u32 {
+        LAST_EXTENTS + SPARE_EXTENTS_MIN.max(self.book.lock().extents().count() / 64)
+    }
+
+    /// Grants pages up to this number: has the room for those of them that were never written, too, or refuses.
+    pub(super) fn require_room(&self, pages: u32) -> Result<()> {
+        // From here on trim leaves what they need.
+        let before = self.granted.fetch_max(pages, Relaxed);
+        self.find_room(pages).inspect_err(|_| self.granted.store(before, Relaxed))
+    }
+
+    fn find_room(&self, pages: u32) -> Result<()> {
+        if self.missing_extents(pages) == 0 || (self.bury_and_settle()? && self.missing_extents(pages) == 0) {
+            return Ok(());
+        }
+        let _turn = self.opening.lock();
+        self.fill_hollow(self.missing_extents(pages), u32::MAX)?;
+        match self.missing_extents(pages) {
+            0 => Ok(()),
+            missing => self.grow(missing),
+        }
+    }
+
+    /// Pages beyond this number are not written before they are granted again.
+    pub(super) fn ungrant(&self, pages: u32) {
+        self.granted.fetch_min(pages, Relaxed);
+    }
+
+    /// Extents with their blocks that are missing for so many pages.
+    fn missing_extents(&self, pages: u32) -> u32 {
+        let book = self.book.lock();
+        self.needed_extents(&book, pages).saturating_sub(book.extents().usable_count())
+    }
+
+    /// Extents that so many pages need when nothing more can be won back, each page that was never written as much as the others
+    /// take, and as little more as leaves some extent to be emptied.
+    fn needed_extents(&self, book: &Book, pages: u32) -> u32 {
+        let mut full_units = u64::from(self.rules(0).live_units_max);
+        full_units -= full_units / 64;
+        let page_units = u64::from(self.shape.page_size) / UNIT_BYTES as u64;
+        let (live_units, mapped) = (book.extents().live_units(), u64::from(book.mapped_count()));
+        let each_units = live_units.checked_div(mapped).unwrap_or(page_units).clamp(1, page_units);
+        let units = live_units + u64::from(pages).saturating_sub(mapped) * each_units;
+        let needed = units.div_ceil(full_units) + u64::from(ASIDE_EXTENTS);
+        u32::try_from(needed).unwrap_or(u32::MAX)
+    }
+
+    /// Free extents that trim leaves, with their blocks: what granted pages need, and beyond twice the `spare` ones as much as
+    /// those may need that come soon.
+    pub(super) fn kept_extents(&self, book: &Book, spare: u32) -> u32 {
+        let extents = book.extents();
+        let granted = self.granted.load(Relaxed);
+        let in_use = extents.usable_count() - extents.free_count();
+        let promised = self.needed_extents(book, granted).saturating_sub(in_use);
+        let extent_pages = (self.shape.extent_bytes / u64::from(self.shape.page_size)) as u32;
+        let unwritten = granted.saturating_sub(book.mapped_count()).div_ceil(extent_pages);
+        promised.max(2 * spare + unwritten.min(self.growth(extents.count())))
+    }
+
+    /// Whether the file is filled as much as it may be before it grows.
+    pub(super) fn is_filled(&self) -> bool {
+        let book = self.book.lock();
+        book.extents().live_units() * 100 > book.extents().all_units() * self.fill.percent()
+    }
+
+    /// Whether the file may get longer for all that is known; a device that was full is asked now and then. By the holder of
+    /// `opening`.
+    pub(super) fn may_get_longer(&self) -> Result<bool> {
+        if self.is_full.load(Relaxed) && self.asks_again.swap(false, Relaxed) {
+            match self.grow(1) {
+                Err(error) if error.is_no_space() => {}
+                grown => grown?,
+            }
+        }
+        Ok(!self.is_full.load(Relaxed))
+    }
+
+    /// Whether more are free than the last ones.
+    pub(super) fn has_free(&self) -> bool {
+        self.book.lock().extents().free_count() > LAST_EXTENTS
+    }
+
+    /// Has room for a slot of `units`, in the extent that is being filled or in one more than the last ones, or says why there
+    /// is none.
+    pub(super) fn make_room(&self, units: u32) -> Result<()> {
+        let has_log = self.bury_and_settle()?;
+        if self.has_free() || (self.fill_hollow(GROWTH_EXTENTS_MIN, u32::MAX)? > 0 && self.has_free()) {
+            return Ok(());
+        }
+        // Without notes nothing gets free, however much is moved.
+        if has_log && !self.is_filled() && self.empty_extents(units)? {
+            return Ok(());
+        }
+        match self.grow(1) {
+            Err(error) if error.is_no_space() => {
+                if has_log && self.empty_extents(units)? {
+                    Ok(())
+                } else {
+                    Err(error)
+                }
+            }
+            grown => grown,
+        }
+    }
+
+    /// Has slots die that only wait for the log. Whether the log has the room for that.
+    pub(super) fn bury_and_settle(&self) -> Result<bool> {
+        self.bury_all()?;
+        let settled = match self.settle_all() {
+            Err(error) if error.is_no_space() => false,
+            settled => settled.map(|()| true)?,
+        };
+        self.book.lock().bury(self.log.durable());
+        Ok(settled)
+    }
+
+    /// Has slots die that discards left behind, which wait for the log.
+    pub(super) fn bury_all(&self) -> Result<()> {
+        let last_grave = self.book.lock().last_grave();
+        if let Some(after) = last_grave {
+            self.log.flush(after)?;
+            self.book.lock().bury(self.log.durable());
+        }
+        Ok(())
+    }
+
+    /// Readers of all free extents, who found their slots before those died, are waited for; another extent is had for them
+    /// only if that takes long. `waits`: how often it was done before.
+    pub(super) fn pass_readers(&self, waits: u32) -> Result<()> {
+        if waits < WAITS_MAX {
+            wait_for_readers(waits);
+            return Ok(());
+        }
+        if self.fill_hollow(1, u32::MAX)? > 0 {
+            return Ok(());
+        }
+        match self.lengthen(1) {
+            // There are only they to wait for.
+            Err(error) if error.is_no_space() => {
+                wait_for_readers(waits);
+                Ok(())
+            }
+            grown => grown,
+        }
+    }
+
+    /// Reserves the room of up to `most` hollow extents, and asks for no more than `asked_max`: a full device refuses one that
+    /// was punched, and not another one that still has its room, as most have after a start. By the holder of `opening`.
+    pub(super) fn fill_hollow(&self, most: u32, asked_max: u32) -> Result<u32> {
+        let hollow_count = self.book.lock().extents().hollow_count();
+        let mut reserved = Vec::new();
+        // Behind the one that was refused last, and around: none is asked for twice.
+        let mut from = self.hollow_from.load(Relaxed);
+        for _ in 0..hollow_count.min(asked_max) {
+            if reserved.len() == most as usize {
+                break;
+            }
+            let next = {
+                let book = self.book.lock();
+                book.extents().first_hollow(from).or_else(|| book.extents().first_hollow(0))
+            };
+            let Some(extent) = next else { break };
+            from = extent.0 + 1;
+            match self.file.reserve(u64::from(extent.0) * self.shape.extent_bytes, self.shape.extent_bytes) {
+                Ok(()) => reserved.push(extent),
+                Err(error) if error.is_no_space() => self.hollow_from.store(from, Relaxed),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !reserved.is_empty() {
+            // A crash must not take the room back from those that are told they have it.
+            self.file.flush()?;
+            let mut book = self.book.lock();
+            reserved.iter().for_each(|extent| book.extents_mut().refilled(*extent));
+        }
+        Ok(reserved.len() as u32)
+    }
+
+    /// Makes the file longer, by `extents` or a comfortable step. What is asked for may fit where the step does not.
+    pub(super) fn grow(&self, extents: u32) -> Result<()> {
+        let step = self.growth(self.book.lock().extents().count()).max(extents);
+        let grown = match self.lengthen(step) {
+            Err(error) if error.is_no_space() && step > extents => self.lengthen(extents),
+            result => result,
+        };
+        self.is_full.store(grown.as_ref().is_err_and(|error| error.is_no_space()), Relaxed);
+        grown
+    }
+
+    /// The step by which a file of so many extents grows.
+    fn growth(&self, count: u32) -> u32 {
+        files::growth_step(count, GROWTH_EXTENTS_MIN, self.shape.extent_bytes)
+    }
+
+    fn lengthen(&self, extents: u32) -> Result<()> {
+        let count = self.book.lock().extents().count();
+        self.file.set_len(u64::from(count + extents) * self.shape.extent_bytes)?;
+        self.file.flush()?;
+        self.book.lock().extents_mut().lengthen(extents);
+        reached("packed: file lengthened");
+        Ok(())
+    }
+}
+
+/// Readers hold a slot as long as one read takes.
+pub(super) fn wait_for_readers(waits: u32) {
+    match waits < YIELDS_MAX {
+        true => std::thread::yield_now(),
+        false => std::thread::sleep(WAIT),
+    }
+}

@@ -1,0 +1,98 @@
+//! Settling: what is held becomes stable, many pages at once.
+//!
+//! ```text
+//!    take what is pending --> flush the slots --> append the notes --> flush the log --> the slots before die, the ledger is told
+//! ```
+//!
+//! Invariants
+//! 1. A crash before the notes are durable finds the slots before, behind it the new ones: both are whole until then.
+//! 2. If the log has no room for the notes on a full device, nothing has happened: the pages stay held, and it is tried again.
+//!    That is no refusal of the put that wrote them (`level/mod.rs`, invariant 6).
+//!
+//! What it does not know: who wants it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use varve_device::{DeviceError, ErrorKind, Operation, planted, reached};
+
+use super::PackedSpace;
+use super::note::{self, NOTE_MAP, NOTE_PAGES_MAX, Said};
+use crate::base::error::Result;
+use crate::base::lsn::Lsn;
+use crate::log::{GROUP_SLACK_BYTES, record};
+
+impl PackedSpace {
+    /// Makes everything stable that is held.
+    pub(super) fn settle_all(&self) -> Result<()> {
+        let _turn = self.settling.lock();
+        self.settle_turn()
+    }
+
+    /// Settles if many pages are held and nobody else is at it. Want of room is no failure: they stay held.
+    pub(super) fn settle_if_many(&self) -> Result<()> {
+        if self.book.lock().pending_count() < self.config.held_pages_max {
+            return Ok(());
+        }
+        let Some(_turn) = self.settling.try_lock() else { return Ok(()) };
+        match self.settle_turn() {
+            Err(error) if error.is_no_space() => Ok(()),
+            settled => settled,
+        }
+    }
+
+    /// One settling, by the holder of `settling`.
+    fn settle_turn(&self) -> Result<()> {
+        self.log.check()?;
+        {
+            let mut book = self.book.lock();
+            if book.pending_count() == 0 {
+                return Ok(());
+            }
+            book.begin_settle();
+        }
+        if !planted("packed: noted before flushed") {
+            self.file.flush().inspect_err(|_| self.book.lock().unsettle())?;
+        }
+        if let Some(upto) = self.append_notes()?
+            && !planted("packed: the note is not flushed before pages are stable")
+        {
+            // A failure stops the log for good, and with it everything else: the pages stay where they are.
+            self.log.flush(upto)?;
+        }
+        let stable = {
+            let mut book = self.book.lock();
+            book.bury(self.log.durable());
+            book.settled()
+        };
+        stable.into_iter().for_each(|(no, lsn)| self.ledger.stable(self.id(no), lsn));
+        self.counters.settles.fetch_add(1, Relaxed);
+        reached("packed: settled");
+        Ok(())
+    }
+
+    /// Notes what is to be noted; gives the end of the last note, if there is one.
+    fn append_notes(&self) -> Result<Option<Lsn>> {
+        loop {
+            let book = self.book.lock();
+            let said = book.to_note();
+            let groups: Vec<Vec<u8>> = said.chunks(NOTE_PAGES_MAX).map(|said| self.group(said)).collect();
+            let lens: Vec<usize> = groups.iter().map(|group| group.len() + GROUP_SLACK_BYTES).collect();
+            if lens.is_empty() || self.log.has_segments_for(&lens) {
+                self.counters.noted_pages.fetch_add(said.len() as u64, Relaxed);
+                return Ok(groups.iter().map(|group| self.log.append_note(group).end).last());
+            }
+            drop(book);
+            // Others append meanwhile, so one may have to look again.
+            if !self.log.make_segments_for(&lens).inspect_err(|_| self.book.lock().unsettle())? {
+                self.book.lock().unsettle();
+                return Err(DeviceError::new("log", Operation::Write, ErrorKind::NoSpace).into());
+            }
+        }
+    }
+
+    fn group(&self, said: &[Said]) -> Vec<u8> {
+        let mut records = Vec::new();
+        record::put_note(&mut records, NOTE_MAP, &note::encode(self.shape.space, said));
+        records
+    }
+}

@@ -1,0 +1,121 @@
+//! Trim: room of free extents goes back to the device, in pieces of a megabyte at least.
+//!
+//! Invariants
+//! 1. Only free extents are punched or cut off: no durable state names a slot there, and nobody reads one.
+//! 2. So many stay free, with their room, that neither writers nor reclamation wait for the device to give it again.
+//! 3. A device that cannot punch, or refuses to get shorter, costs room and nothing else.
+//!
+//! What it does not know: how extents get free. (Switched off, nothing is punched; a file is cut all the same.)
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+use varve_device::{ErrorKind, reached};
+
+use super::PackedSpace;
+use crate::base::error::Result;
+use crate::home::pace::Pace;
+
+/// Less is not punched at a time, unless extents are so short that it would be more than a few of them.
+const PUNCH_BYTES_MIN: u64 = 1 << 20;
+const PUNCH_EXTENTS_MIN: u64 = 4;
+/// Most that is punched at a time, and until the file's end is looked at again: other I/O of the file waits for each hole.
+const PUNCH_BYTES_MAX: u64 = 8 << 20;
+const TRIM_BYTES_MAX: u64 = 1 << 30;
+/// Most that is cut off at a time.
+const CUT_BYTES_MAX: u64 = 1 << 30;
+
+impl PackedSpace {
+    /// Gives back what is free and not kept (`room.rs`), a part of it. Whether there is more.
+    pub(super) fn give_back(&self, pace: &Pace<'_>) -> Result<bool> {
+        // What was trimmed last may wait for the log, and there may be nobody else who writes it.
+        self.bury_all()?;
+        let extent_bytes = self.shape.extent_bytes;
+        let spare = self.spare_extents();
+        self.cut_tail(spare, pace)?;
+        let least = PUNCH_BYTES_MIN.div_ceil(extent_bytes).min(PUNCH_EXTENTS_MIN);
+        let most = (PUNCH_BYTES_MAX / extent_bytes).max(least);
+        for _ in 0..TRIM_BYTES_MAX / PUNCH_BYTES_MAX {
+            if self.cannot_punch.load(Relaxed) || self.trim.is_off() || pace.is_over() {
+                return Ok(false);
+            }
+            let run = {
+                let mut book = self.book.lock();
+                let keep = self.kept_extents(&book, spare);
+                let (least, most, extents) = (least as u32, most as u32, book.extents_mut());
+                let freed = extents.take_run(keep, least, most, |no| self.is_read(no));
+                freed.or_else(|| extents.take_unsure(keep, least, most))
+            };
+            let Some(run) = run else { return Ok(false) };
+            pace.piece(|| self.punch(run));
+        }
+        Ok(true)
+    }
+
+    /// Punches a run of extents that was taken out.
+    fn punch(&self, run: Range<u32>) {
+        let extent_bytes = self.shape.extent_bytes;
+        let (offset, bytes) = (u64::from(run.start) * extent_bytes, run.len() as u64 * extent_bytes);
+        let punched = self.file.punch(offset, bytes);
+        let mut may_be_hollow = true;
+        match &punched {
+            Ok(()) => {
+                reached("packed: extents punched");
+                self.counters.trims.fetch_add(1, Relaxed);
+                self.counters.trimmed_bytes.fetch_add(bytes, Relaxed);
+            }
+            Err(error) => {
+                let is_for_good = error.kind == ErrorKind::Unsupported;
+                // Another failure may come after a part of it.
+                may_be_hollow = !is_for_good;
+                self.cannot_punch.store(is_for_good, Relaxed);
+                self.counters.failed_trims.fetch_add(u64::from(!is_for_good), Relaxed);
+            }
+        }
+        self.book.lock().extents_mut().give_back(run, may_be_hollow);
+    }
+
+    /// Makes the file shorter if a quarter of it, at its end, is free and not to be kept.
+    fn cut_tail(&self, spare: u32, pace: &Pace<'_>) -> Result<()> {
+        let left = {
+            let book = self.book.lock();
+            let keep = self.kept_extents(&book, spare);
+            let count = book.extents().free_tail(keep, |no| self.is_read(no));
+            if count == 0 || count < book.extents().count() / 4 {
+                return Ok(());
+            }
+            book.extents().count() - count
+        };
+        while !pace.is_over() && pace.piece(|| self.cut_piece(spare, left))? {}
+        Ok(())
+    }
+
+    /// A piece of the way to `left` extents: nobody can begin an extent meanwhile. Whether there is more to do.
+    fn cut_piece(&self, spare: u32, left: u32) -> Result<bool> {
+        // Whoever begins an extent has no use for a shorter file.
+        let Some(_turn) = self.opening.try_lock() else { return Ok(false) };
+        let (now, before) = {
+            let mut book = self.book.lock();
+            let keep = self.kept_extents(&book, spare);
+            let extents = book.extents_mut();
+            let most = (CUT_BYTES_MAX / self.shape.extent_bytes) as u32;
+            let wanted = extents.count().saturating_sub(left).min(most);
+            let count = extents.free_tail(keep, |no| self.is_read(no)).min(wanted);
+            if count == 0 {
+                return Ok(false);
+            }
+            let before = extents.count();
+            extents.shorten(count);
+            (extents.count(), before)
+        };
+        if self.file.set_len(u64::from(now) * self.shape.extent_bytes).is_err() {
+            // As long as the file is now; whether its end has its room shows when that is reserved.
+            let has = u32::try_from(self.file.len_bytes()? / self.shape.extent_bytes).unwrap_or(u32::MAX);
+            self.book.lock().extents_mut().restore(has.clamp(now, before) - now);
+            self.counters.failed_trims.fetch_add(1, Relaxed);
+            return Ok(false);
+        }
+        reached("packed: file cut");
+        Ok(now > left)
+    }
+}

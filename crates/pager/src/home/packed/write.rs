@@ -1,0 +1,122 @@
+//! Writing stored pages of a packed space: slots and extents.
+//!
+//! Invariants
+//! 1. A page's entry in the map changes when its slot was written, not before; a slot whose write failed dies.
+//! 2. After a refusal for want of room everything is as it was: slots at the end of what is being filled are given back.
+//! 3. Extents are begun under `opening` alone, after whoever begins one has done its share of reclamation.
+//!
+//! What it does not know: when pages are stable (`settle.rs`), what is done for room (`room.rs`, `reclaim.rs`).
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use varve_device::{AlignedBuf, Durability, WriteOp};
+
+use super::PackedSpace;
+use super::extents::NoExtent;
+use super::place::{Place, UNIT_BYTES};
+use super::reclaim::LAST_EXTENTS;
+use crate::base::error::{PagerError, Result};
+use crate::base::lsn::Lsn;
+use crate::home::compression::stored_page::Stored;
+
+fn units_of(stored: &Stored<'_>) -> u32 {
+    (stored.bytes().len() / UNIT_BYTES) as u32
+}
+
+impl PackedSpace {
+    /// Writes pages to new slots; they are held then.
+    pub(super) fn write_stored(&self, stored: &[Stored<'_>]) -> Result<()> {
+        let mut places = Vec::with_capacity(stored.len());
+        let written = self.take_places(stored, &mut places).and_then(|()| self.write_slots(stored, &places));
+        let mut book = self.book.lock();
+        if let Err(error) = written {
+            // The last one first, so that the extent goes on where it was.
+            places.into_iter().rev().for_each(|place| book.abandoned(place));
+            return Err(error);
+        }
+        let units: u64 = places.iter().map(|place| u64::from(place.units())).sum();
+        self.counters.written_bytes.fetch_add(units * UNIT_BYTES as u64, Relaxed);
+        for (stored, place) in stored.iter().zip(places) {
+            // An image that the log does not know: behind every discard of its page, before every change.
+            let lsn = if stored.lsn() == Lsn::ZERO { self.log.end() } else { stored.lsn() };
+            book.written(stored.id().no(), lsn, place);
+        }
+        Ok(())
+    }
+
+    /// Slots for these pages; on error those that were taken are in `places`.
+    fn take_places(&self, stored: &[Stored<'_>], places: &mut Vec<Place>) -> Result<()> {
+        loop {
+            let mut book = self.book.lock();
+            let Some(missing) = stored.get(places.len()..).and_then(|rest| {
+                rest.iter().find(|stored| match book.take(stored.id().no(), units_of(stored)) {
+                    Some(place) => {
+                        places.push(place);
+                        false
+                    }
+                    None => true,
+                })
+            }) else {
+                return Ok(());
+            };
+            drop(book);
+            self.next_extent(units_of(missing))?;
+        }
+    }
+
+    /// Begins the next extent, unless somebody else has by now: a slot of `units` fits then.
+    fn next_extent(&self, units: u32) -> Result<()> {
+        let _turn = self.opening.lock();
+        let has_room = {
+            let mut book = self.book.lock();
+            book.bury(self.log.durable());
+            book.has_room_for(units)
+        };
+        if has_room {
+            return Ok(());
+        }
+        self.keep_up()?;
+        let mut waits = 0;
+        loop {
+            let begun = self.book.lock().begin_for(units, LAST_EXTENTS, |extent| self.is_read(extent));
+            match begun {
+                Ok(()) => return Ok(()),
+                Err(NoExtent::NoneFree) => self.make_room(units)?,
+                Err(NoExtent::AllRead) => {
+                    self.pass_readers(waits)?;
+                    waits += 1;
+                }
+            }
+        }
+    }
+
+    /// Writes the slots, neighbours with one operation.
+    fn write_slots(&self, stored: &[Stored<'_>], places: &[Place]) -> Result<()> {
+        let numbers: Vec<usize> = (0..places.len()).collect();
+        let runs: Vec<&[usize]> = numbers.chunk_by(|a, b| places[*a].end() == places[*b].address()).collect();
+        let joined: Vec<Option<AlignedBuf>> =
+            runs.iter().map(|run| (run.len() > 1).then(|| join(run.iter().map(|at| &stored[*at])))).collect();
+        let ops: Vec<WriteOp<'_>> = runs
+            .iter()
+            .zip(&joined)
+            .map(|(run, joined)| WriteOp {
+                offset: places[run[0]].offset_bytes(),
+                buf: joined.as_deref().unwrap_or_else(|| stored[run[0]].bytes()),
+                why: self.purpose,
+                durability: Durability::Later,
+            })
+            .collect();
+        self.file.write_batch(&ops).map_err(PagerError::from)
+    }
+}
+
+/// The bytes of stored pages one behind the other.
+fn join<'s, 'i: 's>(stored: impl Iterator<Item = &'s Stored<'i>> + Clone) -> AlignedBuf {
+    let mut joined = AlignedBuf::new(stored.clone().map(|stored| stored.bytes().len()).sum());
+    let mut at = 0;
+    for bytes in stored.map(Stored::bytes) {
+        joined[at..at + bytes.len()].copy_from_slice(bytes);
+        at += bytes.len();
+    }
+    joined
+}

@@ -1,0 +1,37 @@
+//! Protection by the device: it writes a page whole or not at all, so each page is written once, in place.
+//!
+//! Invariants: those of `mod.rs`; `PagerConfig::check` refuses devices that don't promise it.
+//!
+//! What it does not know: how a device keeps that promise.
+
+use std::sync::Arc;
+
+use super::Protection;
+use crate::base::error::Result;
+use crate::base::times::{Times, Timing};
+use crate::home::compression::stored_page::Stored;
+use crate::home::files::SpaceFiles;
+use crate::level::Cause;
+
+/// Writes in place, each page atomically.
+pub(super) struct AtomicWrites {
+    files: Arc<SpaceFiles>,
+    times: Arc<Times>,
+}
+
+impl AtomicWrites {
+    pub(super) fn new(files: Arc<SpaceFiles>, times: Arc<Times>) -> AtomicWrites {
+        AtomicWrites { files, times }
+    }
+}
+
+impl Protection for AtomicWrites {
+    fn write(&self, batch: &[Stored<'_>], cause: Cause) -> Result<()> {
+        let batch: Vec<&Stored<'_>> = batch.iter().collect();
+        let what = if cause == Cause::EvictInline { Timing::SinglePlace } else { Timing::BatchPlace };
+        self.times.of(what, || {
+            self.files.write_whole(&batch)?;
+            self.files.flush(&batch)
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! Protection of page writes against tearing (Kang 2016, sections 1 and 2.1).
+//!
+//! Invariants
+//! 1. [`Protection::write`] returns without error only when every page is in place and flushed. After an error any of them
+//!    may be.
+//! 2. A protected page whose write was cut off is whole again after [`repair`], whatever is configured now; under full-page-log
+//!    after redo, which comes by an image of it before anything reads it.
+//! 3. [`open`] comes after [`repair`]: it may make the files of the configured protection anew.
+//! 4. Copies that a crash made necessary are never missed in silence: without their file nothing is opened ([`check_copies`]).
+//!    Copies that are being made anew, in a region, hold none: that comes after [`repair`].
+//!
+//! What it does not know: why pages are written.
+
+mod atomic;
+#[cfg(test)]
+mod crashes;
+mod doublewrite;
+mod none;
+
+use std::sync::Arc;
+
+use varve_device::Directory;
+
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{PageId, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::config::{PagerConfig, ProtectionKind};
+use crate::control::{InForce, State, Superblock};
+use crate::home::compression::stored_page::Stored;
+use crate::home::files::{self, SpaceFiles};
+use crate::level::Cause;
+use crate::running::background;
+
+use atomic::AtomicWrites;
+pub(crate) use doublewrite::REGION_PREFIX;
+use doublewrite::{Doublewrite, Place};
+use none::Unprotected;
+
+/// A way to write pages so that a crash tears none.
+pub(crate) trait Protection: Send + Sync {
+    /// Writes pages in place, durably.
+    fn write(&self, batch: &[Stored<'_>], cause: Cause) -> Result<()>;
+    /// Pages that a full device left half written, each with where its copy is kept. None where no copies are made.
+    fn held(&self) -> Vec<(PageId, u32)> {
+        Vec::new()
+    }
+    /// These copies are of pages that mean nothing any more, after a crash neither.
+    fn forget(&self, _held: &[(PageId, u32)]) {}
+    /// What a person should know of the way it was opened.
+    fn warning(&self) -> Option<String> {
+        None
+    }
+    /// Counters for the level's report.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
+
+/// Whether that is there, and this database's, from which [`repair`] may have to mend pages: only after a crash there are such pages.
+pub(crate) fn check_copies(config: &PagerConfig, stored: &Superblock) -> Result<()> {
+    let (place, home) = (Place::file(&*config.data), files::file_name(SpaceId::DATA));
+    let may_be_torn = stored.state != State::Clean && stored.protection == InForce::Doublewrite;
+    // Where the pages are missing, too, that is said, with both names.
+    if !may_be_torn || !config.data.exists(&home)? {
+        return Ok(());
+    }
+    match place.exists()? {
+        false => Err(PagerError::Incompatible { what: place.missing() }),
+        true if place.is_foreign(stored.database)? => Err(PagerError::Incompatible { what: place.foreign() }),
+        true => Ok(()),
+    }
+}
+
+/// Before redo: mends pages whose write was cut off under the protection that was in force. `redo_start` is where redo
+/// will begin, `copies` the part of the NVM region for doublewrite copies. Gives the pages mended: they are of some time since
+/// then, not necessarily their newest stable image.
+pub(crate) fn repair(
+    was: InForce,
+    config: &PagerConfig,
+    copies: Option<&dyn Directory>,
+    files: &SpaceFiles,
+    redo_start: Lsn,
+) -> Result<Vec<PageId>> {
+    let page_size = config.page_size as u32;
+    match was {
+        // Redo begins with an image of every page whose write was cut off; or a slot in NVM has its newest version.
+        InForce::Nothing | InForce::AtomicWrite | InForce::FullPageLog | InForce::Nvm => Ok(Vec::new()),
+        InForce::Doublewrite => doublewrite::repair(Place::file(&*config.data), page_size, files, redo_start),
+        InForce::NvmDoublewrite => {
+            doublewrite::repair(Place::region(in_region(copies)?), page_size, files, redo_start)
+        }
+    }
+}
+
+/// The configured protection. `was` is the one in force until now, `None` for a new database: files that others than it
+/// left are made anew, since nobody knows whose pages they hold. `database`: its id.
+pub(crate) fn open(
+    config: &PagerConfig,
+    database: u64,
+    copies: Option<&dyn Directory>,
+    files: &Arc<SpaceFiles>,
+    was: Option<InForce>,
+) -> Result<Box<dyn Protection>> {
+    let page_size = config.page_size as u32;
+    let writers = background::workers(config) as u32 + 1;
+    let doublewrite = |place: Place<'_>, batch_slots, areas, single_slots| -> Result<Box<dyn Protection>> {
+        let layout = doublewrite::Layout { page_size, batch_slots, single_slots };
+        let is_kept = was == Some(config.protection.in_force());
+        Ok(Box::new(Doublewrite::open(
+            (place, database),
+            layout,
+            areas,
+            files.clone(),
+            config.times.clone(),
+            is_kept,
+        )?))
+    };
+    Ok(match config.protection {
+        // The log, or a slot in NVM, has what is being written.
+        ProtectionKind::None | ProtectionKind::FullPageLog | ProtectionKind::Nvm => {
+            Box::new(Unprotected::new(files.clone(), config.times.clone()))
+        }
+        ProtectionKind::AtomicWrite => Box::new(AtomicWrites::new(files.clone(), config.times.clone())),
+        ProtectionKind::Doublewrite { batch_slots, single_slots } => {
+            doublewrite(Place::file(&*config.data), writers * batch_slots, writers, single_slots)?
+        }
+        ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => {
+            // The region has its length from its making on: the writers share its slots.
+            let areas = writers.min(batch_slots);
+            doublewrite(Place::region(in_region(copies)?), batch_slots, areas, single_slots)?
+        }
+    })
+}
+
+/// The part of the region for copies, where the protection needs one.
+fn in_region(copies: Option<&dyn Directory>) -> Result<&dyn Directory> {
+    copies.ok_or_else(|| PagerError::Corrupt {
+        what: "the doublewrite copies should be in an NVM region, and the control file names none with them"
+            .into(),
+    })
+}
+
+/// Batch slots and single-page slots of doublewrite copies that begin with these bytes; `None` if they are none.
+pub(crate) fn slots_of(header: &[u8]) -> Option<(u32, u32)> {
+    let (layout, _) = doublewrite::Layout::decode(header)?;
+    Some((layout.batch_slots, layout.single_slots))
+}
+
+/// Bytes that doublewrite copies take in a region.
+pub(crate) fn copies_bytes(page_size: u32, batch_slots: u32, single_slots: u32) -> u64 {
+    doublewrite::Layout { page_size, batch_slots, single_slots }.len_bytes()
+}

@@ -1,0 +1,38 @@
+//! No protection here: pages are written in place, and a crash may tear them. For measuring only, or where the log holds
+//! images of them (full-page-log).
+//!
+//! Invariants: those of `mod.rs` but the second.
+//!
+//! What it does not know: anything else.
+
+use std::sync::Arc;
+
+use super::Protection;
+use crate::base::error::Result;
+use crate::base::times::{Times, Timing};
+use crate::home::compression::stored_page::Stored;
+use crate::home::files::SpaceFiles;
+use crate::level::Cause;
+
+/// Writes in place.
+pub(super) struct Unprotected {
+    files: Arc<SpaceFiles>,
+    times: Arc<Times>,
+}
+
+impl Unprotected {
+    pub(super) fn new(files: Arc<SpaceFiles>, times: Arc<Times>) -> Unprotected {
+        Unprotected { files, times }
+    }
+}
+
+impl Protection for Unprotected {
+    fn write(&self, batch: &[Stored<'_>], cause: Cause) -> Result<()> {
+        let batch: Vec<&Stored<'_>> = batch.iter().collect();
+        let what = if cause == Cause::EvictInline { Timing::SinglePlace } else { Timing::BatchPlace };
+        self.times.of(what, || {
+            self.files.write(&batch)?;
+            self.files.flush(&batch)
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! Holes that are punched: counted, and not asked of a device again that said it can't.
+//!
+//! Invariants
+//! 1. What is not punched costs room and nothing else: no error leaves here.
+//!
+//! What it does not know: what the ranges held.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use varve_device::{BlockFile, ErrorKind};
+
+use crate::home::pace::PieceBytes;
+
+/// Least and most that is punched at a time in free extents: other I/O of the file waits for it.
+const PIECE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 20;
+
+/// The holes of a layout.
+pub(crate) struct Punches {
+    /// Length of the holes in free extents.
+    pub(crate) pieces: PieceBytes,
+    cannot: AtomicBool,
+    holes: AtomicU64,
+    hole_bytes: AtomicU64,
+    failures: AtomicU64,
+}
+
+impl Default for Punches {
+    fn default() -> Punches {
+        Punches {
+            pieces: PieceBytes::between(*PIECE_BYTES.start(), *PIECE_BYTES.end()),
+            cannot: AtomicBool::default(),
+            holes: AtomicU64::default(),
+            hole_bytes: AtomicU64::default(),
+            failures: AtomicU64::default(),
+        }
+    }
+}
+
+impl Punches {
+    /// Whether the device hasn't said that it can't.
+    pub(crate) fn can(&self) -> bool {
+        !self.cannot.load(Relaxed)
+    }
+
+    /// Gives a range of a file back, if that can be done; whether it was.
+    pub(crate) fn punch(&self, file: &dyn BlockFile, offset: u64, len_bytes: u64) -> bool {
+        match file.punch(offset, len_bytes) {
+            Ok(()) => {
+                self.holes.fetch_add(1, Relaxed);
+                self.hole_bytes.fetch_add(len_bytes, Relaxed);
+                return true;
+            }
+            Err(error) if error.kind == ErrorKind::Unsupported => self.cannot.store(true, Relaxed),
+            Err(_) => drop(self.failures.fetch_add(1, Relaxed)),
+        }
+        false
+    }
+
+    /// For the layout's report.
+    pub(crate) fn counters(&self) -> [(&'static str, u64); 3] {
+        [
+            ("trims", self.holes.load(Relaxed)),
+            ("trimmed_bytes", self.hole_bytes.load(Relaxed)),
+            ("trims_failed", self.failures.load(Relaxed)),
+        ]
+    }
+}

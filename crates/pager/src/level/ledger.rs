@@ -1,0 +1,272 @@
+//! The ledger of recovery LSNs: which pages have changes that only the log holds, and since when.
+//!
+//! 1. A page is in the ledger from its first change (inside the append section) until a stable image holds
+//!    everything; in between, its recovery LSN is that of the oldest change that no stable image holds.
+//! 2. `oldest` is the only source of truncation and never goes backwards, because changes are reported in LSN
+//!    order.
+//! 3. The recovery LSN belongs to the page: it does not matter on which level the page is.
+//!
+//! A page's first changes are kept one by one (there is more than one only while images of it are being
+//! written, or kept back), but no more than [`CHANGES_MAX`]: later ones count as the last of them, so that the page stays
+//! longer than it need, never shorter; a queue in LSN order, with stale entries skipped, gives the oldest page.
+//!
+//! Not known here: frames, levels, the log.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
+
+use parking_lot::Mutex;
+use smallvec::{SmallVec, smallvec};
+use varve_device::planted;
+
+use crate::base::ids::{PageId, PageRange};
+use crate::base::lsn::Lsn;
+
+/// A clean-to-dirty transition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Change {
+    /// Start of the log block: where redo has to begin reading.
+    block: Lsn,
+    /// Start of the group that made the page dirty.
+    start: Lsn,
+    /// Start of the last one that counts as this change: an image from before that doesn't hold it.
+    last: Lsn,
+}
+
+#[derive(Default)]
+struct Pages {
+    /// First changes of each page that is not stable, oldest first.
+    changes: HashMap<PageId, SmallVec<[Change; 2]>>,
+    /// Every first change in LSN order; an entry whose change is no longer the page's oldest is skipped.
+    queue: VecDeque<(Lsn, PageId)>,
+    newest_start: Lsn,
+    /// How often the queue was gone through.
+    #[cfg(test)]
+    gone_through: usize,
+}
+
+/// Recovery LSNs of all pages with changes that are not stable.
+#[derive(Default)]
+pub struct Ledger {
+    pages: Mutex<Pages>,
+}
+
+/// First changes of a page that are told apart.
+const CHANGES_MAX: usize = 4;
+const STALE_ENTRIES_MIN: usize = 1024;
+
+impl Ledger {
+    /// The page went from clean to dirty with the group that starts at `start`, in the log block that starts at
+    /// `block`. Called inside the append section, or by redo, so in LSN order.
+    pub fn first_change(&self, id: PageId, block: Lsn, start: Lsn) {
+        let mut pages = self.pages.lock();
+        debug_assert!(block <= start && start >= pages.newest_start, "first changes come in LSN order");
+        pages.newest_start = start;
+        if planted("ledger: every seventh page is forgotten") && id.no().0.is_multiple_of(7) {
+            return;
+        }
+        let change = Change { block, start, last: start };
+        match pages.changes.entry(id) {
+            Entry::Vacant(entry) => drop(entry.insert(smallvec![change])),
+            Entry::Occupied(mut entry) if entry.get().len() >= CHANGES_MAX => {
+                // A level that keeps pages back may see a page change again and again before home gets it.
+                let changes = entry.get_mut();
+                changes[CHANGES_MAX - 1].last = start;
+                return;
+            }
+            Entry::Occupied(mut entry) => entry.get_mut().push(change),
+        }
+        pages.queue.push_back((start, id));
+        pages.drop_stale();
+    }
+
+    /// A stable image of the page with page LSN `image_lsn` exists: changes that start before it are held.
+    pub fn stable(&self, id: PageId, image_lsn: Lsn) {
+        let mut pages = self.pages.lock();
+        if let Entry::Occupied(mut entry) = pages.changes.entry(id) {
+            entry.get_mut().retain(|change| change.last >= image_lsn);
+            if entry.get().is_empty() {
+                entry.remove();
+            }
+        }
+        pages.drop_stale();
+    }
+
+    /// The pages mean nothing any more: a note in the log tells redo to skip them.
+    pub fn forget(&self, ids: PageRange) {
+        let mut pages = self.pages.lock();
+        ids.pages().for_each(|id| drop(pages.changes.remove(&id)));
+        pages.drop_stale();
+    }
+
+    /// Where redo of all pages has to begin reading (the start of a block); `None` when all pages are stable.
+    pub fn oldest(&self) -> Option<Lsn> {
+        let mut pages = self.pages.lock();
+        pages.drop_stale();
+        let (_, id) = *pages.queue.front()?;
+        pages.changes.get(&id).and_then(|changes| changes.first()).map(|change| change.block)
+    }
+
+    /// Appends up to `n` pages with the oldest recovery LSNs, oldest first.
+    pub fn next_to_clean(&self, n: usize, out: &mut Vec<PageId>) {
+        let pages = self.pages.lock();
+        out.extend(pages.queue.iter().filter(|entry| pages.is_current(entry)).map(|(_, id)| *id).take(n));
+    }
+
+    /// Whether the page has changes that no stable image holds.
+    pub fn has(&self, id: PageId) -> bool {
+        self.pages.lock().changes.contains_key(&id)
+    }
+
+    /// Whether an image of this page LSN holds all changes of the page that are in the ledger.
+    pub fn is_held_by(&self, id: PageId, image_lsn: Lsn) -> bool {
+        let pages = self.pages.lock();
+        pages.changes.get(&id).is_none_or(|changes| changes.iter().all(|change| change.last < image_lsn))
+    }
+
+    /// As it has to be of a page with changes in the pool.
+    pub(crate) fn knows(&self, id: PageId) -> bool {
+        self.has(id) || planted("ledger: every seventh page is forgotten")
+    }
+
+    /// Where redo of this page has to begin reading; `None` when it is stable.
+    pub fn since(&self, id: PageId) -> Option<Lsn> {
+        self.pages.lock().changes.get(&id).and_then(|changes| changes.first()).map(|change| change.block)
+    }
+
+    /// Pages that are not stable.
+    pub fn pages_count(&self) -> usize {
+        self.pages.lock().changes.len()
+    }
+}
+
+impl Pages {
+    fn is_current(&self, (start, id): &(Lsn, PageId)) -> bool {
+        self.changes.get(id).and_then(|changes| changes.first()).is_some_and(|oldest| oldest.start == *start)
+    }
+
+    fn is_needed(&self, (start, id): &(Lsn, PageId)) -> bool {
+        self.changes.get(id).is_some_and(|changes| changes.iter().any(|change| change.start == *start))
+    }
+
+    fn drop_stale(&mut self) {
+        while self.queue.front().is_some_and(|entry| !self.is_current(entry)) {
+            self.queue.pop_front();
+        }
+        // At most half of what is kept then is needed: each entry is looked at a few times, however long the queue gets.
+        if self.queue.len() > 2 * CHANGES_MAX * self.changes.len() + STALE_ENTRIES_MIN {
+            let mut queue = std::mem::take(&mut self.queue);
+            queue.retain(|entry| self.is_needed(entry));
+            self.queue = queue;
+            #[cfg(test)]
+            {
+                self.gone_through += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::{PageNo, SpaceId};
+
+    fn page(no: u32) -> PageId {
+        PageId::new(SpaceId::DATA, PageNo(no))
+    }
+
+    fn change(ledger: &Ledger, no: u32, lsn: u64) {
+        ledger.first_change(page(no), Lsn::new(lsn), Lsn::new(lsn));
+    }
+
+    #[test]
+    fn a_change_during_a_write_keeps_the_page() {
+        let ledger = Ledger::default();
+        change(&ledger, 1, 10);
+        change(&ledger, 2, 20);
+        change(&ledger, 1, 40); // an image with LSN 30 is on its way
+        ledger.stable(page(1), Lsn::new(30));
+        assert_eq!(ledger.oldest(), Some(Lsn::new(20)));
+        ledger.stable(page(2), Lsn::new(25));
+        assert_eq!(ledger.oldest(), Some(Lsn::new(40)));
+        ledger.stable(page(1), Lsn::new(50));
+        assert_eq!(ledger.oldest(), None);
+    }
+
+    #[test]
+    fn an_image_does_not_hold_what_starts_at_its_lsn() {
+        let ledger = Ledger::default();
+        change(&ledger, 1, 10);
+        change(&ledger, 1, 30);
+        change(&ledger, 1, 50);
+        ledger.stable(page(1), Lsn::new(30));
+        assert_eq!(ledger.oldest(), Some(Lsn::new(30)));
+    }
+
+    #[test]
+    fn cleaning_goes_by_recovery_lsn() {
+        let ledger = Ledger::default();
+        change(&ledger, 7, 10);
+        change(&ledger, 3, 20);
+        change(&ledger, 7, 30);
+        ledger.stable(page(7), Lsn::new(25));
+        let mut out = Vec::new();
+        ledger.next_to_clean(9, &mut out);
+        assert_eq!(out, [page(3), page(7)]);
+        ledger.forget(PageRange { first: page(3), count: 1 });
+        assert_eq!(ledger.oldest(), Some(Lsn::new(30)));
+    }
+
+    /// None of them is forgotten, though not all are told apart.
+    #[test]
+    fn a_page_that_changes_often_before_it_is_stable_stays() {
+        let ledger = Ledger::default();
+        (1..=10).for_each(|no| change(&ledger, 1, 10 * no));
+        change(&ledger, 2, 200);
+        assert_eq!(ledger.since(page(1)), Some(Lsn::new(10)));
+        ledger.stable(page(1), Lsn::new(25));
+        assert_eq!(ledger.oldest(), Some(Lsn::new(30)));
+        for lsn in [45, 75, 100] {
+            ledger.stable(page(1), Lsn::new(lsn));
+            assert_eq!(ledger.oldest(), Some(Lsn::new(40)), "what is not told apart stays together: {lsn}");
+        }
+        ledger.stable(page(1), Lsn::new(101));
+        assert_eq!((ledger.oldest(), ledger.pages_count()), (Some(Lsn::new(200)), 1));
+    }
+
+    #[test]
+    fn redo_begins_at_the_block() {
+        let ledger = Ledger::default();
+        ledger.first_change(page(1), Lsn::new(512), Lsn::new(600));
+        assert_eq!(ledger.oldest(), Some(Lsn::new(512)));
+    }
+
+    #[test]
+    fn stale_entries_do_not_pile_up() {
+        let ledger = Ledger::default();
+        change(&ledger, 1, 1);
+        for lsn in 2..10_000 {
+            change(&ledger, 2, lsn);
+            ledger.stable(page(2), Lsn::new(lsn + 1));
+        }
+        assert!(ledger.pages.lock().queue.len() <= STALE_ENTRIES_MIN + 4 * CHANGES_MAX);
+        assert_eq!(ledger.oldest(), Some(Lsn::new(1)));
+    }
+
+    /// All entries are needed then, and going through them makes none go.
+    #[test]
+    fn many_pages_with_several_changes_each_cost_no_search_at_every_change() {
+        const PAGES: u32 = 3 * STALE_ENTRIES_MIN as u32;
+        let ledger = Ledger::default();
+        let mut lsn = 0;
+        for _ in 0..CHANGES_MAX {
+            for no in 0..PAGES {
+                lsn += 1;
+                change(&ledger, no, lsn);
+            }
+        }
+        let pages = ledger.pages.lock();
+        assert_eq!(pages.queue.len(), CHANGES_MAX * PAGES as usize);
+        assert_eq!(pages.gone_through, 0);
+    }
+}

@@ -1,0 +1,282 @@
+//! The seam between the buffer pool and everything below it.
+//!
+//! Below the pool, pages pass through a stack of levels; each implements [`Level`] and knows only the
+//! level below it. The lowest one is home (`home/mod.rs`).
+//!
+//! Invariants
+//! 1. The pool lets one thread at a time read or write a page, and ends that only after the call returned.
+//!    No latch is held across I/O except the exclusive latch of a frame that is being read into.
+//! 2. [`Level::changed`] during a `put` or `offer` of the same page cancels the admission in flight.
+//! 3. An older image never lands after a newer one.
+//! 4. The log is durable up to the LSN of every image that is put (asserted).
+//! 5. The recovery LSN belongs to the page, not to a level: the ledger is told by whoever makes an image stable.
+//! 6. A put that is refused for want of room:
+//!    - with `Held`, none of its pages was taken: neither now nor by a later `settle` is the ledger told of one of them on account
+//!      of this put (their bytes may be on a device). So whoever put them marks them changed again, and their entries are there:
+//!      a page that is dirty in the pool is in the ledger, always (asserted in `stamp`). A level that can't promise that for
+//!      pages of two spaces together says so in [`Level::takes_together`].
+//!    - with `Stable`, which is `Held` and then `settle`, the pages may be held all the same, and become stable later. That is for
+//!      levels, which keep an image until home has it and told the ledger when they took it; the pool puts `Held` and settles,
+//!      and a refused `settle` concerns no frame.
+//!    - After any other failure nothing is known, and the pager stops.
+//!
+//! What it does not know: frames, latches, the log's format.
+
+use std::sync::Arc;
+
+use varve_device::AlignedBuf;
+
+use crate::base::error::Result;
+use crate::base::ids::{Access, PageId, PageRange, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::base::page::{self, PageDamage};
+
+pub(crate) mod ledger;
+pub(crate) mod meter;
+
+/// A private copy of a page without its checksum: what is made under the page's shared latch.
+pub(crate) struct UnsealedImage {
+    id: PageId,
+    access: Access,
+    bytes: AlignedBuf,
+}
+
+impl UnsealedImage {
+    /// Copies a page.
+    pub(crate) fn copy(id: PageId, page: &[u8], access: Access) -> UnsealedImage {
+        UnsealedImage { id, access, bytes: AlignedBuf::copy_of(page) }
+    }
+
+    /// Computes the checksum; needs no latch.
+    pub(crate) fn seal(self) -> Image {
+        let UnsealedImage { id, access, mut bytes } = self;
+        assert_eq!(page::page_identity(&bytes), id, "a page was written without its identity");
+        page::seal(&mut bytes);
+        Image { id, lsn: page::page_lsn(&bytes), access, bytes: Arc::new(bytes) }
+    }
+}
+
+/// A private copy of a page, made under its shared latch, checksum sealed, ready to be written. A clone shares the bytes.
+#[derive(Clone)]
+pub struct Image {
+    id: PageId,
+    lsn: Lsn,
+    access: Access,
+    bytes: Arc<AlignedBuf>,
+}
+
+impl Image {
+    /// Copies and seals a page.
+    pub fn of(id: PageId, page: &[u8], access: Access) -> Image {
+        UnsealedImage::copy(id, page, access).seal()
+    }
+
+    /// An image that was sealed when it was put.
+    pub(crate) fn of_sealed(
+        id: PageId,
+        bytes: AlignedBuf,
+        access: Access,
+    ) -> std::result::Result<Image, PageDamage> {
+        page::verify(&bytes, id)?;
+        Ok(Image { id, lsn: page::page_lsn(&bytes), access, bytes: Arc::new(bytes) })
+    }
+
+    /// Which page.
+    pub fn id(&self) -> PageId {
+        self.id
+    }
+
+    /// The page LSN of the copy.
+    pub fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    /// How the page was used last.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The sealed bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Where the bytes of a read came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// Persistent memory.
+    Nvm,
+    /// The flash cache.
+    Flash,
+    /// The space file.
+    Home,
+}
+
+impl Tier {
+    /// All of them, topmost first.
+    pub const ALL: [Tier; 3] = [Tier::Nvm, Tier::Flash, Tier::Home];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Nvm => "nvm",
+            Tier::Flash => "flash",
+            Tier::Home => "home",
+        }
+    }
+}
+
+/// What a read found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Got {
+    /// Which level had the newest version.
+    pub from: Tier,
+    /// Page LSN of that version.
+    pub lsn: Lsn,
+    /// A copy newer than home's was handed up and is gone below: the frame is dirty.
+    pub taken: bool,
+}
+
+/// One place of a run.
+pub enum Want<'a> {
+    /// The page is resident above: don't read it.
+    Hole,
+    /// Read the page into `frame` and verify it.
+    Page {
+        /// A whole page, aligned for direct I/O.
+        frame: &'a mut [u8],
+        /// Filled in on success.
+        got: Option<Got>,
+    },
+}
+
+/// Consecutive pages that are read together.
+pub struct Run<'r, 'a> {
+    /// The page of `want[0]`.
+    pub first: PageId,
+    /// One entry per page from `first` on.
+    pub want: &'r mut [Want<'a>],
+}
+
+/// Why pages are put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// A page writer makes free frames.
+    Evict,
+    /// A thread that needs a frame now writes one page itself (the single-page path of Kang 2016, section 2.1).
+    EvictInline,
+    /// The oldest dirty pages, so that the log can be cut.
+    Checkpoint,
+    /// Everything: clean shutdown, change of policy.
+    Drain,
+}
+
+/// What has to hold when a put returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// The level has the page and gives it back on read.
+    Held,
+    /// The page survives a crash, and the loss of all flash, without log at or below the image's LSN.
+    Stable,
+}
+
+/// Steps of a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Before the oldest recovery LSN is looked up.
+    Begin,
+    /// After that, before the new checkpoint position is stored.
+    BeforeEnd,
+    /// The position is stored and durable.
+    End,
+}
+
+/// What a level tells about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LevelReport {
+    /// The level's name.
+    pub name: &'static str,
+    /// The part of it that is told of: a layout of home; `None` = the level as a whole.
+    pub part: Option<&'static str>,
+    /// Named counters.
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+/// Something that a level keeps for its caller until this is dropped.
+pub struct DiscardHold<'l>(#[expect(dead_code, reason = "it is only dropped")] Box<dyn Held + 'l>);
+
+/// Anything that is let go by being dropped.
+pub trait Held {}
+
+impl<T> Held for T {}
+
+impl<'l> DiscardHold<'l> {
+    /// Keeps `held`.
+    pub fn new(held: impl Held + 'l) -> DiscardHold<'l> {
+        DiscardHold(Box::new(held))
+    }
+}
+
+/// A level of the stack.
+pub trait Level: Send + Sync {
+    /// Reads the newest version at or below this level, verified. Blocks; submits all runs together.
+    /// On error no buffer may be used.
+    fn read(&self, runs: &mut [Run<'_, '_>], why: Access) -> Result<()>;
+    /// Takes changed pages. `Ok` means that `need` is met for every one; what an error means says invariant 6.
+    fn put(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()>;
+    /// A clean page leaves the level above. `copy` makes an image if the level wants it.
+    fn offer(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image);
+    /// The page, clean until now, is about to be changed above; called under its exclusive latch before the record is appended, though not
+    /// by redo.
+    fn changed(&self, id: PageId);
+    /// The pages mean nothing any more once the log is durable up to `after`; until then a crash may bring them back. Zero: they
+    /// mean nothing already, and no note in the log says so (a cut, temporary pages). Called before they are used again or cut off.
+    fn discard(&self, ids: PageRange, after: Lsn) -> Result<()>;
+    /// Takes part in a checkpoint.
+    fn checkpoint(&self, step: Step) -> Result<()>;
+    /// Brings everything home (clean shutdown).
+    fn drain(&self) -> Result<()>;
+    /// Counters for statistics.
+    fn report(&self) -> Vec<LevelReport>;
+
+    /// Looks for contradictions here and below, and appends what it finds, at most some hundred. Nobody changes pages
+    /// meanwhile; those that are changed may be written.
+    fn check(&self, _damages: &mut Vec<String>) -> Result<()> {
+        Ok(())
+    }
+
+    /// The caller is about to log that pages of this space are discarded, and keeps what it is given until `discard` has
+    /// returned: no copy is made meanwhile of where pages lie. Called with no latch held.
+    fn discarding(&self, _space: SpaceId) -> Option<DiscardHold<'_>> {
+        None
+    }
+
+    /// Makes stable what was put with [`Need::Held`], here and below. For want of room some of it may stay held: nothing is
+    /// lost, and it can be called again. A level that keeps pages back, as a flash cache that is cleaned lazily, keeps them:
+    /// they are in the ledger, and [`clean`](Self::clean) is for them.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Brings home what this level and those below keep back of these pages; `settle` then makes it stable. Gives how many.
+    fn clean(&self, _ids: &[PageId]) -> Result<usize> {
+        Ok(0)
+    }
+
+    /// Oldest log position that recovery needs for what this level and those below it keep, beside the pages' changes; a
+    /// block's start.
+    fn needs_log_from(&self) -> Option<Lsn> {
+        None
+    }
+
+    /// Whether pages of both spaces can be in one `put`, so that a refusal is of all of them.
+    fn takes_together(&self, _one: SpaceId, _other: SpaceId) -> bool {
+        true
+    }
+
+    /// Most pages of one `put`.
+    fn put_pages_max(&self) -> usize {
+        usize::MAX
+    }
+}

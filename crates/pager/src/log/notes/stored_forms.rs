@@ -1,0 +1,137 @@
+//! The note in the log of how owners' pages are stored: redo writes pages before anybody has told the pager.
+//!
+//! Payload, repeated: varint space, varint owner, varint form. Form 0: as those of owners that are not named; else 1 + code of the
+//! algorithm + 256 x level.
+//!
+//! Invariants
+//! 1. What redo reads of the log begins with all owners that have a form of their own, or before; each change of one comes behind
+//!    that, in the order in which they were made.
+//! 2. It is a hint: nobody flushes the log for it, a full device may have no room for it, and without it redo goes by how the pages
+//!    that it reads are stored.
+//! 3. The note holds back no room: where only it would, all owners are noted anew.
+//! 4. Where no owner has a form of its own, nothing is noted and no log is kept.
+//!
+//! What it does not know: what a form does to a page.
+
+use std::collections::HashMap;
+
+use varve_device::reached;
+
+use crate::api::pager::Shared;
+use crate::base::compression::{Algorithm, Compression};
+use crate::base::ids::SpaceId;
+use crate::base::lsn::Lsn;
+use crate::log::GROUP_SLACK_BYTES;
+use crate::log::record::{self, put_varint, take_varint};
+
+/// Kind of the note (kinds below 16 are the pager's).
+pub(crate) const NOTE_FORMS: u8 = 4;
+
+/// Owners in a note at most.
+const NOTE_OWNERS_MAX: usize = 1024;
+/// Part of the log after which all owners are noted anew, so that what is before can be cut off.
+const LOG_SHARE: u64 = 64;
+
+/// How an owner's pages are stored; `None`: as those of owners that are not named.
+pub(crate) type Form = (SpaceId, u32, Option<Compression>);
+
+/// How owners' pages are stored, by the last word of each.
+pub(crate) type Forms = HashMap<(SpaceId, u32), Option<Compression>>;
+
+/// The payload for these owners.
+pub(crate) fn encode(forms: &[Form]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(forms.len() * 6);
+    for (space, owner, how) in forms {
+        let form = how.map_or(0, |how| 1 + u64::from(how.algorithm.code()) + (u64::from(how.level) << 8));
+        [u64::from(space.0), u64::from(*owner), form]
+            .into_iter()
+            .for_each(|one| put_varint(&mut payload, one));
+    }
+    payload
+}
+
+/// The owners of a payload; `None` if it is not one.
+pub(crate) fn decode(mut payload: &[u8]) -> Option<Vec<Form>> {
+    let mut forms = Vec::new();
+    while !payload.is_empty() {
+        let space = SpaceId(u16::try_from(take_varint(&mut payload)?).ok()?);
+        let owner = u32::try_from(take_varint(&mut payload)?).ok()?;
+        let how = match take_varint(&mut payload)?.checked_sub(1) {
+            None => None,
+            Some(form) => {
+                let algorithm = Algorithm::of_code((form & 0xFF) as u8)?;
+                let how = Compression { algorithm, level: u8::try_from(form >> 8).ok()? };
+                Some(how).filter(|how| how.is_valid()).map(Some)?
+            }
+        };
+        forms.push((space, owner, how));
+    }
+    Some(forms)
+}
+
+impl Shared {
+    /// From now on these owners' pages are stored so.
+    pub(crate) fn change_forms(&self, space: SpaceId, owners: &[(u32, Option<Compression>)]) {
+        // What is noted comes in the order in which it is said.
+        let _noting = self.forms_noted.lock();
+        if self.compressions.set(space, owners) {
+            let forms: Vec<Form> = owners.iter().map(|(owner, how)| (space, *owner, *how)).collect();
+            self.append_forms(&forms);
+        }
+    }
+
+    /// At a checkpoint: where the log has to begin so that redo finds the forms of all owners. `oldest`: where it would else.
+    pub(crate) fn keep_forms(&self, oldest: Lsn) -> Option<Lsn> {
+        let mut noted = self.forms_noted.lock();
+        let share = self.log.cleaning_bytes() / LOG_SHARE;
+        // Nothing but the note itself would hold back room that is free.
+        let keeps_room = |noted| self.spaces.wait_between(noted, oldest);
+        if noted.is_some_and(|noted| oldest <= noted || oldest.since(noted) <= share && !keeps_room(noted)) {
+            return *noted;
+        }
+        let forms = self.compressions.own();
+        *noted = if forms.is_empty() { None } else { self.append_forms(&forms) };
+        *noted
+    }
+
+    /// Start of the block in which the first of the notes is; `None` if there is no room for all of them.
+    fn append_forms(&self, forms: &[Form]) -> Option<Lsn> {
+        let mut first = None;
+        for forms in forms.chunks(NOTE_OWNERS_MAX) {
+            let mut records = Vec::new();
+            record::put_note(&mut records, NOTE_FORMS, &encode(forms));
+            if self.log.check().is_err() || !self.log.has_segment_for(records.len() + GROUP_SLACK_BYTES) {
+                return None;
+            }
+            let block = self.log.append_note(&records).block;
+            first = first.or(Some(block));
+        }
+        reached("compressions: forms noted");
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_come_back_and_rubbish_does_not() {
+        let zstd = Compression { algorithm: Algorithm::Zstd, level: 19 };
+        let forms = [
+            (SpaceId::DATA, 300, Some(zstd)),
+            (SpaceId::ROLLBACK, 16, Some(Compression::NONE)),
+            (SpaceId::DATA, 17, None),
+        ];
+        let payload = encode(&forms);
+        assert_eq!(payload, [1, 0xAC, 2, 0x88, 0x26, 2, 16, 1, 1, 17, 0]);
+        assert_eq!(decode(&payload).as_deref(), Some(&forms[..]));
+        assert_eq!(decode(&payload[..10]), None);
+        assert_eq!(decode(&[1, 16, 9]), None, "no algorithm has this code");
+        assert_eq!(decode(&[1, 16, 0x82, 4]), None, "lz4 has no level 2");
+        for algorithm in Algorithm::ALL {
+            let form = (SpaceId::DATA, 16, Some(Compression::of(algorithm)));
+            assert_eq!(decode(&encode(&[form])), Some(vec![form]));
+        }
+    }
+}

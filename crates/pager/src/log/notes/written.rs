@@ -1,0 +1,60 @@
+//! The note in the log that pages are home: stable with some page LSN.
+//!
+//! Payload, repeated: varint space, varint page number, varint page LSN of the image.
+//!
+//! Invariants
+//! 1. The note is appended after the images are stable, so redo may skip their records without reading the pages
+//!    (BUF_WRITE of Do 2012; "page flushed" records of other systems).
+//! 2. It is a hint: nobody flushes the log for it, and recovery without it only reads more.
+//!
+//! What it does not know: who wrote the pages.
+
+use crate::base::ids::{PageId, PageNo, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::level::Image;
+use crate::log::record::{put_varint, take_varint};
+
+/// Kind of the note (kinds below 16 are the pager's).
+pub(crate) const NOTE_WRITTEN: u8 = 2;
+
+/// The payload for these images.
+pub(crate) fn encode(images: &[&Image]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(images.len() * 12);
+    for image in images {
+        put_varint(&mut payload, u64::from(image.id().space().0));
+        put_varint(&mut payload, u64::from(image.id().no().0));
+        put_varint(&mut payload, image.lsn().get());
+    }
+    payload
+}
+
+/// The pages and LSNs of a payload; `None` if it is not one.
+pub(crate) fn decode(mut payload: &[u8]) -> Option<Vec<(PageId, Lsn)>> {
+    let mut images = Vec::new();
+    while !payload.is_empty() {
+        let space = SpaceId(u16::try_from(take_varint(&mut payload)?).ok()?);
+        let no = PageNo(u32::try_from(take_varint(&mut payload)?).ok()?);
+        images.push((PageId::new(space, no), Lsn::new(take_varint(&mut payload)?)));
+    }
+    Some(images)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::Access;
+    use crate::base::page;
+
+    #[test]
+    fn images_come_back_and_rubbish_does_not() {
+        let id = PageId::new(SpaceId::ROLLBACK, PageNo(300));
+        let mut bytes = vec![0; 4096];
+        page::format(&mut bytes, id, 16, 0);
+        page::set_page_lsn(&mut bytes, Lsn::new(1000));
+        let image = Image::of(id, &bytes, Access::Random);
+        let payload = encode(&[&image]);
+        assert_eq!(payload, [2, 0xAC, 2, 0xE8, 7]);
+        assert_eq!(decode(&payload), Some(vec![(id, Lsn::new(1000))]));
+        assert_eq!(decode(&payload[..4]), None);
+    }
+}

@@ -1,0 +1,669 @@
+//! Opening: making a new database, or recovering one.
+//!
+//! Order for a new one: control file (state creating), NVM region if there is to be one, empty log, space files and doublewrite file, then the control
+//! file says open. A crash before that starts over, under another id, and takes away what the one before left of its log and cache.
+//! For an existing one: control file, headers of files in place, analysis of the log, headers of packed files, a new life
+//! of the log (`open/begin.rs`), mending of torn pages, redo, allocation maps. A log that moves, between files and a region, or that was
+//! left in a region, begins anew: there is nothing to analyse and to redo, since the shutdown before was a clean one.
+//!
+//! Invariants
+//! 1. Nothing is written before the files are known to fit together and the configuration.
+//! 2. The space files are flushed before redo trusts what it reads: a process that was killed may have left page writes
+//!    in caches.
+//! 3. Analysis only reads. The spaces change (mending, redo) after the control file knows the log's new life.
+//! 4. Mending goes by the protection that was in force. The configured one is noted as such when everything is mended and
+//!    its files are ready, and before it writes its first page.
+//!
+//! What it does not know: what records mean, how pages are mended.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use varve_device::{Directory, planted, reached};
+
+use crate::api::pager::Shared;
+use crate::api::stats::Counters;
+use crate::base::compression::Compression;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{PageId, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::config::{HomeLayout, PackedConfig, PagerConfig, ProtectionKind};
+use crate::control::{Control, InForce, Sealed, State, Superblock, random_id};
+use crate::flash::{self, Earlier, FlashCache, FlashRestart, Noted};
+use crate::home::compression::by_owner::Compressions;
+use crate::home::files::{self, SpaceFile, SpaceFiles};
+use crate::home::in_place::{InPlace, InPlaceParts};
+use crate::home::layout::Layouts;
+use crate::home::packed::{self, PackedSpace};
+use crate::home::trim::TrimSetting;
+use crate::home::{Home, protection};
+use crate::level::ledger::Ledger;
+use crate::level::{Image, Level};
+use crate::log::notes::written;
+use crate::log::redo::RedoOps;
+use crate::log::{GROUP_SLACK_BYTES, Log, LogConfig, LogError, StoredLog, record};
+use crate::nvm::{self, NvmRegion, Room};
+use crate::pool::{Bell, Pool, PoolParts, WriteAhead};
+use crate::recovery::{self, News, Observe, Over, Plan, ReadLog, Recovery};
+use crate::running::background;
+use crate::running::workers::Workers;
+use crate::space::Spaces;
+
+mod begin;
+mod copied;
+pub(crate) mod headers;
+mod stack;
+
+pub(crate) use begin::Postponed;
+use begin::{begin_log, find_region, postpone_images, postpone_region, read_log};
+use stack::{Stack, stack};
+
+impl WriteAhead for Log {
+    fn durable_lsn(&self) -> Lsn {
+        self.durable()
+    }
+
+    fn durable_block(&self) -> Lsn {
+        Log::durable_block(self)
+    }
+
+    fn flush(&self, upto: Lsn) -> Result<()> {
+        Ok(Log::flush(self, upto)?)
+    }
+
+    fn note_written(&self, images: &[&Image]) {
+        let mut records = Vec::new();
+        record::put_note(&mut records, written::NOTE_WRITTEN, &written::encode(images));
+        // A hint is not worth a segment that a full device may have no room for.
+        let is_left_out = planted(recovery::IMAGE_IGNORED) || planted(recovery::BEFORE_REDO);
+        if self.has_segment_for(records.len()) && !is_left_out {
+            self.append_note(&records);
+        }
+    }
+
+    fn note(&self, kind: u8, payload: &[u8]) -> bool {
+        let mut records = Vec::with_capacity(payload.len() + 8);
+        record::put_note(&mut records, kind, payload);
+        let has_room = self.has_segment_for(records.len());
+        if has_room {
+            self.append_note(&records);
+        }
+        has_room
+    }
+
+    fn make_room_for(&self, notes: &[usize]) -> bool {
+        let groups: Vec<usize> = notes.iter().map(|bytes| bytes + GROUP_SLACK_BYTES).collect();
+        // Of what the device refuses, somebody else hears, too.
+        self.make_segments_for(&groups).unwrap_or(false)
+    }
+
+    fn check(&self) -> Result<()> {
+        Ok(Log::check(self)?)
+    }
+
+    fn stop(&self, cause: &PagerError) {
+        match cause {
+            // What it says beyond its cause is said again, to whoever finds the log stopped.
+            PagerError::Stopped { cause } => self.poison(cause),
+            other => self.poison(&other.to_string()),
+        }
+    }
+
+    fn panicked(&self) {
+        Log::panicked(self);
+    }
+}
+
+/// Files, levels and pool over an open log.
+struct Parts {
+    ledger: Arc<Ledger>,
+    counters: Arc<Counters>,
+    stack: Stack,
+    pool: Pool,
+    spaces: Spaces,
+    compressions: Arc<Compressions>,
+    trim: Arc<TrimSetting>,
+    fill: Arc<packed::Fill>,
+    /// Pages that the protection mended.
+    mended: Vec<PageId>,
+    /// What the protection says of its opening.
+    warning: Option<String>,
+}
+
+/// Creates or recovers.
+pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Shared> {
+    config.check()?;
+    match Control::open(&*config.control)? {
+        Some(control) if control.get().state != State::Creating => {
+            let postponed = Postponed {
+                protection: postpone_images(&mut config, &control.get()),
+                region: postpone_region(&mut config, &control.get()),
+            };
+            fit(&mut config, &control.get())?;
+            let accepted = copied::refuse_copy(&config, &control.get())?;
+            let mut behind_seal = None;
+            let recovered = recover(config.clone(), control, ops.clone(), &mut behind_seal);
+            let lost = behind_seal.and_then(|cache| cache.why_stopped().cloned());
+            let mut shared = match (recovered, lost) {
+                (Err(_), Some(lost)) => open_without_seal(config, ops, &lost)?,
+                (recovered, _) => recovered?,
+            };
+            shared.warnings.extend(accepted);
+            Ok(Shared { postponed, ..shared })
+        }
+        unfinished => {
+            if unfinished.is_none() {
+                refuse_leftovers(&config)?;
+            }
+            let before = unfinished.map(|control| control.get());
+            create(config, before, ops)
+        }
+    }
+}
+
+/// A start behind a seal, which it took away, has `lost` the cache. Redo has what was not in its frames.
+fn open_without_seal(config: PagerConfig, ops: Arc<dyn RedoOps>, lost: &PagerError) -> Result<Shared> {
+    let Some(control) = Control::open(&*config.control)? else { return Err(lost.clone()) };
+    assert!(control.get().sealed.is_none(), "a start takes the seal away before it goes on with the cache");
+    reached("open: once more, with redo");
+    let mut shared = recover(config, control, ops, &mut None)?;
+    shared.warnings.push(redone_after(lost));
+    Ok(shared)
+}
+
+/// What a start says that had to redo what a seal spoke of, since the cache was `lost`.
+pub(crate) fn redone_after(lost: &PagerError) -> String {
+    let why = match lost {
+        PagerError::Stopped { cause } => cause.to_string(),
+        other => other.to_string(),
+    };
+    format!(
+        "a start with the flash cache as it was left was refused, and another one redid what only the cache had: {why}; check its drive"
+    )
+}
+
+/// Page size and layout were settled at creation, the segment size of the log when that began.
+pub(crate) fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
+    config.layout = match (stored.packed, config.layout) {
+        (false, _) => HomeLayout::InPlace,
+        (true, HomeLayout::InPlace) => HomeLayout::Packed(PackedConfig::DEFAULT),
+        (true, packed) => packed,
+    };
+    config.protection = config.protection_needed();
+    config.page_size = stored.page_size as usize;
+    if !stored.log_begins_anew {
+        config.log_segment_bytes = stored.log_segment_bytes;
+    }
+    config.check()
+}
+
+/// A directory with spaces but without a control file is not a place for a new database.
+fn refuse_leftovers(config: &PagerConfig) -> Result<()> {
+    for (space, directory) in durable_spaces(config) {
+        let name = files::file_name(space);
+        if directory.exists(&name)? {
+            return Err(PagerError::Incompatible {
+                what: format!(
+                    "{} holds {name}, but {} holds no control file: restore it, or choose an empty directory",
+                    directory.location(),
+                    config.control.location()
+                ),
+            });
+        }
+    }
+    if StoredLog::any(&*config.log)? {
+        return Err(LogError::NoControl { location: config.log.location() }.into());
+    }
+    Ok(())
+}
+
+fn durable_spaces(config: &PagerConfig) -> [(SpaceId, &Arc<dyn Directory>); 2] {
+    [(SpaceId::DATA, &config.data), (SpaceId::ROLLBACK, &config.rollback)]
+}
+
+fn log_config(config: &PagerConfig) -> LogConfig {
+    LogConfig {
+        directory: config.log.clone(),
+        segment_bytes: config.log_segment_bytes,
+        capacity_bytes: config.log_capacity_bytes,
+    }
+}
+
+/// `before`: what an unfinished creation left.
+fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn RedoOps>) -> Result<Shared> {
+    if let Some(log) = nvm::layout::Layout::of(&config)?.and_then(|layout| layout.log) {
+        config.log_segment_bytes = log.segment_bytes;
+        config.check()?;
+    }
+    config.protection = config.protection_needed();
+    let database = random_id();
+    let unneeded =
+        before.as_ref().and_then(|before| before.attached.map(|it| it.region).or(before.unneeded_region));
+    let room = Room::find(&config, database, unneeded)?;
+    if let Some(before) = before {
+        StoredLog::remove_of(&*config.log, before.database)?;
+        if let Some(cache) = &config.flash {
+            flash::remove_of(&*cache.directory, before.database);
+        }
+    }
+    room.as_ref().map_or(Ok(()), Room::vacate)?;
+    let id = random_id();
+    let mut first = Superblock::new(database, config.page_size as u32, config.log_segment_bytes);
+    first.start = random_id();
+    first.protection = config.protection.in_force();
+    let attached = room.as_ref().map(|room| room.attached(id));
+    first.attached = attached.filter(|_| !planted("nvm: the control file does not name the region"));
+    first.packed = matches!(config.layout, HomeLayout::Packed(_));
+    let control = Control::create(&*config.control, first)?;
+    let region = room.map(|room| room.make(database, id)).transpose()?;
+    if let Some(region) = &region {
+        region.place_log(&mut config);
+    }
+    let (log, _) = ReadLog::empty(log_config(&config), database)?.begin_life(&control, News::default())?;
+    let log = Arc::new(log);
+    let parts = assemble(&config, &control, region.as_ref(), &log, Start::Empty)?;
+    if let Some(cache) = &parts.stack.cache {
+        // The control file has the number already, and the file nothing that could pass for another start's.
+        cache.begin(control.get().start, None, |_| Ok(()))?;
+    }
+    let keeps_records = parts.stack.keeps_records();
+    parts.spaces.create(database)?;
+    config.data.sync()?;
+    config.rollback.sync()?;
+    let running = copied::running(&config)?;
+    control.update(|superblock| {
+        superblock.running = running;
+        superblock.has_cache = keeps_records;
+        superblock.state = State::Open;
+    })?;
+    finish(config, control, region, parts, log, ops, None)
+}
+
+/// `behind_seal` gets the cache, as soon as this start goes on with one that is sealed.
+fn recover(
+    mut config: PagerConfig,
+    control: Control,
+    ops: Arc<dyn RedoOps>,
+    behind_seal: &mut Option<Arc<FlashCache>>,
+) -> Result<Shared> {
+    let began = Instant::now();
+    protection::check_copies(&config, &control.get())?;
+    let log_files = config.log.clone();
+    headers::refuse_other(&config, &control.get())?;
+    let found = find_region(&config, &control.get())?;
+    let mut packed = find_packed(&config, &control.get())?;
+    keep_extents(&mut config, &packed);
+    let is_noted = config.flash.as_ref().is_some_and(|flash| flash.restart == FlashRestart::LogBased);
+    let mut noted = is_noted.then(Noted::default);
+    let mut observers: Vec<&mut dyn Observe> =
+        packed.iter_mut().map(|(_, found)| &mut found.replay as &mut dyn Observe).collect();
+    observers.extend(noted.as_mut().map(|noted| noted as &mut dyn Observe));
+    let stored = control.get();
+    let (read, sealed) = read_log_or_seal(&mut config, &stored, &found, &mut observers)?;
+    let until = read.as_ref().map_or_else(|| control.get().log_end(), ReadLog::until);
+    headers::refuse_other_packed(&packed, until, &config, &control.get())?;
+    let (region, log, mut plan) = begin_log(&mut config, &control, found, read)?;
+    if region.as_ref().is_some_and(NvmRegion::has_log) {
+        remove_left_log(&*log_files, control.get().database)?;
+    }
+    let log = Arc::new(log);
+    let analysed = Instant::now();
+    let redo = if sealed.is_some() { stored.redo_start() } else { plan.stable() };
+    let start = Start::Found { redo, packed };
+    let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
+    let cache = parts.stack.cache.as_deref();
+    // A page that was mended may be as old as its copy.
+    let has_seal = |sealed: Sealed| cache.is_some_and(|cache| cache.has_seal(sealed.seal, stored.start));
+    let is_sealed = parts.mended.is_empty() && sealed.is_some_and(has_seal);
+    if sealed.is_some() && !is_sealed {
+        reached("open: redo behind a seal");
+        plan = plan.begun_at(&log, &stored)?;
+    }
+    plan.forget_written(&parts.mended);
+    if let Some(buffer) =
+        parts.stack.buffer.as_ref().filter(|_| !planted("redo: what slots hold is begun anew"))
+    {
+        plan.note_held(buffer.held());
+    }
+    parts.compressions.set_noted(plan.take_forms());
+    parts.compressions.set_learning(true);
+    let life = Beginning { stored: &stored, is_sealed, running: copied::running(&config)? };
+    let is_found = begin_cache(&parts, &control, &life, (&plan, noted.as_ref()))?;
+    *behind_seal = parts.stack.cache.clone().filter(|_| is_sealed && is_found);
+    if is_sealed && !is_found {
+        // It is empty, then.
+        plan = plan.begun_at(&log, &stored)?;
+        parts.compressions.set_noted(plan.take_forms());
+    }
+    let over = Over { pool: &parts.pool, ledger: &parts.ledger, cache, has_threads: config.background };
+    let opened = Instant::now();
+    let redo = recovery::redo(over, &log, &*ops, &plan)?;
+    log.forget_read();
+    parts.compressions.set_learning(false);
+    let recovery = Recovery {
+        redo,
+        analysis_time: analysed - began,
+        levels_time: opened - analysed,
+        redo_time: opened.elapsed(),
+    };
+    let recovered = Some((plan.from()..plan.until(), recovery));
+    let shared = finish(config, control, region, parts, log, ops, recovered)?;
+    Ok(Shared { is_behind_seal: behind_seal.is_some(), ..shared })
+}
+
+/// A start that begins.
+struct Beginning<'s> {
+    /// What the control file said before.
+    stored: &'s Superblock,
+    /// Pages on flash are sealed, and the seal holds.
+    is_sealed: bool,
+    /// Identities of its files.
+    running: [u64; 3],
+}
+
+/// A start of another number begins, before anything changes that a cache would have to hear of, whether or not there is one. Whether there
+/// is, and it goes on with what it had.
+fn begin_cache(
+    parts: &Parts,
+    control: &Control,
+    &Beginning { stored, is_sealed, running }: &Beginning<'_>,
+    (plan, noted): (&Plan, Option<&Noted>),
+) -> Result<bool> {
+    let note = |start| {
+        control.update(|superblock| {
+            superblock.has_cache = parts.stack.keeps_records();
+            superblock.start = start;
+            superblock.running = running;
+        })
+    };
+    let start = random_id();
+    let Some(cache) = &parts.stack.cache else { return note(start).map(|()| false) };
+    let sealed = is_sealed.then(|| stored.redo_start());
+    let earlier = Earlier { start: stored.start, has_cache: stored.has_cache, plan, noted, sealed };
+    let is_found = cache.begin(start, Some(earlier), note)?;
+    // Whoever chose another design, or another way to keep records, asked for it.
+    if is_found && !is_sealed && stored.sealed.is_some() && cache.may_be_sealed() {
+        cache.tell_redone(!parts.mended.is_empty());
+    }
+    Ok(is_found)
+}
+
+/// Reads the log from the redo position on; or from its end, if pages on flash are sealed.
+fn read_log_or_seal(
+    config: &mut PagerConfig,
+    stored: &Superblock,
+    found: &begin::Found,
+    observers: &mut [&mut dyn Observe],
+) -> Result<(Option<ReadLog>, Option<Sealed>)> {
+    let Some(sealed) = sealed(config, stored) else {
+        return Ok((read_log(config, stored, found, observers)?, None));
+    };
+    let read = read_log(config, &stored.clone().behind(sealed), found, observers)?;
+    read.as_ref().map_or(Ok(()), |read| read.require_from(stored.redo))?;
+    Ok((read, Some(sealed)))
+}
+
+/// What a shutdown left on flash, if this configuration can go on with it. Else the log is read from the redo position, before anything
+/// changes: a start that the log doesn't let redo, since the cache is not there, leaves the seal as it is.
+fn sealed(config: &PagerConfig, stored: &Superblock) -> Option<Sealed> {
+    let flash = config.flash.as_ref().filter(|flash| flash.restart == FlashRestart::LazyVerification)?;
+    let is_plain = !stored.packed && stored.attached.is_none() && stored.protection != InForce::FullPageLog;
+    let has_it = |sealed: &Sealed| flash::is_sealed(&*flash.directory, stored.database, sealed.seal);
+    stored.sealed.filter(|sealed| config.nvm.is_none() && is_plain && has_it(sealed))
+}
+
+/// The log is in a region: its files, from the time before it moved there, are of no use.
+fn remove_left_log(files: &dyn Directory, database: u64) -> Result<()> {
+    if !StoredLog::any(files)? {
+        return Ok(());
+    }
+    Ok(StoredLog::remove_own(files, database)?)
+}
+
+/// What the spaces are opened from.
+enum Start {
+    /// Nothing: their files are made.
+    Empty,
+    /// What is there.
+    Found {
+        /// Where redo will start.
+        redo: Lsn,
+        packed: Vec<(SpaceId, packed::Found)>,
+    },
+}
+
+impl Start {
+    /// Where redo will start.
+    fn redo(&self) -> Option<Lsn> {
+        match self {
+            Start::Empty => None,
+            Start::Found { redo, .. } => Some(*redo),
+        }
+    }
+}
+
+/// The packed spaces as their files say.
+fn find_packed(config: &PagerConfig, stored: &Superblock) -> Result<Vec<(SpaceId, packed::Found)>> {
+    if !stored.packed {
+        return Ok(Vec::new());
+    }
+    let spaces = durable_spaces(config).into_iter().zip(stored.map_checkpoints);
+    let found = spaces.map(|((space, directory), checkpoint)| {
+        let who = packed::Identity { space, database: stored.database, page_size: config.page_size };
+        Ok((space, packed::Found::open(&**directory, &who, checkpoint)?))
+    });
+    found.collect()
+}
+
+/// Extents stay as long as they are, whatever is asked for.
+fn keep_extents(config: &mut PagerConfig, found: &[(SpaceId, packed::Found)]) {
+    if let (HomeLayout::Packed(packed), Some((_, found))) = (&mut config.layout, found.first()) {
+        packed.extent_bytes = found.extent_bytes();
+    }
+}
+
+/// Opens the packed spaces, or makes empty ones.
+fn open_packed(
+    config: &PagerConfig,
+    control: &Control,
+    around_of: impl Fn(PackedConfig) -> packed::Around,
+    start: Start,
+) -> Result<Vec<(SpaceId, PackedSpace)>> {
+    let HomeLayout::Packed(packed) = config.layout else { return Ok(Vec::new()) };
+    let stored = control.get();
+    let around = || around_of(packed);
+    match start {
+        Start::Empty => {
+            let made = durable_spaces(config).map(|(space, directory)| {
+                let (database, page_size) = (stored.database, config.page_size);
+                let who = packed::Identity { space, database, page_size };
+                Ok((space, PackedSpace::create(&**directory, &who, around())?))
+            });
+            made.into_iter().collect()
+        }
+        Start::Found { packed, .. } => {
+            packed.into_iter().map(|(space, found)| Ok((space, found.into_space(around())?))).collect()
+        }
+    }
+}
+
+/// The files of the spaces that are laid out in place.
+fn open_in_place(config: &PagerConfig, is_new: bool) -> Result<SpaceFiles> {
+    let open = |space, directory: &Arc<dyn Directory>, create| {
+        SpaceFile::open(space, &**directory, config.page_size, create)
+    };
+    let mut files = vec![open(SpaceId::TEMPORARY, &config.temporary, true)?];
+    if config.layout == HomeLayout::InPlace {
+        for (space, directory) in durable_spaces(config) {
+            files.push(open(space, directory, is_new)?);
+        }
+    }
+    Ok(SpaceFiles::new(files))
+}
+
+fn trim_setting(config: &PagerConfig, control: &Control) -> Arc<TrimSetting> {
+    let trim = TrimSetting::new(config.trim);
+    if control.get().has_compressed_pages {
+        trim.note_compressed();
+    }
+    Arc::new(trim)
+}
+
+/// Opens the spaces and builds the pool over them.
+fn assemble(
+    config: &PagerConfig,
+    control: &Control,
+    region: Option<&NvmRegion>,
+    log: &Arc<Log>,
+    start: Start,
+) -> Result<Parts> {
+    let redo_start = start.redo();
+    let is_new = redo_start.is_none();
+    let page_size = config.page_size;
+    let files = Arc::new(open_in_place(config, is_new)?);
+    let copies = region.and_then(NvmRegion::copies);
+    let copies = copies.as_deref().map(|copies| copies as &dyn Directory);
+    let was = control.get().protection;
+    let mut mended = Vec::new();
+    if let Some(redo_start) = redo_start {
+        // A killed process may have left writes in caches; redo would take those pages for stable.
+        files.flush_all()?;
+        mended = protection::repair(was, config, copies, &files, redo_start)?;
+    }
+    let protection =
+        protection::open(config, control.get().database, copies, &files, (!is_new).then_some(was))?;
+    let warning = protection.warning();
+    note_protection(config, control).and_then(|()| note_compression(control, config, config.compression))?;
+    let ledger = Arc::<Ledger>::default();
+    let counters = Arc::new(Counters { times: config.times.clone(), ..Counters::default() });
+    let compressions = Arc::new(Compressions::new(config.compression));
+    let trim = trim_setting(config, control);
+    let fill =
+        Arc::new(packed::Fill::new(config.layout.packed().unwrap_or(PackedConfig::DEFAULT).fill_percent));
+    let in_place = InPlace::new(InPlaceParts {
+        files,
+        protection,
+        ledger: ledger.clone(),
+        log: log.clone(),
+        compressions: compressions.clone(),
+        trim: trim.clone(),
+        page_size,
+        unit_bytes: unit_bytes(config),
+    });
+    let around = |config| packed::Around {
+        log: log.clone(),
+        ledger: ledger.clone(),
+        compressions: compressions.clone(),
+        trim: trim.clone(),
+        fill: fill.clone(),
+        config,
+        redo: control.get().redo,
+    };
+    let packed = open_packed(config, control, around, start)?;
+    let layouts = Arc::new(Layouts::new(in_place, packed));
+    let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
+    let stack = stack(config, control.get().database, region, home, (&ledger, log))?;
+    let parts = PoolParts {
+        level: stack.level.clone(),
+        ledger: ledger.clone(),
+        log: log.clone(),
+        counters: counters.clone(),
+    };
+    let pool = Pool::new(config.pool_bytes / page_size, page_size, config.replacement, parts)?;
+    let spaces = Spaces::new(layouts, page_size, config.growth_extents);
+    Ok(Parts { ledger, counters, stack, pool, spaces, compressions, trim, fill, mended, warning })
+}
+
+/// From now on a crash is mended by the means of the configured protection.
+fn note_protection(config: &PagerConfig, control: &Control) -> Result<()> {
+    let now = config.protection.in_force();
+    if control.get().protection == now {
+        return Ok(());
+    }
+    reached("open: another protection");
+    control.update(|superblock| superblock.protection = now)
+}
+
+/// Notes that pages will be compressed, before the first one is: a program that does not know of it would take it for damage.
+pub(crate) fn note_compression(control: &Control, config: &PagerConfig, how: Compression) -> Result<()> {
+    if how.is_none() || !config.can_compress() || control.get().has_compressed_pages {
+        return Ok(());
+    }
+    reached("open: pages are compressed from now on");
+    control.update(|superblock| superblock.has_compressed_pages = true)
+}
+
+/// What a stored page takes is a multiple of this: a page and its copy in the doublewrite file have the same bytes.
+pub(crate) fn unit_bytes(config: &PagerConfig) -> usize {
+    // An atomic write has a power of two bytes, at a multiple of that: only whole pages are written so.
+    if config.protection == ProtectionKind::AtomicWrite {
+        return config.page_size;
+    }
+    let sectors = [&config.data, &config.rollback].map(|device| device.capabilities().sector_bytes());
+    sectors.into_iter().max().unwrap_or_default() as usize
+}
+
+/// Everything is redone: reads the allocation maps.
+fn finish(
+    config: PagerConfig,
+    control: Control,
+    region: Option<NvmRegion>,
+    parts: Parts,
+    log: Arc<Log>,
+    ops: Arc<dyn RedoOps>,
+    recovered: Option<(Range<Lsn>, Recovery)>,
+) -> Result<Shared> {
+    let Parts { ledger, counters, stack, pool, spaces, compressions, trim, fill, warning, .. } = parts;
+    let Stack { level, buffer, cache, warning: no_cache } = stack;
+    let of_cache = cache.iter().flat_map(|cache| cache.take_notices());
+    let warnings = warning.into_iter().chain(no_cache).chain(of_cache).collect();
+    let Superblock { database, has_hollow_extents, .. } = control.get();
+    let keeps_images = config.protection == ProtectionKind::FullPageLog;
+    spaces.load(&pool, database, has_hollow_extents)?;
+    if let Some(cache) = &cache {
+        cache.redone(|id| spaces.has_place(id));
+    }
+    if let Some(buffer) = &buffer {
+        // Not only pages in use: after another crash redo may come by the earlier life of one that was freed.
+        buffer.keep_placed(|id| spaces.has_place(id));
+    }
+    if let Some(cache) = &cache {
+        cache.count_kinds(ops.clone());
+    }
+    let workers = Workers::new(background::workers(&config))?;
+    Ok(Shared {
+        pool,
+        log,
+        ledger,
+        level,
+        spaces,
+        compressions,
+        trim,
+        fill,
+        control,
+        region,
+        buffer,
+        cache,
+        counters,
+        ops,
+        config,
+        is_new: recovered.is_none(),
+        is_behind_seal: false,
+        recovery: recovered.as_ref().map(|(_, recovery)| *recovery),
+        redone: recovered.map(|(redone, _)| redone).filter(|_| keeps_images),
+        database,
+        checkpointing: Mutex::default(),
+        is_stopping: AtomicBool::new(false),
+        cleans_until: AtomicU64::new(0),
+        leaves_region: AtomicBool::new(false),
+        postponed: Postponed::default(),
+        warnings,
+        workers,
+        forms_noted: Mutex::default(),
+        refused: Mutex::default(),
+        trimmer: Bell::default(),
+    })
+}

@@ -1,0 +1,532 @@
+//! Recovery: analysis of the log after a crash, and redo. (Undo of losers is the engine's.)
+//!
+//! ```text
+//!   control file --read_log--> analysis of all groups --begin_life--> in the control file --> log open for appending
+//!                                                                                             |
+//!   pager open <-- ledger, dirty pages <-- redo (page LSN < group end) <-- pool over the repaired spaces
+//! ```
+//!
+//! 1. Redo applies a group to a page only if the page LSN is below the group's end, so doing it twice changes
+//!    nothing: recovery may crash at any point and start over.
+//! 2. The spaces change only after the control file knows the new life; until then recovery only reads.
+//! 3. Records of a page before its last whole one (format, image) are skipped, and a page whose first needed record is a
+//!    whole one isn't read: what a crash left of it doesn't matter. (Redo may start between two dirty periods of a page
+//!    whose later write was torn; nothing but the image makes it whole.)
+//! 4. Records of a page that a note says is home with a later LSN are skipped without reading it, unless the page was
+//!    mended at this start: the copy may be older than the note. Under full-page-log a note that comes behind later changes
+//!    of the page is left out: redo wrote the page before it came to them, and there is no image between.
+//!    Likewise those that the NVM page buffer had in the page's slot when redo began. A page is not begun anew then: it would
+//!    be put with a lower LSN, while its slot's image goes home and tells ledger and log that it is there.
+//! 5. Records of a page older than a note that it was discarded are skipped: their base may never have been
+//!    written.
+//! 6. One thread applies the log, in its order; what it needs is read, and what has changed is written, ahead of it (`windows.rs`).
+//! 7. A page with an LSN beyond the log's end is damage (home refuses it), and so is an operation that fails. Redo goes on past a
+//!    page that can't be read, so that whoever restores pages hears of all of them; the database does not open.
+//!
+//! 8. All that is in blocks before the position where redo starts is stable at home, and no start takes a page at home back behind it: redo
+//!    never begins earlier, whatever is read, and only copies from behind it mend pages. Where the reading starts earlier, that is for
+//!    records of the flash cache, and hints. (Behind a seal redo starts at the end, and what home lacks is in dirty frames: `flash/sealing.rs`.)
+//!
+//! Follows ARIES (Mohan et al. 1992, section 10), with redo positions at log blocks and no dirty page table in the
+//! log: the ledger's oldest entry is where redo starts.
+//!
+//! Not known here: keys, transactions, how pages are protected.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use varve_device::{planted, reached};
+
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId};
+use crate::base::lsn::Lsn;
+use crate::base::page;
+use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
+use crate::flash::FlashCache;
+use crate::home::packed::note::{self, NOTE_MAP};
+use crate::level::ledger::Ledger;
+use crate::log::notes::stored_forms::{self, Forms, NOTE_FORMS};
+use crate::log::notes::{discards, written};
+use crate::log::redo::{self, RedoOps};
+use crate::log::{Appended, Group, Known, Life, Log, LogConfig, Record, StoredLog, Tail};
+use crate::pool::{PageX, Pool};
+
+mod windows;
+
+pub(crate) use crate::log::notes::discarded::Discards;
+use windows::{Ahead, Window};
+
+/// A planted fault; notes of what is home are left out with it, or they would hide nearly all that it does.
+pub(crate) const IMAGE_IGNORED: &str = "full-page-log: records before an image are redone on a torn page";
+
+/// A planted fault, with which notes of what is home are left out, too, for the same reason.
+pub(crate) const BEFORE_REDO: &str = "flash: changes before redo are not looked at";
+
+/// Damaged pages in redo's way that are named; more are only counted.
+const DAMAGES_TOLD: usize = 100;
+
+/// Somebody who wants to see the log during analysis.
+pub trait Observe {
+    /// A record of the group that ends at `lsn`, in log order.
+    fn observe(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<()>;
+}
+
+/// What analysis found, for redo.
+pub(crate) struct Plan {
+    from: Lsn,
+    /// Where redo starts: at `from`, or behind it.
+    stable: Lsn,
+    until: Lsn,
+    lives: Vec<Life>,
+    discards: Discards,
+    /// Page LSN of the last stable image of each page that a note speaks of.
+    written: HashMap<PageId, Lsn>,
+    /// How owners' pages are stored.
+    forms: Forms,
+    /// End of the last group that begins anew with a page: by a whole-page record.
+    whole: HashMap<PageId, Lsn>,
+    /// Pages that were changed between the two, with the end of the last group that did.
+    changed_before: HashMap<PageId, Lsn>,
+    groups_count: u64,
+}
+
+/// What redo did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RedoReport {
+    /// Groups read.
+    pub groups_count: u64,
+    /// Page changes applied.
+    pub applied_count: u64,
+    /// Page changes that the page had already, or that concern discarded pages.
+    pub skipped_count: u64,
+    /// Bytes of log from where redo starts to the end.
+    pub log_bytes: u64,
+}
+
+/// What a start did before the database was open, and how long it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// What redo did.
+    pub redo: RedoReport,
+    /// From the beginning to the end of the log that is to be read: it is read once for that.
+    pub analysis_time: Duration,
+    /// Opening the spaces and the levels: what mends torn pages, the records of a flash cache.
+    pub levels_time: Duration,
+    /// Redo, which goes through the log again, and reads what is no longer in memory.
+    pub redo_time: Duration,
+}
+
+impl Plan {
+    /// Of a log that begins with this life.
+    pub(crate) fn empty(life: Life) -> Plan {
+        Plan {
+            from: life.start,
+            stable: life.start,
+            until: life.start,
+            lives: vec![life],
+            discards: Discards::default(),
+            written: HashMap::new(),
+            forms: Forms::new(),
+            whole: HashMap::new(),
+            changed_before: HashMap::new(),
+            groups_count: 0,
+        }
+    }
+
+    /// With what the control file says after all, up to the same end.
+    pub(crate) fn begun_at(self, log: &Log, block: &Superblock) -> Result<Plan> {
+        let (redo, stable) = (block.redo, block.redo_start());
+        let mut analysis = Analysis { stable, ..Analysis::default() };
+        log.replay_first(&self.lives, (redo, self.until), |group| analysis.group(group, &mut []))?;
+        Ok(analysis.plan((redo, self.until), self.lives))
+    }
+
+    /// Where the log ends.
+    pub(crate) fn until(&self) -> Lsn {
+        self.until
+    }
+
+    /// Where the reading starts.
+    pub(crate) fn from(&self) -> Lsn {
+        self.from
+    }
+
+    /// Where redo starts: all that was changed before is stable at home.
+    pub(crate) fn stable(&self) -> Lsn {
+        self.stable
+    }
+
+    /// Whether the page was changed after `lsn`, and before redo starts.
+    pub(crate) fn is_changed_before_redo(&self, id: PageId, lsn: Lsn) -> bool {
+        self.changed_before.get(&id).is_some_and(|changed| *changed > lsn)
+    }
+
+    /// Page LSN of the last stable image of a page that a note speaks of.
+    pub(crate) fn home_has(&self, id: PageId) -> Option<Lsn> {
+        self.written.get(&id).copied()
+    }
+
+    /// Whether a change of the page that ends at `end` needs nothing: the page is home with it, begins anew later, or was discarded.
+    fn is_past(&self, id: PageId, end: Lsn) -> bool {
+        let is_home = self.written.get(&id).is_some_and(|written| end <= *written);
+        let begins_later = self.whole.get(&id).is_some_and(|whole| end < *whole);
+        is_home || begins_later || self.discards.covers(id, end)
+    }
+
+    /// Whether a note says that the page was discarded after `lsn`.
+    pub(crate) fn is_discarded_after(&self, id: PageId, lsn: Lsn) -> bool {
+        self.discards.covers(id, lsn)
+    }
+
+    /// How owners' pages are stored that the log speaks of.
+    pub(crate) fn take_forms(&mut self) -> Forms {
+        std::mem::take(&mut self.forms)
+    }
+
+    /// Pages that were mended from a copy: it may be older than what the notes say is home, so redo looks.
+    pub(crate) fn forget_written(&mut self, mended: &[PageId]) {
+        for id in mended.iter().filter(|_| !planted("redo: a mended page is taken for home")) {
+            self.written.remove(id);
+        }
+    }
+
+    /// Pages with the LSNs of the images that the level above home has, before redo changes that. They are what is read,
+    /// whatever notes say of home; and while redo runs they may go home, but never back.
+    pub(crate) fn note_held(&mut self, held: impl Iterator<Item = (PageId, Lsn)>) {
+        self.written.extend(held);
+    }
+}
+
+/// A log that was read: nothing has changed yet.
+pub(crate) struct ReadLog {
+    stored: StoredLog,
+    tail: Tail,
+    plan: Plan,
+}
+
+/// What the control file learns at the moment when it learns of the log's new life: nothing of it is so before that, nor after a
+/// start that was refused.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct News {
+    /// A region comes to the database.
+    pub(crate) attached: Option<Attached>,
+    /// A protection that has to be known from the first record on.
+    pub(crate) protection: Option<InForce>,
+}
+
+impl News {
+    fn tell(self, block: &mut Superblock) {
+        if let Some(region) = self.attached {
+            block.attach(region);
+        }
+        block.protection = self.protection.unwrap_or(block.protection);
+        block.state = if block.state == State::Clean { State::Open } else { block.state };
+        block.sealed = None;
+    }
+}
+
+/// Reads the log from the redo position. `keeps_images`: images of pages are all that mends them; `kept_bytes`: so much of it may stay in
+/// memory until it is redone.
+pub(crate) fn read_log(
+    config: LogConfig,
+    block: Superblock,
+    (keeps_images, kept_bytes): (bool, usize),
+    observers: &mut [&mut dyn Observe],
+) -> Result<ReadLog> {
+    StoredLog::require_any(&*config.directory)?;
+    let stored = StoredLog::open(config, block.database)?;
+    stored.keep_read(kept_bytes);
+    let mut analysis = Analysis { keeps_images, stable: block.redo_start(), ..Analysis::default() };
+    let is_end = block.state == State::Clean;
+    let known = Known { lsn: block.durable, why: if is_end { SHUT_DOWN } else { NOTED }, is_end };
+    let tail =
+        stored.each_group(&block.lives, block.redo, known, |group| analysis.group(group, observers))?;
+    let plan = analysis.plan((block.redo, tail.next), block.lives);
+    Ok(ReadLog { stored, tail, plan })
+}
+
+const SHUT_DOWN: &str = "the database was shut down cleanly at";
+const NOTED: &str = "the control file notes as durable";
+
+impl ReadLog {
+    /// Where it ends.
+    pub(crate) fn until(&self) -> Lsn {
+        self.plan.until()
+    }
+
+    /// Fails if redo could not begin there: a segment is missing before where the reading began.
+    pub(crate) fn require_from(&self, redo: Lsn) -> Result<()> {
+        Ok(self.stored.require_segments(redo, self.plan.from())?)
+    }
+
+    /// Of a new database.
+    pub(crate) fn empty(config: LogConfig, database: u64) -> Result<ReadLog> {
+        let (stored, tail) = (StoredLog::open(config, database)?, Tail::empty());
+        let life = Life { incarnation: 1, after: tail.next, start: stored.next_start(tail) };
+        Ok(ReadLog { stored, tail, plan: Plan::empty(life) })
+    }
+
+    /// Opens the log for appending behind what was read, in a life that the control file knows.
+    pub(crate) fn begin_life(self, control: &Control, news: News) -> Result<(Log, Plan)> {
+        let ReadLog { stored, tail, plan } = self;
+        stored.make_durable()?;
+        let incarnation = control.get().next_incarnation();
+        let start = stored.next_start(tail);
+        let mark = random_id();
+        control.update(|block| {
+            block.begin_life(Life { incarnation, after: tail.next, start });
+            block.announce_mark(mark);
+            news.tell(block);
+        })?;
+        Ok((stored.resume(incarnation, tail, control.get().redo)?, plan))
+    }
+}
+
+/// Begins an empty log where `config` says, behind everything that the one before had: of that nothing is needed.
+pub(crate) fn begin_log_anew(config: LogConfig, control: &Control, news: News) -> Result<(Log, Plan)> {
+    let segment_bytes = config.segment_bytes;
+    let block = control.get();
+    let (stored, tail) = StoredLog::begin_anew(config, block.database, block.log_end())?;
+    let life = Life { incarnation: block.next_incarnation(), after: tail.next, start: tail.next };
+    control.update(|block| {
+        block.begin_log_anew(life, segment_bytes);
+        block.announce_mark(random_id());
+        news.tell(block);
+    })?;
+    reached("open: the log begins anew");
+    let log = stored.resume(life.incarnation, tail, tail.next)?;
+    Ok((log, Plan::empty(life)))
+}
+
+#[derive(Default)]
+struct Analysis {
+    /// Only an image makes a page whole that a crash tore.
+    keeps_images: bool,
+    discards: Discards,
+    written: HashMap<PageId, Lsn>,
+    forms: Forms,
+    whole: HashMap<PageId, Lsn>,
+    /// Where redo starts, and what was changed before.
+    stable: Lsn,
+    changed_before: HashMap<PageId, Lsn>,
+    /// End of the last group that changes a page, if that is not stable.
+    needed: HashMap<PageId, Lsn>,
+    groups_count: u64,
+}
+
+impl Analysis {
+    fn plan(self, (from, until): (Lsn, Lsn), lives: Vec<Life>) -> Plan {
+        let Analysis { stable, discards, written, forms, whole, changed_before, groups_count, .. } = self;
+        let stable = stable.max(from);
+        Plan { from, stable, until, lives, discards, written, forms, whole, changed_before, groups_count }
+    }
+
+    fn group(&mut self, group: Group<'_>, observers: &mut [&mut dyn Observe]) -> Result<()> {
+        self.groups_count += 1;
+        for record in group.records {
+            let record = record.map_err(|why| PagerError::Corrupt {
+                what: format!("the log's group at LSN {} makes no sense: {why}", group.start),
+            })?;
+            self.record((group.block, group.end), &record)?;
+            observers.iter_mut().try_for_each(|observer| observer.observe(group.end, &record))?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, (block, lsn): (Lsn, Lsn), record: &Record<'_>) -> Result<()> {
+        match *record {
+            Record::Change { page, op, .. } => {
+                if block < self.stable {
+                    self.changed_before.insert(page, lsn);
+                }
+                self.change(lsn, page, op);
+            }
+            Record::Note { kind: discards::NOTE_DISCARD, payload } => {
+                let ranges = discards::decode(payload).ok_or_else(|| nonsense("discarded", lsn))?;
+                ranges.into_iter().for_each(|range| self.discards.insert(range, lsn));
+            }
+            Record::Note { kind: written::NOTE_WRITTEN, payload } => {
+                let images = written::decode(payload).ok_or_else(|| nonsense("written", lsn))?;
+                images.into_iter().for_each(|(id, image_lsn)| self.is_home(id, image_lsn));
+            }
+            Record::Note { kind: NOTE_MAP, payload } => {
+                let pages = note::decode(payload).ok_or_else(|| nonsense("stored", lsn))?;
+                // What was only moved is as old as before.
+                let written = pages.into_iter().filter(|(_, said)| !said.is_moved);
+                written.for_each(|(space, said)| self.is_home(PageId::new(space, said.no), said.lsn));
+            }
+            Record::Note { kind: NOTE_FORMS, payload } => {
+                // A hint: one that a later version wrote is passed over.
+                let forms = stored_forms::decode(payload).into_iter().flatten();
+                self.forms.extend(forms.map(|(space, owner, how)| ((space, owner), how)));
+            }
+            Record::Note { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, lsn: Lsn, page: PageId, op: u8) {
+        // Behind another change of its group a whole-page record does not begin anew: redo comes by the other one first.
+        let is_first = self.needed.get(&page).is_none_or(|last| *last < lsn);
+        if redo::is_whole_page(op) && is_first && !planted(IMAGE_IGNORED) {
+            self.whole.insert(page, lsn);
+        }
+        self.needed.insert(page, lsn);
+    }
+
+    fn is_home(&mut self, id: PageId, image_lsn: Lsn) {
+        let holds_all = self.needed.get(&id).map(|last| *last <= image_lsn);
+        let hides = planted("full-page-log: notes of redo hide images");
+        if self.keeps_images && holds_all == Some(false) && !hides {
+            reached("recovery: note of a page that was changed later");
+            return;
+        }
+        self.written.insert(id, image_lsn);
+        if holds_all == Some(true) {
+            self.needed.remove(&id);
+        }
+    }
+}
+
+fn nonsense(what: &str, lsn: Lsn) -> PagerError {
+    PagerError::Corrupt { what: format!("the note of {what} pages at LSN {lsn} makes no sense") }
+}
+
+/// Brings every page up to the end of the log that analysis found.
+pub(crate) fn redo(over: Over<'_>, log: &Log, ops: &dyn RedoOps, plan: &Plan) -> Result<RedoReport> {
+    let Over { pool, ledger, cache, has_threads } = over;
+    let report = RedoReport {
+        groups_count: plan.groups_count,
+        log_bytes: plan.until.max(plan.stable).since(plan.stable),
+        ..RedoReport::default()
+    };
+    let damages = BTreeMap::new();
+    let mut redo = Redo { pool, ledger, cache, ops, plan, damages, report };
+    let apply = |window: &Window| window.groups().try_for_each(|group| redo.group(group));
+    Ahead { pool, log, plan }.each_window(has_threads, apply)?;
+    all_damages(redo.damages).map_or(Ok(redo.report), Err)
+}
+
+/// What is wrong with all of these pages; `None` if there are none.
+fn all_damages(damages: BTreeMap<PageId, PagerError>) -> Option<PagerError> {
+    let count = damages.len();
+    if count < 2 {
+        return damages.into_values().next();
+    }
+    let told = damages.values().take(DAMAGES_TOLD).map(|damage| match damage {
+        PagerError::DamagedPage { id, damage } => format!("{id} ({damage})"),
+        PagerError::NoSuchPage { id, pages } => format!("{id} (its space has {pages} pages)"),
+        other => other.to_string(),
+    });
+    let told: Vec<String> = told.collect();
+    let more = if count > told.len() { ", the first of them" } else { "" };
+    let what = format!(
+        "redo needs {count} pages that are damaged{more}: {}; restore their spaces from a backup",
+        told.join(", ")
+    );
+    Some(PagerError::Corrupt { what })
+}
+
+/// What redo works on.
+#[derive(Clone, Copy)]
+pub(crate) struct Over<'a> {
+    pub(crate) pool: &'a Pool,
+    pub(crate) ledger: &'a Ledger,
+    /// It may have pages that home lacks.
+    pub(crate) cache: Option<&'a FlashCache>,
+    /// Whether threads may read and write beside it.
+    pub(crate) has_threads: bool,
+}
+
+struct Redo<'a> {
+    pool: &'a Pool,
+    ledger: &'a Ledger,
+    cache: Option<&'a FlashCache>,
+    ops: &'a dyn RedoOps,
+    plan: &'a Plan,
+    /// Pages that could not be read.
+    damages: BTreeMap<PageId, PagerError>,
+    report: RedoReport,
+}
+
+/// A page of the group at hand; `None` when it needs nothing of this group.
+struct Touched<'a> {
+    id: PageId,
+    page: Option<PageX<'a>>,
+}
+
+impl<'a> Redo<'a> {
+    fn group(&mut self, group: Group<'_>) -> Result<()> {
+        let at = Appended { block: group.block, start: group.start, end: group.end };
+        let mut pages: SmallVec<[Touched<'a>; 6]> = SmallVec::new();
+        for record in group.records {
+            let record = record.map_err(|why| PagerError::Corrupt {
+                what: format!("the log's group at LSN {} makes no sense: {why}", group.start),
+            })?;
+            let Record::Change { page, op, payload } = record else { continue };
+            self.change(&mut pages, at, page, op, payload)?;
+        }
+        pages.iter_mut().filter_map(|touched| touched.page.as_mut()).for_each(|page| page.stamp(&at));
+        Ok(())
+    }
+
+    fn change(
+        &mut self,
+        pages: &mut SmallVec<[Touched<'a>; 6]>,
+        at: Appended,
+        id: PageId,
+        op: u8,
+        payload: &[u8],
+    ) -> Result<()> {
+        let known = pages.iter().position(|touched| touched.id == id);
+        let place = match known {
+            Some(place) => place,
+            None => {
+                pages.push(Touched { id, page: self.open(id, op, at)? });
+                pages.len() - 1
+            }
+        };
+        let Some(page) = &mut pages[place].page else {
+            self.report.skipped_count += 1;
+            return Ok(());
+        };
+        self.report.applied_count += 1;
+        reached("recovery: change redone");
+        if planted("redo: every 50th change is skipped") && self.report.applied_count.is_multiple_of(50) {
+            return Ok(());
+        }
+        redo::apply(self.ops, id, page.bytes_mut(), op, payload).map_err(|why| PagerError::Corrupt {
+            what: format!("redo of page {id} at LSN {}: {why}; page or log is damaged", at.end),
+        })
+    }
+
+    /// The page, if it lacks the changes of the group `at`.
+    fn open(&mut self, id: PageId, op: u8, at: Appended) -> Result<Option<PageX<'a>>> {
+        let end = at.end;
+        if self.plan.is_past(id, end) || self.damages.contains_key(&id) {
+            return Ok(None);
+        }
+        let page: Result<PageX<'a>> =
+            if redo::is_whole_page(op) { self.pool.create(id) } else { self.pool.fix(id, Access::Random) };
+        let page = match page {
+            Err(damage @ (PagerError::DamagedPage { .. } | PagerError::NoSuchPage { .. })) => {
+                reached("recovery: redo goes on past a damaged page");
+                self.damages.insert(id, damage);
+                return Ok(None);
+            }
+            page => page?,
+        };
+        let again = planted("redo: applied twice");
+        let is_behind = again || page::page_lsn(&page) < end;
+        if is_behind && page.is_clean() {
+            page.announce();
+        }
+        if !is_behind && self.cache.is_some_and(|cache| cache.is_only_here(id, page::page_lsn(&page))) {
+            // Home may be without this change, and flash may be lost.
+            reached("recovery: flash has a change that home may lack");
+            self.ledger.first_change(id, at.block, at.start);
+        }
+        Ok(Some(page).filter(|_| is_behind))
+    }
+}

@@ -1,0 +1,464 @@
+//! Checkpoints and cleaning: what lets the log be cut.
+//!
+//! Indirect checkpoints: page writers clean pages in the order of their recovery LSNs; a checkpoint only notes how far
+//! they have come (the ledger's oldest recovery LSN) and cuts the log there. Where a configuration wants it, a checkpoint that is due has
+//! pages brought home before that: fuzzy, what was changed before the last one; sharp, all.
+//!
+//! Invariants
+//! 1. The position comes from the ledger, taken in the append section, and from what a level below the pool still needs of
+//!    the log. Under full-page-log it stays where redo began until all that redo changed is stable: a page that redo wrote and
+//!    changed again has its only image somewhere behind that.
+//! 2. The log is made durable up to its end at that moment before the position is stored: pages that were dropped by a
+//!    logged discard are no longer in the ledger, so the discard must be there when redo starts behind their changes.
+//! 3. The position is durable in the control file before the log is cut or a file made shorter.
+//! 4. One checkpoint at a time.
+//!
+//! What it does not know: threads; how pages are written.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use varve_device::{planted, reached};
+
+use crate::api::pager::Shared;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::PageId;
+use crate::base::lsn::Lsn;
+use crate::config::{CheckpointKind, HomeLayout, ProtectionKind};
+use crate::control::{Positions, Sealed, State};
+use crate::flash::FlashCache;
+use crate::home::pace::Pace;
+use crate::level::{Cause, Step};
+use crate::nvm::NvmRegion;
+use crate::pool::{Pool, summed};
+use crate::running::workers::Job;
+
+/// Pages cleaned before the log's length is looked at again.
+pub(crate) const ROUND_PAGES: usize = 120;
+/// A worker isn't rung for fewer pages: each part costs the flushes of a batch.
+const PART_PAGES_MIN: usize = 16;
+
+/// Of the log behind the share that cleaning keeps free: so much may be held for records of the flash cache.
+const RECORDS_MAY_HOLD: f64 = 0.25;
+
+/// Where the redo position may stay, for the sake of the flash cache's records.
+struct Hold {
+    /// Start of a block: none of the records is older.
+    at: Lsn,
+    /// Of the log from there on: what cleaning keeps, and what may be kept at most.
+    usual_bytes: f64,
+    most_bytes: f64,
+    /// Nothing was changed since the last checkpoint.
+    has_paused: bool,
+}
+
+/// Want of room, which is told at the end; other failures at once.
+fn want_of_room(result: Result<()>) -> Result<Option<PagerError>> {
+    match result {
+        Err(cause) if cause.is_no_space() => Ok(Some(cause)),
+        done => done.map(|()| None),
+    }
+}
+
+impl Shared {
+    /// Notes how far cleaning has come, stores it, cuts the log. `is_clean`: this is the end of a clean shutdown.
+    /// A failure stops the pager, since what it left on the devices is unknown; but want of room leaves the position as it
+    /// was, or not as far on as it could be, and the next checkpoint does the whole again.
+    pub(crate) fn checkpoint(&self, is_clean: bool) -> Result<()> {
+        let mut last = self.checkpointing.lock();
+        let refused = self.checkpoint_steps(is_clean).inspect_err(|cause| {
+            if !cause.is_no_space() {
+                self.log.poison(&cause.to_string());
+            }
+        })?;
+        *last = self.log.end();
+        reached("checkpoint");
+        self.counters.checkpoints.fetch_add(1, Relaxed);
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Gives what a full device refused the levels: the log that they still need is not cut, what is before it makes room. Whoever
+    /// waits for room has to hear of it.
+    fn checkpoint_steps(&self, is_clean: bool) -> Result<Option<PagerError>> {
+        self.log.check()?;
+        self.spaces.plan_cut(|| self.log.end());
+        self.spaces.release_room()?;
+        self.spaces.note_freed(|| self.log.end());
+        let kept = want_of_room(self.level.checkpoint(Step::Begin))?;
+        let held = want_of_room(self.level.settle())?;
+        let positions = self.positions(is_clean)?;
+        let read_from = positions.read;
+        self.level.checkpoint(Step::BeforeEnd)?;
+        let durable = self.log.durable();
+        let leaves = is_clean && self.leaves_region();
+        if leaves && let Some(oldest) = self.ledger.oldest() {
+            let what = format!("a page is not stable since LSN {oldest}, and the log would be left behind");
+            return Err(PagerError::Corrupt { what });
+        }
+        if leaves && let Some(refused) = kept.clone().or(held.clone()) {
+            // A level still needs what would be left.
+            return Ok(Some(refused));
+        }
+        let stamp = self.prepare_region(is_clean)?;
+        self.control.update(|superblock| {
+            superblock.advance_redo(positions, durable);
+            if let Some(attached) = &mut superblock.attached {
+                attached.stamp = stamp;
+            }
+            superblock.map_checkpoints = self.spaces.map_checkpoints();
+            superblock.state = if is_clean { State::Clean } else { State::Open };
+            if is_clean {
+                superblock.running = [0; 3];
+            }
+            if leaves {
+                superblock.leave_region();
+            }
+        })?;
+        if leaves {
+            // The next start has another log, or none of the places that the steps below speak of.
+            reached("checkpoint: the region is left");
+            return Ok(kept.or(held));
+        }
+        let early = planted("log: segments are recycled early");
+        // Behind the word that all was shut down nothing is stored where it may not survive the machine: the log is cut, and
+        // slots of pages behind the new end of a file are freed, by the next one.
+        let is_sealed = is_clean && self.region.is_some();
+        if !is_sealed {
+            self.log.truncate(if early { durable } else { read_from })?;
+        }
+        self.level.checkpoint(Step::End)?;
+        if !is_sealed {
+            // Not only where redo starts: programs that don't know of two positions redo all that is read.
+            self.spaces.pass_cuts(read_from, is_clean)?;
+        }
+        // What is stable in a slot of the page buffer home may never have had, so no note tells redo that it is gone: redo must not come
+        // by, and what levels need of the log may have got shorter since the position was stored.
+        let early = planted("nvm: packed pages are forgotten before redo is past them");
+        let has_slots = self.buffer.is_some() && !early;
+        let unstable = if has_slots { Some(read_from) } else { self.redo_from() };
+        self.spaces.pass_freed(read_from, unstable);
+        match is_clean {
+            true if is_sealed => {}
+            true => self.spaces.cut_files(&self.pool, &Pace::AtOnce)?,
+            false => self.have_trimmed()?,
+        }
+        Ok(kept.or(held))
+    }
+
+    /// From where the next start reads the log, if this is stored, and from where on it redoes: what is read before that is what the flash
+    /// cache's records, or hints, are for.
+    fn positions(&self, is_clean: bool) -> Result<Positions> {
+        let forgets = planted("checkpoint: its position passes dirty pages");
+        let needed =
+            || self.redo_from().filter(|_| !forgets).into_iter().chain(self.level.needs_log_from()).min();
+        // Behind a clean shutdown nothing is redone, and the next start notes what it is told.
+        let forms =
+            (!is_clean).then(|| self.keep_forms(needed().unwrap_or_else(|| self.log.end()))).flatten();
+        let noted = self.note_frames(needed());
+        // Looked for outside of the append section: nobody may wait there for who writes records. Both positions only grow.
+        let hold = if is_clean { None } else { self.hold_for_records() };
+        let [read, redo] = self.log.redo_points(|next| {
+            let needed = needed();
+            let from = needed.into_iter().chain(forms).chain(noted).min();
+            [hold.as_ref().map_or(from, |hold| self.wait_for_records(hold, from, next)), needed]
+        })?;
+        Ok(if self.redoes_behind_reading() { Positions { read, redo } } else { Positions::both(read) })
+    }
+
+    /// Whether a start may redo less than it reads: images of pages, packed files and persistent memory go by all that is read.
+    fn redoes_behind_reading(&self) -> bool {
+        let is_plain = self.config.layout == HomeLayout::InPlace && self.region.is_none();
+        is_plain && self.config.protection != ProtectionKind::FullPageLog
+    }
+
+    /// Trims what may be by now; with threads, one of them does it.
+    fn have_trimmed(&self) -> Result<()> {
+        if self.has_writers() {
+            self.trimmer.ring();
+            return Ok(());
+        }
+        self.spaces.cut_files(&self.pool, &Pace::AtOnce)?;
+        while self.trim_some(&Pace::AtOnce)? {}
+        self.spaces.trim_files(&Pace::AtOnce).map(drop)
+    }
+
+    /// Trims a piece of what is due; that there are holes is known to the next start before there is one. Whether there was any.
+    pub(crate) fn trim_some(&self, pace: &Pace<'_>) -> Result<bool> {
+        if self.spaces.would_leave_holes() && !self.control.get().has_hollow_extents {
+            match self.control.update(|superblock| superblock.has_hollow_extents = true) {
+                // What is due stays so.
+                Err(cause) if cause.is_no_space() => return Ok(false),
+                told => told?,
+            }
+        }
+        self.spaces.trim_some(&self.pool, pace)
+    }
+
+    /// Whether room could be given back if only there were a checkpoint.
+    pub(crate) fn delays_trim(&self) -> bool {
+        self.spaces.wait_for_checkpoint(self.forgotten_from(), || self.level.needs_log_from())
+    }
+
+    /// What a checkpoint would let freed extents pass: nothing from here on; `None`: all of them.
+    fn forgotten_from(&self) -> Option<Lsn> {
+        let needed = self.buffer.as_ref().and_then(|_| self.level.needs_log_from());
+        self.redo_from().into_iter().chain(needed).min()
+    }
+
+    /// Whether this shutdown leaves the region of persistent memory.
+    pub(crate) fn leaves_region(&self) -> bool {
+        self.region.is_some() && self.leaves_region.load(Relaxed)
+    }
+
+    /// Whether a shutdown has left it, and only its file may be there.
+    pub(crate) fn has_left_region(&self) -> bool {
+        self.leaves_region() && self.control.get().attached.is_none()
+    }
+
+    /// Records of the flash cache that are older than the redo position are of no use to a start. Where the position may stay for them;
+    /// `None`: nowhere. At a shutdown all records are written behind it; and a list of lives that is long already has to get shorter.
+    fn hold_for_records(&self) -> Option<Hold> {
+        let cache = self.cache.as_ref()?;
+        let stored = self.control.get();
+        let may_wait = !self.is_stopping() && !stored.wants_checkpoint();
+        let hardened = cache.hardened_from().filter(|_| may_wait);
+        let Some(hardened) = hardened else {
+            cache.note_held(false);
+            return None;
+        };
+        let room = self.log.cleaning_bytes() as f64;
+        let share = room * self.config.checkpoint.log_fraction;
+        Some(Hold {
+            at: hardened.max(stored.redo),
+            usual_bytes: share,
+            most_bytes: share + (room - share) * RECORDS_MAY_HOLD,
+            has_paused: cache.sees_pause(self.log.changes_count()),
+        })
+    }
+
+    /// As long as the log has room, the position that would be `from` (`None`: `next`) goes no further than the oldest records. New ones
+    /// are asked for when that makes the log longer than cleaning keeps it, or nothing is changed any more. In the append section.
+    fn wait_for_records(&self, hold: &Hold, from: Option<Lsn>, next: Lsn) -> Option<Lsn> {
+        let Some(cache) = &self.cache else { return from };
+        let (wanted, held_bytes) = (from.unwrap_or(next), self.log.end().since(hold.at) as f64);
+        let waits = wanted > hold.at && held_bytes <= hold.most_bytes;
+        cache.note_held(waits);
+        if wanted > hold.at && (held_bytes > hold.usual_bytes || hold.has_paused) {
+            cache.await_hardening(wanted);
+        }
+        if !waits {
+            return from;
+        }
+        reached("checkpoint: waits for records of flash");
+        Some(hold.at)
+    }
+
+    /// Where the log notes what is on flash, it is to be read from there on.
+    fn note_frames(&self, from: Option<Lsn>) -> Option<Lsn> {
+        let leaves = self.leaves_region();
+        let cache = self.cache.as_ref().filter(|_| !leaves)?;
+        cache.keep_in_log(from, || self.log.block_start(), || self.log.end())
+    }
+
+    /// Where redo of the pages that are not stable would have to begin; `None` when all are.
+    fn redo_from(&self) -> Option<Lsn> {
+        let oldest = self.ledger.oldest()?;
+        let early = planted("full-page-log: the log is cut behind what redo changed");
+        let held = self.redone.as_ref().filter(|redone| oldest < redone.end && !early);
+        Some(held.map_or(oldest, |redone| redone.start))
+    }
+
+    /// The region is ahead of the control file; at a clean shutdown all of it is where it survives the machine.
+    fn prepare_region(&self, is_clean: bool) -> Result<u64> {
+        let Some(region) = &self.region else { return Ok(0) };
+        let stamp = region.next_stamp();
+        if is_clean {
+            region.settle()?;
+        }
+        Ok(stamp)
+    }
+
+    /// End of the log at the last checkpoint.
+    pub(crate) fn last_checkpoint(&self) -> Lsn {
+        *self.checkpointing.lock()
+    }
+
+    /// Before a checkpoint that is due begins: up to where its kind wants changes to be stable; `None`: nowhere.
+    pub(crate) fn checkpoint_cleans(&self) -> Option<Lsn> {
+        match self.config.checkpoint.kind {
+            CheckpointKind::Indirect => None,
+            CheckpointKind::Fuzzy => Some(self.last_checkpoint()),
+            CheckpointKind::Sharp => Some(self.log.end()),
+        }
+    }
+
+    /// Whether there is anything that it would have brought home.
+    pub(crate) fn has_to_clean(&self) -> bool {
+        let is_older = |until| self.ledger.oldest().is_some_and(|oldest| oldest < until);
+        self.checkpoint_cleans().is_some_and(is_older)
+    }
+
+    /// Takes a checkpoint of the kind that is configured, and waits until it is done.
+    pub(crate) fn checkpoint_of_kind(self: &Arc<Self>) -> Result<()> {
+        if let Some(until) = self.checkpoint_cleans() {
+            self.rest_cache(true);
+            let cleaned = self.clean_until(until);
+            self.rest_cache(false);
+            cleaned?;
+        }
+        self.checkpoint(false)
+    }
+
+    /// While a sharp checkpoint has pages brought home, the flash cache keeps none back.
+    pub(crate) fn rest_cache(&self, rests: bool) {
+        let is_sharp = self.config.checkpoint.kind == CheckpointKind::Sharp;
+        if let Some(cache) = self.cache.as_ref().filter(|_| is_sharp) {
+            cache.keep_none_back(rests);
+        }
+    }
+
+    /// Cleans up to `pages` pages, oldest change first; gives the number written.
+    pub(crate) fn clean_oldest(self: &Arc<Self>, pages: usize) -> Result<usize> {
+        // Held pages are not in the pool: there would be nothing to clean of the oldest. Those that are kept back are cleaned like those in it.
+        self.level.settle()?;
+        let mut oldest = Vec::with_capacity(pages);
+        self.ledger.next_to_clean(pages, &mut oldest);
+        self.clean(&oldest, Cause::Checkpoint)
+    }
+
+    /// Makes these pages stable, in parts beside each other if there are workers. Gives the number written; want of room
+    /// shows when everything was tried.
+    fn clean(self: &Arc<Self>, ids: &[PageId], cause: Cause) -> Result<usize> {
+        let cleaned = self.in_parts(ids, move |pool, part| pool.clean(part, cause));
+        // Those that are not in the pool may be kept back below it.
+        let kept_back = self.level.clean(ids);
+        // All at once, and what was refused there is not put again: its frames are clean, and the ledger has its pages.
+        summed([cleaned, kept_back, self.level.settle().map(|()| 0)])
+    }
+
+    /// Has the workers write parts of these pages; the caller holds no latch and no lock.
+    pub(crate) fn in_parts<T: Copy + Send + 'static>(
+        self: &Arc<Self>,
+        pages: &[T],
+        write: impl Fn(&Pool, &[T]) -> Result<usize> + Copy + Send + 'static,
+    ) -> Result<usize> {
+        let workers = self.workers.count();
+        if workers == 1 {
+            return write(&self.pool, pages);
+        }
+        let part_len = pages.len().div_ceil(workers).clamp(PART_PAGES_MIN, ROUND_PAGES);
+        let job = |part: &[T]| -> Job<Result<usize>> {
+            let (shared, part) = (self.clone(), part.to_vec());
+            Box::new(move || write(&shared.pool, &part))
+        };
+        summed(self.workers.run(pages.chunks(part_len).map(job).collect()))
+    }
+
+    /// Cleans some of the dirty pages, other ones each time: the oldest ones may be those that a full device has no room for.
+    pub(crate) fn clean_around(self: &Arc<Self>, cursor: &mut usize) -> Result<usize> {
+        let mut dirty = self.pool.dirty_pages();
+        dirty.sort_unstable();
+        let from = *cursor % dirty.len().max(1);
+        dirty.rotate_left(from);
+        dirty.truncate(ROUND_PAGES);
+        *cursor = cursor.wrapping_add(ROUND_PAGES);
+        let cleaned = self.clean(&dirty, Cause::Checkpoint);
+        // Pages get clean by being discarded, too.
+        self.pool.look_if_tight();
+        cleaned
+    }
+
+    /// Cleans as long as the log since the oldest dirty page is longer than its share. Whether anything was done.
+    pub(crate) fn clean_for_log(self: &Arc<Self>) -> Result<bool> {
+        let mut worked = false;
+        while (self.is_log_long() || self.is_asked_to_clean()) && !self.is_stopping() {
+            worked = true;
+            let workers = self.workers.count();
+            if self.clean_oldest(ROUND_PAGES * workers)? == 0 {
+                break;
+            }
+            if workers > 1 {
+                // Frames run short meanwhile, and nobody else frees any ahead of need. That a full device refuses some of it
+                // doesn't end the cleaning of others.
+                match self.keep_frames_free() {
+                    Err(cause) if cause.is_no_space() => self.note_refused(cause),
+                    freed => drop(freed?),
+                }
+            }
+        }
+        Ok(worked)
+    }
+
+    fn is_log_long(&self) -> bool {
+        let share = self.log.cleaning_bytes() as f64 * self.config.checkpoint.log_fraction;
+        self.redo_from().is_some_and(|from| self.log.end().since(from) as f64 > share)
+    }
+
+    /// Whether this shutdown leaves pages on flash that home lacks. The next start is one after a crash then: what has to wait for a clean
+    /// shutdown would wait for ever, and memory that emulates persistent memory outlives the machine behind a clean one only.
+    pub(crate) fn leaves_pages_on_flash(&self) -> bool {
+        let waits = self.postponed.region
+            || self.postponed.protection.is_some()
+            || self.leaves_region.load(Relaxed)
+            || self.region.as_ref().is_some_and(NvmRegion::needs_clean_end);
+        !waits && self.cache.as_ref().is_some_and(|cache| cache.stay_dirty(self.may_seal()))
+    }
+
+    /// Whether a start would have no more use for the log than a cache under a seal has.
+    fn may_seal(&self) -> bool {
+        let is_plain = self.config.protection != ProtectionKind::FullPageLog && self.region.is_none();
+        is_plain && self.level.needs_log_from().is_none()
+    }
+
+    /// At the end of a shutdown: the cache keeps records of all its frames. If it `stays_dirty`, and they say all that home lacks, the next
+    /// start needs no log.
+    pub(crate) fn harden_all(&self, cache: &FlashCache, stays_dirty: bool) -> Result<()> {
+        let may_seal = self.may_seal() && cache.may_be_sealed();
+        let is_wanted = stays_dirty && may_seal && self.ledger.oldest().is_some();
+        let stored = self.control.get();
+        let end = if is_wanted { self.log.redo_point(|| None)? } else { stored.redo };
+        let hardened = cache.harden_all(end);
+        if !is_wanted {
+            return Ok(());
+        }
+        let sealed = match hardened {
+            // Without room for the next segment.
+            _ if end < stored.redo_start() => Err("the log has no room for its end".to_owned()),
+            Ok(Some(sum)) => cache.seal(sum),
+            Ok(None) => Err("it keeps no records any more".to_owned()),
+            Err(cause) => Err(cause.to_string()),
+        };
+        let Ok(seal) = sealed.inspect_err(|why| cache.tell_unsealed(why)) else { return Ok(()) };
+        reached("checkpoint: pages on flash are sealed");
+        self.control.update(|superblock| {
+            superblock.sealed = Some(Sealed { seal, end });
+            superblock.durable = superblock.durable.max(end);
+        })
+    }
+
+    /// Makes everything stable, and has it at home if the region is to be left.
+    pub(crate) fn bring_all_home(self: &Arc<Self>) -> Result<()> {
+        self.clean_all()?;
+        match self.buffer.as_ref().filter(|_| self.leaves_region()) {
+            Some(buffer) => buffer.bring_home().and_then(|()| self.level.drain()),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes everything stable.
+    pub(crate) fn clean_all(self: &Arc<Self>) -> Result<()> {
+        loop {
+            let dirty: Vec<PageId> = self.pool.dirty_pages();
+            if !dirty.is_empty() {
+                self.clean(&dirty, Cause::Drain)?;
+                continue;
+            }
+            self.level.drain()?;
+            // Meanwhile somebody may have read a page that a level gave up for it before home had it.
+            if self.pool.dirty_pages().is_empty() {
+                return Ok(());
+            }
+            reached("checkpoint: a page came up while levels were drained");
+        }
+    }
+}
