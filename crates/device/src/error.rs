@@ -67,12 +67,12 @@ pub enum ErrorKind {
     Io(i32),
     /// The medium is full, also when a punched hole cannot be filled again.
     #[error(
-        "no space left on the device: free some space, or stop the database, move the files of the space to a larger device and name that in [spaces] of varve.toml"
+        "no space left on the device: free some space; or stop the database, move the files of the space to a larger device, and name that device in [spaces] of varve.toml"
     )]
     NoSpace,
     /// The file or medium takes no writes, or this user may not open it.
     #[error(
-        "it is read-only, or this user may not use it: make it readable and writable, or choose another directory"
+        "it is read-only, or this user has no access: make it readable and writable, or choose another directory"
     )]
     ReadOnly,
     /// The device no longer answers.

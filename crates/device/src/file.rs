@@ -97,7 +97,9 @@ impl FileDirectory {
         let rings = RingPool::new(options.io_uring);
         capabilities.io_uring = rings.available();
         if options.io_uring && !rings.available() {
-            capabilities.warnings.push("the kernel gives no io_uring, so batches are plain calls".into());
+            capabilities
+                .warnings
+                .push("the kernel offers no io_uring, so batches use plain system calls".into());
         }
         let shared = Shared {
             accounting: Arc::default(),

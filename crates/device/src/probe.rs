@@ -67,7 +67,7 @@ fn without_file(directory: &Path) -> std::io::Result<Capabilities> {
 
 fn untried(mut found: Capabilities) -> Capabilities {
     found.warnings.push(
-        "the device is full, so it could not be tried out: make room and restart, or writes are slower than need be"
+        "the device is full, so its capabilities could not be tested: make room and restart, otherwise writes may be slower than necessary"
             .into(),
     );
     found

@@ -161,7 +161,7 @@ fn encrypted_open(
     let must = matches!(options.encryption, Encryption::Required(_));
     if must && matches!(opening, Opening::Session(_)) && !reader.source_mut().is_encrypted() {
         let error = WireError::fatal("28000", "connection without encryption refused")
-            .hint("This server takes sessions over TLS only: connect with sslmode=require.");
+            .hint("This server requires TLS: connect with sslmode=require.");
         return Err(FrameEnd::Broken(error));
     }
     Ok(opening)

@@ -155,7 +155,7 @@ fn guarded<B: Backend>(stream: Stream, place: Place, backend: &Arc<B>, options: 
     let served = catch_unwind(AssertUnwindSafe(|| serve(stream.clone(), &place, backend, options)));
     if served.is_err() {
         let error = WireError::fatal("XX000", "internal error: the thread of this connection failed").hint(
-            "This is a bug in Varve; the server's log has the place. Other connections go on; connect again.",
+            "This is a bug in Varve; the server's log has a backtrace. Other connections continue; connect again.",
         );
         tell(stream, &error);
     }

@@ -403,9 +403,7 @@ fn open_devices(settings: &Settings) -> Vec<String> {
     let used = settings.devices.iter().filter(|(name, _)| !spaces_on(name, settings).is_empty());
     let told = |device: &DeviceSettings| {
         let path = device.path.display();
-        format!(
-            "others may write in {path}, and so remove files of the database: close it with chmod go-w {path}"
-        )
+        format!("others can write to {path}, and could remove files of the database: run chmod go-w {path}")
     };
     used.map(|(_, device)| device).filter(is_open).map(told).collect()
 }
@@ -416,7 +414,7 @@ fn small_levels(settings: &Settings) -> Vec<String> {
     let is_small = |flash: &&FlashSettings| flash.size_bytes < pool / POOL_IN_FLASH;
     let flash = settings.flash.iter().filter(is_small).map(|flash| {
         format!(
-            "flash.size = {} is small beside the buffer pool of {}: what such a cache holds is in memory, too. Raise [flash] size",
+            "flash.size = {} is small compared with the buffer pool of {}: most of its pages will be in memory, too. Raise [flash] size",
             show_bytes(flash.size_bytes),
             show_bytes(pool)
         )
@@ -426,7 +424,7 @@ fn small_levels(settings: &Settings) -> Vec<String> {
         settings.nvm.iter().filter(|nvm| has_pages && nvm.size_bytes - nvm.log_bytes < NVM_PAGES_BYTES_MIN);
     let nvm = nvm.map(|nvm| {
         format!(
-            "nvm.size = {} leaves {} for pages: changes wait until these are home. Raise [nvm] size",
+            "nvm.size = {} leaves {} for pages: changes will wait until pages are written to the data files. Raise [nvm] size",
             show_bytes(nvm.size_bytes),
             show_bytes(nvm.size_bytes - nvm.log_bytes)
         )

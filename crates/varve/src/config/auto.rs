@@ -157,7 +157,9 @@ impl SystemFile {
         let message = format!("parameter \"{}\" cannot be changed", tell::SEGMENT);
         Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message)
             .with_detail(format!("The log of this database has segments of {}.", show_bytes(has)))
-            .with_hint("A log that begins anew has the length that varve.toml says: when it leaves an NVM region (varve nvm drain)."))
+            .with_hint(
+                "Only a new log has the length given in varve.toml, such as the log after varve nvm drain.",
+            ))
     }
 
     /// Makes the file say this, if the next start would take it; `altered` is the setting that is new in it.
@@ -181,11 +183,11 @@ impl SystemFile {
         let applied = self.apply(&fit.next);
         *now = Now { said, fit };
         let applied = applied
-            .map_err(|error| error.with_detail("The setting is stored, and the next start goes by it."));
+            .map_err(|error| error.with_detail("The setting is stored, and takes effect at the next start."));
         applied.and(durable.map_err(|error| {
             let message = format!("could not flush directory \"{}\": {error}", self.directory.display());
             SqlError::new(SqlState::IO_ERROR, message)
-                .with_detail("The setting is changed, but a power failure may take the change back.")
+                .with_detail("The setting is changed, but a power failure may undo the change.")
         }))
     }
 
@@ -328,7 +330,7 @@ fn told(fit: &Fit, said: &Table, error: &ConfigError) -> Vec<String> {
     let misfits = fit.left.iter().map(|(key, why)| format!("{} is left out: {}", key.name, why.message));
     let unknown = unknown_of(said)
         .into_iter()
-        .map(|name| format!("{name} is left out: ALTER SYSTEM knows no such setting"));
+        .map(|name| format!("{name} is left out: ALTER SYSTEM has no such setting"));
     let told: Vec<String> = misfits.chain(unknown).collect();
     match told.is_empty() {
         true => vec![format!("what can't be read is left out: {error}")],

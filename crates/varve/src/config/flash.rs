@@ -38,8 +38,7 @@ impl FlashSettings {
         let size = section.bytes("size", MIB..=64 * TIB)?.or(before.map(|flash| flash.size_bytes));
         let missing = |key, at, what| section.error(key, at, &format!("is missing: {what}"));
         // There is no cache to be altered without the section.
-        let of_device =
-            "section [flash] of varve.toml has to name the device whose directory holds the cache";
+        let of_device = "section [flash] of varve.toml must name the device for the cache file";
         let device = device.ok_or_else(|| missing("device", at[0], of_device))?;
         let size_bytes = size.ok_or_else(|| missing("size", at[1], "the bytes of its file"))?;
         if !size_bytes.is_multiple_of(4 * KIB) {

@@ -86,25 +86,25 @@ pub const KEYS: &[Key] = &[
     key(
         ["checkpoint_interval", "checkpoint", "interval"],
         Kind::Count,
-        "Seconds between two checkpoints, at most.",
+        "The longest time between two checkpoints, in seconds.",
         |s| s.checkpoint.interval_seconds.to_string(),
     ),
     key(
         ["checkpoint_kind", "checkpoint", "kind"],
         Kind::Word,
-        "Which changed pages a checkpoint has brought home before it is noted.",
+        "Which changed pages a checkpoint has written before it is recorded.",
         |s| s.checkpoint.kind.name().to_owned(),
     ),
     key(
         ["flash_clean_order", "flash", "clean_order"],
         Kind::Word,
-        "Which of the changed pages that only the cache on flash has goes home first.",
+        "Which changed pages of the flash cache are written to the data files first.",
         |s| s.flash.as_ref().map_or(CleanOrder::LastUse, |flash| flash.clean_order).name().to_owned(),
     ),
     on_line(
         ["flash_daily_writes", "flash", "daily_writes"],
         Kind::Bytes,
-        "Bytes that the cache on flash writes a day, at most.",
+        "The most bytes that the flash cache may write per day.",
         |s| {
             let daily = s.flash.as_ref().and_then(|flash| flash.daily_write_bytes);
             daily.map_or_else(|| "unlimited".to_owned(), show_bytes)
@@ -116,25 +116,25 @@ pub const KEYS: &[Key] = &[
     on_line(
         ["flash_dirty_limit", "flash", "dirty_limit"],
         Kind::Count,
-        "Percentage of the cache on flash that may be pages that home lacks.",
+        "The share of the flash cache, in percent, for changed pages that the data files lack.",
         |s| s.flash.as_ref().map_or(FlashConfig::DIRTY_PERCENT, |flash| flash.dirty_percent).to_string(),
     ),
-    key(["flash_fill", "flash", "fill"], Kind::Word, "What the cache on flash does to get full.", |s| {
+    key(["flash_fill", "flash", "fill"], Kind::Word, "How the flash cache is filled.", |s| {
         s.flash.as_ref().map_or(FlashConfig::FILL, |flash| flash.fill).name().to_owned()
     }),
     key(
         ["flash_restart", "flash", "restart"],
         Kind::Word,
-        "Whether the cache on flash is gone on with when the server starts again.",
+        "How a start reuses the pages of the flash cache.",
         |s| s.flash.as_ref().map_or(FlashConfig::RESTART, |flash| flash.restart).name().to_owned(),
     ),
     key(
         ["flash_scans", "flash", "scans"],
         Kind::Word,
-        "How the cache on flash tells pages of scans from others.",
+        "How the flash cache recognizes pages of scans.",
         |s| s.flash.as_ref().map_or(FlashConfig::SCANS, |flash| flash.scans).name().to_owned(),
     ),
-    on_line(["flash_size", "flash", "size"], Kind::Bytes, "Bytes of the file of the cache on flash.", |s| {
+    on_line(["flash_size", "flash", "size"], Kind::Bytes, "The size of the flash cache.", |s| {
         show_bytes(s.flash.as_ref().map_or(0, |flash| flash.size_bytes))
     }),
     on_line(
@@ -146,13 +146,13 @@ pub const KEYS: &[Key] = &[
     on_line(
         ["home_compression_level", "home", "compression_level"],
         Kind::Count,
-        "How hard; 0 is each algorithm's own choice.",
+        "Compression level; 0 is the default of the algorithm.",
         |s| s.compression.level.to_string(),
     ),
     on_line(
         ["home_trim", "home", "trim"],
         Kind::Word,
-        "Whether free room of files goes back to the devices, as holes.",
+        "Whether unused parts of files are returned to the devices, as holes.",
         |s| s.trim.name().to_owned(),
     ),
     key(["log_capacity", "log", "capacity"], Kind::Bytes, "Bytes of all files of the log together.", |s| {
@@ -164,19 +164,19 @@ pub const KEYS: &[Key] = &[
     key(
         ["nvm_flush_workers", "nvm", "flush_workers"],
         Kind::Count,
-        "Threads that bring pages home from persistent memory.",
+        "Number of threads that write pages from persistent memory to the data files.",
         |s| flush(s).workers.to_string(),
     ),
     on_line(
         ["nvm_high_water", "nvm", "high_water"],
         Kind::Count,
-        "Percentage of slots with pages that are not home at which threads begin to bring them there.",
+        "Percentage of slots with changed pages at which threads begin to write them to the data files.",
         |s| flush(s).high_water.to_string(),
     ),
     on_line(
         ["nvm_idle_flush", "nvm", "idle_flush"],
         Kind::Flag,
-        "Whether all pages are brought home from persistent memory while nothing else is done.",
+        "Whether an idle server writes all pages from persistent memory to the data files.",
         |s| if flush(s).when_idle { "on" } else { "off" }.to_owned(),
     ),
     on_line(["nvm_low_water", "nvm", "low_water"], Kind::Count, "Percentage at which they end.", |s| {
@@ -209,16 +209,13 @@ pub const KEYS: &[Key] = &[
         "What mends pages that a crash has torn.",
         |s| s.protection.name().to_owned(),
     ),
-    key(
-        ["query_memory", "query", "memory"],
-        Kind::Bytes,
-        "Bytes of memory for all general queries together.",
-        |s| show_bytes(s.query.memory_bytes.unwrap_or_else(default_query_bytes)),
-    ),
+    key(["query_memory", "query", "memory"], Kind::Bytes, "Memory for all general queries together.", |s| {
+        show_bytes(s.query.memory_bytes.unwrap_or_else(default_query_bytes))
+    }),
     on_line(
         ["query_temporary", "query", "temporary"],
         Kind::Bytes,
-        "Bytes of temporary files of one session; those that have begun keep theirs.",
+        "The size of the temporary files of a session; sessions that exist keep their limit.",
         |s| s.query.temporary_bytes.map_or_else(|| "unlimited".to_owned(), show_bytes),
     ),
     key(
@@ -230,13 +227,13 @@ pub const KEYS: &[Key] = &[
     on_line(
         ["server_log_connections", "server", "log_connections"],
         Kind::Flag,
-        "Whether the server's log says who connects.",
+        "Whether connections are logged.",
         |s| if s.server.logs_connections { "on" } else { "off" }.to_owned(),
     ),
     on_line(
         ["server_log_disconnections", "server", "log_disconnections"],
         Kind::Flag,
-        "Whether the server's log says whose connections end, and how long they took.",
+        "Whether the ends of connections are logged, with their duration.",
         |s| if s.server.logs_disconnections { "on" } else { "off" }.to_owned(),
     ),
     key(

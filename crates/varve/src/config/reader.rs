@@ -244,7 +244,7 @@ pub fn text_of(bytes: Vec<u8>) -> Result<String> {
         let at = error.utf8_error().valid_up_to();
         let bytes = error.into_bytes();
         let line = 1 + bytes[..at].iter().filter(|byte| **byte == b'\n').count();
-        let message = format!("the byte 0x{:02x} is no UTF-8; write the line anew, as UTF-8", bytes[at]);
+        let message = format!("the byte 0x{:02x} is not UTF-8; write the line again, as UTF-8", bytes[at]);
         ConfigError { file: None, line, message }
     })
 }

@@ -79,7 +79,7 @@ pub fn warning(name: &str, next: &Settings, pager: &Pager) -> Option<String> {
     let (layout, wished) = (pager.config().layout, next.protection);
     match name {
         PROTECTION if wished == ProtectionKind::None && layout == HomeLayout::InPlace => Some(
-            "without protection a crash may tear pages, and torn pages are lost: for measuring only"
+            "without protection, pages that a crash tears are lost: use this only for measurements"
                 .to_owned(),
         ),
         PROTECTION if wished != ProtectionKind::None && changes_nothing(layout, wished) => Some(format!(
@@ -109,11 +109,11 @@ pub fn warning(name: &str, next: &Settings, pager: &Pager) -> Option<String> {
             })
         }
         "packed_fill" if layout == HomeLayout::InPlace && next.packed != PackedSettings::default() => {
-            Some("the layout in-place has no fill: packed_fill changes nothing".to_owned())
+            Some("the in-place layout has no fill, so packed_fill has no effect".to_owned())
         }
         "home_compression" if !next.compression.is_none() => pager.saves_nothing(),
         _ if name.starts_with("flash_") && next.flash.is_some() && !pager.has_flash() => {
-            Some("there is no cache on flash: the next start that can have one goes by this; if this one could not, its warnings say why".to_owned())
+            Some("there is no flash cache now: the setting takes effect at the next start with a cache; the warnings of this start say why there is none".to_owned())
         }
         _ => None,
     }
