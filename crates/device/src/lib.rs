@@ -19,6 +19,7 @@ mod accounting;
 mod block;
 mod boot;
 mod buf;
+mod cache_model;
 mod capabilities;
 mod counted;
 mod emulated;
@@ -57,6 +58,7 @@ pub use block::{
     BlockFile, Create, Directory, Durability, Location, OpenHow, Purpose, ReadOp, Space, WriteOp,
 };
 pub use buf::AlignedBuf;
+pub use cache_model::{CacheCounts, CacheShape, CachedRegion, MEDIUM_BLOCK_BYTES, Wear};
 pub use capabilities::Capabilities;
 pub use emulated::{Emulated, EmulationReport};
 pub use emulated_memory::EmulatedMemory;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use common::on_files;
 use varve_device::{
-    Accounting, Change, Directory, EmulatedRegion, ErrorKind, Faulty, FileDirectory, FileOptions, Medium,
-    MemoryDirectory, NvmProfile, OpenHow, Operation, Purpose, RecordLog, Recorder, Region, RegionPart,
-    RegionTally, Space, Tally, Tracked,
+    Accounting, CacheShape, CachedRegion, Change, Directory, EmulatedRegion, ErrorKind, Faulty,
+    FileDirectory, FileOptions, Medium, MemoryDirectory, NvmProfile, OpenHow, Operation, Purpose, RecordLog,
+    Recorder, Region, RegionPart, RegionTally, Space, Tally, Tracked,
 };
 
 const LEN_BYTES: u64 = 1 << 20;
@@ -46,6 +46,7 @@ fn all_kinds() -> Vec<Fixture> {
         of("faulty", map(&*Faulty::wrap(MemoryDirectory::new()), LEN_BYTES)),
         of("emulated", EmulatedRegion::wrap(memory(LEN_BYTES), slow, 1.0)),
         of("tracked", Tracked::wrap(memory(LEN_BYTES))),
+        of("behind a modelled cache", CachedRegion::wrap(memory(LEN_BYTES), CacheShape::PAPER)),
         of("a part", part(memory(3 * LEN_BYTES), &Arc::default())),
         Fixture { what: "mapped", region: mapped, _files: Some(files) },
     ]
