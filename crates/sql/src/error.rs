@@ -183,7 +183,7 @@ impl SqlError {
     /// SQLSTATE 0A000 for `construct`, which Varve does not run.
     pub fn unsupported(construct: impl fmt::Display) -> Self {
         SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{construct} is not supported"))
-            .with_hint("README.md lists what isn't there (\"What isn't there\").")
+            .with_hint("Varve lacks this feature of PostgreSQL. Its README lists all such features.")
     }
 
     /// SQLSTATE XX000: a state that the code believes impossible.
