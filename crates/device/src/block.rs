@@ -156,7 +156,7 @@ impl OpenHow {
         OpenHow { create: Create::Never, space, read_only: false }
     }
 
-    /// Opens a file for reading and writing; makes an empty one where there is none.
+    /// Opens a file for reading and writing. If it does not exist, creates an empty one.
     pub fn or_create(space: Space) -> OpenHow {
         OpenHow { create: Create::IfMissing, space, read_only: false }
     }

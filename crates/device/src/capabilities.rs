@@ -45,8 +45,8 @@ impl Capabilities {
         len_bytes.is_power_of_two() && range.contains(&len_bytes)
     }
 
-    /// Unit for offsets and lengths: what one write may change on the medium, at most 4096 bytes; a cache line on
-    /// persistent memory. Through the page cache that unit is a page.
+    /// The unit of offsets and lengths: the smallest part of the medium that a write changes, at most 4096
+    /// bytes; on persistent memory a cache line. Through the page cache it is a page.
     pub fn sector_bytes(&self) -> u32 {
         let unit = self.logical_sector_bytes.max(self.physical_sector_bytes);
         if self.direct_io { unit.clamp(LINE_BYTES as u32, 4096) } else { 4096 }

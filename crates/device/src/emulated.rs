@@ -245,7 +245,7 @@ impl Emulated {
         })
     }
 
-    /// Begins a new report: what was done before, such as loading and warming up, is not in it.
+    /// Begins a new report, without earlier operations such as loading and warming up.
     pub fn begin_report(&self) {
         *self.model.begun.lock() = self.model.books();
     }

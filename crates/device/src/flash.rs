@@ -19,7 +19,8 @@ const BLOCK_BYTES: u64 = 4096;
 /// No block.
 const HOLE: u32 = u32::MAX;
 
-/// What an emulated device's flash was written, as a page-mapped model with greedy collection says: modelled, never measured.
+/// How much was written to the flash of an emulated device, by a page-mapped model with greedy collection.
+/// Modelled, not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlashReport {
     /// Bytes that the host wrote.

@@ -123,10 +123,11 @@ pub struct RegionTally {
     pub fences_count: u64,
 }
 
-/// A mapped region. Fences are of the calling thread: they wait for its own write-backs.
+/// A mapped region. A fence waits for the write-backs of its own thread.
 ///
-/// Bytes that one thread stores are neither stored nor read by another meanwhile, except by [`Region::store_word`] and
-/// [`Region::load_word`]; the callers' locks see to it. Ranges beyond the end are a programmer's error and asserted.
+/// While a thread stores bytes, no other thread may store or read them, except by [`Region::store_word`] and
+/// [`Region::load_word`]. The callers' locks ensure this. Ranges beyond the end are a programmer's error and
+/// asserted.
 pub trait Region: Send + Sync {
     /// Length in bytes.
     fn len_bytes(&self) -> u64;

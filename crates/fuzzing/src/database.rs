@@ -62,7 +62,7 @@ pub fn session(shared: &Arc<SqlDatabase>) -> Session {
     Session::new(shared.clone(), params).expect("the settings are known")
 }
 
-/// Counts what comes, writes the first rows down, and feeds COPY data in pieces.
+/// Counts results, writes the first rows as text, and supplies COPY data in pieces.
 #[derive(Default)]
 pub struct Shown<'a> {
     /// Rows, columns separated by `|`, and tags.

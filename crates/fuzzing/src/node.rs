@@ -47,7 +47,7 @@ fn read_entry(node: NodeRef<'_>, index: usize) {
     }
 }
 
-/// An operation of a damaged log, or on a damaged page, is refused.
+/// A redo operation of a damaged log, or on a damaged page, is refused without a panic.
 pub fn node_redo(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut page = input.page();

@@ -17,7 +17,7 @@ const SLOTS: u32 = 8;
 const SLOT_HEADER_BYTES: usize = 64;
 const CHECKED: std::ops::Range<usize> = 8..40;
 
-/// The region is refused; or a page has one version, which is whole, and opening it again finds the same.
+/// The region is refused. Or each page has one complete version, and opening the region again finds the same.
 pub fn nvm_region(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let durable = Lsn::new(u64::from(input.u32()));

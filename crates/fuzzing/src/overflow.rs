@@ -26,7 +26,7 @@ thread_local! {
     static PLACE: OnceCell<Place> = const { OnceCell::new() };
 }
 
-/// A chain is damaged, or it gives as many bytes as its stub says.
+/// A chain is reported as damaged, or it has exactly as many bytes as its stub says.
 pub fn overflow(bytes: &[u8]) {
     PLACE.with(|place| run(place.get_or_init(Place::new), Input::new(bytes)));
 }

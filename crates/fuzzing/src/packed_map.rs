@@ -35,7 +35,8 @@ const HEADER_UNITS: u64 = 8;
 
 type Note = (Lsn, u8, Vec<u8>);
 
-/// The map is refused, or every page has a place of its own in the file, and the map comes back from its next copy.
+/// The map is refused. Or every page has its own place in the file, and the next copy of the map is read as
+/// the same map.
 pub fn packed_map(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let Some(directory) = directory(&mut input) else { return };

@@ -33,7 +33,7 @@ pub fn page(bytes: &[u8]) {
     assert!(format::verify(&page, id).is_err(), "a changed byte goes unnoticed");
 }
 
-/// Operations fit their page or are refused; an image makes any page like the one it was made of.
+/// Operations fit their page or are refused. An image turns any page into the page that it was made of.
 pub fn page_redo(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut page = input.page();

@@ -8,7 +8,7 @@ use crate::input::Input;
 
 const COLUMNS_MAX: u8 = 24;
 
-/// Values come back from their row; bytes are refused or can be read whole.
+/// Values are read back from their row. Other bytes are refused, or can be read as a whole row.
 pub fn row(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let count = input.byte() % COLUMNS_MAX;

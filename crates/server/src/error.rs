@@ -26,7 +26,7 @@ impl Severity {
     }
 }
 
-/// An error as the client sees it. Boxed: results that carry it stay small.
+/// An error as the client sees it. It is boxed, so that results with it stay small.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireError(Box<ErrorFields>);
 

@@ -128,7 +128,7 @@ impl<R: Read> FrameReader<R> {
         Ok((kind, length))
     }
 
-    /// The body of the client's next message in a proof of its password.
+    /// The body of the client's next message during authentication.
     pub fn authentication(&mut self) -> Result<&[u8], FrameEnd> {
         self.fill_at_least(1, Missing::Between)?;
         let kind = self.buffer[self.unread.start];

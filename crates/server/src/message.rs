@@ -109,7 +109,7 @@ impl<'a> Iterator for Values<'a> {
     }
 }
 
-/// Format codes as they came: none (all text), one for all, or one for each.
+/// The format codes of a message: none (all text), one for all, or one for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Formats<'a>(&'a [u8]);
 

@@ -256,7 +256,7 @@ fn copy_formats(shape: CopyShape) -> (i8, Vec<i16>) {
     (i8::from(shape.is_binary), vec![i16::from(shape.is_binary); shape.column_count])
 }
 
-/// `RowDescription`; 22P05 if the client's encoding lacks a character of a name.
+/// Appends a `RowDescription`. Error 22P05 if the client's encoding cannot express a character of a name.
 pub fn describe_row(
     out: &mut Out<Stream>,
     columns: &[Column],

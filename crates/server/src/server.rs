@@ -36,7 +36,7 @@ pub struct Server {
     acceptor: JoinHandle<()>,
 }
 
-/// An address that is taken, before anybody is served: clients that connect wait.
+/// A bound address, before the server accepts connections. Clients that connect wait.
 pub struct Listener {
     listener: TcpListener,
     address: SocketAddr,

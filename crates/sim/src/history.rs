@@ -64,7 +64,7 @@ impl History {
         self.log.mark(AT_REST);
     }
 
-    /// Notes that the next commit begins and leads to a state of this digest; gives its number.
+    /// Notes that the next commit begins, and that it leads to a state with this digest. Returns its number.
     pub fn begin(&self, digest: u64) -> usize {
         let mut digests = self.digests.lock();
         digests.push(digest);

@@ -237,7 +237,8 @@ impl Part {
         Part::ALL.into_iter().filter(|part| !one.contains(part)).collect()
     }
 
-    /// Whether a run changes from one to another: `Pages` does that; others only if it moves.
+    /// Whether a run switches between two configurations. `Pages` does that; other subjects only for parts
+    /// that move.
     pub fn changes(self) -> bool {
         self.stages().len() > 1
     }

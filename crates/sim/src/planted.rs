@@ -488,9 +488,10 @@ pub const NOT_HUNTED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Switches that tests of the pager's own find (`pager/src/home/packed/hunts.rs`, `pager/src/flash/widening_tests.rs`, `pager/tests/flash_restart.rs`):
-/// threads would have to meet in the middle of a move, a discard or a read, of which there are models in these; or the records of a cache
-/// would have to be put back, and not their seal.
+/// Planted faults that tests of the pager itself find (`pager/src/home/packed/hunts.rs`,
+/// `pager/src/flash/widening_tests.rs`, `pager/tests/flash_restart.rs`). Crash images cannot find them: two
+/// threads would have to meet in the middle of a move, a discard or a read, or the records of a cache would
+/// have to be older than its seal.
 pub const HUNTED_ELSEWHERE: &[&str] = &[
     "flash: any records are taken for sealed",
     "flash: what is read along is not watched",

@@ -254,7 +254,7 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, 
 /// How the text of an error begins that is about what a workload read, not about a failure to read.
 pub const WRONG: &str = "a wrong answer";
 
-/// What the text of an error has in it once the database takes no more changes until it is restarted.
+/// Part of the error text of a stopped database, which takes no more changes until it is restarted.
 pub const STOPPED: &str = "takes no more changes";
 
 /// How a workload that went on after errors ended: a wrong answer counts most, and then a panic; that it stopped is said too.

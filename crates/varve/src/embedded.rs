@@ -120,7 +120,7 @@ impl SqlSession {
         self.gather(sql).map(|gathered| gathered.rows)
     }
 
-    /// The session below, for prepared statements and results that don't fit memory.
+    /// The SQL session, for prepared statements, and for results that do not fit into memory.
     pub fn inner(&mut self) -> &mut Session {
         &mut self.0
     }

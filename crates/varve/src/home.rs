@@ -326,7 +326,8 @@ fn apply(settings: &Settings, has_compressed: bool, pager: &mut PagerConfig) {
     pager.accepts_copy = settings.accepts_copy;
 }
 
-/// Threads that write pages of a database that may have compressed ones, whatever the settings say now, or has not.
+/// The number of page writers for these settings. `has_compressed`: whether the database may have compressed
+/// pages, which can differ from the settings.
 pub fn page_writers(settings: &Settings, has_compressed: bool) -> usize {
     let compresses = has_compressed || !settings.compression.is_none();
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);

@@ -23,7 +23,7 @@ pub fn default_query_bytes() -> u64 {
     memory_bytes().map_or(QUERY_BYTES_MIN, |bytes| (bytes / QUERY_SHARE).max(QUERY_BYTES_MIN)) / MIB * MIB
 }
 
-/// Memory that this process can have at most, if that can be found out.
+/// The memory that this process can use at most, if it can be found out.
 pub fn memory_bytes() -> Option<u64> {
     [machine_bytes(), group_bytes()].into_iter().flatten().min()
 }

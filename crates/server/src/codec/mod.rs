@@ -86,7 +86,8 @@ fn in_parameter(e: SqlError, number: usize) -> SqlError {
     }
 }
 
-/// Appends the bytes of a value that isn't NULL, without a length. `forms` are the session's.
+/// Appends the bytes of a value that is not NULL, without its length. `forms` are the session's output
+/// settings.
 #[inline]
 pub fn write(
     datum: Datum<'_>,

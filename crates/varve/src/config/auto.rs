@@ -72,7 +72,8 @@ struct Now {
 }
 
 impl SystemFile {
-    /// Reads the file of a directory, if there is one, over what varve.toml says.
+    /// Reads the `varve.auto.toml` of a directory, if there is one. Its settings override those of
+    /// varve.toml.
     pub fn read(directory: &Path, base: Settings, misfit: Misfit) -> Result<SystemFile, OpenError> {
         let path = directory.join(AUTO_FILE_NAME);
         let wrong = |error: ConfigError| ConfigError { file: Some(path.display().to_string()), ..error };
@@ -140,7 +141,7 @@ impl SystemFile {
         KEYS.iter().filter(|key| key.said_in(&now.fit.kept).is_some()).map(|key| key.name).collect()
     }
 
-    /// What the file says that no longer goes with varve.toml, for people.
+    /// The settings in the file that are impossible with the present varve.toml, as text for people.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::keys::{KEYS, Key};
 use super::{ConfigError, Settings};
 
-/// Settings, what they were made of, and what could not be taken.
+/// The settings, the entries of the file that were used, and those that were not.
 pub struct Fit {
     /// The settings of varve.toml, changed by the settings that are used.
     pub next: Settings,

@@ -74,7 +74,7 @@ fn changes_nothing(layout: HomeLayout, wished: ProtectionKind) -> bool {
     matches!(layout, HomeLayout::Packed(_)) && !is_in_nvm
 }
 
-/// What should be known of the value that a setting has in `next`.
+/// A warning about the value of a setting in `next`, if there is one.
 pub fn warning(name: &str, next: &Settings, pager: &Pager) -> Option<String> {
     let (layout, wished) = (pager.config().layout, next.protection);
     match name {

@@ -87,7 +87,7 @@ impl Printer {
         }
     }
 
-    /// Gives up a result that an error ended; what was kept of it is written.
+    /// Ends a result after an error. Rows that were kept are written.
     pub fn abandon(&mut self, out: &mut dyn Write) -> io::Result<()> {
         match self.format {
             Format::Table if !self.waiting.is_empty() => self.head(out),
