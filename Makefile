@@ -4,7 +4,7 @@ CARGO ?= cargo
 DATA  ?= varve-data
 LISTEN ?= 127.0.0.1:5433
 
-.PHONY: help run debug-build test test-rust test-e2e fmt lint bench slt random-queries tpch tools fuzz fuzz-targets crash faults models clean-data
+.PHONY: help run lab debug-build test test-rust test-e2e fmt lint bench slt random-queries tpch tools fuzz fuzz-targets crash faults models clean-data
 
 help:
 	@echo 'make run     build, start a server on $(DATA) and say how to connect'
@@ -12,6 +12,7 @@ help:
 	@echo 'make bench   compare with PostgreSQL on this machine (about 45 minutes; ROUNDS=1 SECONDS=5 for a look)'
 	@echo 'make slt     thousands of statements on Varve and PostgreSQL 15 in the same run, then QUERIES (5000) random ones; FILES=word for some files alone'
 	@echo 'make random-queries  QUERIES (50000) random statements beside PostgreSQL 15, SEED=n to repeat a run; then the planted faults'
+	@echo 'make lab     build target/release/varve-lab: published experiments, run again (docs/experiments.md)'
 	@echo 'make tpch    the 22 queries of TPC-H at scale factor 1 (SCALE=1), with the answers of DuckDB'
 	@echo 'make tools   psql, pgbench, psycopg, SQLAlchemy, frameworks of Python, Node, Java, Go and Rust, go-tpc, go-ycsb; kill -9 under TPC-C'
 	@echo 'make fuzz    throw damaged messages at a server for SECONDS (600)'
@@ -19,6 +20,10 @@ help:
 	@echo 'make fuzz-targets  search every format and input with libFuzzer for SECONDS (600); see fuzz/README.md'
 	@echo 'make crash   kill -9 under load, 20 rounds and 60 kills, and a long search through crash images'
 	@echo 'make faults  every device fault at every n-th operation (STEP=1), and the planted faults that the harness must find'
+
+# Published experiments beside their published values: `make lab`, then `target/release/varve-lab experiment list`.
+lab:
+	$(CARGO) build --release --workspace --bin varve-lab
 
 # Builds what a user runs; the server prints how to connect, Ctrl-C stops it.
 run:
@@ -54,7 +59,7 @@ test-e2e: debug-build
 
 bench:
 	@scripts/setup bench
-	$(CARGO) build --release --workspace --bin varve
+	$(CARGO) build --release --workspace --bin varve --bin varve-lab
 	bench/compare --rounds $(or $(ROUNDS),5) --seconds $(or $(SECONDS),30)
 
 slt: debug-build

@@ -34,8 +34,17 @@ def free_port():
 
 
 def varve_binary():
-    named = os.environ.get("VARVE_BIN")
-    return os.path.abspath(named) if named else os.path.join(ROOT, "target", "debug", "varve")
+    return program("VARVE_BIN", "varve")
+
+
+def lab_binary():
+    """The program of the experiments, which drives LinkBench."""
+    return program("VARVE_LAB_BIN", "varve-lab")
+
+
+def program(variable, name):
+    named = os.environ.get(variable)
+    return os.path.abspath(named) if named else os.path.join(ROOT, "target", "debug", name)
 
 
 class Server:

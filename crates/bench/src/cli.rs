@@ -10,24 +10,19 @@ use clap::{Args, Subcommand};
 use varve_engine::Database;
 use varve_sql::general::General;
 
-use crate::driver::{self, Plan};
 use crate::embedded::Embedded;
 use crate::gates::{self, Rows};
-use crate::linkbench::LinkBench;
-use crate::mysql::{self, MySql};
+use crate::measure::{self, MeasureArgs};
 use crate::random::YCSB_THETA;
-use crate::report::{self, Configuration, Spread};
+use crate::report::Spread;
 use crate::sysbench::Sysbench;
-use crate::target::Target;
 use crate::tpcb::Tpcb;
 use crate::tpcc::{Scale, Tpcc};
-use crate::tpce_like::TpceLike;
-use crate::tpch_like::TpchLike;
 use crate::values::Values;
 use crate::wire::Wire;
 use crate::workload::Workload;
 use crate::ycsb::Ycsb;
-use crate::{BenchError, Result, check};
+use crate::{BenchError, Result};
 
 /// Arguments of `varve bench`.
 #[derive(Debug, Args)]
@@ -38,7 +33,7 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// A workload of sysbench, TPC-B, TPC-C, YCSB or LinkBench, in this process or over the wire
+    /// A workload of sysbench, TPC-B, TPC-C or YCSB, in this process or over the wire
     Run(RunArgs),
     /// Resident point reads of 100-byte rows through the embedded API, one thread
     Points(GateArgs),
@@ -51,30 +46,19 @@ enum What {
 #[derive(Debug, Args)]
 struct RunArgs {
     /// oltp_point_select, oltp_read_only, oltp_read_write, oltp_write_only, oltp_update_index, oltp_update_non_index, oltp_insert,
-    /// oltp_delete, tpcb, tpcc, tpce-like, tpch-like, ycsb-a to ycsb-f, linkbench
+    /// oltp_delete, tpcb, tpcc, ycsb-a to ycsb-f
     workload: String,
-    /// A server to measure, as a connection string: "host=127.0.0.1 port=5433 user=postgres"; without it, embedded. MariaDB as
-    /// "mysql://root@127.0.0.1:3306/DATABASE" (linkbench only)
+    /// A server to measure, as a connection string: "host=127.0.0.1 port=5433 user=postgres"; without it, embedded
     #[arg(long)]
     server: Option<String>,
     #[command(flatten)]
     place: Place,
-    /// Sessions
-    #[arg(long, default_value_t = 16)]
-    threads: usize,
-    /// Rounds; the report gives the median and the ends
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// Seconds of a round
-    #[arg(long, default_value_t = 10)]
-    seconds: u64,
-    /// Seconds before the first round
-    #[arg(long, default_value_t = 2)]
-    warm_seconds: u64,
+    #[command(flatten)]
+    measured: MeasureArgs,
     /// Tables of sysbench
     #[arg(long, default_value_t = 4)]
     tables: u64,
-    /// Rows of each table of sysbench, or of YCSB's one; nodes of LinkBench's graph; customers of tpce-like, orders of tpch-like
+    /// Rows of each table of sysbench, or of YCSB's one
     #[arg(long, default_value_t = 100_000)]
     rows: u64,
     /// YCSB's fields: letters, or motif, which compresses
@@ -101,12 +85,6 @@ struct RunArgs {
     /// Declare TPC-C's foreign keys
     #[arg(long)]
     foreign_keys: bool,
-    /// Use the tables that an earlier run left, on the server or in --directory
-    #[arg(long)]
-    no_load: bool,
-    /// Check the conditions of the workload (TPC-C's twelve, tpce-like's, LinkBench's) after the last round
-    #[arg(long)]
-    check: bool,
 }
 
 /// Where an embedded database is.
@@ -281,15 +259,12 @@ fn run_workload(
 ) -> Result<()> {
     let workload = workload_of(args)?;
     if let Some(server) = &args.server {
-        return match server.starts_with(mysql::PREFIX) {
-            true => measure(&MySql::named(server)?, workload.as_ref(), args, out),
-            false => measure(&Wire::new(server), workload.as_ref(), args, out),
-        };
+        return measure::run(&Wire::new(server), workload.as_ref(), &args.measured, out);
     }
-    with_database(&args.place, open, args.no_load, |opened| {
+    with_database(&args.place, open, args.measured.no_load, |opened| {
         let settings = describe(opened);
         let target = Embedded::with_general(Arc::clone(opened.database), general, &settings);
-        measure(&target, workload.as_ref(), args, out)
+        measure::run(&target, workload.as_ref(), &args.measured, out)
     })
 }
 
@@ -307,9 +282,6 @@ fn workload_of(args: &RunArgs) -> Result<Box<dyn Workload>> {
     match args.workload.as_str() {
         "tpcb" => Ok(Box::new(Tpcb::new(args.scale))),
         "tpcc" => Ok(Box::new(tpcc_of(args)?)),
-        "linkbench" => Ok(Box::new(LinkBench::new(args.rows)?)),
-        "tpce-like" => Ok(Box::new(TpceLike::new(args.rows)?)),
-        "tpch-like" => Ok(Box::new(TpchLike::new(args.rows)?)),
         name => match name.strip_prefix("ycsb-").map(|letter| letter.chars().collect::<Vec<_>>()) {
             Some(letters) if letters.len() == 1 => Ok(Box::new(ycsb_of(letters[0], args)?)),
             Some(_) => Err(BenchError::Arguments(format!("{name}: YCSB's workloads are ycsb-a to ycsb-f"))),
@@ -329,25 +301,4 @@ fn tpcc_of(args: &RunArgs) -> Result<Tpcc> {
     }
     let scale = if args.small { Scale::small(args.warehouses) } else { Scale::full(args.warehouses) };
     Ok(Tpcc::new(scale).isolation(&args.isolation).foreign_keys(args.foreign_keys))
-}
-
-fn measure(target: &dyn Target, workload: &dyn Workload, args: &RunArgs, out: &mut dyn Write) -> Result<()> {
-    let mut connection = target.connect(&[])?;
-    if !args.no_load {
-        workload.load(connection.as_mut())?;
-    }
-    let plan = plan_of(args);
-    let rounds = driver::run(target, workload, plan)?;
-    workload.verify(connection.as_mut())?;
-    report::write(out, &Configuration::of(target, workload, plan), &rounds)?;
-    if args.check { check::run(workload, connection.as_mut(), out) } else { Ok(()) }
-}
-
-fn plan_of(args: &RunArgs) -> Plan {
-    Plan {
-        threads: args.threads,
-        rounds: args.rounds,
-        seconds: args.seconds,
-        warm_seconds: args.warm_seconds,
-    }
 }

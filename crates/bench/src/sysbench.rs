@@ -78,7 +78,7 @@ impl Sysbench {
         let found = SCRIPTS.iter().find(|(known, _)| *known == name);
         let (_, script) = found.ok_or_else(|| {
             let scripts: Vec<&str> = SCRIPTS.iter().map(|(known, _)| *known).collect();
-            let others = "tpcb, tpcc, tpce-like, ycsb-a to ycsb-f, linkbench";
+            let others = "tpcb, tpcc, ycsb-a to ycsb-f";
             BenchError::Arguments(format!("{name} is no workload; choose {}, {others}", scripts.join(", ")))
         })?;
         Ok(Self { script: *script, tables, rows, keys: Keys::Special { count: rows } })

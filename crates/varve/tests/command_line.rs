@@ -313,9 +313,6 @@ fn measurements_leave_databases_of_others_alone() {
         "16",
     ];
     std::fs::write(directory.path().join("a.txt"), "mine").unwrap();
-    let spared = "varve: The measurement failed: DIR holds files of others (a.txt), and an experiment makes and removes databases \
-                  there: choose a new or an empty directory, or one that an earlier experiment made.";
-    check(directory.path(), &["experiment", "drop-table", "--directory", "DIR"], spared);
     let foreign = "varve: The measurement failed: DIR is not a Varve data directory: it holds other files (a.txt), and Varve \
                    doesn't mix its files with those of others. Choose an empty or a new directory.";
     check(directory.path(), &run, foreign);
@@ -344,8 +341,8 @@ fn measurements_leave_databases_of_others_alone() {
 fn a_workload_that_there_is_not_is_answered_with_the_list() {
     let directory = tempfile::tempdir().unwrap();
     let list = "varve: The measurement failed: foo is no workload; choose oltp_point_select, oltp_read_only, oltp_read_write, \
-                oltp_write_only, oltp_update_index, oltp_update_non_index, oltp_insert, oltp_delete, tpcb, tpcc, tpce-like, \
-                ycsb-a to ycsb-f, linkbench.";
+                oltp_write_only, oltp_update_index, oltp_update_non_index, oltp_insert, oltp_delete, tpcb, tpcc, \
+                ycsb-a to ycsb-f.";
     check(directory.path(), &["bench", "run", "foo"], list);
 }
 
@@ -441,14 +438,4 @@ fn keys() -> Vec<&'static str> {
     let keys: Vec<_> = keys.collect();
     assert!(keys.len() > 15, "{keys:?}");
     keys
-}
-
-#[test]
-fn experiments_are_named() {
-    let output = Command::new(env!("CARGO_BIN_EXE_varve")).args(["experiment", "list"]).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && text.starts_with("doublewrite-cost"), "{text}");
-    let (code, refused) = run(&["experiment", "perpetual-motion"]);
-    assert_eq!(code, Some(1));
-    assert!(refused.contains("there is no experiment perpetual-motion"), "{refused}");
 }

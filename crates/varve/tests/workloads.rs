@@ -1,5 +1,5 @@
-//! After TPC-C and LinkBench their consistency conditions hold, in this process and over the protocol. The
-//! check finds violations that are planted.
+//! After TPC-C its consistency conditions hold, in this process and over the protocol. The check finds violations
+//! that are planted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -8,7 +8,6 @@ use std::sync::Arc;
 use varve_bench::check::broken;
 use varve_bench::driver::{Plan, run};
 use varve_bench::embedded::{Embedded, open};
-use varve_bench::linkbench::LinkBench;
 use varve_bench::target::{Connection, Target};
 use varve_bench::tpcc::{Scale, Tpcc};
 use varve_bench::wire::Wire;
@@ -104,28 +103,4 @@ fn over_the_wire() {
         workload.load(target.connect(&[]).unwrap().as_mut()).unwrap();
         runs(&workload, target);
     });
-}
-
-fn linkbench(target: &dyn Target) {
-    let workload = LinkBench::new(300).unwrap();
-    let mut connection = target.connect(&[]).unwrap();
-    workload.load(connection.as_mut()).unwrap();
-    let rounds = run(target, &workload, PLAN).unwrap();
-    assert!(rounds[0].transactions > 0);
-    workload.verify(connection.as_mut()).unwrap();
-    assert_eq!(broken(&workload.conditions(), connection.as_mut()).unwrap(), []);
-    // The sum stays what it was.
-    connection.simple("UPDATE counttable SET count = count + 1 WHERE id = (SELECT min(id) FROM counttable WHERE count > 0)").unwrap();
-    connection.simple("UPDATE counttable SET count = count - 1 WHERE id = (SELECT max(id) FROM counttable WHERE count > 0)").unwrap();
-    assert_eq!(broken(&workload.conditions(), connection.as_mut()).unwrap().len(), 1);
-}
-
-#[test]
-fn linkbench_embedded() {
-    embedded(linkbench);
-}
-
-#[test]
-fn linkbench_over_the_wire() {
-    wire(linkbench);
 }

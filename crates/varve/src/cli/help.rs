@@ -134,18 +134,3 @@ Examples:
     varve bench run tpcb --server \"host=127.0.0.1 port=5433 user=postgres\"
     varve bench points
     varve bench commits";
-
-/// `varve help experiment`
-pub const EXPERIMENT: &str = "\
-Runs a published figure or table again on this program: an emulated drive, sizes made smaller in the same \
-ratios, fixed seeds. Prints a JSON row for each point and each claim, with the hash of its configuration, \
-and tables of our values beside the published ones. Ratios on an emulated drive are evidence about \
-algorithms, not about real devices; a point that the emulation spoilt (processors too busy, requests \
-late) is shown and not judged.
-
-Examples:
-
-    varve experiment list
-    varve experiment doublewrite-cost --quick
-    varve experiment doublewrite-cost --full --directory /mnt/fast --out rows.jsonl
-    varve experiment compression-page-size --profile none     # on the drive that is there";

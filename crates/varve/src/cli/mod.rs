@@ -2,7 +2,6 @@
 
 mod bench;
 mod check;
-mod experiment;
 mod help;
 mod init;
 mod nvm;
@@ -86,9 +85,6 @@ enum Command {
     /// Measure: workloads in this process or over the wire
     #[command(long_about = help::BENCH)]
     Bench(varve_bench::cli::BenchArgs),
-    /// Run published figures again, beside the published values
-    #[command(long_about = help::EXPERIMENT)]
-    Experiment(varve_bench::experiment::ExperimentArgs),
 }
 
 /// The directory of who names none.
@@ -251,7 +247,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Nvm(arguments) => nvm::run(&arguments),
         Command::Sql(arguments) => sql::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
-        Command::Experiment(arguments) => experiment::run(&arguments),
     };
     match done {
         Ok(()) => 0,

@@ -1,0 +1,280 @@
+//! Claims: a figure of one point over that of another, beside what the publication says or what this project demands.
+//!
+//! 1. A ratio of times is judged only where the drive is what limits the slower one of the two: of two that wait for something else an
+//!    emulated drive tells nothing. The faster one may leave the drive idle, which may be how it is faster.
+
+use serde::Serialize;
+
+use super::row::{Factors, Point};
+use super::verdict::{Better, Verdict};
+
+/// What of a point is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Figure {
+    /// Median of transactions a second.
+    Throughput,
+    /// Mean latency.
+    Latency,
+    /// 99th percentile of latencies.
+    SlowLatency,
+    /// Bytes written to the drive for each transaction.
+    Bytes,
+    /// Bytes of pages written in their places for each transaction.
+    PageBytes,
+}
+
+impl Figure {
+    fn of(self, point: &Point) -> f64 {
+        match self {
+            Figure::Throughput => point.tps.median,
+            Figure::Latency => point.latency_mean_us,
+            Figure::SlowLatency => point.latency_p99_us,
+            Figure::Bytes => point.written_bytes_all(),
+            Figure::PageBytes => point.page_bytes(),
+        }
+    }
+
+    /// Whether it hangs on how fast the drive is.
+    fn is_timed(self) -> bool {
+        matches!(self, Figure::Throughput | Figure::Latency | Figure::SlowLatency)
+    }
+
+    /// Why nothing may be concluded from it for two points.
+    fn not_judged(self, (over, under): (&Point, &Point)) -> Option<String> {
+        let slower = if over.tps.median < under.tps.median { over } else { under };
+        let idle = || slower.drive_idle().filter(|_| self.is_timed());
+        over.not_judged().or_else(|| under.not_judged()).or_else(idle)
+    }
+
+    /// Of one point over that of another.
+    pub fn ratio(self, (over, under): (&Point, &Point)) -> f64 {
+        self.of(over) / self.of(under)
+    }
+}
+
+/// What a comparison is held against.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Expects {
+    /// What the publication's text or a table states, if it does.
+    Published(Option<f64>, Better),
+    /// What this project demands.
+    AtLeast(f64),
+    /// Nothing: what is compared is of this project alone, and shown.
+    Nothing,
+}
+
+/// A comparison to judge.
+#[derive(Debug, Clone)]
+pub struct Asked<'p> {
+    /// What is compared, for people.
+    pub says: String,
+    /// The figure that came of it.
+    pub ours: f64,
+    /// The points that it came of; the last one's factors tell where.
+    pub of: (&'p Point, &'p Point),
+    /// What it is held against.
+    pub expects: Expects,
+    /// Factors that tell where, instead of the last point's.
+    place: Option<Factors>,
+    /// Why nothing may be concluded.
+    spoilt: Option<String>,
+}
+
+impl<'p> Asked<'p> {
+    /// One point's figure over another's.
+    pub fn ratio(says: &str, figure: Figure, of: (&'p Point, &'p Point), expects: Expects) -> Self {
+        let (ours, spoilt) = (figure.ratio(of), figure.not_judged(of));
+        Self { says: says.to_owned(), ours, of, expects, place: None, spoilt }
+    }
+
+    /// A figure of one point.
+    pub fn figure(says: &str, ours: f64, of: &'p Point, expects: Expects) -> Self {
+        Self { says: says.to_owned(), ours, of: (of, of), expects, place: None, spoilt: of.not_judged() }
+    }
+
+    /// Told with these factors, those of the point that it is about.
+    pub fn at(mut self, factors: &Factors) -> Self {
+        self.place = Some(factors.clone());
+        self
+    }
+
+    /// The claim, of this experiment and figure.
+    pub fn judge(self, (experiment, figure): (&'static str, &'static str)) -> Claim {
+        let (over, under) = self.of;
+        let (published, bar) = match self.expects {
+            Expects::Published(published, _) => (published, None),
+            Expects::AtLeast(bar) => (None, Some(bar)),
+            Expects::Nothing => (None, None),
+        };
+        let verdict = match (self.expects, self.spoilt) {
+            (Expects::Published(None, _), _) => Verdict::NotInText,
+            (Expects::Nothing, _) => Verdict::NoBar,
+            (_, Some(reason)) => Verdict::NotJudged(reason),
+            (Expects::Published(Some(published), better), None) => Verdict::of(self.ours, published, better),
+            (Expects::AtLeast(bar), None) => Verdict::at_least(bar, self.ours),
+        };
+        let mut factors = self.place.unwrap_or_else(|| under.factors.clone());
+        factors.remove("variant");
+        let (row, says, ours) = ("claim", self.says, self.ours);
+        let rounds = Some(over.rounds.min(under.rounds));
+        Claim { row, experiment, figure, factors, says, ours, rounds, published, bar, verdict }
+    }
+}
+
+/// The pair with the greatest ratio, of those that count if any do; and that with the least, of all: one that doesn't count may
+/// hide it, and then no worst point is judged.
+pub fn extremes<'p>(figure: Figure, pairs: &[(&'p Point, &'p Point)]) -> Option<[(&'p Point, &'p Point); 2]> {
+    let counts = |pair: &&(&Point, &Point)| figure.not_judged(**pair).is_none();
+    let by_ratio =
+        |a: &&(&Point, &Point), b: &&(&Point, &Point)| figure.ratio(**a).total_cmp(&figure.ratio(**b));
+    let best = pairs.iter().filter(counts).max_by(by_ratio).or_else(|| pairs.iter().max_by(by_ratio))?;
+    let worst = pairs.iter().find(|pair| !counts(pair)).or_else(|| pairs.iter().min_by(by_ratio))?;
+    Some([*best, *worst])
+}
+
+/// What the publication says about some points, or this project demands, and what we found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Claim {
+    /// `claim`.
+    pub row: &'static str,
+    /// The experiment.
+    pub experiment: &'static str,
+    /// Figure or table of the publication.
+    pub figure: &'static str,
+    /// Where it was found: what the points have in common.
+    pub factors: Factors,
+    /// What is compared.
+    pub says: String,
+    /// Our figure.
+    pub ours: f64,
+    /// Rounds that it came of, the fewer of two points'; missing where nothing is measured in rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<usize>,
+    /// The publication's, if its text or a table states it.
+    pub published: Option<f64>,
+    /// What this project demands of itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bar: Option<f64>,
+    /// What it came to.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+impl Claim {
+    /// Of what isn't told by two points: shown, with nothing to hold it against yet. [`super::lab::Lab::write_claim`] says of which experiment.
+    pub fn found(factors: &Factors, says: String, ours: f64) -> Self {
+        let (row, experiment, figure, factors) = ("claim", "", "", factors.clone());
+        let (rounds, published, bar, verdict) = (Some(1), None, None, Verdict::NoBar);
+        Self { row, experiment, figure, factors, says, ours, rounds, published, bar, verdict }
+    }
+
+    /// Of so many rounds.
+    pub fn of_rounds(mut self, rounds: usize) -> Self {
+        self.rounds = Some(rounds);
+        self
+    }
+
+    /// Beside what the publication's text or a table states, which is not held against it.
+    pub fn beside(mut self, published: Option<f64>) -> Self {
+        self.published = published;
+        self
+    }
+
+    /// Held against a bar.
+    pub fn judged(mut self, bar: f64, verdict: Verdict) -> Self {
+        (self.bar, self.verdict) = (Some(bar), verdict);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use varve_device::EmulationReport;
+
+    use super::super::row::Emulation;
+    use super::*;
+    use varve_bench::report::Spread;
+
+    fn point(tps: f64, model_error_share: f64) -> Point {
+        let report = EmulationReport {
+            profile: "p".to_owned(),
+            dilation: 1.0,
+            operations: 1,
+            model_error_share,
+            modelled_ns: 1,
+            busy_share: 1.0,
+            cpu_share: 0.1,
+            flash: None,
+        };
+        Point {
+            row: "point",
+            experiment: "e",
+            figure: "f",
+            factors: Factors::new(),
+            configuration: String::new(),
+            scale: String::new(),
+            rounds: 1,
+            tps: Spread { median: tps, min: tps, max: tps },
+            latency_mean_us: 1.0,
+            latency_p99_us: 1.0,
+            kinds: BTreeMap::new(),
+            written_bytes: BTreeMap::new(),
+            written_over_time: Vec::new(),
+            nvm_bytes: BTreeMap::new(),
+            levels: BTreeMap::new(),
+            pages_read: 0.0,
+            pages_written_inline: 0.0,
+            pages_written_ahead: 0.0,
+            time_share: BTreeMap::new(),
+            database_bytes: 1,
+            emulation: Emulation::worst(&[report], 0.0),
+            drives: BTreeMap::new(),
+            warmth: None,
+            cache: None,
+        }
+    }
+
+    /// It was judged although both waited for something else.
+    #[test]
+    fn ratios_of_times_want_a_busy_drive_under_the_slower_point() {
+        let idle = |mut point: Point| {
+            let emulation = point.emulation.as_mut().expect("emulated");
+            (emulation.busy_share, emulation.device_limits) = (0.42, false);
+            point
+        };
+        let judge = |figure, over: &Point, under: &Point| {
+            Asked::ratio("a / b", figure, (over, under), Expects::AtLeast(1.0)).judge(("e", "f")).verdict
+        };
+        let (fast, slow) = (point(2.0, 0.0), point(1.0, 0.0));
+        let (fast_idle, slow_idle) = (idle(point(2.0, 0.0)), idle(point(1.0, 0.0)));
+        for figure in [Figure::Throughput, Figure::Latency, Figure::SlowLatency] {
+            assert_eq!(judge(figure, &fast_idle, &slow), Verdict::Met);
+            for (over, under) in [(&fast, &slow_idle), (&slow_idle, &fast)] {
+                let verdict = judge(figure, over, under);
+                assert!(
+                    matches!(&verdict, Verdict::NotJudged(why) if why.contains("drive idle") && why.contains("42 %")),
+                    "{verdict}"
+                );
+            }
+        }
+        assert!(!matches!(judge(Figure::PageBytes, &fast, &slow_idle), Verdict::NotJudged(_)));
+    }
+
+    #[test]
+    fn a_point_that_does_not_count_leaves_no_worst_one() {
+        let under = point(1.0, 0.0);
+        let of = |points: &[Point]| {
+            let pairs: Vec<_> = points.iter().map(|over| (over, &under)).collect();
+            extremes(Figure::Throughput, &pairs)
+                .map(|pairs| pairs.map(|(over, _)| (over.tps.median, over.not_judged().is_some())))
+        };
+        let all_count = [point(3.0, 0.0), point(5.0, 0.0), point(4.0, 0.0)];
+        assert_eq!(of(&all_count), Some([(5.0, false), (3.0, false)]));
+        let one_does_not = [point(3.0, 0.0), point(5.0, 0.5), point(4.0, 0.0)];
+        assert_eq!(of(&one_does_not), Some([(4.0, false), (5.0, true)]));
+        assert_eq!(of(&[point(2.0, 0.5)]), Some([(2.0, true), (2.0, true)]));
+        assert_eq!(of(&[]), None);
+    }
+}

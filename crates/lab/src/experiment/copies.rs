@@ -1,0 +1,331 @@
+//! Places of databases: loaded ones, and their copies. Files lie in one directory, regions of persistent memory in another one.
+//!
+//! Invariants
+//! 1. Files are made and removed only in a directory that was new or empty when the first experiment got it, and by one process at
+//!    a time.
+//! 2. A copied file has holes where its original has them, and shares no blocks with it: it is as dense as what was loaded, and the file system
+//!    copies nothing while something is measured. A region is dense.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::io::Errno;
+use varve_device::{DirLock, ErrorKind};
+use varve_pager::NVM_FILE;
+
+use varve_bench::{BenchError, Result};
+
+/// Tells that the directory is one of experiments.
+const EXPERIMENTS: &str = "experiments";
+/// What makes a directory nobody's, besides a lock: a file system of its own has it.
+const LOST_AND_FOUND: &str = "lost+found";
+
+/// Tells that loading has ended: the last file to be made.
+const LOADED: &str = "loaded";
+/// Where a loaded database has its region.
+const REGION: &str = "region";
+/// Memory as a file system.
+const MEMORY: &str = "/dev/shm";
+
+/// The two directories of a database.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Of its files.
+    pub files: PathBuf,
+    /// Of its region.
+    pub region: PathBuf,
+}
+
+impl Place {
+    fn remove(&self) -> Result<()> {
+        remove(&self.files)?;
+        remove(&self.region)
+    }
+}
+
+/// Directories that are removed when it is dropped, unless they were somebody's.
+#[derive(Debug)]
+pub struct Bench {
+    path: PathBuf,
+    is_ours: bool,
+    /// Where copies have their regions.
+    regions: PathBuf,
+    /// Keeps others out.
+    _lock: DirLock,
+}
+
+/// Takes the directory for experiments alone; refused if others use it or have something in it.
+fn take(path: &Path) -> Result<DirLock> {
+    std::fs::create_dir_all(path)?;
+    check_ours(path)?;
+    let lock = DirLock::take(path).map_err(|error| refused(path, &error.kind))?;
+    // What was made before there was a lock.
+    check_ours(path)?;
+    std::fs::write(path.join(EXPERIMENTS), "")?;
+    Ok(lock)
+}
+
+fn check_ours(path: &Path) -> Result<()> {
+    if path.join(EXPERIMENTS).is_file() {
+        return Ok(());
+    }
+    let mut others = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        others.push(entry?.file_name());
+    }
+    others.retain(|name| name != DirLock::file_name() && name != LOST_AND_FOUND);
+    let Some(other) = others.iter().min() else { return Ok(()) };
+    Err(BenchError::Arguments(format!(
+        "{} holds files of others ({}), and an experiment makes and removes databases there: choose a new or an empty directory, or \
+         one that an earlier experiment made",
+        path.display(),
+        other.to_string_lossy()
+    )))
+}
+
+fn refused(path: &Path, why: &ErrorKind) -> BenchError {
+    let path = path.display();
+    BenchError::Arguments(match why {
+        ErrorKind::Locked { pid } => {
+            let pid = pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
+            format!(
+                "{path} is in use by another process (number {pid}): wait until that has ended, or choose another directory"
+            )
+        }
+        why => format!("{path} can't be locked: {why}"),
+    })
+}
+
+impl Bench {
+    /// Databases in the directory that was asked for, or in a fresh one of the working directory; regions of copies in a fresh one of
+    /// `memory`, of the machine's memory as a file system, or beside the databases where there is none.
+    pub fn open(asked: Option<PathBuf>, memory: Option<PathBuf>) -> Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Relaxed);
+        let fresh = PathBuf::from(format!("varve-experiment-{}-{number}", std::process::id()));
+        let is_ours = asked.is_none();
+        let path = asked.unwrap_or_else(|| fresh.clone());
+        let lock = take(&path)?;
+        let shared = Some(PathBuf::from(MEMORY)).filter(|memory| memory.is_dir());
+        let memory = memory.or(shared).unwrap_or_else(|| path.clone());
+        let regions = memory.join(format!("{}-regions", fresh.display()));
+        Ok(Self { path, is_ours, regions, _lock: lock })
+    }
+
+    /// The place of a loaded database; `load` fills it unless an earlier run has.
+    pub fn base(&self, name: &str, load: impl FnOnce(&Place) -> Result<()>) -> Result<Place> {
+        let files = self.path.join(name);
+        let place = Place { region: files.join(REGION), files };
+        if place.files.join(LOADED).exists() {
+            return Ok(place);
+        }
+        place.remove()?;
+        load(&place)?;
+        std::fs::write(place.files.join(LOADED), "")?;
+        Ok(place)
+    }
+
+    /// A place for a database that goes with it.
+    pub fn empty(&self, name: &str) -> Result<Copied> {
+        let place = Place { files: self.path.join(format!("copy-{name}")), region: self.regions.join(name) };
+        place.remove()?;
+        std::fs::create_dir_all(&place.files)?;
+        std::fs::create_dir_all(&place.region)?;
+        Ok(Copied(place))
+    }
+
+    /// A fresh copy of a loaded database.
+    pub fn copy(&self, base: &Place, name: &str) -> Result<Copied> {
+        let copied = self.empty(name)?;
+        for entry in std::fs::read_dir(&base.files)? {
+            let entry = entry?;
+            if entry.file_name() != LOADED && entry.file_type()?.is_file() {
+                copy_file(&entry.path(), &copied.0.files.join(entry.file_name()))?;
+            }
+        }
+        let region = base.region.join(NVM_FILE);
+        if region.exists() {
+            // Without holes: memory that a store had to ask for first would be measured with it.
+            std::fs::copy(&region, copied.0.region.join(NVM_FILE))?;
+        }
+        Ok(copied)
+    }
+}
+
+/// So much of a file is copied at once.
+const PIECE_BYTES: u64 = 1 << 20;
+/// What `stat` counts blocks in.
+const STAT_BLOCK_BYTES: u64 = 512;
+
+/// Copies what is written of it to the device, so that the kernel has nothing left to write when something is measured. A file that has all its
+/// blocks, written or only reserved, has them in the copy, too; in one with holes what is reserved becomes holes. By reads
+/// and writes: a call that copies may share blocks (xfs, btrfs).
+fn copy_file(from: &Path, to: &Path) -> Result<()> {
+    let (from, to) = (File::open(from)?, File::create(to)?);
+    // A hole is found only where nothing waits to be written.
+    from.sync_data()?;
+    let metadata = from.metadata()?;
+    let len_bytes = metadata.len();
+    to.set_len(len_bytes)?;
+    if len_bytes > 0 && metadata.blocks() * STAT_BLOCK_BYTES >= len_bytes {
+        match fallocate(&to, FallocateFlags::empty(), 0, len_bytes) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+    }
+    let mut piece = vec![0; PIECE_BYTES.min(len_bytes) as usize];
+    let mut end = 0;
+    while let Some(start) = next_written(&from, end)? {
+        end = seek(&from, SeekFrom::Hole(start)).map_err(io::Error::from)?;
+        for offset in (start..end).step_by(PIECE_BYTES as usize) {
+            let piece = &mut piece[..PIECE_BYTES.min(end - offset) as usize];
+            from.read_exact_at(piece, offset)?;
+            to.write_all_at(piece, offset)?;
+        }
+    }
+    Ok(to.sync_all()?)
+}
+
+/// Where something is written in a file, from this offset on.
+fn next_written(file: &File, from: u64) -> Result<Option<u64>> {
+    match seek(file, SeekFrom::Data(from)) {
+        Ok(start) => Ok(Some(start)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(error) => Err(io::Error::from(error).into()),
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = remove(&self.regions);
+        if self.is_ours {
+            let _ = remove(&self.path);
+        }
+    }
+}
+
+/// A database's place, which is removed when it is dropped.
+#[derive(Debug)]
+pub struct Copied(Place);
+
+impl Copied {
+    /// Its directories.
+    pub fn place(&self) -> &Place {
+        &self.0
+    }
+
+    /// Bytes of blocks of those of its files whose name is wanted.
+    pub fn allocated_bytes(&self, wanted: impl Fn(&str) -> bool) -> Result<u64> {
+        allocated_bytes(&self.0.files, wanted)
+    }
+}
+
+/// Bytes of blocks that the file system has given to those files of a directory whose name is wanted.
+pub fn allocated_bytes(directory: &Path, wanted: impl Fn(&str) -> bool) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        if metadata.is_file() && entry.file_name().to_str().is_some_and(&wanted) {
+            bytes += metadata.blocks() * STAT_BLOCK_BYTES;
+        }
+    }
+    Ok(bytes)
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        let _ = self.0.remove();
+    }
+}
+
+fn remove(path: &Path) -> Result<()> {
+    if path.exists() { Ok(std::fs::remove_dir_all(path)?) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(place: &Place) -> Result<()> {
+        std::fs::create_dir_all(&place.region)?;
+        std::fs::write(place.region.join(NVM_FILE), "lines")?;
+        Ok(std::fs::write(place.files.join("data"), "rows")?)
+    }
+
+    #[test]
+    fn a_load_that_was_cut_off_is_done_again_and_a_whole_one_is_not() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let memory = tempfile::tempdir().expect("a temporary directory");
+        let bench = Bench::open(Some(folder.path().to_owned()), Some(memory.path().to_owned()));
+        let bench = bench.expect("directories");
+        let cut_off = bench.base("a", |place| load(place).and(Err(BenchError::Wrong("cut off".to_owned()))));
+        assert!(cut_off.is_err());
+        let base = bench.base("a", load).expect("loaded");
+        let again = bench.base("a", |_| Err(BenchError::Wrong("loaded twice".to_owned())));
+        assert_eq!(again.expect("the same").files, base.files);
+        let copy = bench.copy(&base, "x").expect("a copy");
+        let place = copy.place().clone();
+        assert_eq!(std::fs::read_to_string(place.files.join("data")).expect("copied"), "rows");
+        assert_eq!(std::fs::read_to_string(place.region.join(NVM_FILE)).expect("copied"), "lines");
+        assert!(place.region.starts_with(memory.path()));
+        assert!(!place.files.join(LOADED).exists());
+        assert!(copy.allocated_bytes(|name| name == "data").expect("files") > 0);
+        assert_eq!(copy.allocated_bytes(|_| false).expect("files"), 0);
+        drop(copy);
+        assert!(!place.files.exists() && !place.region.exists() && base.files.exists());
+        drop(bench);
+        assert!(base.files.exists(), "somebody's directory stays");
+        assert_eq!(std::fs::read_dir(memory.path()).expect("it is there").count(), 0);
+    }
+
+    /// They became blocks on ext4, so that a table that nobody had trimmed was as dense as one that somebody had.
+    #[test]
+    fn a_copy_keeps_holes() {
+        const LEN_BYTES: u64 = (5 << 20) + 77;
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        let file = File::create(&from).expect("made");
+        file.set_len(LEN_BYTES).expect("long");
+        let written = [(0, 5000), (1 << 20, (1 << 20) + 9), (4 << 20, 4096)];
+        for (offset, bytes) in written {
+            let bytes: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8 + 1).collect();
+            file.write_all_at(&bytes, offset).expect("written");
+        }
+        copy_file(&from, &to).expect("copied");
+        assert!(std::fs::read(&from).expect("there") == std::fs::read(&to).expect("there"), "the same bytes");
+        let blocks = |path: &Path| path.metadata().expect("there").blocks();
+        assert!(blocks(&to) <= blocks(&from), "{} of {}", blocks(&to), blocks(&from));
+        // What is only reserved is not written, and yet there.
+        fallocate(&file, FallocateFlags::empty(), 0, LEN_BYTES).expect("reserved");
+        copy_file(&from, &to).expect("copied");
+        assert!(blocks(&to) * STAT_BLOCK_BYTES >= LEN_BYTES, "{}", blocks(&to));
+        File::create(&from).expect("empty");
+        copy_file(&from, &to).expect("copied");
+        assert_eq!(to.metadata().expect("there").len(), 0);
+    }
+
+    /// Two at once removed each other's databases, and a directory of another database was taken for an empty one.
+    #[test]
+    fn directories_of_others_are_left_alone() {
+        for other in ["control", "notes.txt"] {
+            let folder = tempfile::tempdir().expect("a temporary directory");
+            std::fs::write(folder.path().join(other), "").expect("written");
+            let refused = Bench::open(Some(folder.path().to_owned()), None).expect_err("refused").to_string();
+            assert!(refused.contains(&format!("files of others ({other})")), "{refused}");
+            assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 1, "nothing was made");
+        }
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let open = || Bench::open(Some(folder.path().to_owned()), None);
+        let first = open().expect("an empty directory");
+        let refused = open().expect_err("in use").to_string();
+        assert!(refused.contains(&format!("in use by another process (number {})", std::process::id())));
+        drop(first);
+        std::fs::write(folder.path().join("left"), "").expect("written");
+        drop(open().expect("one of an earlier experiment"));
+    }
+}

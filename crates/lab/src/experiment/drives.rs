@@ -1,0 +1,95 @@
+//! The drives of an open database: what lies where, what emulates it, who counts.
+//!
+//! 1. A drive of the log's own is another view of the directory that holds the data: files of the two are told apart by their names, and a loaded
+//!    database is copied as one directory. What one drive is busy with does not hold up the other.
+//! 2. An emulated flash drive lies in the machine's memory, where its model's times are the only ones; a real one lies where the database does.
+//!
+//! Not known here: what is measured.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use varve_device::{Accounting, Directory, Emulated, EmulatedMemory, FileDirectory, FileOptions, NvmProfile};
+
+use super::copies::Place;
+use super::device::{Apart, Device};
+use varve_bench::{BenchError, Result};
+
+/// Emulated persistent memory: as fast as the memory that it lies in, like Kang's NVDIMM.
+const NVM_PROFILE: &str = "nvdimm";
+/// Where a flash cache lies, in whichever directory.
+const FLASH: &str = "flash";
+
+/// Names of drives in reports.
+pub const HOME: &str = "home";
+pub const LOG: &str = "log";
+pub const FLASH_DRIVE: &str = FLASH;
+
+/// Time of a flush of the drive of this name.
+pub fn flush_us(device: &Device, name: &str) -> f64 {
+    let of = match (device.apart(), name) {
+        (Some(apart), LOG) => &apart.log,
+        (Some(apart), FLASH_DRIVE) => &apart.flash,
+        _ => device,
+    };
+    of.flush_us()
+}
+
+/// One drive.
+pub struct Drive {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// What makes it as slow as its profile says.
+    pub emulated: Option<Arc<Emulated>>,
+    /// What it was asked for.
+    pub account: Arc<Accounting>,
+}
+
+/// The directories of one opening.
+pub struct Drives {
+    /// Of data and undo, and of the log unless it is apart.
+    pub files: Arc<dyn Directory>,
+    /// Of the log, if it is apart.
+    pub log: Option<Arc<dyn Directory>>,
+    /// Of the flash cache, if there may be one.
+    pub flash: Option<Arc<dyn Directory>>,
+    /// Of temporary files.
+    pub temporary: Arc<dyn Directory>,
+    /// Of the region of persistent memory.
+    pub nvm: Option<Arc<dyn Directory>>,
+    /// All but temporary files and the region.
+    pub all: Vec<Drive>,
+}
+
+impl Drives {
+    /// Opens those of a place: with persistent memory or without.
+    pub fn open(place: &Place, has_nvm: bool, (device, dilation): (&Device, f64)) -> Result<Self> {
+        let mut all = Vec::new();
+        let mut open = |name, device: &Device, path: &Path| -> Result<Arc<dyn Directory>> {
+            let (directory, emulated) = device.open(path, dilation)?;
+            let account = Arc::clone(directory.accounting());
+            all.push(Drive { name, emulated, account });
+            Ok(directory)
+        };
+        let files = open(HOME, device, &place.files)?;
+        let (mut log, mut flash) = (None, None);
+        if let Some(Apart { log: log_device, flash: flash_device }) = device.apart() {
+            log = Some(open(LOG, log_device, &place.files)?);
+            let at = if flash_device.is_emulated() { &place.region } else { &place.files };
+            flash = Some(open(FLASH_DRIVE, flash_device, &at.join(FLASH))?);
+        }
+        let nvm = if has_nvm { Some(open_nvm(&place.region, dilation)?) } else { None };
+        let temporary = open_directory(&place.files.join("temporary"))?;
+        Ok(Self { files, log, flash, temporary, nvm, all })
+    }
+}
+
+fn open_directory(path: &Path) -> Result<Arc<dyn Directory>> {
+    Ok(FileDirectory::open_or_create(path, FileOptions::default()).map_err(std::io::Error::other)?)
+}
+
+fn open_nvm(path: &Path, dilation: f64) -> Result<Arc<dyn Directory>> {
+    let profile =
+        NvmProfile::shipped(NVM_PROFILE).map_err(|error| BenchError::Arguments(error.to_string()))?;
+    Ok(EmulatedMemory::wrap(open_directory(path)?, profile, dilation))
+}

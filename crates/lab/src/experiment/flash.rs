@@ -1,0 +1,443 @@
+//! Do 2012, chapter 3: a cache of pages on flash, between the buffer pool and eight disks.
+//!
+//! DRAM : flash : database are as in section 3.4: 20 : 140 : 100 to 415 units; home is `hdd-8`, flash `fusion-io-160` (table 3.1), and the log
+//! has one disk of its own (section 3.4.1.1: `hdd-7200`).
+//!
+//! 1. The baseline has no cache at all, the same pool, and is warmed by as many transactions as the others.
+//! 2. Pages in place have no protection from tearing, as in SQL Server, which writes them once: a doublewrite would cost whoever writes home most,
+//!    the baseline first. With it they are points of their own.
+//! 3. The log is so long that nothing is brought home for its sake (TPC-C without checkpoints, section 3.4.1.2), unless an experiment asks.
+
+use std::collections::BTreeSet;
+
+use varve_pager::{
+    CheckpointKind, CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans, PagerConfig,
+    ProtectionKind,
+};
+
+use super::claim::{Asked, Claim, Expects, Figure};
+use super::device::Device;
+use super::flash_tell;
+use super::lab::Lab;
+use super::row::{Factors, Point};
+use super::stand::{InFlash, Sizes, Variant};
+use super::verdict::Better;
+use crate::tpce_like::TpceLike;
+use crate::tpch_like::TpchLike;
+use varve_bench::Result;
+use varve_bench::tpcc::{self, Tpcc};
+use varve_bench::workload::Workload;
+
+/// Pages of the paper.
+pub(super) const PAGE_BYTES: usize = 8192;
+/// Pool and cache, in units.
+const POOL_UNITS: u64 = 20;
+pub(super) const CACHE_UNITS: u64 = 140;
+/// Log, in caches, and its segments.
+const LOG_OF_CACHE: u64 = 8;
+const LOG_SEGMENTS: u64 = 128;
+pub(super) const SEGMENT_BYTES_MIN: u64 = 512 << 10;
+/// Share of the log from which pages are brought home for its sake.
+const LOG_FRACTION: f64 = 0.75;
+
+/// Drives of the paper.
+const HOME: &str = "hdd-8";
+pub(super) const FLASH: &str = "fusion-io-160";
+pub(super) const LOG: &str = "hdd-7200";
+
+/// Frames of a hundred that may be dirty, by mix (table 3.2: lambda).
+const LAMBDA_C: u8 = 50;
+const LAMBDA_E: u8 = 1;
+
+/// Measured bytes of data pages: of a row of stock with its item's share, of a customer with orders; estimates that the printed ratio corrects.
+const BYTES_OF_STOCK: u64 = 385;
+const BYTES_OF_CUSTOMER: u64 = 2_170;
+const BYTES_OF_TRADER: u64 = 40_000;
+const BYTES_OF_ORDER: u64 = 700;
+
+/// Times of a round and of what runs before it on the drives' time, in milliseconds.
+const ROUND_MS: (u64, u64) = (30_000, 120_000);
+const SETTLE_MS: (u64, u64) = (10_000, 60_000);
+
+/// Sessions that are enough for eight disks, and streams of queries.
+pub(super) const SESSIONS: usize = 64;
+const STREAMS: usize = 8;
+
+/// Part of what its drives allow that a point has to reach.
+const BOUND: f64 = 0.85;
+
+/// The name of the baseline.
+pub(super) const OFF: &str = "off";
+const LC: &str = "lazy-cleaning";
+const DW: &str = "dual-write";
+const CW: &str = "clean-write";
+const TAC: &str = "temperature-aware";
+
+/// A load with its sizes and settings.
+pub(super) struct Mix {
+    pub name: &'static str,
+    /// Of the database, in units.
+    pub sizes: &'static [u64],
+    /// Frames of a hundred that may be dirty.
+    pub dirty_percent: u8,
+    /// Transactions of the warm-up, for each frame of the cache.
+    pub warm_of_frame: f64,
+    /// Sessions: enough for eight disks, or as many as there are streams of queries.
+    pub sessions: usize,
+}
+
+pub(super) const TPCC: Mix = Mix {
+    name: "tpcc",
+    sizes: &[100, 200, 400],
+    dirty_percent: LAMBDA_C,
+    warm_of_frame: 1.5,
+    sessions: SESSIONS,
+};
+pub(super) const TPCE: Mix = Mix {
+    name: "tpce-like",
+    sizes: &[115, 230, 415],
+    dirty_percent: LAMBDA_E,
+    warm_of_frame: 4.0,
+    sessions: SESSIONS,
+};
+
+/// Two sizes, of scale factors 30 and 100.
+pub(super) const TPCH: Mix = Mix {
+    name: "tpch-like",
+    sizes: &[45, 160],
+    dirty_percent: LAMBDA_E,
+    warm_of_frame: 0.03,
+    sessions: STREAMS,
+};
+/// A hot set as large as the cache.
+pub(super) const HOT: Mix = Mix {
+    name: "hot-and-cold",
+    sizes: &[140],
+    dirty_percent: LAMBDA_C,
+    warm_of_frame: 4.0,
+    sessions: SESSIONS,
+};
+
+impl Mix {
+    /// The load over a database of so many units.
+    pub(super) fn load(&self, lab: &Lab<'_>, units: u64) -> Result<Box<dyn Workload>> {
+        let bytes = units * lab.scale().flash_unit_bytes;
+        match self.name {
+            "tpcc" => Ok(Box::new(Tpcc::new(warehouses(lab.scale().tpcc, bytes)))),
+            "tpch-like" => Ok(Box::new(TpchLike::new((bytes / BYTES_OF_ORDER).max(160))?)),
+            _ => Ok(Box::new(TpceLike::new((bytes / BYTES_OF_TRADER).max(10))?)),
+        }
+    }
+}
+
+/// As many warehouses of this kind as take so many bytes.
+fn warehouses(kind: tpcc::Scale, bytes: u64) -> tpcc::Scale {
+    let of_stock = kind.items as u64 * BYTES_OF_STOCK;
+    let of_customers = (kind.districts * kind.customers) as u64 * BYTES_OF_CUSTOMER;
+    tpcc::Scale { warehouses: (bytes / (of_stock + of_customers)).max(1) as i64, ..kind }
+}
+
+/// Home, log and flash of the paper; the machine's own where nothing is to be emulated.
+pub(super) fn drives(lab: &Lab<'_>) -> Result<Device> {
+    drives_with(lab, HOME)
+}
+
+/// The same over another home.
+pub(super) fn drives_with(lab: &Lab<'_>, home: &str) -> Result<Device> {
+    if !lab.device().is_emulated() {
+        return Ok(Device::REAL.with_apart(Device::REAL, Device::REAL));
+    }
+    let of = |name| Device::named(name, None);
+    Ok(of(home)?.with_apart(of(LOG)?, of(FLASH)?))
+}
+
+pub(super) fn cache_bytes(lab: &Lab<'_>) -> u64 {
+    CACHE_UNITS * lab.scale().flash_unit_bytes
+}
+
+pub(super) fn sizes(lab: &Lab<'_>) -> Sizes {
+    let pool_bytes = POOL_UNITS * lab.scale().flash_unit_bytes;
+    let segment_bytes = (LOG_OF_CACHE * cache_bytes(lab) / LOG_SEGMENTS).max(SEGMENT_BYTES_MIN);
+    Sizes::new(PAGE_BYTES, pool_bytes as usize)
+        .with_log(LOG_SEGMENTS, segment_bytes.next_multiple_of(SEGMENT_BYTES_MIN))
+}
+
+/// Pages that wait in memory for flash: a sixteenth of the pool beside it.
+fn queued(lab: &Lab<'_>) -> usize {
+    (sizes(lab).pool_bytes / PAGE_BYTES / 16).max(FlashConfig::PENDING_MAX)
+}
+
+/// Transactions that warm a cache.
+pub(super) fn warm_transactions(lab: &Lab<'_>, mix: &Mix) -> u64 {
+    ((cache_bytes(lab) / PAGE_BYTES as u64) as f64 * mix.warm_of_frame) as u64
+}
+
+/// What all variants have in common.
+pub(super) fn common(config: &mut PagerConfig) {
+    config.protection = ProtectionKind::None;
+    config.checkpoint.log_fraction = LOG_FRACTION;
+}
+
+/// Without a cache, warmed.
+pub(super) fn baseline(lab: &Lab<'_>, mix: &Mix) -> Variant {
+    baseline_so(lab, mix, Settings::of(lab, mix))
+}
+
+/// The same with other checkpoints.
+pub(super) fn baseline_so(lab: &Lab<'_>, mix: &Mix, settings: Settings) -> Variant {
+    let configure = move |config: &mut PagerConfig| settings.configure(config);
+    Variant::new(configure).with("design", OFF).warmed_by(warm_transactions(lab, mix))
+}
+
+/// How a cache is set, and when pages are brought home for the log's sake.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settings {
+    pub cache_units: u64,
+    pub dirty_percent: u8,
+    pub queued_max: usize,
+    pub restart: FlashRestart,
+    pub fill: FlashFill,
+    pub scans: FlashScans,
+    /// Share of the log that redo may have to read.
+    pub log_fraction: f64,
+    /// Sharp checkpoints so often, in milliseconds; else they bring nothing home.
+    pub sharp_ms: Option<u64>,
+}
+
+impl Settings {
+    /// The paper's.
+    pub(super) fn of(lab: &Lab<'_>, mix: &Mix) -> Self {
+        let (dirty_percent, queued_max) = (mix.dirty_percent, queued(lab));
+        let (restart, fill, scans) = (FlashRestart::None, FlashConfig::FILL, FlashConfig::SCANS);
+        let (cache_units, log_fraction, sharp_ms) = (CACHE_UNITS, LOG_FRACTION, None);
+        Self { cache_units, dirty_percent, queued_max, restart, fill, scans, log_fraction, sharp_ms }
+    }
+
+    fn configure(&self, config: &mut PagerConfig) {
+        common(config);
+        config.checkpoint.log_fraction = self.log_fraction;
+        if let Some(interval_ms) = self.sharp_ms {
+            (config.checkpoint.kind, config.checkpoint.interval_ms) = (CheckpointKind::Sharp, interval_ms);
+        }
+    }
+}
+
+/// With a cache of the paper's size, warmed.
+pub(super) fn cached(lab: &Lab<'_>, mix: &Mix, design: FlashDesign) -> Variant {
+    cached_so(lab, mix, design, Settings::of(lab, mix))
+}
+
+/// With a cache so set; it is warmed by as many transactions as one of the paper's size.
+pub(super) fn cached_so(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Variant {
+    let Settings { cache_units, dirty_percent, queued_max, restart, fill, scans, .. } = settings;
+    let (bytes, clean_order) = (cache_units * lab.scale().flash_unit_bytes, CleanOrder::LastUse);
+    let flash = InFlash { bytes, design, queued_max, dirty_percent, clean_order, restart, fill, scans };
+    let configure = move |config: &mut PagerConfig| settings.configure(config);
+    let variant = Variant::new(configure).with("design", design.name()).in_flash(flash);
+    variant.warmed_by(warm_transactions(lab, mix))
+}
+
+/// All designs, the baseline first.
+fn designs(lab: &Lab<'_>, mix: &Mix) -> Vec<Variant> {
+    let all = FlashDesign::ALL.into_iter().filter(|design| *design != FlashDesign::Off);
+    std::iter::once(baseline(lab, mix)).chain(all.map(|design| cached(lab, mix, design))).collect()
+}
+
+pub(super) fn is(point: &Point, factor: &str, value: &str) -> bool {
+    has(&point.factors, factor, value)
+}
+
+pub(super) fn has(factors: &Factors, factor: &str, value: &str) -> bool {
+    factors.get(factor).is_some_and(|found| found == value)
+}
+
+/// Rounds of these drives take longer.
+pub(super) fn begin(lab: &mut Lab<'_>, (round_ms, settle_ms): ((u64, u64), (u64, u64))) -> Result<()> {
+    lab.prefer_lengths(round_ms, settle_ms);
+    lab.say(&format!(
+        "home {HOME}, flash {FLASH}, log {LOG} (one disk); pool : cache : database as 20 : 140 : size, a unit is {} KiB; protection none. \
+         Every point is warmed by the same number of transactions before the drives take their time.",
+        lab.scale().flash_unit_bytes >> 10
+    ))
+}
+
+/// What the paper's text states of a design over no cache (section 3.4.2: 8 times, 4.3 times DW, 5.4 times TAC; 3.4.3; table 3.3).
+fn published(mix: &str, units: u64, design: &str) -> Option<f64> {
+    match (mix, units, design) {
+        ("tpcc", 200, LC) => Some(8.0),
+        ("tpcc", 200, DW) => Some(8.0 / 4.3),
+        ("tpcc", 200, TAC) => Some(8.0 / 5.4),
+        ("tpce-like", 115, LC | DW | TAC) => Some(5.5),
+        ("tpce-like", 230, LC | DW | TAC) => Some(7.2),
+        ("tpce-like", 230, CW) => Some(7.2 * 0.775),
+        ("tpce-like", 415, LC | DW | TAC) => Some(3.0),
+        // Throughput tests: many streams of queries.
+        ("tpch-like", 45, DW) => Some(6643.0 / 1229.0),
+        ("tpch-like", 45, LC) => Some(5601.0 / 1229.0),
+        ("tpch-like", 45, TAC) => Some(5639.0 / 1229.0),
+        ("tpch-like", 160, DW) => Some(3691.0 / 953.0),
+        ("tpch-like", 160, LC) => Some(3228.0 / 953.0),
+        ("tpch-like", 160, TAC) => Some(3235.0 / 953.0),
+        _ => None,
+    }
+}
+
+/// Throughput of each design over that without a cache, and how near each is to what its drives allow.
+fn claim_speedups(lab: &mut Lab<'_>, (mix, units): (&Mix, u64), points: &[Point]) -> Result<Vec<Claim>> {
+    let mut claims = Vec::new();
+    let off = points.iter().find(|point| is(point, "design", OFF));
+    for point in points {
+        let design = point.factors.get("design").and_then(|design| design.as_str()).unwrap_or_default();
+        if let Some(off) = off.filter(|_| design != OFF) {
+            let says = format!("{design} / {OFF}");
+            let is_papers = !point.factors.contains_key("queued");
+            let published = published(mix.name, units, design).filter(|_| is_papers);
+            let expects = Expects::Published(published, Better::Higher);
+            let asked = Asked::ratio(&says, Figure::Throughput, (point, off), expects);
+            claims.push(lab.claim(asked.at(&point.factors))?);
+        }
+        if let Some((limit, bound)) = point.bound() {
+            let says = format!("{design}, measured / bound ({limit})");
+            let share = point.tps.median / bound;
+            claims.push(lab.claim(Asked::figure(&says, share, point, Expects::AtLeast(BOUND)))?);
+        }
+    }
+    Ok(claims)
+}
+
+/// Points of these designs for the mixes, the baseline first.
+fn compare_designs(
+    lab: &mut Lab<'_>,
+    device: &Device,
+    mixes: &[(&Mix, &[u64])],
+    designs: fn(&Lab<'_>, &Mix) -> Vec<Variant>,
+) -> Result<()> {
+    let (mut points, mut claims) = (Vec::new(), Vec::new());
+    for (mix, units) in mixes.iter().flat_map(|(mix, sizes)| sizes.iter().map(move |units| (*mix, *units))) {
+        let factors = Factors::from([("workload", mix.name.into()), ("size", units.into())]);
+        if !lab.wants(&factors) {
+            continue;
+        }
+        let workload = mix.load(lab, units)?;
+        let stands = lab.stands(&*workload, sizes(lab), &designs(lab, mix))?;
+        for clients in lab.clients(&[mix.sessions], &[mix.sessions]) {
+            let compared = lab.compare(&stands, &*workload, device, (clients, &factors))?;
+            claims.extend(claim_speedups(lab, (mix, units), &compared)?);
+            points.extend(compared);
+        }
+    }
+    flash_tell::all(lab, &points, &claims)
+}
+
+/// Figure 3.1 and table 3.3: all designs over no cache, by mix and size of the database.
+pub fn speedup(lab: &mut Lab<'_>) -> Result<()> {
+    begin(lab, (ROUND_MS, SETTLE_MS))?;
+    let device = drives(lab)?;
+    let mixes = [&TPCC, &TPCE, &TPCH].map(|mix| (mix, mix.sizes));
+    compare_designs(lab, &device, &mixes, designs)
+}
+
+/// The same designs that matter most, with the cache on the machine's own disk.
+pub fn real(lab: &mut Lab<'_>) -> Result<()> {
+    begin(lab, (ROUND_MS, SETTLE_MS))?;
+    lab.say(
+        "The cache lies on the file system of --directory, with its own times; home and log are emulated.",
+    )?;
+    let device = match lab.device().is_emulated() {
+        true => Device::named(HOME, None)?.with_apart(Device::named(LOG, None)?, Device::REAL),
+        false => drives(lab)?,
+    };
+    let of = |lab: &Lab<'_>, mix: &Mix| {
+        let designs = [FlashDesign::CleanWrite, FlashDesign::DualWrite, FlashDesign::LazyCleaning];
+        let cached = designs.map(|design| cached(lab, mix, design));
+        std::iter::once(baseline(lab, mix)).chain(cached).collect()
+    };
+    compare_designs(lab, &device, &[(&TPCC, &[200]), (&TPCE, &[230])], of)
+}
+
+/// Limits of dirty frames, and what the largest gains over the others (section 3.4.2).
+const LAMBDAS: [u8; 3] = [10, 50, 90];
+const GAINS: [(u8, f64); 2] = [(10, 3.5), (50, 1.3)];
+/// The database of that figure, in units.
+const LAMBDA_UNITS: u64 = 400;
+
+/// Lengths of log that redo may have to read, by name and as shares of the log: so much that hardly anything is brought home for its sake, as in
+/// the thesis, or as much as a pool. They are no intervals between checkpoints: those are `flash-checkpoint`'s.
+fn redo_lengths(lab: &Lab<'_>) -> [(&'static str, f64); 2] {
+    let Sizes { pool_bytes, log_bytes, .. } = sizes(lab);
+    [(LONG_REDO, LOG_FRACTION), ("1 pool", pool_bytes as f64 / log_bytes as f64)]
+}
+
+/// [`LOG_FRACTION`] of [`LOG_OF_CACHE`].
+const LONG_REDO: &str = "6 caches";
+
+/// Figure 3.7: TPC-C under lazy cleaning by the limit of dirty frames, with pages brought home for the log's sake and without.
+pub fn dirty_limit(lab: &mut Lab<'_>) -> Result<()> {
+    begin(lab, (ROUND_MS, SETTLE_MS))?;
+    let factors = Factors::from([("workload", TPCC.name.into()), ("size", LAMBDA_UNITS.into())]);
+    let (workload, device) = (TPCC.load(lab, LAMBDA_UNITS)?, drives(lab)?);
+    let mut variants = Vec::new();
+    for (name, log_fraction) in redo_lengths(lab) {
+        let of = |lambda: u8| {
+            let settings = Settings { dirty_percent: lambda, log_fraction, ..Settings::of(lab, &TPCC) };
+            let variant = cached_so(lab, &TPCC, FlashDesign::LazyCleaning, settings);
+            variant.with("lambda", lambda).with("redo", name)
+        };
+        variants.extend(LAMBDAS.map(of));
+    }
+    let stands = lab.stands(&*workload, sizes(lab), &variants)?;
+    let (mut points, mut claims) = (Vec::new(), Vec::new());
+    for clients in lab.clients(&[SESSIONS], &[SESSIONS]) {
+        let compared = lab.compare(&stands, &*workload, &device, (clients, &factors))?;
+        claims.extend(claim_limits(lab, &compared)?);
+        points.extend(compared);
+    }
+    flash_tell::all(lab, &points, &claims)
+}
+
+/// The largest limit over the others, for each length of log.
+fn claim_limits(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
+    let find = |lambda: u8, redo: &str| {
+        let is_it = |point: &&Point| {
+            point.factors.get("lambda").is_some_and(|found| *found == lambda) && is(point, "redo", redo)
+        };
+        points.iter().find(is_it)
+    };
+    let mut claims = Vec::new();
+    for (redo, _) in redo_lengths(lab) {
+        for (lambda, published) in GAINS {
+            let (Some(most), Some(other)) = (find(LAMBDAS[2], redo), find(lambda, redo)) else {
+                continue;
+            };
+            let published = Some(published).filter(|_| redo == LONG_REDO);
+            let expects = Expects::Published(published, Better::Neither);
+            let says = format!("lambda {} % / {lambda} %", LAMBDAS[2]);
+            claims.push(lab.claim(Asked::ratio(&says, Figure::Throughput, (most, other), expects))?);
+        }
+    }
+    Ok(claims)
+}
+
+/// Pages that wait in memory, from which on more are not taken: as few as may be under way (table 3.2: mu), as the other experiments have,
+/// and more.
+fn queues(lab: &Lab<'_>) -> BTreeSet<usize> {
+    [FlashConfig::PENDING_MAX, queued(lab), 8 * queued(lab)].into()
+}
+
+/// Section 3.3.3: what the throttle refuses, and what that costs. TPC-C, by the pages that may wait for flash.
+pub fn throttle(lab: &mut Lab<'_>) -> Result<()> {
+    begin(lab, (ROUND_MS, SETTLE_MS))?;
+    let device = drives(lab)?;
+    let of = |lab: &Lab<'_>, mix: &Mix| {
+        let mut variants = vec![baseline(lab, mix).with("queued", 0)];
+        for design in [FlashDesign::DualWrite, FlashDesign::LazyCleaning] {
+            let of = |queued_max| {
+                let settings = Settings { queued_max, ..Settings::of(lab, mix) };
+                cached_so(lab, mix, design, settings).with("queued", queued_max)
+            };
+            variants.extend(queues(lab).into_iter().map(of));
+        }
+        variants
+    };
+    compare_designs(lab, &device, &[(&TPCC, &[200])], of)
+}

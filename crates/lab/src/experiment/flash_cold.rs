@@ -1,0 +1,480 @@
+//! Do 2012, figures 3.6 to 3.10 and 4.9: a cache that fills, over time.
+//!
+//! 1. The cache is cold, and so is the pool; the drives take their time from the first request on.
+//! 2. What never gets to the peak of what it is held against has no time to it, and no ratio is made of it.
+//! 3. Ten hours of the thesis are a stretch here: intervals between checkpoints keep their ratio to that.
+//!
+//! Not known here: the thesis' read-ahead while the *pool* is cold (section 3.4.3.2), which nothing here does.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use varve_pager::{FlashDesign, FlashFill};
+
+use super::claim::Claim;
+use super::drives::{FLASH_DRIVE, HOME};
+use super::flash::{self, Mix, Settings, TPCC, TPCE};
+use super::lab::Lab;
+use super::measure::{mib_per_second, moved_bytes};
+use super::row::{Emulation, Factors};
+use super::stand::Variant;
+use super::table::Table;
+use super::tell;
+use super::verdict::{Better, Verdict};
+use super::warm::{Asked, CacheState};
+use super::watched::{self, Onlooker, Sight, Stretch};
+use varve_bench::Result;
+
+/// Sessions.
+const SESSIONS: usize = 64;
+/// How long a cache is watched while it fills, and how often.
+const FILL_MS: (u64, u64) = (150_000, 1_200_000);
+const FILL_LOOKS: u32 = 30;
+/// Throughput is at a peak when it is this part of it, twice.
+const PEAK: f64 = 0.9;
+/// Databases, in units: 2,000 warehouses, 20,000 customers.
+const TPCC_UNITS: u64 = 200;
+const TPCE_UNITS: u64 = 230;
+/// How much sooner the peak comes with widened reads (section 4.4.1.1, dual-write; the text has no time).
+const SOONER: f64 = 7.0;
+/// Checkpoints in a stretch: 40 minutes of ten hours, and five hours (sections 3.4.3 and 3.4.3.3).
+const SHORT_OF_STRETCH: u64 = 15;
+const LONG_OF_STRETCH: u64 = 2;
+/// Frames of a hundred that may be dirty there.
+const LAMBDA_CHECKPOINT: u8 = 50;
+/// MiB a second of the thesis' drives at the end, and of its cache at most (section 3.4.3.2, dual-write on TPC-E).
+const HOME_AT_LAST: f64 = 6.5;
+const FLASH_READ_MOST: f64 = 46.0;
+const FLASH_WRITTEN_MOST: f64 = 9.7;
+
+/// A cache that fills.
+#[derive(Debug, Serialize)]
+struct FillRow {
+    row: &'static str,
+    experiment: &'static str,
+    figure: &'static str,
+    factors: Factors,
+    /// When intervals ended.
+    seconds: Vec<f64>,
+    /// Transactions a second in them.
+    tps: Vec<f64>,
+    /// Part of the pages asked for that the cache had.
+    hit_rate: Vec<f64>,
+    /// Frames in use.
+    filled_percent: Vec<f64>,
+    /// What each drive moved, if it moved anything.
+    mib_per_second: BTreeMap<&'static str, Moved>,
+    /// Until throughput was nine tenths of the last quarter's, twice.
+    seconds_to_peak: Option<f64>,
+    /// Until the cache was full.
+    seconds_to_full: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_judged: Option<String>,
+    emulation: Option<Emulation>,
+}
+
+/// MiB a second.
+#[derive(Debug, Default, Serialize)]
+struct Moved {
+    read: Vec<f64>,
+    written: Vec<f64>,
+}
+
+/// Who watches it.
+#[derive(Default)]
+struct Filling {
+    last: Option<Moment>,
+    seconds: Vec<f64>,
+    tps: Vec<f64>,
+    hit_rate: Vec<f64>,
+    filled_percent: Vec<f64>,
+    moved: BTreeMap<&'static str, Moved>,
+}
+
+/// What had been done.
+struct Moment {
+    seconds: f64,
+    transactions: u64,
+    asked: Asked,
+    /// Bytes read and written, by drive.
+    bytes: BTreeMap<&'static str, [u64; 2]>,
+}
+
+impl Moment {
+    fn of(sight: &Sight<'_>) -> Self {
+        let drives = sight.opened.drives.iter();
+        Self {
+            seconds: sight.seconds,
+            transactions: (sight.done)(),
+            asked: Asked::of(&sight.opened.database),
+            bytes: drives.map(|drive| (drive.name, moved_bytes(&drive.account))).collect(),
+        }
+    }
+}
+
+impl Onlooker for Filling {
+    fn look(&mut self, sight: &Sight<'_>) -> Result<()> {
+        let now = Moment::of(sight);
+        if let Some(before) = &self.last {
+            let seconds = (now.seconds - before.seconds).max(1e-3);
+            self.seconds.push(now.seconds);
+            self.tps.push((now.transactions - before.transactions) as f64 / seconds);
+            self.hit_rate.push(now.asked.since(before.asked).hit_rate().unwrap_or(0.0));
+            let state = CacheState::of(&sight.opened.database);
+            self.filled_percent.push(state.map_or(0.0, |state| state.filled_percent));
+            for (drive, bytes) in &now.bytes {
+                let earlier = before.bytes.get(drive).copied().unwrap_or_default();
+                let [read, written] = mib_per_second(earlier, *bytes, seconds);
+                let moved = self.moved.entry(drive).or_default();
+                moved.read.push(read);
+                moved.written.push(written);
+            }
+        }
+        self.last = Some(now);
+        Ok(())
+    }
+}
+
+impl Moved {
+    fn is_any(&self) -> bool {
+        self.read.iter().chain(&self.written).any(|mib| *mib > 0.0)
+    }
+}
+
+impl FillRow {
+    fn of(
+        (experiment, figure): (&'static str, &'static str),
+        factors: Factors,
+        (emulation, filling): (Option<Emulation>, Filling),
+    ) -> Self {
+        let Filling { seconds, tps, hit_rate, filled_percent, mut moved, .. } = filling;
+        moved.retain(|_, moved| moved.is_any());
+        let row = Self {
+            row: "filling",
+            experiment,
+            figure,
+            factors,
+            seconds_to_peak: None,
+            seconds_to_full: until(&seconds, &filled_percent, 95.0, 1),
+            seconds,
+            tps,
+            hit_rate,
+            filled_percent,
+            mib_per_second: moved,
+            not_judged: Emulation::not_judged(emulation.as_ref()),
+            emulation,
+        };
+        Self { seconds_to_peak: row.seconds_to(row.peak()), ..row }
+    }
+
+    /// Transactions a second at last.
+    fn peak(&self) -> f64 {
+        mean(last_quarter(&self.tps))
+    }
+
+    /// Until throughput was near this peak.
+    fn seconds_to(&self, peak: f64) -> Option<f64> {
+        until(&self.seconds, &self.tps, PEAK * peak, 2)
+    }
+
+    fn factor(&self, name: &str) -> String {
+        self.factors.get(name).map_or_else(String::new, tell::plain)
+    }
+
+    fn is(&self, name: &str, value: &str) -> bool {
+        flash::has(&self.factors, name, value)
+    }
+
+    fn dilation(&self) -> f64 {
+        self.emulation.as_ref().map_or(1.0, |emulation| emulation.dilation)
+    }
+
+    fn claim(&self, says: String, (ours, published): (f64, Option<f64>), verdict: Verdict) -> Claim {
+        let (experiment, figure, factors) = (self.experiment, self.figure, self.factors.clone());
+        let (row, rounds, bar) = ("claim", Some(1), None);
+        Claim { row, experiment, figure, factors, says, ours, rounds, published, bar, verdict }
+    }
+}
+
+/// When figures were so high for so many intervals.
+fn until(seconds: &[f64], figures: &[f64], at_least: f64, intervals: usize) -> Option<f64> {
+    let at = figures.windows(intervals).position(|some| some.iter().all(|figure| *figure >= at_least))?;
+    seconds.get(at).copied()
+}
+
+fn last_quarter(figures: &[f64]) -> &[f64] {
+    &figures[figures.len() * 3 / 4..]
+}
+
+fn mean(figures: &[f64]) -> f64 {
+    figures.iter().sum::<f64>() / figures.len().max(1) as f64
+}
+
+/// A load, and what it is measured with.
+struct Course<'a> {
+    mix: &'a Mix,
+    units: u64,
+    variants: Vec<Variant>,
+}
+
+impl Course<'_> {
+    /// Watches all of them, under one dilation. The last ones first: they are spoilt most easily.
+    fn watch(&self, lab: &mut Lab<'_>) -> Result<Vec<FillRow>> {
+        let shared = Factors::from([("workload", self.mix.name.into()), ("size", self.units.into())]);
+        if !lab.wants(&shared) {
+            return Ok(Vec::new());
+        }
+        let (workload, device) = (self.mix.load(lab, self.units)?, flash::drives(lab)?);
+        let stands = lab.stands(&*workload, flash::sizes(lab), &self.variants)?;
+        let mut rows = Vec::new();
+        for clients in lab.clients(&[SESSIONS], &[SESSIONS]) {
+            let lengths_ms = (0, lab.scale().round_ms);
+            let (workload, device, looks) = (&*workload, &device, FILL_LOOKS);
+            let stretch = Stretch { workload, device, clients, lengths_ms, looks, dilation: 1.0 };
+            for (stand, (watched, filling)) in stands.iter().zip(watched::all::<Filling>(&stands, stretch)?) {
+                let mut factors = shared.clone();
+                factors.extend(stand.variant.factors.clone());
+                factors.insert("clients", clients.into());
+                let row = FillRow::of(lab.subject(), factors, (watched.emulation, filling));
+                lab.write_row(&row)?;
+                rows.push(row);
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// A design with settings, cold; no cache where it is none.
+fn cold(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Variant {
+    match design {
+        FlashDesign::Off => flash::baseline_so(lab, mix, settings).cold(),
+        design => flash::cached_so(lab, mix, design, settings).cold(),
+    }
+}
+
+/// Figures 3.6 and 4.9: how long a cold cache takes, with reads widened while it fills and without.
+pub fn ramp_up(lab: &mut Lab<'_>) -> Result<()> {
+    flash::begin(lab, (FILL_MS, (0, 0)))?;
+    let settings = Settings::of(lab, &TPCC);
+    let mut variants = vec![cold(lab, &TPCC, FlashDesign::Off, settings)];
+    for design in [FlashDesign::CleanWrite, FlashDesign::DualWrite, FlashDesign::LazyCleaning] {
+        let of = |fill: FlashFill| {
+            let settings = Settings { fill, ..settings };
+            cold(lab, &TPCC, design, settings).with("fill", fill.name())
+        };
+        variants.extend(FlashFill::ALL.map(of));
+    }
+    let rows = Course { mix: &TPCC, units: TPCC_UNITS, variants }.watch(lab)?;
+    let claims = claim_fills(lab, &rows)?;
+    tell_courses(lab, &rows, &["design", "fill"], &claims)
+}
+
+/// Plain over aggressive, to the higher one of their peaks.
+fn claim_fills(lab: &mut Lab<'_>, rows: &[FillRow]) -> Result<Vec<Claim>> {
+    let mut claims = Vec::new();
+    for plain in rows.iter().filter(|row| row.is("fill", FlashFill::Plain.name())) {
+        let is_other = |row: &&FillRow| {
+            row.is("fill", FlashFill::Aggressive.name())
+                && ["design", "clients"].iter().all(|name| row.factors.get(name) == plain.factors.get(name))
+        };
+        if let Some(aggressive) = rows.iter().find(is_other) {
+            claims.extend(claim_fill(plain, aggressive));
+        }
+    }
+    claims.iter().try_for_each(|claim| lab.write_row(claim))?;
+    Ok(claims)
+}
+
+/// Nothing if not even widened reads got to the peak.
+fn claim_fill(plain: &FillRow, aggressive: &FillRow) -> Option<Claim> {
+    let peak = plain.peak().max(aggressive.peak());
+    let soon = aggressive.seconds_to(peak)?;
+    let late = plain.seconds_to(peak);
+    let at_least = plain.seconds.last().copied().unwrap_or(0.0);
+    let ours = late.unwrap_or(at_least) / soon;
+    let published = plain.is("design", FlashDesign::DualWrite.name()).then_some(SOONER);
+    let never = || late.is_none().then(|| format!("at least that: no peak within {at_least:.0} s"));
+    let dilations = [plain.dilation(), aggressive.dilation()];
+    let spoilt = [&plain.not_judged, &aggressive.not_judged].into_iter().flatten().next().cloned();
+    let differ = || (dilations[0] != dilations[1]).then(|| format!("dilations differ: {dilations:?}"));
+    let verdict = match (spoilt.or_else(differ).or_else(never), published) {
+        (_, None) => Verdict::NotInText,
+        (Some(reason), _) => Verdict::NotJudged(reason),
+        (None, Some(published)) => Verdict::of(ours, published, Better::Higher),
+    };
+    let says = format!("{}: seconds to the peak, plain / aggressive", plain.factor("design"));
+    let mut claim = plain.claim(says, (ours, published), verdict);
+    claim.factors.remove("fill");
+    Some(claim)
+}
+
+/// Throughput over time.
+fn tell_courses(
+    lab: &mut Lab<'_>,
+    rows: &[FillRow],
+    factors: &[&'static str],
+    claims: &[Claim],
+) -> Result<()> {
+    let head = ["to peak s", "to full s", "peak tps", "counts", "tps over time"];
+    let mut table = Table::headed(&[factors, &head].concat());
+    let seconds = |seconds: Option<f64>| seconds.map_or_else(|| "no".to_owned(), |s| format!("{s:.1}"));
+    for row in rows {
+        let mut line: Vec<String> = factors.iter().map(|name| row.factor(name)).collect();
+        let each: Vec<String> = row.tps.iter().step_by(3).map(|tps| format!("{tps:.0}")).collect();
+        line.extend([seconds(row.seconds_to_peak), seconds(row.seconds_to_full)]);
+        line.extend([format!("{:.1}", row.peak()), tell::counts(row.emulation.as_ref()), each.join(" ")]);
+        table.push(line);
+    }
+    let claims = tell::claims(claims);
+    lab.say(&format!(
+        "
+From a cold cache and a cold pool; every third interval:
+{table}{claims}"
+    ))
+}
+
+/// Sharp checkpoints, so many in a stretch.
+fn sharp(lab: &Lab<'_>, in_stretch: u64) -> Option<u64> {
+    Some((lab.scale().round_ms / in_stretch).max(1))
+}
+
+/// Figure 3.9, and the same of other designs and of TPC-C: what each drive reads and writes. As in chapter 3 no read is widened, TPC-C has no
+/// checkpoints, and the brokerage mix has sharp ones.
+pub fn traffic(lab: &mut Lab<'_>) -> Result<()> {
+    flash::begin(lab, (FILL_MS, (0, 0)))?;
+    let fill = FlashFill::Plain;
+    let designs = [
+        FlashDesign::Off,
+        FlashDesign::CleanWrite,
+        FlashDesign::DualWrite,
+        FlashDesign::LazyCleaning,
+        FlashDesign::TemperatureAware,
+    ];
+    let mut rows = Vec::new();
+    for (mix, units, sharp_ms) in
+        [(&TPCC, TPCC_UNITS, None), (&TPCE, TPCE_UNITS, sharp(lab, SHORT_OF_STRETCH))]
+    {
+        let settings = Settings { fill, sharp_ms, ..Settings::of(lab, mix) };
+        let variants = designs.map(|design| cold(lab, mix, design, settings)).to_vec();
+        rows.extend(Course { mix, units, variants }.watch(lab)?);
+    }
+    let claims = claim_traffic(lab, &rows)?;
+    let table = traffic_table(&rows);
+    lab.say(&format!(
+        "
+From a cold cache and a cold pool, no reads widened; MiB a second:
+{table}"
+    ))?;
+    tell_courses(lab, &rows, &["workload", "design"], &claims)
+}
+
+/// What the text has of one design on one load.
+fn claim_traffic(lab: &mut Lab<'_>, rows: &[FillRow]) -> Result<Vec<Claim>> {
+    let mut claims = Vec::new();
+    let is_papers =
+        |row: &&FillRow| row.is("workload", TPCE.name) && row.is("design", FlashDesign::DualWrite.name());
+    for row in rows.iter().filter(is_papers) {
+        let (Some(home), Some(flash)) = (row.mib_per_second.get(HOME), row.mib_per_second.get(FLASH_DRIVE))
+        else {
+            continue;
+        };
+        let at_last = mean(last_quarter(&home.read)) + mean(last_quarter(&home.written));
+        for (says, ours, published) in [
+            ("home, read and written at last", at_last, HOME_AT_LAST),
+            ("flash, read at most", most(&flash.read), FLASH_READ_MOST),
+            ("flash, written at most", most(&flash.written), FLASH_WRITTEN_MOST),
+        ] {
+            let verdict = match &row.not_judged {
+                Some(reason) => Verdict::NotJudged(reason.clone()),
+                None => Verdict::of(ours, published, Better::Neither),
+            };
+            claims.push(row.claim(format!("MiB a second: {says}"), (ours, Some(published)), verdict));
+        }
+    }
+    claims.iter().try_for_each(|claim| lab.write_row(claim))?;
+    Ok(claims)
+}
+
+fn most(figures: &[f64]) -> f64 {
+    figures.iter().copied().fold(0.0, f64::max)
+}
+
+/// A line for each drive.
+fn traffic_table(rows: &[FillRow]) -> Table {
+    let each = ["read: first tenth", "half-way", "last quarter", "most"];
+    let ways = ["written: first tenth", "half-way", "last quarter", "most", "counts"];
+    let mut table = Table::headed(&[&["workload", "design", "drive"], &each[..], &ways].concat());
+    for row in rows {
+        for (drive, moved) in &row.mib_per_second {
+            let mut line = vec![row.factor("workload"), row.factor("design"), (*drive).to_owned()];
+            for figures in [&moved.read, &moved.written] {
+                let (tenth, half) = (figures.len().div_ceil(10), figures.len() / 2);
+                let middle = &figures[half..(half + tenth).min(figures.len())];
+                let means = [&figures[..tenth], middle, last_quarter(figures)].map(mean);
+                line.extend(means.iter().chain([&most(figures)]).map(|mib| format!("{mib:.2}")));
+            }
+            line.push(tell::counts(row.emulation.as_ref()));
+            table.push(line);
+        }
+    }
+    table
+}
+
+/// Figure 3.10: sharp checkpoints in short and in long intervals, the brokerage mix.
+pub fn checkpoint(lab: &mut Lab<'_>) -> Result<()> {
+    flash::begin(lab, (FILL_MS, (0, 0)))?;
+    let intervals = [("short", sharp(lab, SHORT_OF_STRETCH)), ("long", sharp(lab, LONG_OF_STRETCH))];
+    for (name, sharp_ms) in intervals {
+        let seconds = sharp_ms.unwrap_or(0) as f64 / 1000.0;
+        lab.say(&format!("checkpoint {name}: sharp ones every {seconds:.1} s of the drives"))?;
+    }
+    let mut variants = Vec::new();
+    for design in [FlashDesign::DualWrite, FlashDesign::LazyCleaning] {
+        for (name, sharp_ms) in intervals {
+            let (fill, dirty_percent) = (FlashFill::Plain, LAMBDA_CHECKPOINT);
+            let settings = Settings { fill, dirty_percent, sharp_ms, ..Settings::of(lab, &TPCE) };
+            variants.push(cold(lab, &TPCE, design, settings).with("checkpoint", name));
+        }
+    }
+    let rows = Course { mix: &TPCE, units: TPCE_UNITS, variants }.watch(lab)?;
+    tell_courses(lab, &rows, &["design", "checkpoint"], &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(fill: &str, tps: &[f64]) -> FillRow {
+        let factors = Factors::from([("design", "dual-write".into()), ("fill", fill.into())]);
+        let seconds = (1..=tps.len()).map(|at| at as f64).collect();
+        let filling = Filling { seconds, tps: tps.to_vec(), ..Filling::default() };
+        FillRow { not_judged: None, ..FillRow::of(("e", "f"), factors, (None, filling)) }
+    }
+
+    /// One good interval is no peak; and the peak is that of whichever gets higher.
+    #[test]
+    fn a_peak_lasts_and_is_the_same_for_both() {
+        let aggressive = row("aggressive", &[9.5, 1.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0]);
+        assert_eq!(aggressive.seconds_to_peak, Some(3.0));
+        let plain = row("plain", &[1.0, 2.0, 3.0, 4.0, 5.0, 9.0, 9.5, 9.5]);
+        let claim = claim_fill(&plain, &aggressive).expect("both have a peak");
+        assert_eq!((claim.ours, claim.published), (2.0, Some(7.0)));
+        assert!(matches!(claim.verdict, Verdict::Not(_)), "{}", claim.verdict);
+        assert!(!claim.factors.contains_key("fill"));
+    }
+
+    /// A ratio of what was not reached is a bound, and no verdict.
+    #[test]
+    fn what_never_gets_there_is_told() {
+        let aggressive = row("aggressive", &[10.0; 8]);
+        let plain = row("plain", &[1.0; 8]);
+        let claim = claim_fill(&plain, &aggressive).expect("a bound");
+        assert_eq!(claim.ours, 8.0);
+        assert!(
+            matches!(&claim.verdict, Verdict::NotJudged(why) if why.contains("at least")),
+            "{}",
+            claim.verdict
+        );
+        assert!(claim_fill(&aggressive, &plain).is_none());
+    }
+}

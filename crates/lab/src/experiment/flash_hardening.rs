@@ -1,0 +1,366 @@
+//! What it costs at the peak that a cache outlives restarts: sustained throughput of each scheme beside none, in pairs of rounds, and what is
+//! written of the frame table among the traffic of the flash drive.
+//!
+//! 1. Both databases of a pair are warmed once and stay open; rounds alternate, A B A B, with the same requests for both of a pair. Whichever is
+//!    not asked has its drives to itself, and rests as long as the other one.
+//! 2. The first pair is not counted. A database that rests brings dirty frames home; each round settles until they are as many as the limit
+//!    lets be, and where they still grow in the rounds that are measured there is no verdict.
+//! 3. Traffic is counted where the medium is touched, by purpose: metadata of the cache and its pages, read and written, in the rounds alone.
+//!
+//! Not known here: what a scheme writes.
+
+use serde::Serialize;
+use varve_device::{EmulationReport, Purpose, Tally};
+use varve_pager::{FlashDesign, FlashRestart};
+
+use super::claim::Claim;
+use super::device::Device;
+use super::flash_kept::{self, DESIGNS, Kept, SCHEMES, SESSIONS, TPCC, UNITS};
+use super::flash_restart::published_throughput;
+use super::flash_stop::{Ground, begin_reports, reports};
+use super::lab::Lab;
+use super::paired::Interval;
+use super::row::{CacheStates, Emulation, Factors};
+use super::stand::{Opened, Stand};
+use super::table::Table;
+use super::tell;
+use super::verdict::Verdict;
+use super::warm::{CacheState, Warmth};
+use varve_bench::Result;
+use varve_bench::driver;
+use varve_bench::workload::Workload;
+
+/// Milliseconds of a round, and of what runs before each; and pairs.
+const ROUND_MS: (u64, u64) = (15_000, 40_000);
+const SETTLE_MS: (u64, u64) = (10_000, 20_000);
+const PAIRS: (usize, usize) = (5, 9);
+/// Part of the throughput that lazy verification has to keep, and of the flash traffic that its records may be.
+const KEPT_BAR: f64 = 0.98;
+const SHARE_BAR: f64 = 0.01;
+
+/// Traffic for one purpose.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Traffic {
+    page: Tally,
+    meta: Tally,
+    log: Tally,
+}
+
+impl Traffic {
+    fn of(opened: &Opened) -> Self {
+        let mut sums = Self::default();
+        for row in opened.drives.iter().flat_map(|drive| drive.account.rows()) {
+            let both = row.read + row.written;
+            match row.purpose {
+                Purpose::FlashPage => sums.page = sums.page + both,
+                Purpose::FlashMeta => sums.meta = sums.meta + both,
+                Purpose::Log => sums.log = sums.log + row.written,
+                _ => {}
+            }
+        }
+        sums
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self { page: self.page - before.page, meta: self.meta - before.meta, log: self.log - before.log }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { page: self.page + other.page, meta: self.meta + other.meta, log: self.log + other.log }
+    }
+
+    /// What metadata are of both.
+    fn share(&self, of: fn(&Tally) -> u64) -> f64 {
+        let (meta, page) = (of(&self.meta) as f64, of(&self.page) as f64);
+        if meta > 0.0 { meta / (meta + page) } else { 0.0 }
+    }
+}
+
+/// A scheme beside none.
+#[derive(Debug, Serialize)]
+struct HardeningRow {
+    row: &'static str,
+    experiment: &'static str,
+    figure: &'static str,
+    factors: Factors,
+    /// Transactions a second of the rounds without it, and with it.
+    none_tps: Vec<f64>,
+    tps: Vec<f64>,
+    /// With it over without it, pair by pair.
+    ratio: Interval,
+    /// What metadata are of the bytes and requests of the flash drive.
+    meta_bytes_share: f64,
+    meta_requests_share: f64,
+    /// Bytes of the log for each transaction, without it and with it.
+    log_bytes: [f64; 2],
+    /// The cache when rounds began and ended: means, without it and with it.
+    cache: [Option<CacheStates>; 2],
+    warmth: [Option<Warmth>; 2],
+    emulation: Option<Emulation>,
+}
+
+/// One of the two databases.
+struct Side<'a> {
+    on: Ground<'a>,
+    opened: Opened,
+    warmth: Option<Warmth>,
+    tps: Vec<f64>,
+    transactions: u64,
+    traffic: Traffic,
+    states: Vec<CacheStates>,
+    reports: Vec<Vec<(&'static str, EmulationReport)>>,
+}
+
+impl HardeningRow {
+    /// Why nothing may be concluded from it.
+    fn not_judged(&self) -> Option<String> {
+        let unsteady = || self.cache.iter().flatten().find_map(CacheStates::unsteady);
+        Emulation::not_judged(self.emulation.as_ref()).or_else(unsteady)
+    }
+}
+
+impl<'a> Side<'a> {
+    fn warmed(on: Ground<'a>) -> Result<Self> {
+        let (opened, warmth) = on.warmed()?;
+        let (tps, states, reports) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { on, opened, warmth, tps, transactions: 0, traffic: Traffic::default(), states, reports })
+    }
+
+    /// A round. Whether it counts.
+    fn round(&mut self, (settle_ms, round_ms): (u64, u64), number: u64) -> Result<bool> {
+        self.on.rate(&self.opened, settle_ms, 2 * number)?;
+        begin_reports(&self.opened);
+        let (before, begin) = (Traffic::of(&self.opened), CacheState::of(&self.opened.database));
+        let (target, length) = (self.on.target(&self.opened), self.on.dilated(round_ms));
+        let round = driver::round(&target, self.on.workload, self.on.plan(), length, 2 * number + 1)?;
+        self.traffic = self.traffic.plus(Traffic::of(&self.opened).since(before));
+        let states = begin.zip(CacheState::of(&self.opened.database));
+        self.states.extend(states.map(|(begin, end)| CacheStates { begin, end }));
+        self.transactions += round.transactions;
+        self.tps.push(round.tps() * self.on.dilation);
+        self.reports.push(reports(&self.opened));
+        let last = &self.reports[self.reports.len() - 1..];
+        Ok(Emulation::of_drives(last, 0.0).is_none_or(|emulation| emulation.counts))
+    }
+
+    /// Nothing of what was measured is told.
+    fn forget(&mut self) {
+        self.tps.clear();
+        self.reports.clear();
+        self.states.clear();
+        (self.transactions, self.traffic) = (0, Traffic::default());
+    }
+
+    fn end(&self) -> Result<()> {
+        self.opened.take_times(false);
+        Ok(self.opened.database.shutdown()?)
+    }
+
+    fn log_bytes(&self) -> f64 {
+        self.traffic.log.bytes as f64 / self.transactions.max(1) as f64
+    }
+
+    /// The means.
+    fn cache(&self) -> Option<CacheStates> {
+        let mean = |of: &dyn Fn(&CacheStates) -> f64| {
+            self.states.iter().map(of).sum::<f64>() / self.states.len() as f64
+        };
+        let state = |of: fn(&CacheStates) -> CacheState| CacheState {
+            filled_percent: mean(&|states| of(states).filled_percent),
+            dirty_percent: mean(&|states| of(states).dirty_percent),
+            invalid_percent: mean(&|states| of(states).invalid_percent),
+        };
+        let states = CacheStates { begin: state(|states| states.begin), end: state(|states| states.end) };
+        (!self.states.is_empty()).then_some(states)
+    }
+}
+
+/// What is measured on what.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    workload: &'a dyn Workload,
+    device: &'a Device,
+    clients: usize,
+    lengths_ms: (u64, u64),
+    pairs: usize,
+}
+
+/// Pairs of rounds; nothing if one was spoilt and another dilation may help.
+fn pairs(
+    stands: &[Stand; 2],
+    asked: Asked<'_>,
+    (dilation, is_last): (f64, bool),
+) -> Result<Option<HardeningRow>> {
+    let Asked { workload, device, clients, lengths_ms, pairs } = asked;
+    let on = |stand| Ground { stand, device, workload, clients, dilation };
+    let [none, with] = stands;
+    let mut sides = [Side::warmed(on(none))?, Side::warmed(on(with))?];
+    for number in 0..=pairs as u64 {
+        for side in &mut sides {
+            if !side.round(lengths_ms, number)? && !is_last {
+                return Ok(None);
+            }
+        }
+        if number == 0 {
+            sides.iter_mut().for_each(Side::forget);
+        }
+    }
+    sides.iter().try_for_each(Side::end)?;
+    Ok(Some(row(sides, device)))
+}
+
+fn row([none, with]: [Side<'_>; 2], device: &Device) -> HardeningRow {
+    let ratios: Vec<f64> = with.tps.iter().zip(&none.tps).map(|(with, none)| with / none).collect();
+    let reports: Vec<_> = none.reports.iter().chain(&with.reports).cloned().collect();
+    let log_bytes = [none.log_bytes(), with.log_bytes()];
+    HardeningRow {
+        row: "hardening",
+        experiment: "",
+        figure: "",
+        factors: with.on.stand.variant.factors.clone(),
+        ratio: Interval::of(&ratios),
+        meta_bytes_share: with.traffic.share(|tally| tally.bytes),
+        meta_requests_share: with.traffic.share(|tally| tally.operations),
+        log_bytes,
+        cache: [none.cache(), with.cache()],
+        none_tps: none.tps,
+        tps: with.tps,
+        warmth: [none.warmth, with.warmth],
+        emulation: Emulation::of_drives(&reports, device.flush_us()),
+    }
+}
+
+/// Section 4.4: what each scheme costs at the peak.
+pub fn hardening(lab: &mut Lab<'_>) -> Result<()> {
+    flash_kept::begin(lab, (ROUND_MS, SETTLE_MS))?;
+    lab.prefer_rounds(PAIRS);
+    let (workload, device) = (TPCC.load(lab, UNITS)?, flash_kept::drives(lab)?);
+    let (mut rows, mut claims) = (Vec::new(), Vec::new());
+    let schemes = SCHEMES.into_iter().filter(|scheme| *scheme != FlashRestart::None);
+    let all = schemes.flat_map(|scheme| DESIGNS.map(|design| (design, scheme)));
+    for (design, scheme) in all {
+        for clients in lab.clients(&[SESSIONS], &[SESSIONS]) {
+            let scale = lab.scale();
+            let (lengths_ms, pairs) = ((scale.warm_ms, scale.round_ms), scale.rounds);
+            let asked = Asked { workload: &*workload, device: &device, clients, lengths_ms, pairs };
+            let Some(row) = lab.dilated(|lab, on| measure(lab, asked, (design, scheme), on))? else {
+                continue;
+            };
+            lab.write_row(&row)?;
+            claims.extend(claim_costs(lab, (design, scheme), &row)?);
+            rows.push(row);
+        }
+    }
+    tell_rows(lab, &rows, &claims)
+}
+
+/// The row of a scheme beside none, on copies of their own; nothing in it if one of the two isn't asked for.
+fn measure(
+    lab: &Lab<'_>,
+    asked: Asked<'_>,
+    (design, scheme): (FlashDesign, FlashRestart),
+    on: (f64, bool),
+) -> Result<Option<Option<HardeningRow>>> {
+    let variants = [FlashRestart::None, scheme].map(|scheme| Kept::of(&TPCC, design, scheme).variant(lab));
+    if !variants.iter().all(|variant| lab.wants(&variant.factors)) {
+        return Ok(Some(None));
+    }
+    let stands = lab.stands(asked.workload, flash_kept::sizes(lab), &variants)?;
+    let Ok(stands) = <[Stand; 2]>::try_from(stands) else { return Ok(Some(None)) };
+    let Some(row) = pairs(&stands, asked, on)? else { return Ok(None) };
+    let (experiment, figure) = lab.subject();
+    let mut factors = row.factors.clone();
+    factors.insert("clients", asked.clients.into());
+    Ok(Some(Some(HardeningRow { experiment, figure, factors, ..row })))
+}
+
+/// What the thesis states of TPC-C, as far as it is no single figure.
+fn published_range(scheme: FlashRestart) -> &'static str {
+    match scheme {
+        FlashRestart::LogBased => " (thesis: 0.93 to 0.95)",
+        FlashRestart::LazyVerification => " (thesis: within 5 %)",
+        _ => "",
+    }
+}
+
+/// Throughput that is kept, and shares of the traffic; only lazy verification has bars.
+fn claim_costs(
+    lab: &mut Lab<'_>,
+    (design, scheme): (FlashDesign, FlashRestart),
+    row: &HardeningRow,
+) -> Result<Vec<Claim>> {
+    let (spoilt, has_bar) = (row.not_judged(), scheme == FlashRestart::LazyVerification);
+    let held = |claim: Claim, bar: f64, verdict: Verdict| {
+        let verdict = spoilt.clone().map_or(verdict, Verdict::NotJudged);
+        if has_bar { claim.judged(bar, verdict) } else { claim }
+    };
+    let found = |says: String, ours: f64| Claim::found(&row.factors, says, ours).of_rounds(row.ratio.pairs);
+    let (name, range) = (scheme.name(), published_range(scheme));
+    let says = format!("sustained throughput, {name} / none, 95 %: {}{range}", row.ratio);
+    let kept = found(says, row.ratio.mean).beside(published_throughput(design, scheme));
+    let mut claims = vec![held(kept, KEPT_BAR, row.ratio.at_least(KEPT_BAR))];
+    for (what, share) in [("bytes", row.meta_bytes_share), ("requests", row.meta_requests_share)] {
+        let claim = found(format!("{name}: metadata's part of the {what} of flash"), share);
+        claims.push(held(claim, SHARE_BAR, Verdict::at_most(SHARE_BAR, share)));
+    }
+    let [without, with] = row.log_bytes;
+    claims.push(found(format!("log bytes a transaction, {name} / none"), with / without));
+    claims.into_iter().map(|claim| lab.write_claim(claim)).collect()
+}
+
+fn tell_rows(lab: &mut Lab<'_>, rows: &[HardeningRow], claims: &[Claim]) -> Result<()> {
+    let head = [
+        "scheme",
+        "design",
+        "none tps",
+        "tps",
+        "ratio",
+        "95 %",
+        "pairs",
+        "meta bytes %",
+        "meta requests %",
+        "log KiB/tx none",
+        "with",
+        "dirty % none",
+        "with",
+        "counts",
+    ];
+    let mut table = Table::headed(&head);
+    for row in rows {
+        let factor = |name: &str| row.factors.get(name).map_or_else(String::new, tell::plain);
+        let mut line = ["scheme", "design"].map(factor).to_vec();
+        let mean = |tps: &[f64]| format!("{:.1}", tps.iter().sum::<f64>() / tps.len().max(1) as f64);
+        line.extend([mean(&row.none_tps), mean(&row.tps), format!("{:.3}", row.ratio.mean)]);
+        line.extend([row.ratio.to_string(), row.ratio.pairs.to_string()]);
+        line.extend(
+            [row.meta_bytes_share, row.meta_requests_share].map(|share| format!("{:.3}", 100.0 * share)),
+        );
+        line.extend(row.log_bytes.map(|bytes| format!("{:.2}", bytes / 1024.0)));
+        line.extend(row.cache.map(|cache| {
+            let dirty = |cache: CacheStates| [cache.begin.dirty_percent, cache.end.dirty_percent];
+            let told = |[begin, end]: [f64; 2]| format!("{begin:.1} to {end:.1}");
+            cache.map(dirty).map_or_else(String::new, told)
+        }));
+        line.push(tell::counts(row.emulation.as_ref()));
+        table.push(line);
+    }
+    lab.say(&format!("\n{table}{}", tell::claims(claims)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_are_a_part_of_both() {
+        let tally = |operations, bytes| Tally { operations, bytes };
+        let (page, meta, log) = (tally(30, 9_900), tally(10, 100), Tally::default());
+        let traffic = Traffic { page, meta, log };
+        assert_eq!(
+            (traffic.share(|tally| tally.bytes), traffic.share(|tally| tally.operations)),
+            (0.01, 0.25)
+        );
+        assert_eq!(Traffic::default().share(|tally| tally.bytes), 0.0);
+        assert_eq!(traffic.plus(traffic).since(traffic), traffic);
+    }
+}

@@ -1,0 +1,589 @@
+//! Do 2012, chapter 4: from one peak to the next. A warm database is shut down, or stopped as by a crash; how long it takes until it is open again,
+//! and until its throughput is what it was.
+//!
+//! 1. From peak to peak is shutdown, recovery and ramp-up. The load comes as soon as the database is open, without a pause; it is looked at in
+//!    slices, and the ramp-up ends with the middle one of the first few in a row that have, together, nine tenths of the throughput before. (One
+//!    slice has too few transactions: at the peak itself every fourth would fall short, as Poisson has it.)
+//! 2. What takes longer than the longest ramp-up is told as that: its ratios are lower bounds, and miss no bar.
+//! 3. All schemes of a design and an end have the same dilation, the one at which all of them count.
+//! 4. A point is stopped and started several times, and the round in the middle is told: a look at the throughput more or less is much of what a
+//!    warm start takes.
+//!
+//! Not known here: what a scheme keeps; and what it costs is told of a few rounds here, `flash-hardening` measures it.
+
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+use varve_device::EmulationReport;
+use varve_pager::{FlashDesign, FlashRestart};
+
+use super::claim::Claim;
+use super::device::Device;
+use super::drives::HOME;
+use super::flash::Mix;
+use super::flash_kept::{self, DESIGNS, Kept, SCHEMES, SESSIONS, TPCC, TPCE, UNITS};
+use super::flash_stop::{Fate, Ground, Redone, Spoilt, Started, Stop, begin_reports, reports};
+use super::lab::Lab;
+use super::measure::{mib_per_second, moved_bytes};
+use super::row::{Emulation, Factors};
+use super::stand::Opened;
+use super::table::Table;
+use super::tell;
+use super::verdict::Verdict;
+use super::warm::{CacheState, Warmth};
+use varve_bench::Result;
+use varve_bench::driver::{self, Watch};
+use varve_bench::report::Spread;
+use varve_bench::workload::Workload;
+
+/// Milliseconds of the peak before, and of what runs before that; the longest ramp-up after is this many peaks.
+const PEAK_MS: (u64, u64) = (20_000, 60_000);
+const SETTLE_MS: (u64, u64) = (10_000, 60_000);
+const RAMP_UP_PEAKS: u64 = 15;
+/// Stops and starts of a point.
+const ROUNDS: (usize, usize) = (3, 5);
+/// Throughput is looked at so often: each minute in the thesis, whose unit is that many times as large.
+const SLICE_MS: (u64, u64) = (100, 500);
+/// Throughput is back at the end of the middle one of so many slices that have, together, this part of what it was.
+const SLICES: usize = 5;
+const PEAK: f64 = 0.9;
+
+/// From peak to peak, in seconds of the drives.
+#[derive(Debug, Serialize)]
+struct RestartRow {
+    row: &'static str,
+    experiment: &'static str,
+    figure: &'static str,
+    factors: Factors,
+    /// Transactions a second before the end.
+    peak_tps: f64,
+    /// The same, the median of all rounds.
+    sustained_tps: f64,
+    shutdown_seconds: f64,
+    recovery_seconds: f64,
+    /// Of these, analysis, opening the levels, and redo.
+    recovery_parts_seconds: [f64; 3],
+    /// From the beginning of the start to the answer.
+    first_query_seconds: f64,
+    /// Missing if throughput wasn't back before the longest ramp-up was over.
+    ramp_up_seconds: Option<f64>,
+    /// All three, or at least so long: of the round in the middle, as all figures are that don't say otherwise.
+    peak_to_peak_seconds: f64,
+    /// All rounds, as they came.
+    rounds: Vec<Round>,
+    /// Rounds beside them that the emulation spoilt.
+    spoilt_rounds: u32,
+    /// Transactions a second after, slice by slice.
+    tps: Vec<f64>,
+    /// MiB a second read and written at home: before, and after, slice by slice.
+    peak_home_mib_per_second: [f64; 2],
+    home_mib_per_second: Vec<[f64; 2]>,
+    /// What the start read of the log, and frames that it went on with.
+    log_read_bytes: u64,
+    restored_pages: u64,
+    /// What it had to redo.
+    redone: Redone,
+    /// What all ends and starts at this dilation told.
+    told: Vec<String>,
+    /// The warm-up, and what ran again of it before each other round.
+    warmths: Vec<Warmth>,
+    /// The cache when the end came.
+    cache: Option<CacheState>,
+    emulation: Option<Emulation>,
+}
+
+/// What one round came to.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Round {
+    peak_tps: f64,
+    peak_to_peak_seconds: f64,
+    is_back: bool,
+    /// Frames of the cache in use before the end, in percent.
+    filled_percent: Option<f64>,
+}
+
+impl Round {
+    fn of(row: &RestartRow) -> Round {
+        let RestartRow { peak_tps, peak_to_peak_seconds, ramp_up_seconds, cache, .. } = row;
+        Round {
+            peak_tps: *peak_tps,
+            peak_to_peak_seconds: *peak_to_peak_seconds,
+            is_back: ramp_up_seconds.is_some(),
+            filled_percent: cache.map(|cache| cache.filled_percent),
+        }
+    }
+}
+
+impl RestartRow {
+    /// Why nothing may be concluded from it.
+    fn not_judged(&self) -> Option<String> {
+        Emulation::not_judged(self.emulation.as_ref())
+    }
+
+    fn is(&self, factor: &str, value: &str) -> bool {
+        self.factors.get(factor).is_some_and(|found| found == value)
+    }
+}
+
+/// Throughput after a start.
+#[derive(Default)]
+struct Ramp {
+    last: (f64, u64),
+    last_home: [u64; 2],
+    /// When slices ended.
+    seconds: Vec<f64>,
+    tps: Vec<f64>,
+    home: Vec<[f64; 2]>,
+}
+
+impl Ramp {
+    fn look(&mut self, seconds: f64, transactions: u64, home: [u64; 2]) {
+        let (last_seconds, last_transactions) = self.last;
+        self.home.push(mib_per_second(self.last_home, home, seconds - last_seconds));
+        self.last_home = home;
+        self.seconds.push(seconds);
+        self.tps.push((transactions - last_transactions) as f64 / (seconds - last_seconds).max(1e-3));
+        self.last = (seconds, transactions);
+    }
+
+    /// When throughput was back at this peak.
+    fn back(&self, peak: f64) -> Option<f64> {
+        let is_back = |slices: &[f64]| slices.iter().sum::<f64>() >= PEAK * peak * SLICES as f64;
+        let first = self.tps.windows(SLICES).position(is_back)?;
+        self.seconds.get(first + SLICES / 2).copied()
+    }
+}
+
+/// Bytes read and written at home.
+fn home_bytes(opened: &Opened) -> [u64; 2] {
+    let home = opened.drives.iter().find(|drive| drive.name == HOME);
+    home.map(|drive| moved_bytes(&drive.account)).unwrap_or_default()
+}
+
+/// Milliseconds of the drives.
+#[derive(Clone, Copy)]
+struct Lengths {
+    settle: u64,
+    peak: u64,
+    slice: u64,
+    rounds: usize,
+}
+
+impl Lengths {
+    fn of(lab: &Lab<'_>) -> Lengths {
+        let (settle, peak, rounds) = (lab.scale().warm_ms, lab.scale().round_ms, lab.scale().rounds);
+        let slice = if lab.scale().is_full() { SLICE_MS.1 } else { SLICE_MS.0 };
+        Lengths { settle, peak, slice, rounds }
+    }
+}
+
+/// Slices until throughput is back, from the moment on at which the database was open.
+fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, (lengths, seed): (Lengths, u64)) -> Result<Ramp> {
+    let looks = (lengths.peak * RAMP_UP_PEAKS).div_ceil(lengths.slice).max(SLICES as u64);
+    let mut ramp = Ramp { last_home: home_bytes(&started.opened), ..Ramp::default() };
+    let mut look = |done: &dyn Fn() -> u64| {
+        ramp.look(on.seconds(started.at), done(), home_bytes(&started.opened));
+        if ramp.back(peak).is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let watch = Watch { looks: looks as u32, look: &mut look };
+    let (target, length) = (on.target(&started.opened), on.dilated(looks * lengths.slice));
+    driver::round_watched(&target, on.workload, on.plan(), (length, seed), Some(watch))?;
+    Ok(ramp)
+}
+
+/// Ends and what follows, one after the other. Gives the one in the middle, by the time from peak to peak; nothing if too many were spoilt and
+/// another dilation may help.
+fn run(on: Ground<'_>, stop: Stop, lengths: Lengths, is_last: bool) -> Result<Option<RestartRow>> {
+    let (mut opened, warmth) = on.warmed()?;
+    let (mut rows, mut spans, mut warmths) = (Vec::new(), Vec::new(), Vec::from_iter(warmth));
+    let (mut told, mut spoilt) = (Vec::new(), Spoilt::default());
+    for number in 0.. {
+        let ((mut row, of_row), started) = round(on, (opened, stop), lengths, number)?;
+        opened = started;
+        told.append(&mut row.told);
+        let counts = emulation(&of_row, on.device).is_none_or(|emulation| emulation.counts);
+        match spoilt.judge(counts, is_last) {
+            Fate::Keep => {
+                rows.push(row);
+                spans.extend(of_row);
+            }
+            Fate::RunAgain => {}
+            Fate::GiveUp => return Ok(None),
+        }
+        if rows.len() == lengths.rounds {
+            break;
+        }
+        warmths.extend(on.warm_again(&opened, number + 1)?);
+    }
+    opened.take_times(false);
+    opened.database.shutdown()?;
+    let rounds = rows.iter().map(Round::of).collect::<Vec<_>>();
+    let sustained_tps = Spread::of(&rounds.iter().map(|round| round.peak_tps).collect::<Vec<_>>()).median;
+    rows.sort_by(|one, other| one.peak_to_peak_seconds.total_cmp(&other.peak_to_peak_seconds));
+    // The slower one of two.
+    let middle = rows.swap_remove(rows.len() / 2);
+    let (emulation, spoilt_rounds) = (emulation(&spans, on.device), spoilt.count);
+    Ok(Some(RestartRow { sustained_tps, rounds, spoilt_rounds, told, warmths, emulation, ..middle }))
+}
+
+/// What the emulation reports of a span.
+type Span = Vec<(&'static str, EmulationReport)>;
+
+/// One end and what follows, what the drives report of before and after, and the database that is open again.
+fn round(
+    on: Ground<'_>,
+    (opened, stop): (Opened, Stop),
+    lengths: Lengths,
+    number: u64,
+) -> Result<((RestartRow, [Span; 2]), Opened)> {
+    on.rate(&opened, lengths.settle, 10 * number + 1)?;
+    begin_reports(&opened);
+    let home = home_bytes(&opened);
+    let peak_tps = on.rate(&opened, lengths.peak, 10 * number + 2)?;
+    let peak_home_mib_per_second = mib_per_second(home, home_bytes(&opened), lengths.peak as f64 / 1e3);
+    let cache = CacheState::of(&opened.database);
+    let shutdown_seconds = on.stop(&opened, stop)?;
+    let before = reports(&opened);
+    let mut told = opened.database.pager().take_notices();
+    drop(opened);
+    let started = on.start()?;
+    told.extend(started.warnings.iter().cloned());
+    let ramp = ramp_up(on, &started, peak_tps, (lengths, 10 * number + 3))?;
+    let after = reports(&started.opened);
+    let ramp_up_seconds = ramp.back(peak_tps);
+    let at_least = ramp_up_seconds.unwrap_or(ramp.last.0);
+    let Started {
+        opened,
+        recovery_seconds,
+        parts_seconds,
+        first_query_seconds,
+        log_read_bytes,
+        restored_pages,
+        redone,
+        ..
+    } = started;
+    let row = RestartRow {
+        row: "restart",
+        experiment: "",
+        figure: "",
+        factors: Factors::new(),
+        peak_tps,
+        sustained_tps: peak_tps,
+        shutdown_seconds,
+        recovery_seconds,
+        recovery_parts_seconds: parts_seconds,
+        first_query_seconds,
+        ramp_up_seconds,
+        peak_to_peak_seconds: shutdown_seconds + recovery_seconds + at_least,
+        rounds: Vec::new(),
+        spoilt_rounds: 0,
+        tps: ramp.tps,
+        peak_home_mib_per_second,
+        home_mib_per_second: ramp.home,
+        log_read_bytes,
+        restored_pages,
+        redone,
+        told,
+        warmths: Vec::new(),
+        cache,
+        emulation: None,
+    };
+    Ok(((row, [before, after]), opened))
+}
+
+fn emulation(reports: &[Span], device: &Device) -> Option<Emulation> {
+    Emulation::of_drives(reports, device.flush_us())
+}
+
+/// A design that is ended so, by so many sessions.
+#[derive(Clone, Copy)]
+struct Group<'a> {
+    mix: &'static Mix,
+    workload: &'a dyn Workload,
+    device: &'a Device,
+    design: FlashDesign,
+    stop: Stop,
+    clients: usize,
+}
+
+impl Group<'_> {
+    /// All schemes; nothing if one of them was spoilt and another dilation may help. Whatever is fastest is spoilt most easily, and comes first.
+    fn rows(self, lab: &Lab<'_>, (dilation, is_last): (f64, bool)) -> Result<Option<Vec<RestartRow>>> {
+        let Group { mix, workload, device, design, stop, clients } = self;
+        let lengths = Lengths::of(lab);
+        let mut rows = Vec::new();
+        for scheme in SCHEMES.into_iter().rev() {
+            let variant = Kept::of(mix, design, scheme).variant(lab);
+            for stand in lab.stands(workload, flash_kept::sizes(lab), &[variant])? {
+                let on = Ground { stand: &stand, device, workload, clients, dilation };
+                let Some(row) = run(on, stop, lengths, is_last)? else { return Ok(None) };
+                let (experiment, figure) = lab.subject();
+                let mut factors = stand.variant.factors.clone();
+                factors.extend([
+                    ("workload", mix.name.into()),
+                    ("stop", stop.name().into()),
+                    ("clients", clients.into()),
+                ]);
+                rows.push(RestartRow { experiment, figure, factors, ..row });
+            }
+        }
+        rows.reverse();
+        Ok(Some(rows))
+    }
+}
+
+/// Figures 4.11, 4.12, 4.14 and 4.15: from peak to peak.
+pub fn restart(lab: &mut Lab<'_>) -> Result<()> {
+    flash_kept::begin(lab, (PEAK_MS, SETTLE_MS))?;
+    lab.prefer_rounds(ROUNDS);
+    let (mut rows, mut claims) = (Vec::new(), Vec::new());
+    for mix in [&TPCC, &TPCE] {
+        if lab.wants(&Factors::from([("workload", mix.name.into())])) {
+            restart_mix(lab, mix, (&mut rows, &mut claims))?;
+        }
+    }
+    tell_rows(lab, &rows, &claims)
+}
+
+fn restart_mix(
+    lab: &mut Lab<'_>,
+    mix: &'static Mix,
+    (rows, claims): (&mut Vec<RestartRow>, &mut Vec<Claim>),
+) -> Result<()> {
+    let (workload, device) = (mix.load(lab, UNITS)?, flash_kept::drives(lab)?);
+    for (design, stop) in DESIGNS.into_iter().flat_map(|design| Stop::ALL.map(|stop| (design, stop))) {
+        let factors = Factors::from([("design", design.name().into()), ("stop", stop.name().into())]);
+        if !lab.wants(&factors) {
+            continue;
+        }
+        for clients in lab.clients(&[SESSIONS], &[SESSIONS]) {
+            let group = Group { mix, workload: &*workload, device: &device, design, stop, clients };
+            let measured = lab.dilated(|lab, dilation| group.rows(lab, dilation))?;
+            measured.iter().try_for_each(|row| lab.write_row(row))?;
+            claims.extend(claim_schemes(lab, mix, (design, stop), &measured)?);
+            rows.extend(measured);
+        }
+    }
+    Ok(())
+}
+
+/// What lazy verification has to gain from peak to peak, after a shutdown and after a crash: with dual-write the most that the thesis measured for
+/// any scheme.
+fn bar(design: FlashDesign, scheme: FlashRestart) -> Option<f64> {
+    match (scheme, design) {
+        (FlashRestart::LazyVerification, FlashDesign::DualWrite) => Some(3.8),
+        (FlashRestart::LazyVerification, FlashDesign::LazyCleaning) => Some(2.5),
+        _ => None,
+    }
+}
+
+/// What the thesis' text states of peak-to-peak: of lazy verification with TPC-E, of whatever scheme with TPC-C, as ranges, which no single
+/// figure of ours is held against.
+fn published_gain(mix: &Mix, design: FlashDesign, stop: Stop) -> &'static str {
+    match (mix.name == TPCE.name, stop, design) {
+        (false, Stop::Shutdown, FlashDesign::DualWrite) => "3.5",
+        (false, Stop::Shutdown, _) => "1.4 to 2.8",
+        (false, Stop::Crash, _) => "1.3 to 1.8",
+        (true, Stop::Shutdown, FlashDesign::DualWrite) => "3.8",
+        (true, Stop::Shutdown, _) => "3.4",
+        (true, Stop::Crash, _) => "2.4",
+    }
+}
+
+/// What it states of sustained throughput beside none, where it is one figure.
+pub(super) fn published_throughput(design: FlashDesign, scheme: FlashRestart) -> Option<f64> {
+    match (scheme, design) {
+        (FlashRestart::MemoryMapped, FlashDesign::DualWrite) => Some(0.62),
+        (FlashRestart::MemoryMapped, FlashDesign::LazyCleaning) => Some(0.46),
+        _ => None,
+    }
+}
+
+/// What a scheme gains from peak to peak, and what it costs at the peak.
+fn claim_schemes(
+    lab: &mut Lab<'_>,
+    mix: &Mix,
+    (design, stop): (FlashDesign, Stop),
+    rows: &[RestartRow],
+) -> Result<Vec<Claim>> {
+    let mut claims = Vec::new();
+    let of = |scheme: FlashRestart| rows.iter().find(|row| row.is("scheme", scheme.name()));
+    let Some(none) = of(FlashRestart::None) else { return Ok(claims) };
+    for scheme in SCHEMES.into_iter().filter(|scheme| *scheme != FlashRestart::None) {
+        let Some(row) = of(scheme) else { continue };
+        let gain = none.peak_to_peak_seconds / row.peak_to_peak_seconds;
+        let sign = if none.ramp_up_seconds.is_some() { "" } else { ", at least" };
+        let thesis = published_gain(mix, design, stop);
+        let says = format!("peak to peak, none / {}{sign} (thesis: {thesis})", scheme.name());
+        let claim = Claim::found(&row.factors, says, gain).of_rounds(row.rounds.len());
+        claims.push(lab.write_claim(match bar(design, scheme) {
+            None => claim,
+            Some(bar) => claim.judged(bar, judge(bar, gain, (none, row))),
+        })?);
+        let says = format!("sustained throughput, {} / none", scheme.name());
+        let claim = Claim::found(&row.factors, says, row.sustained_tps / none.sustained_tps)
+            .of_rounds(row.rounds.len());
+        let published = published_throughput(design, scheme).filter(|_| mix.name == TPCC.name);
+        claims.push(lab.write_claim(claim.beside(published))?);
+    }
+    Ok(claims)
+}
+
+/// A gain that is a lower bound meets a bar, and misses none.
+fn judge(bar: f64, gain: f64, (none, row): (&RestartRow, &RestartRow)) -> Verdict {
+    match none.not_judged().or_else(|| row.not_judged()) {
+        Some(reason) => Verdict::NotJudged(reason),
+        None if row.ramp_up_seconds.is_none() => Verdict::Missed("throughput was not back".to_owned()),
+        None if none.ramp_up_seconds.is_none() && gain < bar => {
+            Verdict::NotJudged("without it throughput was not back: at least so much".to_owned())
+        }
+        None => Verdict::at_least(bar, gain),
+    }
+}
+
+fn tell_rows(lab: &mut Lab<'_>, rows: &[RestartRow], claims: &[Claim]) -> Result<()> {
+    let head = [
+        "workload",
+        "design",
+        "stop",
+        "scheme",
+        "sustained tps",
+        "shutdown s",
+        "recovery s",
+        "analysis, levels, redo s",
+        "first query s",
+        "ramp-up s",
+        "peak to peak s",
+        "rounds",
+        "spoilt",
+        "log read MiB",
+        "restored",
+        "dirty %",
+        "steady",
+        "counts",
+        "tps after",
+        "home MiB/s read+written, peak: after",
+    ];
+    let mut table = Table::headed(&head);
+    rows.iter().for_each(|row| table.push(told(row)));
+    lab.say(&format!("\nIn the drives' seconds; throughput after the start slice by slice:\n{table}"))?;
+    lab.say(&tell::claims(claims))
+}
+
+fn told(row: &RestartRow) -> Vec<String> {
+    let factor = |name: &str| row.factors.get(name).map_or_else(String::new, tell::plain);
+    let mut line = ["workload", "design", "stop", "scheme"].map(factor).to_vec();
+    line.push(format!("{:.1}", row.sustained_tps));
+    let told = |seconds: f64| format!("{seconds:.2}");
+    line.extend([row.shutdown_seconds, row.recovery_seconds].map(told));
+    line.push(row.recovery_parts_seconds.map(told).join(", "));
+    line.push(told(row.first_query_seconds));
+    let (ramp_up, sign) = match row.ramp_up_seconds {
+        Some(seconds) => (format!("{seconds:.1}"), ""),
+        None => ("not back".to_owned(), "at least "),
+    };
+    line.extend([ramp_up, format!("{sign}{:.2}", row.peak_to_peak_seconds)]);
+    let of_round = |round: &Round| {
+        let sign = if round.is_back { "" } else { "at least " };
+        format!("{sign}{:.2}", round.peak_to_peak_seconds)
+    };
+    line.push(row.rounds.iter().map(of_round).collect::<Vec<_>>().join(" "));
+    line.push(row.spoilt_rounds.to_string());
+    line.push(format!("{:.1}", row.log_read_bytes as f64 / f64::from(1 << 20)));
+    line.push(row.restored_pages.to_string());
+    line.push(row.cache.map_or_else(String::new, |cache| format!("{:.1}", cache.dirty_percent)));
+    let is_steady = row.warmths.iter().all(|warmth| warmth.is_steady);
+    line.push(if is_steady { "yes" } else { "no" }.to_owned());
+    line.push(tell::counts(row.emulation.as_ref()));
+    line.push(slices(row.tps.iter().map(|tps| format!("{tps:.0}"))));
+    let both = |[read, written]: [f64; 2]| format!("{read:.1}+{written:.1}");
+    line.push(format!(
+        "{}: {}",
+        both(row.peak_home_mib_per_second),
+        slices(row.home_mib_per_second.iter().copied().map(both))
+    ));
+    line
+}
+
+/// The first twenty slices, and then every tenth.
+fn slices(told: impl Iterator<Item = String>) -> String {
+    let shown = told.enumerate().filter(|(at, _)| *at < 20 || at % 10 == 0);
+    shown.map(|(_, told)| told).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ramp(tps: &[u64]) -> Ramp {
+        let mut ramp = Ramp::default();
+        let mut done = 0;
+        for (second, tps) in tps.iter().enumerate() {
+            done += tps;
+            ramp.look(second as f64 + 1.0, done, [0; 2]);
+        }
+        ramp
+    }
+
+    #[test]
+    fn throughput_is_back_with_the_third_of_five_slices_that_have_it_together() {
+        assert_eq!(ramp(&[10, 50, 91, 85, 95, 95, 90]).back(100.0), Some(5.0));
+        assert_eq!(ramp(&[10, 50, 91, 85, 95, 95, 80]).back(100.0), None);
+        assert_eq!(ramp(&[99; 4]).back(100.0), None);
+        assert_eq!(ramp(&[99, 99]).tps, [99.0, 99.0]);
+    }
+
+    fn row(peak_to_peak_seconds: f64, ramp_up_seconds: Option<f64>) -> RestartRow {
+        let report = EmulationReport {
+            profile: "p".to_owned(),
+            dilation: 1.0,
+            operations: 1,
+            model_error_share: 0.0,
+            modelled_ns: 1,
+            busy_share: 1.0,
+            cpu_share: 0.1,
+            flash: None,
+        };
+        RestartRow {
+            row: "restart",
+            experiment: "",
+            figure: "",
+            factors: Factors::new(),
+            peak_tps: 1.0,
+            sustained_tps: 1.0,
+            shutdown_seconds: 0.0,
+            recovery_seconds: 0.0,
+            recovery_parts_seconds: [0.0; 3],
+            first_query_seconds: 0.0,
+            ramp_up_seconds,
+            peak_to_peak_seconds,
+            rounds: Vec::new(),
+            spoilt_rounds: 0,
+            tps: Vec::new(),
+            peak_home_mib_per_second: [0.0; 2],
+            home_mib_per_second: Vec::new(),
+            log_read_bytes: 0,
+            restored_pages: 0,
+            redone: Redone::default(),
+            told: Vec::new(),
+            warmths: Vec::new(),
+            cache: None,
+            emulation: Emulation::worst(&[report], 0.0),
+        }
+    }
+
+    #[test]
+    fn a_lower_bound_meets_a_bar_and_misses_none() {
+        let judge = |none: RestartRow, row: RestartRow| {
+            judge(3.8, none.peak_to_peak_seconds / row.peak_to_peak_seconds, (&none, &row))
+        };
+        let back = |seconds: f64| row(seconds, Some(seconds));
+        assert_eq!(judge(back(40.0), back(10.0)), Verdict::Met);
+        assert!(matches!(judge(back(30.0), back(10.0)), Verdict::Missed(_)));
+        assert_eq!(judge(row(40.0, None), back(10.0)), Verdict::Met);
+        assert!(matches!(judge(row(30.0, None), back(10.0)), Verdict::NotJudged(_)));
+        assert!(matches!(judge(back(40.0), row(10.0, None)), Verdict::Missed(_)));
+        let real = RestartRow { emulation: None, ..back(10.0) };
+        assert!(matches!(judge(back(40.0), real), Verdict::NotJudged(_)));
+    }
+}

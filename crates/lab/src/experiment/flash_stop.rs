@@ -1,0 +1,267 @@
+//! A database at work is stopped and started again, in the drives' time.
+//!
+//! 1. The drives take their time from the end of the warm-up on, shutdown and recovery among it.
+//! 2. A crash is a database that is let go of: what was in memory is lost, files stay as they are. It takes no time.
+//! 3. The first query is asked by a new session as soon as the database is open: one row of one table, by its key. Its time counts from the
+//!    beginning of the start.
+//!
+//! Not known here: what becomes of the cache.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use varve_device::{EmulationReport, Purpose};
+
+use super::device::Device;
+use super::stand::{Opened, Stand, levels};
+use super::warm::{self, Warmth};
+use varve_bench::Result;
+use varve_bench::driver::{self, Plan};
+use varve_bench::embedded::Embedded;
+use varve_bench::target::Target;
+use varve_bench::workload::Workload;
+
+/// Part of the warm-up that is run again between two stops.
+const AGAIN: u64 = 4;
+
+/// So many ends of a point that the emulation spoilt are run again as they are: spans of a second are spoilt by 30 ms in which the machine did
+/// something else, and by no fault of the dilation.
+const SPOILT_MAX: u32 = 3;
+
+/// The first query of a load.
+fn first_query(workload: &dyn Workload) -> &'static str {
+    match workload.name().as_str() {
+        "tpce-like" => "SELECT c_name FROM bench_e_customer WHERE c_id = 1",
+        _ => "SELECT c_balance FROM bench_customer WHERE c_w_id = 1 AND c_d_id = 1 AND c_id = 1",
+    }
+}
+
+/// How a database ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    Shutdown,
+    Crash,
+}
+
+impl Stop {
+    pub(super) const ALL: [Stop; 2] = [Stop::Shutdown, Stop::Crash];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Stop::Shutdown => "shutdown",
+            Stop::Crash => "crash",
+        }
+    }
+}
+
+/// Ends and starts of a point that the emulation spoilt, and that were run again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Spoilt {
+    pub count: u32,
+}
+
+/// What becomes of an end and start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Keep,
+    RunAgain,
+    /// All of the comparison is measured at another dilation.
+    GiveUp,
+}
+
+impl Spoilt {
+    /// Of one that counts, or was spoilt, which is noted; the last dilation there is keeps it all the same.
+    pub(super) fn judge(&mut self, counts: bool, is_last: bool) -> Fate {
+        match counts {
+            true => Fate::Keep,
+            false if self.count < SPOILT_MAX => {
+                self.count += 1;
+                Fate::RunAgain
+            }
+            false if is_last => Fate::Keep,
+            false => Fate::GiveUp,
+        }
+    }
+}
+
+/// What is stopped and started, and what asks of it.
+#[derive(Clone, Copy)]
+pub(super) struct Ground<'a> {
+    pub stand: &'a Stand,
+    pub device: &'a Device,
+    pub workload: &'a dyn Workload,
+    pub clients: usize,
+    pub dilation: f64,
+}
+
+/// A database that is open again.
+pub(super) struct Started {
+    pub opened: Opened,
+    /// When that was.
+    pub at: Instant,
+    /// Seconds of the drives until then, and until the first query was answered.
+    pub recovery_seconds: f64,
+    pub first_query_seconds: f64,
+    /// Of these, seconds of analysis, of opening the levels, and of redo.
+    pub parts_seconds: [f64; 3],
+    /// What the start read of the log, the frames of the cache that it went on with, and what it had to redo.
+    pub log_read_bytes: u64,
+    pub restored_pages: u64,
+    pub redone: Redone,
+    /// What a person should know of the start.
+    pub warnings: Vec<String>,
+}
+
+/// What a start redid; of one that was tried twice, the second time.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(super) struct Redone {
+    /// Log from where redo begins to the end.
+    pub log_bytes: u64,
+    /// Changes of pages that were applied, and those that the pages had, or did not need.
+    pub applied: u64,
+    pub skipped: u64,
+    /// Pages that were read until the database was open, for whatever it was, and those that were written.
+    pub pages_read: u64,
+    pub pages_written: u64,
+}
+
+impl Redone {
+    fn by(opened: &Opened) -> Redone {
+        let redo = opened.database.pager().recovery().unwrap_or_default().redo;
+        let stats = opened.database.pager().stats();
+        Redone {
+            log_bytes: redo.log_bytes,
+            applied: redo.applied_count,
+            skipped: redo.skipped_count,
+            pages_read: stats.misses + stats.prefetched,
+            pages_written: stats.evict_writes + stats.inline_writes + stats.checkpoint_writes,
+        }
+    }
+}
+
+impl Ground<'_> {
+    pub(super) fn plan(&self) -> Plan {
+        Plan { threads: self.clients, rounds: 1, seconds: 0, warm_seconds: 0 }
+    }
+
+    pub(super) fn dilated(&self, ms: u64) -> Duration {
+        Duration::from_millis(ms).mul_f64(self.dilation)
+    }
+
+    /// Seconds of the drives.
+    pub(super) fn seconds(&self, since: Instant) -> f64 {
+        since.elapsed().as_secs_f64() / self.dilation
+    }
+
+    pub(super) fn target(&self, opened: &Opened) -> Embedded {
+        Embedded::new(opened.database.clone(), "")
+    }
+
+    /// Transactions a second of the drives' time; what a length of nothing comes to is nothing.
+    pub(super) fn rate(&self, opened: &Opened, ms: u64, seed: u64) -> Result<f64> {
+        if ms == 0 {
+            return Ok(0.0);
+        }
+        let round = driver::round(&self.target(opened), self.workload, self.plan(), self.dilated(ms), seed)?;
+        Ok(round.tps() * self.dilation)
+    }
+
+    /// Opened, and warmed as fast as the machine can; then the drives take their time.
+    pub(super) fn warmed(&self) -> Result<(Opened, Option<Warmth>)> {
+        let opened = self.stand.open(self.device, self.dilation)?;
+        let warm = |transactions| self.warm(&opened, (transactions, 0));
+        let warmth = self.stand.variant.warm_transactions().map(warm).transpose()?;
+        opened.take_times(true);
+        Ok((opened, warmth))
+    }
+
+    /// So many transactions; the number is that of the warm-up.
+    pub(super) fn warm(&self, opened: &Opened, transactions: (u64, u64)) -> Result<Warmth> {
+        warm::up(opened, &self.target(opened), (self.workload, self.plan()), transactions)
+    }
+
+    /// A part of the warm-up once more, in no time of the drives: the next round of stops and starts is to begin with a pool, a cache and a log like
+    /// the first one's.
+    pub(super) fn warm_again(&self, opened: &Opened, round: u64) -> Result<Option<Warmth>> {
+        opened.take_times(false);
+        let warm = |transactions| self.warm(opened, (transactions / AGAIN, round));
+        let warmth = self.stand.variant.warm_transactions().map(warm).transpose()?;
+        opened.take_times(true);
+        Ok(warmth)
+    }
+
+    /// How long the end takes, in seconds of the drives.
+    pub(super) fn stop(&self, opened: &Opened, stop: Stop) -> Result<f64> {
+        let began = Instant::now();
+        match stop {
+            Stop::Crash => Ok(0.0),
+            Stop::Shutdown => {
+                opened.database.shutdown()?;
+                Ok(self.seconds(began))
+            }
+        }
+    }
+
+    /// Opens it again and asks it something. Whoever had it open has let go of it.
+    pub(super) fn start(&self) -> Result<Started> {
+        let began = Instant::now();
+        let opened = self.stand.open_at_once(self.device, self.dilation)?;
+        let (at, recovery_seconds) = (Instant::now(), self.seconds(began));
+        let did = opened.database.pager().recovery().unwrap_or_default();
+        let parts = [did.analysis_time, did.levels_time, did.redo_time];
+        let parts_seconds = parts.map(|took| took.as_secs_f64() / self.dilation);
+        let log_read_bytes = read_of(&opened, Purpose::Log);
+        let redone = Redone::by(&opened);
+        let restored_pages = levels(&opened.database).get("flash.restored").copied().unwrap_or(0);
+        let warnings = opened.database.pager().warnings();
+        self.target(&opened).connect(&[])?.scalar(first_query(self.workload))?;
+        let first_query_seconds = self.seconds(began);
+        Ok(Started {
+            opened,
+            at,
+            recovery_seconds,
+            first_query_seconds,
+            parts_seconds,
+            log_read_bytes,
+            restored_pages,
+            redone,
+            warnings,
+        })
+    }
+}
+
+/// Bytes read for this.
+fn read_of(opened: &Opened, purpose: Purpose) -> u64 {
+    let rows = opened.drives.iter().flat_map(|drive| drive.account.rows());
+    rows.filter(|row| row.purpose == purpose).map(|row| row.read.bytes).sum()
+}
+
+/// Reports of all emulated drives begin here.
+pub(super) fn begin_reports(opened: &Opened) {
+    opened.drives.iter().filter_map(|drive| drive.emulated.as_ref()).for_each(|drive| drive.begin_report());
+}
+
+/// Reports of all emulated drives.
+pub(super) fn reports(opened: &Opened) -> Vec<(&'static str, EmulationReport)> {
+    let drives = opened.drives.iter();
+    drives.filter_map(|drive| Some((drive.name, drive.emulated.as_ref()?.report()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spoilt_is_run_again_a_few_times() {
+        for is_last in [false, true] {
+            let mut spoilt = Spoilt::default();
+            assert_eq!(spoilt.judge(true, is_last), Fate::Keep);
+            for _ in 0..SPOILT_MAX {
+                assert_eq!(spoilt.judge(false, is_last), Fate::RunAgain);
+                assert_eq!(spoilt.judge(true, is_last), Fate::Keep);
+            }
+            assert_eq!(spoilt.judge(false, is_last), if is_last { Fate::Keep } else { Fate::GiveUp });
+            assert_eq!(spoilt.count, SPOILT_MAX);
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! Kang 2016: page protection on flash, and what persistent memory under the buffer pool does for it.
+//!
+//! Pages of 4 KiB, a database 30 times the pool, page area as large as the pool (its section 4.1). Mixes: sysbench's read-write script over ten
+//! tables; TPC-C over warehouses of a twentieth, one for each session or more.
+//!
+//! 1. "original" is InnoDB 5.6 as it came: its doublewrite area and its page cleaner. A well-tuned doublewrite stands beside it, so that a gain
+//!    is not only the repair of a bad baseline.
+//! 2. A loop of sessions without think time has a mean latency of sessions / throughput: the two bars are one measure, at different points.
+
+use varve_pager::{HomeLayout, Pacing, PackedConfig, PagerConfig, ProtectionKind, Replacement};
+
+use super::claim::{Asked, Claim, Expects, Figure, extremes};
+use super::lab::Lab;
+use super::row::{Factors, Point};
+use super::stand::{InNvm, Sizes, Variant};
+use super::verdict::Better;
+use varve_bench::Result;
+use varve_bench::sysbench::Sysbench;
+use varve_bench::tpcc::Tpcc;
+use varve_bench::workload::Workload;
+
+const PAGE_BYTES: usize = 4096;
+const TABLES: u64 = 10;
+const MIB: u64 = 1 << 20;
+
+/// InnoDB's area of 2 MiB: so many pages for batches, and for single pages (section 2.1).
+const BATCH_SLOTS: u32 = 120;
+const SINGLE_SLOTS: u32 = 392;
+/// Its copies with their header, in persistent memory.
+const COPIES_BYTES: u64 = 4 * MIB;
+
+/// Names of variants that claims speak of.
+const ORIGINAL: &str = "original";
+const TUNED: &str = "doublewrite";
+const UNPROTECTED: &str = "none";
+const PACKED: &str = "packed";
+const DWB: &str = "nvm-dwb";
+const DWB_LOG: &str = "nvm-dwb-log";
+const OPT: &str = "nvm-dwb-log-opt";
+
+/// What the issue demands of nvm-dwb-log-opt over original.
+const BAR_BEST: f64 = 4.0;
+const BAR_WORST: f64 = 2.4;
+const BAR_LATENCY: f64 = 3.7;
+const BAR_BYTES: f64 = 2.8;
+/// Bytes written, as the paper counts them (section 4.2.3).
+const BYTES_SAVED: f64 = 2.78;
+
+/// Over a pool that gives up what was used longest ago, like InnoDB's: dirty pages are met there too, and written singly where page writers fall
+/// behind. (A clock that prefers clean pages leaves those few to be read again and again, which would flatter the others.)
+fn variant(name: &str, configure: impl Fn(&mut PagerConfig) + Send + Sync + 'static) -> Variant {
+    Variant::named(name, move |config| {
+        config.replacement = Replacement::Lru2;
+        configure(config);
+    })
+}
+
+/// InnoDB 5.6's area, and its page cleaner, which falls behind.
+fn original() -> Variant {
+    variant(ORIGINAL, |config| {
+        config.protection =
+            ProtectionKind::Doublewrite { batch_slots: BATCH_SLOTS, single_slots: SINGLE_SLOTS };
+        config.pacing = Some(Pacing::INNODB);
+    })
+}
+
+/// What is chosen here if nothing is said: page writers work as needed.
+fn tuned() -> Variant {
+    variant(TUNED, |_| {})
+}
+
+/// Pages that are torn by a crash are lost.
+fn unprotected() -> Variant {
+    variant(UNPROTECTED, |config| config.protection = ProtectionKind::None)
+}
+
+/// Pages out of place: nothing is overwritten, so nothing need be written twice.
+fn packed() -> Variant {
+    variant(PACKED, |config| config.layout = HomeLayout::Packed(PackedConfig::DEFAULT)).loaded_as_it_is()
+}
+
+/// Copies in persistent memory, the rest as it was.
+fn nvm_dwb(config: &mut PagerConfig) {
+    config.protection =
+        ProtectionKind::NvmDoublewrite { batch_slots: BATCH_SLOTS, single_slots: SINGLE_SLOTS };
+    config.pacing = Some(Pacing::INNODB);
+}
+
+fn dwb() -> Variant {
+    variant(DWB, nvm_dwb).in_nvm(InNvm { area_bytes: COPIES_BYTES, log: false })
+}
+
+fn dwb_log() -> Variant {
+    variant(DWB_LOG, nvm_dwb).in_nvm(InNvm { area_bytes: COPIES_BYTES, log: true })
+}
+
+/// Pages stay in persistent memory until they are brought home (chapter 3).
+fn opt(area_bytes: u64) -> Variant {
+    variant(OPT, |config| config.protection = ProtectionKind::Nvm).in_nvm(InNvm { area_bytes, log: true })
+}
+
+/// With an area as large as the pool.
+fn opt_of(lab: &Lab<'_>) -> Variant {
+    opt(lab.scale().pool_bytes as u64)
+}
+
+/// All that a table of throughput holds, the fastest last.
+fn all(lab: &Lab<'_>) -> Vec<Variant> {
+    vec![original(), tuned(), packed(), dwb(), dwb_log(), opt_of(lab)]
+}
+
+fn sysbench(lab: &Lab<'_>) -> Result<Sysbench> {
+    Sysbench::new("oltp_read_write", TABLES, lab.scale().rows)
+}
+
+fn sizes(lab: &Lab<'_>) -> Sizes {
+    Sizes::new(PAGE_BYTES, lab.scale().pool_bytes)
+}
+
+/// Points of all variants for all numbers of sessions, in that order.
+fn measure(
+    lab: &mut Lab<'_>,
+    workload: &dyn Workload,
+    variants: &[Variant],
+    clients: &[usize],
+) -> Result<Vec<Point>> {
+    let stands = lab.stands(workload, sizes(lab), variants)?;
+    let device = lab.device();
+    let mut points = Vec::new();
+    for clients in clients {
+        points.extend(lab.compare(&stands, workload, &device, (*clients, &Factors::new()))?);
+    }
+    Ok(points)
+}
+
+/// The points of two variants, for each number of sessions at which there are both.
+fn pairs<'p>(points: &'p [Point], over: &str, under: &str) -> Vec<(usize, (&'p Point, &'p Point))> {
+    let of = |point: &Point, name: &str| point.factors.get("variant").is_some_and(|variant| variant == name);
+    let clients = |point: &Point| point.factors.get("clients").and_then(|clients| clients.as_u64());
+    let overs = points.iter().filter(|point| of(point, over));
+    let pair = |point: &'p Point| {
+        let under = points.iter().find(|other| of(other, under) && clients(other) == clients(point))?;
+        Some((clients(point)? as usize, (point, under)))
+    };
+    overs.filter_map(pair).collect()
+}
+
+/// What is stated for a number of sessions.
+fn stated(values: &[(usize, f64)], clients: usize) -> Option<f64> {
+    values.iter().find(|(at, _)| *at == clients).map(|(_, value)| *value)
+}
+
+/// What is held against gains.
+fn higher(figure: Figure, values: &[(usize, f64)]) -> (Figure, &[(usize, f64)], Better) {
+    (figure, values, Better::Higher)
+}
+
+/// A claim for each number of sessions.
+fn claim_each(
+    lab: &mut Lab<'_>,
+    points: &[Point],
+    (over, under): (&str, &str),
+    (figure, values, better): (Figure, &[(usize, f64)], Better),
+) -> Result<Vec<Claim>> {
+    let what = match figure {
+        Figure::Throughput => "",
+        Figure::Latency => ", mean latency",
+        Figure::SlowLatency => ", p99 latency",
+        Figure::Bytes => ", drive bytes a transaction",
+        Figure::PageBytes => ", page bytes a transaction",
+    };
+    let says = format!("{over} / {under}{what}");
+    let is_ours = values.is_empty() && [over, under].iter().any(|name| [TUNED, PACKED].contains(name));
+    let claim = |(clients, pair)| {
+        let expects = match is_ours {
+            true => Expects::Nothing,
+            false => Expects::Published(stated(values, clients), better),
+        };
+        lab.claim(Asked::ratio(&says, figure, pair, expects))
+    };
+    pairs(points, over, under).into_iter().map(claim).collect()
+}
+
+/// The bars that nvm-dwb-log-opt has to reach over original.
+fn claim_bars(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
+    let forth: Vec<_> = pairs(points, OPT, ORIGINAL).into_iter().map(|(_, pair)| pair).collect();
+    let back: Vec<_> = forth.iter().map(|(opt, original)| (*original, *opt)).collect();
+    let mut claims = Vec::new();
+    if let Some([best, worst]) = extremes(Figure::Throughput, &forth) {
+        for (says, pair, bar) in [
+            ("bar: throughput, opt over original, at the best point", best, BAR_BEST),
+            ("bar: throughput, opt over original, at the worst point", worst, BAR_WORST),
+        ] {
+            claims.push(lab.claim(Asked::ratio(says, Figure::Throughput, pair, Expects::AtLeast(bar)))?);
+        }
+    }
+    if let Some([best, worst]) = extremes(Figure::Latency, &back) {
+        for (says, pair) in [
+            ("bar: mean latency, original over opt, at the best point", best),
+            ("bar: mean latency, original over opt, at the worst point", worst),
+        ] {
+            claims.push(lab.claim(Asked::ratio(
+                says,
+                Figure::Latency,
+                pair,
+                Expects::AtLeast(BAR_LATENCY),
+            ))?);
+        }
+    }
+    if let Some([_, least]) = extremes(Figure::Bytes, &back) {
+        let says = "bar: drive bytes a transaction, original over opt, at the worst point";
+        claims.push(lab.claim(Asked::ratio(says, Figure::Bytes, least, Expects::AtLeast(BAR_BYTES)))?);
+    }
+    Ok(claims)
+}
+
+/// Throughput of everything over original and over the tuned doublewrite; `stated` is opt over original.
+fn claim_throughput(lab: &mut Lab<'_>, points: &[Point], stated: &[(usize, f64)]) -> Result<Vec<Claim>> {
+    let mut claims = claim_each(lab, points, (OPT, ORIGINAL), higher(Figure::Throughput, stated))?;
+    for pair in [
+        (DWB, ORIGINAL),
+        (DWB_LOG, ORIGINAL),
+        (TUNED, ORIGINAL),
+        (PACKED, ORIGINAL),
+        (OPT, TUNED),
+        (OPT, PACKED),
+    ] {
+        claims.extend(claim_each(lab, points, pair, higher(Figure::Throughput, &[]))?);
+    }
+    let clients: Vec<(usize, f64)> =
+        pairs(points, ORIGINAL, OPT).iter().map(|(clients, _)| (*clients, BYTES_SAVED)).collect();
+    let bytes = (Figure::Bytes, &clients[..], Better::Higher);
+    claims.extend(claim_each(lab, points, (ORIGINAL, OPT), bytes)?);
+    for under in [TUNED, PACKED] {
+        claims.extend(claim_each(lab, points, (under, OPT), higher(Figure::Bytes, &[]))?);
+    }
+    claims.extend(claim_bars(lab, points)?);
+    Ok(claims)
+}
+
+/// Throughput without doublewrite over that with it, by sessions (section 2.2).
+const COSTS: [(usize, f64); 6] = [(8, 1.14), (16, 1.22), (32, 1.55), (64, 1.61), (128, 2.49), (256, 2.78)];
+
+/// Figure 2.3.
+pub fn doublewrite_cost(lab: &mut Lab<'_>) -> Result<()> {
+    let workload = sysbench(lab)?;
+    let clients = lab.clients(&[8, 32], &COSTS.map(|(clients, _)| clients));
+    let points = measure(lab, &workload, &[original(), tuned(), unprotected()], &clients)?;
+    let costs = |better| (Figure::Throughput, &COSTS[..], better);
+    let mut claims = claim_each(lab, &points, (UNPROTECTED, ORIGINAL), costs(Better::Neither))?;
+    claims.extend(claim_each(lab, &points, (UNPROTECTED, TUNED), costs(Better::Lower))?);
+    lab.tell(&points, &claims)
+}
+
+/// Opt over original, by sessions (section 4.2.1).
+const SYSBENCH: [(usize, f64); 8] =
+    [(1, 3.94), (4, 4.15), (8, 4.94), (16, 4.31), (32, 3.19), (64, 2.40), (128, 3.76), (256, 3.97)];
+const TPCC: [(usize, f64); 4] = [(8, 3.16), (16, 3.93), (32, 3.32), (64, 2.64)];
+
+/// Figure 4.1.
+pub fn throughput_sysbench(lab: &mut Lab<'_>) -> Result<()> {
+    let workload = sysbench(lab)?;
+    let clients = lab.clients(&[4, 16, 64], &[1, 4, 8, 16, 32, 64]);
+    let points = measure(lab, &workload, &all(lab), &clients)?;
+    let claims = claim_throughput(lab, &points, &SYSBENCH)?;
+    lab.tell(&points, &claims)
+}
+
+/// Figure 4.2.
+pub fn throughput_tpcc(lab: &mut Lab<'_>) -> Result<()> {
+    let workload = Tpcc::new(lab.scale().tpcc);
+    let clients = lab.clients(&[8, 64], &[8, 16, 32, 64]);
+    let points = measure(lab, &workload, &all(lab), &clients)?;
+    let claims = claim_throughput(lab, &points, &TPCC)?;
+    lab.tell(&points, &claims)
+}
+
+/// Mean latency of original over opt, by sessions (section 4.2.2).
+const LATENCIES: [(usize, f64); 7] =
+    [(8, 4.98), (16, 4.30), (24, 3.67), (32, 3.97), (64, 5.54), (128, 3.77), (256, 3.76)];
+
+/// Parts of the running time in tables 2.1 and 4.4: variant, what, ours, theirs.
+const SHARES: [(&str, &str, &[&str], f64); 6] = [
+    (ORIGINAL, "waiting for the log", &["log_wait"], 0.087),
+    (OPT, "waiting for the log", &["log_wait"], 0.000_18),
+    (ORIGINAL, "getting pages", &["page_read"], 0.395),
+    (OPT, "getting pages", &["page_read"], 0.394),
+    (ORIGINAL, "writing pages", &["single_copy", "single_place", "batch_copy", "batch_place"], 0.129_4),
+    (OPT, "writing pages home", &["batch_place"], 0.006_5),
+];
+
+/// Figure 4.3, tables 2.1 and 4.4: latencies, and the parts of the time that go into the log and into page writes, at most sessions.
+pub fn latency(lab: &mut Lab<'_>) -> Result<()> {
+    let workload = sysbench(lab)?;
+    let clients = lab.clients(&[8, 64], &[8, 16, 24, 32, 64]);
+    let points = measure(lab, &workload, &[original(), tuned(), opt_of(lab)], &clients)?;
+    let mut claims = claim_each(lab, &points, (ORIGINAL, OPT), higher(Figure::Latency, &LATENCIES))?;
+    claims.extend(claim_each(lab, &points, (ORIGINAL, OPT), higher(Figure::SlowLatency, &[]))?);
+    claims.extend(claim_each(lab, &points, (TUNED, OPT), higher(Figure::Latency, &[]))?);
+    claims.extend(claim_bars(lab, &points)?);
+    if let Some((_, (original, opt))) = pairs(&points, ORIGINAL, OPT).last() {
+        for (variant, what, parts, theirs) in SHARES {
+            let (point, better) =
+                if variant == ORIGINAL { (*original, Better::Neither) } else { (*opt, Better::Lower) };
+            let ours = parts.iter().map(|part| point.share(part)).sum();
+            let says = format!("part of the time, {what}, {variant}");
+            let expects = Expects::Published(Some(theirs), better);
+            claims.push(lab.claim(Asked::figure(&says, ours, point, expects))?);
+        }
+    }
+    lab.tell(&points, &claims)
+}
+
+/// Page bytes with an area of 2 MiB over those with a larger one, by the area's part of the pool (section 4.2.4).
+const AREAS: [(f64, f64); 2] = [(0.5, 1.097), (1.0, 1.564)];
+
+/// Areas from 2 MiB to an eighth of the database, doubling.
+fn areas(lab: &Lab<'_>) -> Vec<u64> {
+    let most = lab.scale().pool_bytes as u64 * 30 / 8;
+    let mut areas: Vec<u64> =
+        (1..).map(|power| MIB << power).take_while(|area| area * 5 / 4 < most).collect();
+    areas.push(most / MIB * MIB);
+    areas
+}
+
+/// Figure 4.4, and beside it what original writes: how large an area has to be for the bar.
+pub fn area_size(lab: &mut Lab<'_>) -> Result<()> {
+    let workload = sysbench(lab)?;
+    let of_area = |area| opt(area).with("area MiB", area / MIB);
+    let variants: Vec<Variant> =
+        std::iter::once(original()).chain(areas(lab).into_iter().map(of_area)).collect();
+    let stands = lab.stands(&workload, sizes(lab), &variants)?;
+    let (device, mut points, mut claims) = (lab.device(), Vec::new(), Vec::new());
+    for clients in lab.clients(&[64], &[64]) {
+        let compared = lab.compare(&stands, &workload, &device, (clients, &Factors::new()))?;
+        // Some of them may not have been asked for.
+        let area = |point: &Point| point.factors.get("area MiB").and_then(|mib| mib.as_u64());
+        let original = compared.iter().find(|point| area(point).is_none());
+        let least = compared.iter().find(|point| area(point) == Some(AREA_MIB_MIN));
+        for point in compared.iter().filter(|point| area(point) > Some(AREA_MIB_MIN)) {
+            claims.extend(least.map(|least| claim_area(lab, least, point)).transpose()?);
+        }
+        for point in compared.iter().filter(|point| area(point).is_some()) {
+            claims.extend(original.map(|original| claim_bytes(lab, original, point)).transpose()?);
+        }
+        points.extend(compared);
+    }
+    lab.tell(&points, &claims)
+}
+
+/// The smallest area that is measured.
+const AREA_MIB_MIN: u64 = 2;
+
+/// The area of a point, as a part of the pool.
+fn area_of_pool(lab: &Lab<'_>, point: &Point) -> f64 {
+    let area = point.factors.get("area MiB").and_then(|mib| mib.as_u64()).unwrap_or_default() * MIB;
+    area as f64 / lab.scale().pool_bytes as f64
+}
+
+fn claim_area(lab: &mut Lab<'_>, least: &Point, larger: &Point) -> Result<Claim> {
+    let of_pool = area_of_pool(lab, larger);
+    let published = AREAS.iter().find(|(part, _)| *part == of_pool).map(|(_, saved)| *saved);
+    let says = format!("page bytes a transaction, area of 2 MiB over one of {of_pool:.2} pools");
+    let expects = Expects::Published(published, Better::Higher);
+    lab.claim(Asked::ratio(&says, Figure::PageBytes, (least, larger), expects))
+}
+
+fn claim_bytes(lab: &mut Lab<'_>, original: &Point, opt: &Point) -> Result<Claim> {
+    let of_pool = area_of_pool(lab, opt);
+    let says = format!("bar: drive bytes a transaction, original over an area of {of_pool:.2} pools");
+    lab.claim(Asked::ratio(&says, Figure::Bytes, (original, opt), Expects::AtLeast(BAR_BYTES)))
+}
+
+/// Flush times around the profile's, from a drive with power-loss protection to a slow one.
+const FLUSHES_US: [f64; 5] = [0.0, 400.0, 800.0, 1643.0, 3500.0];
+
+/// No figure of the paper: how far the result hangs on the emulated drive's flush time.
+pub fn flush_sweep(lab: &mut Lab<'_>) -> Result<()> {
+    let workload = sysbench(lab)?;
+    let stands = lab.stands(&workload, sizes(lab), &[original(), tuned(), opt_of(lab)])?;
+    let (mut points, mut claims) = (Vec::new(), Vec::new());
+    for clients in lab.clients(&[16], &[16]) {
+        for flush_us in FLUSHES_US {
+            let factors = Factors::from([("flush us", flush_us.into())]);
+            if !lab.wants(&factors) {
+                continue;
+            }
+            let device = lab.device().with_flush_us(Some(flush_us));
+            let compared = lab.compare(&stands, &workload, &device, (clients, &factors))?;
+            let higher = higher(Figure::Throughput, &[]);
+            claims.extend(claim_each(lab, &compared, (OPT, ORIGINAL), higher)?);
+            claims.extend(claim_each(lab, &compared, (OPT, TUNED), higher)?);
+            points.extend(compared);
+        }
+    }
+    lab.tell(&points, &claims)
+}

@@ -1,0 +1,336 @@
+//! Where points are measured: the scale, the drive, the loaded databases, and where rows go.
+//!
+//! 1. A round has a database to itself: opened on its variant's copy, warmed up, measured, shut down.
+//! 2. Rounds of variants alternate: A B C A B C. All variants of a comparison have the same dilation, doubled until all of them count;
+//!    later comparisons of the experiment begin with it, so those of fewer sessions come first.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::charts::Charts;
+use super::claim::{Asked, Claim};
+use super::copies::{Bench, Copied};
+use super::device::Device;
+use super::measure::{self, Conditions, Measured};
+use super::row::{Factors, Judged, Point};
+use super::scale::Scale;
+use super::stand::{Loaded, Sizes, Stand, Variant};
+use super::tell;
+use varve_bench::workload::Workload;
+use varve_bench::{BenchError, Result};
+
+/// Dilation beyond which a point is given up.
+const DILATION_MAX: f64 = 8.0;
+
+/// Values of a factor that are asked for.
+struct Only {
+    factor: String,
+    values: BTreeSet<String>,
+    /// Whether any point had the factor.
+    is_known: Cell<bool>,
+}
+
+/// The place.
+pub struct Lab<'a> {
+    scale: Scale,
+    /// The scale without what an experiment prefers.
+    asked: Scale,
+    device: Device,
+    bench: Bench,
+    clients: Vec<usize>,
+    only: Vec<Only>,
+    out: &'a mut dyn Write,
+    rows: Option<BufWriter<File>>,
+    /// Where charts go, if anybody wants them, and the experiment's rows, which they are drawn from.
+    charts: Option<(PathBuf, Vec<serde_json::Value>)>,
+    experiment: &'static str,
+    figure: &'static str,
+    dilation: f64,
+}
+
+impl<'a> Lab<'a> {
+    /// With databases in `directory`, or in one of its own; with regions of persistent memory in `memory`, or in the machine's memory.
+    pub fn new(
+        scale: Scale,
+        device: Device,
+        (directory, memory): (Option<PathBuf>, Option<PathBuf>),
+        out: &'a mut dyn Write,
+    ) -> Result<Self> {
+        let bench = Bench::open(directory, memory)?;
+        let (experiment, figure) = ("", "");
+        Ok(Self {
+            scale,
+            asked: scale,
+            device,
+            bench,
+            clients: Vec::new(),
+            only: Vec::new(),
+            out,
+            rows: None,
+            charts: None,
+            experiment,
+            figure,
+            dilation: 1.0,
+        })
+    }
+
+    /// Sessions to measure with, instead of the experiment's own; none to leave it at those.
+    pub fn choose_clients(&mut self, clients: &[usize]) -> Result<()> {
+        if clients.contains(&0) {
+            return Err(BenchError::Arguments("there must be at least one session".to_owned()));
+        }
+        clients.clone_into(&mut self.clients);
+        Ok(())
+    }
+
+    /// Measures only points whose factors have these values, each given as `factor=value`; points without such a factor stay.
+    pub fn choose_points(&mut self, wanted: &[String]) -> Result<()> {
+        for wanted in wanted {
+            let (factor, value) = wanted.split_once('=').ok_or_else(|| {
+                BenchError::Arguments(format!(
+                    "{wanted}: points are chosen by factor=value, such as theta=0.99"
+                ))
+            })?;
+            match self.only.iter_mut().find(|only| only.factor == factor) {
+                Some(only) => drop(only.values.insert(value.to_owned())),
+                None => {
+                    let (factor, values) = (factor.to_owned(), BTreeSet::from([value.to_owned()]));
+                    self.only.push(Only { factor, values, is_known: Cell::new(false) });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether points with these factors are asked for.
+    pub fn wants(&self, factors: &Factors) -> bool {
+        self.only.iter().all(|only| match factors.get(only.factor.as_str()) {
+            None => true,
+            Some(value) => {
+                only.is_known.set(true);
+                only.values.contains(&tell::plain(value))
+            }
+        })
+    }
+
+    /// Writes rows to a file.
+    pub fn write_rows_to(&mut self, path: &Path) -> Result<()> {
+        self.rows = Some(BufWriter::new(File::create(path)?));
+        Ok(())
+    }
+
+    /// Draws each experiment's charts in this directory.
+    pub fn draw_charts_in(&mut self, directory: &Path) -> Result<()> {
+        std::fs::create_dir_all(directory)?;
+        self.charts = Some((directory.to_owned(), Vec::new()));
+        Ok(())
+    }
+
+    /// Draws the charts of the experiment, if anybody wants them.
+    pub fn draw(&mut self) -> Result<()> {
+        let Some((directory, rows)) = &mut self.charts else { return Ok(()) };
+        let (directory, rows) = (directory.clone(), std::mem::take(rows));
+        let charts = Charts { experiment: self.experiment, source: self.figure, rows: &rows };
+        let names = charts.write(&directory)?;
+        self.say(&format!("charts in {}: {}", directory.display(), names.join(", ")))
+    }
+
+    /// Rows belong to this experiment from here.
+    pub fn begin(&mut self, experiment: &'static str, figure: &'static str) {
+        (self.experiment, self.figure, self.dilation) = (experiment, figure, 1.0);
+        self.scale = self.asked;
+    }
+
+    /// The experiment's rounds take so many milliseconds, and what is run before them, in quick and in full, unless another length was asked
+    /// for.
+    pub fn prefer_lengths(&mut self, round_ms: (u64, u64), warm_ms: (u64, u64)) {
+        let is_full = self.scale.is_full();
+        let of = |(quick, full)| if is_full { full } else { quick };
+        let own = if is_full { Scale::FULL } else { Scale::QUICK };
+        if self.scale.name == own.name && self.scale.warm_ms == own.warm_ms {
+            self.scale.warm_ms = of(warm_ms);
+        }
+        if self.scale.name == own.name && self.scale.round_ms == own.round_ms {
+            self.scale.round_ms = of(round_ms);
+        }
+    }
+
+    /// The experiment takes so many rounds, in quick and in full, unless another number was asked for.
+    pub fn prefer_rounds(&mut self, (quick, full): (usize, usize)) {
+        let is_full = self.scale.is_full();
+        let own = if is_full { Scale::FULL } else { Scale::QUICK };
+        if self.scale.name == own.name && self.scale.rounds == own.rounds {
+            self.scale.rounds = if is_full { full } else { quick };
+        }
+    }
+
+    /// Runs what counts only if the emulation kept up, with all device times doubled as long as it gives nothing; it is told whether that is
+    /// the last time, and then gives what it has. What comes later in the experiment begins with the same dilation.
+    pub fn dilated<T>(
+        &mut self,
+        mut run: impl FnMut(&mut Self, (f64, bool)) -> Result<Option<T>>,
+    ) -> Result<T> {
+        loop {
+            let is_last = self.dilation >= DILATION_MAX;
+            if let Some(done) = run(self, (self.dilation, is_last))? {
+                return Ok(done);
+            }
+            assert!(!is_last, "the last time it gives what it has");
+            let (spoilt, next) = (self.dilation, 2.0 * self.dilation);
+            self.say(&format!("at dilation {spoilt} the emulation did not keep up: again at {next}"))?;
+            self.dilation = next;
+        }
+    }
+
+    /// Everything is written.
+    pub fn end(mut self) -> Result<()> {
+        self.rows.as_mut().map_or(Ok(()), Write::flush)?;
+        self.out.flush()?;
+        match self.only.iter().find(|only| !only.is_known.get()) {
+            None => Ok(()),
+            Some(Only { factor, .. }) => {
+                Err(BenchError::Arguments(format!("no point has a factor {factor}: all were measured")))
+            }
+        }
+    }
+
+    /// The scale.
+    pub fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    /// The device that was asked for.
+    pub fn device(&self) -> Device {
+        self.device.clone()
+    }
+
+    /// The sessions that were asked for; else all of `full`, or those of `quick`. From few to many.
+    pub fn clients(&self, quick: &[usize], full: &[usize]) -> Vec<usize> {
+        let mut clients = match () {
+            () if !self.clients.is_empty() => self.clients.clone(),
+            () if self.scale.is_full() => full.to_vec(),
+            () => quick.to_vec(),
+        };
+        clients.sort_unstable();
+        clients
+    }
+
+    /// A line for people.
+    pub fn say(&mut self, text: &str) -> Result<()> {
+        Ok(writeln!(self.out, "{text}")?)
+    }
+
+    /// A line for programs.
+    pub fn write_row(&mut self, row: &impl serde::Serialize) -> Result<()> {
+        let text = serde_json::to_string(row).map_err(std::io::Error::other)?;
+        if let Some((_, drawn)) = &mut self.charts {
+            drawn.push(serde_json::from_str(&text).map_err(std::io::Error::other)?);
+        }
+        match &mut self.rows {
+            Some(rows) => {
+                writeln!(rows, "{text}")?;
+                Ok(rows.flush()?)
+            }
+            None => Ok(writeln!(self.out, "{text}")?),
+        }
+    }
+
+    /// The experiment and the figure that rows belong to.
+    pub fn subject(&self) -> (&'static str, &'static str) {
+        (self.experiment, self.figure)
+    }
+
+    /// Copies of loaded databases, one for each variant that is asked for.
+    pub fn stands(&self, workload: &dyn Workload, sizes: Sizes, variants: &[Variant]) -> Result<Vec<Stand>> {
+        let wanted: Vec<Variant> =
+            variants.iter().filter(|variant| self.wants(&variant.factors)).cloned().collect();
+        Stand::of_all(&self.bench, workload, sizes, &wanted)
+    }
+
+    /// An empty place, which goes with what is given.
+    pub fn empty(&self, name: &str) -> Result<Copied> {
+        self.bench.empty(name)
+    }
+
+    /// A database that nobody shares and that is loaded on this device; how that went.
+    pub fn fresh(
+        &self,
+        workload: &dyn Workload,
+        (sizes, device): (Sizes, &Device),
+        variant: &Variant,
+    ) -> Result<(Stand, Loaded)> {
+        Stand::fresh(&self.bench, workload, (sizes, device), variant)
+    }
+
+    /// Measures all of them in turns; a point for each, in their order.
+    pub fn compare(
+        &mut self,
+        stands: &[Stand],
+        workload: &dyn Workload,
+        device: &Device,
+        (clients, factors): (usize, &Factors),
+    ) -> Result<Vec<Point>> {
+        loop {
+            let on = Conditions { workload, device, clients, dilation: self.dilation };
+            let is_last = self.dilation >= DILATION_MAX;
+            if let Some(measured) = self.rounds(stands, on, is_last)? {
+                let all = stands.iter().zip(&measured);
+                let point = |(stand, measured): (&Stand, &Vec<Measured>)| {
+                    measure::point(self.subject(), stand, measured, on, (self.scale, factors))
+                };
+                let points: Vec<Point> = all.map(point).collect();
+                points.iter().try_for_each(|point| self.write_row(&Judged::of(point)))?;
+                return Ok(points);
+            }
+            self.dilation *= 2.0;
+        }
+    }
+
+    /// All rounds of all stands; nothing if one of them was spoilt and another dilation may help. The last stands are measured first:
+    /// they are the fastest ones, which are spoilt most easily.
+    fn rounds(
+        &self,
+        stands: &[Stand],
+        on: Conditions<'_>,
+        is_last: bool,
+    ) -> Result<Option<Vec<Vec<Measured>>>> {
+        let mut measured: Vec<Vec<Measured>> = stands.iter().map(|_| Vec::new()).collect();
+        for number in 1..=self.scale.rounds as u64 {
+            for (stand, measured) in stands.iter().zip(&mut measured).rev() {
+                let round = measure::round(stand, on, self.scale, number)?;
+                if !round.counts() && !is_last {
+                    return Ok(None);
+                }
+                measured.push(round);
+            }
+        }
+        Ok(Some(measured))
+    }
+
+    /// Judges a comparison, and writes its row.
+    pub fn claim(&mut self, asked: Asked<'_>) -> Result<Claim> {
+        let claim = asked.judge(self.subject());
+        self.write_row(&claim)?;
+        Ok(claim)
+    }
+
+    /// Writes the row of a claim that isn't one of points.
+    pub fn write_claim(&mut self, claim: Claim) -> Result<Claim> {
+        let (experiment, figure) = self.subject();
+        let claim = Claim { experiment, figure, ..claim };
+        self.write_row(&claim)?;
+        Ok(claim)
+    }
+
+    /// The tables for people.
+    pub fn tell(&mut self, points: &[Point], claims: &[Claim]) -> Result<()> {
+        let scales: std::collections::BTreeSet<&str> =
+            points.iter().map(|point| point.scale.as_str()).collect();
+        scales.iter().try_for_each(|scale| self.say(scale))?;
+        let (points_text, times_text) = (tell::points(points), tell::times(points));
+        self.say(&format!("\n{points_text}\n{times_text}{}", tell::claims(claims)))
+    }
+}

@@ -1,0 +1,323 @@
+//! Lindstrom 2017: pages compressed on flash.
+//!
+//! Mixes: LinkBench and TPC-C. A variant that compresses is loaded compressed, since what it reads is to be what it writes.
+//!
+//! 1. Settings that the paper mixes up (its plain tables have doublewrite and one flush thread) are factors of their own here.
+//! 2. Bytes written and blocks that the file system has given are two things, and both are shown: in place, only holes save blocks.
+//!
+//! Its row compression is InnoDB's: `bench/compare` runs the real one.
+
+use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig};
+
+use super::claim::{Asked, Claim, Expects, Figure};
+use super::lab::Lab;
+use super::row::{Factors, LoadRow, Point};
+use super::stand::{Sizes, Variant};
+use super::table::Table;
+use super::tell;
+use super::verdict::Better;
+use crate::linkbench::LinkBench;
+use varve_bench::Result;
+use varve_bench::tpcc::Tpcc;
+use varve_bench::workload::Workload;
+
+/// Bytes of data pages for each node of the graph: an estimate. The ratio that comes of it is printed with the points.
+const BYTES_OF_A_NODE: u64 = 1_000;
+/// A database is so many times its pool: 100 GB with 50 (section 5), and 200 with 20 in the page-size study (section 5.4).
+pub(super) const DATABASE_OF_POOL: u64 = 2;
+const DATABASE_OF_POOL_BY_PAGE_SIZE: u64 = 10;
+/// Pages of the mixes, and of MariaDB unless told otherwise.
+pub(super) const PAGE_BYTES: usize = 16 << 10;
+const POOL_BYTES_MIN: u64 = 4 << 20;
+
+/// lz4 over none, in LinkBench (6 % less, section 5.2) and TPC-C (less than 3 %, section 5.3).
+const LZ4_LINKBENCH: f64 = 0.94;
+const LZ4_TPCC: f64 = 0.97;
+/// The same with pages of 16 KiB (section 5.4).
+const LZ4_BY_16_KIB: f64 = 0.95;
+/// What this project demands of lz4 in place, and packed, over plain pages in place.
+const BAR_IN_PLACE: f64 = 0.95;
+const BAR_PACKED: f64 = 1.0;
+/// What compression saves at least and at most (section 5.2).
+const SAVED: (f64, f64) = (0.32, 0.48);
+/// Bytes written with compression and atomic writes, less than plain (conclusions: "about 4x").
+const WRITTEN_LESS: f64 = 4.0;
+
+pub(super) const NONE: &str = "none";
+pub(super) const PACKED: &str = "packed";
+const IN_PLACE: &str = "in place";
+
+pub(super) fn linkbench(lab: &Lab<'_>) -> Result<LinkBench> {
+    LinkBench::new(lab.scale().nodes)
+}
+
+pub(super) fn sizes(lab: &Lab<'_>, page_bytes: usize, database_of_pool: u64) -> Sizes {
+    let pool_bytes = (lab.scale().nodes * BYTES_OF_A_NODE / database_of_pool).max(POOL_BYTES_MIN) as usize;
+    Sizes::new(page_bytes, pool_bytes.max(64 * page_bytes))
+}
+
+/// Of TPC-C, whose tables are made for a database 30 times the scale's pool.
+pub(super) fn sizes_of_tpcc(lab: &Lab<'_>) -> Sizes {
+    Sizes::new(PAGE_BYTES, lab.scale().pool_bytes * 30 / DATABASE_OF_POOL as usize)
+}
+
+/// Pages compressed so, at home.
+fn compressed(algorithm: Algorithm) -> Variant {
+    let set = move |config: &mut PagerConfig| config.compression = Compression::of(algorithm);
+    Variant::new(set).with("compression", algorithm.name()).loaded_as_it_is()
+}
+
+/// Pages out of place, compressed so.
+fn packed(algorithm: Algorithm) -> Variant {
+    let set = move |config: &mut PagerConfig| {
+        lay_out_packed(config);
+        config.compression = Compression::of(algorithm);
+    };
+    Variant::new(set).with("compression", algorithm.name()).with("layout", PACKED).loaded_as_it_is()
+}
+
+pub(super) fn lay_out_packed(config: &mut PagerConfig) {
+    config.layout = HomeLayout::Packed(PackedConfig::DEFAULT);
+}
+
+fn is_packed(point: &Point) -> bool {
+    point.factors.get("layout").is_some_and(|layout| layout == PACKED)
+}
+
+fn name_of(point: &Point) -> &str {
+    point.factors.get("compression").and_then(|name| name.as_str()).unwrap_or_default()
+}
+
+/// Each codec's points over the plain ones beside them.
+fn claim_codecs(
+    lab: &mut Lab<'_>,
+    compared: &[Point],
+    (figure, expects): (Figure, impl Fn(&str) -> Vec<Expects>),
+) -> Result<Vec<Claim>> {
+    let Some(plain) = compared.iter().find(|point| name_of(point) == NONE) else { return Ok(Vec::new()) };
+    let mut claims = Vec::new();
+    let is_another = |point: &&Point| name_of(point) != NONE && !is_packed(point);
+    for point in compared.iter().filter(is_another) {
+        let (name, pair) = (name_of(point), (point, plain));
+        for expects in expects(name) {
+            let says = match figure {
+                Figure::Bytes => format!("{NONE} / {name}, drive bytes a transaction"),
+                _ => format!("{name} / {NONE}"),
+            };
+            let pair = if figure == Figure::Bytes { (plain, point) } else { pair };
+            claims.push(lab.claim(Asked::ratio(&says, figure, pair, expects))?);
+        }
+    }
+    Ok(claims)
+}
+
+/// lz4 is held against the paper and the bar, the others against nothing.
+fn of_lz4(published: f64) -> impl Fn(&str) -> Vec<Expects> {
+    move |name| match name {
+        "lz4" => {
+            vec![Expects::Published(Some(published), Better::Higher), Expects::AtLeast(BAR_IN_PLACE)]
+        }
+        _ => vec![Expects::Published(None, Better::Higher)],
+    }
+}
+
+/// Packed pages over plain ones in place: lz4 has a bar.
+fn claim_packed(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
+    let Some(plain) = compared.iter().find(|point| name_of(point) == NONE) else { return Ok(Vec::new()) };
+    let claim = |point: &Point| {
+        let name = name_of(point);
+        let expects = match name {
+            "lz4" => Expects::AtLeast(BAR_PACKED),
+            _ => Expects::Nothing,
+        };
+        let says = format!("{PACKED} {name} / {NONE} in place");
+        lab.claim(Asked::ratio(&says, Figure::Throughput, (point, plain), expects))
+    };
+    compared.iter().filter(|point| is_packed(point)).map(claim).collect()
+}
+
+/// Codecs that are fast enough for a mix.
+const FAST: [Algorithm; 5] =
+    [Algorithm::None, Algorithm::Lz4, Algorithm::Lzo, Algorithm::Zlib, Algorithm::Zstd];
+
+/// Figures 7 and 10: LinkBench and TPC-C, by codec and layout.
+pub fn throughput(lab: &mut Lab<'_>) -> Result<()> {
+    let codecs: &[Algorithm] = if lab.scale().is_full() { &FAST } else { &FAST[..4] };
+    let in_place = codecs.iter().map(|codec| compressed(*codec).with("layout", IN_PLACE));
+    let variants: Vec<Variant> = in_place.chain([Algorithm::None, Algorithm::Lz4].map(packed)).collect();
+    let (graph, tpcc) = (linkbench(lab)?, Tpcc::new(lab.scale().tpcc));
+    let mixes: [(&str, &dyn Workload, Sizes, f64); 2] = [
+        ("linkbench", &graph, sizes(lab, PAGE_BYTES, DATABASE_OF_POOL), LZ4_LINKBENCH),
+        ("tpcc", &tpcc, sizes_of_tpcc(lab), LZ4_TPCC),
+    ];
+    let (mut points, mut claims) = (Vec::new(), Vec::new());
+    for (mix, workload, sizes, published) in mixes {
+        let (factors, device) = (Factors::from([("mix", mix.into())]), lab.device());
+        if !lab.wants(&factors) {
+            continue;
+        }
+        let stands = lab.stands(workload, sizes, &variants)?;
+        for clients in lab.clients(&[32], &[32, 64]) {
+            let compared = lab.compare(&stands, workload, &device, (clients, &factors))?;
+            claims.extend(claim_codecs(lab, &compared, (Figure::Throughput, of_lz4(published)))?);
+            claims.extend(claim_packed(lab, &compared)?);
+            points.extend(compared);
+        }
+    }
+    lab.tell(&points, &claims)
+}
+
+/// Figure 12: TPC-C with more and more sessions.
+pub fn threads(lab: &mut Lab<'_>) -> Result<()> {
+    let workload = Tpcc::new(lab.scale().tpcc);
+    let variants = [Algorithm::None, Algorithm::Lz4, Algorithm::Lzo].map(compressed);
+    let stands = lab.stands(&workload, sizes_of_tpcc(lab), &variants)?;
+    let (device, mut points, mut claims) = (lab.device(), Vec::new(), Vec::new());
+    for clients in lab.clients(&[4, 64], &[4, 8, 16, 32, 64, 128, 256, 512]) {
+        let compared = lab.compare(&stands, &workload, &device, (clients, &Factors::new()))?;
+        let expects = |_: &str| vec![Expects::Published(None, Better::Higher)];
+        claims.extend(claim_codecs(lab, &compared, (Figure::Throughput, expects))?);
+        points.extend(compared);
+    }
+    lab.tell(&points, &claims)
+}
+
+/// Points of LinkBench with lz4 and without.
+fn plain_and_lz4(lab: &mut Lab<'_>) -> Result<Vec<Point>> {
+    let workload = linkbench(lab)?;
+    let variants = [Algorithm::None, Algorithm::Lz4].map(compressed);
+    let stands = lab.stands(&workload, sizes(lab, PAGE_BYTES, DATABASE_OF_POOL), &variants)?;
+    let (device, mut points) = (lab.device(), Vec::new());
+    for clients in lab.clients(&[64], &[64]) {
+        points.extend(lab.compare(&stands, &workload, &device, (clients, &Factors::new()))?);
+    }
+    Ok(points)
+}
+
+/// Figure 8: latencies of LinkBench's requests.
+pub fn latency(lab: &mut Lab<'_>) -> Result<()> {
+    let points = plain_and_lz4(lab)?;
+    let expects = |_: &str| vec![Expects::Published(None, Better::Lower)];
+    let mut claims = claim_codecs(lab, &points, (Figure::Latency, expects))?;
+    claims.extend(claim_codecs(lab, &points, (Figure::SlowLatency, expects))?);
+    lab.tell(&points, &claims)?;
+    lab.say(&format!("\n{}", tell::kinds(&points)))
+}
+
+/// Figure 9: bytes written for each of LinkBench's requests.
+pub fn write_amount(lab: &mut Lab<'_>) -> Result<()> {
+    let points = plain_and_lz4(lab)?;
+    let expects = |_: &str| vec![Expects::Published(Some(WRITTEN_LESS), Better::Higher)];
+    let claims = claim_codecs(lab, &points, (Figure::Bytes, expects))?;
+    lab.tell(&points, &claims)?;
+    lab.say(&format!(
+        "\nKiB written for each transaction, by tenths of a round:\n{}",
+        tell::over_time(&points)
+    ))
+}
+
+/// Figures 13 to 15.
+pub fn page_size(lab: &mut Lab<'_>) -> Result<()> {
+    let workload = linkbench(lab)?;
+    let codecs: &[Algorithm] = if lab.scale().is_full() {
+        &[Algorithm::None, Algorithm::Lz4, Algorithm::Lzo, Algorithm::Zlib]
+    } else {
+        &[Algorithm::None, Algorithm::Lz4]
+    };
+    let variants: Vec<Variant> = codecs.iter().map(|codec| compressed(*codec)).collect();
+    let (device, mut points, mut claims) = (lab.device(), Vec::new(), Vec::new());
+    for clients in lab.clients(&[16], &[16]) {
+        for page_kib in [4usize, 8, 16, 32, 64] {
+            let factors = Factors::from([("page KiB", page_kib.into())]);
+            if !lab.wants(&factors) {
+                continue;
+            }
+            let sizes = sizes(lab, page_kib << 10, DATABASE_OF_POOL_BY_PAGE_SIZE);
+            let stands = lab.stands(&workload, sizes, &variants)?;
+            let compared = lab.compare(&stands, &workload, &device, (clients, &factors))?;
+            let expects = move |name: &str| vec![by_page_size(name, page_kib)];
+            claims.extend(claim_codecs(lab, &compared, (Figure::Throughput, expects))?);
+            points.extend(compared);
+        }
+    }
+    lab.tell(&points, &claims)
+}
+
+/// lz4 is 5 % below plain pages at 16 KiB, and above them beyond.
+fn by_page_size(codec: &str, page_kib: usize) -> Expects {
+    match (codec, page_kib) {
+        ("lz4", 16) => Expects::Published(Some(LZ4_BY_16_KIB), Better::Higher),
+        ("lz4", 32..) => Expects::AtLeast(1.0),
+        _ => Expects::Published(None, Better::Higher),
+    }
+}
+
+/// Figure 5: seconds to load LinkBench's graph, by codec.
+pub fn load(lab: &mut Lab<'_>) -> Result<()> {
+    let rows = loads(lab)?;
+    let Some(plain) = rows.first().map(|row| row.seconds) else { return Ok(()) };
+    let mut table = Table::headed(&["layout", "compression", "seconds", "of plain"]);
+    for row in &rows {
+        let figures = [row.seconds, row.seconds / plain].map(|figure| format!("{figure:.2}"));
+        table.push([vec![row.layout.to_owned(), row.compression.clone()], figures.to_vec()].concat());
+    }
+    lab.say(&format!("\n{table}"))
+}
+
+/// Figure 6: bytes that LinkBench's graph takes, by codec.
+pub fn space(lab: &mut Lab<'_>) -> Result<()> {
+    let rows = loads(lab)?;
+    let mut table =
+        Table::headed(&["layout", "compression", "pages MiB", "stored MiB", "saved %", "allocated MiB"]);
+    let mib = |bytes: f64| format!("{:.1}", bytes / f64::from(1 << 20));
+    for row in &rows {
+        let stored = row.pages_bytes as f64 * row.stored_share;
+        let saved = format!("{:.1}", 100.0 * (1.0 - row.stored_share));
+        let bytes = [row.pages_bytes as f64, stored, row.allocated_bytes as f64].map(mib);
+        let [pages, stored, allocated] = bytes;
+        table.push(vec![row.layout.to_owned(), row.compression.clone(), pages, stored, saved, allocated]);
+    }
+    lab.say(&format!(
+        "\n{table}\nPublished: {:.0} to {:.0} % saved. \"stored\" is what pages take as they are written, in sectors; \"allocated\" is \
+         what the file system has given to the files after the load, room to grow among it.",
+        100.0 * SAVED.0,
+        100.0 * SAVED.1
+    ))
+}
+
+/// Layouts and codecs that are loaded.
+fn loaded_so() -> Vec<(&'static str, Algorithm)> {
+    let packed = [Algorithm::None, Algorithm::Lz4, Algorithm::Zstd].map(|codec| (PACKED, codec));
+    Algorithm::ALL.map(|codec| (IN_PLACE, codec)).into_iter().chain(packed).collect()
+}
+
+/// Loads the graph once with each codec, on the device.
+fn loads(lab: &mut Lab<'_>) -> Result<Vec<LoadRow>> {
+    let workload = linkbench(lab)?;
+    let (sizes, device) = (sizes(lab, PAGE_BYTES, DATABASE_OF_POOL), lab.device());
+    let mut rows = Vec::new();
+    for (layout, algorithm) in loaded_so() {
+        let variant =
+            if layout == PACKED { packed(algorithm) } else { compressed(algorithm).with("layout", layout) };
+        if !lab.wants(&variant.factors) {
+            continue;
+        }
+        let (stand, loaded) = lab.fresh(&workload, (sizes, &device), &variant)?;
+        let (experiment, figure) = lab.subject();
+        let row = LoadRow {
+            row: "load",
+            experiment,
+            figure,
+            layout,
+            compression: algorithm.name().to_owned(),
+            seconds: loaded.took.as_secs_f64(),
+            pages_bytes: loaded.pages_bytes,
+            stored_share: loaded.stored_share(),
+            allocated_bytes: stand.allocated_bytes()?,
+            device: device.describe(1.0),
+        };
+        lab.write_row(&row)?;
+        rows.push(row);
+    }
+    Ok(rows)
+}

@@ -1,0 +1,366 @@
+//! `varve-lab experiment`: published figures and tables, run again on this program, each row beside the published value.
+//!
+//! 1. All variants of a comparison run in turns in one process, on copies of one loaded database; a ratio is one of medians.
+//! 2. Device, flush time and dilation are fixed before a point is measured and printed with it; a point that the emulation spoilt gets no verdict.
+//! 3. Values that stand only in a plot are not guessed.
+//! 4. Charts are drawn from rows, those that were just written or those of an earlier run.
+//!
+//! It does not know any internals: variants are configurations that anybody can choose.
+
+mod chart;
+mod charts;
+mod claim;
+mod copies;
+mod device;
+mod drives;
+mod drop_table;
+mod filesystem;
+mod flash;
+mod flash_cold;
+mod flash_first_query;
+mod flash_hardening;
+mod flash_kept;
+mod flash_restart;
+mod flash_scan;
+mod flash_stop;
+mod flash_tell;
+mod hot_and_cold;
+mod kang;
+mod lab;
+mod lindstrom;
+mod lindstrom_parts;
+mod measure;
+mod paired;
+mod row;
+mod scale;
+mod stand;
+mod table;
+mod tell;
+mod verdict;
+mod warm;
+mod watched;
+mod wear;
+mod wear_claim;
+mod wear_drive;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::Value;
+
+use varve_bench::{BenchError, Result};
+
+pub use device::Device;
+pub use lab::Lab;
+pub use scale::Scale;
+pub use verdict::{Better, Verdict};
+
+/// Arguments of `varve-lab experiment`.
+#[derive(Debug, Args)]
+pub struct ExperimentArgs {
+    /// The experiment: `list` names them, `all` runs them
+    name: String,
+    /// Small, one round (what is done without --full): most take up to two minutes times their dilation (1 to 8), and their loads
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// Larger, longer, three rounds: most take up to half an hour times their dilation (1 to 8), and their loads
+    #[arg(long)]
+    full: bool,
+    /// Where the rows go, one JSON object a line; without it, to standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Where charts of the rows go, SVG files; the directory is made if it isn't there
+    #[arg(long, value_name = "DIRECTORY")]
+    charts: Option<PathBuf>,
+    /// Measure nothing, but draw charts of the rows in this file, that --out wrote
+    #[arg(long, value_name = "FILE", requires = "charts", conflicts_with = "out")]
+    from: Option<PathBuf>,
+    /// Where databases are made (some GiB); the loaded ones stay there for the next run. Without it, in a directory that is removed afterwards
+    #[arg(long)]
+    directory: Option<PathBuf>,
+    /// Where regions of persistent memory are made: a file system in memory. Without it, /dev/shm
+    #[arg(long, value_name = "DIRECTORY")]
+    memory: Option<PathBuf>,
+    /// Device to emulate; `none` for the one that is there
+    #[arg(long, default_value = "sata-ssd-2014")]
+    profile: String,
+    /// Microseconds of a flush of the emulated device, instead of its profile's
+    #[arg(long)]
+    flush_us: Option<f64>,
+    /// Sessions of the points, such as 8,32
+    #[arg(long, value_delimiter = ',')]
+    clients: Vec<usize>,
+    /// Seconds of a round, in the time of the emulated device
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Rounds
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// MiB of the table that `drop-table` drops, uncompressed, and of the rows that `packed-wear` updates
+    #[arg(long)]
+    table_mib: Option<u64>,
+    /// Measure only points with these values, such as `variant=packed,workers=4`; points without such a factor stay
+    #[arg(long, value_delimiter = ',', value_name = "FACTOR=VALUE")]
+    only: Vec<String>,
+}
+
+/// One experiment.
+struct Experiment {
+    name: &'static str,
+    source: &'static str,
+    about: &'static str,
+    run: fn(&mut Lab<'_>) -> Result<()>,
+}
+
+const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "doublewrite-cost",
+        source: "Kang 2016, figure 2.3",
+        about: "sysbench with doublewrite and without any protection, by sessions",
+        run: kang::doublewrite_cost,
+    },
+    Experiment {
+        name: "nvm-throughput-sysbench",
+        source: "Kang 2016, figure 4.1",
+        about: "sysbench with the four protections and a tuned doublewrite, by sessions",
+        run: kang::throughput_sysbench,
+    },
+    Experiment {
+        name: "nvm-throughput-tpcc",
+        source: "Kang 2016, figure 4.2",
+        about: "TPC-C with the same protections, by sessions",
+        run: kang::throughput_tpcc,
+    },
+    Experiment {
+        name: "nvm-latency",
+        source: "Kang 2016, figure 4.3, tables 2.1 and 4.4",
+        about: "latencies of sysbench, and the time that goes into log and page writes",
+        run: kang::latency,
+    },
+    Experiment {
+        name: "nvm-area-size",
+        source: "Kang 2016, figure 4.4",
+        about: "bytes of page writes saved, by size of the area in persistent memory",
+        run: kang::area_size,
+    },
+    Experiment {
+        name: "nvm-flush-sweep",
+        source: "after Kang 2016, figure 4.1",
+        about: "how far throughput hangs on the drive's flush time, which no source gives",
+        run: kang::flush_sweep,
+    },
+    Experiment {
+        name: "compression-parts",
+        source: "Lindstrom 2017, figure 4",
+        about: "LinkBench and TPC-C by protection, compression, trim and flush workers",
+        run: lindstrom_parts::parts,
+    },
+    Experiment {
+        name: "compression-trim",
+        source: "after Lindstrom 2017, section 5.5",
+        about: "how far the gain of trims hangs on what one costs the drive",
+        run: lindstrom_parts::trim_sweep,
+    },
+    Experiment {
+        name: "compression-load",
+        source: "Lindstrom 2017, figure 5",
+        about: "seconds to load LinkBench's graph, by codec",
+        run: lindstrom::load,
+    },
+    Experiment {
+        name: "compression-space",
+        source: "Lindstrom 2017, figure 6",
+        about: "bytes that LinkBench's graph takes, by codec",
+        run: lindstrom::space,
+    },
+    Experiment {
+        name: "compression-throughput",
+        source: "Lindstrom 2017, figures 7 and 10",
+        about: "LinkBench and TPC-C, by codec",
+        run: lindstrom::throughput,
+    },
+    Experiment {
+        name: "compression-latency",
+        source: "Lindstrom 2017, figure 8",
+        about: "latencies of LinkBench's requests with lz4 and without",
+        run: lindstrom::latency,
+    },
+    Experiment {
+        name: "compression-write-amount",
+        source: "Lindstrom 2017, figure 9",
+        about: "bytes written for each of LinkBench's requests with lz4 and without",
+        run: lindstrom::write_amount,
+    },
+    Experiment {
+        name: "compression-threads",
+        source: "Lindstrom 2017, figure 12",
+        about: "TPC-C with lz4, lzo and without, by sessions",
+        run: lindstrom::threads,
+    },
+    Experiment {
+        name: "compression-page-size",
+        source: "Lindstrom 2017, figures 13 to 15",
+        about: "LinkBench with pages of 4 to 64 KiB, by codec",
+        run: lindstrom::page_size,
+    },
+    Experiment {
+        name: "flash-speedup",
+        source: "Do 2012, figure 3.1, table 3.3",
+        about: "TPC-C, a brokerage mix and scans with look-ups, with a cache on flash over eight disks, by design and size",
+        run: flash::speedup,
+    },
+    Experiment {
+        name: "flash-real",
+        source: "after Do 2012, figure 3.1",
+        about: "three designs over eight emulated disks, with the cache on the machine's own disk",
+        run: flash::real,
+    },
+    Experiment {
+        name: "flash-dirty-limit",
+        source: "Do 2012, figure 3.7",
+        about: "TPC-C under lazy cleaning, by the limit of dirty frames and by how much log redo may have to read",
+        run: flash::dirty_limit,
+    },
+    Experiment {
+        name: "flash-throttle",
+        source: "after Do 2012, section 3.3.3",
+        about: "TPC-C by how many pages may wait in memory for flash",
+        run: flash::throttle,
+    },
+    Experiment {
+        name: "flash-ramp-up",
+        source: "Do 2012, figures 3.6 and 4.9",
+        about: "TPC-C from a cold cache, with reads widened while it fills and without: throughput and hits over time",
+        run: flash_cold::ramp_up,
+    },
+    Experiment {
+        name: "flash-traffic",
+        source: "Do 2012, figure 3.9",
+        about: "TPC-C and a brokerage mix from a cold cache: what each drive reads and writes over time, by design",
+        run: flash_cold::traffic,
+    },
+    Experiment {
+        name: "flash-checkpoint",
+        source: "Do 2012, figure 3.10",
+        about: "a brokerage mix from a cold cache with sharp checkpoints in short and long intervals: throughput over time",
+        run: flash_cold::checkpoint,
+    },
+    Experiment {
+        name: "flash-restart",
+        source: "Do 2012, figures 4.11 and 4.12",
+        about: "TPC-C from a peak over shutdown or crash to the next peak",
+        run: flash_restart::restart,
+    },
+    Experiment {
+        name: "flash-first-query",
+        source: "after Do 2012, chapter 4",
+        about: "time to the first query after a start, by size of a cache that is kept and by log budget",
+        run: flash_first_query::first_query,
+    },
+    Experiment {
+        name: "flash-hardening",
+        source: "after Do 2012, chapter 4",
+        about: "TPC-C at its peak: what each way to keep a cache costs, in pairs of rounds, and its part of the flash traffic",
+        run: flash_hardening::hardening,
+    },
+    Experiment {
+        name: "flash-scan",
+        source: "Do 2012, section 3.2.2",
+        about: "hits of a hot set before, during and after the scan of a table three times the cache",
+        run: flash_scan::scan,
+    },
+    Experiment {
+        name: "packed-wear",
+        source: "after \"How to Write to SSDs\", arXiv 2603.09927",
+        about: "bytes that updates write to the drive and, modelled, to its flash: packed against doublewrite in place",
+        run: wear::packed_wear,
+    },
+    Experiment {
+        name: "drop-table",
+        source: "after Lindstrom 2017, section 5.5",
+        about: "how long a large compressed table takes to go, on ext4 and xfs, and what others notice",
+        run: drop_table::drop_table,
+    },
+];
+
+const CAUTION: &str = "An emulated ratio is evidence about policies and algorithms, not about real devices. A dilation of n stands for a \
+                       machine whose processors and memory are n times as fast.";
+
+/// Runs the command; rows and tables go to `out`.
+pub fn run(args: &ExperimentArgs, out: &mut dyn Write) -> Result<()> {
+    if args.name == "list" {
+        return list(out);
+    }
+    let names: Vec<&str> = match args.name.as_str() {
+        "all" => EXPERIMENTS.iter().map(|one| one.name).collect(),
+        name => vec![find(name)?.name],
+    };
+    if let (Some(rows), Some(charts)) = (&args.from, &args.charts) {
+        return draw_again((rows, charts), &names, out);
+    }
+    let mut lab = lab_of(args, out)?;
+    names.iter().try_for_each(|name| perform(&mut lab, name))?;
+    lab.end()
+}
+
+/// Runs one experiment.
+pub fn perform(lab: &mut Lab<'_>, name: &str) -> Result<()> {
+    let experiment = find(name)?;
+    lab.say(&format!("{} ({}): {}", experiment.name, experiment.source, experiment.about))?;
+    lab.say(CAUTION)?;
+    lab.begin(experiment.name, experiment.source);
+    (experiment.run)(lab)?;
+    lab.draw()
+}
+
+/// Draws the charts of an earlier run's rows.
+fn draw_again((rows, charts): (&Path, &Path), names: &[&str], out: &mut dyn Write) -> Result<()> {
+    let text = std::fs::read_to_string(rows)?;
+    let all: std::result::Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
+    let all = all.map_err(|error| BenchError::Arguments(format!("{}: {error}", rows.display())))?;
+    for experiment in EXPERIMENTS.iter().filter(|experiment| names.contains(&experiment.name)) {
+        let own: Vec<Value> =
+            all.iter().filter(|row| row["experiment"] == experiment.name).cloned().collect();
+        let charts_of = charts::Charts { experiment: experiment.name, source: experiment.source, rows: &own };
+        for name in charts_of.write(charts)? {
+            writeln!(out, "{}", charts.join(name).display())?;
+        }
+    }
+    Ok(())
+}
+
+fn find(name: &str) -> Result<&'static Experiment> {
+    EXPERIMENTS.iter().find(|one| one.name == name).ok_or_else(|| {
+        let names: Vec<&str> = EXPERIMENTS.iter().map(|one| one.name).collect();
+        let names = names.join(", ");
+        BenchError::Arguments(format!("there is no experiment {name}: choose one of {names}, or all"))
+    })
+}
+
+fn list(out: &mut dyn Write) -> Result<()> {
+    for experiment in EXPERIMENTS {
+        writeln!(out, "{:25} {} ({})", experiment.name, experiment.about, experiment.source)?;
+    }
+    Ok(())
+}
+
+fn lab_of<'a>(args: &ExperimentArgs, out: &'a mut dyn Write) -> Result<Lab<'a>> {
+    let mut scale = if args.full { Scale::FULL } else { Scale::QUICK };
+    scale.round_ms = args.seconds.map_or(scale.round_ms, |seconds| seconds * 1000);
+    if let Some(mib) = args.table_mib {
+        (scale.dropped_bytes, scale.wear_bytes) = (mib.max(1) << 20, mib.max(1) << 20);
+    }
+    scale.rounds = args.rounds.unwrap_or(scale.rounds).max(1);
+    let device = Device::named(&args.profile, args.flush_us)?;
+    let mut lab = Lab::new(scale, device, (args.directory.clone(), args.memory.clone()), out)?;
+    lab.choose_clients(&args.clients)?;
+    lab.choose_points(&args.only)?;
+    if let Some(charts) = &args.charts {
+        lab.draw_charts_in(charts)?;
+    }
+    if let Some(path) = &args.out {
+        lab.write_rows_to(path)?;
+    }
+    Ok(lab)
+}

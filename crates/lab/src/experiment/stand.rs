@@ -1,0 +1,473 @@
+//! Variants, and the databases that they are measured on: each variant on its own copy of a loaded one.
+//!
+//! 1. Variants share one load, under doublewrite: what they keep in persistent memory moves there when their copy is opened for the first time.
+//!    What is settled when a database is made, or is to lie in its files as they write it, is settled by a load of their own: the same rows in
+//!    the same order.
+//! 2. Loading is neither emulated nor paced. What page writers and checkpoints do by the clock is dilated with the device.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use varve_device::Accounting;
+use varve_engine::Database;
+use varve_pager::{
+    CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans, NvmConfig, PagerConfig, Times,
+};
+
+use super::copies::{Bench, Copied, Place};
+use super::device::Device;
+use super::drives::{Drive, Drives};
+use super::row::Factors;
+use super::tell::plain;
+use varve_bench::embedded::{Embedded, open_with};
+use varve_bench::report::hash_of;
+use varve_bench::target::Target;
+use varve_bench::workload::Workload;
+use varve_bench::{BenchError, Result};
+
+/// Log of a database, for each byte of its pool.
+pub const LOG_BYTES_OF_POOL: u64 = 4;
+/// Segments of the log.
+const LOG_SEGMENTS: u64 = 8;
+/// Segments are multiples of the largest page.
+const SEGMENT_UNIT_BYTES: u64 = 64 << 10;
+/// Pool while a database is loaded.
+const LOADING_POOL_BYTES: usize = 256 << 20;
+/// Databases loaded at once.
+const LOADS: usize = 2;
+/// What an NVM region holds beside log and pages: its header, and headers of slots.
+const REGION_HEAD_BYTES: u64 = 16 << 10;
+const SLOT_HEADER_BYTES: u64 = 64;
+/// Regions are multiples of this.
+const REGION_UNIT_BYTES: u64 = 4096;
+
+/// Sizes that a database is loaded for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Bytes of the pool.
+    pub pool_bytes: usize,
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Bytes of one of its segments.
+    pub segment_bytes: u64,
+}
+
+impl Sizes {
+    /// With a log of four pools in eight segments.
+    pub fn new(page_bytes: usize, pool_bytes: usize) -> Self {
+        // Whole segments, which are whole pages of any size.
+        let log_bytes =
+            (pool_bytes as u64 * LOG_BYTES_OF_POOL).next_multiple_of(LOG_SEGMENTS * SEGMENT_UNIT_BYTES);
+        Self { page_bytes, pool_bytes, log_bytes, segment_bytes: log_bytes / LOG_SEGMENTS }
+    }
+
+    /// With another log, which is as long as so many segments of so many bytes.
+    pub fn with_log(mut self, segments: u64, segment_bytes: u64) -> Self {
+        (self.log_bytes, self.segment_bytes) = (segments * segment_bytes, segment_bytes);
+        self
+    }
+}
+
+/// What a variant keeps in persistent memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InNvm {
+    /// Bytes for pages or doublewrite copies.
+    pub area_bytes: u64,
+    /// Whether the log lies there, too, in as many bytes as it would have in files.
+    pub log: bool,
+}
+
+/// A flash cache of a variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InFlash {
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// What it takes.
+    pub design: FlashDesign,
+    /// Pages that wait in memory to be written there.
+    pub queued_max: usize,
+    /// Frames of a hundred that may be dirty.
+    pub dirty_percent: u8,
+    /// Which of them are brought home first.
+    pub clean_order: CleanOrder,
+    /// What becomes of it when the database is opened again.
+    pub restart: FlashRestart,
+    /// What it does to get full.
+    pub fill: FlashFill,
+    /// What tells pages of scans.
+    pub scans: FlashScans,
+}
+
+/// A configuration to compare.
+#[derive(Clone)]
+pub struct Variant {
+    /// What tells it from the others; `variant` is its name if it has one.
+    pub factors: Factors,
+    configure: Arc<dyn Fn(&mut PagerConfig) + Send + Sync>,
+    nvm: Option<InNvm>,
+    flash: Option<InFlash>,
+    warmed_by: Option<u64>,
+    load: Load,
+    has_atomic_writes: bool,
+}
+
+/// Settings that a database is loaded under.
+#[derive(Clone)]
+enum Load {
+    /// Those that most variants share: doublewrite, in place, nothing compressed.
+    Shared,
+    /// The variant's own.
+    Own,
+    /// Those of several variants, by this name.
+    OfSeveral(&'static str, fn(&mut PagerConfig)),
+}
+
+impl Variant {
+    /// With this name and these settings.
+    pub fn named(name: &str, configure: impl Fn(&mut PagerConfig) + Send + Sync + 'static) -> Self {
+        Self::new(configure).with("variant", name)
+    }
+
+    /// With these settings; its factors are told by [`Variant::with`].
+    pub fn new(configure: impl Fn(&mut PagerConfig) + Send + Sync + 'static) -> Self {
+        let (factors, configure) = (Factors::new(), Arc::new(configure));
+        let (load, has_atomic_writes) = (Load::Shared, false);
+        Self { factors, configure, nvm: None, flash: None, warmed_by: None, load, has_atomic_writes }
+    }
+
+    /// With one more factor.
+    pub fn with(mut self, factor: &'static str, value: impl Into<Value>) -> Self {
+        self.factors.insert(factor, value.into());
+        self
+    }
+
+    /// With a region of persistent memory, which its copy gets at its first start.
+    pub fn in_nvm(mut self, nvm: InNvm) -> Self {
+        self.nvm = Some(nvm);
+        self
+    }
+
+    /// With a flash cache, on the drive for one.
+    pub fn in_flash(mut self, flash: InFlash) -> Self {
+        self.flash = Some(flash);
+        self
+    }
+
+    /// Brought into the state that is measured by so many transactions at least, as fast as the machine can: emulated drives take no time of
+    /// their own until then.
+    pub fn warmed_by(mut self, transactions: u64) -> Self {
+        self.warmed_by = Some(transactions);
+        self
+    }
+
+    /// As it was loaded: nothing is in memory or in a cache.
+    pub fn cold(mut self) -> Self {
+        self.warmed_by = None;
+        self
+    }
+
+    /// Transactions that it is warmed by, if it is.
+    pub fn warm_transactions(&self) -> Option<u64> {
+        self.warmed_by
+    }
+
+    /// Loaded as it is measured: what lies in its files is to be as it writes it.
+    pub fn loaded_as_it_is(mut self) -> Self {
+        self.load = Load::Own;
+        self
+    }
+
+    /// Loaded under settings that it shares with other variants which say the same.
+    pub fn shared_load(mut self, name: &'static str, configure: fn(&mut PagerConfig)) -> Self {
+        self.load = Load::OfSeveral(name, configure);
+        self
+    }
+
+    /// The settings that its database is loaded under, and what is to be told apart by them.
+    fn loading(&self) -> (Variant, String) {
+        match self.load {
+            Load::Shared => (Self::new(|_| {}), String::new()),
+            Load::Own => (self.clone(), format!("{} {:?}", self.label(), self.nvm)),
+            Load::OfSeveral(name, configure) => (Self::new(configure), name.to_owned()),
+        }
+    }
+
+    /// On a drive that is said to write pages whole or not at all.
+    pub fn with_atomic_writes(mut self) -> Self {
+        self.has_atomic_writes = true;
+        self
+    }
+
+    /// Whether it needs such a drive.
+    pub fn has_atomic_writes(&self) -> bool {
+        self.has_atomic_writes
+    }
+
+    /// Its factors in one word.
+    pub fn label(&self) -> String {
+        let values: Vec<String> = self.factors.values().map(plain).collect();
+        values.join("-").replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.', "_")
+    }
+
+    /// The configuration over these directories.
+    fn config(&self, sizes: Sizes, on: &Drives, dilation: f64) -> Result<PagerConfig> {
+        let mut config = PagerConfig::new(on.files.clone());
+        config.temporary = on.temporary.clone();
+        config.page_size = sizes.page_bytes;
+        config.pool_bytes = sizes.pool_bytes;
+        config.log_capacity_bytes = sizes.log_bytes;
+        config.log_segment_bytes = sizes.segment_bytes;
+        if let Some(log) = &on.log {
+            config.log = log.clone();
+        }
+        if let (Some(flash), Some(directory)) = (self.flash, &on.flash) {
+            config.flash = Some(FlashConfig {
+                design: flash.design,
+                queued_max: flash.queued_max,
+                dirty_percent: flash.dirty_percent,
+                clean_order: flash.clean_order,
+                restart: flash.restart,
+                fill: flash.fill,
+                scans: flash.scans,
+                ..FlashConfig::new(directory.clone(), flash.bytes)
+            });
+        }
+        if let (Some(nvm), Some(directory)) = (self.nvm, &on.nvm) {
+            let log_bytes = if nvm.log { sizes.log_bytes } else { 0 };
+            let size_bytes = nvm.region_bytes(log_bytes, sizes.page_bytes as u64);
+            config.nvm = Some(NvmConfig { directory: directory.clone(), size_bytes, log_bytes });
+        }
+        (self.configure)(&mut config);
+        let dilated = |ms: u64| (ms as f64 * dilation) as u64;
+        config.checkpoint.interval_ms = dilated(config.checkpoint.interval_ms);
+        if let Some(pacing) = &mut config.pacing {
+            pacing.interval_ms = dilated(pacing.interval_ms);
+        }
+        Ok(config)
+    }
+}
+
+impl InNvm {
+    fn region_bytes(self, log_bytes: u64, page_bytes: u64) -> u64 {
+        let slots = self.area_bytes.div_ceil(page_bytes);
+        let bytes = REGION_HEAD_BYTES + log_bytes + slots * (page_bytes + SLOT_HEADER_BYTES) + page_bytes;
+        bytes.next_multiple_of(REGION_UNIT_BYTES)
+    }
+}
+
+/// How a load went.
+#[derive(Debug, Clone, Default)]
+pub struct Loaded {
+    /// From the first statement to the end of the shutdown.
+    pub took: Duration,
+    /// Counters of the levels at the end.
+    pub levels: BTreeMap<String, u64>,
+    /// Bytes of pages in use.
+    pub pages_bytes: u64,
+}
+
+impl Loaded {
+    /// Bytes written of pages whose owner wants them compressed, as a part of their own; 1 where nobody does.
+    pub fn stored_share(&self) -> f64 {
+        let of = |name: &str| self.levels.get(name).copied().unwrap_or(0) as f64;
+        let plain = of("home.plain_bytes");
+        if plain > 0.0 { of("home.stored_bytes") / plain } else { 1.0 }
+    }
+}
+
+/// A variant with a copy of its own.
+pub struct Stand {
+    pub(super) variant: Variant,
+    pub(super) sizes: Sizes,
+    copy: Copied,
+}
+
+/// A stand's database, open.
+pub struct Opened {
+    /// The database.
+    pub database: Arc<Database>,
+    /// The drives; the first is that of data.
+    pub drives: Vec<Drive>,
+    /// Account of persistent memory.
+    pub nvm: Option<Arc<Accounting>>,
+    /// Where time goes.
+    pub times: Arc<Times>,
+}
+
+impl Opened {
+    /// Whether emulated drives take their time.
+    pub fn take_times(&self, is_on: bool) {
+        take_times(&self.drives, is_on);
+    }
+}
+
+fn take_times(drives: &[Drive], is_on: bool) {
+    drives.iter().filter_map(|drive| drive.emulated.as_ref()).for_each(|drive| drive.take_times(is_on));
+}
+
+impl Stand {
+    /// Copies of loaded databases for all of them; what isn't loaded yet is.
+    pub fn of_all(
+        bench: &Bench,
+        workload: &dyn Workload,
+        sizes: Sizes,
+        variants: &[Variant],
+    ) -> Result<Vec<Stand>> {
+        let mut missing: BTreeMap<String, &Variant> = BTreeMap::new();
+        for variant in variants {
+            missing.entry(base_name(workload, sizes, variant)).or_insert(variant);
+        }
+        let loads: Vec<(String, &Variant)> = missing.into_iter().collect();
+        let load_part = |part: &[(String, &Variant)]| {
+            part.iter().try_for_each(|(name, variant)| {
+                let load = |place: &Place| load(place, workload, sizes, variant, &Device::REAL).map(drop);
+                bench.base(name, load).map(drop)
+            })
+        };
+        std::thread::scope(|scope| {
+            let parts = loads.chunks(loads.len().div_ceil(LOADS).max(1));
+            let load_part = &load_part;
+            let threads: Vec<_> = parts.map(|part| scope.spawn(move || load_part(part))).collect();
+            let panicked = || BenchError::Connection("a thread that loads panicked".to_owned());
+            threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| panicked())?)
+        })?;
+        let stand = |variant: &Variant| {
+            let base = bench.base(&base_name(workload, sizes, variant), |_| Ok(()))?;
+            let copy = bench.copy(&base, &variant.label())?;
+            Ok(Stand { variant: variant.clone(), sizes, copy })
+        };
+        variants.iter().map(stand).collect()
+    }
+
+    /// A database that nobody shares, loaded in its place on this device; how that went.
+    pub fn fresh(
+        bench: &Bench,
+        workload: &dyn Workload,
+        (sizes, device): (Sizes, &Device),
+        variant: &Variant,
+    ) -> Result<(Stand, Loaded)> {
+        let copy = bench.empty(&variant.label())?;
+        let loaded = load(copy.place(), workload, sizes, variant, device)?;
+        Ok((Stand { variant: variant.clone(), sizes, copy }, loaded))
+    }
+
+    /// Opens it; what is to be warmed up takes no time on emulated drives yet.
+    pub fn open(&self, device: &Device, dilation: f64) -> Result<Opened> {
+        self.open_so(device, dilation, self.variant.warmed_by.is_none())
+    }
+
+    /// Opens it in the drives' time, whether it is to be warmed up or not.
+    pub fn open_at_once(&self, device: &Device, dilation: f64) -> Result<Opened> {
+        self.open_so(device, dilation, true)
+    }
+
+    fn open_so(&self, device: &Device, dilation: f64, takes_times: bool) -> Result<Opened> {
+        let device = self.device(device);
+        let drives = Drives::open(self.copy.place(), self.variant.nvm.is_some(), (&device, dilation))?;
+        take_times(&drives.all, takes_times);
+        let mut config = self.variant.config(self.sizes, &drives, dilation)?;
+        let times = Arc::new(Times::on());
+        config.times = Arc::clone(&times);
+        let nvm = drives.nvm.as_ref().map(|directory| Arc::clone(directory.accounting()));
+        Ok(Opened { database: open_with(config)?, drives: drives.all, nvm, times })
+    }
+
+    fn device(&self, device: &Device) -> Device {
+        match self.variant.has_atomic_writes {
+            true => device.clone().with_atomic_writes(self.sizes.page_bytes),
+            false => device.clone(),
+        }
+    }
+
+    /// Bytes of blocks that the file system has given to its files, but for the log.
+    pub fn allocated_bytes(&self) -> Result<u64> {
+        self.copy.allocated_bytes(|name| !name.starts_with("log"))
+    }
+
+    /// For the configuration's hash.
+    pub fn describe(&self) -> String {
+        let Sizes { page_bytes, pool_bytes, log_bytes, .. } = self.sizes;
+        let Variant { nvm, flash, factors, warmed_by, .. } = &self.variant;
+        let factors = serde_json::json!(factors);
+        let flash = flash.map(|flash| format!(", {flash:?}")).unwrap_or_default();
+        let warm = warmed_by.map(|count| format!(", warmed by {count} transactions")).unwrap_or_default();
+        format!(
+            "{factors}, pages of {page_bytes} bytes, pool {pool_bytes}, log {log_bytes}, NVM {nvm:?}{flash}{warm}"
+        )
+    }
+}
+
+/// The name of the loaded database that a variant is copied from.
+fn base_name(workload: &dyn Workload, sizes: Sizes, variant: &Variant) -> String {
+    let (_, how) = variant.loading();
+    let Sizes { page_bytes, log_bytes, .. } = sizes;
+    let settings = format!("{} {} {page_bytes} {log_bytes} {how}", workload.name(), workload.settings());
+    format!("{}-{}", workload.name(), hash_of(&settings))
+}
+
+/// Fills a new database and shuts it down.
+fn load(
+    place: &Place,
+    workload: &dyn Workload,
+    sizes: Sizes,
+    variant: &Variant,
+    device: &Device,
+) -> Result<Loaded> {
+    let (how, _) = variant.loading();
+    let drives = Drives::open(place, how.nvm.is_some(), (device, 1.0))?;
+    let mut config = how.config(sizes, &drives, 1.0)?;
+    config.pool_bytes = LOADING_POOL_BYTES.max(sizes.pool_bytes);
+    config.pacing = None;
+    let began = Instant::now();
+    let database = open_with(config)?;
+    workload.load(Embedded::new(Arc::clone(&database), "").connect(&[])?.as_mut())?;
+    database.shutdown()?;
+    let pager = database.stats().pager;
+    let pages_bytes = (pager.data_pages + pager.rollback_pages) * sizes.page_bytes as u64;
+    Ok(Loaded { took: began.elapsed(), levels: levels(&database), pages_bytes })
+}
+
+/// Counters of the levels below the pool, by `level.counter`.
+pub fn levels(database: &Database) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    // Home has a report for each of its layouts.
+    for report in database.stats().pager.levels {
+        for (name, count) in report.counters {
+            *sums.entry(format!("{}.{name}", report.name)).or_default() += count;
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_holds_what_is_asked_for() {
+        let nvm = InNvm { area_bytes: 2 << 20, log: true };
+        let bytes = nvm.region_bytes(1 << 20, 4096);
+        assert!(((3 << 20) + 512 * 64..(3 << 20) + (64 << 10)).contains(&bytes), "{bytes}");
+        assert!(bytes.is_multiple_of(4096));
+    }
+
+    #[test]
+    fn logs_of_any_pool_have_whole_segments() {
+        for pool_bytes in [8 << 20, 10_000_000, 50_000_000] {
+            let sizes = Sizes::new(4096, pool_bytes);
+            assert_eq!(sizes.log_bytes, LOG_SEGMENTS * sizes.segment_bytes);
+            assert_eq!(sizes.segment_bytes % SEGMENT_UNIT_BYTES, 0, "{pool_bytes}");
+        }
+        assert_eq!(Sizes::new(4096, 8 << 20).log_bytes, 32 << 20);
+    }
+
+    #[test]
+    fn labels_are_names_of_directories() {
+        let variant = Variant::named("nvm/dwb", |_| {}).with("area MiB", 2.5);
+        assert_eq!(variant.label(), "2.5-nvm_dwb");
+    }
+}

@@ -1,0 +1,152 @@
+//! Bringing a database into the state that is to be measured, as fast as the machine can: emulated drives take no time of their own meanwhile.
+//!
+//! On the drives of Do 2012 a cache fills in hours. Every variant of a comparison is warmed by the same number of transactions, also the one
+//! without a cache, whose pool is as warm then and whose tables have grown as much.
+//!
+//! 1. A cache is steady when it is full, or when its hit rate no longer rises; what isn't says so in its row.
+//!
+//! Not known here: how long it would have taken on the drives.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use varve_engine::Database;
+
+use super::stand::{Opened, levels};
+use varve_bench::Result;
+use varve_bench::driver::{self, Plan};
+use varve_bench::target::Target;
+use varve_bench::workload::Workload;
+
+/// Sessions are looked at so often.
+const SLICE: Duration = Duration::from_millis(250);
+/// Seeds of warm slices begin here, beyond those of rounds.
+const SEEDS: u64 = 1 << 20;
+/// Slices that a warm-up has at most.
+const SLICES_MAX: u64 = 2_400;
+/// Frames of a hundred from which a cache is full (Do 2012, section 3.3.3).
+const FULL_PERCENT: f64 = 95.0;
+/// A hit rate that is no more above that of the quarter before has stopped rising.
+const FLAT: f64 = 0.02;
+
+/// How full a flash cache is, in percent of its frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct CacheState {
+    /// Frames that aren't free.
+    pub filled_percent: f64,
+    /// Frames whose page home lacks.
+    pub dirty_percent: f64,
+    /// Frames whose page has changed above.
+    pub invalid_percent: f64,
+}
+
+impl CacheState {
+    /// Of a database's cache, if it has one.
+    pub fn of(database: &Database) -> Option<Self> {
+        let levels = levels(database);
+        let of = |name: &str| levels.get(name).copied().map(|count| count as f64);
+        let percent = |name: &str| Some(100.0 * of(name)? / of("flash.frames")?.max(1.0));
+        Some(Self {
+            filled_percent: 100.0 - percent("flash.free")?,
+            dirty_percent: percent("flash.dirty")?,
+            invalid_percent: percent("flash.invalid")?,
+        })
+    }
+}
+
+/// What was asked of a cache.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asked {
+    hits: u64,
+    misses: u64,
+}
+
+impl Asked {
+    /// Since the database was opened; nothing without a cache.
+    pub fn of(database: &Database) -> Self {
+        Self::among(&levels(database))
+    }
+
+    fn among(levels: &BTreeMap<String, u64>) -> Self {
+        let of = |name: &str| levels.get(name).copied().unwrap_or(0);
+        Self { hits: of("flash.read_hits"), misses: of("flash.read_misses") }
+    }
+
+    /// After an earlier moment.
+    pub fn since(self, before: Self) -> Self {
+        Self { hits: self.hits - before.hits, misses: self.misses - before.misses }
+    }
+
+    /// Part of the pages that it had; `None` if nobody asked.
+    pub fn hit_rate(self) -> Option<f64> {
+        let all = self.hits + self.misses;
+        (all > 0).then(|| self.hits as f64 / all as f64)
+    }
+}
+
+/// How a warm-up went.
+#[derive(Debug, Clone, Serialize)]
+pub struct Warmth {
+    /// Transactions.
+    pub transactions: u64,
+    /// Wall time.
+    pub seconds: f64,
+    /// The cache at its end.
+    pub cache: Option<CacheState>,
+    /// Part of the pages that it had, by quarters of the warm-up.
+    pub hit_rates: Vec<f64>,
+    /// Whether the cache, if there is one, is full, or its hit rate flat.
+    pub is_steady: bool,
+}
+
+/// Runs slices of the load until so many transactions are done; `number` is that of the round.
+pub fn up(
+    opened: &Opened,
+    target: &dyn Target,
+    (workload, plan): (&dyn Workload, Plan),
+    (transactions, number): (u64, u64),
+) -> Result<Warmth> {
+    let began = Instant::now();
+    let mut seen = vec![(0, Asked::of(&opened.database))];
+    for slice in 0..SLICES_MAX {
+        let done = seen.last().map_or(0, |(done, _)| *done);
+        if done >= transactions {
+            break;
+        }
+        let seed = SEEDS * number + slice + SEEDS;
+        let round = driver::round(target, workload, plan, SLICE, seed)?;
+        seen.push((done + round.transactions, Asked::of(&opened.database)));
+    }
+    let cache = CacheState::of(&opened.database);
+    let hit_rates = quarters(&seen);
+    let is_flat = match hit_rates.as_slice() {
+        [.., third, fourth] => fourth - third <= FLAT,
+        _ => false,
+    };
+    let is_steady = cache.is_none_or(|cache| cache.filled_percent >= FULL_PERCENT || is_flat);
+    let transactions = seen.last().map_or(0, |(done, _)| *done);
+    Ok(Warmth { transactions, seconds: began.elapsed().as_secs_f64(), cache, hit_rates, is_steady })
+}
+
+/// Hit rates of four parts of as many slices; fewer where nobody asked.
+fn quarters(seen: &[(u64, Asked)]) -> Vec<f64> {
+    let slices = seen.len().saturating_sub(1);
+    let at = |quarter: usize| seen.get(slices * quarter / 4).map(|(_, asked)| *asked);
+    (0..4).filter_map(|quarter| at(quarter + 1)?.since(at(quarter)?).hit_rate()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quarters_of_a_warm_up_tell_whether_hits_still_rise() {
+        let seen: Vec<(u64, Asked)> = [(0, 0), (0, 100), (20, 180), (70, 230), (120, 280)]
+            .map(|(hits, misses)| (0, Asked { hits, misses }))
+            .into();
+        assert_eq!(quarters(&seen), [0.0, 0.2, 0.5, 0.5]);
+        assert!(quarters(&seen[..1]).is_empty());
+        assert_eq!(Asked::default().hit_rate(), None);
+    }
+}

@@ -1,0 +1,407 @@
+//! Wear of flash by updates (must show 4 of issue 5; "How to Write to SSDs", arXiv 2603.09927): doublewrite in place against pages packed out
+//! of place, at the same rows on the same drive.
+//!
+//! 1. Flash is modelled (decision 0150): every figure of it says so. Nothing is timed, so nothing can be spoilt by a busy machine.
+//! 2. The drive is as large for all variants, and so many rows are loaded that they fill nine tenths of it where they lie *plain and in place*
+//!    (pages in use, doublewrite area, control file, and the log if it lies there). What compression saves is free then, as it would be on a
+//!    drive that somebody has.
+//! 3. A figure counts when the drive was overwritten often enough before, and two halves of the interval say the same.
+
+use serde::Serialize;
+use varve_device::Profile;
+use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig, Trim};
+
+use super::lab::Lab;
+use super::row::Factors;
+use super::table::Table;
+use super::tell;
+use super::wear_claim::claims_of;
+use super::wear_drive::{Drive, Interval, PAGE_BYTES, pool_bytes};
+use crate::updates::{ROW_CHARS, Updates};
+use varve_bench::report::hash_of;
+use varve_bench::values::Values;
+use varve_bench::{BenchError, Result};
+
+/// What the plain database in place takes of the drive.
+const FILL: f64 = 0.9;
+/// A drive that is larger than any database that is measured, as a multiple of its rows.
+const AMPLE: u64 = 4;
+/// Halves of an interval that differ by more than this part are no steady state.
+const UNSTEADY: f64 = 0.1;
+/// The emulated drive's profile, unless another one is asked for.
+const PROFILE: &str = "sata-ssd-2014";
+
+/// A way to write pages.
+struct Way {
+    name: &'static str,
+    /// Out of place, in a file that may be filled so far before it grows.
+    packed_percent: Option<u8>,
+    algorithm: Algorithm,
+    trims: bool,
+}
+
+/// Names of those that others are held against.
+pub(super) const BASE: &str = "doublewrite";
+pub(super) const LZ4: &str = "doublewrite lz4";
+pub(super) const LZ4_TRIM: &str = "doublewrite lz4 trim";
+/// As packed files come.
+const DEFAULT_FILL: Option<u8> = Some(PackedConfig::DEFAULT.fill_percent);
+const WAYS: [Way; 8] = [
+    Way { name: BASE, packed_percent: None, algorithm: Algorithm::None, trims: false },
+    Way { name: LZ4, packed_percent: None, algorithm: Algorithm::Lz4, trims: false },
+    Way { name: LZ4_TRIM, packed_percent: None, algorithm: Algorithm::Lz4, trims: true },
+    Way { name: "packed", packed_percent: DEFAULT_FILL, algorithm: Algorithm::None, trims: true },
+    Way { name: "packed lz4", packed_percent: DEFAULT_FILL, algorithm: Algorithm::Lz4, trims: true },
+    Way { name: "packed lz4 fill 80", packed_percent: Some(80), algorithm: Algorithm::Lz4, trims: true },
+    Way { name: "packed lz4 fill 70", packed_percent: Some(70), algorithm: Algorithm::Lz4, trims: true },
+    Way { name: "packed lz4 fill 50", packed_percent: Some(50), algorithm: Algorithm::Lz4, trims: true },
+];
+
+impl Way {
+    fn configure(&self, extent_bytes: u64, config: &mut PagerConfig) {
+        config.compression = Compression::of(self.algorithm);
+        config.trim = if self.trims { Trim::On } else { Trim::Off };
+        if let Some(fill_percent) = self.packed_percent {
+            config.layout =
+                HomeLayout::Packed(PackedConfig { extent_bytes, fill_percent, ..PackedConfig::DEFAULT });
+        }
+    }
+
+    /// Whether it matters how well values compress.
+    fn compresses(&self) -> bool {
+        self.algorithm != Algorithm::None
+    }
+}
+
+/// Values by what pages of them are wanted to take, stored.
+#[derive(Clone)]
+struct Filling {
+    /// What is wanted; nothing where nothing is compressed.
+    wanted: Option<f64>,
+    values: Values,
+}
+
+/// Where a point is measured.
+struct Spot<'a> {
+    way: &'a Way,
+    filling: &'a Filling,
+    theta: f64,
+    log_is_apart: bool,
+}
+
+impl Spot<'_> {
+    fn factors(&self) -> Factors {
+        let log = if self.log_is_apart { "apart" } else { "here" };
+        let mut factors = Factors::from([
+            ("variant", self.way.name.into()),
+            ("theta", self.theta.into()),
+            ("log", log.into()),
+        ]);
+        factors.extend(self.filling.wanted.map(|wanted| ("values", wanted.into())));
+        factors
+    }
+}
+
+/// What a point came to. Bytes are those of a transaction unless they say otherwise.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct WearRow {
+    pub(super) row: &'static str,
+    pub(super) experiment: &'static str,
+    pub(super) figure: &'static str,
+    pub(super) factors: Factors,
+    pub(super) configuration: String,
+    /// Flash is modelled: never measured.
+    pub(super) flash: &'static str,
+    pub(super) capacity_bytes: u64,
+    /// What the host had written before the interval, as a multiple of the drive.
+    pub(super) overwritten_before: f64,
+    /// What the drive held at the end, as a part of it.
+    pub(super) valid_share: f64,
+    pub(super) transactions: u64,
+    /// Stored bytes of pages that were to be compressed, as a part of their own.
+    pub(super) stored_share: Option<f64>,
+    pub(super) pages_written: f64,
+    pub(super) host_bytes: f64,
+    pub(super) flash_bytes: f64,
+    pub(super) log_apart_bytes: f64,
+    pub(super) host_bytes_of_a_page: f64,
+    pub(super) flash_bytes_of_a_page: f64,
+    /// Flash bytes over host bytes.
+    pub(super) translation_amplification: f64,
+    /// Bytes written of new pages and moved ones over those of new pages.
+    pub(super) packed_amplification: Option<f64>,
+    pub(super) trimmed_bytes: f64,
+    pub(super) by_purpose: Vec<(&'static str, f64)>,
+    /// Difference of the two halves of the interval.
+    pub(super) halves_differ: f64,
+}
+
+impl WearRow {
+    /// Why it doesn't count.
+    pub(super) fn not_judged(&self) -> Option<String> {
+        (self.halves_differ > UNSTEADY).then(|| {
+            format!("halves of the interval differ by {:.0} %: no steady state", 100.0 * self.halves_differ)
+        })
+    }
+
+    pub(super) fn is(&self, variant: &str) -> bool {
+        self.factors.get("variant").is_some_and(|is| is == variant)
+    }
+}
+
+/// `packed-wear`.
+pub fn packed_wear(lab: &mut Lab<'_>) -> Result<()> {
+    let asked = lab.device().profile().map(Ok);
+    let profile = asked
+        .unwrap_or_else(|| Profile::shipped(PROFILE))
+        .map_err(|error| BenchError::Arguments(error.to_string()))?;
+    let fillings = fillings(lab, &profile)?;
+    let clients = lab.clients(&[4], &[4]).first().copied().unwrap_or(1);
+    let (mut measured, mut claims) = (Vec::new(), Vec::new());
+    let logs: &[bool] = if lab.scale().is_full() { &[true, false] } else { &[true] };
+    for log_is_apart in logs.iter().copied() {
+        let (capacity_bytes, rows) = size(lab, &profile, log_is_apart)?;
+        for theta in [0.8, 0.99] {
+            let mut here = Vec::new();
+            for (way, filling) in combinations(&fillings) {
+                let spot = Spot { way, filling, theta, log_is_apart };
+                if lab.wants(&spot.factors()) {
+                    here.extend(point(lab, &profile, &spot, (rows, capacity_bytes, clients))?);
+                }
+            }
+            let found = claims_of(lab.subject(), &here);
+            found.iter().try_for_each(|claim| lab.write_row(claim))?;
+            claims.extend(found);
+            measured.extend(here);
+        }
+    }
+    lab.say(&format!(
+        "\nFlash bytes are modelled (decision 0150).\n{}{}",
+        table(&measured),
+        tell::claims(&claims)
+    ))
+}
+
+/// Each way with each filling that makes a difference to it.
+fn combinations(fillings: &[Filling]) -> impl Iterator<Item = (&'static Way, &Filling)> {
+    let fits = |way: &Way, filling: &Filling| way.compresses() == filling.wanted.is_some();
+    WAYS.iter().flat_map(move |way| {
+        fillings.iter().filter(move |filling| fits(way, filling)).map(move |filling| (way, filling))
+    })
+}
+
+/// So much of a data file is kept free for those who allocate: eight extents of 64 pages, and as many again.
+const KEPT_BYTES: u64 = 2 * 8 * 64 * PAGE_BYTES as u64;
+/// Room that a device must have beyond its files, as a part of them.
+const AIR: f64 = 0.02;
+
+/// The drive, and how many rows fill nine tenths of it when they lie plain and in place. A file grows in large steps, so a first load tells how
+/// many rows the file of a second one has room for.
+fn size(lab: &mut Lab<'_>, profile: &Profile, log_is_apart: bool) -> Result<(u64, u64)> {
+    let wanted = (lab.scale().wear_bytes / ROW_CHARS as u64).max(1);
+    let load = |rows: u64| {
+        let rows_bytes = rows * ROW_CHARS as u64;
+        let drive = Drive::new(profile, rows_bytes * AMPLE + (64 << 20), log_is_apart)?;
+        drive.load(&Updates::new(rows, 0.5, Values::Letters), pool_bytes(rows_bytes), &|_| {})
+    };
+    let first = load(wanted)?;
+    let used = first.files_bytes.saturating_sub(first.unused_bytes).max(1);
+    let more = first.unused_bytes.saturating_sub(KEPT_BYTES);
+    let rows = wanted + (wanted as f64 * more as f64 / used as f64) as u64;
+    let loaded = load(rows)?;
+    let least = loaded.files_bytes as f64 * (1.0 + AIR);
+    let bytes = (loaded.live_bytes as f64 / FILL).max(least) as u64;
+    lab.say(&format!(
+        "drive of {:.1} MiB: {rows} rows, plain and in place, take {:.1} MiB of it ({:.1} %), their files {:.1} MiB; log {}",
+        mib(bytes),
+        mib(loaded.live_bytes),
+        100.0 * loaded.live_bytes as f64 / bytes as f64,
+        mib(loaded.files_bytes),
+        if log_is_apart { "apart" } else { "here" }
+    ))?;
+    Ok((bytes, rows))
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// Letters of which as many repeat as makes pages take what is wanted, stored by lz4; found by loading some.
+fn fillings(lab: &mut Lab<'_>, profile: &Profile) -> Result<Vec<Filling>> {
+    let wanted: &[f64] = if lab.scale().is_full() { &[0.4, 0.5, 0.75, 1.0] } else { &[0.5, 0.75, 1.0] };
+    let mut fillings = vec![Filling { wanted: None, values: Values::Letters }];
+    for wanted in wanted.iter().copied() {
+        let is_asked_for = lab.wants(&Factors::from([("values", wanted.into())]));
+        if !is_asked_for {
+            continue;
+        }
+        let (values, share) = if wanted < 1.0 {
+            repeating(profile, wanted)?
+        } else {
+            (Values::Letters, stored_share(profile, &Values::Letters)?)
+        };
+        lab.say(&format!(
+            "values {wanted}: {}: pages stored by lz4 in {share:.3} of their bytes",
+            values.describe()
+        ))?;
+        fillings.push(Filling { wanted: Some(wanted), values });
+    }
+    Ok(fillings)
+}
+
+/// Rows of a load that shows what pages take.
+const SAMPLE_ROWS: u64 = 4_000;
+/// Near enough to what is wanted.
+const NEAR: f64 = 0.01;
+
+fn repeating(profile: &Profile, wanted: f64) -> Result<(Values, f64)> {
+    let (mut low, mut high) = (0.0, 1.0);
+    loop {
+        let uniqueness = (low + high) / 2.0;
+        let values = Values::named("motif", uniqueness)?;
+        let share = stored_share(profile, &values)?;
+        if (share - wanted).abs() <= NEAR || high - low < NEAR / 4.0 {
+            return Ok((values, share));
+        }
+        if share > wanted { high = uniqueness } else { low = uniqueness }
+    }
+}
+
+fn stored_share(profile: &Profile, values: &Values) -> Result<f64> {
+    let drive = Drive::new(profile, SAMPLE_ROWS * ROW_CHARS as u64 * AMPLE + (64 << 20), true)?;
+    let lz4 = |config: &mut PagerConfig| config.compression = Compression::of(Algorithm::Lz4);
+    let mix = Updates::new(SAMPLE_ROWS, 0.5, values.clone());
+    Ok(drive.load(&mix, pool_bytes(0), &lz4)?.stored_share)
+}
+
+/// Measures one, unless its database does not fit on the drive.
+fn point(
+    lab: &mut Lab<'_>,
+    profile: &Profile,
+    spot: &Spot<'_>,
+    (rows, capacity_bytes, clients): (u64, u64, usize),
+) -> Result<Option<WearRow>> {
+    let drive = Drive::new(profile, capacity_bytes, spot.log_is_apart)?;
+    let mix = Updates::new(rows, spot.theta, spot.filling.values.clone());
+    let pool_bytes = pool_bytes(rows * ROW_CHARS as u64);
+    let extent_bytes = drive.extent_bytes();
+    let configure = |config: &mut PagerConfig| spot.way.configure(extent_bytes, config);
+    let (before, counted) = lab.scale().wear_percent;
+    let of_drive = |percent: u64| capacity_bytes * percent / 100;
+    let measure = || {
+        drive.load(&mix, pool_bytes, &configure)?;
+        let mut worn = drive.open(pool_bytes, &configure)?;
+        let warmed = worn.run(&mix, clients, of_drive(before))?;
+        let halves = [
+            worn.run(&mix, clients, of_drive(counted / 2))?,
+            worn.run(&mix, clients, of_drive(counted / 2))?,
+        ];
+        worn.end()?;
+        Ok((warmed, halves))
+    };
+    let (warmed, halves) = match measure() {
+        Err(BenchError::Statement { sqlstate, message }) if sqlstate == NO_ROOM => {
+            lab.say(&format!("{} does not fit: {message}", tell::place(&spot.factors())))?;
+            return Ok(None);
+        }
+        measured => measured?,
+    };
+    let shared = format!(
+        "{rows} rows, pool {pool_bytes}, drive {capacity_bytes}, extents {extent_bytes}, {clients} sessions"
+    );
+    let row = row(lab.subject(), spot, (&warmed, &halves), &shared);
+    lab.write_row(&row)?;
+    Ok(Some(row))
+}
+
+/// SQLSTATE of a full device.
+const NO_ROOM: &str = "53100";
+
+fn row(
+    (experiment, figure): (&'static str, &'static str),
+    spot: &Spot<'_>,
+    (warmed, halves): (&Interval, &[Interval; 2]),
+    shared: &str,
+) -> WearRow {
+    let sum = |of: &dyn Fn(&Interval) -> f64| halves.iter().map(of).sum::<f64>();
+    let level = |name: &str| sum(&|half| half.level(name));
+    let transactions = sum(&|half| half.transactions as f64).max(1.0);
+    let pages = level("home.pages_written").max(1.0);
+    let (host, flash) =
+        (sum(&|half| half.flash.host_bytes as f64), sum(&|half| half.flash.flash_bytes as f64));
+    let part = |of: f64, whole: f64| (whole > 0.0).then(|| of / whole);
+    let [first, second] = halves.each_ref().map(Interval::flash_of_a_page);
+    let last = &halves[1].flash;
+    let factors = spot.factors();
+    let configuration = hash_of(&format!("{} {shared}", serde_json::json!(factors)));
+    let mut purposes: Vec<(&'static str, f64)> = Vec::new();
+    for name in halves[1].by_purpose.keys() {
+        purposes
+            .push((name, sum(&|half| half.by_purpose.get(name).copied().unwrap_or(0) as f64) / transactions));
+    }
+    WearRow {
+        row: "wear",
+        experiment,
+        figure,
+        factors,
+        configuration,
+        flash: "modelled",
+        capacity_bytes: last.capacity_bytes,
+        overwritten_before: warmed.flash.host_bytes as f64 / last.capacity_bytes as f64,
+        valid_share: last.valid_bytes as f64 / last.capacity_bytes as f64,
+        transactions: transactions as u64,
+        stored_share: part(level("home.stored_bytes"), level("home.plain_bytes")),
+        pages_written: pages / transactions,
+        host_bytes: host / transactions,
+        flash_bytes: flash / transactions,
+        log_apart_bytes: sum(&|half| half.log_apart_bytes as f64) / transactions,
+        host_bytes_of_a_page: host / pages,
+        flash_bytes_of_a_page: flash / pages,
+        translation_amplification: flash / host.max(1.0),
+        packed_amplification: part(
+            level("home.written_bytes") + level("home.moved_bytes"),
+            level("home.written_bytes"),
+        ),
+        trimmed_bytes: sum(&|half| half.flash.trimmed_bytes as f64) / transactions,
+        by_purpose: purposes,
+        halves_differ: (first - second).abs() / first.max(second).max(1.0),
+    }
+}
+
+fn table(rows: &[WearRow]) -> Table {
+    let mut table = Table::headed(&[
+        "log",
+        "theta",
+        "values",
+        "variant",
+        "stored",
+        "pages",
+        "host KiB",
+        "flash KiB",
+        "log KiB",
+        "host/page",
+        "flash/page",
+        "flash/host",
+        "packed moves",
+        "trim KiB",
+        "valid %",
+        "halves %",
+        "counts",
+    ]);
+    let kib = |bytes: f64| format!("{:.2}", bytes / 1024.0);
+    let maybe = |figure: Option<f64>| figure.map_or_else(String::new, |figure| format!("{figure:.2}"));
+    for row in rows {
+        let mut line: Vec<String> = ["log", "theta", "values", "variant"]
+            .map(|name| row.factors.get(name).map(tell::plain).unwrap_or_default())
+            .to_vec();
+        line.extend([maybe(row.stored_share), format!("{:.2}", row.pages_written)]);
+        line.extend([row.host_bytes, row.flash_bytes, row.log_apart_bytes].map(kib));
+        line.extend([row.host_bytes_of_a_page, row.flash_bytes_of_a_page].map(kib));
+        line.extend([format!("{:.2}", row.translation_amplification), maybe(row.packed_amplification)]);
+        line.push(kib(row.trimmed_bytes));
+        line.extend([row.valid_share, row.halves_differ].map(|share| format!("{:.1}", 100.0 * share)));
+        line.push(row.not_judged().map_or("yes", |_| "doesn't count").to_owned());
+        table.push(line);
+    }
+    table
+}

@@ -1,0 +1,185 @@
+//! A brokerage-like, read-mostly mix: the ten transaction types of TPC-E in its shares, on a reduced schema of 15 tables. It is not TPC-E.
+//!
+//! Customers are drawn with a skew of the form that TPC-C and TPC-E share (the OR of two uniform draws). What is left out is told by
+//! [`Workload::deviations`]. Not known here: the ratio of page reads to page writes, which depends on the pool and is for an experiment to
+//! measure. One process at a time can run it: numbers of new trades come from a counter of the process, begun after the newest trade.
+
+mod conditions;
+mod load;
+mod schema;
+mod statements;
+mod transactions;
+
+use std::sync::{Mutex, PoisonError};
+
+use varve_bench::random::Random;
+use varve_bench::target::{Connection, Statement};
+use varve_bench::workload::{Condition, Kind, Workload};
+use varve_bench::{BenchError, Result};
+
+use transactions::Session;
+
+const KINDS: &[Kind] = &[
+    Kind { name: "trade_order", rate: None },
+    Kind { name: "trade_result", rate: None },
+    Kind { name: "trade_lookup", rate: None },
+    Kind { name: "trade_update", rate: None },
+    Kind { name: "trade_status", rate: None },
+    Kind { name: "customer_position", rate: None },
+    Kind { name: "broker_volume", rate: None },
+    Kind { name: "security_detail", rate: None },
+    Kind { name: "market_feed", rate: None },
+    Kind { name: "market_watch", rate: None },
+];
+
+/// How often each type comes, in tenths of a percent.
+const SHARES: [u64; 10] = [101, 100, 80, 20, 190, 130, 49, 140, 10, 180];
+
+/// How many rows there are.
+#[derive(Debug, Clone, Copy, serde::Serialize)]
+struct Scale {
+    customers: i64,
+    trades_of_customer: i64,
+}
+
+impl Scale {
+    const ACCOUNTS_OF_CUSTOMER: i64 = 5;
+
+    fn accounts(&self) -> i64 {
+        self.customers * Self::ACCOUNTS_OF_CUSTOMER
+    }
+
+    /// One for a hundred customers.
+    fn brokers(&self) -> i64 {
+        (self.customers / 100).max(1)
+    }
+
+    /// Half as many as customers.
+    fn companies(&self) -> i64 {
+        (self.customers / 2).max(1)
+    }
+
+    /// 685 for a thousand customers.
+    fn securities(&self) -> i64 {
+        (self.customers * 685 / 1000).max(1)
+    }
+
+    /// Trades that the load makes; all but the newest [`REQUESTS`] are completed.
+    fn trades(&self) -> i64 {
+        self.customers * self.trades_of_customer
+    }
+}
+
+/// Requests wait in so many queues, so that sessions don't all wait for one row.
+const QUEUES: i64 = 16;
+/// Requests that the load leaves waiting.
+const REQUESTS: i64 = QUEUES * 8;
+/// Fewest customers: with fewer there are no completed trades to look at.
+const CUSTOMERS_MIN: u64 = 10;
+/// Loaded trades of a customer; TPC-E has 17280.
+const TRADES_OF_CUSTOMER: i64 = 100;
+
+/// `0..count`, some more often than others.
+fn skewed(random: &mut Random, count: i64) -> i64 {
+    (random.between(0, 1_023) | random.between(0, count - 1)) % count
+}
+
+/// The mix at a scale.
+#[derive(Debug)]
+pub struct TpceLike {
+    scale: Scale,
+    /// The number of the trade that comes next; asked of the database by the first transaction that needs one.
+    next_trade: Mutex<Option<i64>>,
+}
+
+impl TpceLike {
+    /// Over so many customers.
+    pub fn new(customers: u64) -> Result<Self> {
+        if !(CUSTOMERS_MIN..=10_000_000).contains(&customers) {
+            return Err(BenchError::Arguments(format!(
+                "tpce-like needs {CUSTOMERS_MIN} to 10000000 customers (--rows), not {customers}"
+            )));
+        }
+        let scale = Scale { customers: customers as i64, trades_of_customer: TRADES_OF_CUSTOMER };
+        Ok(Self { scale, next_trade: Mutex::new(None) })
+    }
+
+    fn next_trade(&self, connection: &mut dyn Connection) -> Result<i64> {
+        let mut next = self.next_trade.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = match *next {
+            Some(number) => number,
+            None => transactions::newest_trade(connection)? + 1,
+        };
+        *next = Some(number + 1);
+        Ok(number)
+    }
+}
+
+impl Workload for TpceLike {
+    fn name(&self) -> String {
+        "tpce-like".to_owned()
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        serde_json::json!({"scale": self.scale})
+    }
+
+    fn deviations(&self) -> Vec<String> {
+        vec![
+            "this is not TPC-E, only its transaction types in its shares on 15 reduced tables: figures compare only with figures of it"
+                .to_owned(),
+            format!("{} loaded trades a customer, 17280 there", self.scale.trades_of_customer),
+            "no limit orders, margin, taxes, commission rates, permissions, zip codes, exchanges or data maintenance".to_owned(),
+            "one holding for an account and security, not one for each purchase; it may be negative".to_owned(),
+            "results come from the sessions, not from an emulated market; customers have no tiers, and all have five accounts".to_owned(),
+        ]
+    }
+
+    fn statements(&self) -> Vec<Statement> {
+        statements::all()
+    }
+
+    fn load(&self, connection: &mut dyn Connection) -> Result<()> {
+        *self.next_trade.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        load::run(&self.scale, connection)
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        KINDS
+    }
+
+    fn next_kind(&self, random: &mut Random) -> usize {
+        random.weighted(&SHARES)
+    }
+
+    fn transaction(&self, kind: usize, connection: &mut dyn Connection, random: &mut Random) -> Result<()> {
+        Session { workload: self, c: connection, random }.run(kind)
+    }
+
+    /// Numbers of new trades are never used twice: a duplicate is a fault.
+    fn is_retryable(&self, error: &BenchError) -> bool {
+        matches!(error, BenchError::Statement { sqlstate, .. } if matches!(sqlstate.as_str(), "40001" | "40P01"))
+    }
+
+    /// As many settlements as brokers count, and each trade either settled or waiting.
+    fn verify(&self, c: &mut dyn Connection) -> Result<()> {
+        let mut number = |sql: &str| -> Result<i64> {
+            let text = c.scalar(sql)?;
+            text.parse().map_err(|_| BenchError::Wrong(format!("{sql} gave {text}, which is no number")))
+        };
+        let settled = number("SELECT count(*) FROM bench_e_settlement")?;
+        let counted = number("SELECT sum(b_trades) FROM bench_e_broker")?;
+        let trades = number("SELECT count(*) FROM bench_e_trade")?;
+        let waiting = number("SELECT count(*) FROM bench_e_request")?;
+        if settled == counted && trades == settled + waiting {
+            return Ok(());
+        }
+        Err(BenchError::Wrong(format!(
+            "{settled} settlements, brokers count {counted}; {trades} trades, of which {waiting} wait"
+        )))
+    }
+
+    fn conditions(&self) -> Vec<Condition> {
+        conditions::all()
+    }
+}

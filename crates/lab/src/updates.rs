@@ -1,0 +1,95 @@
+//! Updates of whole rows: YCSB's workload A (half reads, half updates) over rows that lie densely in the order of their keys.
+//!
+//! What differs from YCSB, because wear is counted and not time: keys are numbers that were inserted in their order (YCSB's, inserted at
+//! random, leave pages two thirds full, so whatever they hold compresses), a row is one field of a thousand characters, and an update
+//! replaces all of it.
+
+use std::fmt::Write;
+
+use varve_bench::Result;
+use varve_bench::random::{Permutation, Random, Zipfian};
+use varve_bench::target::{Connection, Param, Statement};
+use varve_bench::values::Values;
+use varve_bench::workload::{Workload, load_rows};
+
+/// Characters of a row: those of YCSB's ten fields.
+pub const ROW_CHARS: usize = 1000;
+
+const READ: usize = 0;
+const UPDATE: usize = 1;
+/// Determines which rows are asked for most.
+const SHUFFLE_SEED: u64 = 2010;
+
+/// The mix.
+#[derive(Debug, Clone)]
+pub struct Updates {
+    rows: u64,
+    values: Values,
+    zipfian: Zipfian,
+    shuffle: Permutation,
+}
+
+impl Updates {
+    /// Over `rows` rows of such values; row r of the most popular ones as often as 1 / r^theta, with theta between 0 and 1.
+    pub fn new(rows: u64, theta: f64, values: Values) -> Self {
+        let rows = rows.max(1);
+        let (zipfian, shuffle) = (Zipfian::with_theta(rows, theta), Permutation::of(rows, SHUFFLE_SEED));
+        Self { rows, values, zipfian, shuffle }
+    }
+
+    fn key(&self, random: &mut Random) -> i64 {
+        self.shuffle.place(self.zipfian.rank(random)) as i64
+    }
+}
+
+impl Workload for Updates {
+    fn name(&self) -> String {
+        "updates".to_owned()
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        let keys = format!("zipfian {}, shuffled", self.zipfian.theta());
+        serde_json::json!({"rows": self.rows, "row_chars": ROW_CHARS, "keys": keys, "values": self.values.describe()})
+    }
+
+    fn deviations(&self) -> Vec<String> {
+        vec![
+            "keys are bigints, loaded in their order".to_owned(),
+            "a row is one field of 1000 characters, and an update replaces it".to_owned(),
+        ]
+    }
+
+    fn statements(&self) -> Vec<Statement> {
+        [
+            "SELECT field FROM usertable WHERE ycsb_key = $1",
+            "UPDATE usertable SET field = $1 WHERE ycsb_key = $2",
+        ]
+        .map(str::to_owned)
+        .to_vec()
+    }
+
+    fn load(&self, c: &mut dyn Connection) -> Result<()> {
+        c.simple("DROP TABLE IF EXISTS usertable")?;
+        c.simple(&format!(
+            "CREATE TABLE usertable (ycsb_key bigint PRIMARY KEY, field varchar({ROW_CHARS}))"
+        ))?;
+        let mut random = Random::seeded(self.rows);
+        load_rows(c, "usertable", self.rows, |number, sql| {
+            let _ = write!(sql, "({number},'{}')", self.values.text(&mut random, ROW_CHARS));
+        })
+    }
+
+    fn transaction(&self, _kind: usize, c: &mut dyn Connection, random: &mut Random) -> Result<()> {
+        let key = Param::Int(self.key(random));
+        if random.below(2) == 0 {
+            return c.run(READ, &[key]).map(drop);
+        }
+        let text = self.values.text(random, ROW_CHARS);
+        c.run(UPDATE, &[Param::Text(&text), key]).map(drop)
+    }
+
+    /// Its transactions are single statements: there is nothing open.
+    fn rollback(&self, _connection: &mut dyn Connection) -> Result<()> {
+        Ok(())
+    }
+}
