@@ -28,7 +28,7 @@ pub fn run(arguments: &CheckArgs) -> Result<(), CommandError> {
     };
     let count = report.damages.len();
     Err(CommandError::Damaged(format!(
-        "{} is damaged: {first}. {count} damages were found in all. Keep a copy of the directory, and restore a backup.",
+        "{} is damaged: {first}. {count} damages were found. Keep a copy of the directory, and restore a backup.",
         path.display()
     )))
 }

@@ -3,7 +3,7 @@
 /// `varve --help`
 pub const LONG: &str = "\
 Varve is a transactional SQL database. It speaks the PostgreSQL protocol, so psql, pgbench, sysbench \
-and the PostgreSQL drivers talk to it; and it can be linked into a Rust program.
+and the PostgreSQL drivers can use it. It can also be linked into a Rust program.
 
 Try it:
 
@@ -13,29 +13,28 @@ Try it:
     postgres=> insert into item values (1, 'lamp');
     postgres=> select * from item;
 
-Stop the server with Ctrl-C; what was committed is there again at the next start, however it stops.
-What survives a loss of power: SHOW durability.
+Stop the server with Ctrl-C. Committed data is there at the next start, however the server stopped.
+SHOW durability says what survives a loss of power.
 
 `varve help COMMAND` explains a command.";
 
 /// `varve help serve`
 pub const SERVE: &str = concat!(
     "\
-Serves the database in a directory until it gets SIGINT (Ctrl-C) or SIGTERM. A directory that is \
-missing or empty becomes a new database first. On start it prints what it found about the devices, \
-the settings in force, and, once clients can connect, `listening on ADDRESS:PORT`.
+Runs a server for the database in a directory until it gets SIGINT (Ctrl-C) or SIGTERM. If the directory \
+is missing or empty, it creates a new database. It prints what it found about the devices, the settings \
+in force, and, when clients can connect, `listening on ADDRESS:PORT`.
 
-Stopping ends all sessions, rolls back what wasn't committed, and writes a checkpoint. Clients get \
-57P01: with a running statement in its place, busy ones as the answer to their next query, idle ones \
-unasked. A second signal ends the process at once; then the next start recovers from the log.
+A stop ends all sessions, rolls back open transactions, and writes a checkpoint. Clients get 57P01. A \
+second signal ends the process at once. The next start then recovers the database from the log.
 
-Who may connect: any user name, from this machine only, unless `authentication` and `listen` say \
-otherwise. The database is named postgres.
+By default, any user name can connect, but only from this machine. The settings `authentication` and \
+`listen` change that. The database is named postgres.
 
-Settings come from varve.toml in the data directory, or from the file given with --config. What ALTER \
-SYSTEM SET has changed is in varve.auto.toml of the data directory and goes before it; pg_settings shows \
-the settings of category Varve, and which of them wait for the next start. All of it is optional; this \
-is a whole file:
+Settings are read from varve.toml in the data directory, or from the file given with --config. ALTER \
+SYSTEM SET writes varve.auto.toml in the data directory, which overrides it. pg_settings shows the \
+settings (category Varve), and which of them wait for the next start. All settings are optional. This is \
+a complete file:
 
 ",
     include_str!("../config/settings.toml"),
@@ -50,10 +49,9 @@ Examples:
 
 /// `varve help init`
 pub const INIT: &str = "\
-Makes a new, empty database in a directory that is missing or empty. `varve serve` does the same when \
-it has to; use init to prepare a directory with a page size or devices of its own, to give the first \
-role, varve, its password, or to be told when there is something in it already. A varve.toml in the \
-directory is used.
+Creates a new, empty database in a directory that is missing or empty. `varve serve` also does this, if \
+there is no database. Use init to choose a page size or devices, to set the password of the first role, \
+postgres, or to get an error if the directory is in use. A varve.toml in the directory is used.
 
 Examples:
 
@@ -63,18 +61,19 @@ Examples:
 
 /// `varve help sql`
 pub const SQL: &str = "\
-A shell on the database in a directory, without a server: statements and commands at a terminal, from -c, \
-from files or from standard input. An empty directory becomes a new database first, as does one that is \
-missing if --create is given or none was named; a name that is missing otherwise is taken for a mistake. One process at a time can have a database open: where a server runs, use psql.
+A shell for the database in a directory, without a server. It reads statements and commands from a \
+terminal, from -c, from files or from standard input. It creates a new database if the directory is \
+empty, or if it is missing and --create or no name was given. Only one process at a time can open a \
+database. If a server runs, use psql.
 
-At a terminal there are a history (~/.varve_history) and completion of names (tab). Statements end with a \
-semicolon and may have many lines; Ctrl-C cancels the one that runs. \\? shows the commands: \\d and its \
-relatives ask the catalog, \\copy loads a file and says how far it is.
+At a terminal there is a history (~/.varve_history), and completion of names with the tab key. A statement \
+ends with a semicolon and may have many lines. Ctrl-C cancels the running statement. \\? lists the \
+commands: \\d and others show the catalog, \\copy loads a file and shows its progress.
 
-Results go to standard output, everything else to standard error. A text of -c is sent whole: several \
-statements in it are one transaction. A script ends at its first error.
+Results go to standard output, everything else to standard error. Several statements in one -c are one \
+transaction. A script ends at its first error.
 
-Exit codes: 0 everything ran, 1 a statement failed or the database did not open, 2 wrong usage, \
+Exit codes: 0 success, 1 a statement failed or the database did not open, 2 wrong usage, \
 130 Ctrl-C between two statements of a script.
 
 Examples:
@@ -88,13 +87,13 @@ Examples:
 
 /// `varve help check`
 pub const CHECK: &str = "\
-Reads every page in use, tree, row, index entry and allocation of a database and compares them with \
-each other. Prints what it read and the first damages it found, each with its place. Ends with 0 if \
-everything is sound and with 1 if not. What nothing refers to isn't read: free pages, the log before \
-the checkpoint, and the older copy of the control page.
+Reads every used page, tree, row, index entry and allocation of a database, and compares them with each \
+other. Prints what it read, and the first damages with their places. The exit code is 0 if there is no \
+damage, otherwise 1. It does not read free pages, the log before the checkpoint, and the older copy of \
+the control page.
 
-The database must not be in use. If it wasn't stopped cleanly, it is recovered first, as `varve \
-serve` would do.
+The database must not be in use. If it was not stopped cleanly, it is recovered first, as by `varve \
+serve`.
 
 Example:
 
@@ -102,19 +101,19 @@ Example:
 
 /// `varve help nvm`
 pub const NVM: &str = "\
-Persistent memory of a database that is stopped. With a section [nvm] its redo log, its newest pages, or \
-the copies that doublewrite makes lie in a region, the file nvm.varve of a device; and the database needs \
-that file as it needs its others. So a start whose configuration says something else is refused.
+Commands for the persistent memory of a stopped database. With a section [nvm], the redo log, the newest \
+pages or the doublewrite copies are in a region: the file nvm.varve of a device. The database needs this \
+file like its other files. So a start with another configuration is refused.
 
-`varve nvm status` says what is in the region, whether the database was shut down cleanly, and what the \
-next start makes of the configuration.
+`varve nvm status` shows what is in the region, whether the database was shut down cleanly, and what the \
+next start will do with the present configuration.
 
-`varve nvm drain` is the way out: it opens the database as it is, whatever the configuration says, \
-recovers it if it has to, brings all pages home, ends a log in the region, and removes the file. A crash \
-meanwhile loses nothing; run it again. Afterwards the configuration decides anew: without [nvm] and with \
-another [protection] kind everything lies in files; with [nvm], of any size, the next start makes a new \
-region. Where the database has no region, drain recovers it and shuts it down cleanly: after that a log in \
-files can move to persistent memory.
+`varve nvm drain` moves a database out of persistent memory. It opens the database as it is, whatever the \
+configuration says, and recovers it if necessary. It writes all pages to the data files, ends a log in \
+the region, and removes the region's file. After a crash, run it again; nothing is lost. Then the \
+configuration decides: without [nvm], and with another [protection] kind, everything is in files. With \
+[nvm], the next start creates a new region of any size. If the database has no region, drain recovers it \
+and shuts it down cleanly. After that a log in files can move to persistent memory.
 
 Examples:
 
@@ -124,8 +123,8 @@ Examples:
 
 /// `varve help bench`
 pub const BENCH: &str = "\
-Runs workloads against a server (Varve or PostgreSQL) or in this process, and prints rates and \
-latencies with the settings they belong to.
+Runs workloads on a server (Varve or PostgreSQL) or in this process. Prints rates and latencies, and the \
+settings.
 
 Examples:
 

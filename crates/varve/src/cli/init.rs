@@ -26,7 +26,11 @@ pub fn run(arguments: &InitArgs) -> Result<(), CommandError> {
     let is_locked_out = settings.server.authentication == Proof::Password && !database.sql().has_login();
     let advice = how_to_log_in(&path, &database);
     database.close()?;
-    say(format!("made a new database in {}; start it with: varve serve {}", path.display(), path.display()));
+    say(format!(
+        "created a new database in {}; start it with: varve serve {}",
+        path.display(),
+        path.display()
+    ));
     if is_locked_out {
         say(format!("nobody can log in there yet; first: {advice}"));
     }

@@ -41,7 +41,7 @@ pub enum CommandError {
     Damaged(String),
     /// Not everything could be brought home from persistent memory.
     #[error(
-        "The database could not be brought home: {0}. Nothing is lost; mend that, and run the command again."
+        "The pages could not be written to the data files: {0}. Nothing is lost. Repair that, and run the command again."
     )]
     Drain(varve_engine::Error),
     /// The measurement failed.

@@ -45,7 +45,7 @@ fn status(arguments: &RegionArgs) -> Result<(), CommandError> {
         say(left_over(place));
     }
     if found.log_begins_anew {
-        say("log: it left a region; the next start begins it anew");
+        say("log: it was moved out of a region; the next start creates a new one");
     }
     let fits = next_config(&configured, config.page_size).goes_with(&found);
     say(format!("configuration: {}", advice(&found, &configured, fits, &drain_command(arguments))));
@@ -74,11 +74,11 @@ fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
     database.shutdown().map_err(CommandError::Drain)?;
     home.close();
     if !found.is_clean {
-        say("recovered what the last shutdown, which was none, had left, and shut it down");
+        say("the database had not been shut down cleanly: recovered it and shut it down");
     }
     let Some(region) = region else { return Ok(()) };
     if region.used_slots > 0 {
-        say(format!("{} slots were in use: what home did not have is there", region.used_slots));
+        say(format!("{} slots were in use: their pages are in the data files now", region.used_slots));
     }
     say(format!("{} needs no persistent memory any more; {} was removed", directory.display(), region.place));
     if region.log_bytes() > 0 {
@@ -116,7 +116,7 @@ fn drain_command(arguments: &RegionArgs) -> String {
 }
 
 fn left_over(place: &str) -> String {
-    format!("left over: {place}, which nobody needs; the next region takes its place, or remove it")
+    format!("left over: {place}, which is not needed; the next region replaces it, or remove it")
 }
 
 fn no_database(directory: &Path) -> Result<(), CommandError> {

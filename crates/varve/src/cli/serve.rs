@@ -174,7 +174,7 @@ fn introduce(database: &Embedded, settings: &Settings, state: State) {
     let kept = tell::KEPT.iter().filter_map(|name| tell::warning(name, settings, database.engine().pager()));
     kept.for_each(|warning| say(format!("warning: {warning}")));
     let proof = match settings.server.authentication {
-        Proof::Nothing => "every user name is let in without a password",
+        Proof::Nothing => "every user name is accepted without a password",
         Proof::Password => "roles prove their passwords (SCRAM-SHA-256)",
     };
     let tls = match &settings.server.tls {
@@ -219,7 +219,9 @@ fn announce(server: &Server, user: &str) {
 fn stop(server: Server, database: Embedded) -> Result<(), CommandError> {
     let left = server.stop(STOP_PATIENCE);
     if left > 0 {
-        say(format!("{left} sessions didn't end; leaving without a checkpoint, the next start recovers"));
+        say(format!(
+            "{left} sessions did not end; stopping without a checkpoint, so the next start recovers the database"
+        ));
         return Ok(());
     }
     let engine = Arc::clone(database.engine());
