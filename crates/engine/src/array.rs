@@ -12,7 +12,7 @@
 //! A vector is what PostgreSQL calls int2vector and oidvector: it counts from 0 and its text form has blanks only.
 //!
 //! Invariants
-//! 1. An array is well formed: `ArrayRef::from_bytes` checks it, everything else builds it.
+//! 1. An array is well formed: `ArrayRef::from_bytes` checks it, and other code builds it correctly.
 //! 2. Equal arrays are equal bytes: a first subscript is stored if it is not 1 and there are elements, else it is 1.
 //! 3. The subscript behind the last one is an i32, too.
 //!

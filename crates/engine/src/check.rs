@@ -1,7 +1,8 @@
 //! Checking a whole database: pages, trees, rows, indexes, undo, allocation.
 //!
-//! Checked: what the pager checks; every tree (`tree::check`), every row against its schema, its key and its indexes;
-//! overflow chains; rollback segments from head to tail; and that what is allocated is what is reachable, page by page.
+//! The check covers everything that the pager checks, and also: every tree (`tree::check`); every row against
+//! its schema, its key and its indexes; overflow chains; rollback segments; and that the allocated pages are
+//! exactly the reachable ones.
 //!
 //! Invariants
 //! 1. Damage is reported, not returned as an error: the report names the first hundred.

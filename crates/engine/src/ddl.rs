@@ -1,4 +1,4 @@
-//! DDL: changes of the catalog and of the trees behind it, in the transaction like everything else.
+//! DDL: changes of the catalog and of its trees, in ordinary transactions.
 //!
 //! Invariants
 //! 1. A table is locked exclusively before its definition is read again and changed; new names are rows of the catalog.

@@ -1,11 +1,13 @@
-//! DDL of what stands beside tables: constraints, parts, views, roles, owners, grants and comments.
+//! DDL for constraints, partitions, views, roles, owners, grants and comments.
 //!
 //! Invariants
-//! 1. A change of a table's constraints or parts is made under the table's exclusive lock; a foreign key's also under that of
-//!    the table it refers to, whose statements have to be planned again: they check what refers to them.
-//! 2. A view is locked shared by who makes something that reads it, exclusively by who drops or replaces it; a schema and a role
-//!    by who makes something in it, or belonging or granted to it, and by who drops it.
-//! 3. What no lock protects is replaced only if it is still what the transaction saw; else `StaleDefinition`.
+//! 1. Constraints and partitions of a table change under its exclusive lock. For a foreign key the referenced
+//!    table is locked exclusively, too, and its statements are planned again, because they must check the
+//!    referring rows.
+//! 2. A statement that creates something on a view locks the view shared. A drop or replacement locks it
+//!    exclusively. The same holds for a schema, and for a role that becomes an owner or gets a grant.
+//! 3. Facts without a lock are replaced only if they are still as the transaction has read them; otherwise
+//!    `StaleDefinition`.
 //!
 //! Does not know: SQL; whether the rows that are there fulfil a constraint (the SQL layer looks, under the lock).
 

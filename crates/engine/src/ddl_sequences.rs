@@ -1,10 +1,10 @@
 //! DDL of sequences: made, changed, dropped.
 //!
 //! Invariants
-//! 1. What a sequence is changes like every definition, with the transaction. Where it stands is in a row of its own, which
-//!    a change of the definition replaces: a rollback brings the old row back, and the values that were given out of it
-//!    meanwhile stay given.
-//! 2. Of two changes of one sequence the second waits for the first.
+//! 1. The definition of a sequence changes with its transaction, like every definition. The current value is
+//!    in a separate row, which a change of the definition replaces. A rollback restores the old row; values
+//!    that were returned meanwhile stay used.
+//! 2. If two transactions change one sequence, the second waits for the first.
 //!
 //! Does not know: SQL; which bounds a type has.
 

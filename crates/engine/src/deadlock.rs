@@ -5,8 +5,8 @@
 //! checks the row itself.
 //!
 //! Invariants
-//! 1. What changes is the order of queues, never who has something.
-//! 2. An order that is taken leaves no cycle through anybody who was moved.
+//! 1. Only the order of queues is changed, never the holders of a lock.
+//! 2. A chosen order leaves no cycle through any transaction that was moved.
 //!
 //! Does not know: sleeping; what rows and locks are. PostgreSQL's detector finds the same orders (its `README` of the lock manager says how).
 

@@ -1,7 +1,7 @@
 //! Indexes over expressions, and indexes with a condition: what they are, and how their keys come about.
 //!
-//! The engine keeps their expressions as text. What such a text means only the layer above knows; it gives the engine a
-//! [`Deriver`] when it opens the database, since rollback and purge need keys of rows, too.
+//! The engine stores the expressions as text. Only the layer above understands them. It gives the engine a
+//! [`Deriver`] when it opens the database, because rollback and purge need the keys of rows, too.
 //!
 //! Invariants
 //! 1. A key depends on the row alone: the layer above refuses expressions with other inputs. So the key of an old version

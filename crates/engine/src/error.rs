@@ -1,4 +1,5 @@
-//! The errors of the engine: few kinds, each with its SQLSTATE, what happened, to what, and what to do.
+//! The errors of the engine: a few kinds. Each has an SQLSTATE, and says what happened to which object, and
+//! what to do.
 //!
 //! Invariants
 //! 1. Every error has exactly one SQLSTATE ([`Error::sqlstate`]).

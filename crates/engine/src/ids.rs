@@ -1,8 +1,8 @@
 //! Identities of the transaction layer.
 //!
 //! Invariants
-//! 1. A transaction id is given once and fits 48 bits; 0 stands for "before all transactions".
-//! 2. A roll pointer of 0 says that nothing was there before.
+//! 1. A transaction id is used once and fits into 48 bits. 0 means "before all transactions".
+//! 2. A roll pointer of 0 means that there is no older version.
 //!
 //! Roll pointer, 64 bits: page number in the rollback space (32) | slot in the page (12) | low 20 bits of the transaction
 //! id that wrote the record (the generation: a slot that was popped and filled again does not match).

@@ -1,4 +1,4 @@
-//! Who holds and who awaits which locks, for those who look what a session waits for.
+//! The locks that are held and awaited, for pg_locks and similar views.
 //!
 //! Invariants
 //! 1. The answer is no snapshot: the registry and the locks are read one after the other, while transactions go on.

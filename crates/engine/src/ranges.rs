@@ -1,8 +1,9 @@
 //! Ranges of keys in trees: gathered, and frozen for comparison.
 //!
 //! Invariants
-//! 1. Memory is bounded: too many ranges become fewer and larger ones that hold at least the same keys.
-//! 2. `bytes` is what a set really takes, about.
+//! 1. Memory is bounded. Too many ranges are merged into fewer and larger ones, which cover at least the same
+//!    keys.
+//! 2. `bytes` is the approximate memory of a set.
 //!
 //! Does not know: who has read or written them.
 

@@ -1,11 +1,11 @@
 //! Sequences: blocks of values reserved in the system table, given out from memory.
 //!
 //! Invariants
-//! 1. A value is given out only after the change that reserved it is in the log, and a commit of the transaction that
-//!    took it (even one that wrote nothing else) is acknowledged only once that change is durable. A crash loses at most
-//!    a block of values, never gives one twice.
+//! 1. A value is returned only after the change that reserved it is in the log. A commit of the transaction
+//!    that took it is acknowledged only when that change is durable. So a crash loses at most a block of
+//!    values, and no value is returned twice.
 //! 2. Nothing here is rolled back.
-//! 3. A clean shutdown gives back what is in store, so it leaves no gap.
+//! 3. A clean shutdown returns unused values, so it leaves no gap.
 //!
 //! Does not know: who may use a sequence.
 

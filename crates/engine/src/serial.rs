@@ -1,5 +1,5 @@
-//! SERIALIZABLE by validated reads (decision 0509): what a transaction has read is compared, when it commits, with what others
-//! have committed since its snapshot.
+//! SERIALIZABLE by validated reads (decision 0509). When a transaction commits, its reads are compared with
+//! what other transactions have committed since its snapshot.
 //!
 //! Invariants
 //! 1. A transaction that has written commits only if nothing that it read was written by another SERIALIZABLE transaction that

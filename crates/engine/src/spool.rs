@@ -1,7 +1,7 @@
 //! Rows that are kept for later, in order, and may not fit in memory: a result that is read in slices.
 //!
-//! Layout, little endian: for each row length u32, bytes. In memory up to a budget; what is older lies in a file of the
-//! temporary device, in whole blocks.
+//! Layout, little endian: for each row its length u32, and its bytes. Rows are in memory up to a budget.
+//! Older rows are in a file on the temporary device, in whole blocks.
 //!
 //! Invariants
 //! 1. Memory is bounded: the newest bytes up to the budget, one block that was read, and 8 bytes for each `STRIDE` rows.

@@ -1,8 +1,9 @@
 //! EXPLAIN ANALYZE: the nodes of a plan, each behind one that measures it.
 //!
 //! Invariants
-//! 1. A plan that nobody analyses has no such nodes.
-//! 2. A query runs on one thread, so what happens while a node is polled, it and those below it have done.
+//! 1. A plan without EXPLAIN ANALYZE has no such nodes.
+//! 2. A query runs on one thread. So everything that happens while a node is polled was done by this node and
+//!    the nodes below it.
 //!
 //! Does not know: what the nodes are called (`steps`).
 

@@ -1,12 +1,13 @@
 //! The wish to cancel, looked at wherever a plan can make many rows, or many pairs of rows, of few.
 //!
-//! DataFusion's operators give way at the leaves of a plan only. A join makes batch after batch of what it has read long ago, and
-//! what stands above it may take them all in one poll; a join that keeps few of its pairs doesn't even give batches.
+//! DataFusion's operators can be interrupted only at the leaves of a plan. A join may produce many batches
+//! from rows that it has already read, and the operator above may read all of them in one poll. A join that
+//! keeps few of its pairs may produce no batch for a long time.
 //!
 //! Invariants
-//! 1. Behind each join stands a node that looks for each batch.
-//! 2. A join that may form pairs without giving rows has a condition, and that looks for each batch of pairs.
-//! 3. Every physical plan of a query is made by `physical_plan`, so none is without them.
+//! 1. After each join there is a node that checks for a cancel request at each batch.
+//! 2. A join that may form pairs without returning rows has a condition that checks at each batch of pairs.
+//! 3. Every physical plan is made by `physical_plan`, so every plan has these nodes.
 //!
 //! Does not know: scans, expressions, functions that give sets and window frames, which look by themselves.
 

@@ -1,10 +1,11 @@
 //! Expressions of `varve-sql` as DataFusion's scalar functions of the columns they read.
 //!
 //! Invariants
-//! 1. DataFusion sees which columns an expression reads, its type and whether it is volatile, and nothing else: it can move
-//!    the expression, never change it.
-//! 2. What hangs on an execution, or on a run of a subquery, has no value before the execution begins: who asks while the plan is
-//!    made gets an error. (Where columns have become constants DataFusion computes what it can; what fails it leaves as it is.)
+//! 1. DataFusion knows only the columns that an expression reads, its type, and whether it is volatile. So it
+//!    can move the expression, but not change it.
+//! 2. Values that belong to an execution, or to a run of a subquery, do not exist while the plan is made:
+//!    reading them is an error. (DataFusion tries to compute expressions over constants; if that fails, it
+//!    leaves them as they are.)
 //!
 //! Does not know: plans.
 

@@ -1,7 +1,8 @@
 //! Predicate pushdown: moves each condition as far down the plan as it can go without changing the result.
 //!
-//! It stands for DataFusion's `push_down_filter`, which moves a condition that reads no column below an aggregate without groups (that has
-//! one row of nothing, too), moves volatile conditions, and repeats conditions that may fail for the rows of another relation.
+//! It replaces DataFusion's `push_down_filter`. That rule moves conditions without columns below an aggregate
+//! without groups (which has one row even over no rows), moves volatile conditions, and evaluates conditions
+//! that may fail for rows of another relation.
 //!
 //! Invariants
 //! 1. A volatile condition stays where it is written.

@@ -1,9 +1,9 @@
 //! Rows that become several: functions that give sets, run for each row of a plan, their values in columns behind the row's.
 //!
 //! Invariants
-//! 1. Functions that stand beside each other give their rows in lockstep; those that end early go on with NULL. A row for which
-//!    none gives a row is gone.
-//! 2. The order of the rows stays, and that of the values of each.
+//! 1. Several functions in one select list return their rows in parallel; those that end early return NULL
+//!    from then on. If none returns a row, the input row is dropped.
+//! 2. The order of the input rows is kept, and the order of the values for each row.
 //!
 //! Does not know: which rows a function gives (`varve-sql`).
 

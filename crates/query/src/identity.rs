@@ -1,7 +1,8 @@
 //! What DataFusion wants to compare and cannot: its nodes and functions hold expressions and surroundings of ours.
 //!
 //! Invariants
-//! 1. Two of them are equal if they were made as one: copies keep the identity, whatever else of them changed is compared beside it.
+//! 1. Two identities are equal if one is a copy of the other. Other parts of the copies are compared
+//!    separately.
 //!
 //! Does not know: what has an identity.
 

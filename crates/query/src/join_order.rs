@@ -1,5 +1,5 @@
-//! The order of joins: inner joins that stand together are put into the order that costs least by the estimates, the smaller
-//! side of each join is the one that is kept in memory, and semi joins with few rows come first.
+//! The order of joins. Adjacent inner joins are put into the cheapest order by the estimates. The smaller
+//! side of each join is kept in memory. Semi joins with few rows come first.
 //!
 //! DataFusion joins in the order written, but for avoiding cross products.
 //!

@@ -1,7 +1,8 @@
 //! Physical plans that are kept from one execution of a statement to the next.
 //!
-//! A plan holds nothing of an execution: the snapshot stands behind one place (`Snapshot`), parameters, clock and session behind
-//! another (`Around`), and both are filled anew each time. What a plan was made of besides is assumed, and looked at before it is used.
+//! A cached plan has nothing of an execution. The snapshot is in one place (`Snapshot`), parameters, clock
+//! and session in another (`Around`), and both are set for each execution. Other values that the planner used
+//! are noted, and compared before the plan is used.
 //!
 //! Invariants
 //! 1. One plan is used by one execution at a time; only after one that succeeded does it come back.

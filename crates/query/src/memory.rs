@@ -1,8 +1,10 @@
 //! `work_mem`: how much of the pool of memory one sort, group or join of a session may have before it goes on in files.
 //!
 //! Invariants
-//! 1. The pool of all queries stays the bound of all; this one only lowers what one operator may take of it.
-//! 2. An operator that holds nothing may take what one batch needs, else it could not begin; one that spills what the spilling needs.
+//! 1. The memory pool of all queries stays the limit for all. This pool only lowers the limit of one
+//!    operator.
+//! 2. An operator that holds nothing may take one batch, because it could not begin otherwise. An operator
+//!    that spills may take the memory that spilling needs.
 //!
 //! Does not know: settings.
 

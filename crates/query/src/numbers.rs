@@ -1,4 +1,5 @@
-//! Numeric columns as machine words: a value whose unscaled integer fits 64 bits lies inline in its view.
+//! Numeric columns as machine words. A value whose unscaled integer fits into 64 bits is stored inline in its
+//! view.
 //!
 //! Invariants
 //! 1. `view` and `small` are the engine's stored form (`engine/src/numeric.rs`) within Arrow's view of it.

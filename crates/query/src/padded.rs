@@ -1,4 +1,5 @@
-//! The sides of outer joins whose rows may be NULLs instead: nothing that is constant there is constant behind the join.
+//! The nullable sides of outer joins. A constant column of such a side is not constant after the join,
+//! because it can be NULL there.
 //!
 //! DataFusion's joins hand the constants of both sides up as they are (`EquivalenceGroup::join`), those of a side that is padded with NULLs
 //! too. DataFusion would then take a column of an ungrouped aggregate, or a literal, for constant above the left join, and leave it out of

@@ -1,4 +1,4 @@
-//! The rules by which DataFusion rewrites plans: which of its own are used, and which of ours stand for others.
+//! The rewrite rules of DataFusion that are used, and our own rules that replace others.
 //!
 //! Each of DataFusion's rules was read against PostgreSQL's semantics; what is not in the lists below is left out on purpose.
 //!

@@ -1,10 +1,11 @@
 //! Running a plan: the runtime, its memory and temporary files, cancelling, and rows back to the session.
 //!
 //! Invariants
-//! 1. One query runs on the thread of its connection: its runtime is made for it, drives all its streams, and is dropped
-//!    with them before `run` returns. So no reader outlives the statement, and who waits for a page blocks nobody else.
-//! 2. The wish to cancel is looked at between two polls, for each batch that an expression computes (`computed`) or that a
-//!    join makes (`cancel`), and for each leaf that a scan reads (the engine).
+//! 1. A query runs on the thread of its connection. Its runtime is created for it, drives all its streams,
+//!    and is dropped with them before `run` returns. So no reader outlives the statement, and a wait for a
+//!    page blocks no other session.
+//! 2. A cancel request is checked between two polls, for each batch that an expression computes (`computed`)
+//!    or a join makes (`cancel`), and for each leaf that a scan reads (in the engine).
 //!
 //! Does not know: SQL.
 

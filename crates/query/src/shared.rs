@@ -1,4 +1,5 @@
-//! Rows of a query of WITH: made once, as far as somebody asks for them, and read by several; and those of a recursive query.
+//! Rows of a WITH query that is read several times: they are computed once, and only as far as a reader needs
+//! them. Also the rows of recursive queries.
 //!
 //! Invariants
 //! 1. Rows are made in batches when a reader wants one that is not there yet. Who wants five rows of an endless recursion gets them.

@@ -1,4 +1,5 @@
-//! What EXPLAIN calls the nodes of a plan: PostgreSQL's words where it has some, DataFusion's own lines for VERBOSE.
+//! Names of plan nodes in EXPLAIN: PostgreSQL's names if there are any, and DataFusion's own lines for
+//! VERBOSE.
 //!
 //! Does not know: how nodes are measured (`analyze`).
 

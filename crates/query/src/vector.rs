@@ -2,9 +2,10 @@
 //! time.
 //!
 //! Invariants
-//! 1. What comes out is what `eval::Expr` gives row by row. Whatever might end in an error (a sum that overflows), has no fast
-//!    way here, or needs more than a machine word, is `None`: the caller then goes row by row, and finds the error if there
-//!    is one. So branches may be computed for rows that don't take them.
+//! 1. The results are those of `eval::Expr` row by row. If a value could cause an error (such as an
+//!    overflow), has no fast method here, or needs more than a machine word, the result is `None`. The caller
+//!    then computes row by row, and finds the error, if there is one. So branches may be computed for rows
+//!    that do not take them.
 //!
 //! Does not know: functions, casts of text, double precision.
 

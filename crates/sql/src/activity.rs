@@ -1,5 +1,5 @@
-//! What each session does, how others end it, and how many rows ANALYZE found: what `pg_stat_activity`,
-//! `pg_terminate_backend` and `pg_stat_user_tables` ask.
+//! The activity of sessions, and the way to end them; and the rows that ANALYZE counted. Used by
+//! `pg_stat_activity`, `pg_terminate_backend` and `pg_stat_user_tables`.
 //!
 //! Invariants
 //! 1. A session is in the list from its start to its end.

@@ -4,8 +4,9 @@
 //! length as u32.
 //!
 //! Invariants
-//! 1. What is read is what was written, of whatever type.
-//! 2. Memory is bounded by the engine's spool, whatever the number of rows; what is in files counts for the session's `temp_file_limit`.
+//! 1. Rows are read as they were written, with all types.
+//! 2. The engine's spool bounds the memory, for any number of rows. Files count for the session's
+//!    `temp_file_limit`.
 //!
 //! Does not know: who reads them.
 

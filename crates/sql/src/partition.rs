@@ -1,7 +1,7 @@
 //! Which part of a partitioned table a row is in, and how the bounds of parts lie to each other.
 //!
 //! Invariants
-//! 1. A row is in one part at most: no two bounds take the same key, and DEFAULT takes what is left.
+//! 1. A row is in at most one partition: no two bounds have a common key, and DEFAULT takes the other keys.
 //!
 //! Does not know: statements.
 

@@ -1,11 +1,12 @@
-//! Who may do what: roles, what they are members of, owners, and rights on objects.
+//! Checks of rights: roles and their memberships, owners, and grants on objects.
 //!
 //! Invariants
-//! 1. A superuser may do everything. A name that is no role, which only a server lets in that asks nobody for a password and
-//!    listens on a loopback address, acts as the first role (`session/identity.rs`).
-//! 2. Rights are looked up in the catalog of the running transaction, each time: GRANT and REVOKE act at once.
-//! 3. What nobody has granted or revoked anything on has PostgreSQL's defaults: everything for its owner, USAGE of the schema
-//!    public for everybody.
+//! 1. A superuser may do everything. If a server asks for no passwords and listens only on a loopback
+//!    address, a session whose name is no role acts as the first role (`session/identity.rs`).
+//! 2. Rights are looked up each time in the catalog of the running transaction. So GRANT and REVOKE take
+//!    effect at once.
+//! 3. An object without grants has PostgreSQL's defaults: everything for its owner, and USAGE of the schema
+//!    public for all roles.
 //!
 //! Does not know: sessions; where checks are made (`session/authorize.rs`, `exec/sequence.rs`).
 

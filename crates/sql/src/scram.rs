@@ -1,8 +1,8 @@
 //! Passwords as PostgreSQL keeps them: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey` (RFC 5802, RFC 7677).
 //!
 //! Invariants
-//! 1. A password is never kept; who reads the catalog can't log in by what stands there.
-//! 2. Keys are compared in time that does not depend on where they differ.
+//! 1. A password is never stored. The stored verifier is not enough to log in.
+//! 2. The time of a comparison of keys does not depend on their content.
 //!
 //! Does not know: the conversation in which a password is proved (`varve-server`).
 

@@ -1,4 +1,4 @@
-//! Settings of a session: SHOW, SET, RESET, and what a client is told of them.
+//! Settings of a session: SHOW, SET and RESET, and the settings that are reported to the client.
 //!
 //! Invariants
 //! 1. A setting takes only values that Varve honours; one whose other values would change results is refused with 0A000.

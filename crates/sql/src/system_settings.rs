@@ -1,4 +1,5 @@
-//! Settings of the whole process, which ALTER SYSTEM changes: what the program behind the database tells and does.
+//! Settings of the whole process, which ALTER SYSTEM changes. The program behind the database implements
+//! them.
 //!
 //! Invariants
 //! 1. A change is durable when `alter` returns; one that the next start would refuse is refused.

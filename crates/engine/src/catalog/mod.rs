@@ -3,9 +3,9 @@
 //! Invariants
 //! 1. A `Catalog` never changes; `version` differs between any two that differ.
 //! 2. Names of tables, parts, views, indexes and sequences share one namespace for each schema.
-//! 3. A `Catalog` is that of one database: it finds, by name or by id, and lists only what is in that database and what all
-//!    databases share (roles, databases). The work that goes across databases (undo, purge, checks) has calls of its own,
-//!    whose documentation says so.
+//! 3. A `Catalog` belongs to one database. It finds and lists only objects of this database, and objects that
+//!    all databases share (roles, databases). Work across databases (undo, purge, checks) uses separate
+//!    functions, whose documentation says so.
 //!
 //! Does not know: how it is stored (`store.rs`), who may see what.
 

@@ -1,4 +1,5 @@
-//! Definitions of what stands beside tables: constraints, partitions, views, roles, and what is kept about any object.
+//! Definitions of constraints, partitions, views and roles, and the facts about any object (owner, grants,
+//! comment).
 //!
 //! Invariants
 //! 1. A definition is immutable; a change makes a new one with the same id.

@@ -1,4 +1,4 @@
-//! Locks on rows that change nothing, and what stands in their way.
+//! Row locks that change no data, and the changes and locks that conflict with them.
 //!
 //! A lock that one transaction has alone is a stamp; one that several may have is noted in `share.rs`. Who only relies on a row's
 //! keys passes by an uncommitted change that leaves them alone, down to the version that is committed.

@@ -2,10 +2,11 @@
 //! and latched once for all of its entries, not once for each row.
 //!
 //! Invariants
-//! 1. Until its mark is set an entry stays as it is, live: readers decide by the row, which is changed already. The marks are set before
-//!    the statement ends, so nobody who sees the rows deleted finds entries without them.
-//! 2. A mark whose row's change was undone is forgotten. No statement that gathers makes entries, so none that is to be marked
-//!    is made again meanwhile.
+//! 1. Until its mark is set, an entry stays live. Readers decide by the row, which is already changed. The
+//!    marks are set before the statement ends, so a transaction that sees the rows as deleted finds marked
+//!    entries.
+//! 2. If the change of a row is undone, its pending mark is dropped. Statements that collect marks create no
+//!    entries, so no entry that is to be marked is created again meanwhile.
 //!
 //! Does not know: which rows are deleted, or why.
 

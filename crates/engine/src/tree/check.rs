@@ -1,8 +1,8 @@
 //! Checking a whole tree against what every tree must be.
 //!
-//! Checked: each node by itself (`node::check`); kind, owner and level of each page; fences equal to the separators of
-//! the parent; right siblings; every page claimed by one owner only. What is claimed can then be compared with what the
-//! pager has allocated.
+//! The check covers each node (`node::check`); kind, owner and level of each page; that fences equal the
+//! separators of the parent; right siblings; and that every page has only one owner. The caller can compare
+//! the result with the allocated pages.
 //!
 //! Does not know: rows; the caller looks at each leaf entry itself.
 

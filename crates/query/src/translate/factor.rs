@@ -1,9 +1,10 @@
-//! Conditions that follow from a disjunction: what all of its branches ask stands alone, where joins find their keys, and what
-//! each branch asks of one relation is asked of that relation before it is joined.
+//! Derives conditions from a disjunction (OR). A condition that all its branches share becomes a separate
+//! condition, where joins can find their keys. Conditions of all branches on one relation are checked on that
+//! relation before the join.
 //!
 //! Invariants
-//! 1. The conditions given back hold for the same rows as those taken, in three-valued logic too.
-//! 2. What may fail is neither moved nor asked twice.
+//! 1. The returned conditions hold for the same rows as the given ones, in three-valued logic, too.
+//! 2. A condition that may fail is neither moved nor evaluated twice.
 //!
 //! Does not know: which conditions make keys of joins.
 

@@ -1,8 +1,8 @@
-//! The syntax tree: what a statement says, before its names mean anything.
+//! The syntax tree of statements, before names are resolved.
 //!
 //! Invariants
-//! 1. There is a variant or a field only for what PostgreSQL has and `parse` makes.
-//! 2. Equal trees say the same, wherever they stand in a text: equality does not look at places.
+//! 1. There are only variants and fields that PostgreSQL has and `parse` creates.
+//! 2. Equality of trees ignores positions in the text.
 //!
 //! Does not know: text. `parse` makes the tree, `bind` gives it a meaning.
 

@@ -17,8 +17,8 @@
 //! | timestamp, timestamptz | i64 microseconds since 2000-01-01 (UTC) |
 //!
 //! Invariants
-//! 1. A value is checked whole: bytes too few or too many are an error.
-//! 2. Integers are written as wide as the column's type says, whatever width the value came in.
+//! 1. A value is checked completely: too few or too many bytes are an error.
+//! 2. Integers are written in the width of the column's type, whatever width the value has.
 //!
 //! Does not know: messages, formats of files.
 

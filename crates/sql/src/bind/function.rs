@@ -1,8 +1,8 @@
 //! Function calls: special forms, aggregates, and the choice among overloads.
 //!
 //! Invariants
-//! 1. The choice follows PostgreSQL's rules (manual, 10.3): exact match; then what implicit casts reach; then most exact
-//!    matches; then preferred types; then string for what is untyped.
+//! 1. A function is chosen by PostgreSQL's rules (manual, 10.3): an exact match; then functions reachable by
+//!    implicit casts; then most exact matches; then preferred types; then string for untyped literals.
 //!
 //! Does not know: how a function computes.
 

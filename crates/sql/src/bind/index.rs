@@ -1,8 +1,8 @@
 //! CREATE INDEX: plain ones, those over expressions, and those with a condition.
 //!
 //! Invariants
-//! 1. What an index computes of a row depends on that row alone (42P17 otherwise).
-//! 2. The text that is kept of an expression binds to the expression that was given; else it is refused.
+//! 1. The key of an index depends only on its row (42P17 otherwise).
+//! 2. The stored text of an expression must bind to the given expression; otherwise it is refused.
 //!
 //! Does not know: how entries are made (the engine), how keys are computed (`derived`).
 

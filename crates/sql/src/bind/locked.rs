@@ -1,7 +1,7 @@
 //! Subqueries that lock rows: `WHERE id = (SELECT ... FOR UPDATE SKIP LOCKED LIMIT 1)`.
 //!
-//! Such a query reads nothing of the query around it. It runs before the statement, by itself, and its answer is a parameter of the
-//! statement behind those of the client.
+//! Such a query does not use values of the outer query. It runs before the statement, and its result becomes
+//! a parameter of the statement, after those of the client.
 //!
 //! Invariants
 //! 1. The answer of the n-th such query (from 0) is the parameter behind the highest `$` of the text, plus n.

@@ -1,4 +1,4 @@
-//! Row values: several values in parentheses or behind ROW, and what may be asked of them.
+//! Row values (several values in parentheses or after ROW), and the operations on them.
 //!
 //! Invariants
 //! 1. Rows are compared by their first pair of values that differs; where a NULL decides, the answer is unknown.

@@ -1,4 +1,4 @@
-//! Window calls: the functions there are, their types, and what OVER says.
+//! Window calls: the functions, their types, and the OVER clause.
 //!
 //! Invariants
 //! 1. Results have PostgreSQL's types; a window is only where PostgreSQL allows one, else 42P20.

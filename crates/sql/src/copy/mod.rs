@@ -1,4 +1,4 @@
-//! COPY as it was asked for: what, from where to where, in which format.
+//! COPY: its source, destination and format.
 //!
 //! Does not know: how the statement is read (`utility::copy`), how it runs (`session::copy`).
 

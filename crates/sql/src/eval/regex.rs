@@ -1,8 +1,8 @@
 //! Regular expressions of PostgreSQL by the `regex` crate and its automata.
 //!
-//! The crate says where a match begins. Where it ends, and what its groups match, PostgreSQL decides in another way than Perl and the
-//! crate: the longest match counts, or the shortest if the first quantifier takes as little as it can, and groups follow the same
-//! rule from left to right. `matcher` does that.
+//! The crate finds where a match begins. PostgreSQL has other rules for its end and its groups than Perl and
+//! the crate: the longest match counts, or the shortest if the first quantifier is not greedy. Groups follow
+//! the same rule from left to right. `matcher` implements these rules.
 //!
 //! Invariants
 //! 1. A pattern is compiled once for each thread that meets it, as long as it is among the last ones met.

@@ -1,8 +1,8 @@
 //! DROP, and what depends on what is dropped.
 //!
 //! Invariants
-//! 1. Without CASCADE nothing goes that was not named: 2BP01 names what stands in the way.
-//! 2. Whatever is named together may depend on each other.
+//! 1. Without CASCADE only named objects are dropped. Error 2BP01 names the dependent objects.
+//! 2. Objects that are named together may depend on each other.
 //!
 //! Does not know: how objects are unmade (the engine).
 

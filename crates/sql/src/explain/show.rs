@@ -1,8 +1,8 @@
 //! How EXPLAIN shows a plan: PostgreSQL's text, and its JSON.
 //!
 //! Invariants
-//! 1. Keys, their order and their units are those of PostgreSQL 15; what it has no word for stands behind them.
-//! 2. Rows and times of a step that ran several times are shown for one run.
+//! 1. Keys, their order and their units are those of PostgreSQL 15. Varve's own keys follow them.
+//! 2. If a step ran several times, its rows and times are shown for one run.
 //!
 //! Does not know: plans.
 

@@ -1,4 +1,4 @@
-//! What equals what: equalities of columns, and of columns with constants, are transitive.
+//! Classes of equal columns and constants. Equality is transitive.
 //!
 //! Invariants
 //! 1. The conditions of all steps together hold for the same rows as the equalities that a class was made of.

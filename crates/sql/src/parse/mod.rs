@@ -1,8 +1,8 @@
 //! Text to syntax tree: PostgreSQL's parser reads it, and its tree is mapped to that of `crate::ast`.
 //!
 //! Invariants
-//! 1. Syntax errors are 42601 in PostgreSQL's words with the position of the offending token.
-//! 2. What PostgreSQL's grammar takes is in the tree, or 0A000 with its name.
+//! 1. Syntax errors are 42601, with PostgreSQL's text and the position of the offending token.
+//! 2. Everything that PostgreSQL's grammar accepts is in the tree, or is refused by its name (0A000).
 //!
 //! Does not know: names' meaning.
 

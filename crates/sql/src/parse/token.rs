@@ -1,7 +1,7 @@
 //! The tokens of a text that was parsed before, by PostgreSQL's scanner.
 //!
 //! Invariants
-//! 1. What stands between two tokens is blanks and comments.
+//! 1. There are only blanks and comments between two tokens.
 //!
 //! Does not know: what stands where in a statement.
 

@@ -1,9 +1,9 @@
 //! Whether the session's role may do what a statement asks for.
 //!
 //! Invariants
-//! 1. It is asked before a table is opened for a statement, each time the statement runs.
-//! 2. What is not known to need a right only superusers may do.
-//! 3. What is remembered of an answer holds for one version of the catalog and one role; a version is never used twice.
+//! 1. Rights are checked each time a statement runs, before it opens a table.
+//! 2. A command without a known rule is allowed only to superusers.
+//! 3. A cached answer is valid for one version of the catalog and one role. A version is never used twice.
 //!
 //! Does not know: what roles and rights are (`crate::rights`).
 

@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. A cursor's query runs once, when it is declared, at that statement's snapshot: what the transaction does later
 //!    changes none of its rows.
-//! 2. A cursor ends with its transaction, or with the savepoint behind which it was declared; one WITH HOLD lives on once
-//!    its transaction has committed.
+//! 2. A cursor ends with its transaction, or with an older savepoint that is rolled back. A cursor WITH HOLD
+//!    stays after its transaction has committed.
 //!
 //! Does not know: how rows are kept (`crate::kept`).
 

@@ -1,4 +1,4 @@
-//! CREATE, ALTER and DROP DATABASE, and what a session asks of its database when it begins.
+//! CREATE, ALTER and DROP DATABASE, and the checks and settings of a database when a session begins.
 //!
 //! Invariants
 //! 1. CREATE and DROP DATABASE are transactions of their own: when the command has answered, they are durable.

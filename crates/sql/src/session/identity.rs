@@ -2,8 +2,10 @@
 //! (SET ROLE).
 //!
 //! Invariants
-//! 1. A name becomes a role once, when it is set; later the role is known by its id, whatever becomes of its name.
-//! 2. The settings `session_authorization` and `role` say who it is, so a rollback takes these commands back, also one to a savepoint.
+//! 1. A name is resolved to a role when it is set. After that the role is known by its id, even if it is
+//!    renamed.
+//! 2. The settings `session_authorization` and `role` hold the identity. So a rollback, also to a savepoint,
+//!    takes back the commands that change them.
 //!
 //! Does not know: what a role may do (`crate::rights`).
 

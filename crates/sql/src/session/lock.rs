@@ -1,7 +1,8 @@
 //! LOCK TABLE.
 //!
 //! Invariants
-//! 1. No snapshot is taken before the lock: what the first query of the block sees is what the lock has waited for.
+//! 1. No snapshot is taken before the lock. So the first query of the block sees the changes for which the
+//!    lock has waited.
 //!
 //! Does not know: rows.
 

@@ -1,4 +1,4 @@
-//! Queries that run before the statement in which they stand, since they lock rows.
+//! Locking subqueries, which run before the statement that contains them.
 //!
 //! Does not know: what a statement does with their answers.
 

@@ -1,4 +1,5 @@
-//! Portals that were made behind a savepoint: ROLLBACK TO ends them, as it does cursors. And what `pg_cursors` shows of portals.
+//! Portals that are newer than a savepoint: ROLLBACK TO ends them, like cursors. Also the portals that
+//! `pg_cursors` shows.
 //!
 //! Does not know: rows (`crate::prepared`).
 

@@ -1,7 +1,7 @@
 //! information_schema: the same facts under the names of the SQL standard. System tables are left out of it.
 //!
 //! Invariants
-//! 1. A role sees what it owns and what it has some right on, by PostgreSQL's rule for each view (`Seen`).
+//! 1. A role sees the objects that it owns or has a right on, by PostgreSQL's rule for each view (`Seen`).
 //!
 //! Does not know: the views about rights themselves (`privileges.rs`).
 

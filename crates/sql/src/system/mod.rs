@@ -18,9 +18,9 @@
 //! Invariants
 //! 1. A system table has the columns and types of PostgreSQL's, in their order, but for types that Varve lacks: aclitem, inet and
 //!    pg_node_tree are text, xid is oid.
-//! 2. OIDs are those of catalog objects; what has none there (the index of a primary key, a default) gets one that is
-//!    derived from its owner and always the same (`ids`).
-//! 3. What Varve has none of (triggers, policies, publications) is a table without rows.
+//! 2. OIDs are those of catalog objects. An object without an id (the index of a primary key, a default) has
+//!    an OID that is derived from its owner and always the same (`ids`).
+//! 3. Features that Varve lacks (triggers, policies, publications) have tables without rows.
 //!
 //! Does not know: expressions, how rows are filtered or joined.
 

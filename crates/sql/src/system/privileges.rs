@@ -1,4 +1,4 @@
-//! information_schema about rights: who granted what to whom, and who is a member of what.
+//! Tables of information_schema about grants and memberships of roles.
 //!
 //! Invariants
 //! 1. A role sees the grants that it, or a role that it acts as, has given or was given, and those to everybody.

@@ -1,4 +1,4 @@
-//! System tables of Varve's own: what the database counts of itself, and where what is durable lies. SHOW shows them, too.
+//! Varve's own system tables: counters of the database, and the places of durable data. SHOW shows them, too.
 //!
 //! Invariants
 //! 1. Counters start at zero when the database is opened; reading them waits for nobody.

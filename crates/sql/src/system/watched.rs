@@ -1,4 +1,4 @@
-//! System tables about what happens: settings with what PostgreSQL says of them, sessions, rows that ANALYZE counted.
+//! System tables about settings, sessions, and the rows that ANALYZE counted.
 //!
 //! Line of `settings.txt`, tabs between: name in lower case, unit, category, description, context, type, least and greatest value.
 //!

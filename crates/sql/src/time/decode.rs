@@ -3,8 +3,8 @@
 //! Each field sets some of year, month, day, hour, minute, second and zone. None may be set twice.
 //!
 //! Invariants
-//! 1. A field is judged by what stands before it, never by what follows.
-//! 2. Ranges are checked when all fields are there, because only then the order of day, month and year is certain.
+//! 1. The meaning of a field depends only on earlier fields.
+//! 2. Ranges are checked at the end, because only then the order of day, month and year is certain.
 //!
 //! Does not know: types, ranges of types, texts of errors. The behaviour is that of `DecodeDateTime` and
 //! `DecodeTimeOnly` in PostgreSQL's `datetime.c`.

@@ -1,8 +1,8 @@
 //! Reading intervals: numbers with units, clock times, `years-months`, `ago`. ISO 8601 is in `iso_interval`.
 //!
 //! Invariants
-//! 1. Fields are read from the last to the first, because a unit stands behind its number.
-//! 2. A unit may come once.
+//! 1. Fields are read from the last to the first, because a unit follows its number.
+//! 2. Each unit may occur once.
 //!
 //! Does not know: how an interval is kept. The behaviour is that of `DecodeInterval` in PostgreSQL's `datetime.c`.
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Letters of fields are in lower case.
-//! 2. What a field is depends on nothing behind it.
+//! 2. The kind of a field does not depend on later text.
 //!
 //! Does not know: which fields belong together. The behaviour is that of `ParseDateTime` in PostgreSQL.
 

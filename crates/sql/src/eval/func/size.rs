@@ -1,9 +1,9 @@
 //! How many bytes tables, indexes and the database take: `pg_table_size` and its relatives.
 //!
 //! Invariants
-//! 1. A primary key's index is its table: it has no pages of its own, and takes 0 bytes. So do views, sequences and system
-//!    tables.
-//! 2. The size of a part of a partitioned table is NULL: its rows lie among those of its table, which has the size of all.
+//! 1. The index of a primary key is the table itself, so its size is 0 bytes. So is that of views, sequences
+//!    and system tables.
+//! 2. The size of a partition is NULL, because its rows are stored among those of the whole table.
 //!
 //! Does not know: pages (`varve_engine::Sizes`).
 

@@ -1,7 +1,7 @@
 //! The characters, escapes and bracket expressions of a pattern in the `regex` crate's spelling.
 //!
 //! Invariants
-//! 1. What stands for itself in PostgreSQL is escaped wherever the crate would read more into it.
+//! 1. Characters that have no special meaning in PostgreSQL are escaped if the crate would give them one.
 //!
 //! Does not know: groups, quantifiers.
 

@@ -1,4 +1,4 @@
-//! How a regular expression is to be read: the flags of functions, and what stands at its beginning.
+//! Options of a regular expression: the flags of functions, and options at the beginning of the pattern.
 //!
 //! Does not know: the syntax of what follows.
 

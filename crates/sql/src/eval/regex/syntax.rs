@@ -1,4 +1,4 @@
-//! A pattern as a tree of the parts whose places in a match have to be told apart.
+//! A pattern as a tree. It has the parts whose positions in a match must be known.
 //!
 //! What has no groups, and quantifiers of one kind only, is one part, a leaf. Where its match ends is the longest or the shortest way.
 //! PostgreSQL's parser makes the same parts, so groups get the same text.

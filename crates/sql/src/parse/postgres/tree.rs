@@ -4,9 +4,10 @@
 //! nodes that common statements have are read from the parser's memory instead, to what the decoder would give.
 //!
 //! Invariants
-//! 1. What is read is what decoding the encoded tree gives, or nothing: a node that `layout` does not list, a list of something else
-//!    than nodes, a text that is not UTF-8, and a tree deeper than `DEPTH_MAX` are left to the decoder.
-//! 2. Nothing is read but fields that `layout` places, of nodes whose tag it lists.
+//! 1. The result is the same as that of the decoder. Otherwise nothing is read and the decoder is used: for
+//!    nodes that `layout` does not list, lists of other things than nodes, texts that are not UTF-8, and
+//!    trees deeper than `DEPTH_MAX`.
+//! 2. Only fields that `layout` lists are read, and only of nodes whose tag it lists.
 //!
 //! Does not know: where fields are (`layout`), who keeps the memory (`library`).
 
