@@ -164,7 +164,7 @@ impl Database {
         &self.core.pager
     }
 
-    /// What was read from the devices and written to them since the database was opened, by space and purpose.
+    /// Bytes read from and written to the devices since the database was opened, by space and purpose.
     pub fn io(&self) -> Vec<IoRow> {
         self.accounts.rows()
     }

@@ -61,7 +61,8 @@ impl Transaction {
         })
     }
 
-    /// Lets nobody make anything in a schema until the transaction ends, and waits for those who are about to.
+    /// Locks a schema, so that no other transaction can create anything in it until this one ends. Waits for
+    /// transactions that are doing so.
     pub fn lock_schema(&mut self, name: &str) -> Result<()> {
         let schema = self.schema(name)?;
         self.lock_alone(&self.cx.core.catalog.lock_of_object(schema), name)

@@ -89,7 +89,8 @@ impl Transaction {
         })
     }
 
-    /// Says anew what the derived indexes of a table are, in their order: their keys stay what they are.
+    /// Replaces the texts of the derived indexes of a table, in their order. The keys of the indexes stay the
+    /// same.
     pub fn redefine_derived(&mut self, table: TableId, derived: Vec<Derived>) -> Result<Arc<TableDef>> {
         self.alter(table, |_, def| {
             set_derived(def, derived);

@@ -109,7 +109,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Lets nobody else change or drop a database until the transaction ends.
+    /// Locks a database, so that no other transaction can change or drop it until this one ends.
     pub fn lock_database(&mut self, database: ObjectId) -> Result<()> {
         let name = self.database_def(database)?.name.clone();
         self.lock_alone(&self.cx.core.catalog.lock_of_object(database), &name)

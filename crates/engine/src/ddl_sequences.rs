@@ -45,7 +45,7 @@ impl Transaction {
         self.alter_sequence(sequence, NewSequence::of(&def), Some(def.start)).map(|_| ())
     }
 
-    /// Changes what a sequence is; it goes on behind the value that it gave last, or begins with `restart`.
+    /// Changes the definition of a sequence. It continues after its last value, or begins with `restart`.
     pub fn alter_sequence(
         &mut self,
         sequence: SequenceId,

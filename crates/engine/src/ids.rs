@@ -33,8 +33,8 @@ impl TxnId {
         Self(number)
     }
 
-    /// From what a page says; `None` if no transaction can have it. Half of all ids is the limit here, so that those given out
-    /// after it can be as well.
+    /// Reads an id from a page. `None` if no transaction can have this id. The limit is half of all ids, so
+    /// that later ids are valid, too.
     pub fn read(number: u64) -> Option<Self> {
         (number < TXN_LIMIT / 2).then_some(Self(number))
     }

@@ -62,7 +62,8 @@ impl Database {
         out
     }
 
-    /// The labels of those for whom the transaction with this label waits: who has what it wants, then who stands before it in the queue.
+    /// The labels of the transactions for which the transaction with this label waits: first holders of the
+    /// lock, then those ahead in the queue.
     pub fn blockers(&self, label: u32) -> Vec<u32> {
         let core = self.core();
         let registry = &core.registry;

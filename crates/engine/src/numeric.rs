@@ -73,7 +73,7 @@ impl Special {
         }
     }
 
-    /// What one of these texts stands for: NaN, and the infinities with or without a sign, in capitals or not.
+    /// Reads NaN, and the infinities with or without a sign, in upper or lower case.
     pub fn read(text: &str) -> Option<Self> {
         if text.eq_ignore_ascii_case("nan") {
             return Some(Special::NaN);

@@ -51,7 +51,8 @@ pub fn begin(mtr: &mut Mtr<'_>, tree: &Tree) -> TreeResult<PageId> {
     Ok(first)
 }
 
-/// Fills the chain, in mini-transactions of its own; gives the stub to put in the leaf. No latch may be held.
+/// Fills the chain, in its own mini-transactions. Returns the stub for the leaf. The caller must hold no
+/// latch.
 pub fn fill(pager: &Pager, tree: &Tree, first: PageId, payload: &[u8]) -> TreeResult<Vec<u8>> {
     assert!(payload.len() <= ROW_BYTES_MAX, "a payload of {} bytes is no row", payload.len());
     reached("overflow: chain written");

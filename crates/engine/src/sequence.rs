@@ -117,8 +117,9 @@ impl SequenceRange {
     }
 }
 
-/// Draws from sequences while the transaction is lent to readers of rows. What was drawn counts from the log's point
-/// `durable_by` on: the transaction takes note of it ([`Transaction::note_drawn`](crate::Transaction::note_drawn)).
+/// Takes values from sequences while readers of rows use the transaction. Such a value is durable from the
+/// log position `durable_by` on. The transaction notes this position
+/// ([`Transaction::note_drawn`](crate::Transaction::note_drawn)).
 pub struct SequenceDrawer {
     core: Arc<Core>,
     durable_by: Mutex<Lsn>,

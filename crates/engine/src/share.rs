@@ -137,9 +137,9 @@ impl Shares {
 }
 
 impl Transaction {
-    /// Relies on a row until the end: nobody else deletes it or changes its unique keys meanwhile. Waits for who has done so, or
-    /// has locked it FOR UPDATE, and not ended. Looks at the newest row, whatever the isolation level; false if it is gone, or if
-    /// `is_it` does not know it again.
+    /// Takes a shared lock on a row until the end of the transaction: no other transaction deletes it or
+    /// changes its unique keys. Waits for transactions that have done so, or have locked it FOR UPDATE. Reads
+    /// the newest row at any isolation level. False if the row is gone, or if `is_it` does not accept it.
     pub fn share_row(
         &mut self,
         table: &Table,
@@ -160,7 +160,7 @@ impl Transaction {
         table.store.lock(&mut self.cx, key, strength, decide)
     }
 
-    /// A reader of what is committed now, and of the own changes, whatever the isolation level.
+    /// A reader of the newest committed rows and the transaction's own changes, at any isolation level.
     pub fn newest_reader(&mut self) -> Reader {
         Reader::of(self.cx.for_newest(), self.readers.get_or_insert_default())
     }

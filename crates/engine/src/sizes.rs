@@ -95,7 +95,8 @@ impl Savings {
         table.storage.compression.unwrap_or(self.default)
     }
 
-    /// Bytes that its pages take in the data space's file; `None` where each has a place of its own length.
+    /// Bytes that the table's pages take in the data file; `None` if each page has a fixed place of its full
+    /// length.
     pub fn home_bytes(&self, table: &TableDef) -> Option<u64> {
         let by_owner = self.home_bytes.as_ref()?;
         Some(table.owners().filter_map(|owner| by_owner.get(&owner)).sum())

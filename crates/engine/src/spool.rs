@@ -118,7 +118,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The n-th row, from 0; `None` behind the last. Reading forward costs no search.
+    /// The n-th row, from 0; `None` after the last row. Reading forward needs no search.
     pub fn get(&mut self, n: u64) -> Result<Option<&[u8]>> {
         if n >= self.rows {
             return Ok(None);

@@ -31,7 +31,7 @@ pub trait TableEngine: Send + Sync {
 /// The engine's innards, as far as table engines of other crates may pass them on.
 pub struct CoreRef<'a>(pub(crate) &'a Core);
 
-/// Says whether a row is to be deleted; `None`: that is for `modify` to find out.
+/// Decides whether a row is deleted. `None`: `modify` must decide.
 pub type Decide<'d> = dyn FnMut(RowRef<'_>) -> Option<bool> + 'd;
 
 /// How far a run of deletes came.

@@ -204,7 +204,8 @@ impl UserDefinedLogicalNodeCore for Apply {
     }
 }
 
-/// Leaves out answers that nobody reads, as PostgreSQL leaves out columns of queries in FROM: their errors are none then.
+/// Removes results of subqueries that are not used, as PostgreSQL removes unused columns of queries in FROM.
+/// So their errors do not occur.
 #[derive(Debug)]
 pub struct DropUnread;
 

@@ -33,7 +33,8 @@ use varve_sql::general::Around;
 
 use crate::error::wrapped;
 
-/// The physical plan of a query, or of a part of it that is planned by itself; `around` tells whether it is to end.
+/// The physical plan of a query, or of a separately planned part of it. `around` says whether the query is
+/// cancelled.
 pub async fn physical_plan(
     session: &dyn Session,
     plan: &LogicalPlan,

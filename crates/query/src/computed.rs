@@ -46,8 +46,8 @@ pub struct Computed {
 }
 
 impl Computed {
-    /// The call that computes `expr`, whose slots are `arguments`; its value may be another one in each execution and each run of
-    /// a subquery if there is `begun`, which tells that one has begun.
+    /// The call that computes `expr` from `arguments`. If `begun` is given, its value can differ in each
+    /// execution and each run of a subquery, and `begun` says that one has begun.
     pub fn call(
         expr: Expr,
         result: Ty,
@@ -172,7 +172,7 @@ struct KeyOf {
     signature: Signature,
 }
 
-/// What stands for a value of this type where DataFusion compares: itself, or its key.
+/// The expression that DataFusion compares for a value of this type: the value itself, or its key.
 pub fn comparable(value: Logical, ty: Ty) -> Logical {
     if is_native(ty) {
         return value;

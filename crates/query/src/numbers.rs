@@ -12,7 +12,7 @@ use datafusion::arrow::array::{Array, ArrayRef, BinaryViewArray};
 use datafusion::arrow::buffer::{NullBuffer, ScalarBuffer};
 use datafusion::common::Result;
 
-/// The unscaled value and the scale in a view; `None` for NaN and for what needs more than 64 bits.
+/// The unscaled value and the scale in a view; `None` for NaN and for values that need more than 64 bits.
 #[inline]
 pub fn small(view: u128) -> Option<(i64, u16)> {
     let (bytes, scale) = (view as u32, (view >> 32) as u16);
@@ -42,7 +42,7 @@ pub enum Scale {
     Each(Arc<[u16]>),
 }
 
-/// A column of numeric in machine words. What stands for NULL is any value.
+/// A column of numeric values in machine words. The value of a NULL is arbitrary.
 #[derive(Debug, Clone)]
 pub struct Numbers {
     /// The unscaled values.

@@ -76,7 +76,8 @@ pub struct Translator<'q> {
     assumed: Option<Rc<RefCell<Assumed>>>,
 }
 
-/// The plan of a query, with surroundings of its own; `assumed` is told what it hangs on, so that it may be kept.
+/// The plan of a query, with its own context. `assumed` collects the values on which the plan depends, so
+/// that it can be cached.
 pub fn plan(
     query: &Query<'_>,
     around: Arc<Around>,

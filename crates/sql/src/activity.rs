@@ -46,7 +46,8 @@ impl State {
     }
 }
 
-/// What changes from statement to statement. Times are microseconds since 2000-01-01 UTC.
+/// The part of a session's activity that changes with each statement. Times are microseconds since 2000-01-01
+/// UTC.
 #[derive(Debug, Clone, Default)]
 pub struct Now {
     /// Setting of this name.

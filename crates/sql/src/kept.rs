@@ -79,7 +79,7 @@ impl KeptRows {
         row.map(Some).ok_or_else(|| SqlError::internal("a kept row is not what was written"))
     }
 
-    /// Gives the n-th row, from 0, to the sink; false behind the last.
+    /// Sends the n-th row, from 0, to the sink. Returns false after the last row.
     pub fn give(&mut self, n: u64, sink: &mut dyn Sink) -> Result<bool> {
         match self.row(n)? {
             Some(row) => sink.row(&row).map(|()| true),

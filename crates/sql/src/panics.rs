@@ -50,7 +50,7 @@ fn note(info: &PanicHookInfo<'_>) {
     });
 }
 
-/// Runs a step of a statement. A panic in it becomes an internal error; `about` says on the log what ran.
+/// Runs a step of a statement. A panic becomes an internal error. `about` is the text for the log.
 pub fn caught<T>(about: &str, step: impl FnOnce() -> T) -> Result<T, SqlError> {
     let outer = CATCHES.replace(true);
     let done = panic::catch_unwind(AssertUnwindSafe(step));

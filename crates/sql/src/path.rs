@@ -70,7 +70,7 @@ impl Path {
         &PUBLIC
     }
 
-    /// What the entries of the setting come to for a role of this name.
+    /// The search path that the entries of the setting give for this role.
     pub fn of(entries: &[String], user: &str, who: Who, catalog: &Catalog) -> Path {
         let holder = Holder::of(catalog, who);
         let mut named: Vec<String> = Vec::with_capacity(entries.len());
@@ -119,7 +119,7 @@ impl Path {
             && self.schema_of(catalog, &split_name(written).1) == Some(varve_engine::catalog::PUBLIC)
     }
 
-    /// Schema and name of what a name means; a schema that there is never if it means nothing.
+    /// The schema and name of the object that a name refers to. If there is none, a schema that never exists.
     pub fn find(&self, catalog: &Catalog, name: &ast::ObjectName) -> Result<(String, String)> {
         let (schema, last) = object_name(name)?;
         if name.0.len() > 1 || self.is_public() {
@@ -204,7 +204,7 @@ fn known(named: Vec<String>) -> Path {
     path
 }
 
-/// The entries of a setting's value; `None` if it is no list of names.
+/// The entries of the setting's value; `None` if it is not a list of names.
 pub fn entries(value: &str) -> Option<Vec<String>> {
     let (mut entries, mut rest) = (Vec::new(), value.trim_start());
     if rest.is_empty() {

@@ -185,7 +185,7 @@ pub struct Portal {
 }
 
 impl Portal {
-    /// Whether the savepoint behind which it was made has not been rolled back.
+    /// Whether no older savepoint has been rolled back since it was made.
     pub fn is_open(&self) -> bool {
         self.life.as_ref().is_none_or(|life| life.is_open())
     }

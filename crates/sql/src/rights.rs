@@ -162,7 +162,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Who this is, by the catalog; a role that is gone may do nothing.
+    /// The role's rights by the catalog. A role that was dropped has none.
     pub fn of(catalog: &Catalog, who: Who) -> Holder {
         let Some(id) = who else { return Holder { roles: SmallVec::new(), is_superuser: true } };
         let is_superuser = catalog.role_by_id(id).is_some_and(|role| role.is_superuser);
@@ -225,7 +225,8 @@ impl Holder {
         self.owns(catalog, object) || object.grants(catalog).iter().any(|g| mine(g) && g.grantable.has(right))
     }
 
-    /// Which of the rights it may hand on, and as whom: owners as themselves, others as who has the grant option.
+    /// The rights that the role may grant, and the grantor: owners grant as themselves, others as the role
+    /// that has the grant option.
     pub fn grantable(&self, catalog: &Catalog, object: &Object, wanted: Rights) -> (ObjectId, Rights) {
         let owner = catalog.owner(object.id);
         if self.is(owner) {
@@ -287,8 +288,8 @@ pub fn is_circular(grants: &[Grant], new: &Grant, owner: ObjectId) -> bool {
     new.grantable.without(left) != Rights::default()
 }
 
-/// Takes back what `gone` says (its `rights`, and with or without them its `grantable`). False if others were given rights on
-/// the strength of it and `cascade` does not allow to take those, too.
+/// Revokes the rights in `gone`, or only their grant option. False if other roles have got rights through
+/// them, and `cascade` does not allow to revoke those, too.
 pub fn revoke(grants: &mut Vec<Grant>, gone: Grant, cascade: bool) -> bool {
     let Some(at) = grants.iter().position(|g| g.grantee == gone.grantee && g.grantor == gone.grantor) else {
         return true;

@@ -55,8 +55,8 @@ impl Verifier {
         Verifier { iterations, salt, stored_key, server_key: mac(&salted, &[b"Server Key"]) }
     }
 
-    /// A verifier for nobody, made of a name and a secret: the same name always gets the same salt, so that a client can't
-    /// tell a role that does not exist from one whose password it does not know.
+    /// A verifier for a role that does not exist, made of a name and a secret. The same name always gets the
+    /// same salt, so a client cannot tell such a role from one with another password.
     pub fn of_nobody(name: &str, secret: &[u8]) -> Verifier {
         let salt = mac(secret, &[b"salt", name.as_bytes()])[..SALT_BYTES].to_vec();
         let unknown = mac(secret, &[b"key", name.as_bytes()]);

@@ -119,7 +119,8 @@ pub struct CopyShape {
     pub is_binary: bool,
 }
 
-/// Receiver of one statement's results. What it does not receive by a method of its own is dropped, but COPY, which it refuses.
+/// Receiver of the results of one statement. Results without a method of their own are dropped; COPY is
+/// refused.
 pub trait Sink {
     /// The result has these columns. Called by `Session::simple` only; with `execute` the caller has
     /// `Prepared::columns` already.
@@ -181,7 +182,7 @@ pub trait Sink {
     }
 }
 
-/// Drops all of a statement's results, for those who only want it run.
+/// Drops all results of a statement, for callers that need only its effect.
 #[derive(Debug, Clone, Copy)]
 pub struct Nowhere;
 

@@ -8,7 +8,7 @@
 
 use crate::error::{Result, SqlError, SqlState};
 
-/// What the process can change about itself; implemented by the program.
+/// The settings of the process; implemented by the program.
 pub trait SystemSettings: Send + Sync {
     /// All that there are.
     fn all(&self) -> Vec<SystemSetting>;

@@ -116,12 +116,12 @@ pub fn char_count(text: &str) -> usize {
     if seen & NO_ASCII == 0 { text.len() } else { text.chars().count() }
 }
 
-/// What a "char" keeps of a text: one byte; nothing of a longer character.
+/// The value of a "char": the first byte of a text; empty if its first character is longer.
 pub fn first_byte(text: &str) -> &str {
     text.get(..1).unwrap_or_default()
 }
 
-/// What PostgreSQL takes for blank around a value, in every locale that Varve has.
+/// The characters that PostgreSQL ignores around a value, in every locale that Varve has.
 pub const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
 
 /// A text without blanks around it. Other white space of Unicode is no blank.
@@ -473,7 +473,8 @@ fn write_plain(mantissa: &str, exponent: i32, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a text is one date, moment or interval by default, and another one, or none, by these styles.
+/// Whether a text is a date, time or interval in the default styles, and another one, or none, in these
+/// styles.
 pub fn is_read_otherwise(text: &str, dates: DateStyle, intervals: IntervalStyle) -> bool {
     let clock = Cell::new(None);
     let styled = TimeForms { dates, intervals, ..PLAIN.clone() };

@@ -167,7 +167,8 @@ pub enum Utility {
     SetAuthorization(Option<String>, bool),
 }
 
-/// Reads a command; `None` for a statement on rows and for a definition, 0A000 for what there is not.
+/// Reads a command. `None` for a statement on rows or a definition; error 0A000 for commands that are not
+/// supported.
 pub fn read(sql: &str, statement: &NodeEnum) -> Result<Option<Utility>> {
     let source = Source { sql };
     Ok(Some(match statement {

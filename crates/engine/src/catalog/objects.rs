@@ -137,8 +137,8 @@ pub enum PartitionMethod {
     Range,
 }
 
-/// A part of a partitioned table: a name for those of its rows whose key is within its bound. All parts lie in the tree of
-/// the table.
+/// A partition: a name for the rows of a table whose key is within its bound. The tree of the table has the
+/// rows of all partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Identity.

@@ -272,8 +272,8 @@ impl<'a> NodeRef<'a> {
         self.search_inside(key).slot
     }
 
-    /// As `search`, for a key that is not outside the node's fences: who has descended by the key need not compare it
-    /// with the prefix, whose cache line lies far from the slots.
+    /// As `search`, for a key within the node's fences. After a descent by this key it need not be compared
+    /// with the prefix, which is in a distant cache line.
     #[inline]
     pub fn search_inside(&self, key: &[u8]) -> Found {
         if self.is_prefix_implied() {

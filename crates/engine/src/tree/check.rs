@@ -39,7 +39,8 @@ impl Checker {
         before.is_none()
     }
 
-    /// Compares what structures of segment `owner` refer to with what the pager has allocated to it: the same pages.
+    /// Compares the pages that structures of segment `owner` use with the pages that are allocated to it.
+    /// They must be the same.
     pub fn compare_with_allocation(&mut self, pager: &Pager, space: SpaceId, owner: u32) -> TreeResult<()> {
         let is_of_owner = |(page, by): &(&PageId, &u32)| **by == owner && page.space() == space;
         let claimed: Vec<PageId> = self.claimed.iter().filter(is_of_owner).map(|(page, _)| *page).collect();
@@ -107,8 +108,9 @@ struct Expected {
 }
 
 impl Tree {
-    /// Walks the whole tree. Damages go to `checker`; `Err` only if the pager can't go on. `visit` sees every entry of
-    /// every sound leaf, in key order. Nobody may change the tree meanwhile.
+    /// Walks the whole tree. Damages are reported to `checker`; the result is an error only if the pager has
+    /// stopped. `visit` is called with every entry of every undamaged leaf, in key order. The tree must not
+    /// change meanwhile.
     pub fn check(
         &self,
         pager: &Pager,

@@ -36,8 +36,8 @@ struct Wanted<'k> {
 }
 
 impl Tree {
-    /// Makes sure that the leaf of `key` has room for an entry with a payload of `payload_bytes`, as long as nobody else
-    /// takes it. No latch may be held.
+    /// Makes room in the leaf of `key` for an entry with a payload of `payload_bytes`. Another thread may use
+    /// the room first. The caller must hold no latch.
     pub fn make_room(&self, pager: &Pager, key: &[u8], payload_bytes: usize) -> TreeResult<()> {
         let limit = node::key_bytes_max(pager.page_size());
         if key.len() > limit {

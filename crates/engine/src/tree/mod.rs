@@ -145,7 +145,8 @@ impl Tree {
         self.kind
     }
 
-    /// Calls `read` with the entry of a key, under the leaf's shared latch; `None` if there is none.
+    /// Calls `read` with the entry of a key, under the leaf's shared latch. Returns `None` if there is no
+    /// entry.
     #[inline]
     pub fn get<R>(
         &self,

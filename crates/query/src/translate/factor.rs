@@ -15,7 +15,8 @@ use varve_sql::general::{Expr, conjuncts, joined};
 
 use super::may_fail;
 
-/// The conditions, and what follows from their disjunctions; `relations` tells which relations an expression reads.
+/// The conditions, and the conditions derived from their disjunctions. `relations` returns the relations that
+/// an expression reads.
 pub fn factored<R: Ord>(conditions: Vec<Expr>, relations: &dyn Fn(&Expr) -> BTreeSet<R>) -> Vec<Expr> {
     let mut out = Vec::new();
     for condition in conditions {

@@ -51,7 +51,7 @@ impl std::fmt::Display for ObjectName {
 pub struct TypeName {
     /// Its name. The types that SQL has words for are those of `pg_catalog`: `integer` is `pg_catalog.int4`.
     pub name: ObjectName,
-    /// The numbers in the parentheses behind it. Of an interval the first one says which fields it has.
+    /// The type modifiers: the numbers in parentheses. For an interval the first one describes its fields.
     pub modifiers: Vec<i64>,
     /// Whether it is an array of this. How many dimensions are written does not matter.
     pub is_array: bool,

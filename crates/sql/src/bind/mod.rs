@@ -252,7 +252,7 @@ impl<'c> Binder<'c> {
         self.params.iter().enumerate().map(settle).collect()
     }
 
-    /// What the statement reads in FROM, and as whom; taken once, when it is bound.
+    /// The relations that the statement reads, and the role whose rights count. Taken once, after binding.
     pub fn take_needs(&mut self) -> Vec<Need> {
         std::mem::take(&mut self.needs)
     }

@@ -133,7 +133,8 @@ impl Scope {
         }
     }
 
-    /// Names what no function that gives a set may stand in, as long as it is bound; what was named before.
+    /// Sets the name of the place where functions that return sets are refused, while this place is bound.
+    /// Returns the previous name.
     pub fn refuse_sets(&mut self, what: Option<&'static str>) -> Option<&'static str> {
         self.sets.as_mut().and_then(|sets| std::mem::replace(&mut sets.refused, what))
     }

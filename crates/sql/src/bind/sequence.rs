@@ -75,7 +75,7 @@ pub fn sequence_of(schema: String, name: String, options: &SequenceOptions) -> R
     Ok(new)
 }
 
-/// A sequence with other options, and where it goes on if it is to begin again.
+/// A sequence with changed options, and the value with which it restarts, if it does.
 pub fn changed(old: &SequenceDef, options: &SequenceOptions) -> Result<(NewSequence, Option<i64>)> {
     settled(NewSequence::of(old), options, false)
 }

@@ -34,8 +34,8 @@ pub struct Rows {
 pub type InField = (SqlError, Option<usize>);
 
 impl Rows {
-    /// Takes what starts at `start`, if it is there whole: the header, a row, or the end mark. Gives where the next begins, and
-    /// whether there is a row now. `at_end` says that no more bytes will come.
+    /// Reads the header, a row or the end mark at `start`, if it is complete. Returns where the next one
+    /// begins, and whether there is a row now. `at_end`: no more bytes will come.
     pub fn next(
         &mut self,
         bytes: &[u8],

@@ -121,7 +121,8 @@ impl Pattern {
         Ok(None)
     }
 
-    /// All matches at or behind `from`, from left to right. Behind one that is empty the search goes on a character later.
+    /// All matches at or after `from`, from left to right. After an empty match the search continues one
+    /// character later.
     pub fn all(&self, text: &str, from: usize, wants_groups: bool, look: Look<'_>) -> Result<Vec<Groups>> {
         let mut out = Vec::new();
         let mut from = from;

@@ -9,8 +9,8 @@ use super::arith::Class;
 use crate::ty::{Ty, Typed};
 
 impl Expr {
-    /// The type, given those of columns (or slots) and parameters; `None` where it can't be told: an untyped NULL, a value
-    /// of a `Let`.
+    /// The type of the expression, given the types of columns (or slots) and parameters. `None` if it is
+    /// unknown: an untyped NULL, or a value of a `Let`.
     pub fn type_in(&self, column: &dyn Fn(usize) -> Ty, param: &dyn Fn(usize) -> Option<Ty>) -> Option<Ty> {
         let of = |e: &Expr| e.type_in(column, param);
         match self {

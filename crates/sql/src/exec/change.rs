@@ -32,7 +32,7 @@ use crate::sink::Sink;
 /// relations stand before those of the row, the values of subqueries behind.
 type Decide<'d> = dyn for<'a> Fn(&RowRef<'a>, &'a [Datum<'a>], &Cx<'a>, &mut Made) -> Result<Change> + 'd;
 
-/// A row that a general query has found: its key, and what it gave beside.
+/// A row that a general query has found: its key, and the other values of the query.
 pub type FoundRow = (Box<[u8]>, Box<[Value]>);
 
 /// What a decision leaves besides the change.

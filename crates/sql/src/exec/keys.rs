@@ -60,7 +60,7 @@ impl KeyList {
     }
 }
 
-/// Keys where a row lies now that a statement has dealt with, and that it had found under another one.
+/// New keys of rows that the statement has changed and that it had found under another key.
 #[derive(Default)]
 pub struct Landed(HashSet<Box<[u8]>>);
 

@@ -228,7 +228,7 @@ impl Exec<'_> {
     }
 }
 
-/// Whether the row could not be had because somebody else holds it.
+/// Whether the error means that another transaction holds the row.
 pub fn is_held(e: &SqlError) -> bool {
     matches!(e.sqlstate, SqlState::LOCK_NOT_AVAILABLE | SqlState::DEADLOCK)
 }

@@ -80,7 +80,7 @@ pub struct Scratch {
 const SCRATCH_KEEP_BYTES: usize = 64 << 10;
 
 impl Scratch {
-    /// Ends a statement: what a large one needed is given back, so that an idle session stays small.
+    /// Ends a statement. Large buffers are freed, so that an idle session stays small.
     pub fn end_statement(&mut self) {
         for arena in [&mut self.row_arena, &mut self.result_arena] {
             if arena.allocated_bytes() > SCRATCH_KEEP_BYTES {
@@ -340,7 +340,7 @@ pub fn shown<'a>(output: &Output, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum
 pub struct Failure(Option<SqlError>);
 
 impl Failure {
-    /// Keeps the error; the value that stops the engine takes its place.
+    /// Keeps the error and returns `stop`, the value that makes the engine stop.
     pub fn catch<T>(&mut self, result: Result<T>, stop: T) -> T {
         match result {
             Ok(value) => value,

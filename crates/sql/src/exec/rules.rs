@@ -34,7 +34,7 @@ impl Rules {
         }
     }
 
-    /// 23514 for a row that no part takes, or not the one that was named.
+    /// Error 23514 if no partition takes the row, or not the named one.
     pub fn check_part(&self, table: &TableDef, partitions: &Partitions, row: &[Datum<'_>]) -> Result<()> {
         let found = partition::of_row(partitions, |c| row[c]);
         match &self.part {

@@ -115,7 +115,7 @@ impl<'x> InTransaction<'x> {
         }
     }
 
-    /// Lends the transaction to something else between two evaluations.
+    /// Lends the transaction to other code between two evaluations.
     pub fn with<T>(&self, f: impl FnOnce(&mut Transaction) -> T) -> T {
         f(&mut self.txn.borrow_mut())
     }

@@ -59,7 +59,7 @@ pub(super) struct Chosen {
     pub(super) ordered: Option<bool>,
 }
 
-/// Makes nested loops of the query's join, if it is a short one; else gives the conditions back.
+/// Plans the query's join as nested loops, if it is a short one. Otherwise returns the conditions.
 pub fn place(
     select: &mut Select,
     source: &Source,

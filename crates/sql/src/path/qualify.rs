@@ -24,7 +24,7 @@ use crate::utility::Utility;
 use crate::utility::role::{Objects, RoleCommand};
 
 impl Path {
-    /// A definition whose names have their schemas; 3F000 if there is none to make it in.
+    /// A definition with its names' schemas filled in; error 3F000 if there is no schema for the new object.
     pub fn definition<'s>(
         &self,
         catalog: &Catalog,
@@ -56,7 +56,7 @@ impl Path {
         Ok(Cow::Owned(statement))
     }
 
-    /// A command whose names have their schemas; 42P01 for what there is not.
+    /// A command with its names' schemas filled in; error 42P01 for objects that do not exist.
     pub fn command<'s>(&self, catalog: &Catalog, command: &'s Utility) -> Result<Cow<'s, Utility>> {
         if self.is_public() {
             return Ok(Cow::Borrowed(command));

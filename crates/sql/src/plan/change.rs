@@ -80,7 +80,7 @@ pub struct Upsert {
     pub filter: Option<Expr>,
 }
 
-/// What new rows of a table must fulfil beside NOT NULL, which its definition says.
+/// The conditions that new rows of a table must fulfil, except NOT NULL, which is in the definition.
 #[derive(Debug, Default)]
 pub struct Rules {
     /// CHECK constraints in the order of their names, over the table's row.

@@ -114,7 +114,7 @@ pub struct RowLock {
     pub limit: (Option<Expr>, Option<Expr>),
 }
 
-/// A table whose rows are locked once a general query has found them.
+/// A table whose rows are locked after a general query has found them.
 #[derive(Debug, Clone)]
 pub struct LockedTable {
     /// The table.
@@ -125,7 +125,7 @@ pub struct LockedTable {
     pub strength: LockStrength,
 }
 
-/// A query in an expression. What it reads of the query around are its `Expr::Outer` values.
+/// A query in an expression. Values of the outer query are its `Expr::Outer` values.
 #[derive(Debug)]
 pub struct Subquery {
     /// What becomes of its rows.
@@ -225,7 +225,7 @@ impl Select {
         !self.order.is_empty() && self.lock.is_none() && others.any(|(_, output)| acts(&output.expr))
     }
 
-    /// Whether it has a part that the executor of this crate does not run, whatever access paths there are.
+    /// Whether it has a part that the executor of this crate cannot run, with any access path.
     pub fn needs_runner(&self) -> bool {
         let general_source = matches!(
             self.source,

@@ -80,8 +80,8 @@ pub struct Recursion {
     pub then: Select,
 }
 
-/// One table of nested loops, read anew for each row that the steps before it give. Columns in its expressions are those of
-/// the loops' row, which each step makes longer.
+/// One table of nested loops. It is read for each row of the earlier steps. Columns in its expressions are
+/// those of the loops' row, to which each step adds its columns.
 #[derive(Debug)]
 pub struct Step {
     /// The table and the way in; keys may read the columns of the steps before.
@@ -125,7 +125,7 @@ pub struct SetOperation {
     pub sides: Vec<Select>,
 }
 
-/// Arrays whose elements stand side by side as rows; shorter ones go on with NULL.
+/// Arrays whose elements become rows, in parallel. Shorter arrays are filled with NULL.
 #[derive(Debug, Clone)]
 pub struct Unnest {
     /// The arrays.
@@ -136,7 +136,8 @@ pub struct Unnest {
     pub types: Box<[Ty]>,
 }
 
-/// A query's rows, spread by functions that give sets: behind the columns of a row stand the values of these, in lockstep.
+/// The rows of a query, expanded by functions that return sets. The functions' values follow the columns of
+/// the row, in parallel.
 #[derive(Debug)]
 pub struct Expand {
     /// The rows.
@@ -190,7 +191,7 @@ pub struct Join {
     pub lateral: Option<Lateral>,
 }
 
-/// What the right side of a lateral join is given of each row on the left: its `Expr::Outer` values.
+/// The values of the left row that the right side of a lateral join uses: its `Expr::Outer` values.
 #[derive(Debug)]
 pub struct Lateral {
     /// The values, over the left row.
@@ -207,7 +208,7 @@ impl Expand {
 }
 
 impl Source {
-    /// Whether the rows of a recursive query's turn are among what it joins.
+    /// Whether it joins the working table of a recursive query.
     pub fn joins_work(&self) -> bool {
         match self {
             Source::Work(..) => true,

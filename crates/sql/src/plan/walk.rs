@@ -89,7 +89,7 @@ impl Select {
         out
     }
 
-    /// Calls `visit` for each source, those of subqueries included; for what is within a query of WITH only once.
+    /// Calls `visit` for each source, also those of subqueries. A WITH query is visited only once.
     pub fn each_source(&self, visit: &mut dyn FnMut(&Source)) {
         self.each_within(visit, &mut Vec::new());
     }
@@ -208,7 +208,7 @@ impl Source {
         }
     }
 
-    /// Whether the rows of a turn are read anywhere in it, of a recursive query for whose number `of` holds.
+    /// Whether it reads the working table of a recursive query for whose number `of` is true.
     pub fn reads_work(&self, of: &dyn Fn(usize) -> bool) -> bool {
         let mut found = false;
         self.each(&mut |source| found |= matches!(source, Source::Work(id, _) if of(*id)), &mut Vec::new());

@@ -131,7 +131,7 @@ impl SqlDatabase {
         }
     }
 
-    /// The same with somebody who runs general queries; without, they are refused (0A000).
+    /// The same, with an executor of general queries. Without one, general queries are refused (0A000).
     pub fn with_general(self, general: Arc<dyn General>) -> SqlDatabase {
         SqlDatabase { general: Some(general), ..self }
     }
@@ -141,7 +141,7 @@ impl SqlDatabase {
         SqlDatabase { temporary_limit: limit, ..self }
     }
 
-    /// The same in a process that has settings of its own, for ALTER SYSTEM; without, that is refused (0A000).
+    /// The same, with settings of the process for ALTER SYSTEM. Without them it is refused (0A000).
     pub fn with_system(self, system: Arc<dyn SystemSettings>) -> SqlDatabase {
         SqlDatabase { system: Some(system), ..self }
     }
@@ -346,7 +346,7 @@ struct Defaults {
     probing: Probing,
 }
 
-/// How the network asks whether a silent client is still there; 0 is what the system does.
+/// Keepalive settings of the client's socket; 0 means the system's default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Probing {
     /// Seconds of silence until the first probe (`tcp_keepalives_idle`).
@@ -452,8 +452,9 @@ fn first_settings(
 }
 
 impl Session {
-    /// Starts a session. Fails for a role that may not log in (28000), or is no more what it proved to be (28P01), and for a
-    /// start-up setting that cannot be (42704, 22023, 0A000). `database::enter` says whom a database takes.
+    /// Starts a session. Errors: the role may not log in (28000) or has changed since it was authenticated
+    /// (28P01); a start-up setting is wrong (42704, 22023, 0A000). `database::enter` decides who may use a
+    /// database.
     pub fn new(shared: Arc<SqlDatabase>, params: SessionParams) -> Result<Session> {
         let catalog = shared.engine.begin(Isolation::ReadCommitted).catalog();
         let identity = Identity::of_login(&catalog, &params.user, params.proved.as_ref())?;
@@ -607,8 +608,8 @@ impl Session {
         });
     }
 
-    /// Tells the session that the connection met an error of its own (a bad Bind, say): an open block becomes failed, an
-    /// implicit transaction is rolled back.
+    /// Reports an error of the connection itself (such as a bad Bind) to the session. An open block becomes
+    /// failed; an implicit transaction is rolled back.
     pub fn fail(&mut self) {
         self.after_error();
     }
@@ -627,12 +628,13 @@ impl Session {
         self.settings.get(name).ok()
     }
 
-    /// Whether `take_reports` or `take_notices` would give anything.
+    /// Whether `take_reports` or `take_notices` has something to return.
     pub fn has_news(&self) -> bool {
         self.settings_changed || !self.notices.is_empty()
     }
 
-    /// Settings to tell the client by ParameterStatus: all at first, then those changed since the last call.
+    /// Settings to report to the client by ParameterStatus: all of them at first, then those changed since
+    /// the last call.
     pub fn take_reports(&mut self) -> Vec<(&'static str, String)> {
         if !std::mem::take(&mut self.settings_changed) {
             return Vec::new();
@@ -645,7 +647,7 @@ impl Session {
         std::mem::take(&mut self.notices)
     }
 
-    /// Notes a fact about the server that SHOW tells and clients can't change.
+    /// Sets a read-only value that SHOW shows to clients.
     pub fn set_fact(&mut self, name: &str, value: &str) {
         self.settings.set_fact(name, value);
     }

@@ -78,7 +78,7 @@ impl Session {
         Ok(Arc::clone(&self.named(name)?.prepared))
     }
 
-    /// The same for Bind and EXECUTE, whose number `pg_prepared_statements` shows.
+    /// The same for Bind and EXECUTE. Counts the use that `pg_prepared_statements` shows.
     pub fn statement_to_run(&self, name: &str) -> Result<Arc<Prepared>> {
         let named = self.named(name)?;
         named.uses.fetch_add(1, Ordering::Relaxed);

@@ -108,7 +108,8 @@ impl Session {
         portal
     }
 
-    /// What a portal of a statement returns where only its making tells: FETCH and EXECUTE are of what has that name then.
+    /// The result columns of a portal for FETCH and EXECUTE. They are known only when the portal is made,
+    /// because they depend on the object that has the name then.
     pub fn portal_columns(&self, prepared: &Prepared) -> Option<Option<Vec<Column>>> {
         match &prepared.body {
             Body::Utility(Utility::Fetch { name, moves: false, .. }) => {

@@ -100,7 +100,7 @@ pub struct World {
     pub held: Held,
 }
 
-/// What functions ask of the session that runs their statement; it is done when that has run.
+/// Requests of functions to the session, which are executed after the statement.
 #[derive(Default)]
 pub struct Asked {
     /// Calls of set_config: name, value, whether the transaction ends it.
@@ -110,7 +110,7 @@ pub struct Asked {
 }
 
 impl World {
-    /// The value of a setting, as SHOW prints it; 42704 if there is none.
+    /// The value of a setting as SHOW prints it; error 42704 if there is no such setting.
     pub fn setting(&self, name: &str) -> Result<String> {
         let own = self.of_transaction.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
         if let Some((_, value)) = own {
@@ -135,7 +135,7 @@ impl World {
             .collect()
     }
 
-    /// set_config: the statement sees the new value, its session takes it when the statement has run.
+    /// set_config: the statement sees the new value at once, its session after the statement.
     pub fn set(&self, name: &str, value: Option<&str>, is_local: bool) -> Result<String> {
         if !Holder::of(&self.catalog, self.who).is_superuser() {
             settings::check_for_all(name)?;
@@ -169,7 +169,7 @@ impl World {
         self.asked.lock().warnings.push(message);
     }
 
-    /// Does what a function of advisory locks does; whether it had what it asked for.
+    /// Executes a function of advisory locks. Returns whether it got the lock.
     pub fn lock(&self, call: &LockCall) -> Result<bool> {
         let (locker, session) = &self.locks;
         let LockCall { key, is_shared, of_session, deed } = *call;
@@ -225,8 +225,8 @@ pub struct SystemTable {
     fill: Fill,
 }
 
-/// The role whose members, beside superusers, read a system table that says where the database lies and what its devices do,
-/// and its name; `None` for tables that others may read, too.
+/// The role whose members, beside superusers, may read a system table about places and devices of the
+/// database, and the role's name. `None` for tables that every role may read.
 pub fn readers(table: &str) -> Option<(ObjectId, &'static str)> {
     match table {
         "varve_durability" => Some((predefined::READ_ALL_SETTINGS, "pg_read_all_settings")),
@@ -348,7 +348,7 @@ pub fn table(schema: &str, name: &str) -> Option<&'static SystemTable> {
     tables().iter().find(|t| t.name == name && t.schema == schema && !t.is_function)
 }
 
-/// What a function without arguments that gives rows is made of: a table of its own, or the view that stands on it.
+/// The rows of a set-returning function without arguments: those of a system table, or of the view over it.
 pub fn function_rows(name: &str) -> Option<&'static SystemTable> {
     let table_name = match name {
         "pg_show_all_settings" => "pg_settings",

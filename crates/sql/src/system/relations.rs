@@ -151,7 +151,7 @@ impl<'c> Relation<'c> {
         }
     }
 
-    /// Whose it is: an index and a part belong to the owner of their table.
+    /// The owner. Indexes and partitions have the owner of their table.
     pub fn owner(&self, catalog: &Catalog) -> u32 {
         let owner = match self.what {
             What::Table(t) | What::Part(t, _) | What::Index(IndexOf { table: t, .. }) => catalog.owner(t.id),

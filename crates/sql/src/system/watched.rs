@@ -21,7 +21,7 @@ pub fn fill(name: &str) -> Option<Fill> {
     })
 }
 
-/// What is known of a setting; its fields in the order of the file.
+/// The description of a setting, with its fields in the order of the file.
 pub fn described(name: &str) -> Option<[&'static str; 8]> {
     let name = name.to_lowercase();
     let fields = |line: &'static str| {

@@ -132,7 +132,8 @@ impl IntervalFields {
         FIELDS[usize::from(self.place)].0 == MINUTE | SECOND
     }
 
-    /// The interval without what is below the smallest field, rounded to the digits. What is above the largest one stays.
+    /// The interval without units below the smallest field, rounded to the digits. Units above the largest
+    /// field stay.
     pub fn fit(self, iv: Interval) -> Result<Interval> {
         let below = |unit: i64| Interval { micros: iv.micros / unit * unit, ..iv };
         Ok(match self.last() {

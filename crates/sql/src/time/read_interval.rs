@@ -23,13 +23,13 @@ pub(super) enum Bad {
     Range,
 }
 
-/// Reads an interval. The style says what the sign of the first field means: in `sql_standard` it is that of all.
+/// Reads an interval. In the style `sql_standard` the sign of the first field is the sign of all fields.
 pub fn parse_interval(text: &str, style: IntervalStyle) -> Result<Interval> {
     parse_interval_of(text, style, IntervalFields::ALL)
 }
 
-/// Reads an interval of a type that keeps these fields. They say what a number without a unit counts. What the type does
-/// not keep is read, too: `fit` drops it.
+/// Reads an interval of a type with these fields. They decide the unit of a number without one. Other units
+/// are read, too: `fit` drops them.
 pub fn parse_interval_of(text: &str, style: IntervalStyle, kept: IntervalFields) -> Result<Interval> {
     let fields = tokens::fields(text);
     let read = match &fields {

@@ -52,7 +52,8 @@ impl DateStyle {
     /// ISO, MDY
     pub const ISO: DateStyle = DateStyle { output: DateOutput::Iso, order: DateOrder::Mdy };
 
-    /// The style that a list of words means. What no word names is as in `before`; `reset` is what DEFAULT means.
+    /// The style described by a list of words. Parts without a word stay as in `before`; `reset` is the
+    /// meaning of DEFAULT.
     pub fn of_setting(value: &str, before: DateStyle, reset: DateStyle) -> Result<DateStyle, NoDateStyle> {
         let (mut output, mut order) = (None, None);
         let mut fallback = before;
@@ -177,7 +178,8 @@ pub struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// The clock is the start of the transaction, microseconds since 2000-01-01 UTC. It is set when first asked for.
+    /// `clock` is the start of the transaction, in microseconds since 2000-01-01 UTC. It is set at the first
+    /// use.
     pub const fn new(forms: &'a TimeForms, clock: &'a Cell<Option<i64>>) -> Reading<'a> {
         Reading { forms, clock: Some(clock) }
     }

@@ -97,7 +97,7 @@ impl Zone {
         }
     }
 
-    /// What the zone is called in short at a moment, such as EDT; an offset has its digits.
+    /// The abbreviation of the zone at a moment, such as EDT; for an offset, its digits.
     pub fn abbreviation_at(&self, utc_us: i64) -> String {
         match self {
             Zone::Fixed(0) => "UTC".to_owned(),

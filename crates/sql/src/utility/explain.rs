@@ -120,7 +120,7 @@ fn format(source: Source<'_>, given: Opt<'_>) -> Result<Format> {
     }
 }
 
-/// Positions in the statement are told as they are in the whole text.
+/// Shifts the position of an error in the inner statement to its position in the whole text.
 pub fn shifted(e: SqlError, before: u32) -> SqlError {
     SqlError { position: e.position.map(|p| p + before), ..e }
 }

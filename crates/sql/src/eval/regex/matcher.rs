@@ -238,8 +238,8 @@ impl<'t> Search<'t> {
         Ok(())
     }
 
-    /// The end of the match of the whole pattern that begins at `start`. Only a pattern whose automaton is not exact, or whose groups
-    /// are wanted, is looked into.
+    /// The end of the match of the whole pattern that begins at `start`. The tree is searched only if the
+    /// pattern's automaton is not exact, or if groups are wanted.
     pub fn end(&mut self, top: &Node, start: usize, wants_groups: bool) -> Result<Option<usize>> {
         if top.is_checked {
             let mut ends = self.ends(top, start, self.text.len())?;

@@ -58,7 +58,7 @@ impl Options {
     }
 }
 
-/// The pattern behind `***=`, `***:` and `(?flags)`, with what these say.
+/// The pattern after `***=`, `***:` and `(?flags)`, with the options that these set.
 pub fn without_prefix(pattern: &str, mut options: Options) -> Result<(&str, Options)> {
     if options.syntax == Syntax::Literal {
         if options.expanded || options.stops_at_lines || options.anchors_at_lines {

@@ -6,8 +6,8 @@
 
 use crate::error::{Result, SqlError, SqlState};
 
-/// The regular expression that matches what the pattern matches as a whole. An escape character before double quotes, twice, makes
-/// what is between them a group: the text before it is as short as can be.
+/// The regular expression for a SIMILAR TO pattern as a whole. Two escapes with double quotes make a group of
+/// the text between them; the text before it is as short as possible.
 pub fn pattern(written: &str, escape: &str) -> Result<String> {
     let mut letters = escape.chars();
     let escape = match (letters.next(), letters.next()) {

@@ -20,7 +20,7 @@ const REFERRED_BYTES_MAX: usize = 500;
 /// Greatest number in a quantifier.
 const REPEATS_MAX: u32 = 255;
 
-/// What is known of a part. `LONG` and `SHORT` are its preference; both at once are `MIXED`.
+/// Properties of a part. `LONG` and `SHORT` are its preference; both together are `MIXED`.
 pub type Flags = u8;
 /// It takes as much as it can.
 pub const LONG: Flags = 1;
@@ -139,7 +139,7 @@ enum Inside {
     Look,
 }
 
-/// The tree of an advanced regular expression, and the number of its groups; 2201B if it is none.
+/// The tree of an advanced regular expression, and the number of its groups; error 2201B if it is not valid.
 pub fn tree(pattern: &str, options: Options) -> Result<(Part, usize)> {
     let rest = pattern.chars().peekable();
     let reader = Reader { rest, out: String::new(), stops_at_lines: options.stops_at_lines };

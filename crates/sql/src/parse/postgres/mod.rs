@@ -45,7 +45,7 @@ const STACK_BYTES_LEAST: usize = 512 << 10;
 /// less than twice this: its functions have frames of up to 25 KiB in a build without optimizations.
 const STACK_BYTES_PER_TEXT_BYTE: usize = 16 << 10;
 
-/// The tree of one statement; `None` of a text that says nothing.
+/// The tree of one statement; `None` if the text has no statement.
 pub fn raw(sql: &str) -> Result<Option<NodeEnum>> {
     tree(sql, Mode::Statement)
 }
@@ -98,7 +98,7 @@ fn trees(sql: &str, mode: Mode) -> Result<Vec<RawStmt>> {
     tree.map_err(|e| SqlError::internal(format!("the parser's tree does not decode: {e}")))
 }
 
-/// Asserts that what is read of the parser's own tree is what decoding it gives.
+/// Asserts that reading the parser's own tree gives the same as decoding it.
 #[cfg(feature = "fuzzing")]
 pub fn compare_readings(sql: &str) {
     let Ok(text) = CString::new(sql) else { return };
@@ -112,7 +112,7 @@ pub fn compare_readings(sql: &str) {
     });
 }
 
-/// Runs what makes, walks or drops the tree of a text, on a stack that has room for it.
+/// Runs code that creates, walks or drops the tree of a text, on a stack that is large enough.
 pub fn with_room<T>(sql: &str, f: impl FnOnce() -> T) -> T {
     let room = STACK_BYTES_LEAST.saturating_add(sql.len().saturating_mul(STACK_BYTES_PER_TEXT_BYTE));
     let room = room.min(STACK_BYTES_MAX);
