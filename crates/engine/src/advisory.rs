@@ -1,7 +1,8 @@
 //! Advisory locks: keys that mean something to applications only; and what a session holds beyond its transactions.
 //!
 //! Invariants
-//! 1. What a session has taken for itself outlives rollbacks. It gives it back as often as it took it, or all at its end.
+//! 1. Session-level locks survive rollbacks. A session releases a lock as often as it took it, or all at its
+//!    end.
 //!
 //! Does not know: how a key is written in SQL.
 

@@ -1,4 +1,4 @@
-//! Indexes over expressions, and indexes with a condition: what they are, and how their keys come about.
+//! Indexes over expressions and partial indexes: their definitions, and how their keys are computed.
 //!
 //! The engine stores the expressions as text. Only the layer above understands them. It gives the engine a
 //! [`Deriver`] when it opens the database, because rollback and purge need the keys of rows, too.

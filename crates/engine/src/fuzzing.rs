@@ -1,7 +1,7 @@
 //! Doors for `crates/fuzzing` to formats that are private here. Built with the feature `fuzzing` only.
 //!
-//! 1. Each door takes bytes as they might lie in a page and calls the code that reads them, unchanged. It panics only
-//!    where what is read, written again, doesn't come back the same.
+//! 1. Each function takes bytes as they could be in a page and calls the unchanged code that reads them. It
+//!    panics only if decoded bytes, encoded again, differ.
 //!
 //! Does not know: which bytes are tried.
 

@@ -1,4 +1,4 @@
-//! How much temporary space somebody may use at a time, all files together.
+//! Limits the temporary space of a user of this quota, over all its files.
 //!
 //! Does not know: who that is, which files there are.
 

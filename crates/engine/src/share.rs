@@ -1,6 +1,7 @@
 //! Locks that several may have on one row: FOR SHARE, and FOR KEY SHARE, by which a child relies on its parent (decision 0508).
 //!
-//! A row's stamp is the lock of its one writer; who shares a row is noted here, in memory.
+//! Shared row locks in memory. The stamp of a row is the lock of its one writer; sharers of a row are noted
+//! here.
 //!
 //! Invariants
 //! 1. A share is noted under the latch of the row's leaf, where nobody's uncommitted change was in its way; a writer looks here

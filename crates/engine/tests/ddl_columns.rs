@@ -1,4 +1,4 @@
-//! Columns come and go by a rewrite; what names them by number follows.
+//! Columns are added and dropped by a rewrite of the table, and references by number are adjusted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! Constraints, parts, views, roles and what is kept about objects come and go with their transaction, and stay.
+//! Constraints, partitions, views, roles and facts about objects are created and dropped with their
+//! transaction, and are durable.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

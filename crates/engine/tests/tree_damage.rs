@@ -1,4 +1,4 @@
-//! The check names what is wrong with a tree whose pages were changed behind its back.
+//! The check names the damage of a tree whose pages were changed directly.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! A tree is the same after a crash: its redo gives what was done.
+//! A tree is the same after a crash and redo.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

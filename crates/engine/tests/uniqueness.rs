@@ -1,4 +1,5 @@
-//! Unique keys: who waits for whom, who gets 23505, and that races never let two in.
+//! Unique keys: which transaction waits, which one gets 23505, and that concurrent inserts never store two
+//! equal keys.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

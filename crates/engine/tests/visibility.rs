@@ -1,4 +1,4 @@
-//! What READ COMMITTED and REPEATABLE READ let a transaction see of another one, step by step.
+//! Which changes of another transaction are visible under READ COMMITTED and REPEATABLE READ, step by step.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Two transactions change one row: who waits, who sees what after the wait, who gets 40001.
+//! Two transactions change one row: which one waits, what it sees after the wait, and which one gets 40001.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

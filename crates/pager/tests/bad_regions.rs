@@ -1,6 +1,7 @@
-//! A region that is not the database's, not whole, not of now, or that somebody else may need: the error, and nothing lost. Each case
-//! is refused by the start and by `as_found` (`varve nvm status`) with the same words, no file is changed, and with the right file
-//! back everything is there. (Lost with the machine's memory: nvm_emulated.rs.)
+//! A region that belongs to another database, is incomplete, or is older, or that another database may need:
+//! the error, and that nothing is lost. The start and `as_found` (`varve nvm status`) refuse each case with
+//! the same text, and no file is changed. With the right file everything is there. (Regions lost at a reboot:
+//! nvm_emulated.rs.)
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! A database that is opened under another page protection than it had: what a crash left torn is mended by the one that was
-//! in force, and what the new one left behind earlier is not trusted.
+//! A database that is opened with another page protection. Pages that a crash tore are repaired by the old
+//! protection, and old files of the new protection are not used.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

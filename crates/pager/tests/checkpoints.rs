@@ -1,4 +1,4 @@
-//! Kinds of checkpoints: what each has brought home when it is noted.
+//! Kinds of checkpoints: the pages that each kind has written when it is recorded.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! Pages that are compressed at home: they come back whatever the algorithm, and each says how it is stored.
+//! Compressed pages are read back correctly with every algorithm, and each page says how it is stored.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! The control file survives torn writes and tells damage and other versions from a missing file.
+//! The control file survives torn writes. Damage, other versions and a missing file give different errors.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::sync::Arc;

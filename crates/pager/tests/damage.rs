@@ -1,4 +1,4 @@
-//! A page that is not what was written is never served, and the error names it.
+//! A page with other contents than were written is never returned, and the error names it.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

@@ -1,5 +1,6 @@
-//! A compressed page with a wrong length, checksum or algorithm, in place and packed, at home and in its doublewrite copy: what has
-//! a newer copy is mended, else an error names the page and what is wrong with it; nothing else is lost, and `varve check` says so.
+//! A compressed page with a wrong length, checksum or algorithm, in place and packed, in its file and in its
+//! doublewrite copy. It is repaired if there is a newer copy. Otherwise an error names the page and the
+//! damage. No other data is lost, and `varve check` reports it.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

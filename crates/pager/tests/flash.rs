@@ -1,4 +1,4 @@
-//! A cache on flash: pages are read from it and are the newest ones, whatever becomes of its device.
+//! A flash cache: pages that are read from it are the newest ones, whatever happens to its device.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

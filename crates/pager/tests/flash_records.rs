@@ -1,4 +1,5 @@
-//! What records of the flash cache cost others: the redo position waits for them no longer than it should, and nobody for a slow drive.
+//! Limits on the cost of flash cache records: the redo position does not wait too long for them, and no
+//! session waits for a slow drive.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! Another size of the cache on flash while the database runs, and what a start makes of it.
+//! The size of the flash cache is changed while the database runs, and a start uses the new size.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

@@ -1,4 +1,5 @@
-//! A cache on flash that is gone on with after a shutdown, or a crash: what is found on it is the newest, or is not believed.
+//! A flash cache that is reused after a shutdown or a crash: every page that is read from it is the newest
+//! version.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! A full log device: what was there opens and can be read, what can go on by recycling goes on, the rest is refused
-//! until there is room, without a restart. And a data device that is full.
+//! A full log device: the database opens and can be read. Work that needs only recycled segments continues;
+//! other work is refused until there is room, without a restart. Also a full data device.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! Compressed pages in place: what they leave of their places goes back to the device, and a page finds room again when it gets
-//! longer, or is refused and stays what it was.
+//! Compressed pages in place: their unused space goes back to the device. A page that gets longer finds space
+//! again, or is refused and keeps its old form.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

@@ -1,4 +1,5 @@
-//! A damaged log is told from one that ends: never a silent cut below what later bytes prove to be durable.
+//! A damaged log is distinguished from the end of the log. It is never cut silently where later bytes prove
+//! that more was durable.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod log_support;

@@ -1,5 +1,5 @@
-//! What is named like a log file and is none, and log files of another database: they stay when a log moves, when a database is made,
-//! and when that starts over.
+//! Files that are named like log files but are none, and log files of another database, are not touched when
+//! a log moves or a database is created.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

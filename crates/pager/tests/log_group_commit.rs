@@ -1,4 +1,5 @@
-//! Many threads append and flush: whoever returns from `flush` is durable, and groups are written together.
+//! Many threads append and flush: when `flush` returns, the thread's records are durable, and groups are
+//! written together.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod log_support;

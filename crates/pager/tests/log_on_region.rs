@@ -1,6 +1,6 @@
-//! A log in persistent memory: whatever a power failure leaves of its lines, what was acknowledged is read back, and
-//! nothing that was not written. (What else is promised of a log is tried on files and a region alike, in log_round_trip.rs,
-//! log_recycle.rs and log_damage.rs.)
+//! A log in persistent memory. Whatever cache lines survive a power failure, acknowledged records are read
+//! back, and nothing else is. (Other promises of a log are tested on files and regions alike, in
+//! log_round_trip.rs, log_recycle.rs and log_damage.rs.)
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod log_support;

@@ -1,4 +1,4 @@
-//! Segments are reused, and what they held before is never taken for the log again.
+//! Segments are reused, and their old contents are never read as log again.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod log_support;

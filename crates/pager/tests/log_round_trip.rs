@@ -1,4 +1,4 @@
-//! What was appended and flushed is read back, whole and in order, over segments and lives.
+//! Flushed records are read back completely and in order, across segments and restarts.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod log_support;

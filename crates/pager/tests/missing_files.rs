@@ -1,4 +1,4 @@
-//! Files that are not where they should be: which ones, and what to do.
+//! Missing files: the error names them, and says what to do.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! A database whose log, or doublewrite copies, are in persistent memory: what is committed is there, and copies mend. (What is refused:
-//! bad_regions.rs.)
+//! A database with its log or doublewrite copies in persistent memory: committed changes survive, and copies
+//! repair torn pages. (Refused cases: bad_regions.rs.)
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! A database leaves its region of persistent memory, gets one, or another one: its pages go home, its log moves. Whatever crash
-//! comes between, it opens as it then is, with everything that was durable, and goes on.
+//! A database moves out of its region of persistent memory, into one, or to another one. After a crash at any
+//! step it opens in its present state, with everything that was durable, and can continue.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

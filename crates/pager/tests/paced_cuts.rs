@@ -1,5 +1,5 @@
-//! A file that gives room back is never held up for long: cuts and holes come in pieces that learn how long one takes, and others get in
-//! between.
+//! Giving back space never blocks a file for long. Files are cut and punched in pieces, whose size is adapted
+//! to the time that they take, and other requests are served in between.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

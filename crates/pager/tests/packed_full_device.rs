@@ -1,5 +1,5 @@
-//! A packed database on full devices: what a put was refused for is written again and lost by no crash, and whoever waits for
-//! room in the log hears why there is none.
+//! A packed database on full devices: a refused page is written later and survives crashes, and a thread that
+//! waits for log space gets the reason.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

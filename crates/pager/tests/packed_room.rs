@@ -1,5 +1,5 @@
-//! Room of packed databases on devices where blocks, holes and a capacity mean something: a full device shows when pages are added,
-//! and what is there can be read, written anew and recovered.
+//! Space of packed databases on devices with blocks, holes and a capacity. A full device refuses new pages;
+//! existing pages can be read, written and recovered.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

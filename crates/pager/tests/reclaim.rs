@@ -1,5 +1,5 @@
-//! Reclamation of packed spaces: a file that is nearly full of what lives goes on taking writes, a device that is full loses
-//! nothing, and room that is free goes back to it.
+//! Reclamation of packed spaces: an almost full file still takes writes, nothing is lost on a full device,
+//! and free space goes back to the device.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

@@ -1,4 +1,5 @@
-//! Redo reads only what it needs: not the pages that are home already, nor those it makes anew.
+//! Redo reads only the pages that it needs: not pages that are already up to date in the data files, and not
+//! pages that it formats.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;

@@ -1,5 +1,6 @@
-//! What a general query costs beside a short one: a point read on the short path, then a join of 100 rows, its plan alone,
-//! a runtime alone, and a prepared join of three tables with its plan made for each execution, or kept. Prints microseconds, median of the rounds.
+//! Compares the time of a general query with that of a short one: a point read on the short path; a join of
+//! 100 rows; its plan alone; a runtime alone; and a prepared join of three tables, with a new plan each time
+//! or a cached plan. Prints microseconds, median of the rounds.
 //!
 //! `cargo run --release -p varve-query --example latency`
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example may stop at the first surprise")]

@@ -1,4 +1,4 @@
-//! EXPLAIN ANALYZE: the nodes of a plan, each behind one that measures it.
+//! EXPLAIN ANALYZE: each node of a plan is wrapped by a node that measures it.
 //!
 //! Invariants
 //! 1. A plan without EXPLAIN ANALYZE has no such nodes.

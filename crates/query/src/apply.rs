@@ -1,6 +1,7 @@
-//! Apply: a plan that is run again for each row of another one, which gives it values of that row.
+//! Apply: runs a plan for each row of another plan, with values of that row.
 //!
-//! It runs what cannot be made a join: subqueries in expressions, and the right side of a lateral join.
+//! It is used for queries that cannot become a join: some subqueries in expressions, and the right side of a
+//! lateral join.
 //!
 //! Invariants
 //! 1. The inner plan is made once. Its runs follow each other, and each begins with `reset_plan_states`: nothing of the run

@@ -1,4 +1,4 @@
-//! How many rows the parts of a logical plan give, about: from samples of its tables.
+//! Estimates the number of rows of the parts of a logical plan, from samples of its tables.
 //!
 //! Does not know: what is done with the figures (`join_order`).
 

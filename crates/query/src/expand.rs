@@ -1,4 +1,5 @@
-//! Rows that become several: functions that give sets, run for each row of a plan, their values in columns behind the row's.
+//! Expands rows by functions that return sets. The functions run for each row of a plan, and their values are
+//! added as columns.
 //!
 //! Invariants
 //! 1. Several functions in one select list return their rows in parallel; those that end early return NULL

@@ -1,4 +1,5 @@
-//! What DataFusion wants to compare and cannot: its nodes and functions hold expressions and surroundings of ours.
+//! Identities for nodes and functions that have our own expressions and contexts, which DataFusion wants to
+//! compare but cannot.
 //!
 //! Invariants
 //! 1. Two identities are equal if one is a copy of the other. Other parts of the copies are compared

@@ -1,4 +1,4 @@
-//! varve-query: general queries (joins, and what will follow them) by DataFusion over the engine.
+//! varve-query: runs general queries with DataFusion over the engine.
 //!
 //! The binder of `varve-sql` has named, typed and checked everything before a query comes here. DataFusion moves columns,
 //! joins, groups, sorts and spills; every expression, cast, aggregate and comparison that is not the same for bytes and

@@ -15,8 +15,8 @@
 //! | `limit_push_past_windows` | windows are computed over whole partitions |
 //!
 //! Invariants
-//! 1. A rewritten plan gives the rows that PostgreSQL's rules give for the plan as translated, errors aside that PostgreSQL's own
-//!    rewrites might raise or not.
+//! 1. A rewritten plan returns the rows that PostgreSQL's rules give for the original plan. Errors may differ
+//!    where PostgreSQL's own rewrites may add or remove them.
 //!
 //! Does not know: joins' order (`join_order`), the translation.
 

@@ -1,4 +1,5 @@
-//! Window calls as DataFusion's window functions: it sorts and cuts partitions, all else is computed here.
+//! Window calls as DataFusion's window functions. DataFusion sorts and makes the partitions; our code
+//! computes everything else.
 //!
 //! Invariants
 //! 1. A function gets a whole partition, its rows in the window's order; rows are equal in that order where their order keys

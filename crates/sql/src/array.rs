@@ -1,7 +1,7 @@
 //! The text form of arrays: `{1,NULL,"a b"}`, `[5:6]={1,2}`, and of vectors: `1 2`.
 //!
 //! Invariants
-//! 1. What is written here is read back by `parse` as the same array.
+//! 1. `parse` reads the written form back as the same array.
 //!
 //! Does not know: arrays of more than one dimension, which are refused (0A000).
 

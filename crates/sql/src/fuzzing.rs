@@ -1,4 +1,4 @@
-//! Doors for `crates/fuzzing` to what is private here. Built with the feature `fuzzing` only.
+//! Gives `crates/fuzzing` access to private code of this crate. Built only with the feature `fuzzing`.
 //!
 //! Does not know: which texts are tried.
 

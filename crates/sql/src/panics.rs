@@ -1,4 +1,5 @@
-//! A panic within a statement: an internal error (XX000) of that statement, told on the server's log.
+//! A panic within a statement becomes an internal error (XX000) of that statement, and is written to the
+//! server's log.
 //!
 //! Invariants
 //! 1. A panic that is caught here is told once, with the statement and a backtrace, if the program has asked for that

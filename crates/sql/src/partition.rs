@@ -1,4 +1,4 @@
-//! Which part of a partitioned table a row is in, and how the bounds of parts lie to each other.
+//! Finds the partition of a row, and compares the bounds of partitions.
 //!
 //! Invariants
 //! 1. A row is in at most one partition: no two bounds have a common key, and DEFAULT takes the other keys.

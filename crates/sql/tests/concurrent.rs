@@ -1,4 +1,4 @@
-//! Statements of several sessions at once: who waits for whom, and what the one who waited then sees.
+//! Concurrent statements of several sessions: which session waits for which, and what it sees after the wait.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 

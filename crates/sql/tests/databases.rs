@@ -1,4 +1,4 @@
-//! Databases of one server: what is in one is not in another, and they come and go whole.
+//! Several databases of one server: their objects are separate, and they are created and dropped as a whole.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Foreign keys between sessions: who waits for whom, and that no child is left without its parent.
+//! Foreign keys between sessions: which session waits for which, and that every child keeps its parent.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 

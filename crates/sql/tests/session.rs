@@ -1,4 +1,5 @@
-//! What the `.slt` files cannot say: positions, portals, plans across DDL, cancelling, settings reported.
+//! Tests that the `.slt` files cannot express: positions, portals, plans across DDL, cancelling, reported
+//! settings.
 
 mod support;
 

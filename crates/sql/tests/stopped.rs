@@ -1,4 +1,4 @@
-//! Behind a panic in the storage engine no statement succeeds: what it reads may be wrong.
+//! After a panic in the storage engine no statement succeeds, because it could read wrong data.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod support;

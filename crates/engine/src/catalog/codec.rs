@@ -12,7 +12,7 @@
 //! parameters.
 //!
 //! Invariants
-//! 1. `decode(encode(x)) == x`; bytes that are no definition give `None`, never a panic.
+//! 1. `decode(encode(x)) == x`. Other bytes give `None`, never a panic.
 //!
 //! Does not know: where the bytes are kept.
 

@@ -1,4 +1,4 @@
-//! Definitions come back from their bytes, and bytes that are none are refused.
+//! Definitions are decoded from their bytes, and other bytes are refused.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! The catalog: what exists, as one immutable value that is replaced when DDL commits.
+//! The catalog: all objects, as one immutable value that is replaced when DDL commits.
 //!
 //! Invariants
 //! 1. A `Catalog` never changes; `version` differs between any two that differ.

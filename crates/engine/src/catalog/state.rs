@@ -1,4 +1,5 @@
-//! The current catalog, and what outlives its versions: open trees, table locks, row id counters, sequences.
+//! The current catalog, and things that outlive its versions: open trees, table locks, row id counters,
+//! sequences.
 //!
 //! Invariants
 //! 1. All openings of one tree share its structure mutex.

@@ -29,9 +29,10 @@
 //! Invariants
 //! 1. Slots are in strictly ascending key order; every key is prefix + suffix; lower fence <= key < upper fence.
 //! 2. heap start >= end of slots; live entries + garbage + prefix + fences = page end - heap start.
-//! 3. Every change is one of the functions of `edit`, a pure function of the page's bytes and its arguments, so that
-//!    redoing a change gives the same bytes as doing it.
-//! 4. The search trusts the page (checksums and `check` stand behind it); damage can make it panic, never read outside.
+//! 3. Every change is a function of `edit`, which depends only on the page's bytes and its arguments. So redo
+//!    gives the same bytes as the original change.
+//! 4. The search trusts the page, because checksums and `check` protect it. Damage can make it panic, but it
+//!    never reads outside the page.
 //!
 //! Does not know: latches, logs, other pages, what keys and payloads mean. Heads and prefixes: Graefe, "Modern B-Tree
 //! Techniques" (2011), sections 3.4 and 3.5.

@@ -1,4 +1,4 @@
-//! Checking one table: its trees, its rows, and that its indexes say what its rows say.
+//! Checks one table: its trees, its rows, and that its indexes match its rows.
 //!
 //! Invariants
 //! 1. Live index entries are compared with the newest rows as multisets (count and sum of hashes), so a check needs no

@@ -1,4 +1,4 @@
-//! What an index scan found when it followed a row's versions, kept until the scan ends.
+//! Versions that an index scan has found by following older versions of rows, kept until the scan ends.
 //!
 //! While an old snapshot is read, an index has an entry for each version of a row. Without this memory each of them would
 //! walk the row's chain again: the square of the number of versions.
@@ -6,7 +6,7 @@
 //! Invariants
 //! 1. It serves one scan, so one view: what the view sees of a row does not change meanwhile.
 //! 2. It holds only rows whose newest version the view does not see; it is empty, and free, in scans of settled rows.
-//! 3. Full, it forgets nothing and takes nothing more; the scan is right without it.
+//! 3. If it is full, it keeps its rows and takes no more. The scan is correct without it.
 //!
 //! Does not know: versions, trees.
 

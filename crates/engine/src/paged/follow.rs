@@ -1,4 +1,4 @@
-//! What goes with a row's change: its overflow chain before, its index entries after.
+//! Work that accompanies a change of a row: its overflow chain before, its index entries after.
 //!
 //! Invariants
 //! 1. The undo names a chain before its second page is made, so no chain is lost.

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Check and insert of one unique value happen under one stripe, so of two writers the later one sees the earlier.
-//! 2. Every call is idempotent: it says how the entry has to be, not what changed.
+//! 2. Every call is idempotent: it gives the final state of the entry, not a change.
 //!
 //! Does not know: why an entry changes.
 

@@ -1,4 +1,4 @@
-//! Purge of one undo record: what only versions older than every snapshot needed goes away.
+//! Purge of one undo record: removes what only versions older than every snapshot needed.
 //!
 //! Invariants
 //! 1. Idempotent: after a crash records are purged again. Only freeing a chain is not; the record says how far it got.

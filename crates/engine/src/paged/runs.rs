@@ -1,10 +1,11 @@
 //! Deletes of rows that lie side by side: those of one leaf in one mini-transaction, with one descent and one latch of the undo page.
 //!
 //! Invariants
-//! 1. A row is deleted here only where `modify` would delete it at the first look: nobody has to be waited for, and the version in the
-//!    leaf is the row itself. All others end the run, and the caller gives them to `modify`.
+//! 1. A row is deleted here only if `modify` would delete it at once: no transaction has to be waited for,
+//!    and the version in the leaf is the visible one. Any other row ends the run, and the caller passes it to
+//!    `modify`.
 //! 2. The undo page is latched before the first change. A run ends where that page or the leaf does.
-//! 3. A run that fails takes back what it did.
+//! 3. A run that fails undoes its changes.
 //!
 //! Does not know: conditions (the `decide` closure), which rows come next.
 

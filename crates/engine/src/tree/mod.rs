@@ -3,8 +3,9 @@
 //! Invariants
 //! 1. Latches are taken from the root down and from left to right, the next before the last is let go (coupling), so no
 //!    reader sees a split or a merge half done.
-//! 2. A change of one entry latches one leaf; whatever needs more pages happens before (`make_room`) or after (`tidy`)
-//!    in mini-transactions of its own, one parent and its children at a time. They are never undone.
+//! 2. A change of one entry latches one leaf. Splits and merges happen before (`make_room`) or after
+//!    (`tidy`), in mini-transactions of their own, for one parent and its children at a time. They are never
+//!    undone.
 //! 3. The root keeps its page.
 //! 4. Everything that can fail happens before the first change of a mini-transaction.
 //!

@@ -1,4 +1,4 @@
-//! Waiters one by one: what each step leaves in the queues and the graph.
+//! Waiters one by one: the state of the queues and the graph after each step.
 
 use std::thread;
 

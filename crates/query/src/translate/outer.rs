@@ -1,4 +1,4 @@
-//! Joins with subqueries in their conditions, and sources that hang on what a query around gives.
+//! Joins with subqueries in their conditions, and sources that use values of an outer query.
 //!
 //! Invariants
 //! 1. A subquery that reads one side of a join is answered for the rows of that side before they are joined. One that reads both is

@@ -1,7 +1,7 @@
 //! Queries of WITH: as part of the query that reads them, or as rows that are made once.
 //!
-//! As in PostgreSQL, one that is read once and gives the same rows at each run becomes part of the query that reads it, and so does one
-//! that is NOT MATERIALIZED; the others are run once.
+//! As in PostgreSQL, a WITH query becomes part of the query that reads it, if it is read once and gives the
+//! same rows at each run, or if it is NOT MATERIALIZED. Other WITH queries run once.
 //!
 //! Does not know: how rows are kept (`crate::shared`).
 

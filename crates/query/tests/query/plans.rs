@@ -1,4 +1,4 @@
-//! What goes down to the scans, how large queries are held in bounds, and how they end early.
+//! Conditions that are pushed down to scans, limits for large queries, and queries that end early.
 
 use std::time::{Duration, Instant};
 

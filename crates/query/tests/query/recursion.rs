@@ -1,4 +1,4 @@
-//! WITH RECURSIVE and memory: what it keeps is reserved, and it may be cancelled.
+//! WITH RECURSIVE and memory: its rows are counted against the limit, and it can be cancelled.
 
 use varve_query::QueryOptions;
 

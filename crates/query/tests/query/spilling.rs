@@ -1,4 +1,4 @@
-//! Queries with less memory than they need go on in a directory, which is left empty.
+//! Queries that need more memory than they have continue in temporary files, and leave no files behind.
 
 use super::support::{database_with, lines, session};
 use varve_query::QueryOptions;

@@ -1,4 +1,5 @@
-//! Changes with subqueries that wait for another session: what holds for the version that they take then.
+//! UPDATE and DELETE with subqueries that wait for another session: their conditions hold for the new version
+//! of the row.
 
 use std::time::Duration;
 

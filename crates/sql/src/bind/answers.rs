@@ -1,9 +1,10 @@
-//! Subqueries of an INSERT's RETURNING and DO UPDATE: they are answered by the query that gives the rows, before the first is written,
-//! so that they see nothing of what the statement writes, as in PostgreSQL.
+//! Subqueries in RETURNING and DO UPDATE of an INSERT. The query that produces the rows computes them before
+//! the first row is written. So they see none of the statement's changes, as in PostgreSQL.
 //!
 //! Invariants
-//! 1. Such a subquery reads of the new row what the row's expressions say; one that hangs on a sequence is refused.
-//! 2. Behind the table's columns a row has the answers, in the order of the subqueries.
+//! 1. For columns of the new row such a subquery uses the row's expressions. A subquery that depends on a
+//!    sequence is refused.
+//! 2. The results follow the columns of the table, in the order of the subqueries.
 //!
 //! Does not know: how the rows are written (`exec::insert`).
 

@@ -1,7 +1,8 @@
 //! Arguments by name: `make_interval(days => 10)`.
 //!
 //! Invariants
-//! 1. An argument by name is computed where it is written and given where its name belongs.
+//! 1. Named arguments are evaluated in the order in which they are written, and passed in the order of the
+//!    parameters.
 //!
 //! Does not know: types of arguments, which overload is called (`function`).
 

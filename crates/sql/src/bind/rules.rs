@@ -1,4 +1,4 @@
-//! CHECK: what a new row of a table must fulfil, as text and as a bound condition.
+//! CHECK conditions for new rows of a table, as text and as bound expressions.
 //!
 //! Invariants
 //! 1. The text that is kept of a condition binds to the condition that was given; else it is refused.

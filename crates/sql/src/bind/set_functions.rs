@@ -1,4 +1,4 @@
-//! The functions that give sets: their names, and what the rows of each are made of.
+//! The set-returning functions: their names, and the columns of their rows.
 //!
 //! Does not know: where such a call stands (`sets`, `from`).
 

@@ -1,4 +1,4 @@
-//! Functions that give sets, in a select list, in ORDER BY and in FROM.
+//! Set-returning functions in a select list, in ORDER BY and in FROM.
 //!
 //! A query with such functions becomes two: one of the rows below (conditions, groups, windows), and one over the rows that the
 //! functions make of them. Calls within the arguments of others are made first, and each of these steps goes in lockstep.

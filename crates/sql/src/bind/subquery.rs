@@ -1,4 +1,4 @@
-//! Queries within queries: subqueries in expressions, and what they read of the queries around them.
+//! Subqueries in expressions, and the values of outer queries that they use.
 //!
 //! Invariants
 //! 1. A subquery reads the queries around it through its `Expr::Outer` values only. A name that is found several queries

@@ -1,11 +1,13 @@
 //! WITH: named queries.
 //!
 //! Invariants
-//! 1. The body of a named query sees the named queries before it, and the queries around its WITH; not those around the place
-//!    where it is used.
-//! 2. A named query is bound where it is named, used or not, so that its errors are told. All uses share what was bound, unless
-//!    it reads a query around: then each use binds it again, because what it is given there differs.
-//! 3. A recursive query reads its own rows at one place of its second part: those that the turn before has added.
+//! 1. The body of a named query sees the named queries before it and the queries around its WITH, but not the
+//!    queries around the place where it is used.
+//! 2. A named query is bound where it is defined, even if it is not used, so that its errors are reported.
+//!    All uses share the bound query. If it uses values of an outer query, it is bound again for each use,
+//!    because these values differ.
+//! 3. A recursive query reads its own rows at one place in its second part: the rows that the previous
+//!    iteration has added.
 //!
 //! Does not know: whether what is shared is kept or run anew; that is who runs it.
 

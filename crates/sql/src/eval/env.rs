@@ -1,4 +1,4 @@
-//! What an expression can ask about its surroundings: clock, session, sequences, randomness.
+//! The environment of an expression: clock, session, sequences, random numbers.
 //!
 //! Invariants
 //! 1. `now_us` does not move within a transaction; outside of a block the clock is read at its first use.

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. The whole condition and the outputs are evaluated on the version that is locked, again after each wait.
-//! 2. Rows are locked in the order in which they are given, and none behind the last one that LIMIT asks for.
+//! 2. Rows are locked in the order in which they are returned, and no more rows than LIMIT asks for.
 //! 3. NOWAIT and SKIP LOCKED never wait, not even when a wait would be a deadlock.
 //!
 //! Does not know: the wire; transaction blocks.

@@ -1,8 +1,8 @@
-//! What variance, correlation and regression are computed from: counts, sums and sums of squares.
+//! The basis of variance, correlation and regression: counts, sums and sums of squares.
 //!
-//! Whole numbers and numeric are summed exactly. Double precision goes by deviations from the mean so far (Youngs and Cramer,
-//! "Some results relevant to choice of sum and sum-of-product algorithms", 1971), in the same order of operations as PostgreSQL,
-//! so that the last digits are the same.
+//! Whole numbers and numeric are summed exactly. For double precision, deviations from the mean so far are
+//! summed, in the same order of operations as in PostgreSQL, so that the last digits are the same (Youngs and
+//! Cramer, "Some results relevant to choice of sum and sum-of-product algorithms", 1971).
 //!
 //! Invariants
 //! 1. Moments of parts, merged, are those of the whole; of double precision up to rounding.

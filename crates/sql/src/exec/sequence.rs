@@ -1,7 +1,7 @@
 //! Sequence functions within a transaction.
 //!
 //! Invariants
-//! 1. `currval` and `lastval` know only what this session has drawn.
+//! 1. `currval` and `lastval` return only values that this session has taken.
 //!
 //! Does not know: how values are kept (`engine`).
 

@@ -1,7 +1,7 @@
 //! CREATE VIEW.
 //!
 //! Invariants
-//! 1. OR REPLACE keeps the columns that are there, their names and types; new ones come behind.
+//! 1. OR REPLACE keeps the existing columns with their names and types; new columns are added at the end.
 //!
 //! Does not know: what the query means (`bind::view`).
 

@@ -1,4 +1,4 @@
-//! What EXPLAIN ANALYZE learns while a plan runs: rows, loops, time and pages of each step.
+//! Measurements of EXPLAIN ANALYZE while a plan runs: rows, loops, time and pages of each step.
 //!
 //! The executor is written once, over a [`Watch`]. With [`Unwatched`] the compiler leaves nothing of it; with a [`Meter`] each step
 //! notes what it does.

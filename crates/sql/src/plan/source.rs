@@ -1,4 +1,4 @@
-//! Where a plan's rows come from: tables, joins, functions that give sets, queries.
+//! The sources of a plan's rows: tables, joins, set-returning functions, queries.
 //!
 //! Does not know: what a query makes of the rows (`select`).
 

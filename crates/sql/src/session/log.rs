@@ -1,7 +1,8 @@
-//! What of a session's statements goes to the server's log: those of the chosen kinds, slow ones, and errors.
+//! Which statements of a session are written to the server's log: chosen kinds, slow statements, and errors.
 //!
 //! Invariants
-//! 1. Damaged pages, full and failing devices, and faults of the program itself are always written, whatever is set.
+//! 1. Damaged pages, full and failing devices, and faults of the program are always logged, with any
+//!    settings.
 //!
 //! Does not know: where the log is (`crate::log`).
 

@@ -1,4 +1,4 @@
-//! Panics of statements: the statement fails, the session goes on.
+//! Panics in statements: the statement fails, the session continues.
 //!
 //! Does not know: how a panic is caught and told (`crate::panics`).
 

@@ -1,7 +1,7 @@
 //! PostgreSQL's views of what is counted (pg_stat_..., pg_statio_...), for programs that watch a server.
 //!
 //! Invariants
-//! 1. A count that Varve does not keep is NULL where PostgreSQL may say NULL, else it is 0.
+//! 1. A count that Varve does not keep is NULL if PostgreSQL's column may be NULL, otherwise 0.
 //!
 //! Does not know: who counts (`statistics.rs` shows the counts under Varve's own names).
 

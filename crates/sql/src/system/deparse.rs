@@ -1,4 +1,4 @@
-//! A view's query as PostgreSQL lays it out: columns with their tables' names, each on a line of its own.
+//! The text of a view's query in PostgreSQL's layout: columns with their tables' names, one per line.
 //!
 //! Does not know: queries with WITH, set operations, subqueries and the like: they are shown as they are kept.
 

@@ -1,4 +1,4 @@
-//! Extensions. Those whose functions are all built in are there from the start; there are no others.
+//! Extensions. An extension exists if all its functions are built in; there are no others.
 //!
 //! Does not know: the functions (`eval::func`).
 

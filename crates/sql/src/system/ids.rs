@@ -1,8 +1,8 @@
 //! OIDs of what has no identity of its own in the catalog.
 //!
 //! Invariants
-//! 1. Identities that the catalog gives out begin at 16384 and are far below `KEY_INDEX`; derived ones lie above and do
-//!    not meet.
+//! 1. Ids of the catalog begin at 16384 and are far below `KEY_INDEX`. Derived ids are above and do not
+//!    collide.
 //!
 //! Does not know: names.
 

@@ -1,4 +1,4 @@
-//! System tables about what is no relation: schemas, roles, types, access methods, comments.
+//! System tables about other objects than relations: schemas, roles, types, access methods, comments.
 //!
 //! Does not know: relations and their columns.
 

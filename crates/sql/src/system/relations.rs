@@ -1,4 +1,4 @@
-//! The relations of a database, whatever they are, and the system tables about them.
+//! All kinds of relations of a database, and the system tables about them.
 //!
 //! Invariants
 //! 1. Relations come in the order of their OIDs.

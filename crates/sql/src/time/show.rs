@@ -1,7 +1,7 @@
 //! The text forms of date and timestamp, in each DateStyle.
 //!
 //! Invariants
-//! 1. What is written here is read back by `read` as the same value, under the same style.
+//! 1. `read` reads the written form back as the same value, under the same style.
 //!
 //! Does not know: intervals (`interval`).
 

@@ -1,4 +1,4 @@
-//! What PostgreSQL calls its statements: the name of each that Varve has not.
+//! PostgreSQL's names of statements, for errors about statements that Varve does not support.
 //!
 //! Invariants
 //! 1. Every statement of PostgreSQL's grammar has its name here, as its command tag has it.

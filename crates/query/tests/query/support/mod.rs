@@ -1,4 +1,5 @@
-//! What the tests of this crate share: a database in memory with a runner of general queries, results as lines.
+//! Shared by the tests of this crate: a database in memory that can run general queries, and results as
+//! lines.
 //!
 //! Does not know: what is tested.
 

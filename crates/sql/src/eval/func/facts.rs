@@ -1,6 +1,6 @@
 //! Functions that clients ask about a PostgreSQL server and its catalog, and whose answers here are short.
 //!
-//! The columns of functions that give rows are arrays under names that nobody can write; FROM makes rows of them.
+//! Functions that return rows have array columns with names that users cannot write. FROM makes rows of them.
 //!
 //! Does not know: names behind OIDs (`objects`), rights that can be granted (`privilege`).
 

@@ -1,7 +1,7 @@
 //! Functions about catalog objects: definitions as text, names behind OIDs, visibility, rights, comments, settings.
 //!
 //! Invariants
-//! 1. An OID that nothing has gives NULL, as in PostgreSQL; a name that nothing has is an error.
+//! 1. An OID without an object gives NULL, as in PostgreSQL. A name without an object is an error.
 //!
 //! Does not know: how definitions are written (`system::show`).
 

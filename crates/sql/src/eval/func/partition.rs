@@ -1,7 +1,7 @@
 //! Functions about the parts of partitioned tables. A part has no parts of its own here.
 //!
-//! The columns of `pg_partition_tree` and `pg_partition_ancestors` are arrays under names that nobody can write; FROM
-//! makes rows of them.
+//! `pg_partition_tree` and `pg_partition_ancestors` have array columns with names that users cannot write.
+//! FROM makes rows of them.
 
 use varve_engine::{Array, ColumnType, Datum, Value};
 

@@ -1,7 +1,7 @@
 //! `has_table_privilege` and its relatives.
 //!
 //! Invariants
-//! 1. They say what a statement of that role would be allowed, by the same rules (`crate::rights`).
+//! 1. They return what a statement of that role may do, by the same rules (`crate::rights`).
 //!
 //! Does not know: columns' own rights, which there are none of: columns have their table's. Nor rights on functions,
 //! languages and types, which cannot be granted here: everybody has them.

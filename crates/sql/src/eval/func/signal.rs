@@ -1,4 +1,4 @@
-//! Ending what other sessions do: `pg_cancel_backend`, `pg_terminate_backend`.
+//! Functions that end statements or sessions of others: `pg_cancel_backend`, `pg_terminate_backend`.
 //!
 //! Invariants
 //! 1. Only members of the role that logged in, and of `pg_signal_backend`, end its statements and sessions, and only superusers

@@ -1,4 +1,4 @@
-//! Names of relations in other databases, which nobody reaches: PostgreSQL's answer to them.
+//! PostgreSQL's error for names of relations in other databases.
 //!
 //! Does not know: which databases there are.
 

@@ -1,7 +1,7 @@
 //! Expressions.
 //!
 //! Invariants
-//! 1. An operand that the binder would take apart with the operator around it stands in parentheses.
+//! 1. An operand is put in parentheses if the binder would otherwise read it together with the operator.
 //!
 //! Does not know: queries; what names mean.
 

@@ -1,4 +1,4 @@
-//! Expressions and queries as text again, by PostgreSQL's parser's own library: what the catalog keeps.
+//! Writes expressions and queries as text for the catalog, with the library of PostgreSQL's parser.
 //!
 //! Invariants
 //! 1. The text is read as the tree that it was made of.
