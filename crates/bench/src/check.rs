@@ -1,4 +1,4 @@
-//! Checks the conditions that a workload states of its data at rest.
+//! Checks the consistency conditions of a workload after its run.
 
 use std::io::Write;
 

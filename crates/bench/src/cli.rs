@@ -1,4 +1,4 @@
-//! `varve bench`: the command line of this crate, for the program `varve` to include.
+//! The command line of `varve bench`, which the program `varve` includes.
 
 use std::any::Any;
 use std::io::Write;

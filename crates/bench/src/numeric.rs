@@ -1,8 +1,9 @@
-//! numeric between Rust and the wire: the crate `postgres` has no type for it without another decimal library.
+//! Converts numeric values between Rust and the protocol, because the crate `postgres` has no type for them
+//! without another library.
 //!
-//! PostgreSQL's binary form: four big-endian 16-bit numbers (count of digits, weight of the first, sign, digits shown after the point), then the
-//! digits to base 10,000 (src/backend/utils/adt/numeric.c, `numeric_send`). A ten-thousandth is such a digit, which is why values are kept
-//! in ten-thousandths.
+//! PostgreSQL's binary form: four big-endian 16-bit numbers (number of digits, weight of the first digit,
+//! sign, digits shown after the point), then the digits to base 10,000 (src/backend/utils/adt/numeric.c,
+//! `numeric_send`). Values are kept in ten-thousandths, because a ten-thousandth is one such digit.
 
 use std::error::Error;
 

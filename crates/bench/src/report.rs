@@ -1,4 +1,4 @@
-//! Rows of results and what they say together.
+//! Rows of results, and their summaries.
 //!
 //! 1. A row is self-contained: it names its workload, target, round and the hash of the configuration that made it.
 //! 2. Two rows with the same hash may be compared; rows with different hashes were measured differently.

@@ -1,7 +1,7 @@
 //! The OLTP scripts of sysbench 1.0: the same tables, statements and mix per transaction.
 //!
-//! Differences from sysbench itself: the load generator shares the process or speaks through another client library, so figures compare
-//! only with figures of this crate.
+//! Differences from sysbench: the load generator runs in this process or uses another client library. So
+//! compare its figures only with figures of this crate.
 
 use std::fmt::Write;
 

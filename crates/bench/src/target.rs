@@ -1,7 +1,7 @@
-//! What a workload runs against: something that takes SQL statements with parameters.
+//! The target of a workload: something that runs SQL statements with parameters.
 //!
-//! 1. A workload names its statements once, at [`Target::connect`]; afterwards it runs them by number, so that no target parses in the
-//!    measured time unless it must.
+//! 1. A workload names its statements once, at [`Target::connect`]. Later it runs them by number, so a target
+//!    need not parse during the measured time.
 //! 2. Each `run` outside BEGIN ... COMMIT is a transaction of its own and is durable when it returns.
 
 use crate::Result;

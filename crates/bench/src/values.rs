@@ -1,4 +1,4 @@
-//! What rows are filled with, where it matters how well it compresses.
+//! Values of rows for measurements in which their compressibility matters.
 
 use crate::random::Random;
 use crate::{BenchError, Result};

@@ -1,4 +1,4 @@
-//! A workload: what it loads and what one of its transactions does.
+//! A workload: its data, and its transactions.
 
 use crate::random::Random;
 use crate::target::{Connection, Statement};

@@ -1,4 +1,5 @@
-//! The driver runs what a workload says, counts what ended well, and runs again what may be run again.
+//! The driver runs the transactions of a workload, counts the successful ones, and repeats those that may be
+//! repeated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Figures are summed up the way a report says, and random choices are what the publications describe.
+//! Figures are summarized as reports state, and random draws follow the published distributions.
 
 use varve_bench::random::{Keys, Permutation, Random, Zipfian};
 use varve_bench::report::Spread;

@@ -1,9 +1,9 @@
 //! A decision-support-like mix: scans of parts of large tables, and queries that look up rows all over them, on three tables after TPC-H's. It is
 //! not TPC-H (`make tpch` runs that one).
 //!
-//! What it keeps of TPC-H is what a cache below the pool sees of it (Do 2012, section 3.4.4): most pages are read by scans, in order, and some
-//! queries are dominated by look-ups of lines by their keys, at random. A transaction is one query; a scan reads a sixteenth of its table, so that
-//! there are enough of them in a short time. Nothing is changed.
+//! It resembles TPC-H for a cache below the pool (Do 2012, section 3.4.4): most pages are read by scans, in
+//! order, and some queries mostly look up single lines by key, at random. A transaction is one query. A scan
+//! reads a sixteenth of its table, so that there are many scans in a short time. Nothing is changed.
 //!
 //! Not known here: joins and groups, which need the query engine.
 

@@ -1,8 +1,9 @@
-//! Updates of whole rows: YCSB's workload A (half reads, half updates) over rows that lie densely in the order of their keys.
+//! Updates of whole rows: YCSB's workload A (half reads, half updates) over rows that are stored densely in
+//! key order.
 //!
-//! What differs from YCSB, because wear is counted and not time: keys are numbers that were inserted in their order (YCSB's, inserted at
-//! random, leave pages two thirds full, so whatever they hold compresses), a row is one field of a thousand characters, and an update
-//! replaces all of it.
+//! Differences from YCSB, because wear is counted and not time: keys are numbers, inserted in order. (YCSB
+//! inserts keys at random, which leaves pages two thirds full, so their contents always compress.) A row is
+//! one field of a thousand characters, and an update replaces all of it.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The program `varve-lab`: what it lists, and what it refuses in one paragraph with exit code 1.
+//! The program `varve-lab`: its lists, and its errors: one paragraph and exit code 1.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -1,4 +1,5 @@
-//! LinkBench: its requests do what they say, and leave data for which its conditions hold, in this process and over the wire.
+//! LinkBench: its requests work, and its consistency conditions hold afterwards, in this process and over the
+//! protocol.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -1,4 +1,4 @@
-//! The twelve consistency conditions [3.3.2] as queries that count what breaks them.
+//! The twelve consistency conditions [3.3.2], as queries that count violations.
 
 use super::Scale;
 use crate::workload::Condition;

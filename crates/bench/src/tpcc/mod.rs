@@ -1,8 +1,9 @@
 //! TPC-C (revision 5.11) without terminals: the five transactions in their shares, one after the other, no keying or think times.
 //!
-//! Numbers in brackets are the specification's clauses. What differs from it, besides the terminals: the warehouse of a transaction is drawn
-//! for each, deliveries are not queued but run like the others, and a district whose oldest order another delivery has just taken
-//! counts as one that has none. Figures compare only with figures of this crate.
+//! Numbers in brackets are clauses of the specification. Besides the terminals, there are these differences.
+//! The warehouse is drawn for each transaction. Deliveries are not queued. If another delivery has just taken
+//! the oldest order of a district, the district counts as one without orders. Compare the figures only with
+//! figures of this crate.
 
 mod conditions;
 mod draw;

@@ -1,4 +1,5 @@
-//! The statements of the five transactions, prepared once for a session and run by their place in this list.
+//! The statements of the five transactions. A session prepares them once and runs them by their index in this
+//! list.
 
 use crate::target::Statement;
 

@@ -1,6 +1,6 @@
 //! The five transactions [2.4 to 2.8], each with its inputs drawn from the generator it gets.
 //!
-//! What a terminal would show is read, as the specification asks, and thrown away.
+//! The values for the terminal are read, as the specification demands, and dropped.
 
 use super::load::{LINES_MAX, LINES_MIN};
 use super::statements::{

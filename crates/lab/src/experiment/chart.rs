@@ -1,9 +1,9 @@
 //! Two kinds of charts as SVG: bars with published values beside them, and lines.
 //!
-//! 1. A chart is no larger than what it shows needs; no text lies on another one.
-//! 2. Text is text: whoever shows the file has the font. Widths of texts are estimates.
+//! 1. A chart is as large as its content needs, and texts do not overlap.
+//! 2. Texts stay texts in the SVG, shown in the viewer's font. Their widths are estimates.
 //!
-//! It does not know what is drawn.
+//! It does not know the meaning of the values.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

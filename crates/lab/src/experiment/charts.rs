@@ -1,7 +1,8 @@
-//! Which charts an experiment gets: what its rows have, whichever experiment they are of.
+//! Chooses the charts for an experiment by the fields of its rows, not by the experiment.
 //!
-//! 1. A chart says which experiment and source it is of, what drives were emulated and how, and how many of its points count.
-//! 2. Whatever is drawn stands in a row. A published value is one that a claim has: of those that stand in a plot only there is no marker.
+//! 1. A chart names its experiment, its source, the emulated drives, and how many of its points count.
+//! 2. Everything in a chart is in a row. Published values are those of claims; a value that the publication
+//!    shows only in a plot has no marker.
 //!
 //! Not known here: how rows came to be.
 

@@ -1,10 +1,11 @@
-//! Places of databases: loaded ones, and their copies. Files lie in one directory, regions of persistent memory in another one.
+//! Directories of loaded databases and their copies. Files are in one directory, regions of persistent memory
+//! in another one.
 //!
 //! Invariants
-//! 1. Files are made and removed only in a directory that was new or empty when the first experiment got it, and by one process at
-//!    a time.
-//! 2. A copied file has holes where its original has them, and shares no blocks with it: it is as dense as what was loaded, and the file system
-//!    copies nothing while something is measured. A region is dense.
+//! 1. Files are created and removed only in a directory that was new or empty at the first experiment, and by
+//!    one process at a time.
+//! 2. A copied file has the same holes as its original, and shares no blocks with it. So it is as dense as
+//!    the loaded file, and the file system copies nothing during a measurement. A region has no holes.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! The drive of data, undo and log: emulated, or the one that is there; perhaps with drives of their own for log and flash cache.
+//! The drive for data, undo and log: emulated or real; log and flash cache may have their own drives.
 
 use std::path::Path;
 use std::sync::Arc;

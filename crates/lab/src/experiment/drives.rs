@@ -1,8 +1,9 @@
-//! The drives of an open database: what lies where, what emulates it, who counts.
+//! The drives of an open database: which files each one has, and its emulation and counters.
 //!
-//! 1. A drive of the log's own is another view of the directory that holds the data: files of the two are told apart by their names, and a loaded
-//!    database is copied as one directory. What one drive is busy with does not hold up the other.
-//! 2. An emulated flash drive lies in the machine's memory, where its model's times are the only ones; a real one lies where the database does.
+//! 1. If the log has its own drive, both drives use the same directory. Their files differ by name, and a
+//!    loaded database is copied as one directory. One drive being busy does not delay the other.
+//! 2. The file of an emulated flash drive is in memory, so that only the model's times count. A real one is
+//!    where the database is.
 //!
 //! Not known here: what is measured.
 

@@ -1,10 +1,11 @@
 //! DROP TABLE of a large compressed table (must show 5 of issue 5), in both layouts, on file systems of their own where that can be done.
 //!
-//! A hole for each compressed page makes the file system remember a piece of the file for each; users of MariaDB wait minutes for such tables
-//! to go. Here the statement only notes the drop; pages get free behind it, and blocks behind those.
+//! If each compressed page has a hole, the file system manages a piece of the file for each page. In MariaDB,
+//! dropping such tables can take minutes. Here the statement only notes the drop. Pages and their blocks are
+//! freed later.
 //!
 //! 1. Sizes of tables are those of their pages in memory, uncompressed.
-//! 2. Times are those of the device that is there: none is emulated.
+//! 2. Times are those of the real device; nothing is emulated.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

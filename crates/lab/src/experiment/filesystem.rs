@@ -1,4 +1,4 @@
-//! File systems of their own, on loop devices: made for an experiment, gone with it. Only the superuser can.
+//! File systems on loop devices, created for an experiment and removed after it. This needs root.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
-//! Do 2012, figures 3.6 to 3.10 and 4.9: a cache that fills, over time.
+//! Do 2012, figures 3.6 to 3.10 and 4.9: the cache while it fills.
 //!
-//! 1. The cache is cold, and so is the pool; the drives take their time from the first request on.
-//! 2. What never gets to the peak of what it is held against has no time to it, and no ratio is made of it.
-//! 3. Ten hours of the thesis are a stretch here: intervals between checkpoints keep their ratio to that.
+//! 1. The cache and the pool are cold, and the drives take their time from the first request on.
+//! 2. A variant that never reaches the peak of its baseline has no time to the peak, and no ratio.
+//! 3. A run corresponds to ten hours of the thesis. Intervals between checkpoints are scaled in the same
+//!    ratio.
 //!
 //! Not known here: the thesis' read-ahead while the *pool* is cold (section 3.4.3.2), which nothing here does.
 

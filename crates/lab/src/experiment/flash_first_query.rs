@@ -1,9 +1,12 @@
-//! How long after a start the first query is answered, by the size of a cache that is kept (lazy verification) and by the log budget.
+//! Time from a start to the answer of the first query, by the size of a cache that is reused (lazy
+//! verification), and by the log budget.
 //!
-//! 1. Every point is warmed by the same number of transactions, also that with the small cache.
-//! 2. A database is stopped and started several times; between, its pool, cache and log get a part of the warm-up again, in no time of the
-//!    drives, and the load runs in theirs for a while. The figures are medians.
-//! 3. A cache four times as large may take a fifth longer, which is what two measurements of the same differ by.
+//! 1. Every point is warmed up by the same number of transactions, also that with the small cache.
+//! 2. A database is stopped and started several times. Between these, a part of the warm-up is repeated on
+//!    drives that take no time, and then the load runs for a while at the speed of the drives. The figures
+//!    are medians.
+//! 3. A cache four times as large may take a fifth longer. Two measurements of the same point differ by that
+//!    much.
 //!
 //! Not known here: what a start does.
 

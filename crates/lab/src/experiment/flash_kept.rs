@@ -1,11 +1,14 @@
-//! Do 2012, chapter 4: what is stopped, started and measured there. A cache that outlives a restart, over eighteen disks.
+//! Do 2012, chapter 4: databases that are stopped, started and measured, with a flash cache that stays warm
+//! over a restart, on eighteen disks.
 //!
 //! DRAM : flash : database are 24 : 140 : 200 units, a fifth of the frames may be dirty (lambda), and home is `hdd-18` (table 4.3). Flash and log
 //! have the drives of chapter 3.
 //!
-//! 1. Redo is bounded for all schemes alike, by a log budget: pages are brought home, oldest change first, while the log since the oldest of
-//!    them is longer. It does what a recovery interval does (30 minutes for TPC-C), and is told in units as memory is.
-//! 2. The log has room for much more than the budget: nobody waits for it, and the redo position may wait for records of the cache.
+//! 1. A log budget bounds redo for all schemes. If the log since the oldest unwritten change is longer, pages
+//!    are written to the data files, oldest change first. It corresponds to the recovery interval of the
+//!    thesis (30 minutes for TPC-C), and is given in units, as memory is.
+//! 2. The log has room for much more than the budget. So no session waits for log space, and the redo
+//!    position can wait for records of the cache.
 //!
 //! Not known here: what is measured.
 

@@ -1,9 +1,10 @@
-//! What a scan does to a flash cache.
+//! The effect of a scan on the hits of a flash cache.
 //!
-//! 1. Hits of the hot set while something is scanned are those of pages that sessions waited for: what is read ahead for the scan is not
-//!    among them, and the few pages of the scan that were not read ahead count against the hot set.
-//! 2. They are those of leaves. A scan's snapshot holds purge back, which reads the undo of all that has changed meanwhile when it is over:
-//!    pages of no hot set, though a good part of what is missed then.
+//! 1. During a scan, the hits of the hot set are counted from reads for which sessions waited. Pages that are
+//!    read ahead for the scan are not counted. The few pages of the scan that were not read ahead count as
+//!    misses.
+//! 2. Only leaves are counted. A scan's snapshot delays purge. After the scan, purge reads the undo of all
+//!    changes meanwhile. These pages are not of the hot set, but are many of the misses.
 
 use std::collections::BTreeMap;
 

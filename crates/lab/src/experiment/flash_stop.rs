@@ -1,9 +1,10 @@
-//! A database at work is stopped and started again, in the drives' time.
+//! A database is stopped under load and started again, in the drives' time.
 //!
-//! 1. The drives take their time from the end of the warm-up on, shutdown and recovery among it.
-//! 2. A crash is a database that is let go of: what was in memory is lost, files stay as they are. It takes no time.
-//! 3. The first query is asked by a new session as soon as the database is open: one row of one table, by its key. Its time counts from the
-//!    beginning of the start.
+//! 1. The drives take their time from the end of the warm-up on, also during shutdown and recovery.
+//! 2. For a crash, the database is dropped without a shutdown: its memory is lost, and its files stay as they
+//!    are. This takes no time.
+//! 3. The first query reads one row by its key, in a new session, as soon as the database is open. Its time
+//!    counts from the beginning of the start.
 //!
 //! Not known here: what becomes of the cache.
 

@@ -1,4 +1,5 @@
-//! What people read of points with a flash cache: who was asked for what, how busy it was, and what it would allow.
+//! Text output for points with a flash cache: requests by drive, how busy the drives were, and the throughput
+//! that they allow.
 //!
 //! Not known here: how it was measured.
 

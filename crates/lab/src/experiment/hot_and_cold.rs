@@ -1,7 +1,7 @@
-//! A table that everybody asks for, and one that is scanned now and then.
+//! A hot table that all sessions read, and a cold table that is scanned from time to time.
 //!
-//! Sessions read rows of the hot table by key, each as often as another, and change one in a hundred: enough that pages are written, and so few
-//! that disks have time for a scan.
+//! Sessions read rows of the hot table by key, all rows equally often, and change one in a hundred. So pages
+//! are written, and the disks still have time for a scan.
 
 use std::fmt::Write;
 

@@ -1,8 +1,9 @@
-//! Where points are measured: the scale, the drive, the loaded databases, and where rows go.
+//! The environment of measurements: the scale, the drive, the loaded databases, and the output of rows.
 //!
 //! 1. A round has a database to itself: opened on its variant's copy, warmed up, measured, shut down.
-//! 2. Rounds of variants alternate: A B C A B C. All variants of a comparison have the same dilation, doubled until all of them count;
-//!    later comparisons of the experiment begin with it, so those of fewer sessions come first.
+//! 2. Rounds of variants alternate: A B C A B C. All variants of a comparison have the same dilation. It is
+//!    doubled until all points count. Later comparisons of the experiment begin with it, so comparisons with
+//!    fewer sessions come first.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

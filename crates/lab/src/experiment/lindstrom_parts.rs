@@ -1,7 +1,10 @@
-//! Lindstrom 2017, figure 4: what the parts of page compression on flash gain, as a factorial of protection, codec, trim and flush workers.
+//! Lindstrom 2017, figure 4: the gain of each part of page compression on flash, with the factors protection,
+//! codec, trim and flush workers.
 //!
-//! 1. Under atomic writes nothing is compressed: one of them is a whole page. Plain pages in place leave nothing to trim.
-//! 2. Persistent memory is no part of the paper's: pages and log lie in it as in the best of Kang's variants, an area as large as the pool.
+//! 1. Under atomic writes nothing is compressed, because one atomic write is a whole page. Plain pages in
+//!    place have nothing to trim.
+//! 2. The paper has no persistent memory. Here pages and log are in it as in the best variant of Kang, with
+//!    an area as large as the pool.
 
 use varve_pager::{Algorithm, Compression, PagerConfig, ProtectionKind, Trim};
 

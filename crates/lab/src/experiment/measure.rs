@@ -1,4 +1,4 @@
-//! A round: a database is opened, warmed up, measured and shut down; and what several rounds of one come to.
+//! A round (a database is opened, warmed up, measured and shut down), and the summary of several rounds.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

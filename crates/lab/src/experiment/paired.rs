@@ -1,4 +1,4 @@
-//! Rounds in pairs, A B A B: what one is of the other, and how far that can be believed.
+//! Rounds in pairs, A B A B: the ratio of the two, and its confidence interval.
 //!
 //! 1. The interval is that of Student's t for the mean of the pairs' ratios, at 95 %.
 //! 2. A bar is met, or missed, if all of the interval is on one side of it.

@@ -1,4 +1,4 @@
-//! The rows of an experiment that tell what a point measured.
+//! The rows of an experiment, with the results of its points.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How large and how long: the ratios are the publications', the sizes are what a small machine can do.
+//! Sizes and durations. Ratios are those of the publications, sizes are possible on a small machine.
 
 use varve_bench::tpcc;
 

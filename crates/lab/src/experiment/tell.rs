@@ -1,4 +1,4 @@
-//! What people read: tables of points, of times and of claims.
+//! Text output: tables of points, of times and of claims.
 
 use serde_json::Value;
 use varve_pager::Timing;

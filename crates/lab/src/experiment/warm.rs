@@ -1,9 +1,11 @@
-//! Bringing a database into the state that is to be measured, as fast as the machine can: emulated drives take no time of their own meanwhile.
+//! Warms up a database as fast as the machine can: meanwhile emulated drives take no time.
 //!
-//! On the drives of Do 2012 a cache fills in hours. Every variant of a comparison is warmed by the same number of transactions, also the one
-//! without a cache, whose pool is as warm then and whose tables have grown as much.
+//! On the drives of Do 2012 a cache fills in hours. Every variant of a comparison is warmed up by the same
+//! number of transactions, also the one without a cache. So its pool is as warm, and its tables have grown as
+//! much.
 //!
-//! 1. A cache is steady when it is full, or when its hit rate no longer rises; what isn't says so in its row.
+//! 1. A cache is steady when it is full, or when its hit rate no longer rises. The row says whether it was
+//!    steady.
 //!
 //! Not known here: how long it would have taken on the drives.
 

@@ -1,7 +1,8 @@
-//! A stretch of a load with somebody who looks on while it runs: what is told over time, not as one figure.
+//! A run of a load that is sampled over time, instead of being measured as one figure.
 //!
-//! 1. Looks come in equal distances of the drives' time; one may take its time, the load goes on meanwhile.
-//! 2. A stretch that the emulation spoilt is run again with all device times doubled, as a comparison is, and so are those that are compared.
+//! 1. Samples are taken at equal intervals of the drives' time. The load continues while a sample is taken.
+//! 2. If the emulation spoils a run, the run and those compared with it are repeated with all device times
+//!    doubled.
 //!
 //! Not known here: what is looked at.
 

@@ -1,11 +1,13 @@
-//! Wear of flash by updates (must show 4 of issue 5; "How to Write to SSDs", arXiv 2603.09927): doublewrite in place against pages packed out
-//! of place, at the same rows on the same drive.
+//! Wear of flash by updates ("How to Write to SSDs", arXiv 2603.09927): doublewrite in place compared with
+//! packed pages, with the same rows on the same drive.
 //!
-//! 1. Flash is modelled (decision 0150): every figure of it says so. Nothing is timed, so nothing can be spoilt by a busy machine.
-//! 2. The drive is as large for all variants, and so many rows are loaded that they fill nine tenths of it where they lie *plain and in place*
-//!    (pages in use, doublewrite area, control file, and the log if it lies there). What compression saves is free then, as it would be on a
-//!    drive that somebody has.
-//! 3. A figure counts when the drive was overwritten often enough before, and two halves of the interval say the same.
+//! 1. Flash is modelled (decision 0150), and every figure says so. Nothing is timed, so a busy machine cannot
+//!    spoil a result.
+//! 2. The drive has the same size for all variants. The rows fill nine tenths of it if they are stored *plain
+//!    and in place* (pages in use, doublewrite area, control file, and the log if it is there). Space that
+//!    compression saves is free, as it would be on a real drive.
+//! 3. A figure counts if the drive was overwritten often enough before, and both halves of the interval give
+//!    the same.
 
 use serde::Serialize;
 use varve_device::Profile;

@@ -1,8 +1,9 @@
-//! What pages packed out of place save, against doublewrite in place, and whether that is enough.
+//! Claims about the bytes that packed pages save, compared with doublewrite in place.
 //!
-//! 1. Each way is held against plain doublewrite, and packed ways that compress against doublewrite that compresses the same values, too.
-//! 2. Bars are over the drive's bytes, and those that a log which lies apart has *more* than the baseline's: packed pages note their
-//!    places there. With the whole log, which all have, the ratios stand beside them, without a bar.
+//! 1. Each variant is compared with plain doublewrite. Packed compressed variants are also compared with
+//!    compressed doublewrite of the same values.
+//! 2. Bars count the bytes of the drive, and the bytes that a separate log has *more* than the baseline's
+//!    log, because packed pages write notes to it. Ratios with the whole log are shown without a bar.
 
 use super::claim::Claim;
 use super::row::Factors;

@@ -1,9 +1,9 @@
-//! A drive whose wear is counted: an emulated one of limited size, in memory, that takes no time; and a database that is loaded and updated
-//! through it.
+//! A drive whose wear is counted: an emulated drive of limited size, in memory, whose requests take no time.
+//! A database is loaded and updated through it.
 //!
-//! 1. Everything that the drive has was written through it, so its translation layer has seen all of it.
-//! 2. Erase blocks are a 512th of the drive, or what the profile says if that is less: with its blocks a small drive would have few of them,
-//!    and the open ones would be all of its spare flash.
+//! 1. All data on the drive was written through it, so its translation layer has counted everything.
+//! 2. Erase blocks are a 512th of the drive, or as in the profile if that is less. With the profile's blocks,
+//!    a small drive would have few blocks, and the open ones would be all its spare flash.
 //!
 //! It does not know what is compared.
 

@@ -1,7 +1,7 @@
-//! Who has how many links, and whom a request asks about.
+//! The number of links of each node, and the choice of nodes for requests.
 //!
 //! 1. Nodes are numbered from 1. The links of node n of one type go to n, n + 1, ...: so a request knows which links were loaded.
-//! 2. Everything is a function of the number of nodes: nothing is kept for each node.
+//! 2. Everything is computed from the number of nodes; nothing is stored for each node.
 
 use varve_bench::random::{Permutation, Random, Zipfian};
 

@@ -1,7 +1,8 @@
 //! LinkBench (Armstrong et al., SIGMOD 2013): Facebook's graph of nodes and links as three tables, and ten requests in their production shares.
 //!
-//! After facebookarchive/linkbench: shares, skews and payloads from `config/FBWorkload.properties`, statements from `LinkStoreMysql.java`,
-//! tables from its README. What differs is told by [`Workload::deviations`].
+//! After facebookarchive/linkbench: shares, skews and payloads from `config/FBWorkload.properties`,
+//! statements from `LinkStoreMysql.java`, tables from its README. [`Workload::deviations`] lists the
+//! differences.
 
 mod graph;
 mod requests;

@@ -1,4 +1,5 @@
-//! The tables, how they are filled, and the statements, prepared once for a session and run by their place in the list.
+//! The tables and their contents, and the statements. A session prepares the statements once and runs them by
+//! their index in the list.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The client's half of MySQL's protocol 10: log-in without a password, texts, prepared statements.
+//! The client side of MySQL's protocol 10: log-in without a password, texts, prepared statements.
 //!
 //! Source: "Client/Server Protocol", MariaDB Knowledge Base. Numbers are little endian. A result is: columns, an end, rows, an end.
 

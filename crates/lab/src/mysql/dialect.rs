@@ -1,6 +1,6 @@
 //! LinkBench's statements, from PostgreSQL's dialect to MySQL's.
 //!
-//! Not a translator: words and literals that those statements have, and no others.
+//! It only knows the words and literals of these statements.
 
 /// What is written in another way.
 const WORDS: [(&str, &str); 3] = [

@@ -1,7 +1,7 @@
 //! A target behind MySQL's protocol: MariaDB, as a peer of the same workload in the same run.
 //!
-//! 1. Statements are written in PostgreSQL's dialect and rewritten ([`dialect`]) as far as LinkBench needs it; TPC-C and sysbench have drivers of
-//!    their own for both (`bench/compare`).
+//! 1. Statements are written in PostgreSQL's dialect, and rewritten as far as LinkBench needs it
+//!    ([`dialect`]). For TPC-C and sysbench, other programs are used (`bench/compare`).
 //! 2. Sessions are at READ COMMITTED, like those of the other targets.
 //!
 //! What it does not know: passwords, TLS. A published client library would bring as many crates again as this crate has.

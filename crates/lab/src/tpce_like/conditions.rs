@@ -1,4 +1,4 @@
-//! What must hold for the data at rest, as queries that count what breaks it.
+//! Consistency conditions of the data, as queries that count violations.
 
 use varve_bench::workload::Condition;
 

@@ -1,4 +1,4 @@
-//! The statements, prepared once for a session and run by their place in this list.
+//! The statements. A session prepares them once and runs them by their index in this list.
 
 use varve_bench::target::Statement;
 
