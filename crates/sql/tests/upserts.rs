@@ -1,4 +1,4 @@
-//! INSERT ... ON CONFLICT DO UPDATE of several sessions: every one of them counts.
+//! INSERT ... ON CONFLICT DO UPDATE in several sessions at once: no update is lost.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 

@@ -127,7 +127,7 @@ fn a_database_leaves_persistent_memory() {
         assert!(!names(directory.path()).contains(&"nvm.varve".to_owned()));
         assert_eq!(rows().lines().last(), Some("42"), "{kind} in files");
         let again = said(&["nvm", "drain", place]);
-        assert_eq!(again, "nothing to bring home: the database needs no persistent memory\n");
+        assert_eq!(again, "nothing to do: the database needs no persistent memory\n");
 
         settings("16MiB");
         let status = said(&["nvm", "status", place]);

@@ -64,7 +64,7 @@ fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
     };
     let region = needed(arguments, &found)?;
     if region.is_none() && found.is_clean {
-        say("nothing to bring home: the database needs no persistent memory");
+        say("nothing to do: the database needs no persistent memory");
         found.left_over.iter().for_each(|place| say(left_over(place)));
         return Ok(());
     }
