@@ -1,14 +1,18 @@
 //! The house rules that no compiler checks, as functions over the tracked files.
 //!
 //! 1. No crate looks upwards: [`layering`] holds the table of who may depend on whom.
-//! 2. A reader can keep a file and a function in mind: [`size`] holds the limits.
-//! 3. Unsafe code is only where [`wording`]'s neighbour [`safety`] names the file.
-//! 4. What is published carries no trace of the machine it was written on: [`wording`].
-//! 5. ARCHITECTURE.md names no file that isn't there: [`map`].
+//! 2. No module of a crate looks upwards: [`layers`] checks the order that each crate declares.
+//! 3. A reader can keep a file and a function in mind: [`size`] holds the limits.
+//! 4. Unsafe code is only where [`wording`]'s neighbour [`safety`] names the file.
+//! 5. What is published carries no trace of the machine it was written on: [`wording`].
+//! 6. ARCHITECTURE.md names no file that isn't there: [`map`].
 //!
 //! Every check takes [`SourceFile`]s and returns sentences, so that a test can hand it bad input. It does not know what any crate does.
 
+pub mod circles;
+pub mod imports;
 pub mod layering;
+pub mod layers;
 pub mod map;
 pub mod notes;
 pub mod safety;

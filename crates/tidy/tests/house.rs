@@ -1,6 +1,6 @@
 //! The house rules hold for every tracked file.
 
-use varve_tidy::{layering, map, notes, safety, size, tracked_files, wording};
+use varve_tidy::{layering, layers, map, notes, safety, size, tracked_files, wording};
 
 fn assert_clean(found: Vec<String>) {
     assert!(found.is_empty(), "\n{}", found.join("\n"));
@@ -9,6 +9,11 @@ fn assert_clean(found: Vec<String>) {
 #[test]
 fn no_crate_looks_upwards() {
     assert_clean(layering::check(&tracked_files()));
+}
+
+#[test]
+fn no_module_looks_upwards_within_its_crate() {
+    assert_clean(layers::check(&tracked_files()));
 }
 
 #[test]

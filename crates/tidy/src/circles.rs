@@ -1,0 +1,72 @@
+//! Circles of imports: files of a crate of which each leads to each other.
+//!
+//! A folder's own file (`mod.rs`) and the files of the folder are one module: the file declares the type, the others
+//! implement parts of it. What they use of each other makes no circle. What two files beside each other use does.
+
+use crate::imports::CrateImports;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The edges of a graph, by node.
+pub type Edges = BTreeMap<usize, BTreeSet<usize>>;
+
+/// The circles of a crate's files, each as positions in [`CrateImports::files`], the largest first.
+pub fn of_files(imports: &CrateImports) -> Vec<Vec<usize>> {
+    let mut edges = Edges::new();
+    for import in &imports.imports {
+        let modules = (imports.files.get(import.from), imports.files.get(import.to));
+        let (Some(user), Some(used)) = modules else { continue };
+        if user.module.starts_with(&used.module) || used.module.starts_with(&user.module) {
+            continue;
+        }
+        edges.entry(import.from).or_default().insert(import.to);
+    }
+    of_graph(&edges)
+}
+
+/// The strongly connected components of more than one node, the largest first.
+pub fn of_graph(edges: &Edges) -> Vec<Vec<usize>> {
+    let mut search = Search::on(edges);
+    edges.keys().for_each(|node| search.visit(*node));
+    let mut circles: Vec<Vec<usize>> = search.circles.into_iter().filter(|circle| circle.len() > 1).collect();
+    circles.iter_mut().for_each(|circle| circle.sort_unstable());
+    circles.sort_by_key(|circle| std::cmp::Reverse(circle.len()));
+    circles
+}
+
+/// Tarjan's search for strongly connected components (Depth-first search and linear graph algorithms, 1972).
+struct Search<'a> {
+    edges: &'a Edges,
+    /// The order in which nodes were reached, and the earliest node that each leads back to.
+    reached: BTreeMap<usize, (usize, usize)>,
+    stack: Vec<usize>,
+    circles: Vec<Vec<usize>>,
+}
+
+impl<'a> Search<'a> {
+    fn on(edges: &'a Edges) -> Self {
+        Self { edges, reached: BTreeMap::new(), stack: Vec::new(), circles: Vec::new() }
+    }
+
+    fn visit(&mut self, node: usize) {
+        if self.reached.contains_key(&node) {
+            return;
+        }
+        let order = self.reached.len();
+        self.reached.insert(node, (order, order));
+        self.stack.push(node);
+        let edges = self.edges;
+        let mut earliest = order;
+        for next in edges.get(&node).into_iter().flatten() {
+            self.visit(*next);
+            if self.stack.contains(next) {
+                earliest = earliest.min(self.reached.get(next).map_or(order, |(_, earliest)| *earliest));
+            }
+        }
+        self.reached.insert(node, (order, earliest));
+        if earliest == order
+            && let Some(start) = self.stack.iter().position(|on_stack| *on_stack == node)
+        {
+            self.circles.push(self.stack.split_off(start));
+        }
+    }
+}
