@@ -137,6 +137,7 @@ fn scans(database: &Arc<Database>, def: &TableDef, rows: i64) -> Result<()> {
             upper: Bound::Unbounded,
             reverse: false,
             limit_hint: Some(100),
+            columns: None,
         };
         txn.scan(&table, &spec, &mut |_, row| {
             left -= 1;

@@ -25,7 +25,7 @@ use crate::purge::Finished;
 use crate::serial::Serial;
 use crate::share::Share;
 use crate::table_lock::Waiting;
-use crate::transaction::Isolation;
+use crate::transaction::{Isolation, ScanIndex};
 use crate::tree::Scan;
 use crate::undo::{Kind, Prepared, Record, RecordRef, Segment};
 use crate::versions::Version;
@@ -66,6 +66,8 @@ pub struct Context {
     pub(crate) buffers: Buffers,
     /// Marks of index entries that are gathered (`paged/marks.rs`).
     pub(crate) marks: Option<Marks>,
+    /// The transaction beside which this reader stands gathered marks when the reader was made.
+    is_beside_marks: bool,
 }
 
 /// What is waited for, over several waits.
@@ -119,6 +121,7 @@ impl Context {
             durable_by: Lsn::ZERO,
             buffers: Buffers::default(),
             marks: None,
+            is_beside_marks: false,
         }
     }
 
@@ -146,6 +149,7 @@ impl Context {
             durable_by: Lsn::ZERO,
             buffers: Buffers::default(),
             marks: None,
+            is_beside_marks: false,
         }
     }
 
@@ -162,6 +166,7 @@ impl Context {
         reader.serial.clone_from(&self.serial);
         reader.snapshot = Some(snapshot);
         reader.id = self.id;
+        reader.is_beside_marks = self.has_late_marks();
         reader.cancel.clone_from(&self.cancel);
         reader
     }
@@ -170,9 +175,23 @@ impl Context {
     pub(crate) fn for_newest(&mut self) -> Self {
         let mut reader = Self::new(Arc::clone(&self.core), Isolation::ReadCommitted, self.timeout);
         reader.id = self.id;
+        reader.is_beside_marks = self.has_late_marks();
         reader.cancel.clone_from(&self.cancel);
         reader.take_snapshot();
         reader
+    }
+
+    /// Whether index entries may lack the marks of this transaction's own deletes.
+    pub(crate) fn has_late_marks(&self) -> bool {
+        self.marks.is_some() || self.is_beside_marks
+    }
+
+    /// Where, in `index`, the last scan was when its closure ended it.
+    pub(crate) fn place(&self, index: ScanIndex) -> &[u8] {
+        match index {
+            ScanIndex::Primary => &self.buffers.key,
+            ScanIndex::Secondary(_) => &self.buffers.entry,
+        }
     }
 
     /// What is left of a transaction whose rollback or commit failed; `None` if it has ended.

@@ -22,10 +22,11 @@
 //! 2. Byte order equals `Datum::order`, column by column; NULL is last.
 //! 3. Where a column begins, there is 0x01 or 0x02: `prefix + [0x03]` is above every key that extends `prefix` by columns.
 //!
-//! Does not know: pages, prefixes, which columns a key has. Keys are never decoded: rows hold all columns.
+//! Does not know: pages, prefixes, which columns a key has. Only index-only scans decode keys (`entry_columns.rs`), and
+//! only the types whose key form is exact: all others are read from rows, which hold all columns.
 
 use crate::numeric::{NumericRef, Special};
-use crate::types::{ColumnType, Datum};
+use crate::types::{ColumnType, Datum, Moment};
 
 const ARRAY_END: u8 = 0x00;
 const ARRAY_BOUND: u8 = 0x04;
@@ -65,6 +66,107 @@ pub fn push_all(key: &mut Vec<u8>, columns: &[ColumnType], data: &[Datum<'_>]) {
 /// Turns a key prefix into a bound above every key that begins with it (and below all larger keys).
 pub fn prefix_end(prefix: &mut Vec<u8>) {
     prefix.push(PREFIX_END);
+}
+
+/// Whether the key form of a type gives back the value as it is stored.
+pub(crate) const fn is_exact(column: ColumnType) -> bool {
+    match column {
+        ColumnType::Bool | ColumnType::Int2 | ColumnType::Int4 | ColumnType::Int8 | ColumnType::Oid => true,
+        ColumnType::Date | ColumnType::Timestamp | ColumnType::TimestampTz | ColumnType::Time => true,
+        ColumnType::Uuid | ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Bytea => true,
+        ColumnType::Rounded(moment, _) => !matches!(moment, Moment::Interval),
+        // The sign of a zero, the digits behind a number, blanks at the end, the parts of an interval are not in keys.
+        ColumnType::Float4 | ColumnType::Float8 | ColumnType::Numeric { .. } => false,
+        ColumnType::Char(_) | ColumnType::Interval | ColumnType::Array(_) => false,
+        // No index takes it.
+        ColumnType::Json => false,
+    }
+}
+
+/// Whether `part_bytes` finds the end of a column of this type.
+pub(crate) const fn has_known_end(column: ColumnType) -> bool {
+    !matches!(column, ColumnType::Array(_))
+}
+
+/// Whether an encoded column is NULL.
+pub(crate) fn is_null(part: &[u8]) -> bool {
+    part == [TAG_NULL]
+}
+
+/// Bytes of the encoded column at the beginning of a key; `None` if it does not end there.
+#[inline]
+pub(crate) fn part_bytes(column: ColumnType, key: &[u8]) -> Option<usize> {
+    if *key.first()? == TAG_NULL {
+        return Some(1);
+    }
+    let value_bytes = match column {
+        ColumnType::Bool => 1,
+        ColumnType::Float4 | ColumnType::Date => 4,
+        ColumnType::Int2 | ColumnType::Int4 | ColumnType::Int8 | ColumnType::Oid | ColumnType::Float8 => 8,
+        ColumnType::Timestamp | ColumnType::TimestampTz | ColumnType::Time => 8,
+        ColumnType::Interval | ColumnType::Uuid => 16,
+        ColumnType::Rounded(moment, _) => return part_bytes(moment.unrounded(), key),
+        ColumnType::Numeric { .. } => numeric_bytes(&key[1..])?,
+        ColumnType::Char(_) | ColumnType::Varchar(_) | ColumnType::Text => text_bytes(&key[1..])?,
+        ColumnType::Json | ColumnType::Bytea => text_bytes(&key[1..])?,
+        ColumnType::Array(_) => return None,
+    };
+    Some(1 + value_bytes)
+}
+
+/// Bytes of a text with its end.
+fn text_bytes(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        let zero = at + bytes.get(at..)?.iter().position(|b| *b == 0)?;
+        if *bytes.get(zero + 1)? == 0 {
+            return Some(zero + 2);
+        }
+        at = zero + 2;
+    }
+}
+
+fn numeric_bytes(bytes: &[u8]) -> Option<usize> {
+    let end = match *bytes.first()? {
+        NUMERIC_POSITIVE => 0,
+        NUMERIC_NEGATIVE => !0,
+        _ => return Some(1),
+    };
+    let digits = bytes.get(5..)?;
+    Some(5 + digits.iter().position(|b| *b == end)? + 1)
+}
+
+/// The value of an encoded column that is not NULL, if its type is exact and of fixed width.
+#[inline]
+pub(crate) fn fixed_value(column: ColumnType, part: &[u8]) -> Option<Datum<'static>> {
+    let bytes = &part[1..];
+    let word = || bytes.first_chunk().map(|raw| flip_sign(u64::from_be_bytes(*raw) as i64) as i64);
+    match column {
+        ColumnType::Int2 => word().map(|v| Datum::Int2(v as i16)),
+        ColumnType::Int4 => word().map(|v| Datum::Int4(v as i32)),
+        ColumnType::Int8 | ColumnType::Oid => word().map(Datum::Int8),
+        ColumnType::Timestamp => word().map(Datum::Timestamp),
+        ColumnType::TimestampTz => word().map(Datum::TimestampTz),
+        ColumnType::Time => word().map(Datum::Time),
+        ColumnType::Date => {
+            bytes.first_chunk().map(|raw| Datum::Date((u32::from_be_bytes(*raw) ^ (1 << 31)) as i32))
+        }
+        ColumnType::Bool => bytes.first().map(|b| Datum::Bool(*b != 0)),
+        ColumnType::Uuid => bytes.first_chunk().map(|raw| Datum::Uuid(*raw)),
+        ColumnType::Rounded(moment, _) => fixed_value(moment.unrounded(), part),
+        _ => None,
+    }
+}
+
+/// Appends the bytes of an encoded text or bytea.
+pub(crate) fn append_bytes(out: &mut Vec<u8>, part: &[u8]) {
+    let mut left = part.get(1..part.len() - 2).unwrap_or(&[]);
+    while let Some(zero) = left.iter().position(|b| *b == 0) {
+        out.extend_from_slice(&left[..=zero]);
+        // Behind it is the 0xFF that says that it is no end.
+        left = left.get(zero + 2..).unwrap_or(&[]);
+    }
+    out.extend_from_slice(left);
 }
 
 fn push_other(key: &mut Vec<u8>, column: ColumnType, datum: &Datum<'_>) {

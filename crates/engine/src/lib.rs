@@ -20,6 +20,7 @@ mod ddl_objects;
 mod ddl_sequences;
 mod deadlock;
 mod derived;
+mod entry_columns;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -84,7 +85,7 @@ pub use modes::LockMode;
 pub use numeric::{Numeric, NumericError, NumericRef, Special, lifted};
 pub use options::Options;
 pub use quota::TemporaryQuota;
-pub use reader::{Reader, place_in};
+pub use reader::Reader;
 pub use row::{RowError, RowImage, RowRef, RowSchema};
 pub use sequence::SequenceDrawer;
 pub use share::LockStrength;

@@ -83,23 +83,10 @@ impl Reader {
     pub fn scan(&mut self, table: &Table, spec: &ScanSpec<'_>, on_row: &mut OnRow<'_>) -> Result<()> {
         table.store.scan(&mut self.cx, spec, on_row)
     }
-}
 
-/// Where a row that a scan of `index` gave stands in that index: a scan whose lower bound excludes this goes on behind it.
-pub fn place_in(
-    table: &Table,
-    index: ScanIndex,
-    row: RowRef<'_>,
-    key: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<()> {
-    out.clear();
-    match (index, table.store.as_paged()) {
-        (ScanIndex::Secondary(id), Some(store)) => store.entry_place(id, row, key, out),
-        _ => {
-            out.extend_from_slice(key);
-            Ok(())
-        }
+    /// As `Transaction::place`.
+    pub fn place(&self, index: ScanIndex) -> &[u8] {
+        self.cx.place(index)
     }
 }
 

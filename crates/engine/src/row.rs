@@ -29,6 +29,8 @@ use crate::types::{ColumnType, Datum};
 /// Version of the layout, in the low nibble of the head.
 pub const ROW_LAYOUT: u8 = 1;
 const WIDE: u8 = 0x10;
+/// Bytes of an end in a row that is not WIDE.
+const NARROW_END_BYTES: usize = 2;
 /// Set in the head of the stub of a row that is stored outside its leaf.
 pub const EXTERNAL: u8 = 0x20;
 /// Largest row in bytes, encoded.
@@ -57,6 +59,8 @@ pub struct RowSchema {
     columns: Vec<(ColumnType, Place)>,
     fixed_end: usize,
     variable_count: usize,
+    /// A row of NULLs.
+    blank: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +99,9 @@ impl RowSchema {
             };
             placed.push((*column, place));
         }
-        Self { columns: placed, fixed_end: offset, variable_count }
+        let mut schema = Self { columns: placed, fixed_end: offset, variable_count, blank: Vec::new() };
+        schema.blank = schema.blank_row();
+        schema
     }
 
     /// Number of columns.
@@ -111,6 +117,47 @@ impl RowSchema {
     /// The type of a column.
     pub fn column(&self, index: usize) -> ColumnType {
         self.columns[index].0
+    }
+
+    /// Makes `row` one whose columns are all NULL.
+    pub(crate) fn make_blank(&self, row: &mut Vec<u8>) {
+        row.clear();
+        row.extend_from_slice(&self.blank);
+    }
+
+    /// Gives a column of fixed width, NULL so far, its value.
+    #[inline]
+    pub(crate) fn fill_fixed(&self, row: &mut [u8], index: usize, datum: &Datum<'_>) {
+        if let Place::Fixed(offset) = self.columns[index].1 {
+            encode_fixed(datum, &mut row[offset as usize..]);
+            row[1 + index / 8] &= !(1 << (index % 8));
+        }
+    }
+
+    /// Gives a column of varying width, NULL so far as all such behind it, its value. The row stays below 64 KiB.
+    pub(crate) fn fill_variable(&self, row: &mut Vec<u8>, index: usize, append: impl FnOnce(&mut Vec<u8>)) {
+        if let Place::Variable(which) = self.columns[index].1 {
+            append(row);
+            let end = (row.len() as u16).to_le_bytes();
+            for later in which as usize..self.variable_count {
+                let at = self.fixed_end + later * NARROW_END_BYTES;
+                row[at..at + NARROW_END_BYTES].copy_from_slice(&end);
+            }
+            row[1 + index / 8] &= !(1 << (index % 8));
+        }
+    }
+
+    /// A row of NULLs.
+    fn blank_row(&self) -> Vec<u8> {
+        let bytes = self.fixed_end + self.variable_count * NARROW_END_BYTES;
+        let mut row = vec![0; bytes];
+        row[0] = ROW_LAYOUT;
+        (0..self.columns.len()).for_each(|index| row[1 + index / 8] |= 1 << (index % 8));
+        for which in 0..self.variable_count {
+            let at = self.fixed_end + which * NARROW_END_BYTES;
+            row[at..at + NARROW_END_BYTES].copy_from_slice(&(bytes as u16).to_le_bytes());
+        }
+        row
     }
 }
 

@@ -78,6 +78,9 @@ pub struct ScanSpec<'a> {
     pub reverse: bool,
     /// The caller expects to stop after about this many rows.
     pub limit_hint: Option<usize>,
+    /// The only columns that the caller reads; others may be NULL in the rows that it gets. A secondary index that has all
+    /// of these is read without the rows, wherever its entries say by themselves that these are visible.
+    pub columns: Option<&'a [usize]>,
 }
 
 impl ScanSpec<'_> {
@@ -88,6 +91,7 @@ impl ScanSpec<'_> {
         upper: Bound::Unbounded,
         reverse: false,
         limit_hint: None,
+        columns: None,
     };
 }
 
@@ -497,6 +501,12 @@ impl Transaction {
     /// The visible rows within bounds, in order, until the closure breaks.
     pub fn scan(&mut self, table: &Table, spec: &ScanSpec<'_>, on_row: &mut OnRow<'_>) -> Result<()> {
         table.store.scan(&mut self.cx, spec, on_row)
+    }
+
+    /// Where, in `index`, the row stands at which the last scan's closure ended it: a scan whose lower bound excludes this
+    /// goes on behind it.
+    pub fn place(&self, index: ScanIndex) -> &[u8] {
+        self.cx.place(index)
     }
 
     /// Inserts a row (a datum of the right type for every column).

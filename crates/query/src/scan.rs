@@ -22,7 +22,7 @@ use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExp
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use varve_engine::{Datum, Reader, ScanIndex, ScanSpec, Table, place_in, planted_panic};
+use varve_engine::{Datum, Reader, ScanIndex, ScanSpec, Table, planted_panic};
 use varve_sql::general::{Access, Around, KeyBytes, Step, TableAccess, Ty, quoted_name, scan_of};
 
 use crate::cells::{BATCH_ROWS, CellsBuilder, is_native};
@@ -48,6 +48,8 @@ pub struct Scan {
     pub columns: Vec<usize>,
     /// Their types.
     pub types: Vec<Ty>,
+    /// The only columns of its rows that are read, by the filter too, if the index has them all.
+    pub reads: Option<Box<[usize]>>,
     /// Rows that will do.
     pub limit: Option<usize>,
     /// Gives readers.
@@ -102,8 +104,12 @@ impl ScanPlan {
 
     /// What EXPLAIN calls it.
     pub fn step(&self) -> Step {
-        let Scan { table, access, filter, columns, .. } = &self.scan;
-        let target = TableAccess { table: table.def().clone(), access: access.clone(), reverse: false };
+        let Scan { table, access, filter, columns, reads, .. } = &self.scan;
+        let target = TableAccess {
+            access: access.clone(),
+            reads: reads.clone(),
+            ..TableAccess::whole(table.def().clone())
+        };
         let given = columns.iter().filter_map(|ordinal| table.def().columns.get(*ordinal));
         let outputs = given
             .map(|column| format!("{}.{}", quoted_name(&table.def().name), quoted_name(&column.name)))
@@ -132,15 +138,14 @@ fn dealt(scan: &Scan, partitions: usize) -> varve_sql::Result<Vec<Vec<KeyBytes>>
 
 /// The place of the first or last row of a range; `None` if it has none.
 fn edge(scan: &Scan, range: &KeyBytes, last: bool) -> varve_sql::Result<Option<Vec<u8>>> {
-    let mut place = None;
-    let spec = ScanSpec { reverse: last, ..range.spec(scan.index, Some(1)) };
-    scan.snapshot.reader()?.scan(&scan.table, &spec, &mut |key, row| {
-        let mut found = Vec::new();
-        place_in(&scan.table, scan.index, row, key, &mut found)?;
-        place = Some(found);
+    let mut is_found = false;
+    let spec = ScanSpec { reverse: last, columns: Some(&[]), ..range.spec(scan.index, Some(1)) };
+    let mut reader = scan.snapshot.reader()?;
+    reader.scan(&scan.table, &spec, &mut |_, _| {
+        is_found = true;
         Ok(ControlFlow::Break(()))
     })?;
-    Ok(place)
+    Ok(is_found.then(|| reader.place(scan.index).to_vec()))
 }
 
 /// The order of the rows, as far as it can be told in columns that are wanted and that Arrow compares as keys compare.
@@ -285,8 +290,8 @@ impl Batches {
         if let Some(last) = resume.take() {
             range.lower = Bound::Excluded(last);
         }
-        let spec = range.spec(scan.index, Some(wanted));
-        let (mut rows, mut stopped, mut seen) = (0, None, 0);
+        let spec = ScanSpec { columns: scan.reads.as_deref(), ..range.spec(scan.index, Some(wanted)) };
+        let (mut rows, mut is_stopped, mut seen) = (0, false, 0);
         let width = scan.table.def().columns.len();
         scan.around.sieved(
             |row| scan.filter.left(row),
@@ -306,17 +311,16 @@ impl Batches {
                 if rows < wanted {
                     return ControlFlow::Continue(());
                 }
-                let mut place = Vec::new();
-                stopped = Some(place_in(&scan.table, scan.index, row, key, &mut place).map(|()| place));
+                is_stopped = true;
                 ControlFlow::Break(())
             },
         )?;
         if let Some(left_out) = &scan.left_out {
             left_out.fetch_add(seen - rows as u64, Ordering::Relaxed);
         }
-        match stopped {
-            Some(place) => *resume = Some(place?),
-            None => *at += 1,
+        match is_stopped {
+            true => *resume = Some(reader.place(scan.index).to_vec()),
+            false => *at += 1,
         }
         Ok(rows)
     }

@@ -165,6 +165,7 @@ fn from(place: &[u8], places: usize) -> ScanSpec<'_> {
         upper: Bound::Unbounded,
         reverse: false,
         limit_hint: Some(ROWS / places.max(1)),
+        columns: None,
     }
 }
 

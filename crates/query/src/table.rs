@@ -16,7 +16,7 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr as Logical, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use varve_engine::{Reader, ScanIndex, Table};
-use varve_sql::general::{Access, Around, SqlError, Ty, Typed, choose, conjuncts, joined};
+use varve_sql::general::{Access, Around, Expr, SqlError, Ty, Typed, choose, conjuncts, joined};
 
 use crate::cells::data_type;
 use crate::error::wrapped;
@@ -79,6 +79,20 @@ impl SnapshotTable {
         self.snapshot.unnoted_reader()
     }
 
+    /// All columns that a scan reads, if the index has them: those that it gives, and those of its filter. The key of the
+    /// row, which stands behind the columns, comes with every row.
+    fn covered_reads(
+        &self,
+        index: ScanIndex,
+        given: &[usize],
+        filter: Option<&Expr>,
+    ) -> Option<Box<[usize]>> {
+        let mut columns = given.to_vec();
+        filter.into_iter().for_each(|filter| filter.add_columns(&mut columns));
+        columns.retain(|column| *column < self.table.def().columns.len());
+        self.table.def().covers(index, &columns).then(|| columns.into())
+    }
+
     /// What its conditions may ask for.
     pub fn around(&self) -> &Around {
         &self.around
@@ -123,14 +137,17 @@ impl TableProvider for SnapshotTable {
         let choice = choose(self.table.def(), &conditions, None, limit.is_some());
         let left = conditions.into_iter().zip(&choice.covered).filter(|(_, covered)| !**covered);
         let columns = projection.cloned().unwrap_or_else(|| (0..self.types.len()).collect());
+        let index = match &choice.access {
+            Access::Ranges { index, .. } => *index,
+            Access::Full | Access::Point(_) => ScanIndex::Primary,
+        };
+        let filter = joined(left.map(|(condition, _)| condition).collect());
         let scan = Scan {
+            reads: self.covered_reads(index, &columns, filter.as_ref()),
             table: self.table.clone(),
-            index: match &choice.access {
-                Access::Ranges { index, .. } => *index,
-                Access::Full | Access::Point(_) => ScanIndex::Primary,
-            },
+            index,
             access: choice.access,
-            filter: Sieve::of(joined(left.map(|(condition, _)| condition).collect()), &self.types),
+            filter: Sieve::of(filter, &self.types),
             types: columns.iter().map(|c| self.types[*c]).collect(),
             columns,
             limit,

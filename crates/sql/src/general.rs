@@ -520,6 +520,7 @@ impl KeyBytes {
             upper: upper.map(Vec::as_slice),
             reverse: false,
             limit_hint,
+            columns: None,
         }
     }
 }

@@ -81,6 +81,22 @@ pub struct TableAccess {
     pub access: Access,
     /// From the end of the index.
     pub reverse: bool,
+    /// The only columns of its rows that are read, if the index has them all.
+    pub reads: Option<Box<[usize]>>,
+}
+
+impl TableAccess {
+    /// All rows.
+    pub fn whole(table: Arc<TableDef>) -> TableAccess {
+        TableAccess { table, access: Access::Full, reverse: false, reads: None }
+    }
+
+    /// Notes the columns that are read of its rows: the index may be enough for them.
+    pub fn note_reads(&mut self, columns: &[usize]) {
+        if let Access::Ranges { index, .. } = self.access {
+            self.reads = self.table.covers(index, columns).then(|| columns.into());
+        }
+    }
 }
 
 impl Plan {

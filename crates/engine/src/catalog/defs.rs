@@ -14,8 +14,10 @@ use varve_pager::Compression;
 use super::objects::{Check, ForeignKey, Identity, PartitionMethod, Partitions};
 use super::{Named, Table};
 use crate::derived::Derived;
+use crate::entry_columns::EntryColumns;
 use crate::key;
 use crate::row::RowSchema;
+use crate::transaction::ScanIndex;
 use crate::types::{ColumnType, Datum};
 
 /// Identity of any object: schema, table, index, sequence, constraint, part, view, role (PostgreSQL's oid).
@@ -441,6 +443,12 @@ impl TableDef {
     /// expressions of derived indexes, in the order of these.
     pub fn push_key(&self, key: &mut Vec<u8>, ordinal: usize, datum: &Datum<'_>) {
         key::push(key, self.key_type(ordinal), datum);
+    }
+
+    /// Whether a scan of this index can read these columns from the index alone.
+    pub fn covers(&self, index: ScanIndex, columns: &[usize]) -> bool {
+        let ScanIndex::Secondary(id) = index else { return false };
+        self.index(id).is_some_and(|index| EntryColumns::of(self, index).wanted(columns).is_some())
     }
 
     /// The type of a column, or of an expression of a derived index by the ordinal that it has behind the columns.

@@ -294,6 +294,7 @@ pub(crate) fn load(cx: &mut Context, mut catalog: Catalog) -> Result<Catalog> {
         upper: Bound::Unbounded,
         reverse: false,
         limit_hint: None,
+        columns: None,
     };
     store(catalog.system(), OBJECTS).read_range(cx, &spec, &mut |_, row| {
         let Datum::Bytea(bytes) = row.get(1) else {

@@ -41,7 +41,7 @@ impl PagedStore {
     pub(crate) fn build_index(&self, cx: &mut Context, def: &IndexDef) -> Result<Tree> {
         let core = Arc::clone(&cx.core);
         let tree = Tree::open(self.tree.root(), def.place.owner, TreeKind::Secondary);
-        let index = PagedIndex::open(&core, Arc::new(def.clone()), tree);
+        let index = PagedIndex::open(&core, &self.def, Arc::new(def.clone()), tree);
         let mut sorter = Sorter::new(&core.temporary);
         self.for_each_row(cx, |key, version| {
             self.contribute(&core, &index, key, version, &mut |entry, flags| sorter.push(entry, &[flags]))

@@ -35,6 +35,7 @@ use crate::catalog::{IndexDef, IndexId, TableDef};
 use crate::context::Context;
 use crate::core::Core;
 use crate::derived::Keys;
+use crate::entry_columns::EntryColumns;
 use crate::error::{Error, Result};
 use crate::key;
 use crate::overflow;
@@ -67,6 +68,8 @@ pub(crate) struct PagedIndex {
     pub(crate) tree: Tree,
     /// Of a derived index.
     keys: Option<Keys>,
+    /// What its entries say of their rows.
+    columns: EntryColumns,
 }
 
 /// How the key of an index entry is made up.
@@ -94,7 +97,7 @@ impl PagedStore {
         let indexes = def
             .indexes
             .iter()
-            .map(|index| PagedIndex::open(core, Arc::clone(index), trees.secondary(index.place)));
+            .map(|index| PagedIndex::open(core, def, Arc::clone(index), trees.secondary(index.place)));
         Self {
             schema: Arc::clone(&def.row_schema),
             tree: trees.clustered(def.place),
@@ -156,17 +159,6 @@ impl PagedStore {
         Ok(())
     }
 
-    /// Where the entry of a row stands in a secondary index.
-    pub(crate) fn entry_place(
-        &self,
-        index: IndexId,
-        row: RowRef<'_>,
-        key: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
-        self.index(index)?.entry_key(&self.def, row, key, out).map(|_| ())
-    }
-
     /// The row's content, fetched from its chain if it is not in the leaf.
     pub(crate) fn whole_row<'a>(
         &self,
@@ -184,9 +176,10 @@ impl PagedStore {
 }
 
 impl PagedIndex {
-    fn open(core: &Core, def: Arc<IndexDef>, tree: Tree) -> Self {
+    fn open(core: &Core, table: &TableDef, def: Arc<IndexDef>, tree: Tree) -> Self {
         let keys = def.derived.is_some().then(|| Keys::new(core.derive.clone()));
-        Self { def, tree, keys }
+        let columns = EntryColumns::of(table, &def);
+        Self { def, tree, keys, columns }
     }
 
     /// The key of the entry of a row that is there; `None` if the index has none for it: it leaves the row out, or the row's key

@@ -4,6 +4,8 @@
 //! 1. The floor is taken before rows are looked at; a visible newest version is handed out from its page without a copy.
 //! 2. Whatever is not the newest version, or lies in an overflow chain, is put together outside all tree latches.
 //! 3. An index entry counts only if the version that the view sees has the entry's index columns.
+//! 4. A row is taken from its index entry alone only if everybody sees all changes of the entry's leaf, and the entry is not
+//!    delete-marked: then the version that the view sees is the one that the entry was made for (decision 0523).
 //!
 //! Does not know: who asks.
 
@@ -14,6 +16,7 @@ use super::{PagedIndex, PagedStore, split_entry_key};
 use crate::catalog::IndexId;
 use crate::context::Context;
 use crate::core::{Core, Sight, View};
+use crate::entry_columns::Wanted;
 use crate::error::Result;
 use crate::ids::TxnId;
 use crate::key;
@@ -167,7 +170,7 @@ impl PagedStore {
         let outcome = match spec.index {
             ScanIndex::Primary => self.scan_rows(cx, &mut scan, on_row),
             ScanIndex::Secondary(id) => {
-                self.index(id).and_then(|index| self.scan_index(cx, index, &mut scan, on_row))
+                self.index(id).and_then(|index| self.scan_index(cx, index, spec.columns, &mut scan, on_row))
             }
         };
         cx.buffers.scan = Some(scan);
@@ -248,10 +251,13 @@ impl PagedStore {
         &self,
         cx: &mut Context,
         index: &PagedIndex,
+        columns: Option<&[usize]>,
         scan: &mut Scan,
         on_row: &mut OnRow<'_>,
     ) -> Result<ControlFlow<()>> {
         let mut earlier = Earlier::default();
+        // Where this transaction's marks come late, its entries do not say what it has deleted.
+        let covering = columns.filter(|_| !cx.has_late_marks()).and_then(|c| index.columns.wanted(c));
         loop {
             cx.check_cancel()?;
             let view = cx.view()?;
@@ -267,11 +273,32 @@ impl PagedStore {
                 if is_settled && entry.is_deleted() {
                     continue;
                 }
-                if self.show_indexed(cx, view, (index, &mut earlier), entry, on_row)?.is_break() {
+                let flow = match covering.filter(|_| is_settled) {
+                    Some(wanted) => self.show_covered(cx, index, wanted, entry, on_row)?,
+                    None => self.show_indexed(cx, view, (index, &mut earlier), entry, on_row)?,
+                };
+                if flow.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }
         }
+    }
+
+    /// Gives what the entry says of its row, which is visible.
+    fn show_covered(
+        &self,
+        cx: &mut Context,
+        index: &PagedIndex,
+        wanted: Wanted,
+        entry: EntryRef<'_>,
+        on_row: &mut OnRow<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let buffers = &mut cx.buffers;
+        buffers.entry.clear();
+        entry.append_key(&mut buffers.entry);
+        let (index_key, key) = split_entry_key(&buffers.entry)?;
+        index.columns.read(wanted, [index_key, key], &self.schema, &mut buffers.row)?;
+        on_row(key, self.row(&buffers.row))
     }
 
     fn show_indexed(
@@ -322,6 +349,7 @@ impl PagedStore {
             upper: Bound::Excluded(&end),
             reverse: false,
             limit_hint: Some(2),
+            columns: None,
         };
         let mut is_found = false;
         self.read_range(cx, &spec, &mut |key, row| {

@@ -168,6 +168,7 @@ pub fn by_v(txn: &mut Transaction, def: &TableDef, v: i32) -> Vec<(i32, i32)> {
         upper: Bound::Excluded(&upper),
         reverse: false,
         limit_hint: None,
+        columns: None,
     };
     collect(txn, def, &spec).unwrap()
 }

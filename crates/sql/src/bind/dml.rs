@@ -21,8 +21,8 @@ use crate::ast::{self, Assignment, Expr as Ast, Overriding, SetExpr};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{
-    Access, Delete, Found, Insert, InsertSource, Join, JoinKind, OnConflict, Output, Plan, Select, SortKey,
-    Source, TableAccess, Update,
+    Delete, Found, Insert, InsertSource, Join, JoinKind, OnConflict, Output, Plan, Select, SortKey, Source,
+    TableAccess, Update,
 };
 use crate::sink::Column;
 use crate::ty::{Ty, Typed};
@@ -398,7 +398,7 @@ impl Target {
             let choice = access::choose(&self.table, &conditions, None, false);
             let kept = conditions.iter().zip(&choice.covered).filter(|(_, covered)| !**covered);
             let filter = access::joined(kept.map(|(c, _)| c.clone()).collect());
-            let target = TableAccess { table: self.table, access: choice.access, reverse: false };
+            let target = TableAccess { access: choice.access, ..TableAccess::whole(self.table) };
             return (target, filter, access::joined(conditions), None);
         }
         let filter = access::joined(conditions.clone());
@@ -427,7 +427,7 @@ impl Target {
             outputs: outputs.into_iter().map(unpadded).collect(),
             ..Select::nothing()
         };
-        let target = TableAccess { table, access: Access::Full, reverse: false };
+        let target = TableAccess::whole(table);
         let found = Found { query, others: self.width, seen: seen.into_iter().collect(), types };
         (target, None, access::joined(plain), Some(Box::new(found)))
     }

@@ -13,7 +13,7 @@ use crate::access;
 use crate::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
-use crate::plan::{Access, Join, JoinKind, Lateral, Source, TableAccess};
+use crate::plan::{Join, JoinKind, Lateral, Source, TableAccess};
 use crate::rights::{Kind, Needed, Object};
 use crate::sink::Origin;
 use crate::system::{self, SystemTable};
@@ -187,7 +187,7 @@ impl Binder<'_> {
                 self.only(&table, *only)?;
                 self.need_relation(Object::new(table.id, Kind::Table, &last), &table.schema);
                 let relation = self.named_relation(&table, alias.as_ref())?;
-                let access = TableAccess { table, access: Access::Full, reverse: false };
+                let access = TableAccess::whole(table);
                 Ok(From::one(Source::Table(access), relation))
             }
             TableFactor::Derived { lateral: true, subquery, alias } => {

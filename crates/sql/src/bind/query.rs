@@ -399,7 +399,20 @@ fn place_filter(select: &mut Select) {
     if choice.ordered {
         select.order = Box::default();
     }
-    select.source = Source::Table(TableAccess { table: target.table, access: choice.access, reverse });
+    let mut target = TableAccess { access: choice.access, reverse, ..target };
+    if select.lock.is_none() {
+        target.note_reads(&columns_read(select));
+    }
+    select.source = Source::Table(target);
+}
+
+/// The columns of its rows that a query over one table reads.
+fn columns_read(select: &Select) -> Vec<usize> {
+    let mut columns = Vec::new();
+    for expression in select.expressions() {
+        expression.add_columns(&mut columns);
+    }
+    columns
 }
 
 /// ORDER BY as plain columns in one direction with the index's place for NULL, if it is that.

@@ -137,6 +137,14 @@ impl Expr {
         fixed
     }
 
+    /// Adds the columns of its input that it reads, each once.
+    pub fn add_columns(&self, columns: &mut Vec<usize>) {
+        self.walk(&mut |e| match e {
+            Expr::Column(column) if !columns.contains(column) => columns.push(*column),
+            _ => {}
+        });
+    }
+
     /// Whether it reads columns of its input.
     pub fn reads_columns(&self) -> bool {
         let mut found = false;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
-use varve_engine::{Datum, RowRef, ScanIndex, ScanSpec, Table, Transaction, place_in};
+use varve_engine::{Datum, RowRef, ScanIndex, ScanSpec, Table, Transaction};
 
 use super::keys::{Ranges, point_key};
 use super::select::get_apart;
@@ -21,7 +21,7 @@ use super::watch::{At, Watch};
 use super::{Facts, Failure, Row};
 use crate::error::{Result, SqlError};
 use crate::eval::{Cx, Env, Input, keep_in};
-use crate::plan::{Access, Step};
+use crate::plan::{Access, Step, TableAccess};
 
 /// Rows of the first batch of a step; each later one is larger, as LIMIT may not want many.
 const BATCH_ROWS_FIRST: usize = 16;
@@ -43,14 +43,12 @@ pub struct Level {
     range: usize,
     /// Where the last batch ended in it; empty: at its beginning.
     place: Vec<u8>,
-    /// The other buffer of `place`.
-    spare: Vec<u8>,
 }
 
 impl Level {
     /// Memory that the buffers hold on to, in bytes.
     pub fn held_bytes(&self) -> usize {
-        let buffers = self.key.capacity() + self.place.capacity() + self.spare.capacity();
+        let buffers = self.key.capacity() + self.place.capacity();
         self.rows.allocated_bytes() + self.temporary.allocated_bytes() + self.ranges.held_bytes() + buffers
     }
 }
@@ -94,7 +92,7 @@ impl<W: Watch> Loops<'_, W> {
         loop {
             watch.enter(at);
             self.facts.check_cancel()?;
-            let Level { rows, temporary, ranges, key, range, place, spare } = &mut *level;
+            let Level { rows, temporary, ranges, key, range, place } = &mut *level;
             rows.reset();
             one.bytes.set(0);
             let mut batch = BumpVec::new_in(&*rows);
@@ -102,7 +100,7 @@ impl<W: Watch> Loops<'_, W> {
                 self.point(&one, key, temporary, &mut batch)?;
                 false
             } else {
-                let mut cursor = Cursor { ranges, range, place, spare };
+                let mut cursor = Cursor { ranges, range, place };
                 self.fill(&one, &mut cursor, temporary, &mut batch)?
             };
             watch.gave(at, batch.len() as u64);
@@ -176,9 +174,9 @@ impl<W: Watch> Loops<'_, W> {
         let (params, env, left_out) = (self.params, self.env, self.left_out());
         while *cursor.range < cursor.ranges.len() {
             let mut failure = Failure::default();
-            let (spec, spare) = cursor.rest(index, one.step.target.reverse);
+            let spec = cursor.rest(index, &one.step.target);
             let mut full = false;
-            let scanned = self.txn.scan(one.table, &spec, &mut |key, row| {
+            let scanned = self.txn.scan(one.table, &spec, &mut |_, row| {
                 let taken = one.take(&row, &Cx { params, arena: temporary, env }, batch, left_out);
                 temporary.reset();
                 if failure.catch(taken.map(|()| false), true) {
@@ -188,12 +186,12 @@ impl<W: Watch> Loops<'_, W> {
                     return Ok(ControlFlow::Continue(()));
                 }
                 full = true;
-                place_in(one.table, index, row, key, spare)?;
                 Ok(ControlFlow::Break(()))
             });
             failure.resolve(scanned)?;
             if full {
-                std::mem::swap(cursor.place, cursor.spare);
+                cursor.place.clear();
+                cursor.place.extend_from_slice(self.txn.place(index));
                 return Ok(true);
             }
             *cursor.range += 1;
@@ -265,18 +263,18 @@ struct Cursor<'l> {
     ranges: &'l Ranges,
     range: &'l mut usize,
     place: &'l mut Vec<u8>,
-    spare: &'l mut Vec<u8>,
 }
 
 impl Cursor<'_> {
-    /// What is left of the current range, and a buffer for the next place.
-    fn rest(&mut self, index: ScanIndex, reverse: bool) -> (ScanSpec<'_>, &mut Vec<u8>) {
+    /// What is left of the current range.
+    fn rest<'s>(&'s self, index: ScanIndex, target: &'s TableAccess) -> ScanSpec<'s> {
+        let reverse = target.reverse;
         let at = if reverse { self.ranges.len() - 1 - *self.range } else { *self.range };
         let (lower, upper) = self.ranges.get(at);
         let (mut lower, mut upper) = (Bound::Included(lower), Bound::Excluded(upper));
         if !self.place.is_empty() {
             *(if reverse { &mut upper } else { &mut lower }) = Bound::Excluded(self.place.as_slice());
         }
-        (ScanSpec { index, lower, upper, reverse, limit_hint: None }, self.spare)
+        ScanSpec { index, lower, upper, reverse, limit_hint: None, columns: target.reads.as_deref() }
     }
 }

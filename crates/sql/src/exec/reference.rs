@@ -485,6 +485,7 @@ impl Checker<'_> {
             upper: if is_bounded { Bound::Excluded(&upper) } else { Bound::Unbounded },
             reverse: false,
             limit_hint: None,
+            columns: None,
         };
         let mut found = Vec::new();
         self.txn.newest_reader().scan(&opened, &spec, &mut |row_key, row| {

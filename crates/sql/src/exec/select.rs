@@ -545,6 +545,7 @@ pub(super) fn scan(
             upper: Bound::Excluded(upper),
             reverse,
             limit_hint: hint,
+            columns: target.reads.as_deref(),
         };
         txn.scan(table, &spec, &mut |key, row| {
             let flow = on_row(key, row)?;

@@ -220,8 +220,9 @@ fn scan_step(t: &TableAccess, own: &Names<'_>, outer: &Names<'_>) -> Step {
     let back = if t.reverse { " Backward" } else { "" };
     let direction = if t.reverse { "Backward" } else { "Forward" };
     let by_index = |index: &str, condition: String| {
-        let step = Step::new(format!("Index Scan{back}"))
-            .fact("Node Type", "Index Scan")
+        let node = if t.reads.is_some() { "Index Only Scan" } else { "Index Scan" };
+        let step = Step::new(format!("{node}{back}"))
+            .fact("Node Type", node)
             .fact("Scan Direction", direction)
             .on(&t.table.name);
         // An index that is there for its order alone has none.

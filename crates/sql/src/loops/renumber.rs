@@ -26,6 +26,7 @@ pub(super) fn apply(select: &mut Select, parts: &Parts, chosen: Vec<Chosen>) {
             places[first + column] = next;
             next += 1;
         }
+        step.target.note_reads(&step.columns);
     }
     let mut renumber = |e: &mut Expr| {
         if let Expr::Column(c) = e {
@@ -52,6 +53,7 @@ fn step(parts: &Parts, chosen: Chosen) -> (usize, Step) {
         table: part.table.clone(),
         access: chosen.choice.access,
         reverse: chosen.ordered.unwrap_or(false),
+        reads: None,
     };
     let filter = joined(kept.map(|(c, _)| c).collect());
     let mut step = Step { target, columns: Box::default(), filter };

@@ -133,6 +133,7 @@ impl Session {
             upper: Bound::Unbounded,
             reverse: false,
             limit_hint: None,
+            columns: None,
         };
         txn.constraint_reader().scan(&open, &spec, &mut |_, _| {
             rows += 1;
