@@ -13,6 +13,11 @@ pub trait SystemSettings: Send + Sync {
     /// All that there are.
     fn all(&self) -> Vec<SystemSetting>;
 
+    /// The one with this name, case aside. Each connection asks for some.
+    fn one(&self, name: &str) -> Option<SystemSetting> {
+        self.all().into_iter().find(|setting| setting.name.eq_ignore_ascii_case(name))
+    }
+
     /// Checks a value, keeps it, and applies it if that can be done while the database is open. Without a value the setting
     /// goes back to what it is without ALTER SYSTEM.
     fn alter(&self, name: &str, value: Option<&str>) -> Result<()>;

@@ -158,7 +158,7 @@ impl SqlDatabase {
             "log_disconnections" => "server_log_disconnections",
             _ => name,
         };
-        self.system_settings().into_iter().find(|setting| setting.name.eq_ignore_ascii_case(name))
+        self.system.as_ref()?.one(name)
     }
 
     /// The same, but the runner of general queries gets all that it can run: for tests that compare the two paths.

@@ -303,6 +303,11 @@ impl SystemSettings for SystemFile {
         KEYS.iter().map(|key| self.setting(key, &now.fit.next)).collect()
     }
 
+    fn one(&self, name: &str) -> Option<SystemSetting> {
+        let key = KEYS.iter().find(|key| key.name.eq_ignore_ascii_case(name))?;
+        Some(self.setting(key, &self.now.lock().fit.next))
+    }
+
     fn alter(&self, name: &str, value: Option<&str>) -> Result<(), SqlError> {
         let Some(key) = KEYS.iter().find(|key| key.name == name) else { return Err(unknown(name)) };
         self.check_segment(key, value)?;
