@@ -43,7 +43,7 @@ fn doublewrite_cost() {
     let points = of_kind(&rows, "point");
     let variants: Vec<&str> =
         points.iter().filter_map(|point| point["factors"]["variant"].as_str()).collect();
-    assert_eq!(variants, ["original", "doublewrite", "none"]);
+    assert_eq!(variants, ["original", "none-paced", "doublewrite", "none"]);
     for point in &points {
         assert_eq!((&point["rounds"], &point["factors"]["clients"]), (&2.into(), &2.into()));
         assert!(
@@ -57,7 +57,7 @@ fn doublewrite_cost() {
     }
     let hashes: std::collections::BTreeSet<_> =
         points.iter().map(|point| point["configuration"].to_string()).collect();
-    assert_eq!(hashes.len(), 3, "each variant is a configuration of its own");
+    assert_eq!(hashes.len(), 4, "each variant is a configuration of its own");
     let claims = of_kind(&rows, "claim");
     assert_eq!(claims.len(), 2);
     // Kang has no figure for two sessions.
@@ -139,7 +139,15 @@ fn throughput_of_the_four_protections() {
     {
         let (rows, text) = slice(name, 1);
         let points = of_kind(&rows, "point");
-        let all = ["original", "doublewrite", "packed", "nvm-dwb", "nvm-dwb-log", "nvm-dwb-log-opt"];
+        let all = [
+            "original",
+            "original-scaled",
+            "doublewrite",
+            "packed",
+            "nvm-dwb",
+            "nvm-dwb-log",
+            "nvm-dwb-log-opt",
+        ];
         assert_eq!(variants(&rows), all);
         writes_as_named(&points);
         let claims = of_kind(&rows, "claim");
@@ -397,17 +405,17 @@ fn from_peak_to_peak() {
     }
     let claims = of_kind(&rows, "claim");
     let bars: Vec<f64> = claims.iter().filter_map(|claim| claim["bar"].as_f64()).collect();
-    assert_eq!((claims.len(), bars), (8, vec![2.5; 4]), "throughput is another experiment's");
+    assert_eq!((claims.len(), bars), (12, vec![2.5; 4]), "published, bar and throughput of each");
     let verdicts: Vec<&str> = claims.iter().filter_map(|claim| claim["verdict"].as_str()).collect();
-    assert_eq!(verdicts, ["not_judged", "no_bar"].repeat(4), "nothing was emulated");
+    assert_eq!(verdicts, ["not_judged", "not_judged", "not_in_text"].repeat(4), "nothing was emulated");
     assert!(
         text.contains("hdd-18") && text.contains("24 : 140 : 200") && text.contains("lambda 20 %"),
         "{text}"
     );
     assert!(
         text.contains("peak to peak s")
-            && text.contains("thesis: 1.4 to 2.8")
-            && text.contains("thesis: 3.4"),
+            && text.contains("thesis: 1.4 to 1.5")
+            && text.contains("thesis: 1.3 to 1.8"),
         "{text}"
     );
 }
@@ -428,9 +436,12 @@ fn other_schemes_from_peak_to_peak() {
         of_kind(&rows, "restart").iter().filter_map(|row| row["factors"]["scheme"].as_str()).collect();
     assert_eq!(schemes, ["none", "memory-mapped", "log-based"]);
     let claims = of_kind(&rows, "claim");
-    assert!(claims.iter().all(|claim| claim["verdict"] == "no_bar" && claim["bar"].is_null()), "{claims:?}");
+    assert!(
+        claims.iter().all(|claim| claim["verdict"] == "not_judged" && claim["bar"].is_null()),
+        "{claims:?}"
+    );
     let published: Vec<_> = claims.iter().map(|claim| claim["published"].as_f64()).collect();
-    assert_eq!(published, [None, Some(0.62), None, None]);
+    assert_eq!(published, [Some(3.5), Some(0.62), Some(3.5), Some(0.93)]);
 }
 
 /// The first query after starts with a small cache and a large one.

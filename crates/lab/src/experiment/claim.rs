@@ -1,6 +1,8 @@
 //! Claims: a figure of one point over that of another, beside what the publication says or what this project demands.
 //!
-//! 1. A ratio of times is judged only where the drive is what limits the slower one of the two: of two that wait for something else an
+//! 1. What is missed stays missed, whatever other points could not be judged.
+//! 2. What is about processors is judged at dilation 1 only: dilation makes them faster beside the drive.
+//! 3. A ratio of times is judged only where the drive is what limits the slower one of the two: of two that wait for something else an
 //!    emulated drive tells nothing. The faster one may leave the drive idle, which may be how it is faster.
 
 use serde::Serialize;
@@ -40,7 +42,7 @@ impl Figure {
     }
 
     /// Why nothing may be concluded from it for two points.
-    fn not_judged(self, (over, under): (&Point, &Point)) -> Option<String> {
+    pub(super) fn not_judged(self, (over, under): (&Point, &Point)) -> Option<String> {
         let slower = if over.tps.median < under.tps.median { over } else { under };
         let idle = || slower.drive_idle().filter(|_| self.is_timed());
         over.not_judged().or_else(|| under.not_judged()).or_else(idle)
@@ -78,18 +80,37 @@ pub struct Asked<'p> {
     place: Option<Factors>,
     /// Why nothing may be concluded.
     spoilt: Option<String>,
+    /// Why more than what was judged may be missed.
+    hidden: Option<String>,
 }
 
 impl<'p> Asked<'p> {
     /// One point's figure over another's.
     pub fn ratio(says: &str, figure: Figure, of: (&'p Point, &'p Point), expects: Expects) -> Self {
         let (ours, spoilt) = (figure.ratio(of), figure.not_judged(of));
-        Self { says: says.to_owned(), ours, of, expects, place: None, spoilt }
+        Self { says: says.to_owned(), ours, of, expects, place: None, spoilt, hidden: None }
     }
 
     /// A figure of one point.
     pub fn figure(says: &str, ours: f64, of: &'p Point, expects: Expects) -> Self {
-        Self { says: says.to_owned(), ours, of: (of, of), expects, place: None, spoilt: of.not_judged() }
+        let (of, spoilt) = ((of, of), of.not_judged());
+        Self { says: says.to_owned(), ours, of, expects, place: None, spoilt, hidden: None }
+    }
+
+    /// It stands for several points, some of which could not be judged.
+    pub fn beside(mut self, hidden: Option<String>) -> Self {
+        self.hidden = hidden;
+        self
+    }
+
+    /// It is about what processors do beside the drive, such as compression.
+    pub fn of_processors(mut self) -> Self {
+        let (over, under) = self.of;
+        let dilation = |point: &Point| point.emulation.as_ref().map_or(1.0, |emulation| emulation.dilation);
+        let most = dilation(over).max(dilation(under));
+        let reason = || format!("dilation {most}: processors are as many times as fast beside the drive");
+        self.spoilt = self.spoilt.or_else(|| (most > 1.0).then(reason));
+        self
     }
 
     /// Told with these factors, those of the point that it is about.
@@ -111,7 +132,7 @@ impl<'p> Asked<'p> {
             (Expects::Nothing, _) => Verdict::NoBar,
             (_, Some(reason)) => Verdict::NotJudged(reason),
             (Expects::Published(Some(published), better), None) => Verdict::of(self.ours, published, better),
-            (Expects::AtLeast(bar), None) => Verdict::at_least(bar, self.ours),
+            (Expects::AtLeast(bar), None) => Verdict::at_least(bar, self.ours).hidden_by(self.hidden),
         };
         let mut factors = self.place.unwrap_or_else(|| under.factors.clone());
         factors.remove("variant");
@@ -121,15 +142,26 @@ impl<'p> Asked<'p> {
     }
 }
 
-/// The pair with the greatest ratio, of those that count if any do; and that with the least, of all: one that doesn't count may
-/// hide it, and then no worst point is judged.
-pub fn extremes<'p>(figure: Figure, pairs: &[(&'p Point, &'p Point)]) -> Option<[(&'p Point, &'p Point); 2]> {
-    let counts = |pair: &&(&Point, &Point)| figure.not_judged(**pair).is_none();
+/// Pairs between which a bar must hold everywhere.
+pub struct Extremes<'p> {
+    /// That with the greatest ratio, of those that count if any do.
+    pub best: (&'p Point, &'p Point),
+    /// That with the least, of those that count if any do.
+    pub worst: (&'p Point, &'p Point),
+    /// Why one of the others doesn't count: a worse one may be among them.
+    pub hidden: Option<String>,
+}
+
+/// Those of some pairs, if there are any.
+pub fn extremes<'p>(figure: Figure, pairs: &[(&'p Point, &'p Point)]) -> Option<Extremes<'p>> {
     let by_ratio =
         |a: &&(&Point, &Point), b: &&(&Point, &Point)| figure.ratio(**a).total_cmp(&figure.ratio(**b));
-    let best = pairs.iter().filter(counts).max_by(by_ratio).or_else(|| pairs.iter().max_by(by_ratio))?;
-    let worst = pairs.iter().find(|pair| !counts(pair)).or_else(|| pairs.iter().min_by(by_ratio))?;
-    Some([*best, *worst])
+    let counting: Vec<_> = pairs.iter().filter(|pair| figure.not_judged(**pair).is_none()).copied().collect();
+    let judged = if counting.is_empty() { pairs } else { &counting };
+    let (best, worst) = (judged.iter().max_by(by_ratio)?, judged.iter().min_by(by_ratio)?);
+    let hidden = pairs.iter().find_map(|pair| figure.not_judged(*pair));
+    let hidden = hidden.map(|reason| format!("another point is not judged ({reason})"));
+    Some(Extremes { best: *best, worst: *worst, hidden })
 }
 
 /// What the publication says about some points, or this project demands, and what we found.
@@ -263,18 +295,38 @@ mod tests {
     }
 
     #[test]
-    fn a_point_that_does_not_count_leaves_no_worst_one() {
+    fn a_point_that_does_not_count_hides_no_miss() {
         let under = point(1.0, 0.0);
-        let of = |points: &[Point]| {
+        let of = |points: &[Point], bar: f64| {
             let pairs: Vec<_> = points.iter().map(|over| (over, &under)).collect();
-            extremes(Figure::Throughput, &pairs)
-                .map(|pairs| pairs.map(|(over, _)| (over.tps.median, over.not_judged().is_some())))
+            let Extremes { best, worst, hidden } = extremes(Figure::Throughput, &pairs)?;
+            let asked = Asked::ratio("all", Figure::Throughput, worst, Expects::AtLeast(bar));
+            let verdict = asked.beside(hidden).judge(("e", "f")).verdict;
+            Some((best.0.tps.median, worst.0.tps.median, verdict))
         };
         let all_count = [point(3.0, 0.0), point(5.0, 0.0), point(4.0, 0.0)];
-        assert_eq!(of(&all_count), Some([(5.0, false), (3.0, false)]));
+        assert_eq!(of(&all_count, 3.0), Some((5.0, 3.0, Verdict::Met)));
         let one_does_not = [point(3.0, 0.0), point(5.0, 0.5), point(4.0, 0.0)];
-        assert_eq!(of(&one_does_not), Some([(4.0, false), (5.0, true)]));
-        assert_eq!(of(&[point(2.0, 0.5)]), Some([(2.0, true), (2.0, true)]));
-        assert_eq!(of(&[]), None);
+        assert!(matches!(of(&one_does_not, 3.0), Some((4.0, 3.0, Verdict::NotJudged(_)))));
+        assert!(matches!(of(&one_does_not, 3.5), Some((4.0, 3.0, Verdict::Missed(_)))));
+        assert!(matches!(of(&[point(2.0, 0.5)], 3.0), Some((2.0, 2.0, Verdict::NotJudged(_)))));
+        assert!(of(&[], 3.0).is_none());
+    }
+
+    /// lz4 was met at dilation 2, where processors are twice as fast beside the drive.
+    #[test]
+    fn processors_are_judged_at_dilation_one_only() {
+        let dilated = |dilation: f64| {
+            let mut point = point(1.0, 0.0);
+            point.emulation.as_mut().expect("emulated").dilation = dilation;
+            point
+        };
+        let judge = |(over, under): (&Point, &Point)| {
+            let asked = Asked::ratio("lz4 / none", Figure::Throughput, (over, under), Expects::AtLeast(0.95));
+            asked.of_processors().judge(("e", "f")).verdict
+        };
+        assert_eq!(judge((&dilated(1.0), &dilated(1.0))), Verdict::Met);
+        let verdict = judge((&dilated(2.0), &dilated(2.0)));
+        assert!(matches!(&verdict, Verdict::NotJudged(why) if why.contains("dilation 2")), "{verdict}");
     }
 }

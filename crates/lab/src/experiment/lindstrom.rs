@@ -105,7 +105,9 @@ fn claim_codecs(
                 _ => format!("{name} / {NONE}"),
             };
             let pair = if figure == Figure::Bytes { (plain, point) } else { pair };
-            claims.push(lab.claim(Asked::ratio(&says, figure, pair, expects))?);
+            let asked = Asked::ratio(&says, figure, pair, expects);
+            let asked = if figure == Figure::Bytes { asked } else { asked.of_processors() };
+            claims.push(lab.claim(asked)?);
         }
     }
     Ok(claims)
@@ -131,7 +133,8 @@ fn claim_packed(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
             _ => Expects::Nothing,
         };
         let says = format!("{PACKED} {name} / {NONE} in place");
-        lab.claim(Asked::ratio(&says, Figure::Throughput, (point, plain), expects))
+        let asked = Asked::ratio(&says, Figure::Throughput, (point, plain), expects);
+        lab.claim(if name == NONE { asked } else { asked.of_processors() })
     };
     compared.iter().filter(|point| is_packed(point)).map(claim).collect()
 }

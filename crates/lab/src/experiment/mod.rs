@@ -30,6 +30,7 @@ mod lab;
 mod lindstrom;
 mod lindstrom_parts;
 mod measure;
+mod order;
 mod paired;
 mod row;
 mod scale;

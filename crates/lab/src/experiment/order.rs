@@ -1,0 +1,114 @@
+//! Orders: what the publication says is better than what, over all points at once.
+//!
+//! 1. Two figures whose rounds overlap are tied, and so are two of one round that differ by less than
+//!    [`ROUND_NOISE`]. A tie shows no order, and contradicts none.
+//! 2. One pair in the other order is enough for "not", whatever else could not be judged.
+
+use super::claim::{Claim, Figure};
+use super::row::Point;
+use super::verdict::{TOLERANCE, Verdict};
+
+/// Rounds of one build differ by this much, where a point has only one.
+const ROUND_NOISE: f64 = 0.05;
+
+/// A figure with the ends of its rounds; more is better.
+#[derive(Debug, Clone)]
+pub struct Placed {
+    /// What it is of.
+    pub name: String,
+    /// Its median.
+    pub median: f64,
+    /// Its ends.
+    pub ends: (f64, f64),
+    /// What the publication has: equal values are a tie there.
+    pub published: f64,
+    /// Why nothing may be concluded from it.
+    pub spoilt: Option<String>,
+}
+
+impl Placed {
+    /// Throughput of a point beside another, of which the publication has this multiple.
+    pub fn throughput(name: &str, (point, under): (&Point, &Point), published: f64) -> Self {
+        let noise = if point.rounds == 1 { ROUND_NOISE / 2.0 } else { 0.0 };
+        let ends = (point.tps.min * (1.0 - noise), point.tps.max * (1.0 + noise));
+        let spoilt = Figure::Throughput.not_judged((point, under));
+        Self { name: name.to_owned(), median: point.tps.median, ends, published, spoilt }
+    }
+}
+
+/// Whether a pair is as published; `one` is the better one there, or both are tied.
+fn judge_pair(one: &Placed, other: &Placed) -> Verdict {
+    let is_tied = one.ends.0 <= other.ends.1 && other.ends.0 <= one.ends.1;
+    let is_tied_there = one.published == other.published;
+    let spoilt = one.spoilt.clone().or_else(|| other.spoilt.clone());
+    let differ = || Verdict::Not(format!("{} and {} differ by more than a fifth", one.name, other.name));
+    match (spoilt, is_tied_there) {
+        (Some(reason), _) => Verdict::NotJudged(reason),
+        (None, true) if (one.median / other.median - 1.0).abs() > TOLERANCE && !is_tied => differ(),
+        (None, true) => Verdict::Reproduced,
+        (None, false) if is_tied => {
+            Verdict::NotJudged(format!("{} and {} are within the noise", one.name, other.name))
+        }
+        (None, false) if one.median < other.median => {
+            Verdict::Not(format!("{} is above {}", other.name, one.name))
+        }
+        (None, false) => Verdict::Reproduced,
+    }
+}
+
+/// The claim about the order of several figures; `None` where there are less than two.
+pub fn judge(says: &str, of: &Point, mut placed: Vec<Placed>) -> Option<Claim> {
+    placed.sort_by(|one, other| other.published.total_cmp(&one.published));
+    let pairs: Vec<Verdict> = placed
+        .iter()
+        .enumerate()
+        .flat_map(|(at, one)| placed[at + 1..].iter().map(move |other| judge_pair(one, other)))
+        .collect();
+    let in_order = pairs.iter().filter(|pair| **pair == Verdict::Reproduced).count();
+    let share = (!pairs.is_empty()).then(|| in_order as f64 / pairs.len() as f64)?;
+    let first = |is: fn(&&Verdict) -> bool| pairs.iter().find(is).cloned();
+    let verdict = first(|pair| matches!(pair, Verdict::Not(_)))
+        .or_else(|| first(|pair| matches!(pair, Verdict::NotJudged(_))))
+        .unwrap_or(Verdict::Reproduced);
+    let mut says = format!("{says}, part of the pairs: ");
+    for (at, one) in placed.iter().enumerate() {
+        let is_tied = at > 0 && placed[at - 1].published == one.published;
+        says.push_str(if at == 0 {
+            ""
+        } else if is_tied {
+            " = "
+        } else {
+            " > "
+        });
+        says.push_str(&one.name);
+    }
+    let mut factors = of.factors.clone();
+    ["design", "variant", "lambda"].iter().for_each(|name| drop(factors.remove(name)));
+    let claim = Claim::found(&factors, says, share).of_rounds(of.rounds).beside(Some(1.0));
+    Some(Claim { verdict, ..claim })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(name: &str, median: f64, published: f64) -> Placed {
+        let ends = (median * 0.99, median * 1.01);
+        Placed { name: name.to_owned(), median, ends, published, spoilt: None }
+    }
+
+    #[test]
+    fn one_pair_in_the_other_order_is_enough() {
+        let pair = |one: f64, other: f64| judge_pair(&placed("a", one, 8.0), &placed("b", other, 2.0));
+        assert_eq!(pair(5.0, 4.0), Verdict::Reproduced);
+        assert!(matches!(pair(4.0, 5.0), Verdict::Not(why) if why == "b is above a"));
+        assert!(matches!(pair(4.0, 4.01), Verdict::NotJudged(why) if why.contains("noise")));
+    }
+
+    #[test]
+    fn what_is_tied_there_is_tied_here() {
+        let pair = |one: f64, other: f64| judge_pair(&placed("a", one, 3.0), &placed("b", other, 3.0));
+        assert_eq!(pair(5.0, 4.5), Verdict::Reproduced);
+        assert!(matches!(pair(5.0, 2.0), Verdict::Not(_)));
+    }
+}
