@@ -6,20 +6,10 @@ pub fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
     scored.min().filter(|(edits, name)| *edits <= 1 + name.len() / 4).map(|(_, name)| name)
 }
 
-/// Levenshtein's distance, one row at a time; case and `-` against `_` cost nothing.
+/// Levenshtein's distance; case and `-` against `_` cost nothing.
 fn distance(a: &str, b: &str) -> usize {
-    let fold = |text: &str| text.to_ascii_lowercase().replace('-', "_").into_bytes();
-    let (a, b) = (fold(a), fold(b));
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+    let fold = |text: &str| text.to_ascii_lowercase().replace('-', "_");
+    strsim::levenshtein(&fold(a), &fold(b))
 }
 
 #[cfg(test)]
