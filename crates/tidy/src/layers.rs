@@ -167,8 +167,9 @@ impl Order {
             let (Some(user), Some(used)) = (named(modules, import.from), named(modules, import.to)) else {
                 continue;
             };
+            let (Some(own), Some(other)) = (numbers.get(user), numbers.get(used)) else { continue };
             if user != used && rows.get(user) == rows.get(used) {
-                edges.entry(numbers[user]).or_default().insert(numbers[used]);
+                edges.entry(*own).or_default().insert(*other);
             }
         }
         let circles = circles::of_graph(&edges);
