@@ -230,6 +230,8 @@ pub struct CreateIndex {
     pub name: Option<Ident>,
     /// The table.
     pub table: ObjectName,
+    /// ONLY before its name.
+    pub only: bool,
     /// UNIQUE
     pub unique: bool,
     /// IF NOT EXISTS
@@ -334,6 +336,8 @@ pub struct CreateSchema {
 pub struct AlterTable {
     /// The table.
     pub name: ObjectName,
+    /// ONLY before its name.
+    pub only: bool,
     /// IF EXISTS
     pub if_exists: bool,
     /// What is done to it, in the order in which it is written.
@@ -504,6 +508,8 @@ pub enum CommentKind {
 pub struct Truncate {
     /// Tables.
     pub tables: Vec<ObjectName>,
+    /// For each of them, whether ONLY stands before its name.
+    pub only: Vec<bool>,
     /// RESTART IDENTITY
     pub restart_identity: bool,
     /// CASCADE

@@ -15,7 +15,7 @@ use super::items::output_name;
 use super::part::{check_unique_key, partition_by};
 use super::rules::{columns_of, has_subquery, relation_of};
 use super::scope::Scope;
-use super::{Binder, Bound, fold, limits};
+use super::{Binder, Bound, fold, limits, only};
 use crate::ast::{CreateIndex, Expr as Ast, Ident, IndexKey, IndexKeyKind, KeptExpr};
 use crate::error::{Result, SqlError, SqlState};
 use crate::system::conditions;
@@ -38,6 +38,9 @@ impl Binder<'_> {
     /// CREATE INDEX
     pub fn create_index(&mut self, i: &CreateIndex) -> Result<IndexSpec> {
         let table = self.table(&i.table)?;
+        if i.only {
+            only::indexes(&table)?;
+        }
         limits::keys(i.keys.len())?;
         let mut keys = Vec::with_capacity(i.keys.len());
         for key in &i.keys {

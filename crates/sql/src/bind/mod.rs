@@ -31,6 +31,7 @@ pub mod limits;
 pub mod lock;
 pub mod locked;
 mod named;
+pub mod only;
 mod operator;
 pub mod part;
 mod predicate;

@@ -24,7 +24,7 @@ use super::sequence_ddl::SequenceDdl;
 use super::{Facts, Failure, SequenceMemory};
 use crate::ast::{AlterTable, ColumnAction, TableAction};
 use crate::bind::alter::{Alteration, NewColumn, Renaming};
-use crate::bind::{Binder, limits, object_name};
+use crate::bind::{Binder, limits, object_name, only};
 use crate::error::{SqlError, SqlState};
 use crate::eval::{Cx, Expr, Input, NoSequences};
 use crate::system;
@@ -55,6 +55,9 @@ pub(super) fn alter_table(
         let mut grown = TableDef::clone(&table);
         for action in together {
             let alteration = b.alter_table(&grown, action)?;
+            if a.only {
+                only::alters(&table, action)?;
+            }
             if let Alteration::AddColumn(new) = &alteration {
                 grown.columns.push(new.column.clone());
                 limits::columns(grown.columns.len())?;

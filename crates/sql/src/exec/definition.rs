@@ -17,7 +17,7 @@ use super::drop;
 use super::sequence_ddl::SequenceDdl;
 use crate::ast::{CreateIndex, CreateSchema, CreateTable, Definition, DropKind, Truncate};
 use crate::bind::index::IndexSpec;
-use crate::bind::{Binder, object_name, undefined_table};
+use crate::bind::{Binder, object_name, only, undefined_table};
 use crate::error::{SqlError, SqlState};
 use crate::sink::{CommandTag, Severity};
 
@@ -215,8 +215,11 @@ fn truncate(
     notices: &mut Notices,
 ) -> Result<&'static str> {
     let mut tables: Vec<Arc<TableDef>> = Vec::new();
-    for name in &t.tables {
+    for (name, is_only) in t.tables.iter().zip(&t.only) {
         let table = b.existing_table(name)?;
+        if *is_only {
+            only::truncates(&table)?;
+        }
         if !tables.iter().any(|x| x.id == table.id) {
             tables.push(table);
         }

@@ -8,7 +8,7 @@ use pg_query::protobuf::{
 };
 use varve_engine::Identity;
 
-use super::definition::{is_cascade, refuse, storage_options};
+use super::definition::{is_cascade, is_only, refuse, storage_options};
 use super::node::options;
 use super::place::{Reader, kind};
 use super::table::identity_of;
@@ -35,7 +35,8 @@ impl Reader<'_> {
                 SqlError::unsupported(format!("{} ... {}", tag::name(statement), named(command.subtype())))
             })?);
         }
-        Ok(AlterTable { name: self.relation(a.relation.as_ref())?, if_exists: a.missing_ok, actions })
+        let name = self.relation(a.relation.as_ref())?;
+        Ok(AlterTable { name, only: is_only(a.relation.as_ref()), if_exists: a.missing_ok, actions })
     }
 
     /// An action; `None` of those that Varve has not.
@@ -145,7 +146,8 @@ impl Reader<'_> {
             _ => return Err(tag::unsupported(statement)),
         };
         let name = self.relation(r.relation.as_ref())?;
-        Ok(Definition::AlterTable(AlterTable { name, if_exists: r.missing_ok, actions: vec![action] }))
+        let only = is_only(r.relation.as_ref());
+        Ok(Definition::AlterTable(AlterTable { name, only, if_exists: r.missing_ok, actions: vec![action] }))
     }
 
     pub(super) fn set_schema(&self, s: &AlterObjectSchemaStmt, statement: &NodeEnum) -> Result<Definition> {
@@ -153,7 +155,8 @@ impl Reader<'_> {
         Ok(match s.object_type() {
             ObjectType::ObjectTable => {
                 let actions = vec![TableAction::SetSchema(self.ident(&s.newschema, -1))];
-                Definition::AlterTable(AlterTable { name: name()?, if_exists, actions })
+                let only = is_only(s.relation.as_ref());
+                Definition::AlterTable(AlterTable { name: name()?, only, if_exists, actions })
             }
             ObjectType::ObjectSequence => {
                 let action = SequenceAction::SetSchema(s.newschema.clone());

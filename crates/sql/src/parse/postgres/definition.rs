@@ -128,6 +128,7 @@ impl Reader<'_> {
         Ok(CreateIndex {
             name: (!i.idxname.is_empty()).then(|| self.ident(&i.idxname, -1)),
             table: self.relation(i.relation.as_ref())?,
+            only: is_only(i.relation.as_ref()),
             unique: i.unique,
             if_not_exists: i.if_not_exists,
             keys,
@@ -190,14 +191,15 @@ impl Reader<'_> {
     }
 
     fn truncate(&self, t: &TruncateStmt) -> Result<Truncate> {
-        let mut tables = Vec::with_capacity(t.relations.len());
+        let (mut tables, mut only) = (Vec::with_capacity(t.relations.len()), Vec::new());
         for table in &t.relations {
             let NodeEnum::RangeVar(name) = kind(Some(table))? else {
                 return Err(SqlError::internal("TRUNCATE of no table"));
             };
             tables.push(self.relation_name(name));
+            only.push(!name.inh);
         }
-        Ok(Truncate { tables, restart_identity: t.restart_seqs, cascade: is_cascade(t.behavior()) })
+        Ok(Truncate { tables, only, restart_identity: t.restart_seqs, cascade: is_cascade(t.behavior()) })
     }
 
     fn drop_objects(&self, d: &DropStmt, statement: &NodeEnum) -> Result<Drop> {
@@ -274,6 +276,11 @@ pub(super) fn storage_options(list: &[Node]) -> Result<Vec<StorageOption>> {
         value: option.value().map(|_| option.text().unwrap_or_default()),
     };
     Ok(options(list)?.into_iter().map(one).collect())
+}
+
+/// Whether ONLY stands before the name of a relation.
+pub(super) fn is_only(relation: Option<&RangeVar>) -> bool {
+    relation.is_some_and(|relation| !relation.inh)
 }
 
 pub(super) fn is_cascade(behavior: DropBehavior) -> bool {
