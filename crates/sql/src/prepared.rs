@@ -65,8 +65,8 @@ pub struct Prepared {
     pub(crate) path: u32,
     /// Version of the catalog that it was planned under.
     pub(crate) catalog_version: u64,
-    /// It reads views, whose texts no lock protects: it holds for that version only.
-    pub(crate) reads_views: bool,
+    /// It holds for that version only: it reads views, whose texts no lock protects, or sequences by their OIDs.
+    pub(crate) is_of_version: bool,
     /// What it reads in FROM, and as whom.
     pub(crate) needs: Box<[Need]>,
     /// Queries that run before it, whose answers are parameters behind those of the client.
@@ -106,7 +106,7 @@ impl Prepared {
             body,
             path: 0,
             catalog_version,
-            reads_views: false,
+            is_of_version: false,
             needs: Box::default(),
             before: Box::default(),
             successor: OnceLock::new(),

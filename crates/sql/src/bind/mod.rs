@@ -135,6 +135,8 @@ pub struct Binder<'c> {
     part: Option<Part>,
     /// Views that were named so far: what is bound holds for this version of the catalog only.
     met_views: Vec<ObjectId>,
+    /// A sequence was read as a relation so far, which is bound by its OID.
+    met_sequence: bool,
     /// A sequence function was called so far.
     pub calls_sequences: bool,
     /// ONLY was read so far.
@@ -195,6 +197,7 @@ impl<'c> Binder<'c> {
             met_tables: Vec::new(),
             part: None,
             met_views: Vec::new(),
+            met_sequence: false,
             calls_sequences: false,
             met_only: false,
             needs: Vec::new(),
@@ -271,9 +274,9 @@ impl<'c> Binder<'c> {
         self.need(Needed::Relation { object, schema: schema.to_owned() });
     }
 
-    /// Whether a view was named.
-    pub fn reads_views(&self) -> bool {
-        !self.met_views.is_empty()
+    /// Whether what is bound holds for this version of the catalog only.
+    pub fn is_of_version(&self) -> bool {
+        self.met_sequence || !self.met_views.is_empty()
     }
 
     /// Where a part of the tree begins in the text.

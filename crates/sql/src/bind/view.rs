@@ -134,6 +134,7 @@ impl Binder<'_> {
         sequence: &SequenceDef,
         alias: Option<&ast::TableAlias>,
     ) -> Result<(Source, Relation)> {
+        self.met_sequence = true;
         let id = sequence.id.0;
         let text = format!(
             "SELECT pg_catalog.varve_sequence_value({id}::oid) AS last_value, \

@@ -67,7 +67,7 @@ impl Session {
     pub(super) fn authorize_statement(&mut self, prepared: &Prepared, plan: &Plan) -> Result<()> {
         planted_panic("panic at execute");
         let who = self.facts.who;
-        let is_checked = who.is_some() || prepared.reads_views;
+        let is_checked = who.is_some() || prepared.is_of_version;
         let Some(txn) = self.txn.as_mut().filter(|_| is_checked) else { return Ok(()) };
         let version = txn.catalog_version();
         if self.allowed.knows(version, who, prepared.id) {

@@ -35,8 +35,8 @@ type BoundParts = (Vec<Ty>, Option<Vec<Column>>, Body, Reads);
 pub(super) struct Reads {
     /// It asks for the catalog when it runs.
     pub(super) world: bool,
-    /// It was made of the texts of views.
-    pub(super) views: bool,
+    /// It holds for this version of the catalog only.
+    pub(super) of_version: bool,
     /// It has a parameter that is an interval with fields.
     pub(super) interval_fields: bool,
     /// What it reads in FROM, and as whom.
@@ -195,7 +195,7 @@ impl Session {
         let (params, columns, body, reads) =
             bind((catalog, path), sql, types, statement, self.shared.forced_general)?;
         let mut prepared = Prepared::new(sql, types, params, columns, body, catalog.version());
-        (prepared.reads_world, prepared.reads_views) = (reads.world, reads.views);
+        (prepared.reads_world, prepared.is_of_version) = (reads.world, reads.of_version);
         prepared.has_interval_fields = reads.interval_fields;
         prepared.needs = reads.needs.into();
         prepared.path = path.number();
@@ -205,7 +205,7 @@ impl Session {
             let types = prepared.param_types.to_vec();
             let mut own =
                 Prepared::new(sql, &prepared.declared, types, Some(query.columns), body, catalog.version());
-            (own.reads_world, own.reads_views) = (prepared.reads_world, prepared.reads_views);
+            (own.reads_world, own.is_of_version) = (prepared.reads_world, prepared.is_of_version);
             (own.needs, own.path) = (prepared.needs.clone(), prepared.path);
             Before { prepared: Arc::new(own), place, list_of }
         });
@@ -286,8 +286,8 @@ fn bind(
     // While rows are read, sequences are drawn from and asked beside the transaction. What fills a column of VALUES is not.
     let beside = b.calls_sequences && (!matches!(plan, Plan::Insert(_)) || plan.general().is_some());
     let (needs, locked) = (b.take_needs(), b.take_locked());
-    let (world, views) = (b.reads_world || beside, b.reads_views());
-    let reads = Reads { world, views, interval_fields: b.has_interval_fields, needs, locked };
+    let (world, of_version) = (b.reads_world || beside, b.is_of_version());
+    let reads = Reads { world, of_version, interval_fields: b.has_interval_fields, needs, locked };
     Ok((b.param_types()?, columns, Body::Plan(plan), reads))
 }
 

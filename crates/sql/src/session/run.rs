@@ -382,8 +382,9 @@ impl Session {
         if self.path.version != version || self.path.entries.is_none() {
             self.find_path();
         }
-        // Another table may be before the one of its name in a path of several schemas, a view may have another text.
-        let is_bound = prepared.path == 0 && !prepared.reads_views;
+        // Another table may be before the one of its name in a path of several schemas, a view may have another text,
+        // another sequence may have the name.
+        let is_bound = prepared.path == 0 && !prepared.is_of_version;
         prepared.path != self.facts.path.number() || (!is_bound && prepared.catalog_version != version)
     }
 
@@ -405,7 +406,12 @@ impl Session {
         self.facts.read_only = self.read_only;
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         txn.start_statement();
-        self.authorize_statement(prepared, plan)?;
+        let version = txn.catalog_version();
+        match self.authorize_statement(prepared, plan) {
+            // A table that was dropped has no rights left. The one that has its name now may have them.
+            Err(_) if prepared.catalog_version != version => return Ok(Ran::Stale),
+            allowed => allowed?,
+        }
         if groups != 1 && !plan.repeats() {
             return Err(SqlError::internal("rows were collapsed whose plan runs once"));
         }
