@@ -11,12 +11,13 @@
 
 use smallvec::SmallVec;
 
-use crate::catalog::{IndexDef, TableDef};
-use crate::derived::KeyPart;
 use crate::error::{Error, Result};
 use crate::key;
 use crate::row::RowSchema;
 use crate::types::ColumnType;
+
+/// The type of a part of a key, and the table's column that it is, unless it is an expression.
+pub(crate) type KeyColumn = (ColumnType, Option<usize>);
 
 /// One part of an entry's key.
 struct Part {
@@ -45,25 +46,9 @@ pub(crate) struct Wanted(u64);
 type Texts<'k> = SmallVec<[(usize, &'k [u8]); 4]>;
 
 impl EntryColumns {
-    pub(crate) fn of(table: &TableDef, index: &IndexDef) -> Self {
-        let column = |ordinal: &usize| {
-            let column_type = table.columns[*ordinal].column_type;
-            Part { column_type, readable: key::is_exact(column_type).then_some(*ordinal) }
-        };
-        let index_parts: Vec<Part> = match &index.derived {
-            None => index.columns.iter().map(column).collect(),
-            Some(derived) => {
-                let part = |key: &KeyPart| match key {
-                    KeyPart::Column(ordinal) => column(ordinal),
-                    KeyPart::Expression { column_type, .. } => {
-                        Part { column_type: *column_type, readable: None }
-                    }
-                };
-                derived.keys.iter().map(part).collect()
-            }
-        };
+    /// Of keys whose parts have these types and, if they are columns, these ordinals.
+    pub(crate) fn of(index_parts: &[KeyColumn], primary_parts: &[KeyColumn]) -> Self {
         let index_section = Section::of(index_parts, 0);
-        let primary_parts = table.key_columns().iter().map(column).collect();
         let primary_section = Section::of(primary_parts, index_section.parts.len() as u32);
         Self { sections: [index_section, primary_section] }
     }
@@ -100,10 +85,13 @@ impl EntryColumns {
 }
 
 impl Section {
-    fn of(mut parts: Vec<Part>, first_bit: u32) -> Self {
-        let known = parts.iter().take_while(|part| key::has_known_end(part.column_type)).count();
-        parts.truncate(known);
-        Self { parts, first_bit }
+    fn of(columns: &[KeyColumn], first_bit: u32) -> Self {
+        let known = columns.iter().take_while(|(column_type, _)| key::has_known_end(*column_type));
+        let parts = known.map(|(column_type, ordinal)| Part {
+            column_type: *column_type,
+            readable: ordinal.filter(|_| key::is_exact(*column_type)),
+        });
+        Self { parts: parts.collect(), first_bit }
     }
 
     fn bit_of(&self, column: usize) -> Option<u32> {

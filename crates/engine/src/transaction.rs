@@ -64,6 +64,14 @@ pub enum ScanIndex {
     Secondary(IndexId),
 }
 
+impl ScanIndex {
+    /// Whether a scan of this tree of a table can read these columns from an index alone.
+    pub fn covers(self, table: &TableDef, columns: &[usize]) -> bool {
+        let Self::Secondary(id) = self else { return false };
+        table.index(id).is_some_and(|index| table.entry_columns(index).wanted(columns).is_some())
+    }
+}
+
 /// What to scan. Bounds are key prefixes as built by `TableDef::push_key`: they are compared byte by byte with full keys,
 /// so an inclusive upper bound of a prefix is `Excluded(prefix + key::prefix_end)`.
 #[derive(Clone, Copy, Debug)]

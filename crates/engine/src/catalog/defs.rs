@@ -13,11 +13,10 @@ use varve_pager::Compression;
 
 use super::objects::{Check, ForeignKey, Identity, PartitionMethod, Partitions};
 use super::{Named, Table};
-use crate::derived::Derived;
+use crate::derived::{Derived, KeyPart};
 use crate::entry_columns::EntryColumns;
 use crate::key;
 use crate::row::RowSchema;
-use crate::transaction::ScanIndex;
 use crate::types::{ColumnType, Datum};
 
 /// Identity of any object: schema, table, index, sequence, constraint, part, view, role (PostgreSQL's oid).
@@ -445,10 +444,19 @@ impl TableDef {
         key::push(key, self.key_type(ordinal), datum);
     }
 
-    /// Whether a scan of this index can read these columns from the index alone.
-    pub fn covers(&self, index: ScanIndex, columns: &[usize]) -> bool {
-        let ScanIndex::Secondary(id) = index else { return false };
-        self.index(id).is_some_and(|index| EntryColumns::of(self, index).wanted(columns).is_some())
+    /// What the keys of an index's entries say of their rows.
+    pub(crate) fn entry_columns(&self, index: &IndexDef) -> EntryColumns {
+        let column = |ordinal: &usize| (self.columns[*ordinal].column_type, Some(*ordinal));
+        let part = |key: &KeyPart| match key {
+            KeyPart::Column(ordinal) => column(ordinal),
+            KeyPart::Expression { column_type, .. } => (*column_type, None),
+        };
+        let index_parts: Vec<_> = match &index.derived {
+            None => index.columns.iter().map(column).collect(),
+            Some(derived) => derived.keys.iter().map(part).collect(),
+        };
+        let primary_parts: Vec<_> = self.key_columns().iter().map(column).collect();
+        EntryColumns::of(&index_parts, &primary_parts)
     }
 
     /// The type of a column, or of an expression of a derived index by the ordinal that it has behind the columns.

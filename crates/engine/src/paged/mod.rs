@@ -178,7 +178,7 @@ impl PagedStore {
 impl PagedIndex {
     fn open(core: &Core, table: &TableDef, def: Arc<IndexDef>, tree: Tree) -> Self {
         let keys = def.derived.is_some().then(|| Keys::new(core.derive.clone()));
-        let columns = EntryColumns::of(table, &def);
+        let columns = table.entry_columns(&def);
         Self { def, tree, keys, columns }
     }
 
