@@ -167,6 +167,19 @@ pub enum Utility {
     SetAuthorization(Option<String>, bool),
 }
 
+impl Utility {
+    /// Its tag, if it runs only in a transaction of its own.
+    pub fn tag_if_alone(&self) -> Option<&'static str> {
+        match self {
+            Utility::Maintain(maintain) if maintain.is_vacuum => Some("VACUUM"),
+            Utility::Database(command) => command.tag_if_alone(),
+            Utility::AlterSystem(..) => Some("ALTER SYSTEM"),
+            Utility::Discard(Discarded::All) => Some("DISCARD ALL"),
+            _ => None,
+        }
+    }
+}
+
 /// Reads a command. `None` for a statement on rows or a definition; error 0A000 for commands that are not
 /// supported.
 pub fn read(sql: &str, statement: &NodeEnum) -> Result<Option<Utility>> {

@@ -38,16 +38,16 @@ impl Binder<'_> {
     pub(super) fn typed_array(
         &mut self,
         written: &[Ast],
-        to: Ty,
+        to: Typed,
         scope: &mut Scope,
     ) -> Result<Option<Bound>> {
-        let Some(element) = to.element() else { return Ok(None) };
+        let Some(element) = to.ty.element() else { return Ok(None) };
         let mut items = Vec::with_capacity(written.len());
         for e in written {
             let item = self.expression(e, scope)?;
-            items.push(self.explicit(item, Typed::plain(element))?.expr);
+            items.push(with_blanks(self.explicit(item, Typed { ty: element, ..to })?).expr);
         }
-        self.array_of(items, element, None).map(Some)
+        Ok(Some(Bound { t: to, ..self.array_of(items, element, None)? }))
     }
 
     /// value op ANY (array)

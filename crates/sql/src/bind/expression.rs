@@ -369,7 +369,7 @@ impl Binder<'_> {
     fn written_cast(&mut self, e: &Ast, data_type: &ast::TypeName, scope: &mut Scope) -> Result<Bound> {
         let to = ty::of_ast(data_type).map_err(|error| error.at(self.at(e)))?;
         if let Ast::Array(items) = e
-            && let Some(bound) = self.typed_array(items, to.ty, scope)?
+            && let Some(bound) = self.typed_array(items, to, scope)?
         {
             return Ok(bound);
         }

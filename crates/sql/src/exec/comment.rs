@@ -10,7 +10,7 @@ use crate::ast::{Comment, CommentKind};
 use crate::bind::{fold, object_name, undefined_table};
 use crate::error::{SqlError, SqlState};
 use crate::sink::Severity;
-use crate::system::constraints;
+use crate::system::{constraints, ids};
 
 /// Sets or (NULL, or an empty text) removes a comment.
 pub(super) fn comment(
@@ -80,6 +80,7 @@ fn commented(
         }),
         CommentKind::Index => relation(catalog, name, "an index", |named| match named {
             Named::Index(_, id) => Some(id.into()),
+            Named::PrimaryKey(table) => Some(ObjectId(ids::key_index(table))),
             _ => None,
         }),
         CommentKind::Sequence => relation(catalog, name, "a sequence", |named| match named {

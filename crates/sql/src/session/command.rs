@@ -77,6 +77,13 @@ impl Session {
     }
 
     fn rare_command(&mut self, command: &Utility, announce: bool, sink: &mut dyn Sink) -> Result<CommandTag> {
+        // Several statements in one text are a block, as in PostgreSQL.
+        if announce
+            && self.block == Block::Implicit
+            && let Some(tag) = command.tag_if_alone()
+        {
+            return Err(not_in_block(tag));
+        }
         let command = &*self.with_schemas(command)?;
         let tag = match command {
             Utility::SetTransaction(modes) => {
@@ -344,8 +351,7 @@ impl Session {
         if !self.in_block() {
             return Ok(());
         }
-        let message = format!("{command} cannot run inside a transaction block");
-        Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message))
+        Err(not_in_block(command))
     }
 
     fn prepare_named(&mut self, name: &str, types: &[ast::TypeName], text: &str) -> Result<&'static str> {
@@ -497,6 +503,12 @@ pub(super) fn show_columns(name: &str) -> Vec<Column> {
         "intervalstyle" => vec![text("IntervalStyle")],
         other => vec![text(other)],
     }
+}
+
+/// 25001
+pub(super) fn not_in_block(command: &str) -> SqlError {
+    let message = format!("{command} cannot run inside a transaction block");
+    SqlError::new(SqlState::ACTIVE_TRANSACTION, message)
 }
 
 fn level_name(level: Level) -> &'static str {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use varve_engine::{Catalog, DatabaseDef, Isolation, ObjectId, Rights, TEMPLATE1, Transaction};
 
+use super::command::not_in_block;
 use super::identity::Identity;
 use super::roles::Done;
 use super::{Session, SessionParams, SqlDatabase};
@@ -60,8 +61,7 @@ impl Session {
     ) -> Result<&'static str> {
         self.forbid_block(tag)?;
         if self.txn.as_ref().is_some_and(Transaction::has_begun) {
-            let message = format!("{tag} cannot run inside a transaction block");
-            return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
+            return Err(not_in_block(tag));
         }
         if self.read_only {
             return Err(SqlError::read_only(tag));

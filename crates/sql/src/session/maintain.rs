@@ -13,6 +13,7 @@ use crate::ast;
 use varve_engine::{Error as EngineError, Isolation, LockMode, ScanIndex, ScanSpec, TableDef, Transaction};
 
 use super::Session;
+use super::command::not_in_block;
 use crate::bind::{fold, object_name, undefined_table};
 use crate::error::{Result, SqlError, SqlState};
 use crate::rights::{Holder, Kind, Object};
@@ -31,8 +32,7 @@ impl Session {
         }
         if command.rewrites && self.txn.as_ref().is_some_and(Transaction::has_begun) {
             // The transaction of the statements before it may have locked the table.
-            let message = "VACUUM cannot run inside a transaction block";
-            return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
+            return Err(not_in_block("VACUUM"));
         }
         let catalog = self.current_catalog();
         let holder = Holder::of(&catalog, self.facts.who);

@@ -100,7 +100,7 @@ fn numbers(columns: &[usize]) -> Value {
 }
 
 /// The index of the parent that a foreign key refers to: the primary key's, or one over the same columns.
-fn parent_index(catalog: &Catalog, key: &ForeignKey) -> u32 {
+pub fn parent_index(catalog: &Catalog, key: &ForeignKey) -> u32 {
     let Some(parent) = catalog.table_by_id(key.parent) else { return 0 };
     let sorted = |columns: &[usize]| {
         let mut columns = columns.to_vec();

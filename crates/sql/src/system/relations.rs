@@ -15,6 +15,7 @@ use varve_engine::{
     Rights, SequenceDef, SequenceId, TableDef, TableId, Value, ViewDef,
 };
 
+use super::constraints::Demand;
 use super::{
     Fill, Rows, SystemTable, World, attnum, char1, constraints, ids, list, oid, show, tables, text, type_row,
     vector,
@@ -657,6 +658,11 @@ fn pg_depend(world: &World, rows: &mut Rows<'_>) {
         columns.for_each(|c| {
             add((CONSTRAINT, constraint.oid), (CLASS, constraint.table.id.0, attnum(*c)), 'a');
         });
+        let Demand::Foreign(key) = constraint.what else { continue };
+        let referred = key.parent_columns.iter().map(|c| (key.parent.0, attnum(*c)));
+        let index = (constraints::parent_index(&world.catalog, key), 0);
+        let on = referred.chain([index]);
+        on.for_each(|(of, column)| add((CONSTRAINT, constraint.oid), (CLASS, of, column), 'n'));
     }
 }
 

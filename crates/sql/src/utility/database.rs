@@ -37,6 +37,17 @@ pub enum DatabaseCommand {
     },
 }
 
+impl DatabaseCommand {
+    /// Its tag, if it runs only in a transaction of its own.
+    pub fn tag_if_alone(&self) -> Option<&'static str> {
+        match self {
+            DatabaseCommand::Create(..) => Some("CREATE DATABASE"),
+            DatabaseCommand::Drop { .. } => Some("DROP DATABASE"),
+            _ => None,
+        }
+    }
+}
+
 /// What CREATE and ALTER DATABASE may say of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatabaseOption {

@@ -101,9 +101,9 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("ln", &[Float8], Float8, |a, _| logarithm(float(a, 0), f64::ln)),
     strict("log", &[Float8], Float8, |a, _| logarithm(float(a, 0), f64::log10)),
     strict("log10", &[Float8], Float8, |a, _| logarithm(float(a, 0), f64::log10)),
-    strict("sin", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0).sin()))),
-    strict("cos", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0).cos()))),
-    strict("tan", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0).tan()))),
+    strict("sin", &[Float8], Float8, |a, _| of_angle(float(a, 0), f64::sin)),
+    strict("cos", &[Float8], Float8, |a, _| of_angle(float(a, 0), f64::cos)),
+    strict("tan", &[Float8], Float8, |a, _| of_angle(float(a, 0), f64::tan)),
     strict("atan", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0).atan()))),
     strict("degrees", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0) / RADIANS_PER_DEGREE))),
     strict("radians", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0) * RADIANS_PER_DEGREE))),
@@ -153,12 +153,21 @@ fn power<'a>(base: f64, exponent: f64) -> Result<Datum<'a>> {
     if base == 0.0 && exponent < 0.0 {
         return Err(SqlError::new(SqlState::INVALID_POWER, "zero raised to a negative power is undefined"));
     }
-    if base < 0.0 && exponent.fract() != 0.0 {
+    // NaN has no whole part, and an infinity is its own.
+    if base < 0.0 && !exponent.is_nan() && exponent.floor() != exponent {
         let message = "a negative number raised to a non-integer power yields a complex result";
         return Err(SqlError::new(SqlState::INVALID_POWER, message));
     }
     let infinite = base.is_infinite() || exponent.is_infinite();
     check_float(base.powf(exponent), infinite, infinite || base == 0.0).map(Datum::Float8)
+}
+
+/// A function of an angle. 22003 for an infinite one.
+pub(super) fn of_angle<'a>(angle: f64, of: fn(f64) -> f64) -> Result<Datum<'a>> {
+    if angle.is_infinite() {
+        return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "input is out of range"));
+    }
+    Ok(Datum::Float8(of(angle)))
 }
 
 fn logarithm<'a>(f: f64, log: fn(f64) -> f64) -> Result<Datum<'a>> {

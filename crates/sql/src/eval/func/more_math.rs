@@ -2,10 +2,11 @@
 //!
 //! Does not know: logarithms and powers of numeric, which go through double precision or are refused (`math`).
 
-use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::BigInt;
-use varve_engine::{Datum, Numeric as Number};
+use bigdecimal::{BigDecimal, Signed, ToPrimitive};
+use varve_engine::{Datum, Numeric as Number, NumericRef};
 
+use super::math::of_angle;
 use super::{Builtin, float, int, strict, volatile};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::arith::{self, Class, check_float};
@@ -29,12 +30,18 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("asin", &[Float8], Float8, |a, _| within_one(float(a, 0), f64::asin)),
     strict("acos", &[Float8], Float8, |a, _| within_one(float(a, 0), f64::acos)),
     strict("atan2", &[Float8, Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0).atan2(float(a, 1))))),
-    strict("cot", &[Float8], Float8, |a, _| Ok(Datum::Float8(1.0 / float(a, 0).tan()))),
+    strict("cot", &[Float8], Float8, |a, _| of_angle(float(a, 0), |angle| 1.0 / angle.tan())),
     strict("sinh", &[Float8], Float8, |a, _| overflowing(float(a, 0), f64::sinh)),
     strict("cosh", &[Float8], Float8, |a, _| overflowing(float(a, 0), f64::cosh)),
     strict("tanh", &[Float8], Float8, |a, _| Ok(Datum::Float8(float(a, 0).tanh()))),
     strict("width_bucket", &[Float8, Float8, Float8, Int4], Int4, |a, _| {
         bucket(float(a, 0), float(a, 1), float(a, 2), int(a, 3))
+    }),
+    strict("width_bucket", &[Numeric, Numeric, Numeric, Int4], Int4, |a, _| match (a[0], a[1], a[2]) {
+        (Datum::Numeric(value), Datum::Numeric(low), Datum::Numeric(high)) => {
+            exact_bucket(value, low, high, int(a, 3))
+        }
+        (other, ..) => Ok(other),
     }),
     volatile("gen_random_uuid", &[], Uuid, |_, _| random_uuid().map(Datum::Uuid)),
 ];
@@ -106,20 +113,31 @@ fn overflowing<'a>(f: f64, of: fn(f64) -> f64) -> Result<Datum<'a>> {
     check_float(of(f), true, true).map(Datum::Float8)
 }
 
-fn bucket<'a>(value: f64, low: f64, high: f64, count: i64) -> Result<Datum<'a>> {
-    let refused = |message| SqlError::new(SqlState("2201G"), message);
+/// 2201G
+fn no_buckets(message: &str) -> SqlError {
+    SqlError::new(SqlState("2201G"), message)
+}
+
+/// 2201G unless there are buckets between two bounds like these.
+fn check_buckets(count: i64, has_nan: bool, has_infinite_bound: bool, has_equal_bounds: bool) -> Result<()> {
     if count <= 0 {
-        return Err(refused("count must be greater than zero"));
+        return Err(no_buckets("count must be greater than zero"));
     }
-    if value.is_nan() || low.is_nan() || high.is_nan() {
-        return Err(refused("operand, lower bound, and upper bound cannot be NaN"));
+    if has_nan {
+        return Err(no_buckets("operand, lower bound, and upper bound cannot be NaN"));
     }
-    if low.is_infinite() || high.is_infinite() {
-        return Err(refused("lower and upper bounds must be finite"));
+    if has_infinite_bound {
+        return Err(no_buckets("lower and upper bounds must be finite"));
     }
-    if low == high {
-        return Err(refused("lower bound cannot equal upper bound"));
+    if has_equal_bounds {
+        return Err(no_buckets("lower bound cannot equal upper bound"));
     }
+    Ok(())
+}
+
+fn bucket<'a>(value: f64, low: f64, high: f64, count: i64) -> Result<Datum<'a>> {
+    let has_nan = value.is_nan() || low.is_nan() || high.is_nan();
+    check_buckets(count, has_nan, low.is_infinite() || high.is_infinite(), low == high)?;
     let share = (value - low) / (high - low);
     let bucket = match share {
         s if s < 0.0 => 0,
@@ -127,6 +145,47 @@ fn bucket<'a>(value: f64, low: f64, high: f64, count: i64) -> Result<Datum<'a>> 
         s => (s * count as f64).floor() as i64 + 1,
     };
     arith::narrow(Class::Int4, Some(bucket))
+}
+
+/// The bucket of a numeric, without rounding.
+fn exact_bucket<'a>(
+    value: NumericRef<'_>,
+    low: NumericRef<'_>,
+    high: NumericRef<'_>,
+    count: i64,
+) -> Result<Datum<'a>> {
+    let has_nan = value.is_nan() || low.is_nan() || high.is_nan();
+    let bounds = low.to_big().zip(high.to_big());
+    let has_equal_bounds = bounds.as_ref().is_some_and(|(low, high)| low == high);
+    check_buckets(count, has_nan, bounds.is_none(), has_equal_bounds)?;
+    let Some((low, high)) = bounds else { return Err(SqlError::internal("a bound that is no number")) };
+    let falls = low > high;
+    let bucket = match value.to_big() {
+        // An infinite value is before all buckets or behind them.
+        None => {
+            if (value.sign() == Some(1)) == falls {
+                0
+            } else {
+                count + 1
+            }
+        }
+        Some(value) => {
+            let (passed, width) = if falls { (&low - value, low - high) } else { (value - &low, high - low) };
+            match passed {
+                p if p.is_negative() => 0,
+                p if p >= width => count + 1,
+                p => whole_quotient(p * count, width) + 1,
+            }
+        }
+    };
+    arith::narrow(Class::Int4, Some(bucket))
+}
+
+/// The whole part of a quotient of two numbers that are not negative.
+fn whole_quotient(a: BigDecimal, b: BigDecimal) -> i64 {
+    let scale = a.fractional_digit_count().max(b.fractional_digit_count());
+    let [(a, _), (b, _)] = [a, b].map(|n| n.with_scale(scale).into_bigint_and_exponent());
+    (a / b).to_i64().unwrap_or(i64::MAX - 1)
 }
 
 /// Version 4: 122 bits of the operating system's generator.

@@ -194,7 +194,11 @@ fn shown<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
         return Err(no_integer(special, Int4));
     }
     if let Some(upper) = picture.roman {
-        return Ok(cx.text(&roman(value, upper, picture.fills)));
+        let number = value.parse::<f64>().unwrap_or_default();
+        // A half of a numeric is rounded away from zero, that of a float to an even number.
+        let is_exact = matches!(a[0], Datum::Numeric(_));
+        let rounded = if is_exact { number.round() } else { number.round_ties_even() };
+        return Ok(cx.text(&roman(rounded, upper, picture.fills)));
     }
     let (whole_places, places) = picture.places();
     let digits = match a[0] {
@@ -473,7 +477,7 @@ fn scientific<'a>(value: &str, picture: &Picture, cx: &Cx<'a>) -> Result<Datum<'
     Ok(cx.text(&format!("{sign}{mantissa}e{direction}{:02}", exponent.abs())))
 }
 
-fn roman(value: &str, upper: bool, fills: bool) -> String {
+fn roman(number: f64, upper: bool, fills: bool) -> String {
     const LETTERS: [(u32, &str); 13] = [
         (1000, "M"),
         (900, "CM"),
@@ -489,7 +493,6 @@ fn roman(value: &str, upper: bool, fills: bool) -> String {
         (4, "IV"),
         (1, "I"),
     ];
-    let number = value.parse::<f64>().map_or(0.0, f64::round_ties_even);
     if !(1.0..4000.0).contains(&number) {
         return "#".repeat(15);
     }

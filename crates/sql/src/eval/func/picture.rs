@@ -60,15 +60,35 @@ enum Part<'t> {
     Literal(&'t str),
     /// A blank or a sign outside of quotes: in a text that is read there may be another one, or none.
     Separator(&'t str),
+    /// FX: from here on a text that is read has the length of the template.
+    Fixed,
+}
+
+/// What stands before a pattern.
+enum Prefix {
+    None,
+    /// FM: without padding.
+    Bare,
+    /// TM: names are those of the locale, without padding. The locale is always C, so they are English.
+    Local,
 }
 
 fn parts(template: &str) -> Vec<Part<'_>> {
     let mut out = Vec::new();
     let mut rest = template;
-    let mut bare = false;
+    let mut prefix = Prefix::None;
     while let Some(first) = rest.chars().next() {
         if let Some(after) = rest.strip_prefix("FM").or_else(|| rest.strip_prefix("fm")) {
-            (bare, rest) = (true, after);
+            (prefix, rest) = (Prefix::Bare, after);
+            continue;
+        }
+        if let Some(after) = rest.strip_prefix("TM").or_else(|| rest.strip_prefix("tm")) {
+            (prefix, rest) = (Prefix::Local, after);
+            continue;
+        }
+        if let Some(after) = rest.strip_prefix("FX").or_else(|| rest.strip_prefix("fx")) {
+            out.push(Part::Fixed);
+            rest = after;
             continue;
         }
         if let Some(after) = rest.strip_prefix('"') {
@@ -83,8 +103,12 @@ fn parts(template: &str) -> Vec<Part<'_>> {
             let suffix =
                 ["TH", "th"].into_iter().find(|s| rest.starts_with(s)).map_or("", |s| &rest[..s.len()]);
             rest = &rest[suffix.len()..];
-            out.push(Part::Field(pattern, bare, suffix));
-            bare = false;
+            let is_bare = match std::mem::replace(&mut prefix, Prefix::None) {
+                Prefix::None => false,
+                Prefix::Bare => true,
+                Prefix::Local => matches!(pattern.to_ascii_uppercase().as_str(), "MONTH" | "DAY"),
+            };
+            out.push(Part::Field(pattern, is_bare, suffix));
         } else {
             let (literal, after) = rest.split_at(first.len_utf8());
             out.push(if is_separator(first) { Part::Separator(literal) } else { Part::Literal(literal) });
@@ -193,6 +217,7 @@ fn shown<'a>(moment: Moment, template: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
     for part in parts(template) {
         match part {
             Part::Literal(literal) | Part::Separator(literal) => out.push_str(literal),
+            Part::Fixed => {}
             Part::Field(pattern, bare, suffix) => {
                 let shown = field(&moment, pattern, bare, cx)?;
                 out.push_str(&shown);
@@ -367,12 +392,12 @@ struct Fields {
     day: Option<i64>,
     day_of_year: Option<i64>,
     hour: i64,
-    /// The hour is one of the 12-hour clock.
+    /// The hour is one of the 12-hour clock: it was read as such, or beside AM or PM.
     half_day: bool,
     minute: i64,
     second: i64,
     us: i64,
-    afternoon: Option<bool>,
+    afternoon: bool,
     before_christ: bool,
 }
 
@@ -389,11 +414,20 @@ fn read(original: &str, template: &str) -> Result<Fields> {
     let mut rest = original.trim_start();
     // Blanks that were passed over, less those that the template has.
     let mut skipped = chars_between(original, rest);
+    let mut is_fixed = matches!(parts.first(), Some(Part::Fixed));
+    if is_fixed {
+        rest = original;
+    }
     for (n, part) in parts.iter().enumerate() {
         if rest.is_empty() {
             break;
         }
         match part {
+            Part::Fixed => is_fixed = true,
+            Part::Separator(_) if is_fixed => rest = without_first(rest),
+            Part::Literal(literal) if is_fixed => {
+                rest = literal.chars().fold(rest, |rest, _| without_first(rest));
+            }
             Part::Separator(_) => {
                 let after = rest.strip_prefix(|c: char| c.is_ascii_whitespace() || is_separator(c));
                 skipped += i64::from(after.is_some()) - 1;
@@ -410,8 +444,12 @@ fn read(original: &str, template: &str) -> Result<Fields> {
             }
             Part::Field(pattern, bare, suffix) => {
                 let exact = !bare && suffix.is_empty() && parts.get(n + 1).is_some_and(begins_with_digits);
-                rest = fields.take(pattern, rest.trim_start(), exact)?;
+                let start = if is_fixed && is_word(pattern) { rest } else { rest.trim_start() };
+                rest = fields.take(pattern, start, exact)?;
                 rest = suffix.chars().fold(rest, |rest, _| without_first(rest));
+                if is_fixed {
+                    continue;
+                }
                 let after = rest.trim_start();
                 skipped = chars_between(rest, after);
                 rest = after;
@@ -431,15 +469,18 @@ fn without_first(text: &str) -> &str {
     chars.as_str()
 }
 
+/// Whether a pattern stands for a word.
+fn is_word(pattern: &str) -> bool {
+    const WORDS: [&str; 9] = ["AM", "PM", "BC", "AD", "MON", "DAY", "DY", "RM", "TZ"];
+    let upper = pattern.to_ascii_uppercase().replace('.', "");
+    WORDS.iter().any(|word| upper.starts_with(word))
+}
+
 /// Whether a number before this part has to end where its pattern does.
 fn begins_with_digits(part: &Part<'_>) -> bool {
-    const WORDS: [&str; 9] = ["AM", "PM", "BC", "AD", "MON", "DAY", "DY", "RM", "TZ"];
     match part {
-        Part::Field(pattern, ..) => {
-            let upper = pattern.to_ascii_uppercase().replace('.', "");
-            let word = WORDS.iter().any(|word| upper.starts_with(word));
-            !word && *pattern != "OF" && !pattern.starts_with("FF")
-        }
+        Part::Field(pattern, ..) => !is_word(pattern) && *pattern != "OF" && !pattern.starts_with("FF"),
+        Part::Fixed => false,
         Part::Literal(text) | Part::Separator(text) => text.len() == 1 && text.as_bytes()[0].is_ascii_digit(),
     }
 }
@@ -473,17 +514,8 @@ impl Fields {
             "DDD" => set(&mut self.day_of_year, 3),
             "HH24" | "HH" | "HH12" => {
                 let (value, rest) = number(2)?;
-                let most = if pattern == "HH24" { 24 } else { 12 };
-                if value > most || value < i64::from(most == 12) {
-                    let message = format!("hour \"{value}\" is invalid for the 12-hour clock");
-                    return Err(match most {
-                        12 => invalid(SqlState::INVALID_DATETIME, message)
-                            .with_hint("Use the 24-hour clock, or give an hour between 1 and 12."),
-                        _ => out_of_range(text),
-                    });
-                }
                 self.hour = value;
-                self.half_day = most == 12;
+                self.half_day |= pattern != "HH24";
                 Ok(rest)
             }
             "MI" => {
@@ -529,7 +561,7 @@ impl Fields {
             "AM" | "PM" | "A.M." | "P.M." => {
                 let word = if upper.len() == 2 { ["am", "pm"] } else { ["a.m.", "p.m."] };
                 let found = starts(&word).ok_or_else(|| no_word(text, pattern))?;
-                self.afternoon = Some(found == 1);
+                (self.afternoon, self.half_day) = (found == 1, true);
                 Ok(&text[word[0].len()..])
             }
             "BC" | "AD" => {
@@ -562,15 +594,15 @@ impl Fields {
         let year = self.year.map_or(0, |year| if self.before_christ { -year } else { year });
         let year = if year < 0 { year + 1 } else { year };
         let (month, day) = (self.month.unwrap_or(1), self.day.unwrap_or(1));
-        let hour = match self.afternoon {
-            Some(true) if self.hour < 12 => self.hour + 12,
-            Some(false) | None if self.hour == 12 && (self.half_day || self.afternoon.is_some()) => 0,
-            _ => self.hour,
+        let hour = match (self.half_day, self.hour) {
+            (false, hour) => hour,
+            (true, hour @ 1..=12) => hour % 12 + if self.afternoon { 12 } else { 0 },
+            (true, hour) => return Err(no_half_day(hour)),
         };
         if !(1..=12).contains(&month) || day < 1 || day > i64::from(time::month_len(year, month as u32)) {
             return Err(out_of_range(original));
         }
-        if !(0..60).contains(&self.minute) || !(0..60).contains(&self.second) {
+        if !(0..24).contains(&hour) || !(0..60).contains(&self.minute) || !(0..60).contains(&self.second) {
             return Err(out_of_range(original));
         }
         let days = match self.day_of_year {
@@ -582,6 +614,12 @@ impl Fields {
         };
         Ok((days, ((hour * 60 + self.minute) * 60 + self.second) * 1_000_000 + self.us))
     }
+}
+
+/// 22007
+fn no_half_day(hour: i64) -> SqlError {
+    invalid(SqlState::INVALID_DATETIME, format!("hour \"{hour}\" is invalid for the 12-hour clock"))
+        .with_hint("Use the 24-hour clock, or give an hour between 1 and 12.")
 }
 
 /// A number with its sign: of exactly `width` characters, or of as many as there are.
