@@ -9,6 +9,7 @@ use crate::SourceFile;
 pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("varve-device", &[]),
     ("varve-pager", &["varve-device"]),
+    ("varve-memory", &["varve-device"]),
     ("varve-engine", &["varve-device", "varve-pager"]),
     ("varve-sql", &["varve-engine"]),
     ("varve-query", &["varve-engine", "varve-sql"]),

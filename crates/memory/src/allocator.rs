@@ -1,0 +1,336 @@
+//! The allocator: chunks of a region of persistent memory.
+//!
+//! A chunk is free, reserved or active (Arulraj, Pavlo and Dulloor 2015, section 2.3). The region knows only
+//! which chunks are active. So reserving a chunk stores nothing, and after a crash a reserved chunk is free.
+//!
+//! | call | fences | the word that decides |
+//! |---|---:|---|
+//! | [`Allocator::allocate`] | 0; 1 when a class needs a new segment | none; the segment's descriptor |
+//! | [`Allocator::activate`] | 1 | a word of the slab's bitmap, or the run's descriptor |
+//! | [`Allocator::activate_unfenced`] | 0 | the same, durable by the caller's next fence |
+//! | [`Allocator::free`] | 1 if it was active, else 0 | the same |
+//! | [`Allocator::free_all`] | 1 | the same, for each chunk |
+//! | [`Allocator::publish`] | 3 | the seal of a lane |
+//! | [`Allocator::set_root`] | 1 | the root's value |
+//!
+//! The order of stores
+//! - A slab's descriptor is durable before one of its chunks is handed out. So no bit of a bitmap can be
+//!   durable while its segment counts as free.
+//! - A cleared bit (or descriptor of a run) is durable before the chunk is handed out again. Else a crash
+//!   would make the chunk active again, with new contents.
+//! - The clear descriptor of an empty slab is durable before its segment is used for something else; so are
+//!   the clear bits of its bitmap, by the rule before.
+//!
+//! Invariants
+//! 1. Every segment is in exactly one of: the pool, a slab of one heap, a run, or the hands of the call that
+//!    moves it.
+//!
+//! What it does not know: what chunks hold.
+
+use std::sync::Arc;
+
+use varve_device::Region;
+
+use crate::chunks::Claim;
+use crate::classes::{CLASSES, Class};
+use crate::error::{MemoryError, Result};
+use crate::heap::Heap;
+use crate::intent::store_back;
+use crate::layout::{BITMAP_BYTES, Descriptor};
+use crate::pointer::{Owner, Pointer, Word};
+use crate::pool::Run;
+use crate::sizes::SEGMENT_BYTES;
+use crate::slab::{Intent, Slab};
+use crate::state::Allocator;
+
+/// An allocation reads at most this many unread bitmaps before it takes a free segment.
+const UNREAD_TRIED: usize = 8;
+
+/// An active chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ActiveChunk {
+    /// Where it begins.
+    pub pointer: Pointer,
+    /// Its length in bytes, as allocated.
+    pub len_bytes: u64,
+    /// Its owner.
+    pub owner: Owner,
+}
+
+impl Allocator {
+    /// The region; chunks are read and written by offsets in it ([`Pointer::to_u64`]).
+    pub fn region(&self) -> &Arc<dyn Region> {
+        &self.region
+    }
+
+    /// Reserves a chunk of at least this many bytes; its contents are arbitrary. From 64 bytes on it begins at
+    /// a cache line, from 256 bytes on at a multiple of 256 bytes. It is free again after a restart unless it
+    /// is activated.
+    ///
+    /// Errors: the region is full. Then everything is as before.
+    pub fn allocate(&self, owner: Owner, len_bytes: u64) -> Result<Pointer> {
+        match Class::fitting(len_bytes) {
+            Some(class) => self.allocate_slot(owner, class),
+            None => self.allocate_run(owner, len_bytes),
+        }
+    }
+
+    fn allocate_slot(&self, owner: Owner, class: Class) -> Result<Pointer> {
+        let source = self.source(class);
+        let take = |unread_max| self.with_heap(owner, class, |heap| heap.take(&source, unread_max));
+        if let Some((segment, slot)) = take(UNREAD_TRIED)? {
+            return Ok(self.pointer_to(segment, slot, class));
+        }
+        let free = self.pool.lock().take(1);
+        let found = match free {
+            Some(segment) => Some(self.new_slab(owner, class, segment)?),
+            None => match take(usize::MAX)? {
+                Some(found) => Some(found),
+                None => match self.reclaim_and_take(1)? {
+                    Some(segment) => Some(self.new_slab(owner, class, segment)?),
+                    None => None,
+                },
+            },
+        };
+        let full = || self.full(class.size_bytes());
+        found.map(|(segment, slot)| self.pointer_to(segment, slot, class)).ok_or_else(full)
+    }
+
+    /// Makes a free segment a slab, and reserves a chunk of it.
+    fn new_slab(&self, owner: Owner, class: Class, segment: u32) -> Result<(u32, u32)> {
+        let descriptor = Descriptor::Slab { class, owner };
+        store_back(&*self.region, self.layout.descriptor_at(segment), descriptor.encode(segment));
+        self.region.fence();
+        self.describe(segment, descriptor);
+        let mut slab = Slab::empty(class);
+        let slot = slab.take();
+        self.with_heap(owner, class, |heap| heap.insert(segment, slab));
+        slot.map(|slot| (segment, slot)).ok_or_else(|| self.full(class.size_bytes()))
+    }
+
+    fn allocate_run(&self, owner: Owner, len_bytes: u64) -> Result<Pointer> {
+        let full = || self.full(len_bytes.checked_next_multiple_of(SEGMENT_BYTES).unwrap_or(len_bytes));
+        let segments = u32::try_from(len_bytes.div_ceil(SEGMENT_BYTES)).map_err(|_| full())?;
+        let free = self.pool.lock().take(segments);
+        let start = match free {
+            Some(start) => start,
+            None => self.reclaim_and_take(segments)?.ok_or_else(full)?,
+        };
+        self.describe(start, Descriptor::Run { segments, owner });
+        let run = Run { segments, owner, is_active: false, is_claimed: false };
+        self.pool.lock().add_run(start, run);
+        Ok(Pointer::from_u64(self.layout.segment_at(start)))
+    }
+
+    fn full(&self, needed_bytes: u64) -> MemoryError {
+        MemoryError::Full { needed_bytes, free_bytes: self.free_bytes() }
+    }
+
+    /// Makes the segments of all empty slabs free, and takes a stretch of this many.
+    fn reclaim_and_take(&self, segments: u32) -> Result<Option<u32>> {
+        let mut empty = Vec::new();
+        for (owner, class) in self.heaps() {
+            self.with_heap(owner, class, |heap| heap.read_all(&self.source(class)))?;
+        }
+        for (owner, class) in self.heaps() {
+            empty.extend(self.with_heap(owner, class, Heap::take_empty));
+        }
+        for segment in &empty {
+            self.describe(*segment, Descriptor::Free);
+            store_back(&*self.region, self.layout.descriptor_at(*segment), 0);
+        }
+        if !empty.is_empty() {
+            self.region.fence();
+        }
+        let mut pool = self.pool.lock();
+        empty.iter().for_each(|segment| pool.give(*segment, 1));
+        Ok(pool.take(segments))
+    }
+
+    /// Owners that have had chunks since the start or have slabs, with every class.
+    fn heaps(&self) -> impl Iterator<Item = (Owner, Class)> {
+        let used = (0..).zip(&self.owners).filter(|(_, heaps)| heaps.get().is_some());
+        let owners = used.filter_map(|(number, _)| Owner::new(number));
+        owners.flat_map(|owner| (0..CLASSES as u8).filter_map(move |class| Some((owner, Class::new(class)?))))
+    }
+
+    /// Makes a reserved chunk active, durably: one fence. The chunk's contents have to be durable before.
+    ///
+    /// If nothing durable links to the chunk yet, a crash behind this call loses it; see
+    /// [`Allocator::publish`].
+    ///
+    /// Errors: no such chunk, or it is active.
+    pub fn activate(&self, chunk: Pointer) -> Result<()> {
+        self.activate_unfenced(chunk)?;
+        self.region.fence();
+        Ok(())
+    }
+
+    /// As [`Allocator::activate`], but durable only by this thread's next fence. For callers that have one to
+    /// come, and whose own log names the chunk.
+    pub fn activate_unfenced(&self, chunk: Pointer) -> Result<()> {
+        let claim = self.claim(chunk, Intent::Activate)?;
+        self.store_claim(&claim);
+        self.finish_claim(&claim);
+        Ok(())
+    }
+
+    /// Makes a chunk free, durably: one fence if it was active. Nothing durable may link to it any more.
+    ///
+    /// Errors: no such chunk, or it is free.
+    pub fn free(&self, chunk: Pointer) -> Result<()> {
+        self.free_all(&[chunk])
+    }
+
+    /// Makes chunks free, durably, with one fence. A crash may free some of them and not the others.
+    ///
+    /// Errors: as [`Allocator::free`]; then none is freed.
+    pub fn free_all(&self, chunks: &[Pointer]) -> Result<()> {
+        if let [chunk] = chunks {
+            let claim = self.claim(*chunk, Intent::Free)?;
+            self.end(&[claim]);
+            return Ok(());
+        }
+        let mut claims = Vec::with_capacity(chunks.len());
+        for chunk in chunks {
+            match self.claim(*chunk, Intent::Free) {
+                Ok(claim) => claims.push(claim),
+                Err(error) => {
+                    claims.iter().for_each(|claim| self.unclaim(claim));
+                    return Err(error);
+                }
+            }
+        }
+        self.end(&claims);
+        Ok(())
+    }
+
+    /// Frees claimed chunks.
+    fn end(&self, claims: &[Claim]) {
+        claims.iter().for_each(|claim| self.store_claim(claim));
+        if claims.iter().any(Claim::stores) {
+            self.region.fence();
+        }
+        claims.iter().for_each(|claim| self.finish_claim(claim));
+    }
+
+    /// The length of a chunk in bytes: at least what it was allocated with.
+    ///
+    /// Errors: no chunk begins there. A free chunk of a slab is not noticed.
+    pub fn len_bytes(&self, chunk: Pointer) -> Result<u64> {
+        self.locate(chunk).map(|place| place.len_bytes())
+    }
+
+    /// Bytes of an owner's reserved and active chunks. After a start this reads the bitmaps of its slabs.
+    pub fn used_bytes(&self, owner: Owner) -> Result<u64> {
+        let mut used = 0;
+        for class in (0..CLASSES as u8).filter_map(Class::new) {
+            used += self.with_heap(owner, class, |heap| {
+                heap.read_all(&self.source(class))?;
+                Ok(heap.taken_count() * class.size_bytes())
+            })?;
+        }
+        let pool = self.pool.lock();
+        let runs = pool.runs().filter(|(_, run)| run.owner == owner);
+        Ok(used + runs.map(|(_, run)| u64::from(run.segments) * SEGMENT_BYTES).sum::<u64>())
+    }
+
+    /// Bytes in free segments. Free chunks of slabs are not counted: only their owners can have them.
+    pub fn free_bytes(&self) -> u64 {
+        u64::from(self.pool.lock().free_segments()) * SEGMENT_BYTES
+    }
+
+    /// Bytes that chunks can be in.
+    pub fn capacity_bytes(&self) -> u64 {
+        u64::from(self.layout.segments) * SEGMENT_BYTES
+    }
+
+    /// The active chunks, by pointer. Reads all bitmaps.
+    pub fn active_chunks(&self) -> Result<Vec<ActiveChunk>> {
+        let mut found = Vec::new();
+        for (owner, class) in self.heaps() {
+            self.with_heap(owner, class, |heap| {
+                heap.read_all(&self.source(class))?;
+                for (segment, slab) in heap.slabs() {
+                    let chunk = |slot| {
+                        let pointer = self.pointer_to(segment, slot, class);
+                        ActiveChunk { pointer, len_bytes: class.size_bytes(), owner }
+                    };
+                    found.extend(slab.active().map(chunk));
+                }
+                Ok(())
+            })?;
+        }
+        let pool = self.pool.lock();
+        found.extend(pool.runs().filter(|(_, run)| run.is_active).map(|(start, run)| ActiveChunk {
+            pointer: Pointer::from_u64(self.layout.segment_at(start)),
+            len_bytes: u64::from(run.segments) * SEGMENT_BYTES,
+            owner: run.owner,
+        }));
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Checks that no bitmap of a segment without a slab has a bit: it would become a lost chunk. Reads all
+    /// bitmaps. For checks of a whole database; nobody may allocate or free meanwhile.
+    ///
+    /// Errors: the first damage.
+    pub fn check(&self) -> Result<()> {
+        self.active_chunks()?;
+        for segment in 0..self.layout.segments {
+            if matches!(self.descriptor(segment), Descriptor::Slab { .. }) {
+                continue;
+            }
+            let at = self.layout.bitmap_at(segment);
+            let mut bitmap = [0; BITMAP_BYTES as usize];
+            self.region.read(at, &mut bitmap);
+            if bitmap.iter().any(|byte| *byte != 0) {
+                return Err(MemoryError::Damaged { what: "the bitmap of a segment without a slab", at });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a root with the value 0, durably: two fences. Gives the word with its value.
+    ///
+    /// Errors: the name is empty, too long or taken, or there are too many roots.
+    pub fn create_root(&self, name: &str) -> Result<Word> {
+        self.roots.create(&*self.region, &self.layout, name)
+    }
+
+    /// The word with a root's value.
+    ///
+    /// Errors: there is no such root.
+    pub fn root(&self, name: &str) -> Result<Word> {
+        self.roots.find(&self.layout, name)
+    }
+
+    /// A root's value.
+    ///
+    /// Errors: there is no such root.
+    pub fn root_value(&self, name: &str) -> Result<u64> {
+        self.root(name).map(|word| self.region.load_word(word.offset()))
+    }
+
+    /// Stores a root's value, durably: one fence.
+    ///
+    /// Errors: there is no such root.
+    pub fn set_root(&self, name: &str, value: u64) -> Result<()> {
+        let word = self.root(name)?;
+        store_back(&*self.region, word.offset(), value);
+        self.region.fence();
+        Ok(())
+    }
+
+    /// Removes a root, durably: one fence.
+    ///
+    /// Errors: there is no such root.
+    pub fn remove_root(&self, name: &str) -> Result<()> {
+        self.roots.remove(&*self.region, &self.layout, name)
+    }
+
+    /// The names of the roots, sorted.
+    pub fn root_names(&self) -> Vec<Box<str>> {
+        self.roots.names()
+    }
+}

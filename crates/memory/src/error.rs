@@ -1,0 +1,134 @@
+//! Errors of the allocator: which pointer, which place, and what went wrong.
+//!
+//! Invariants
+//! 1. After an error nothing is changed: every chunk and every word is as it was before the call.
+//!
+//! What it does not know: which SQLSTATE an error becomes.
+
+use crate::pointer::{Pointer, Word};
+use crate::sizes::{ROOT_NAME_BYTES_MAX, ROOTS, STEPS_MAX};
+
+/// Result of an operation of the allocator.
+pub type Result<T> = std::result::Result<T, MemoryError>;
+
+/// Why an operation was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MemoryError {
+    /// There is no room for a chunk of this size.
+    #[error(
+        "persistent memory is full: a chunk of {needed_bytes} bytes was asked for, and {free_bytes} bytes are in free segments"
+    )]
+    Full {
+        /// Bytes of the chunk that was asked for, rounded up to what it would take.
+        needed_bytes: u64,
+        /// Bytes in free segments. They may lie apart, so this can be more than was asked for.
+        free_bytes: u64,
+    },
+    /// A pointer that no chunk begins at.
+    #[error("{pointer} is a foreign pointer: {why}")]
+    Foreign {
+        /// The pointer.
+        pointer: Pointer,
+        /// What is there instead.
+        why: &'static str,
+    },
+    /// A pointer to a chunk that is free, for example because it was freed before.
+    #[error("the chunk at {pointer} is free: it was never allocated, or freed before")]
+    NotAllocated {
+        /// The pointer.
+        pointer: Pointer,
+    },
+    /// A chunk that was to be activated is active.
+    #[error("the chunk at {pointer} is active already")]
+    AlreadyActive {
+        /// The pointer.
+        pointer: Pointer,
+    },
+    /// A chunk that another call is activating or freeing.
+    #[error("the chunk at {pointer} is being activated or freed by another call")]
+    InChange {
+        /// The pointer.
+        pointer: Pointer,
+    },
+    /// A word that is in no allocated chunk and in no root.
+    #[error("{word} is neither in an allocated chunk nor a root")]
+    ForeignWord {
+        /// The word.
+        word: Word,
+    },
+    /// More steps than one publication takes.
+    #[error("a publication of {count} steps: it has 1 to {STEPS_MAX}")]
+    StepCount {
+        /// Steps that were asked for.
+        count: usize,
+    },
+    /// A name that a root cannot have.
+    #[error("{name:?} is no name for a root: it has 1 to {ROOT_NAME_BYTES_MAX} bytes")]
+    RootName {
+        /// The name.
+        name: Box<str>,
+    },
+    /// There is a root of this name.
+    #[error("there is a root {name:?} already")]
+    RootExists {
+        /// The name.
+        name: Box<str>,
+    },
+    /// There is no root of this name.
+    #[error("there is no root {name:?}")]
+    NoRoot {
+        /// The name.
+        name: Box<str>,
+    },
+    /// The table of roots is full.
+    #[error("all {ROOTS} roots are in use")]
+    RootsFull,
+    /// The region is too small or too large for an allocator.
+    #[error("a region of {got_bytes} bytes: an allocator takes {least_bytes} to {most_bytes} bytes")]
+    Size {
+        /// Bytes of the region.
+        got_bytes: u64,
+        /// The fewest bytes.
+        least_bytes: u64,
+        /// The most bytes.
+        most_bytes: u64,
+    },
+    /// The region has no allocator, or its making was cut off by a crash.
+    #[error("the region holds no allocator: its first word is {found:#018x}")]
+    NoAllocator {
+        /// What is in the place of the magic.
+        found: u64,
+    },
+    /// The region was written by another version of the program.
+    #[error("the allocator's region has version {found}, and this program knows version {known}")]
+    OtherVersion {
+        /// Version in the header.
+        found: u32,
+        /// Version of this program.
+        known: u32,
+    },
+    /// The region belongs to another database.
+    #[error("the allocator's region belongs to database {found:#018x}, not to {expected:#018x}")]
+    OtherDatabase {
+        /// Database in the header.
+        found: u64,
+        /// Database that opens it.
+        expected: u64,
+    },
+    /// The region has another length than it was made with.
+    #[error("the allocator's region has {found_bytes} bytes, and it was made with {expected_bytes}")]
+    OtherLength {
+        /// Bytes of the region.
+        found_bytes: u64,
+        /// Bytes in the header.
+        expected_bytes: u64,
+    },
+    /// Something in the region cannot be.
+    #[error("the allocator's region is damaged: {what} at byte {at}")]
+    Damaged {
+        /// What is damaged.
+        what: &'static str,
+        /// Where, in bytes from the region's beginning.
+        at: u64,
+    },
+}

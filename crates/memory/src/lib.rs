@@ -1,0 +1,36 @@
+//! varve-memory: data structures that live in a region of persistent memory.
+//!
+//! It has the allocator ([`Allocator`]) that Arulraj, Pavlo and Dulloor describe ("Let's Talk About Storage &
+//! Recovery Methods for Non-Volatile Memory Database Systems", SIGMOD 2015, section 2.3). Table engines for
+//! persistent memory are built on it.
+//!
+//! Invariants
+//! 1. What an operation changed is durable when it returns, except where its name says otherwise
+//!    ([`Allocator::activate_unfenced`]).
+//! 2. A crash at any instruction leaves every chunk free or active. No chunk is lost, no two overlap.
+//! 3. No pointer that a caller passes makes this crate panic.
+//!
+//! What it does not know: tables, rows, transactions, pages, files.
+
+mod allocator;
+mod chunks;
+mod classes;
+mod error;
+mod heap;
+mod intent;
+mod layout;
+mod open;
+mod pointer;
+mod pool;
+mod publish;
+mod roots;
+mod sizes;
+mod slab;
+mod state;
+
+pub use allocator::ActiveChunk;
+pub use error::{MemoryError, Result};
+pub use pointer::{Owner, Pointer, Word};
+pub use publish::Step;
+pub use sizes::{CHUNK_BYTES_MIN, ROOT_NAME_BYTES_MAX, ROOTS, SEGMENT_BYTES, STEPS_MAX};
+pub use state::Allocator;

@@ -1,0 +1,89 @@
+//! Pointers into the allocator's region. They are offsets, so they hold after a restart.
+//!
+//! The paper keeps a region mapped at one address, and calls raw addresses "non-volatile pointers" (section
+//! 2.3). An offset does the same service without that condition.
+//!
+//! Invariants
+//! 1. A pointer is 8 bytes, so it is stored whole.
+//!
+//! What it does not know: whether anything is where it points to.
+
+use std::fmt;
+
+use varve_device::WORD_BYTES;
+
+use crate::sizes::OWNERS;
+
+/// Where a chunk begins: its offset in bytes from the beginning of the allocator's region; 0 is no chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Pointer(u64);
+
+impl Pointer {
+    /// No chunk.
+    pub const NONE: Pointer = Pointer(0);
+
+    /// The pointer that was stored as this number.
+    pub fn from_u64(offset: u64) -> Pointer {
+        Pointer(offset)
+    }
+
+    /// The number to store: the chunk's offset in the region, in bytes.
+    pub fn to_u64(self) -> u64 {
+        self.0
+    }
+
+    /// Whether it points to no chunk.
+    pub fn is_none(self) -> bool {
+        self == Pointer::NONE
+    }
+
+    /// The word `at_bytes` behind the beginning of the chunk; `None` if that is not aligned to 8 bytes, or
+    /// beyond what a pointer can say.
+    pub fn word(self, at_bytes: u64) -> Option<Word> {
+        self.0.checked_add(at_bytes).and_then(Word::at)
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pointer {:#x}", self.0)
+    }
+}
+
+/// An aligned word of 8 bytes in the region, in a chunk or in the table of roots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Word(u64);
+
+impl Word {
+    /// The word at an offset in bytes; `None` if the offset is not aligned.
+    pub fn at(offset: u64) -> Option<Word> {
+        offset.is_multiple_of(WORD_BYTES as u64).then_some(Word(offset))
+    }
+
+    /// Its offset in the region, in bytes.
+    pub fn offset(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the word at byte {:#x}", self.0)
+    }
+}
+
+/// The tag of a chunk's owner, for example a table. Room is counted for each owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Owner(u16);
+
+impl Owner {
+    /// The owner of this number; `None` from 4096 on.
+    pub fn new(number: u16) -> Option<Owner> {
+        (usize::from(number) < OWNERS).then_some(Owner(number))
+    }
+
+    /// Its number.
+    pub fn number(self) -> u16 {
+        self.0
+    }
+}

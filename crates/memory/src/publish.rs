@@ -1,0 +1,134 @@
+//! Publication: several changes that a crash does all or not at all.
+//!
+//! A chunk that is activated first and linked then is lost if a crash comes between; linked first, it is
+//! reachable and free. A publication closes that window. It activates chunks, frees chunks, and stores words,
+//! as one change. The paper leaves this to the engines' logs (section 4.1); nvm_malloc (Schwalb and others,
+//! 2015) has it in the allocator, for one chunk and two words.
+//!
+//! | step | fence | why there |
+//! |---|---|---|
+//! | the changes into a lane | 1 | before the first change, so that recovery can complete them |
+//! | the changes | 2 | before the lane is cleared, else a crash could lose a part of them |
+//! | the lane is cleared | 3 | before anything else changes these words, else recovery would take that back |
+//!
+//! Invariants
+//! 1. A refused publication changes nothing.
+//!
+//! What it does not know: what chunks hold.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::chunks::Claim;
+use crate::error::{MemoryError, Result};
+use crate::intent::{self, Change, store_back};
+use crate::layout::LANES;
+use crate::pointer::{Pointer, Word};
+use crate::sizes::STEPS_MAX;
+use crate::slab::Intent;
+use crate::state::Allocator;
+
+/// A step of a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Makes a reserved chunk active.
+    Activate(Pointer),
+    /// Makes a reserved or active chunk free.
+    Free(Pointer),
+    /// Stores a word: a root's value, or one in an allocated chunk.
+    Store {
+        /// The word.
+        word: Word,
+        /// Its new value.
+        value: u64,
+    },
+}
+
+/// A lane for each thread, as long as there are no more threads than lanes.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static LANE: usize = THREADS.fetch_add(1, Relaxed) % LANES;
+}
+
+/// A step that can be done.
+enum Prepared {
+    Chunk(Claim),
+    Store { word: Word, value: u64 },
+}
+
+impl Allocator {
+    /// Does 1 to 15 steps, in their order; a crash does all of them or none. Three fences. The contents of the
+    /// chunks have to be durable before: the lane can reach the medium before its fence, and with it all steps.
+    ///
+    /// Other threads may not store to the same words meanwhile. A freed chunk may not be linked any more when
+    /// this returns; its last link may be cut by a step. One chunk is in one step only.
+    ///
+    /// Errors: those of [`Allocator::activate`] and [`Allocator::free`], a foreign word, too many steps.
+    pub fn publish(&self, steps: &[Step]) -> Result<()> {
+        if !(1..=STEPS_MAX).contains(&steps.len()) {
+            return Err(MemoryError::StepCount { count: steps.len() });
+        }
+        let mut prepared = Vec::with_capacity(STEPS_MAX);
+        for step in steps {
+            match self.prepare(*step) {
+                Ok(step) => prepared.push(step),
+                Err(error) => {
+                    prepared.iter().for_each(|step| self.give_up(step));
+                    return Err(error);
+                }
+            }
+        }
+        self.run(&prepared);
+        Ok(())
+    }
+
+    fn prepare(&self, step: Step) -> Result<Prepared> {
+        match step {
+            Step::Activate(pointer) => self.claim(pointer, Intent::Activate).map(Prepared::Chunk),
+            Step::Free(pointer) => self.claim(pointer, Intent::Free).map(Prepared::Chunk),
+            Step::Store { word, value } => {
+                self.check_word(word)?;
+                Ok(Prepared::Store { word, value })
+            }
+        }
+    }
+
+    fn give_up(&self, step: &Prepared) {
+        if let Prepared::Chunk(claim) = step {
+            self.unclaim(claim);
+        }
+    }
+
+    fn run(&self, steps: &[Prepared]) {
+        let changes: Vec<Change> = steps.iter().filter_map(|step| self.change(step)).collect();
+        let number = LANE.with(|lane| *lane);
+        let lane = self.lanes.get(number).map(|lane| lane.lock());
+        let lane_at = self.layout.lane_at(number);
+        if !changes.is_empty() {
+            intent::seal(&*self.region, lane_at, &changes);
+            steps.iter().for_each(|step| self.store(step));
+            self.region.fence();
+            intent::clear(&*self.region, lane_at);
+        }
+        drop(lane);
+        for step in steps {
+            if let Prepared::Chunk(claim) = step {
+                self.finish_claim(claim);
+            }
+        }
+    }
+
+    fn change(&self, step: &Prepared) -> Option<Change> {
+        match step {
+            Prepared::Chunk(claim) => self.change_of(claim),
+            Prepared::Store { word, value } => Some(Change::Store { at: word.offset(), value: *value }),
+        }
+    }
+
+    fn store(&self, step: &Prepared) {
+        match step {
+            Prepared::Chunk(claim) => self.store_claim(claim),
+            Prepared::Store { word, value } => store_back(&*self.region, word.offset(), *value),
+        }
+    }
+}

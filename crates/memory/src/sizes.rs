@@ -1,0 +1,20 @@
+//! Sizes and numbers that the layout of a region fixes.
+//!
+//! Invariants
+//! 1. Another value of one of them is another version of the layout (`layout.rs`).
+//!
+//! What it does not know: where things are.
+
+/// Bytes of a segment: it holds chunks of one size class, or is a part of one large chunk.
+pub const SEGMENT_BYTES: u64 = 65536;
+/// Bytes of the smallest chunk.
+pub const CHUNK_BYTES_MIN: u64 = 16;
+/// Number of roots that there can be.
+pub const ROOTS: u32 = 256;
+/// Bytes of the longest name of a root.
+pub const ROOT_NAME_BYTES_MAX: usize = 48;
+/// Steps of the largest publication.
+pub const STEPS_MAX: usize = 15;
+
+/// Owners that there can be.
+pub(crate) const OWNERS: usize = 4096;

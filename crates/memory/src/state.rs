@@ -1,0 +1,49 @@
+//! What a running allocator consists of.
+//!
+//! Invariants
+//! 1. All of it but the region follows from the region, and is made anew at a start (`open.rs`).
+//!
+//! What it does not know: the calls that work with it (`allocator.rs`, `publish.rs`).
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use varve_device::Region;
+
+use crate::classes::CLASSES;
+use crate::heap::Heap;
+use crate::layout::Layout;
+use crate::pointer::Owner;
+use crate::pool::Pool;
+use crate::roots::Roots;
+
+/// The heaps of an owner, by class.
+pub(crate) type Heaps = [Mutex<Heap>; CLASSES];
+
+/// An allocator on a region of persistent memory. All calls can be made by several threads at a time.
+pub struct Allocator {
+    pub(crate) region: Arc<dyn Region>,
+    pub(crate) layout: Layout,
+    /// Descriptors of the segments, also of runs that are only reserved.
+    pub(crate) directory: Box<[AtomicU64]>,
+    pub(crate) owners: Box<[OnceLock<Box<Heaps>>]>,
+    pub(crate) pool: Mutex<Pool>,
+    /// Held by the publication that uses the lane.
+    pub(crate) lanes: Box<[Mutex<()>]>,
+    pub(crate) roots: Roots,
+}
+
+fn new_heaps() -> Box<Heaps> {
+    Box::new(std::array::from_fn(|_| Mutex::default()))
+}
+
+impl Allocator {
+    /// The heaps of an owner.
+    pub(crate) fn heaps_of(&self, owner: Owner) -> &Heaps {
+        static NONE: OnceLock<Box<Heaps>> = OnceLock::new();
+        let heaps = self.owners.get(usize::from(owner.number())).unwrap_or(&NONE);
+        heaps.get_or_init(new_heaps)
+    }
+}

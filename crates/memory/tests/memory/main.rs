@@ -1,0 +1,9 @@
+//! Tests of the allocator, by its public interface.
+
+mod crash;
+mod damage;
+mod interface;
+mod life;
+mod oracle;
+mod rng;
+mod skipping;
