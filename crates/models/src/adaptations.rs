@@ -70,9 +70,9 @@ pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
     ("engine/registry.rs", "HINT.get()", "HINT.with(|hint| hint.get())"),
     ("engine/registry.rs", "HINT.set(slot)", "HINT.with(|hint| hint.set(slot))"),
     // No model changes the cache's size, and looks at partitions without frames cost turns.
-    ("pager/flash/resizing.rs", "const PARTITIONS_MAX: u32 = 16;", "const PARTITIONS_MAX: u32 = 1;"),
+    ("pager/flash/shape.rs", "const PARTITIONS_MAX: u32 = 16;", "const PARTITIONS_MAX: u32 = 1;"),
     (
-        "pager/flash/resizing.rs",
+        "pager/flash/shape.rs",
         "use std::sync::atomic::{AtomicU32, Ordering::Relaxed};",
         "use core::sync::atomic::{AtomicU32, Ordering::Relaxed};",
     ),

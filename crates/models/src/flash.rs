@@ -18,11 +18,12 @@ use varve_device::{
 };
 
 use crate::frames::plain;
+use crate::pager::base::image::Image;
 use crate::pager::config::FlashConfig;
 use crate::pager::flash::{FlashCache, FlashDesign, FlashRestart, Place, frames_of, running};
 use crate::pager::level::ledger::Ledger;
-use crate::pager::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
-use crate::pager::pool::WriteAhead;
+use crate::pager::level::{Cause, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
+use crate::pager::log::WriteAhead;
 use crate::pager::{Access, Lsn, PageId, PageNo, PageRange, PagerError, Result, SpaceId, page};
 use crate::{Model, checker::How};
 

@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
+use crate::pager::base::image::Image;
 use crate::pager::base::latch::{Mode, Shared, SharedExclusive};
 use crate::pager::level::ledger::Ledger;
-use crate::pager::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
-use crate::pager::log::Appended;
+use crate::pager::level::{Cause, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
+use crate::pager::log::{Appended, WriteAhead};
 use crate::pager::pool::guard::Guard;
-use crate::pager::pool::{PageS, PageX, Pool, PoolParts, WriteAhead};
+use crate::pager::pool::{PageS, PageX, Pool, PoolParts};
 use crate::pager::{Access, Lsn, PageId, PageNo, PageRange, PagerError, Replacement, Result, SpaceId, page};
 use crate::sync;
 

@@ -5,178 +5,22 @@
 //!
 //! What it does not know: the configuration file (the `varve` crate reads it).
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use varve_device::Directory;
 
 use crate::base::compression::Compression;
-use crate::base::error::{PagerError, Result};
+use crate::base::error::Result;
 use crate::base::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
+use crate::base::refuse::require;
 use crate::base::times::Times;
-use crate::control::InForce;
-use crate::flash::{self, CleanOrder, FlashDesign, FlashFill, FlashRestart, FlashScans};
-use crate::home::packed::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, is_extent};
+use crate::flash::FlashConfig;
+use crate::home::kind::HomeLayout;
+use crate::home::protection::{self, kind::ProtectionKind};
 use crate::home::trim::Trim;
 use crate::nvm::layout::Layout;
-
-/// Which clean page leaves the pool first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Replacement {
-    /// Second chance.
-    Clock,
-    /// The page whose last but one access is longest ago (O'Neil 1993), found by sampling.
-    Lru2,
-}
-
-/// How page writes are protected against tearing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProtectionKind {
-    /// Not at all; for measuring only.
-    None,
-    /// Doublewrite file with batch slots and single-page slots (Kang 2016, section 2.1).
-    Doublewrite {
-        /// Pages of one batch.
-        batch_slots: u32,
-        /// Pages that threads evicting inline can have in flight.
-        single_slots: u32,
-    },
-    /// Doublewrite with its copies in persistent memory ([`PagerConfig::nvm`]); Kang 2016, NVM-DWB.
-    NvmDoublewrite {
-        /// Pages of one batch.
-        batch_slots: u32,
-        /// Pages that threads evicting inline can have in flight.
-        single_slots: u32,
-    },
-    /// By the devices of data and rollback space, which write a page whole or not at all.
-    AtomicWrite,
-    /// By the log: it holds a clean page whole before the page changes, and pages are written once, in place.
-    FullPageLog,
-    /// Pages are copied to persistent memory first and stay there until home has them (Kang 2016, chapter 3). Needs a region;
-    /// what the log leaves of it are page slots.
-    Nvm,
-}
-
-impl ProtectionKind {
-    /// InnoDB's split of the doublewrite area, as used by Kang 2016.
-    pub const DOUBLEWRITE: ProtectionKind = ProtectionKind::Doublewrite { batch_slots: 120, single_slots: 8 };
-
-    /// What the control file notes of it.
-    pub(crate) fn in_force(self) -> InForce {
-        match self {
-            ProtectionKind::None => InForce::Nothing,
-            ProtectionKind::Doublewrite { .. } => InForce::Doublewrite,
-            ProtectionKind::NvmDoublewrite { .. } => InForce::NvmDoublewrite,
-            ProtectionKind::AtomicWrite => InForce::AtomicWrite,
-            ProtectionKind::FullPageLog => InForce::FullPageLog,
-            ProtectionKind::Nvm => InForce::Nvm,
-        }
-    }
-
-    /// Batch slots and single-page slots of a doublewrite.
-    pub(crate) fn slots(self) -> Option<(u32, u32)> {
-        match self {
-            ProtectionKind::Doublewrite { batch_slots, single_slots }
-            | ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => {
-                Some((batch_slots, single_slots))
-            }
-            ProtectionKind::None
-            | ProtectionKind::AtomicWrite
-            | ProtectionKind::FullPageLog
-            | ProtectionKind::Nvm => None,
-        }
-    }
-
-    /// Whether it is none without a region of persistent memory.
-    pub(crate) fn needs_nvm(self) -> bool {
-        matches!(self, ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::Nvm)
-    }
-
-    /// Its name in the configuration file and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            ProtectionKind::None => "none",
-            ProtectionKind::Doublewrite { .. } => "doublewrite",
-            ProtectionKind::NvmDoublewrite { .. } => "nvm-dwb",
-            ProtectionKind::AtomicWrite => "atomic-write",
-            ProtectionKind::FullPageLog => "full-page-log",
-            ProtectionKind::Nvm => "nvm",
-        }
-    }
-}
-
-/// How pages of the data and the rollback space lie in their files; settled when a database is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum HomeLayout {
-    /// Each page at its own place.
-    #[default]
-    InPlace,
-    /// Stored pages out of place, found through a map (`home/packed/mod.rs`).
-    Packed(PackedConfig),
-}
-
-impl HomeLayout {
-    /// Its name in the configuration file and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            HomeLayout::InPlace => "in-place",
-            HomeLayout::Packed(_) => "packed",
-        }
-    }
-
-    /// How packed spaces work, if spaces are.
-    pub fn packed(self) -> Option<PackedConfig> {
-        match self {
-            HomeLayout::InPlace => None,
-            HomeLayout::Packed(packed) => Some(packed),
-        }
-    }
-}
-
-/// How packed spaces work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PackedConfig {
-    /// Length of an extent, in bytes: a power of two of [`EXTENT_BYTES`](Self::EXTENT_BYTES), at least four pages. Files that are
-    /// there keep theirs, and an open pager's configuration tells it.
-    pub extent_bytes: u64,
-    /// Pages written and in no note at which a thread that writes makes them stable.
-    pub held_pages_max: usize,
-    /// Part of the file, in percent, that may hold pages before it grows; below, room is won back by moving them together.
-    /// One of [`FILL_PERCENT`](Self::FILL_PERCENT).
-    pub fill_percent: u8,
-    /// Pages are moved with every extent that is filled, however many are free: for tests, which see more of it so.
-    pub moves_always: bool,
-}
-
-impl PackedConfig {
-    /// Extents of 2 MiB, a thousand held pages, filled to three fifths (decision 0258).
-    pub const DEFAULT: PackedConfig =
-        PackedConfig { extent_bytes: 2 << 20, held_pages_max: 1024, fill_percent: 60, moves_always: false };
-    /// What the fill may be: pages can be moved only where there is room.
-    pub const FILL_PERCENT: RangeInclusive<u8> = 50..=90;
-    /// Shortest and longest extent.
-    pub const EXTENT_BYTES: RangeInclusive<u64> = EXTENT_BYTES_MIN..=EXTENT_BYTES_MAX;
-
-    fn check(&self, page_size: usize) -> Result<()> {
-        let fits = is_extent(self.extent_bytes) && self.extent_bytes >= EXTENT_PAGES_MIN * page_size as u64;
-        require(fits, || {
-            format!(
-                "extents of {} bytes: they must be a power of two from 64 KiB to 64 MiB and hold {EXTENT_PAGES_MIN} pages",
-                self.extent_bytes
-            )
-        })?;
-        check_fill(self.fill_percent)
-    }
-}
-
-/// Whether packed files can be filled so far.
-pub(crate) fn check_fill(percent: u8) -> Result<()> {
-    require(PackedConfig::FILL_PERCENT.contains(&percent), || {
-        format!(
-            "packed files filled to {percent} percent: it must be 50 to 90, since pages can be moved only where there is room"
-        )
-    })
-}
+use crate::nvm::{NvmConfig, NvmFlush, NvmRegion, WantedRegion};
+use crate::pool::Replacement;
 
 /// Page writers that don't work as needed but from time to time, as InnoDB's page cleaner did up to MySQL 5.6: for comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,178 +77,6 @@ pub struct CheckpointConfig {
     /// Whatever the kind, pages are cleaned, oldest first, while the log since the oldest dirty page is longer than this part of
     /// the log's capacity; above 0, at most [`LOG_FRACTION_MAX`].
     pub log_fraction: f64,
-}
-
-/// A region of persistent memory and what lies in it. A database that was opened with it needs it until it leaves it
-/// ([`Pager::leave_region_at_shutdown`](crate::Pager::leave_region_at_shutdown)).
-#[derive(Clone)]
-pub struct NvmConfig {
-    /// Device that holds the region.
-    pub directory: Arc<dyn Directory>,
-    /// Length of the region, in bytes: a multiple of 4096.
-    pub size_bytes: u64,
-    /// Bytes of it for the log, which is then no files: eight segments; `log_segment_bytes` and `log_capacity_bytes` mean nothing.
-    /// 0 = the log is in files.
-    pub log_bytes: u64,
-}
-
-/// A size for messages: the largest unit that gives a whole number, or one of three digits.
-pub(crate) fn shown(bytes: u64) -> String {
-    let units = [("TiB", 1_u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    match units.iter().find(|(_, factor)| bytes >= *factor) {
-        None => format!("{bytes} bytes"),
-        Some((unit, factor)) if bytes.is_multiple_of(*factor) || bytes / factor > 99 => {
-            format!("{} {unit}", bytes / factor)
-        }
-        Some((unit, factor)) => format!("{:.1} {unit}", bytes as f64 / *factor as f64),
-    }
-}
-
-/// What is said of a file that is to be longer than its device has room for.
-pub(crate) fn beyond_device(setting: &str, bytes: u64, directory: &dyn Directory) -> String {
-    let (bytes, location) = (shown(bytes), directory.location());
-    let free =
-        directory.free_bytes().map_or("no room for that".to_owned(), |free| format!("{} free", shown(free)));
-    format!("{setting} = {bytes}, but {location} has {free}")
-}
-
-/// A cache of pages on flash, between the pool and home (Do 2012, chapter 3).
-#[derive(Clone)]
-pub struct FlashConfig {
-    /// Device of its file.
-    pub directory: Arc<dyn Directory>,
-    /// Length of the file, in bytes, at most.
-    pub size_bytes: u64,
-    /// What is taken.
-    pub design: FlashDesign,
-    /// Pages read and written at the device at once (mu in Do 2012). While so many are, others wait in memory to be written, and are read
-    /// at home, if home has them and is no slower.
-    pub pending_max: usize,
-    /// Pages that wait in memory to be written, or are being written, at most; more are not taken.
-    pub queued_max: usize,
-    /// Threads that write them, where the pager has any (`background`).
-    pub writers: usize,
-    /// Frames of a hundred that may be dirty, where the design keeps dirty pages back; then some are brought home (lambda in Do 2012).
-    pub dirty_percent: u8,
-    /// Which of them first.
-    pub clean_order: CleanOrder,
-    /// What becomes of it when the database is opened again.
-    pub restart: FlashRestart,
-    /// What it does to get full.
-    pub fill: FlashFill,
-    /// What tells pages of scans, which are not taken once it is full.
-    pub scans: FlashScans,
-    /// Bytes written to the device a day, at most; then nothing more is taken for a while. `None`: as many as come.
-    pub daily_write_bytes: Option<u64>,
-}
-
-impl FlashConfig {
-    /// So many pages at once are under way at the device (Do 2012, table 3.2).
-    pub const PENDING_MAX: usize = 100;
-    /// So many wait: two rounds of a page writer come at once, and some of those.
-    pub const QUEUED_MAX: usize = 1024;
-    /// Threads.
-    pub const WRITERS: usize = 2;
-    /// Dirty frames of a hundred (Do 2012, section 3.4: lambda on TPC-C).
-    pub const DIRTY_PERCENT: u8 = 50;
-    /// What that can be: the cleaner needs frames that others can have meanwhile.
-    pub const DIRTY_PERCENTS: RangeInclusive<u8> = 1..=95;
-    /// What becomes of it.
-    pub const RESTART: FlashRestart = FlashRestart::LazyVerification;
-    /// What it does to get full (Do 2012, section 3.3.1).
-    pub const FILL: FlashFill = FlashFill::Aggressive;
-    /// What tells pages of scans (Do 2012, section 3.2.2: the better one of two).
-    pub const SCANS: FlashScans = FlashScans::ReadAhead;
-    /// What is taken (Do 2012, section 3.2.3): what home gets as well.
-    pub const DESIGN: FlashDesign = FlashDesign::DualWrite;
-    /// Pages that it must hold.
-    pub const FRAMES_MIN: u32 = 16;
-
-    /// A cache in a file of so many bytes at most, and nothing else said of it.
-    pub fn new(directory: Arc<dyn Directory>, size_bytes: u64) -> Self {
-        Self {
-            directory,
-            size_bytes,
-            design: FlashConfig::DESIGN,
-            pending_max: FlashConfig::PENDING_MAX,
-            queued_max: FlashConfig::QUEUED_MAX,
-            writers: FlashConfig::WRITERS,
-            dirty_percent: FlashConfig::DIRTY_PERCENT,
-            clean_order: CleanOrder::LastUse,
-            restart: FlashConfig::RESTART,
-            fill: FlashConfig::FILL,
-            scans: FlashConfig::SCANS,
-            daily_write_bytes: None,
-        }
-    }
-
-    /// Pages that it holds.
-    pub(crate) fn frames(&self, page_size: usize) -> u32 {
-        flash::frames_of(self.size_bytes, page_size)
-    }
-
-    pub(crate) fn check(&self, page_size: usize, log_bytes: u64) -> Result<()> {
-        require(self.frames(page_size) >= FlashConfig::FRAMES_MIN, || {
-            format!(
-                "a flash cache of {} bytes holds {} pages: give it room for at least {}",
-                self.size_bytes,
-                self.frames(page_size),
-                FlashConfig::FRAMES_MIN
-            )
-        })?;
-        FlashConfig::check_dirty_percent(self.dirty_percent)?;
-        let frames = self.frames(page_size);
-        require(self.restart != FlashRestart::LogBased || flash::log_takes_table(log_bytes, frames), || {
-            format!(
-                "a log of {log_bytes} bytes is too small to note the {frames} pages of the flash cache: restart lazy-verification \
-                 needs no room there"
-            )
-        })?;
-        FlashConfig::check_daily_writes(self.daily_write_bytes)?;
-        require(self.pending_max.min(self.queued_max) > 0 && self.writers > 0, || {
-            "a flash cache needs a thread that writes, and room for a page on its way".into()
-        })
-    }
-
-    /// Whether this can be the budget of writes.
-    pub(crate) fn check_daily_writes(bytes: Option<u64>) -> Result<()> {
-        require(bytes != Some(0), || {
-            "a flash cache that writes 0 bytes a day takes no page: choose the design off, or more".into()
-        })
-    }
-
-    /// Whether this can be the limit of dirty frames.
-    pub(crate) fn check_dirty_percent(percent: u8) -> Result<()> {
-        let percents = FlashConfig::DIRTY_PERCENTS;
-        require(percents.contains(&percent), || {
-            let (least, most) = (percents.start(), percents.end());
-            format!(
-                "{percent} % of a flash cache can't be the limit of dirty pages: choose {least} to {most}"
-            )
-        })
-    }
-}
-
-/// When threads bring pages from persistent memory home, under [`ProtectionKind::Nvm`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NvmFlush {
-    /// Threads, where the pager has any (`background`).
-    pub workers: usize,
-    /// They begin when more than this many in a hundred slots hold pages that home has not,
-    pub high_water: u32,
-    /// and end at this many.
-    pub low_water: u32,
-    /// Whether one of them brings the rest home, slowly, while nothing is changed and read.
-    pub when_idle: bool,
-}
-
-impl NvmFlush {
-    /// Two threads, close to where all slots are taken, and when nothing else is done.
-    pub const DEFAULT: NvmFlush = NvmFlush { workers: 2, high_water: 90, low_water: 80, when_idle: true };
-
-    fn can_work(self) -> bool {
-        self.workers > 0 && self.low_water < self.high_water && self.high_water < 100
-    }
 }
 
 /// Configuration of a pager.
@@ -466,6 +138,40 @@ impl PagerConfig {
     pub(crate) fn log_bytes(&self) -> u64 {
         let in_nvm = self.nvm.as_ref().map_or(0, |nvm| nvm.log_bytes);
         if in_nvm > 0 { in_nvm } else { self.log_capacity_bytes }
+    }
+
+    /// What it wants of persistent memory.
+    pub(crate) fn wanted_region(&self) -> WantedRegion<'_> {
+        WantedRegion { nvm: self.nvm.as_ref(), protection: self.protection, page_size: self.page_size }
+    }
+
+    /// What it wants of the protection of page writes; `copies` is the part of the NVM region for doublewrite copies.
+    pub(crate) fn wanted_protection<'c>(
+        &'c self,
+        copies: Option<&'c dyn Directory>,
+    ) -> protection::Wanted<'c> {
+        protection::Wanted {
+            kind: self.protection,
+            data: &*self.data,
+            copies,
+            page_size: self.page_size,
+            writers: self.workers() + 1,
+            times: &self.times,
+        }
+    }
+
+    /// The log is in the region, if that has it.
+    pub(crate) fn place_log(&mut self, region: &NvmRegion) {
+        if let Some(log) = region.log() {
+            self.log = log.directory;
+            self.log_segment_bytes = log.segment_bytes;
+            self.log_capacity_bytes = log.capacity_bytes;
+        }
+    }
+
+    /// Threads that write pages beside the producer.
+    pub(crate) fn workers(&self) -> usize {
+        if self.background { self.page_writers.max(1) - 1 } else { 0 }
     }
 
     /// Defaults with all spaces in one directory: 8 KiB pages, 128 MiB pool, 1 GiB log.
@@ -540,7 +246,7 @@ impl PagerConfig {
                 "log segments of {segment} bytes: give them a multiple of 4096 and at least {pages} pages{with}"
             )
         })?;
-        let in_nvm = Layout::of(self)?.and_then(|layout| layout.log);
+        let in_nvm = Layout::of(&self.wanted_region())?.and_then(|layout| layout.log);
         // A log that moves there has other segments than the one that is left.
         require(in_nvm.is_none_or(|log| log.segment_bytes >= pages * size as u64), || {
             let least = in_nvm.map_or(0, |log| pages * size as u64 * u64::from(log.segments));
@@ -599,9 +305,6 @@ const SEGMENT_PAGES_MIN: u64 = 16;
 /// As above where a mini-transaction may log each of its pages whole.
 const SEGMENT_PAGES_MIN_WITH_IMAGES: u64 = 64;
 
-/// Pages that an extent of a packed space must hold, one of which the header block may take.
-const EXTENT_PAGES_MIN: u64 = 4;
-
 /// Fewest frames a pool works with.
 pub const FRAMES_MIN: usize = 32;
 
@@ -617,8 +320,4 @@ fn writes_whole(device: &dyn Directory, page_size: usize) -> Result<()> {
             device.location()
         )
     })
-}
-
-fn require(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
-    if holds { Ok(()) } else { Err(PagerError::Incompatible { what: what() }) }
 }

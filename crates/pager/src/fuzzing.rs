@@ -10,6 +10,7 @@ use varve_device::Directory;
 
 use crate::base::error::Result;
 use crate::base::ids::{PageId, PageRange, SpaceId};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page::PageDamage;
 use crate::base::space_format::{Entry, Geometry};
@@ -17,7 +18,6 @@ use crate::config::PagerConfig;
 use crate::home::compression::stored_page;
 use crate::home::files::{SpaceFile, SpaceFiles};
 use crate::home::{packed, protection};
-use crate::level::Image;
 use crate::log::notes::{discards, stored_forms, written};
 use crate::log::redo::{self, RedoError, RedoOps};
 use crate::space::map::Map;
@@ -106,8 +106,8 @@ pub fn repair(config: &PagerConfig, redo_start: Lsn) -> Result<Vec<PageId>> {
     let files = vec![open(SpaceId::DATA, &config.data)?, open(SpaceId::ROLLBACK, &config.rollback)?];
     let files = Arc::new(SpaceFiles::new(files));
     let was = config.protection.in_force();
-    let mended = protection::repair(was, config, None, &files, redo_start)?;
-    protection::open(config, 0, None, &files, Some(was))?;
+    let mended = protection::repair(was, &config.wanted_protection(None), &files, redo_start)?;
+    protection::open(&config.wanted_protection(None), 0, &files, Some(was))?;
     Ok(mended)
 }
 

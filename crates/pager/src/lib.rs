@@ -25,29 +25,32 @@ mod recovery;
 mod running;
 mod space;
 
-pub use api::durability::{DurabilityRow, NvmStats, SlotCounts};
+pub use api::durability::DurabilityRow;
 pub use api::mtr::{H, Mtr};
-pub use api::pager::{CheckReport, Pager};
+pub use api::pager::Pager;
 pub use api::stats::PagerStats;
 pub use base::compression::{Algorithm, Compression};
 pub use base::error::{PagerError, Result};
 pub use base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
+pub use base::image::Image;
 pub use base::lsn::{AtomicLsn, Lsn};
 pub use base::page;
 pub use base::times::{Spent, Times, Timing};
-pub use config::{
-    CheckpointConfig, CheckpointKind, FlashConfig, HomeLayout, LOG_FRACTION_MAX, NvmConfig, NvmFlush, Pacing,
-    PackedConfig, PagerConfig, ProtectionKind, Replacement,
-};
-pub use flash::{CleanOrder, FLASH_FILE, FlashDesign, FlashFill, FlashRestart, FlashScans};
+pub use config::{CheckpointConfig, CheckpointKind, LOG_FRACTION_MAX, Pacing, PagerConfig};
+pub use flash::{CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans};
 pub use home::compression::by_owner::StoredPages;
+pub use home::kind::HomeLayout;
+pub use home::packed::config::PackedConfig;
+pub use home::protection::kind::ProtectionKind;
 pub use home::trim::Trim;
 pub use level::ledger::Ledger;
 pub use level::meter::{PageCounts, PageMeter};
-pub use level::{Cause, DiscardHold, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
+pub use level::{Cause, DiscardHold, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
 pub use log::panics::StopOnPanic;
 pub use log::redo::{RedoError, RedoOps};
 pub use log::{Log, LogError, LogStats};
-pub use nvm::{NVM_FILE, NvmFound, REGION_HEADER_BYTES, RegionFound, is_unneeded_region};
-pub use pool::{PageS, PageSx, PageX};
+pub use nvm::{NVM_FILE, NvmConfig, NvmFlush, NvmStats, REGION_HEADER_BYTES, SlotCounts, is_unneeded_region};
+pub use open::{NvmFound, RegionFound};
+pub use pool::{PageS, PageSx, PageX, Replacement};
 pub use recovery::{Recovery, RedoReport};
+pub use space::CheckReport;

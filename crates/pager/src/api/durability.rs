@@ -2,11 +2,12 @@
 //!
 //! What it does not know: how this is shown.
 
-use varve_device::{Capabilities, Directory, Medium, RegionFacts, RegionTally};
+use varve_device::{Capabilities, Directory, Medium};
 
 use crate::api::pager::Pager;
-use crate::config::{HomeLayout, ProtectionKind};
-use crate::nvm::{NvmBuffer, NvmRegion};
+use crate::home::kind::HomeLayout;
+use crate::home::protection::kind::ProtectionKind;
+use crate::nvm::{NvmBuffer, NvmRegion, NvmStats};
 
 /// One part of what a database keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,38 +22,6 @@ pub struct DurabilityRow {
     pub medium: String,
     /// The worst that it survives.
     pub survives: &'static str,
-}
-
-/// A region of persistent memory and what went over it since it was mapped.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NvmStats {
-    /// Where it is.
-    pub place: String,
-    /// What it is made of.
-    pub facts: RegionFacts,
-    /// Its length in bytes.
-    pub size_bytes: u64,
-    /// Bytes of it for the log; 0 if that lies in files.
-    pub log_bytes: u64,
-    /// Slots for pages on their way home, if there are any.
-    pub slots: Option<SlotCounts>,
-    /// Exact counts.
-    pub tally: RegionTally,
-}
-
-/// What slots hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SlotCounts {
-    /// All of them.
-    pub total: u64,
-    /// Nothing.
-    pub free: u64,
-    /// A page that home has not.
-    pub dirty: u64,
-    /// A page that home has, too.
-    pub clean: u64,
-    /// A page that was discarded.
-    pub doomed: u64,
 }
 
 /// The worst that something survives, the least first.
@@ -172,7 +141,7 @@ fn of_region(nvm: &NvmStats) -> Place {
 
 #[cfg(test)]
 mod tests {
-    use varve_device::MemoryDirectory;
+    use varve_device::{MemoryDirectory, RegionFacts, RegionTally};
 
     use super::*;
 

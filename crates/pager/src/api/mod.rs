@@ -3,6 +3,8 @@
 //! What it does not know: keys, rows, transactions.
 
 pub(crate) mod durability;
+pub(crate) mod mark;
 pub(crate) mod mtr;
 pub(crate) mod pager;
+mod segments;
 pub(crate) mod stats;

@@ -22,14 +22,15 @@ use std::cell::RefCell;
 use smallvec::SmallVec;
 use varve_device::planted;
 
-use crate::api::pager::Pager;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::page::PAGE_HEADER_BYTES;
+use crate::home::protection::kind::ProtectionKind;
 use crate::log::record;
 use crate::log::redo::{self, FIRST_ENGINE_OP};
 use crate::pool::{PageS, PageSx, PageX};
+use crate::running::shared::Shared;
 use crate::space::Pending;
 
 /// Handle of a page within its mini-transaction.
@@ -58,7 +59,7 @@ struct Slot<'p> {
 
 /// A mini-transaction: its page changes are in the log together or not at all.
 pub struct Mtr<'p> {
-    pager: &'p Pager,
+    shared: &'p Shared,
     pending: Pending<'p>,
     slots: SmallVec<[Slot<'p>; INLINE_PAGES]>,
     records: Vec<u8>,
@@ -74,14 +75,14 @@ pub struct Mtr<'p> {
 }
 
 impl<'p> Mtr<'p> {
-    pub(crate) fn new(pager: &'p Pager) -> Mtr<'p> {
+    pub(crate) fn new(shared: &'p Shared) -> Mtr<'p> {
         let (records, scratch) = BUFFERS.with(RefCell::take);
-        let pending = pager.pending();
-        let keeps_images = pager.keeps_images();
+        let pending = Pending::new(&shared.spaces, &shared.pool);
+        let keeps_images = shared.config.protection == ProtectionKind::FullPageLog;
         let slots = SmallVec::new();
         let is_in_panic = std::thread::panicking();
         let (named, changed) = (None, false);
-        Mtr { pager, pending, slots, records, scratch, named, changed, is_in_panic, keeps_images }
+        Mtr { shared, pending, slots, records, scratch, named, changed, is_in_panic, keeps_images }
     }
 
     fn hold(&mut self, page: Latched<'p>) -> H {
@@ -97,28 +98,28 @@ impl<'p> Mtr<'p> {
     /// Latches a page shared.
     pub fn s(&mut self, id: PageId) -> Result<H> {
         self.may_fail();
-        let page = self.pager.fix_s(id, Access::Random)?;
+        let page = self.shared.pool.fix(id, Access::Random)?;
         Ok(self.hold(Latched::S(page)))
     }
 
     /// Latches a page shared-exclusive.
     pub fn sx(&mut self, id: PageId) -> Result<H> {
         self.may_fail();
-        let page = self.pager.fix_sx(id, Access::Random)?;
+        let page = self.shared.pool.fix(id, Access::Random)?;
         Ok(self.hold(Latched::Sx(page)))
     }
 
     /// Latches a page exclusive.
     pub fn x(&mut self, id: PageId) -> Result<H> {
         self.may_fail();
-        let page = self.pager.fix_x(id, Access::Random)?;
+        let page = self.shared.pool.fix(id, Access::Random)?;
         Ok(self.hold(Latched::X(page)))
     }
 
     /// Latches a page exclusive if that needs no waiting for its latch.
     pub fn try_x(&mut self, id: PageId) -> Result<Option<H>> {
         self.may_fail();
-        let page = self.pager.try_fix_x(id, Access::Random)?;
+        let page = self.shared.pool.try_fix(id, Access::Random)?;
         Ok(page.map(|page| self.hold(Latched::X(page))))
     }
 
@@ -145,7 +146,7 @@ impl<'p> Mtr<'p> {
     /// other before the first change.
     pub fn create(&mut self, id: PageId, kind: u8, owner: u32) -> Result<H> {
         self.may_fail();
-        let page = self.pager.create_page(id)?;
+        let page = self.shared.pool.create(id)?;
         let h = self.hold(Latched::X(page));
         let mut payload = std::mem::take(&mut self.scratch);
         payload.clear();
@@ -231,7 +232,7 @@ impl<'p> Mtr<'p> {
         if self.keeps_images && !redo::is_whole_page(op) {
             self.keep_image(h);
         }
-        let ops = self.pager.redo_ops();
+        let ops = &*self.shared.ops;
         let page = self.exclusive(h);
         let id = page.id();
         assert!(id.space().is_logged(), "page {id} is not logged");
@@ -254,7 +255,7 @@ impl<'p> Mtr<'p> {
         let (id, lsn) = (page.id(), page.lsn());
         let mut payload = Vec::with_capacity(page.len());
         redo::put_image(&mut payload, page);
-        if planted("full-page-log: one image a checkpoint") && lsn >= self.pager.redo_start() {
+        if planted("full-page-log: one image a checkpoint") && lsn >= self.shared.control.get().redo_start() {
             return;
         }
         self.record(id, redo::OP_IMAGE, &payload);
@@ -307,9 +308,10 @@ impl<'p> Mtr<'p> {
     /// As `commit`; `f` runs inside the append section with the LSN of the changes (or the log's end when there were
     /// none). It must be short and take no latch.
     pub fn commit_with(mut self, f: impl FnOnce(Lsn)) -> Lsn {
-        let mut pending = std::mem::replace(&mut self.pending, self.pager.pending());
-        pending.apply(&mut self);
-        let log = self.pager.log();
+        let mut pending =
+            std::mem::replace(&mut self.pending, Pending::new(&self.shared.spaces, &self.shared.pool));
+        self.apply_pending(&mut pending);
+        let log = &*self.shared.log;
         let lsn = if self.records.is_empty() {
             log.append_nothing(|end| {
                 f(end);
@@ -331,6 +333,17 @@ impl<'p> Mtr<'p> {
         lsn
     }
 
+    /// Changes the descriptor pages of what was allocated and freed.
+    fn apply_pending(&mut self, pending: &mut Pending<'p>) {
+        for of_descriptor in pending.by_descriptor() {
+            let page = self.adopt(of_descriptor.lock());
+            for change in of_descriptor.changes() {
+                let (offset, entry) = change.entry(self.page(page));
+                self.write(page, offset, &entry);
+            }
+        }
+    }
+
     fn changed_pages(&mut self) -> impl Iterator<Item = &mut PageX<'p>> {
         self.slots.iter_mut().filter(|slot| slot.changed).filter_map(|slot| match &mut slot.page {
             Latched::X(page) => Some(page),
@@ -343,10 +356,10 @@ impl Drop for Mtr<'_> {
     fn drop(&mut self) {
         let is_in_panic = std::thread::panicking();
         if is_in_panic && !self.is_in_panic {
-            self.pager.panicked();
+            self.shared.log.panicked();
         } else if self.changed {
             let cause = "a mini-transaction was abandoned half-way".into();
-            self.pager.stop(PagerError::Stopped { cause });
+            self.shared.log.poison(&PagerError::Stopped { cause }.to_string());
         }
         self.slots.clear();
         self.records.clear();

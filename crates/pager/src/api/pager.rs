@@ -9,104 +9,42 @@
 //! What it does not know: keys, rows, transactions.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use varve_device::{planted, reached};
 
+use crate::api::mark::mark;
 use crate::api::mtr::Mtr;
-use crate::api::stats::{Counters, PagerStats};
+use crate::api::stats::PagerStats;
 use crate::base::compression::Compression;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::page::{self, kind};
 use crate::base::times::Timing;
-use crate::config::{FlashConfig, HomeLayout, NvmFlush, PagerConfig, ProtectionKind, check_fill};
-use crate::control::Control;
-use crate::flash::{FlashCache, FlashDesign};
-use crate::home::compression::by_owner::{Compressions, StoredPages};
-use crate::home::packed::Fill;
-use crate::home::trim::{Trim, TrimSetting};
-use crate::level::Level;
-use crate::level::ledger::Ledger;
+use crate::config::PagerConfig;
+use crate::flash::{FlashConfig, FlashDesign};
+use crate::home::compression::by_owner::StoredPages;
+use crate::home::kind::HomeLayout;
+use crate::home::packed::config::check_fill;
+use crate::home::protection::kind::ProtectionKind;
+use crate::home::trim::Trim;
 use crate::log::Log;
 use crate::log::panics::StopOnPanic;
 use crate::log::redo::RedoOps;
-use crate::nvm::{NvmBuffer, NvmRegion};
+use crate::nvm::{NvmFlush, NvmRegion};
 use crate::open;
-use crate::pool::{Bell, PageS, PageSx, PageX, Pool, held};
+use crate::pool::{PageS, PageSx, PageX, held};
 use crate::recovery::Recovery;
 use crate::running::background;
-use crate::running::workers::Workers;
-use crate::space::{Pending, RESERVE_EXTENTS, Spaces};
+use crate::running::shared::Shared;
+use crate::space::{CheckReport, RESERVE_EXTENTS};
 
 /// Threads that write what has changed, at least, when the database is shut down.
 const LAST_WRITERS: usize = 4;
-
-/// What `Pager::check` found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CheckReport {
-    /// Pages looked at.
-    pub pages: u64,
-    /// Allocated pages that were never written.
-    pub unused_pages: u64,
-    /// Damages found, first one first; empty = sound.
-    pub damages: Vec<String>,
-}
-
-/// What the facade and its threads share.
-pub(crate) struct Shared {
-    pub(crate) pool: Pool,
-    pub(crate) log: Arc<Log>,
-    pub(crate) ledger: Arc<Ledger>,
-    pub(crate) level: Arc<dyn Level>,
-    pub(crate) spaces: Spaces,
-    pub(crate) compressions: Arc<Compressions>,
-    pub(crate) trim: Arc<TrimSetting>,
-    pub(crate) fill: Arc<Fill>,
-    pub(crate) control: Control,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) ops: Arc<dyn RedoOps>,
-    pub(crate) config: PagerConfig,
-    pub(crate) is_new: bool,
-    /// This start went on with a sealed cache, without redo.
-    pub(crate) is_behind_seal: bool,
-    /// What this start did, unless it made a new database.
-    pub(crate) recovery: Option<Recovery>,
-    /// Under full-page-log: the log that was redone at this start.
-    pub(crate) redone: Option<Range<Lsn>>,
-    pub(crate) database: u64,
-    /// What was configured, and has to wait for a clean shutdown.
-    pub(crate) postponed: open::Postponed,
-    /// What protection and cache said of their opening.
-    pub(crate) warnings: Vec<String>,
-    /// Persistent memory that the log or pages are in.
-    pub(crate) region: Option<NvmRegion>,
-    /// The level that keeps pages in it.
-    pub(crate) buffer: Option<Arc<NvmBuffer>>,
-    /// The cache on flash, if there is one.
-    pub(crate) cache: Option<Arc<FlashCache>>,
-    /// Held during a checkpoint: end of the log at the last one.
-    pub(crate) checkpointing: Mutex<Lsn>,
-    pub(crate) is_stopping: AtomicBool,
-    /// Changes before this LSN are to be stable soon, since somebody waits for that.
-    pub(crate) cleans_until: AtomicU64,
-    /// A shutdown leaves the region.
-    pub(crate) leaves_region: AtomicBool,
-    /// They write pages beside the producer.
-    pub(crate) workers: Workers,
-    /// Where the last note of all owners' forms begins.
-    pub(crate) forms_noted: Mutex<Option<Lsn>>,
-    /// What a full device refused the page writers last, and when.
-    pub(crate) refused: Mutex<Option<(Instant, PagerError)>>,
-    /// Rung after checkpoints: the trimmer may have something to do.
-    pub(crate) trimmer: Bell,
-}
 
 /// An open set of spaces with their log.
 pub struct Pager {
@@ -150,7 +88,7 @@ impl Pager {
             shortened.or_else(|cause| if cause.is_no_space() { Ok(()) } else { Err(cause) })?;
         }
         let pager = Pager { shared, threads: Mutex::default() };
-        open::headers::mark(&pager)?;
+        mark(&pager.shared)?;
         background::start(&pager.shared, &mut pager.threads.lock())?;
         Ok(pager)
     }
@@ -369,7 +307,7 @@ impl Pager {
             .spaces
             .keep_free(RESERVE_EXTENTS, has_writers)
             .map_err(|cause| self.growth_failed(cause))?;
-        Ok(Mtr::new(self))
+        Ok(Mtr::new(&self.shared))
     }
 
     /// Begins a mini-transaction that ends a transaction: it changes a page or two, allocates none and frees more than it
@@ -379,32 +317,7 @@ impl Pager {
         held::assert_none();
         self.shared.admit_to_log()?;
         self.shared.pool.keep_free()?;
-        Ok(Mtr::new(self))
-    }
-
-    /// An exclusively latched page whose old content is not read.
-    pub(crate) fn create_page(&self, id: PageId) -> Result<PageX<'_>> {
-        self.shared.pool.create(id)
-    }
-
-    /// Allocations of a mini-transaction.
-    pub(crate) fn pending(&self) -> Pending<'_> {
-        Pending::new(&self.shared.spaces, &self.shared.pool)
-    }
-
-    /// The engine's redo operations.
-    pub(crate) fn redo_ops(&self) -> &dyn RedoOps {
-        &*self.shared.ops
-    }
-
-    /// Whether the log holds a clean page whole before it changes.
-    pub(crate) fn keeps_images(&self) -> bool {
-        self.shared.config.protection == ProtectionKind::FullPageLog
-    }
-
-    /// Where redo would start after a crash now.
-    pub(crate) fn redo_start(&self) -> Lsn {
-        self.shared.control.get().redo_start()
+        Ok(Mtr::new(&self.shared))
     }
 
     /// Watches a step of the engine that changes what threads share: a panic that goes through the guard stops the database. Steps within
@@ -420,10 +333,6 @@ impl Pager {
     #[inline]
     pub fn is_sound(&self) -> bool {
         !self.shared.log.has_panicked()
-    }
-
-    pub(crate) fn panicked(&self) {
-        self.shared.log.panicked();
     }
 
     /// Takes no more changes, writes no more pages.
@@ -482,13 +391,13 @@ impl Pager {
     /// A new owner of pages, durable with the next flush of the log.
     pub fn create_segment(&self, space: SpaceId) -> Result<u32> {
         let _watch = self.stop_on_panic();
-        self.shared.spaces.create_segment(self, space)
+        self.new_segment(space)
     }
 
     /// Frees all pages of an owner; nobody may use them any more. Can be repeated after a crash.
     pub fn drop_segment(&self, space: SpaceId, owner: u32) -> Result<()> {
         let _watch = self.stop_on_panic();
-        self.shared.spaces.drop_segment(self, &self.shared.pool, space, owner)
+        self.drop_pages_of(space, owner)
     }
 
     /// Owners of a space with the number of pages that each has in use.
@@ -679,7 +588,7 @@ impl Pager {
     pub fn check_next(&self, next: &PagerConfig) -> Result<()> {
         let mut next = PagerConfig { page_size: self.page_size(), ..next.clone() };
         if let Some(region) = &self.shared.region {
-            region.fits(&next)?;
+            region.fits(&next.wanted_region())?;
         }
         open::fit(&mut next, &self.shared.control.get())
     }
@@ -689,7 +598,7 @@ impl Pager {
     pub fn set_page_writers(&self, writers: usize) -> Result<()> {
         let _watch = self.stop_on_panic();
         let config = PagerConfig { page_writers: writers, ..self.shared.config.clone() };
-        self.shared.workers.resize(background::workers(&config))
+        self.shared.workers.resize(config.workers())
     }
 
     fn stop_threads(&self) {

@@ -5,10 +5,6 @@
 //!
 //! What it does not know: how they are shown.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-
-use crate::base::times::Times;
 use crate::level::LevelReport;
 
 /// A snapshot of the pager's counters.
@@ -42,19 +38,4 @@ pub struct PagerStats {
     pub rollback_pages: u64,
     /// The levels below the pool, topmost first.
     pub levels: Vec<LevelReport>,
-}
-
-/// The counters behind [`PagerStats`].
-#[derive(Default)]
-pub(crate) struct Counters {
-    /// Fixes of pages that have left the pool since.
-    pub(crate) fixes: AtomicU64,
-    pub(crate) misses: AtomicU64,
-    pub(crate) prefetched: AtomicU64,
-    pub(crate) evictions: AtomicU64,
-    pub(crate) evict_writes: AtomicU64,
-    pub(crate) inline_writes: AtomicU64,
-    pub(crate) checkpoint_writes: AtomicU64,
-    pub(crate) checkpoints: AtomicU64,
-    pub(crate) times: Arc<Times>,
 }

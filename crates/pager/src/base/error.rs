@@ -11,8 +11,8 @@
 use varve_device::DeviceError;
 
 use crate::base::ids::{PageId, SpaceId};
+use crate::base::log_error::LogError;
 use crate::base::page::PageDamage;
-use crate::log::LogError;
 
 /// Result of a pager operation.
 pub type Result<T> = std::result::Result<T, PagerError>;

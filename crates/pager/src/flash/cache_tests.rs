@@ -10,17 +10,18 @@ use varve_device::{AlignedBuf, Directory, ErrorKind, Fault, Faulty, MemoryDirect
 
 use super::budget::{Clock, Hands, running};
 use super::cache::{FlashCache, Opened, Place};
+use super::config::FlashFill;
 use super::design::FlashDesign;
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
-use super::widening::FlashFill;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
-use crate::config::FlashConfig;
-use crate::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
+use crate::flash::FlashConfig;
+use crate::level::{Cause, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
+use crate::log::WriteAhead;
 use crate::log::redo::{RedoError, RedoOps};
-use crate::pool::WriteAhead;
 
 pub(super) const PAGE_BYTES: usize = 4096;
 

@@ -10,19 +10,17 @@
 //!
 //! Not known here: threads, what the pool has.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-use rustc_hash::FxHashSet;
 use varve_device::{AlignedBuf, planted, reached};
 
 use super::cache::{FlashCache, add};
 use super::table::Cleaning;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageNo};
-use crate::level::{Cause, Image, Need};
-use crate::pool::summed;
+use crate::base::image::Image;
+use crate::level::{Cause, Need, summed};
 
 /// Pages brought home together (section 3.3.5).
 const GROUP_MAX: usize = 32;
@@ -33,68 +31,6 @@ const PAGES_MAX: usize = 128;
 const MARGIN_PERCENT: u64 = 2;
 /// Frames read together for that.
 const READ_MAX: usize = 32;
-
-/// Pages that are being brought home.
-#[derive(Default)]
-pub(super) struct Underway {
-    pages: Mutex<FxHashSet<PageId>>,
-    /// How many, for those who find none.
-    count: AtomicUsize,
-    ended: Condvar,
-    bell: Condvar,
-}
-
-impl Underway {
-    /// Under the lock of the page's partition.
-    fn begin(&self, id: PageId) {
-        let mut pages = self.pages.lock();
-        pages.insert(id);
-        self.count.store(pages.len(), Ordering::Release);
-    }
-
-    /// As `begin`.
-    fn end(&self, id: PageId) {
-        let mut pages = self.pages.lock();
-        pages.remove(&id);
-        self.count.store(pages.len(), Ordering::Release);
-        drop(pages);
-        self.ended.notify_all();
-    }
-
-    /// Waits until this one isn't; see [`wait_for`](Self::wait_for).
-    pub(super) fn wait_for_page(&self, id: PageId) {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return;
-        }
-        let mut pages = self.pages.lock();
-        while pages.contains(&id) {
-            reached("flash: waited for a page on its way home");
-            self.ended.wait(&mut pages);
-        }
-    }
-
-    /// There is something to clean. Who is about to wait may not hear it, and looks again before long.
-    pub(super) fn ring(&self) {
-        self.bell.notify_one();
-    }
-
-    /// Whether the page is, under the lock of its partition.
-    pub(super) fn has(&self, id: PageId) -> bool {
-        self.count.load(Ordering::Acquire) > 0 && self.pages.lock().contains(&id)
-    }
-
-    /// Waits until none of these is. The caller has seen to it, under the lock of the page's partition, that it does not begin.
-    pub(super) fn wait_for(&self, is_meant: impl Fn(PageId) -> bool) {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return;
-        }
-        let mut pages = self.pages.lock();
-        while pages.iter().any(|id| is_meant(*id)) {
-            reached("flash: waited for a page on its way home");
-            self.ended.wait(&mut pages);
-        }
-    }
-}
 
 /// A page whose way home has begun.
 struct Begun {

@@ -12,21 +12,21 @@ use varve_device::{
 use super::budget::{Clock, Hands, running};
 use super::cache::{FlashCache, Opened, Place};
 use super::cache_tests::{PAGE_BYTES, image, open_with, page};
+use super::config::{FlashFill, FlashRestart};
 use super::design::FlashDesign;
-use super::hardening::{CHUNK_BLOCKS_MIN, SHARE_OF_TRAFFIC};
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
-use super::restart::{Earlier, FlashRestart};
-use super::widening::FlashFill;
+use super::restart::Earlier;
+use super::rounds::{CHUNK_BLOCKS_MIN, SHARE_OF_TRAFFIC};
 use super::widening_tests::Home;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, SpaceId};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::space_format::Geometry;
-use crate::config::FlashConfig;
-use crate::level::{Cause, Image, Level, Need};
-use crate::log::Life;
-use crate::pool::WriteAhead;
-use crate::recovery::Plan;
+use crate::flash::FlashConfig;
+use crate::level::{Cause, Level, Need};
+use crate::log::WriteAhead;
+use crate::log::history::History;
 
 /// Chunks, and their frames.
 const CHUNKS: u64 = 10;
@@ -311,9 +311,9 @@ fn nobody_changes_a_page_before_its_record_is_void() {
 }
 
 /// An empty log from LSN 1000 on.
-fn plan() -> Plan {
+fn history() -> History {
     let start = Lsn::new(1000);
-    Plan::empty(Life { incarnation: 1, after: start, start })
+    History::empty(start)
 }
 
 /// Redo is to run, and pages come here that it has not yet brought up to the end of the log.
@@ -321,12 +321,12 @@ fn plan() -> Plan {
 fn no_record_is_written_before_redo_is_over() {
     for restart in [FlashRestart::LazyVerification, FlashRestart::MemoryMapped] {
         let cache = kept(MemoryDirectory::new(), restart);
-        let plan = plan();
+        let history = history();
         // The file is a new one.
         cache
             .begin(
                 7,
-                Some(Earlier { start: 6, has_cache: true, plan: &plan, noted: None, sealed: None }),
+                Some(Earlier { start: 6, has_cache: true, history: &history, noted: None, sealed: None }),
                 |_| Ok(()),
             )
             .unwrap();
@@ -352,11 +352,13 @@ fn descriptor_pages_are_not_found_again() {
     cache.put(&images, Cause::Evict, Need::Held).expect("home takes all");
     cache.harden_all(Lsn::ZERO).unwrap();
     drop(cache);
-    let (cache, plan) = (kept(files, FlashRestart::LazyVerification), plan());
+    let (cache, history) = (kept(files, FlashRestart::LazyVerification), history());
     cache
-        .begin(8, Some(Earlier { start: 7, has_cache: true, plan: &plan, noted: None, sealed: None }), |_| {
-            Ok(())
-        })
+        .begin(
+            8,
+            Some(Earlier { start: 7, has_cache: true, history: &history, noted: None, sealed: None }),
+            |_| Ok(()),
+        )
         .unwrap();
     let found: Vec<PageId> = cache.tables().flat_map(|table| table.pages()).collect();
     assert_eq!(found, [usual]);

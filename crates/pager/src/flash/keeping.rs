@@ -21,66 +21,19 @@
 //!
 //! Not known here: what changes frames; what a start makes of the records.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use parking_lot::{Mutex, RwLock};
-use varve_device::{AlignedBuf, Durability, reached};
+use varve_device::{Durability, reached};
 
 use super::cache::{FlashCache, add};
-use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
-use super::restart::FlashRestart;
+use super::config::FlashRestart;
+use super::notes::{EPOCH_BYTES, NOTE_FLASH, NOTE_FRAMES_MAX, NOTED_FRAME_BYTES};
+use super::record::{RECORDS_OF_BLOCK, Record};
 use super::store::{Marks, Whose};
 use super::table::{FrameNo, Kept, Partition};
-use crate::base::error::{PagerError, Result};
-use crate::base::ids::PageId;
+use crate::base::error::PagerError;
 use crate::base::lsn::Lsn;
-use crate::log::Record as LogRecord;
-use crate::log::record::{put_varint, take_varint};
-use crate::recovery::Observe;
-
-/// Kind of the note (kinds below 16 are the pager's).
-const NOTE_FLASH: u8 = 6;
-const EPOCH_BYTES: usize = 8;
-/// Frames of a note (section 4.3.2).
-const NOTE_FRAMES_MAX: usize = 64;
-/// Bytes of one in a note, at most, but in a log of more than 2^49 bytes.
-const NOTED_FRAME_BYTES: u64 = 18;
-/// Of the log, the largest part that a note of the whole table may take.
-const TABLE_SHARE: u64 = 4;
-
-/// What is kept at once.
-#[derive(Default)]
-pub(super) struct Keeping {
-    /// The records on flash, by block.
-    mirror: RwLock<Vec<Mutex<AlignedBuf>>>,
-    /// The file says that nothing can be gone on with.
-    is_void: AtomicBool,
-    /// Held by who makes it say so.
-    voiding: Mutex<()>,
-    /// Where the last notes of the whole table begin, and where the log ended behind them.
-    pub(super) noted: Mutex<Option<(Lsn, Lsn)>>,
-}
-
-impl Keeping {
-    pub(super) fn new(restart: FlashRestart, blocks: u32) -> Keeping {
-        let keeping = Keeping::default();
-        keeping.reshape(restart, blocks);
-        keeping
-    }
-
-    /// There are so many blocks of records, and none has any.
-    pub(super) fn reshape(&self, restart: FlashRestart, blocks: u32) {
-        let count = if restart == FlashRestart::MemoryMapped { blocks } else { 0 };
-        let zeros = || {
-            let mut block = AlignedBuf::new(TABLE_BLOCK_BYTES);
-            block.fill(0);
-            Mutex::new(block)
-        };
-        *self.mirror.write() = (0..count).map(|_| zeros()).collect();
-        self.is_void.store(false, Relaxed);
-    }
-}
+use crate::log::record::put_varint;
 
 impl FlashCache {
     /// From now on what changes is kept.
@@ -237,143 +190,6 @@ impl FlashCache {
     }
 }
 
-/// Whether a log of this length has room for the notes of so many frames.
-pub(crate) fn log_takes_table(log_bytes: u64, frames: u32) -> bool {
-    u64::from(frames) * NOTED_FRAME_BYTES * TABLE_SHARE <= log_bytes
-}
-
 fn block_of(stored: u32) -> u32 {
     stored / RECORDS_OF_BLOCK as u32
-}
-
-/// Frames as the log notes them, of the file's last epoch that it knows.
-#[derive(Default)]
-pub(crate) struct Noted {
-    epoch: u64,
-    frames: HashMap<u32, Record>,
-    by_page: HashMap<PageId, u32>,
-    changed: HashMap<PageId, Lsn>,
-}
-
-impl Noted {
-    /// All of a file of this epoch.
-    pub(super) fn records(&self, epoch: u64) -> impl Iterator<Item = (u32, Record)> + '_ {
-        let frames = self.frames.iter().filter(move |_| epoch == self.epoch);
-        frames.map(|(stored, record)| (*stored, *record))
-    }
-
-    fn forget(&mut self, page: PageId) {
-        let frame = self.by_page.remove(&page);
-        frame.and_then(|frame| self.frames.remove(&frame));
-    }
-
-    fn note(&mut self, lsn: Lsn, payload: &[u8]) -> Option<()> {
-        let (epoch, mut payload) = payload.split_first_chunk::<EPOCH_BYTES>()?;
-        let epoch = u64::from_le_bytes(*epoch);
-        if epoch != self.epoch {
-            // The file was begun anew.
-            self.epoch = epoch;
-            self.frames.clear();
-            self.by_page.clear();
-        }
-        while !payload.is_empty() {
-            let stored = u32::try_from(take_varint(&mut payload)?).ok()?;
-            let page = PageId::from_u64(take_varint(&mut payload)?)?;
-            let page_lsn = Lsn::new(take_varint(&mut payload)?);
-            if self.changed.get(&page).is_some_and(|changed| *changed > page_lsn) {
-                continue;
-            }
-            self.forget(page);
-            let at = lsn.get();
-            let record = Record {
-                page,
-                lsn: page_lsn,
-                before: lsn,
-                last: at,
-                last_but_one: at,
-                admitted: at,
-                is_dirty: false,
-            };
-            if let Some(other) = self.frames.insert(stored, record) {
-                self.by_page.remove(&other.page);
-            }
-            self.by_page.insert(page, stored);
-        }
-        Some(())
-    }
-}
-
-impl Observe for Noted {
-    fn observe(&mut self, lsn: Lsn, record: &LogRecord<'_>) -> Result<()> {
-        match *record {
-            LogRecord::Change { page, .. } => {
-                self.changed.insert(page, lsn);
-                if self.by_page.get(&page).is_some_and(|stored| self.frames[stored].lsn < lsn) {
-                    self.forget(page);
-                }
-                Ok(())
-            }
-            LogRecord::Note { kind: NOTE_FLASH, payload } => {
-                self.note(lsn, payload).ok_or_else(|| PagerError::Corrupt {
-                    what: format!("the note of frames on flash at LSN {lsn} makes no sense"),
-                })
-            }
-            LogRecord::Note { .. } => Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::ids::{PageNo, SpaceId};
-
-    fn page(no: u32) -> PageId {
-        PageId::new(SpaceId::DATA, PageNo(no))
-    }
-
-    fn payload(epoch: u64, frames: &[(u32, u32, u64)]) -> Vec<u8> {
-        let mut payload = epoch.to_le_bytes().to_vec();
-        for (frame, no, lsn) in frames {
-            let fields = [u64::from(*frame), page(*no).to_u64(), *lsn];
-            fields.into_iter().for_each(|field| put_varint(&mut payload, field));
-        }
-        payload
-    }
-
-    fn found(noted: &Noted, epoch: u64) -> Vec<(u32, PageId)> {
-        let mut found: Vec<_> = noted.records(epoch).map(|(stored, record)| (stored, record.page)).collect();
-        found.sort_unstable();
-        found
-    }
-
-    #[test]
-    fn notes_of_an_earlier_epoch_of_the_file_say_nothing_of_it() {
-        let mut noted = Noted::default();
-        noted.note(Lsn::new(100), &payload(7, &[(1, 11, 50), (2, 12, 60)])).unwrap();
-        assert_eq!(found(&noted, 7), [(1, page(11)), (2, page(12))]);
-        assert_eq!(found(&noted, 8), []);
-        noted.note(Lsn::new(200), &payload(8, &[(1, 13, 150)])).unwrap();
-        assert_eq!((found(&noted, 7), found(&noted, 8)), (vec![], vec![(1, page(13))]));
-    }
-
-    #[test]
-    fn a_note_that_is_cut_off_makes_no_sense() {
-        let whole = payload(7, &[(1, 11, 50)]);
-        assert_eq!(&whole[..EPOCH_BYTES], 7_u64.to_le_bytes());
-        for bytes in 0..whole.len() {
-            let is_whole = Noted::default().note(Lsn::new(100), &whole[..bytes]).is_some();
-            assert_eq!(is_whole, bytes == EPOCH_BYTES, "{bytes} bytes");
-        }
-    }
-
-    /// With numbers as large as they get.
-    #[test]
-    fn a_frame_takes_no_more_room_in_a_note_than_is_reckoned_with() {
-        let mut payload = Vec::new();
-        let last = PageId::new(SpaceId::ROLLBACK, PageNo(u32::MAX));
-        let fields = [u64::from(u32::MAX), last.to_u64(), (1 << 49) - 1];
-        fields.into_iter().for_each(|field| put_varint(&mut payload, field));
-        assert!(payload.len() as u64 <= NOTED_FRAME_BYTES, "{} bytes", payload.len());
-    }
 }

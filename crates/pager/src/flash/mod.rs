@@ -14,6 +14,8 @@ mod cache;
 #[cfg(test)]
 mod cache_tests;
 mod cleaning;
+mod config;
+mod counters;
 mod design;
 mod hardening;
 #[cfg(test)]
@@ -21,13 +23,18 @@ mod hardening_tests;
 mod heap;
 mod heat;
 mod keeping;
+mod mirror;
+mod noted;
+mod notes;
 mod reading;
 mod record;
 mod report;
 mod resizing;
 mod restart;
+mod rounds;
 mod scans;
 mod sealing;
+mod shape;
 mod store;
 mod table;
 mod taking;
@@ -35,6 +42,8 @@ mod throttle;
 mod trouble;
 #[cfg(test)]
 mod trouble_tests;
+mod underway;
+mod watched;
 mod widening;
 #[cfg(test)]
 mod widening_tests;
@@ -42,13 +51,12 @@ mod writes;
 
 pub(crate) use budget::running;
 pub(crate) use cache::{FlashCache, Opened, Place};
+pub use config::{FlashConfig, FlashFill, FlashRestart};
 pub use design::FlashDesign;
-pub(crate) use keeping::{Noted, log_takes_table};
+pub(crate) use noted::Noted;
 pub(crate) use restart::Earlier;
-pub use restart::FlashRestart;
 pub use scans::FlashScans;
 pub(crate) use sealing::is_sealed;
 pub use store::FLASH_FILE;
-pub(crate) use store::{frames_of, remove_of};
+pub(crate) use store::remove_of;
 pub use table::CleanOrder;
-pub use widening::FlashFill;

@@ -14,9 +14,10 @@ use super::cache::{FlashCache, add};
 use super::table::{Found, FrameNo, Reading, Saw};
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
-use crate::level::{Got, Image, Run, Tier, Want};
+use crate::level::{Got, Run, Tier, Want};
 
 use std::sync::atomic::Ordering::Relaxed;
 

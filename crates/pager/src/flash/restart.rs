@@ -27,7 +27,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use varve_device::{AlignedBuf, planted, reached};
 
 use super::cache::FlashCache;
-use super::keeping::Noted;
+use super::config::FlashRestart;
+use super::noted::Noted;
 use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES, sum_of};
 use super::store::{Cold, Marks, Whose};
 use super::table::Kept;
@@ -36,48 +37,13 @@ use crate::base::ids::{PageId, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::space_format::Geometry;
 use crate::control::random_id;
-use crate::recovery::{BEFORE_REDO, Plan};
+use crate::log::history::History;
+use crate::log::notes::written::BEFORE_REDO;
 
 /// Blocks of records read together.
 pub(super) const READ_BLOCKS: u32 = 64;
-
-/// What becomes of the cache when the database is opened again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FlashRestart {
-    /// It begins empty.
-    None,
-    /// A thread writes the frames' records again and again, and what a start finds is verified when it is used.
-    LazyVerification,
-    /// Each record is on flash before anything depends on it (section 4.3.1; dear, and here for comparison).
-    MemoryMapped,
-    /// The log notes what comes to frames (section 4.3.2; here for comparison).
-    LogBased,
-}
-
-impl FlashRestart {
-    /// All of them.
-    pub const ALL: [FlashRestart; 4] = [
-        FlashRestart::None,
-        FlashRestart::LazyVerification,
-        FlashRestart::MemoryMapped,
-        FlashRestart::LogBased,
-    ];
-
-    /// Its name in the configuration file and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            FlashRestart::None => "none",
-            FlashRestart::LazyVerification => "lazy-verification",
-            FlashRestart::MemoryMapped => "memory-mapped",
-            FlashRestart::LogBased => "log-based",
-        }
-    }
-
-    /// The one of this name.
-    pub fn of(name: &str) -> Option<FlashRestart> {
-        FlashRestart::ALL.into_iter().find(|restart| restart.name() == name)
-    }
-}
+/// A planted fault.
+pub(super) const ANY_SUM: &str = "flash: any records are taken for sealed";
 
 /// What a start knows of the one before.
 pub(crate) struct Earlier<'p> {
@@ -85,8 +51,8 @@ pub(crate) struct Earlier<'p> {
     pub(crate) start: u64,
     /// It was to keep records of a cache: somebody counts on a warm start.
     pub(crate) has_cache: bool,
-    /// What redo will do.
-    pub(crate) plan: &'p Plan,
+    /// What the log says of pages.
+    pub(crate) history: &'p History,
     /// What the log notes of frames, where it does.
     pub(crate) noted: Option<&'p Noted>,
     /// The records have their seal, and nothing is redone: home lacks what is dirty, since this redo position at most.
@@ -215,8 +181,8 @@ impl FlashCache {
             return Err(Cold::OtherHistory);
         }
         self.clock.fetch_max(found.newest + 1, Relaxed);
-        let plan = earlier.plan;
-        self.hardening.found_from(plan.from(), plan.until(), self.log.durable_block());
+        let history = earlier.history;
+        self.hardening.found_from(history.from, history.until, self.log.durable_block());
         let Found { left, clean, dirty, .. } = found;
         let counters = &self.counters;
         counters.not_restored.fetch_add(left, Relaxed);
@@ -251,7 +217,7 @@ impl FlashCache {
             }
         }
         // What is believed is what was summed: a drive may answer otherwise than a moment ago.
-        if earlier.sealed.is_some() && sum != self.hardening.seal.sum && !planted(super::sealing::ANY_SUM) {
+        if earlier.sealed.is_some() && sum != self.hardening.seal.sum && !planted(ANY_SUM) {
             reached("flash: records change between two reads");
             return Err(Cold::Unsteady);
         }
@@ -263,7 +229,7 @@ impl FlashCache {
         let fate = match earlier.sealed {
             Some(_) if record.is_dirty && !planted("flash: a seal's dirty frames are clean") => Fate::Dirty,
             Some(_) => Fate::Clean,
-            None => self.fate(record, stored, earlier.plan),
+            None => self.fate(record, stored, earlier.history),
         };
         match fate {
             Fate::Foreign => return false,
@@ -283,12 +249,12 @@ impl FlashCache {
         each.filter_map(|stored| Some((stored, Record::get(bytes, epoch, stored)?))).collect()
     }
 
-    fn fate(&self, record: &Record, stored: u32, plan: &Plan) -> Fate {
+    fn fate(&self, record: &Record, stored: u32, history: &History) -> Fate {
         let Record { page, lsn, before, .. } = *record;
-        let (from, stable, end) = (plan.from(), plan.stable(), plan.until().max(plan.from()));
+        let (from, stable, end) = (history.from, history.stable, history.until.max(history.from));
         // One that is right as long as it is there says nothing of a moment.
         let is_kept = self.restart() == FlashRestart::MemoryMapped;
-        if lsn > plan.until() || before > end {
+        if lsn > history.until || before > end {
             return Fate::Foreign;
         }
         let is_its_place = self.partition_of(page) == (stored / self.shape.partition_frames()) as usize;
@@ -298,15 +264,15 @@ impl FlashCache {
             is_possible && !Geometry::of(page.space(), self.store.page_size()).is_descriptor(page);
         let is_read =
             is_kept || lsn.max(before) >= from || planted("flash: records from before redo are believed");
-        if !is_possible || !is_read || plan.is_discarded_after(page, lsn) {
+        if !is_possible || !is_read || history.is_discarded_after(page, lsn) {
             return Fate::Left;
         }
-        if plan.is_changed_before_redo(page, lsn) && !planted(BEFORE_REDO) {
+        if history.is_changed_before_redo(page, lsn) && !planted(BEFORE_REDO) {
             reached("flash: home has what was changed before redo");
             return Fate::Left;
         }
         let at_home =
-            plan.home_has(page).filter(|_| !planted("flash: notes of what is home are not looked at"));
+            history.home_has(page).filter(|_| !planted("flash: notes of what is home are not looked at"));
         match at_home {
             Some(newer) if newer > lsn => {
                 reached("flash: home has a newer version than a frame");
@@ -323,7 +289,7 @@ impl FlashCache {
         let Record { page, lsn, last, last_but_one, admitted, is_dirty, .. } = *record;
         let lacks = match fate {
             Fate::Clean => None,
-            Fate::Dirty => Some(earlier.sealed.unwrap_or(earlier.plan.stable())),
+            Fate::Dirty => Some(earlier.sealed.unwrap_or(earlier.history.stable)),
             Fate::Left | Fate::Foreign => return,
         };
         let kept = Kept { page, lsn, last, last_but_one, admitted, is_dirty };

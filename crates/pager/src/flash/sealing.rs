@@ -16,14 +16,12 @@
 use varve_device::{AlignedBuf, Directory, planted, reached};
 
 use super::cache::FlashCache;
+use super::config::FlashRestart;
 use super::record::{TABLE_BLOCK_BYTES, sum_of};
-use super::restart::{FlashRestart, READ_BLOCKS};
+use super::restart::{ANY_SUM, READ_BLOCKS};
 use super::store::{Seal, Store, Whose};
 use crate::base::error::Result;
 use crate::control::random_id;
-
-/// A planted fault.
-pub(super) const ANY_SUM: &str = "flash: any records are taken for sealed";
 
 impl FlashCache {
     /// Whether this design and this way to keep records go with a seal.

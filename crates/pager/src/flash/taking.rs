@@ -19,7 +19,8 @@ use super::table::{Admitted, Arrival, FrameNo};
 use super::writes::Write;
 use crate::base::error::Result;
 use crate::base::ids::{Access, PageId};
-use crate::level::{Cause, Image, Need};
+use crate::base::image::Image;
+use crate::level::{Cause, Need};
 
 /// Pages written together.
 const TOGETHER_MAX: usize = 32;

@@ -110,12 +110,12 @@ mod tests {
 
     use super::super::budget::Hands;
     use super::super::cache_tests::{image, page};
+    use super::super::config::FlashFill;
     use super::super::design::FlashDesign;
-    use super::super::widening::FlashFill;
     use super::super::widening_tests::{open, read};
     use super::*;
     use crate::base::ids::Access;
-    use crate::config::FlashConfig;
+    use crate::flash::FlashConfig;
     use crate::level::{Cause, Level, Need, Tier};
 
     #[test]

@@ -16,10 +16,11 @@ use super::cache_tests::{NoLog, Stoppable, image, open_over, page, read};
 use super::design::FlashDesign;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageRange};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
-use crate::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
-use crate::pool::WriteAhead;
+use crate::level::{Cause, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
+use crate::log::WriteAhead;
 
 type Hook = Box<dyn FnOnce() + Send>;
 

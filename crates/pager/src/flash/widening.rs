@@ -21,113 +21,18 @@
 //!
 //! Not known here: frames of the pool, how home reads pages together.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-use parking_lot::Mutex;
-use rustc_hash::{FxHashMap, FxHashSet};
-use varve_device::{AlignedBuf, planted, reached};
+use varve_device::{AlignedBuf, reached};
 
 use super::cache::{FlashCache, add};
 use super::table::{Admitted, Arrival, Partition};
 use super::writes::Write;
 use crate::base::error::PagerError;
-use crate::base::ids::{Access, PageId, PageNo, PageRange};
-use crate::level::{Image, Run, Want};
+use crate::base::ids::{Access, PageId, PageNo};
+use crate::base::image::Image;
+use crate::level::{Run, Want};
 
 /// Pages that are read together, from a multiple of their number on; extents of all page sizes have a multiple of it.
 const TOGETHER: u32 = 8;
-/// Runs that are known not to be readable, at most.
-const UNREADABLE_MAX: usize = 4096;
-
-/// What an empty cache does to get full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FlashFill {
-    /// Until a twentieth of the frames is free, it takes pages of scans, too, and reads are widened.
-    Aggressive,
-    /// Nothing: it takes what it takes when it is full.
-    Plain,
-}
-
-impl FlashFill {
-    /// All of them.
-    pub const ALL: [FlashFill; 2] = [FlashFill::Aggressive, FlashFill::Plain];
-
-    /// Its name in the configuration file and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            FlashFill::Aggressive => "aggressive",
-            FlashFill::Plain => "plain",
-        }
-    }
-
-    /// The one of this name.
-    pub fn of(name: &str) -> Option<FlashFill> {
-        FlashFill::ALL.into_iter().find(|fill| fill.name() == name)
-    }
-}
-
-/// Pages that are being read along.
-#[derive(Default)]
-pub(super) struct Watched {
-    /// Whether something newer has set out since, or the page was dropped.
-    pages: Mutex<FxHashMap<PageId, bool>>,
-    /// How many, for those who find none.
-    count: AtomicUsize,
-    /// First pages of runs that could not be read: not all of a new extent is written.
-    unreadable: Mutex<FxHashSet<PageId>>,
-}
-
-impl Watched {
-    /// Under the lock of the page's partition. Whether nobody else reads it along.
-    fn begin(&self, id: PageId) -> bool {
-        let mut pages = self.pages.lock();
-        let is_first = !pages.contains_key(&id);
-        if is_first {
-            pages.insert(id, false);
-            self.count.store(pages.len(), Relaxed);
-        }
-        is_first
-    }
-
-    /// Whether what was read may still be admitted: under the lock of the page's partition, if it is.
-    fn end(&self, id: PageId) -> bool {
-        let mut pages = self.pages.lock();
-        let was_overtaken = pages.remove(&id).unwrap_or(true);
-        self.count.store(pages.len(), Relaxed);
-        !was_overtaken || planted("flash: what is read along is not watched")
-    }
-
-    /// What was read along is not admitted.
-    fn forget(&self, id: PageId) {
-        let _is_wanted = self.end(id);
-    }
-
-    /// There is something newer, or about to be. Under the lock of the page's partition, where who begins has been or is still to come.
-    pub(super) fn overtake(&self, id: PageId) {
-        if self.count.load(Relaxed) > 0
-            && let Some(was_overtaken) = self.pages.lock().get_mut(&id)
-        {
-            reached("flash: a page that is read along is overtaken");
-            *was_overtaken = true;
-        }
-    }
-
-    /// The pages are dropped: before their frames are, whose locks those have who admit.
-    pub(super) fn overtake_all(&self, ids: PageRange) {
-        let mut pages = self.pages.lock();
-        let meant = pages.iter_mut().filter(|(id, _)| ids.contains(**id));
-        meant.for_each(|(_, was_overtaken)| *was_overtaken = true);
-    }
-
-    fn note_unreadable(&self, first: PageId) {
-        let mut unreadable = self.unreadable.lock();
-        if unreadable.len() >= UNREADABLE_MAX {
-            // They may be readable by now.
-            unreadable.clear();
-        }
-        unreadable.insert(first);
-    }
-}
 
 /// A neighbour.
 struct Along {

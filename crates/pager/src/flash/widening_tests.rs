@@ -10,16 +10,16 @@ use varve_device::{AlignedBuf, MemoryDirectory, plant};
 use super::budget::running;
 use super::cache::{FlashCache, Opened, Place};
 use super::cache_tests::{NoLog, PAGE_BYTES, Random, image, page};
+use super::config::{FlashFill, FlashRestart};
 use super::design::FlashDesign;
-use super::restart::FlashRestart;
-use super::widening::FlashFill;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageRange};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
-use crate::config::FlashConfig;
+use crate::flash::FlashConfig;
 use crate::level::ledger::Ledger;
-use crate::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
+use crate::level::{Cause, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
 
 type Hook = Box<dyn FnOnce() + Send>;
 

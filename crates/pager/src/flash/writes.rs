@@ -13,7 +13,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
-use crate::level::Image;
+use crate::base::image::Image;
 
 /// A page and where it belongs.
 #[derive(Clone)]

@@ -13,8 +13,8 @@ use varve_device::{BlockFile, Directory, Durability, ErrorKind, OpenHow, Purpose
 
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, PageRange, SpaceId};
+use crate::base::image::Image;
 use crate::home::compression::stored_page::Stored;
-use crate::level::Image;
 
 /// The file of one space.
 pub(crate) struct SpaceFile {

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::ids::PageId;
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
-use crate::level::Image;
 
 /// Pages whose write is in flight, with the LSN of the newest image asked for.
 #[derive(Default)]

@@ -14,18 +14,22 @@ use varve_device::planted;
 
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page::{self, PageDamage};
 use crate::home::flights::Flights;
-use crate::home::layout::{Layout, Layouts};
-use crate::level::{Cause, DiscardHold, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
-use crate::pool::{WriteAhead, summed};
+use crate::home::layout::Layout;
+use crate::home::layouts::Layouts;
+use crate::level::{Cause, DiscardHold, Got, Level, LevelReport, Need, Run, Step, Tier, Want, summed};
+use crate::log::WriteAhead;
 
 pub(crate) mod compression;
 pub(crate) mod files;
 pub(crate) mod flights;
 pub(crate) mod in_place;
+pub(crate) mod kind;
 pub(crate) mod layout;
+pub(crate) mod layouts;
 pub(crate) mod pace;
 pub(crate) mod packed;
 pub(crate) mod protection;

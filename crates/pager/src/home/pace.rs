@@ -7,10 +7,8 @@
 //!
 //! What it does not know: what the work is.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-use crate::api::pager::Shared;
 
 /// Rests for each part of work.
 const RESTS: u32 = 9;
@@ -59,8 +57,8 @@ impl PieceBytes {
 pub(crate) enum Pace<'s> {
     /// One at once behind the other.
     AtOnce,
-    /// So that at most a tenth of the time is work.
-    Tenth(&'s Shared),
+    /// So that at most a tenth of the time is work, until this says that the pager ends.
+    Tenth(&'s AtomicBool),
 }
 
 impl Pace<'_> {
@@ -82,9 +80,9 @@ impl Pace<'_> {
     }
 
     fn rest(&self, worked: Duration) {
-        let Pace::Tenth(shared) = self else { return };
+        let Pace::Tenth(is_stopping) = self else { return };
         let began = Instant::now();
-        while !shared.is_stopping() {
+        while !is_stopping.load(Acquire) {
             let Some(rest) = (worked * RESTS).checked_sub(began.elapsed()) else { break };
             std::thread::sleep(rest.min(NAP));
         }
@@ -92,7 +90,7 @@ impl Pace<'_> {
 
     /// Whether the pager is about to end: what is left waits for the next start.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self, Pace::Tenth(shared) if shared.is_stopping())
+        matches!(self, Pace::Tenth(is_stopping) if is_stopping.load(Acquire))
     }
 }
 

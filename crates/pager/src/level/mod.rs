@@ -22,84 +22,22 @@
 //!
 //! What it does not know: frames, latches, the log's format.
 
-use std::sync::Arc;
-
-use varve_device::AlignedBuf;
-
-use crate::base::error::Result;
+use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageRange, SpaceId};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
-use crate::base::page::{self, PageDamage};
 
 pub(crate) mod ledger;
 pub(crate) mod meter;
 
-/// A private copy of a page without its checksum: what is made under the page's shared latch.
-pub(crate) struct UnsealedImage {
-    id: PageId,
-    access: Access,
-    bytes: AlignedBuf,
-}
-
-impl UnsealedImage {
-    /// Copies a page.
-    pub(crate) fn copy(id: PageId, page: &[u8], access: Access) -> UnsealedImage {
-        UnsealedImage { id, access, bytes: AlignedBuf::copy_of(page) }
-    }
-
-    /// Computes the checksum; needs no latch.
-    pub(crate) fn seal(self) -> Image {
-        let UnsealedImage { id, access, mut bytes } = self;
-        assert_eq!(page::page_identity(&bytes), id, "a page was written without its identity");
-        page::seal(&mut bytes);
-        Image { id, lsn: page::page_lsn(&bytes), access, bytes: Arc::new(bytes) }
-    }
-}
-
-/// A private copy of a page, made under its shared latch, checksum sealed, ready to be written. A clone shares the bytes.
-#[derive(Clone)]
-pub struct Image {
-    id: PageId,
-    lsn: Lsn,
-    access: Access,
-    bytes: Arc<AlignedBuf>,
-}
-
-impl Image {
-    /// Copies and seals a page.
-    pub fn of(id: PageId, page: &[u8], access: Access) -> Image {
-        UnsealedImage::copy(id, page, access).seal()
-    }
-
-    /// An image that was sealed when it was put.
-    pub(crate) fn of_sealed(
-        id: PageId,
-        bytes: AlignedBuf,
-        access: Access,
-    ) -> std::result::Result<Image, PageDamage> {
-        page::verify(&bytes, id)?;
-        Ok(Image { id, lsn: page::page_lsn(&bytes), access, bytes: Arc::new(bytes) })
-    }
-
-    /// Which page.
-    pub fn id(&self) -> PageId {
-        self.id
-    }
-
-    /// The page LSN of the copy.
-    pub fn lsn(&self) -> Lsn {
-        self.lsn
-    }
-
-    /// How the page was used last.
-    pub fn access(&self) -> Access {
-        self.access
-    }
-
-    /// The sealed bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
+/// Pages written in several puts. What stops the pager counts more than want of room.
+pub(crate) fn summed(puts: impl IntoIterator<Item = Result<usize>>) -> Result<usize> {
+    let sum = |so_far, put| match (so_far, put) {
+        (Ok(before), Ok(count)) => Ok(before + count),
+        (Err(error), Err(later)) => Err(if PagerError::is_no_space(&error) { later } else { error }),
+        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+    };
+    puts.into_iter().reduce(sum).unwrap_or(Ok(0))
 }
 
 /// Where the bytes of a read came from.

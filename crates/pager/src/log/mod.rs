@@ -13,18 +13,21 @@
 //!
 //! Not known here: pages, what records mean, when to take a checkpoint.
 
-mod error;
 mod flush;
+mod for_pages;
 pub mod format;
+pub(crate) mod history;
 mod kept;
 mod line;
 pub(crate) mod notes;
+mod observe;
 pub(crate) mod panics;
 mod reader;
 pub mod record;
 pub(crate) mod redo;
 mod segments;
 mod stored;
+mod write_ahead;
 mod writer;
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -34,16 +37,17 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use varve_device::Directory;
 
+pub use crate::base::log_error::{LogError, RecordError};
 use crate::base::lsn::{AtomicLsn, Lsn};
-use crate::log::panics::PANICKED;
-pub use error::LogError;
 use flush::Queue;
 use format::{Epoch, Geometry};
+pub use observe::Observe;
 use reader::Reader;
 pub use reader::{Group, Known, Life, Tail};
-pub use record::{Record, RecordError};
+pub use record::Record;
 use segments::Segments;
 pub use stored::{FIRST_LSN, StoredLog};
+pub(crate) use write_ahead::{PANICKED, WriteAhead};
 pub use writer::Appended;
 use writer::Appender;
 

@@ -9,11 +9,7 @@
 //!
 //! Not known here: who catches the panic.
 
-use crate::pool::WriteAhead;
-
-/// Why nothing is changed any more; `LogError::Poisoned` has the rest of the sentence.
-pub(crate) const PANICKED: &str =
-    "a fault of the program (a panic in the storage engine, told in the server's log)";
+use crate::log::write_ahead::WriteAhead;
 
 /// Stops the database if a panic goes through it.
 #[must_use = "it watches for as long as it lives"]

@@ -15,8 +15,9 @@ use varve_device::{AlignedBuf, Purpose, planted};
 
 use super::LogError;
 use super::format::{BLOCK_HEADER_BYTES, BlockHeader, Geometry, LOG_SECTOR_BYTES_MIN, SEGMENT_HEADER_BYTES};
-use super::record::{RecordError, Records, take_bytes, take_varint};
+use super::record::{Records, take_bytes, take_varint};
 use super::segments::Segments;
+use crate::base::log_error::RecordError;
 use crate::base::lsn::Lsn;
 
 /// One life of the database, from one opening to the next.

@@ -16,6 +16,7 @@
 //! Not known here: what an operation does to a page (`redo.rs` and the engine).
 
 use crate::base::ids::{PageId, PageNo, SpaceId};
+use crate::base::log_error::RecordError;
 
 /// The following records belong to another page.
 pub const OP_PAGE: u8 = 1;
@@ -43,20 +44,6 @@ pub enum Record<'a> {
         /// Its contents.
         payload: &'a [u8],
     },
-}
-
-/// Why the bytes of a group make no sense, although their checksum holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
-    /// A length points beyond the group.
-    #[error("a record runs over the end of its group")]
-    Overrun,
-    /// A change came before any page was named.
-    #[error("a change names no page")]
-    NoPage,
-    /// A page number or space out of range.
-    #[error("a record names a page that can't exist")]
-    BadPage,
 }
 
 /// Appends `value` as a varint.

@@ -27,9 +27,9 @@ use super::layout::{Layout, SlotUse};
 
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::PageId;
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
-use crate::level::Image;
 use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
 
 /// Bytes of a slot header.

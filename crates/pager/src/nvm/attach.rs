@@ -25,6 +25,7 @@ use std::sync::Arc;
 use varve_device::{Directory, HEAD_BYTES, Region, WORD_BYTES};
 
 use super::area::SLOT_HEADER_BYTES;
+use super::config::{NvmConfig, WantedRegion};
 use super::fits::{self, DRAIN, NVM_FILE, boot_of, described, place};
 use super::layout::{
     BOOT_AT, HEADER_BYTES, HeaderDamage, LEFT, Layout, MAGIC, MAGIC_AT, RegionHeader, STAMP_AT, SlotArea,
@@ -32,7 +33,7 @@ use super::layout::{
 };
 use super::region::NvmRegion;
 use crate::base::error::{PagerError, Result};
-use crate::config::{NvmConfig, PagerConfig, beyond_device};
+use crate::base::refuse::beyond_device;
 use crate::control::{Attached, Superblock};
 use crate::log::format::SEGMENT_HEADER_BYTES;
 
@@ -48,8 +49,12 @@ pub(crate) struct Room {
 impl Room {
     /// The room for a region of `database`, if one is configured; refuses to take what somebody may need. `unneeded` is the id of
     /// a region that the control file calls not needed.
-    pub(crate) fn find(config: &PagerConfig, database: u64, unneeded: Option<u64>) -> Result<Option<Room>> {
-        let (Some(nvm), Some(layout)) = (&config.nvm, Layout::of(config)?) else { return Ok(None) };
+    pub(crate) fn find(
+        config: &WantedRegion<'_>,
+        database: u64,
+        unneeded: Option<u64>,
+    ) -> Result<Option<Room>> {
+        let (Some(nvm), Some(layout)) = (config.nvm, Layout::of(config)?) else { return Ok(None) };
         let room = Room { nvm: nvm.clone(), layout };
         let Some(region) = fits::existing(&*nvm.directory)? else {
             return room.fits_device().map(|()| Some(room));
@@ -170,9 +175,9 @@ fn clear(region: &dyn Region, from: u64, len_bytes: u64) {
 }
 
 /// The region that the control file of an existing database names; `None` if it names none.
-pub(crate) fn find(config: &PagerConfig, stored: &Superblock) -> Result<Option<NvmRegion>> {
+pub(crate) fn find(config: &WantedRegion<'_>, stored: &Superblock) -> Result<Option<NvmRegion>> {
     let Some(attached) = stored.attached else { return Ok(None) };
-    let Some(nvm) = &config.nvm else {
+    let Some(nvm) = config.nvm else {
         return Err(refused(format!(
             "an NVM region has {} of the database, and none is configured: start it with the [nvm] that it had, or bring \
              everything home first: {DRAIN}",

@@ -31,15 +31,16 @@ use varve_device::{planted, reached};
 use super::area::{PageArea, Slot, SlotHeader};
 use super::book::{Book, Hold, Version};
 use super::marks::Marks;
-use crate::api::durability::SlotCounts;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageRange, SpaceId};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page::PageDamage;
 use crate::base::times::{Times, Timing};
 use crate::level::ledger::Ledger;
-use crate::level::{Cause, DiscardHold, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
-use crate::pool::WriteAhead;
+use crate::level::{Cause, DiscardHold, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
+use crate::log::WriteAhead;
+use crate::nvm::SlotCounts;
 
 /// Most pages of a put, where there are slots enough.
 const TOGETHER_MAX: usize = 64;

@@ -10,8 +10,8 @@ use super::area::{SLOT_HEADER_BYTES, Slot};
 use super::rig::{PAGE_BYTES, PAGES_AT, Rig, counter, damages, id, image, put, put_for, range, read};
 use crate::base::error::PagerError;
 use crate::base::lsn::Lsn;
-use crate::config::NvmFlush;
 use crate::level::{Cause, Level, Step, Tier};
+use crate::nvm::NvmFlush;
 
 #[test]
 fn a_page_is_read_from_its_slot_and_goes_home_when_slots_are_short() {

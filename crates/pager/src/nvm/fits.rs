@@ -9,33 +9,33 @@ use std::sync::Arc;
 
 use varve_device::{DeviceError, Directory, ErrorKind, Region, planted};
 
+use super::config::WantedRegion;
 use super::layout::{AREAS_AT, BOOT_AT, HeaderDamage, Layout, RegionHeader, STAMP_AT, SlotUse};
 use crate::base::error::{PagerError, Result};
-use crate::config::PagerConfig;
 use crate::control::{Attached, State, Superblock};
 
 /// Name of the file that is a region of persistent memory, in the directory of its device.
 pub const NVM_FILE: &str = "nvm.varve";
 /// What a person runs who wants the database out of its region.
-pub(super) const DRAIN: &str = "`varve nvm drain`";
+pub(crate) const DRAIN: &str = "`varve nvm drain`";
 
 /// Where the region of a device is, for messages.
-pub(super) fn place(directory: &dyn Directory) -> String {
+pub(crate) fn place(directory: &dyn Directory) -> String {
     format!("{}/{NVM_FILE}", directory.location())
 }
 
 /// The file of the region with whatever length it has; `None` if there is none.
-pub(super) fn existing(directory: &dyn Directory) -> Result<Option<Arc<dyn Region>>> {
+pub(crate) fn existing(directory: &dyn Directory) -> Result<Option<Arc<dyn Region>>> {
     // The length is that of one that would be made.
     let is_there = directory.exists(NVM_FILE)?;
     Ok(is_there.then(|| directory.map(NVM_FILE, AREAS_AT)).transpose()?)
 }
 
 /// A region that is right, or why it is not.
-pub(super) type Fitting = std::result::Result<(Arc<dyn Region>, Layout), String>;
+pub(crate) type Fitting = std::result::Result<(Arc<dyn Region>, Layout), String>;
 
 /// The region in `directory` that `attached` names, or why what is there cannot be it.
-pub(super) fn needed(directory: &dyn Directory, stored: &Superblock, attached: &Attached) -> Result<Fitting> {
+pub(crate) fn needed(directory: &dyn Directory, stored: &Superblock, attached: &Attached) -> Result<Fitting> {
     let place = place(directory);
     let is = match existing(directory) {
         Ok(Some(region)) => {
@@ -94,7 +94,7 @@ fn whole(
 }
 
 /// Why a configuration does not go with a region of this layout, which is the database's.
-pub(super) fn configured(config: &PagerConfig, layout: &Layout) -> std::result::Result<(), String> {
+pub(crate) fn configured(config: &WantedRegion<'_>, layout: &Layout) -> std::result::Result<(), String> {
     match Layout::of(config).map_err(|error| error.to_string())? {
         Some(wanted) if wanted == *layout => Ok(()),
         Some(_) => Err(format!(
@@ -117,7 +117,7 @@ pub fn is_unneeded_region(header: &[u8]) -> bool {
 }
 
 /// What is wrong with a file that should be a region.
-pub(super) fn described(damage: HeaderDamage) -> String {
+pub(crate) fn described(damage: HeaderDamage) -> String {
     match damage {
         HeaderDamage::NotOne | HeaderDamage::Empty => "is no NVM region".into(),
         HeaderDamage::Left => "is an NVM region that its database has left".into(),
@@ -127,7 +127,7 @@ pub(super) fn described(damage: HeaderDamage) -> String {
 }
 
 /// What the control file says of a region that was just made.
-pub(super) fn made(region: u64, layout: &Layout) -> Attached {
+pub(crate) fn made(region: u64, layout: &Layout) -> Attached {
     let holds = |purpose| layout.slots.is_some_and(|slots| slots.purpose == purpose);
     let (pages, copies) = (holds(SlotUse::Buffer), holds(SlotUse::Copies));
     Attached { region, pages, log: layout.log.is_some(), copies, stamp: 0 }
@@ -139,7 +139,7 @@ fn is_lost(noted: u64, now: u64, state: State) -> bool {
 }
 
 /// What is noted of the machine's start: 0 if the medium outlives it.
-pub(super) fn boot_of(region: &dyn Region) -> u64 {
+pub(crate) fn boot_of(region: &dyn Region) -> u64 {
     region.facts().boot.unwrap_or_default()
 }
 

@@ -18,10 +18,11 @@ use super::book::{Book, Version};
 use super::buffer::NvmBuffer;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::times::Timing;
-use crate::config::NvmFlush;
-use crate::level::{Cause, Image, Need};
+use crate::level::{Cause, Need};
+use crate::nvm::NvmFlush;
 
 /// Slots taken back at once.
 const LEAVE_MAX: usize = 64;

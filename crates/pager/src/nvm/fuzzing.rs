@@ -12,11 +12,12 @@ use super::buffer::NvmBuffer;
 use super::layout::{AREAS_AT, Layout, RegionHeader, SlotArea, SlotUse};
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageRange};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
-use crate::config::NvmFlush;
-use crate::level::{Cause, Image, Level, LevelReport, Need, Run, Step, Want};
-use crate::pool::WriteAhead;
+use crate::level::{Cause, Level, LevelReport, Need, Run, Step, Want};
+use crate::log::WriteAhead;
+use crate::nvm::NvmFlush;
 
 const REGION: u64 = 77;
 

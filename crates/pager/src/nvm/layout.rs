@@ -36,10 +36,11 @@
 use varve_device::Region;
 
 use super::area::SLOT_HEADER_BYTES;
+use super::config::{NvmConfig, WantedRegion};
 use crate::base::error::{PagerError, Result};
 use crate::base::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
-use crate::config::{NvmConfig, PagerConfig, ProtectionKind};
 use crate::home::protection;
+use crate::home::protection::kind::ProtectionKind;
 use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
 
 /// Bytes of the header.
@@ -121,8 +122,8 @@ impl LogArea {
 
 impl Layout {
     /// The division that a configuration asks for; `None` if it asks for no region.
-    pub(crate) fn of(config: &PagerConfig) -> Result<Option<Layout>> {
-        let Some(nvm) = &config.nvm else { return Ok(None) };
+    pub(crate) fn of(config: &WantedRegion<'_>) -> Result<Option<Layout>> {
+        let Some(nvm) = config.nvm else { return Ok(None) };
         let page_size = config.page_size as u32;
         let log = log_area(nvm.log_bytes, page_size)?;
         let log_end = log.map_or(Some(AREAS_AT), |log| log.end());

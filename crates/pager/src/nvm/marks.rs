@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use crate::config::NvmFlush;
+use crate::nvm::NvmFlush;
 
 /// How many slots may hold pages that home has not before threads flush them, and where they end.
 pub(crate) struct Marks {

@@ -3,7 +3,7 @@
 //!
 //! Not known here: what is in log and pages, what copies are for.
 
-mod area;
+pub(crate) mod area;
 mod attach;
 mod book;
 #[cfg(test)]
@@ -13,9 +13,9 @@ mod buffer;
 mod buffer_races;
 #[cfg(test)]
 mod buffer_tests;
-mod fits;
+mod config;
+pub(crate) mod fits;
 mod flush;
-mod found;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod home_order;
@@ -26,11 +26,13 @@ mod recover;
 mod region;
 #[cfg(test)]
 mod rig;
+mod stats;
 
 pub(crate) use attach::{Room, find};
 pub(crate) use buffer::NvmBuffer;
+pub(crate) use config::WantedRegion;
+pub use config::{NvmConfig, NvmFlush};
 pub use fits::{NVM_FILE, is_unneeded_region};
-pub(crate) use found::of_files;
-pub use found::{NvmFound, RegionFound};
 pub use layout::HEADER_BYTES as REGION_HEADER_BYTES;
 pub(crate) use region::NvmRegion;
+pub use stats::{NvmStats, SlotCounts};

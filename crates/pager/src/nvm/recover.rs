@@ -31,10 +31,10 @@ use crate::base::ids::{Access, PageId};
 use crate::base::lsn::Lsn;
 use crate::base::page::PageDamage;
 use crate::base::times::Times;
-use crate::config::NvmFlush;
 use crate::level::ledger::Ledger;
 use crate::level::{Level, Run, Want};
-use crate::pool::WriteAhead;
+use crate::log::WriteAhead;
+use crate::nvm::NvmFlush;
 
 /// Free slots that a check looks at under one lock.
 const LOOKED_AT_ONCE: usize = 1024;

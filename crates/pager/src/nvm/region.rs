@@ -14,12 +14,13 @@ use varve_device::{
 
 use super::area::PageArea;
 use super::attach::write_word;
+use super::config::WantedRegion;
 use super::fits;
 use super::layout::{Layout, STAMP_AT, SlotUse};
-use crate::api::durability::NvmStats;
 use crate::base::error::{PagerError, Result};
-use crate::config::PagerConfig;
 use crate::home::protection::REGION_PREFIX;
+use crate::log::LogConfig;
+use crate::nvm::NvmStats;
 
 const LOG_PREFIX: &str = "log";
 
@@ -38,18 +39,20 @@ impl NvmRegion {
     }
 
     /// Refuses a configuration for the next start that would not fit this region.
-    pub(crate) fn fits(&self, next: &PagerConfig) -> Result<()> {
+    pub(crate) fn fits(&self, next: &WantedRegion<'_>) -> Result<()> {
         let fits = fits::configured(next, &self.layout);
         fits.map_err(|why| PagerError::Incompatible { what: format!("{} {why}", self.location()) })
     }
 
     /// Sizes and place of the log, where it is here.
-    pub(crate) fn place_log(&self, config: &mut PagerConfig) {
-        let Some(log) = self.layout.log else { return };
+    pub(crate) fn log(&self) -> Option<LogConfig> {
+        let log = self.layout.log?;
         let part = (Space::Log, Purpose::Log);
-        config.log = self.files(LOG_PREFIX, log.offset, log.segment_bytes, log.segments, part);
-        config.log_segment_bytes = log.segment_bytes;
-        config.log_capacity_bytes = log.capacity_bytes();
+        Some(LogConfig {
+            directory: self.files(LOG_PREFIX, log.offset, log.segment_bytes, log.segments, part),
+            segment_bytes: log.segment_bytes,
+            capacity_bytes: log.capacity_bytes(),
+        })
     }
 
     /// The page slots, where newest versions of pages are here.

@@ -17,11 +17,12 @@ use super::area::{PageArea, SlotHeader};
 use super::buffer::NvmBuffer;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
-use crate::config::NvmFlush;
-use crate::level::{Cause, Got, Image, Level, LevelReport, Need, Run, Step, Tier, Want};
-use crate::pool::WriteAhead;
+use crate::level::{Cause, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
+use crate::log::WriteAhead;
+use crate::nvm::NvmFlush;
 
 pub(super) const PAGE_BYTES: usize = 4096;
 /// Where the pages of a region of at most 64 slots begin.

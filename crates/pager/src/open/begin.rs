@@ -10,25 +10,17 @@
 
 use varve_device::reached;
 
-use super::log_config;
+use super::{found, log_config};
 use crate::base::error::Result;
-use crate::config::{PagerConfig, ProtectionKind};
+use crate::config::PagerConfig;
 use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
-use crate::log::{Log, StoredLog};
+use crate::home::protection::kind::ProtectionKind;
+use crate::log::{Log, Observe, StoredLog};
 use crate::nvm::{self, NvmRegion, Room};
-use crate::recovery::{self, News, Observe, Plan, ReadLog};
+use crate::recovery::{self, News, Plan, ReadLog};
 
 /// Of the log that was read, half as much as the pool is kept until redo is over, and no more than this.
 const KEPT_LOG_BYTES_MAX: usize = 256 << 20;
-
-/// What was configured and has to wait for a clean shutdown, since the last one was none.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Postponed {
-    /// A protection that has to find every page stable.
-    pub(crate) protection: Option<ProtectionKind>,
-    /// A region that the log moves to, and all that was to be in it.
-    pub(crate) region: bool,
-}
 
 /// Full-page-log needs an image of every page that has changed, and another protection has left none: it begins when no
 /// page has. After a crash the database goes on with the protection that it had; gives the one that has to wait.
@@ -59,7 +51,7 @@ pub(super) fn postpone_region(config: &mut PagerConfig, stored: &Superblock) -> 
     reached("open: a region has to wait");
     config.nvm = None;
     if config.protection.needs_nvm() {
-        config.protection = nvm::of_files(stored.protection, config.protection);
+        config.protection = found::of_files(stored.protection, config.protection);
     }
     true
 }
@@ -75,10 +67,10 @@ pub(super) enum Found {
 
 /// The region that the database has, or room for the one that it gets. The log moves there only when nothing of it is needed.
 pub(super) fn find_region(config: &PagerConfig, stored: &Superblock) -> Result<Found> {
-    if let Some(region) = nvm::find(config, stored)? {
+    if let Some(region) = nvm::find(&config.wanted_region(), stored)? {
         return Ok(Found::Has(region));
     }
-    let Some(room) = Room::find(config, stored.database, stored.unneeded_region)? else {
+    let Some(room) = Room::find(&config.wanted_region(), stored.database, stored.unneeded_region)? else {
         return Ok(Found::Nothing);
     };
     assert!(!room.has_log() || stored.state == State::Clean, "the log is needed where it is");
@@ -93,7 +85,7 @@ pub(super) fn read_log(
     observers: &mut [&mut dyn Observe],
 ) -> Result<Option<ReadLog>> {
     if let Found::Has(region) = found {
-        region.place_log(config);
+        config.place_log(region);
     }
     let moves = matches!(found, Found::Gets(room) if room.has_log());
     if stored.log_begins_anew {
@@ -125,7 +117,7 @@ pub(super) fn begin_log(
         Found::Has(region) => (Some(region), None),
         Found::Gets(room) => {
             let (region, attached) = get_region(room, control)?;
-            region.place_log(config);
+            config.place_log(&region);
             (Some(region), Some(attached))
         }
     };

@@ -10,22 +10,19 @@
 //!
 //! Not known here: what else is in the pages; who reads the log.
 
-use varve_device::{AlignedBuf, planted, reached};
+use varve_device::{AlignedBuf, reached};
 
-use crate::api::mtr::{H, Mtr};
-use crate::api::pager::Pager;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::page;
 use crate::base::space_format::{self, Geometry};
-use crate::config::{HomeLayout, PagerConfig};
+use crate::config::PagerConfig;
 use crate::control::{CONTROL_FILE, Superblock};
 use crate::home::compression::stored_page;
 use crate::home::files::{self, SpaceFile};
+use crate::home::kind::HomeLayout;
 use crate::home::packed;
-use crate::level::Cause;
-use crate::log::Admission;
 
 /// Refuses a file in place that the control file does not go with, before the log is read: of two files of different moments
 /// nothing else can be expected to fit.
@@ -100,47 +97,4 @@ fn expect_mark(
             stored.durable
         ),
     })
-}
-
-/// Behind redo, before threads: gives the headers the mark that was announced, if there is room for that.
-pub(crate) fn mark(pager: &Pager) -> Result<()> {
-    match marked(pager) {
-        Err(cause) if cause.is_no_space() => {
-            reached("open: no room to mark headers");
-            Ok(())
-        }
-        done => done,
-    }
-}
-
-fn marked(pager: &Pager) -> Result<()> {
-    let shared = &pager.shared;
-    if shared.log.admit()? == Admission::Full {
-        reached("open: no room to mark headers");
-        return Ok(());
-    }
-    shared.pool.keep_free()?;
-    let mark = shared.control.get().next_mark;
-    let ids = SpaceId::DURABLE.map(|space| Geometry::of(space, pager.page_size()).header());
-    let mut mtr = Mtr::new(pager);
-    let headers = ids.iter().map(|id| mtr.x(*id)).collect::<Result<Vec<H>>>()?;
-    headers.into_iter().for_each(|header| mtr.write(header, space_format::MARK_OFFSET, &mark.to_le_bytes()));
-    let end = mtr.commit();
-    if planted("open: a mark is expected before headers have it") {
-        shared.control.update(|block| block.note_marked(block.durable))?;
-    }
-    shared.log.flush(end)?;
-    shared.pool.clean(&ids, Cause::Checkpoint)?;
-    shared.level.clean(&ids)?;
-    // Home alone is looked at.
-    let is_home = shared.buffer.as_ref().map_or(Ok(true), |buffer| buffer.flush_pages(&ids))?;
-    shared.level.settle()?;
-    // Where packed pages are now.
-    shared.log.flush(shared.log.end())?;
-    if !is_home || ids.iter().any(|id| shared.ledger.has(*id)) {
-        reached("open: a full device took not all marks");
-        return Ok(());
-    }
-    let durable = shared.log.durable();
-    shared.control.update(|block| block.note_marked(durable))
 }

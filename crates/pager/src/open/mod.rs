@@ -24,98 +24,43 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use varve_device::{Directory, planted, reached};
 
-use crate::api::pager::Shared;
-use crate::api::stats::Counters;
 use crate::base::compression::Compression;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, SpaceId};
 use crate::base::lsn::Lsn;
-use crate::config::{HomeLayout, PackedConfig, PagerConfig, ProtectionKind};
+use crate::config::PagerConfig;
 use crate::control::{Control, InForce, Sealed, State, Superblock, random_id};
 use crate::flash::{self, Earlier, FlashCache, FlashRestart, Noted};
 use crate::home::compression::by_owner::Compressions;
 use crate::home::files::{self, SpaceFile, SpaceFiles};
 use crate::home::in_place::{InPlace, InPlaceParts};
-use crate::home::layout::Layouts;
+use crate::home::kind::HomeLayout;
+use crate::home::layouts::Layouts;
+use crate::home::packed::config::PackedConfig;
 use crate::home::packed::{self, PackedSpace};
+use crate::home::protection::kind::ProtectionKind;
 use crate::home::trim::TrimSetting;
 use crate::home::{Home, protection};
+use crate::level::Level;
 use crate::level::ledger::Ledger;
-use crate::level::{Image, Level};
-use crate::log::notes::written;
 use crate::log::redo::RedoOps;
-use crate::log::{GROUP_SLACK_BYTES, Log, LogConfig, LogError, StoredLog, record};
+use crate::log::{Log, LogConfig, LogError, Observe, StoredLog};
 use crate::nvm::{self, NvmRegion, Room};
-use crate::pool::{Bell, Pool, PoolParts, WriteAhead};
-use crate::recovery::{self, News, Observe, Over, Plan, ReadLog, Recovery};
-use crate::running::background;
+use crate::pool::{Bell, Counters, Pool, PoolParts};
+use crate::recovery::{self, News, Over, Plan, ReadLog, Recovery};
+use crate::running::shared::{Postponed, Shared};
 use crate::running::workers::Workers;
 use crate::space::Spaces;
 
 mod begin;
 mod copied;
-pub(crate) mod headers;
+mod found;
+mod headers;
 mod stack;
 
-pub(crate) use begin::Postponed;
 use begin::{begin_log, find_region, postpone_images, postpone_region, read_log};
+pub use found::{NvmFound, RegionFound};
 use stack::{Stack, stack};
-
-impl WriteAhead for Log {
-    fn durable_lsn(&self) -> Lsn {
-        self.durable()
-    }
-
-    fn durable_block(&self) -> Lsn {
-        Log::durable_block(self)
-    }
-
-    fn flush(&self, upto: Lsn) -> Result<()> {
-        Ok(Log::flush(self, upto)?)
-    }
-
-    fn note_written(&self, images: &[&Image]) {
-        let mut records = Vec::new();
-        record::put_note(&mut records, written::NOTE_WRITTEN, &written::encode(images));
-        // A hint is not worth a segment that a full device may have no room for.
-        let is_left_out = planted(recovery::IMAGE_IGNORED) || planted(recovery::BEFORE_REDO);
-        if self.has_segment_for(records.len()) && !is_left_out {
-            self.append_note(&records);
-        }
-    }
-
-    fn note(&self, kind: u8, payload: &[u8]) -> bool {
-        let mut records = Vec::with_capacity(payload.len() + 8);
-        record::put_note(&mut records, kind, payload);
-        let has_room = self.has_segment_for(records.len());
-        if has_room {
-            self.append_note(&records);
-        }
-        has_room
-    }
-
-    fn make_room_for(&self, notes: &[usize]) -> bool {
-        let groups: Vec<usize> = notes.iter().map(|bytes| bytes + GROUP_SLACK_BYTES).collect();
-        // Of what the device refuses, somebody else hears, too.
-        self.make_segments_for(&groups).unwrap_or(false)
-    }
-
-    fn check(&self) -> Result<()> {
-        Ok(Log::check(self)?)
-    }
-
-    fn stop(&self, cause: &PagerError) {
-        match cause {
-            // What it says beyond its cause is said again, to whoever finds the log stopped.
-            PagerError::Stopped { cause } => self.poison(cause),
-            other => self.poison(&other.to_string()),
-        }
-    }
-
-    fn panicked(&self) {
-        Log::panicked(self);
-    }
-}
 
 /// Files, levels and pool over an open log.
 struct Parts {
@@ -234,7 +179,7 @@ fn log_config(config: &PagerConfig) -> LogConfig {
 
 /// `before`: what an unfinished creation left.
 fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn RedoOps>) -> Result<Shared> {
-    if let Some(log) = nvm::layout::Layout::of(&config)?.and_then(|layout| layout.log) {
+    if let Some(log) = nvm::layout::Layout::of(&config.wanted_region())?.and_then(|layout| layout.log) {
         config.log_segment_bytes = log.segment_bytes;
         config.check()?;
     }
@@ -242,7 +187,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     let database = random_id();
     let unneeded =
         before.as_ref().and_then(|before| before.attached.map(|it| it.region).or(before.unneeded_region));
-    let room = Room::find(&config, database, unneeded)?;
+    let room = Room::find(&config.wanted_region(), database, unneeded)?;
     if let Some(before) = before {
         StoredLog::remove_of(&*config.log, before.database)?;
         if let Some(cache) = &config.flash {
@@ -260,7 +205,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     let control = Control::create(&*config.control, first)?;
     let region = room.map(|room| room.make(database, id)).transpose()?;
     if let Some(region) = &region {
-        region.place_log(&mut config);
+        config.place_log(region);
     }
     let (log, _) = ReadLog::empty(log_config(&config), database)?.begin_life(&control, News::default())?;
     let log = Arc::new(log);
@@ -290,7 +235,7 @@ fn recover(
     behind_seal: &mut Option<Arc<FlashCache>>,
 ) -> Result<Shared> {
     let began = Instant::now();
-    protection::check_copies(&config, &control.get())?;
+    protection::check_copies(&*config.data, &control.get())?;
     let log_files = config.log.clone();
     headers::refuse_other(&config, &control.get())?;
     let found = find_region(&config, &control.get())?;
@@ -382,7 +327,8 @@ fn begin_cache(
     let start = random_id();
     let Some(cache) = &parts.stack.cache else { return note(start).map(|()| false) };
     let sealed = is_sealed.then(|| stored.redo_start());
-    let earlier = Earlier { start: stored.start, has_cache: stored.has_cache, plan, noted, sealed };
+    let history = plan.history();
+    let earlier = Earlier { start: stored.start, has_cache: stored.has_cache, history, noted, sealed };
     let is_found = cache.begin(start, Some(earlier), note)?;
     // Whoever chose another design, or another way to keep records, asked for it.
     if is_found && !is_sealed && stored.sealed.is_some() && cache.may_be_sealed() {
@@ -527,14 +473,14 @@ fn assemble(
     let copies = region.and_then(NvmRegion::copies);
     let copies = copies.as_deref().map(|copies| copies as &dyn Directory);
     let was = control.get().protection;
+    let wanted = config.wanted_protection(copies);
     let mut mended = Vec::new();
     if let Some(redo_start) = redo_start {
         // A killed process may have left writes in caches; redo would take those pages for stable.
         files.flush_all()?;
-        mended = protection::repair(was, config, copies, &files, redo_start)?;
+        mended = protection::repair(was, &wanted, &files, redo_start)?;
     }
-    let protection =
-        protection::open(config, control.get().database, copies, &files, (!is_new).then_some(was))?;
+    let protection = protection::open(&wanted, control.get().database, &files, (!is_new).then_some(was))?;
     let warning = protection.warning();
     note_protection(config, control).and_then(|()| note_compression(control, config, config.compression))?;
     let ledger = Arc::<Ledger>::default();
@@ -633,7 +579,7 @@ fn finish(
     if let Some(cache) = &cache {
         cache.count_kinds(ops.clone());
     }
-    let workers = Workers::new(background::workers(&config))?;
+    let workers = Workers::new(config.workers())?;
     Ok(Shared {
         pool,
         log,

@@ -11,12 +11,11 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::Pool;
 use super::frame::{Frame, HEAT_COLD, HEAT_HOT};
 use super::guard::{Guard, PageX};
+use super::{Pool, Replacement};
 use crate::base::error::{PagerError, Result};
-use crate::config::Replacement;
-use crate::level::Image;
+use crate::base::image::Image;
 
 /// Frames freed at once.
 pub(super) const BATCH: usize = 64;

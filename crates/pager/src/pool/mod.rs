@@ -19,6 +19,7 @@
 //! What it does not know: what a level does with a page, how the log is written.
 
 mod arena;
+mod counters;
 mod evict;
 mod frame;
 mod free;
@@ -26,6 +27,7 @@ mod guard;
 #[cfg(test)]
 mod races;
 mod read;
+mod replacement;
 mod table;
 mod write;
 
@@ -35,10 +37,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use parking_lot::{Condvar, Mutex};
 
+pub(crate) use counters::Counters;
 pub use guard::{PageS, PageSx, PageX};
 pub(crate) use guard::{Pin, held};
 pub(crate) use read::PREFETCH_MAX;
-pub(crate) use write::{Bell, summed};
+pub use replacement::Replacement;
+pub(crate) use write::Bell;
 
 use self::arena::{Arena, CACHE_LINE_BYTES};
 use self::evict::Replacer;
@@ -46,46 +50,15 @@ use self::frame::Frame;
 use self::free::FreeList;
 use self::guard::Guard;
 use self::table::Table;
-use crate::api::stats::Counters;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageRange, SpaceId};
 use crate::base::latch::Mode;
 use crate::base::lsn::Lsn;
 use crate::base::times::Timing;
-use crate::config::Replacement;
 use crate::level::ledger::Ledger;
-use crate::level::{DiscardHold, Image, Level};
-use crate::log::panics::{PANICKED, StopOnPanic};
-
-/// What the pool needs of the log.
-pub(crate) trait WriteAhead: Send + Sync {
-    /// End of the durable log.
-    fn durable_lsn(&self) -> Lsn;
-    /// All before this is durable, and redo can begin here.
-    fn durable_block(&self) -> Lsn {
-        self.durable_lsn()
-    }
-    /// Makes the log durable up to `upto`.
-    fn flush(&self, upto: Lsn) -> Result<()>;
-    /// Notes that these images are stable; needs no flush.
-    fn note_written(&self, images: &[&Image]);
-    /// Appends a note, if there is room for it; needs no flush.
-    fn note(&self, _kind: u8, _payload: &[u8]) -> bool {
-        false
-    }
-    /// Makes room for notes of so many bytes, one behind the other. Whether there is any; no latch may be held.
-    fn make_room_for(&self, _notes: &[usize]) -> bool {
-        false
-    }
-    /// Fails once it has been stopped: with the first cause, and, if that was `Stopped`, with the same words.
-    fn check(&self) -> Result<()>;
-    /// Stops it for good: no more is acknowledged. Of a second cause nothing is kept.
-    fn stop(&self, cause: &PagerError);
-    /// Stops it since a panic may have left anything in memory.
-    fn panicked(&self) {
-        self.stop(&PagerError::Stopped { cause: PANICKED.into() });
-    }
-}
+use crate::level::{DiscardHold, Level};
+use crate::log::WriteAhead;
+use crate::log::panics::StopOnPanic;
 
 /// What a pool works with.
 pub(crate) struct PoolParts {

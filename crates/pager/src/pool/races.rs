@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use super::*;
 use crate::base::ids::{PageNo, SpaceId};
+use crate::base::image::Image;
 use crate::base::latch::{Exclusive, Shared};
 use crate::base::page;
-use crate::level::{Cause, Got, Image, LevelReport, Need, Run, Step, Tier, Want};
-use crate::log::Appended;
+use crate::level::{Cause, Got, LevelReport, Need, Run, Step, Tier, Want};
+use crate::log::{Appended, WriteAhead};
 
 /// A level that serves formatted pages, counts, and calls back during a put.
 #[derive(Default)]

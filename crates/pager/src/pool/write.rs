@@ -23,9 +23,10 @@ use super::frame::Frame;
 use super::guard::{Guard, PageS};
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::PageId;
+use crate::base::image::{Image, UnsealedImage};
 use crate::base::lsn::Lsn;
 use crate::base::times::Timing;
-use crate::level::{Cause, Image, Need, UnsealedImage};
+use crate::level::{Cause, Need, summed};
 
 /// Most pages that are written together for a checkpoint.
 const TOGETHER_MAX: usize = 120;
@@ -92,16 +93,6 @@ impl Drop for Writing<'_> {
             self.end();
         }
     }
-}
-
-/// Pages written in several puts. What stops the pager counts more than want of room.
-pub(crate) fn summed(puts: impl IntoIterator<Item = Result<usize>>) -> Result<usize> {
-    let sum = |so_far, put| match (so_far, put) {
-        (Ok(before), Ok(count)) => Ok(before + count),
-        (Err(error), Err(later)) => Err(if PagerError::is_no_space(&error) { later } else { error }),
-        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
-    };
-    puts.into_iter().reduce(sum).unwrap_or(Ok(0))
 }
 
 impl Pool {

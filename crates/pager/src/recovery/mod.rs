@@ -46,48 +46,30 @@ use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
 use crate::flash::FlashCache;
 use crate::home::packed::note::{self, NOTE_MAP};
 use crate::level::ledger::Ledger;
+use crate::log::notes::discards;
 use crate::log::notes::stored_forms::{self, Forms, NOTE_FORMS};
-use crate::log::notes::{discards, written};
+use crate::log::notes::written::{self, IMAGE_IGNORED};
 use crate::log::redo::{self, RedoOps};
-use crate::log::{Appended, Group, Known, Life, Log, LogConfig, Record, StoredLog, Tail};
+use crate::log::{Appended, Group, Known, Life, Log, LogConfig, Observe, Record, StoredLog, Tail};
 use crate::pool::{PageX, Pool};
 
 mod windows;
 
-pub(crate) use crate::log::notes::discarded::Discards;
+use crate::log::history::History;
+use crate::log::notes::discarded::Discards;
 use windows::{Ahead, Window};
-
-/// A planted fault; notes of what is home are left out with it, or they would hide nearly all that it does.
-pub(crate) const IMAGE_IGNORED: &str = "full-page-log: records before an image are redone on a torn page";
-
-/// A planted fault, with which notes of what is home are left out, too, for the same reason.
-pub(crate) const BEFORE_REDO: &str = "flash: changes before redo are not looked at";
 
 /// Damaged pages in redo's way that are named; more are only counted.
 const DAMAGES_TOLD: usize = 100;
 
-/// Somebody who wants to see the log during analysis.
-pub trait Observe {
-    /// A record of the group that ends at `lsn`, in log order.
-    fn observe(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<()>;
-}
-
 /// What analysis found, for redo.
 pub(crate) struct Plan {
-    from: Lsn,
-    /// Where redo starts: at `from`, or behind it.
-    stable: Lsn,
-    until: Lsn,
+    history: History,
     lives: Vec<Life>,
-    discards: Discards,
-    /// Page LSN of the last stable image of each page that a note speaks of.
-    written: HashMap<PageId, Lsn>,
     /// How owners' pages are stored.
     forms: Forms,
     /// End of the last group that begins anew with a page: by a whole-page record.
     whole: HashMap<PageId, Lsn>,
-    /// Pages that were changed between the two, with the end of the last group that did.
-    changed_before: HashMap<PageId, Lsn>,
     groups_count: u64,
 }
 
@@ -121,62 +103,47 @@ impl Plan {
     /// Of a log that begins with this life.
     pub(crate) fn empty(life: Life) -> Plan {
         Plan {
-            from: life.start,
-            stable: life.start,
-            until: life.start,
+            history: History::empty(life.start),
             lives: vec![life],
-            discards: Discards::default(),
-            written: HashMap::new(),
             forms: Forms::new(),
             whole: HashMap::new(),
-            changed_before: HashMap::new(),
             groups_count: 0,
         }
+    }
+
+    /// What the log says of pages.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
     }
 
     /// With what the control file says after all, up to the same end.
     pub(crate) fn begun_at(self, log: &Log, block: &Superblock) -> Result<Plan> {
         let (redo, stable) = (block.redo, block.redo_start());
         let mut analysis = Analysis { stable, ..Analysis::default() };
-        log.replay_first(&self.lives, (redo, self.until), |group| analysis.group(group, &mut []))?;
-        Ok(analysis.plan((redo, self.until), self.lives))
+        log.replay_first(&self.lives, (redo, self.history.until), |group| analysis.group(group, &mut []))?;
+        Ok(analysis.plan((redo, self.history.until), self.lives))
     }
 
     /// Where the log ends.
     pub(crate) fn until(&self) -> Lsn {
-        self.until
+        self.history.until
     }
 
     /// Where the reading starts.
     pub(crate) fn from(&self) -> Lsn {
-        self.from
+        self.history.from
     }
 
     /// Where redo starts: all that was changed before is stable at home.
     pub(crate) fn stable(&self) -> Lsn {
-        self.stable
-    }
-
-    /// Whether the page was changed after `lsn`, and before redo starts.
-    pub(crate) fn is_changed_before_redo(&self, id: PageId, lsn: Lsn) -> bool {
-        self.changed_before.get(&id).is_some_and(|changed| *changed > lsn)
-    }
-
-    /// Page LSN of the last stable image of a page that a note speaks of.
-    pub(crate) fn home_has(&self, id: PageId) -> Option<Lsn> {
-        self.written.get(&id).copied()
+        self.history.stable
     }
 
     /// Whether a change of the page that ends at `end` needs nothing: the page is home with it, begins anew later, or was discarded.
     fn is_past(&self, id: PageId, end: Lsn) -> bool {
-        let is_home = self.written.get(&id).is_some_and(|written| end <= *written);
+        let is_home = self.history.written.get(&id).is_some_and(|written| end <= *written);
         let begins_later = self.whole.get(&id).is_some_and(|whole| end < *whole);
-        is_home || begins_later || self.discards.covers(id, end)
-    }
-
-    /// Whether a note says that the page was discarded after `lsn`.
-    pub(crate) fn is_discarded_after(&self, id: PageId, lsn: Lsn) -> bool {
-        self.discards.covers(id, lsn)
+        is_home || begins_later || self.history.discards.covers(id, end)
     }
 
     /// How owners' pages are stored that the log speaks of.
@@ -187,14 +154,14 @@ impl Plan {
     /// Pages that were mended from a copy: it may be older than what the notes say is home, so redo looks.
     pub(crate) fn forget_written(&mut self, mended: &[PageId]) {
         for id in mended.iter().filter(|_| !planted("redo: a mended page is taken for home")) {
-            self.written.remove(id);
+            self.history.written.remove(id);
         }
     }
 
     /// Pages with the LSNs of the images that the level above home has, before redo changes that. They are what is read,
     /// whatever notes say of home; and while redo runs they may go home, but never back.
     pub(crate) fn note_held(&mut self, held: impl Iterator<Item = (PageId, Lsn)>) {
-        self.written.extend(held);
+        self.history.written.extend(held);
     }
 }
 
@@ -319,7 +286,8 @@ impl Analysis {
     fn plan(self, (from, until): (Lsn, Lsn), lives: Vec<Life>) -> Plan {
         let Analysis { stable, discards, written, forms, whole, changed_before, groups_count, .. } = self;
         let stable = stable.max(from);
-        Plan { from, stable, until, lives, discards, written, forms, whole, changed_before, groups_count }
+        let history = History { from, stable, until, discards, written, changed_before };
+        Plan { history, lives, forms, whole, groups_count }
     }
 
     fn group(&mut self, group: Group<'_>, observers: &mut [&mut dyn Observe]) -> Result<()> {
@@ -398,7 +366,7 @@ pub(crate) fn redo(over: Over<'_>, log: &Log, ops: &dyn RedoOps, plan: &Plan) ->
     let Over { pool, ledger, cache, has_threads } = over;
     let report = RedoReport {
         groups_count: plan.groups_count,
-        log_bytes: plan.until.max(plan.stable).since(plan.stable),
+        log_bytes: plan.until().max(plan.stable()).since(plan.stable()),
         ..RedoReport::default()
     };
     let damages = BTreeMap::new();

@@ -31,6 +31,7 @@ use varve_device::reached;
 use super::Plan;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::PageId;
+use crate::log::history::History;
 use crate::log::{Appended, Group, Log, Record, record::Records, redo};
 use crate::pool::Pool;
 
@@ -133,7 +134,7 @@ impl Ahead<'_> {
         has_threads: bool,
         apply: impl FnMut(&Window) -> Result<()>,
     ) -> Result<()> {
-        if self.plan.stable >= self.plan.until {
+        if self.plan.stable() >= self.plan.until() {
             return Ok(());
         }
         if has_threads { self.beside_each_other(apply) } else { self.one_after_the_other(apply) }
@@ -141,7 +142,7 @@ impl Ahead<'_> {
 
     fn gather(self, mut found: impl FnMut(Window) -> Result<()>) -> Result<()> {
         let mut gather = Gather::new(self.plan, self.pool);
-        let Plan { lives, stable, until, .. } = self.plan;
+        let Plan { lives, history: History { stable, until, .. }, .. } = self.plan;
         self.log.replay(lives, (*stable, *until), |group| gather.add(&group).map_or(Ok(()), &mut found))?;
         found(gather.take())
     }

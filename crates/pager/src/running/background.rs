@@ -18,10 +18,9 @@ use std::time::{Duration, Instant};
 
 use varve_device::reached;
 
-use crate::api::pager::Shared;
 use crate::base::error::{PagerError, Result};
 use crate::base::lsn::Lsn;
-use crate::config::{CheckpointKind, PagerConfig};
+use crate::config::CheckpointKind;
 use crate::flash::{FlashCache, FlashRestart};
 use crate::home::pace::Pace;
 use crate::level::Cause;
@@ -29,6 +28,7 @@ use crate::log::Admission;
 use crate::nvm::NvmBuffer;
 use crate::pool::Pool;
 use crate::running::checkpoint::ROUND_PAGES;
+use crate::running::shared::Shared;
 use crate::space::BACKGROUND_EXTENTS;
 
 /// How long a page writer sleeps when nobody rings.
@@ -133,11 +133,6 @@ fn clean_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
     Ok(())
 }
 
-/// Threads beside the producer that a configuration asks for.
-pub(crate) fn workers(config: &PagerConfig) -> usize {
-    if config.background { config.page_writers.max(1) - 1 } else { 0 }
-}
-
 fn spawn(
     shared: &Arc<Shared>,
     name: String,
@@ -181,7 +176,7 @@ fn flush_slots(shared: &Shared, buffer: &NvmBuffer, may_idle: bool) -> Result<()
 
 /// Cuts files and gives room back after checkpoints, a tenth of the time at most.
 fn trim(shared: &Arc<Shared>) -> Result<()> {
-    let pace = Pace::Tenth(shared);
+    let pace = Pace::Tenth(&shared.is_stopping);
     while !shared.is_stopping() {
         shared.trimmer.wait(TRIM_NAP);
         shared.spaces.cut_files(&shared.pool, &pace)?;

@@ -20,17 +20,19 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use varve_device::{planted, reached};
 
-use crate::api::pager::Shared;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::PageId;
 use crate::base::lsn::Lsn;
-use crate::config::{CheckpointKind, HomeLayout, ProtectionKind};
+use crate::config::CheckpointKind;
 use crate::control::{Positions, Sealed, State};
 use crate::flash::FlashCache;
+use crate::home::kind::HomeLayout;
 use crate::home::pace::Pace;
-use crate::level::{Cause, Step};
+use crate::home::protection::kind::ProtectionKind;
+use crate::level::{Cause, Step, summed};
 use crate::nvm::NvmRegion;
-use crate::pool::{Pool, summed};
+use crate::pool::Pool;
+use crate::running::shared::Shared;
 use crate::running::workers::Job;
 
 /// Pages cleaned before the log's length is looked at again.

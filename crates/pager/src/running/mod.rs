@@ -4,4 +4,6 @@
 
 pub(crate) mod background;
 pub(crate) mod checkpoint;
+mod forms;
+pub(crate) mod shared;
 pub(crate) mod workers;

@@ -16,12 +16,12 @@ use super::trim::pages_of;
 use super::{BACKGROUND_EXTENTS, Cut, Growth, RESERVE_EXTENTS, Space, Spaces};
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, SpaceId};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page::{self, kind};
 use crate::base::space_format::{Entry, ExtentNo, Geometry};
 use crate::home::files::growth_step;
 use crate::home::layout::Layout;
-use crate::level::Image;
 
 /// Hollow extents that are asked for one by one, once a full device refused several together.
 const SINGLE_TRIES_MAX: usize = 256;

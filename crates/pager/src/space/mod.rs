@@ -15,7 +15,6 @@ mod freed;
 mod grow;
 pub(crate) mod map;
 mod pending;
-mod segment;
 mod trim;
 mod verify;
 
@@ -27,13 +26,14 @@ use parking_lot::{Mutex, MutexGuard};
 use varve_device::DeviceError;
 
 pub(crate) use pending::Pending;
+pub use verify::CheckReport;
 
 use self::map::{CutOff, Map};
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::space_format::{Bits, Entry, ExtentNo, Geometry};
-use crate::home::layout::Layouts;
+use crate::home::layouts::Layouts;
 use crate::pool::{PREFETCH_MAX, PageS, Pool};
 
 /// Free extents that a mini-transaction finds when it begins.
@@ -153,11 +153,16 @@ impl Spaces {
             .map(|space| self.layouts.of(header(space)).map_or(0, |layout| layout.map_checkpoint()))
     }
 
-    fn geometry(&self, space: SpaceId) -> Result<Geometry> {
+    pub(crate) fn geometry(&self, space: SpaceId) -> Result<Geometry> {
         self.space(space).map(|space| space.geometry)
     }
 
-    fn entry(&self, geometry: Geometry, extent: ExtentNo) -> Option<Entry> {
+    /// Extents of an owner.
+    pub(crate) fn extents_of(&self, space: SpaceId, owner: u32) -> Result<Vec<ExtentNo>> {
+        Ok(self.space(space)?.map().extents_of(owner))
+    }
+
+    pub(crate) fn entry(&self, geometry: Geometry, extent: ExtentNo) -> Option<Entry> {
         self.space(geometry.space).ok()?.map().entry(extent).copied()
     }
 
@@ -173,7 +178,7 @@ impl Spaces {
         taken.ok_or_else(|| space.full())
     }
 
-    fn give_back(&self, geometry: Geometry, extent: ExtentNo, pages: &Bits) {
+    pub(crate) fn give_back(&self, geometry: Geometry, extent: ExtentNo, pages: &Bits) {
         if let Ok(space) = self.space(geometry.space) {
             space.map().give_back(extent, pages);
         }

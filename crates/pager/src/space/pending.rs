@@ -4,7 +4,7 @@
 //! 1. A page is reserved in the map at once, so nobody else gets it; its descriptor page changes at commit. Dropping
 //!    without commit gives the reservations back.
 //! 2. Freed pages go back to the map only after the commit.
-//! 3. [`Pending::apply`] cannot fail: the descriptor pages are pinned and checked when a change is noted. They are
+//! 3. [`Pending::by_descriptor`] and what it gives cannot fail: the descriptor pages are pinned and checked when a change is noted. They are
 //!    latched in page order after all other pages, so mini-transactions never wait for each other in a circle.
 //!
 //! What it does not know: what the pages are for.
@@ -12,14 +12,13 @@
 use varve_device::planted;
 
 use super::Spaces;
-use crate::api::mtr::Mtr;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageRange, SpaceId};
 use crate::base::space_format::{Bits, Entry, ExtentNo, Geometry};
-use crate::pool::{PageS, Pin, Pool};
+use crate::pool::{PageS, PageX, Pin, Pool};
 
 /// What is going to change in one extent.
-struct Change<'p> {
+pub(crate) struct Change<'p> {
     geometry: Geometry,
     extent: ExtentNo,
     owner: u32,
@@ -27,6 +26,9 @@ struct Change<'p> {
     remove: Bits,
     descriptor: Pin<'p>,
 }
+
+/// Those in the extents of one descriptor page.
+pub(crate) struct OfDescriptor<'c, 'p>(&'c [Change<'p>]);
 
 /// The pending changes of one mini-transaction.
 pub(crate) struct Pending<'p> {
@@ -112,19 +114,10 @@ impl<'p> Pending<'p> {
         Ok(&mut self.changes[at])
     }
 
-    /// At commit, before the append: changes the descriptor pages.
-    pub(crate) fn apply(&mut self, mtr: &mut Mtr<'p>) {
+    /// At commit, before the append: the changes, descriptor page by descriptor page.
+    pub(crate) fn by_descriptor(&mut self) -> impl Iterator<Item = OfDescriptor<'_, 'p>> {
         self.changes.sort_by_key(|change| (change.geometry.space, change.extent));
-        for group in self.changes.chunk_by(|a, b| a.descriptor_id() == b.descriptor_id()) {
-            let page = mtr.adopt(group[0].descriptor.lock());
-            for change in group {
-                let geometry = change.geometry;
-                let before =
-                    geometry.entry(mtr.page(page), change.extent).expect("it was checked when it was pinned");
-                let entry = geometry.encode_entry(&change.applied_to(&before));
-                mtr.write(page, geometry.entry_offset(change.extent), &entry);
-            }
-        }
+        self.changes.chunk_by(|a, b| a.descriptor_id() == b.descriptor_id()).map(OfDescriptor)
     }
 
     /// After the append: freed pages may be given out again.
@@ -137,7 +130,26 @@ impl<'p> Pending<'p> {
     }
 }
 
+impl<'c, 'p> OfDescriptor<'c, 'p> {
+    /// The descriptor page, exclusively latched.
+    pub(crate) fn lock(&self) -> PageX<'p> {
+        self.0[0].descriptor.lock()
+    }
+
+    /// What changes in it, extent by extent.
+    pub(crate) fn changes(&self) -> &'c [Change<'p>] {
+        self.0
+    }
+}
+
 impl Change<'_> {
+    /// Where in the descriptor page, now `before`, the extent's entry is, and what it becomes.
+    pub(crate) fn entry(&self, before: &[u8]) -> (usize, Vec<u8>) {
+        let geometry = self.geometry;
+        let before = geometry.entry(before, self.extent).expect("it was checked when it was pinned");
+        (geometry.entry_offset(self.extent), geometry.encode_entry(&self.applied_to(&before)))
+    }
+
     fn descriptor_id(&self) -> PageId {
         self.geometry.descriptor_of(self.geometry.group_of(self.extent))
     }

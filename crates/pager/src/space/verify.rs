@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 
 use super::{Space, Spaces};
-use crate::api::pager::CheckReport;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, SpaceId};
 use crate::base::page::PageDamage;
@@ -18,6 +17,17 @@ use crate::pool::{PageS, Pool};
 
 /// Damages after which a check gives up.
 const DAMAGES_MAX: usize = 100;
+
+/// What `Pager::check` found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Pages looked at.
+    pub pages: u64,
+    /// Allocated pages that were never written.
+    pub unused_pages: u64,
+    /// Damages found, first one first; empty = sound.
+    pub damages: Vec<String>,
+}
 
 impl Spaces {
     /// Checks all durable spaces.

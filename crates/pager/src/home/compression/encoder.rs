@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_device::reached;
 
 use crate::base::compression::Compression;
+use crate::base::image::Image;
 use crate::home::compression::by_owner::Compressions;
 use crate::home::compression::stored_page::{Form, Stored};
-use crate::level::{Image, meter};
+use crate::level::meter;
 
 /// What a layout makes its pages' stored forms with.
 pub(crate) struct Forms {

@@ -34,11 +34,11 @@ use varve_device::{AlignedBuf, planted, reached};
 
 use crate::base::compression::{Algorithm, Compression};
 use crate::base::ids::{PageId, SpaceId};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page::{self, PAGE_HEADER_BYTES, PageDamage, StoredDamage, kind, u32_at};
 use crate::base::space_format::OWNER_SYSTEM;
 use crate::home::compression::codec::Codecs;
-use crate::level::Image;
 
 /// Length of a compressed page's header; the compressed bytes follow.
 pub(crate) const STORED_HEADER_BYTES: usize = 40;

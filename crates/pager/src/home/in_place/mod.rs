@@ -19,6 +19,7 @@ use varve_device::{ReadOp, planted};
 use super::punch::Punches;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
+use crate::base::image::Image;
 use crate::home::compression::by_owner::Compressions;
 use crate::home::compression::encoder::Forms;
 use crate::home::compression::stored_page;
@@ -29,8 +30,8 @@ use crate::home::pace::{Pace, PieceBytes};
 use crate::home::protection::Protection;
 use crate::home::trim::TrimSetting;
 use crate::level::ledger::Ledger;
-use crate::level::{Cause, Image, Need, Step, Want};
-use crate::pool::WriteAhead;
+use crate::level::{Cause, Need, Step, Want};
+use crate::log::WriteAhead;
 
 pub(crate) mod holes;
 

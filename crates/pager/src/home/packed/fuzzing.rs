@@ -13,8 +13,7 @@ use crate::base::error::Result;
 use crate::base::ids::{PageNo, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::home::files;
-use crate::log::Record;
-use crate::recovery::Observe;
+use crate::log::{Observe, Record};
 
 const EXTENT_BYTES: u64 = 64 << 10;
 const EXTENTS: u64 = 4;

@@ -39,6 +39,7 @@
 mod book;
 mod check;
 mod checkpoint;
+pub(crate) mod config;
 #[cfg(test)]
 mod crashes;
 mod extents;
@@ -81,20 +82,20 @@ use self::place::UNIT_BYTES;
 use crate::base::chunks::Chunks;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, PageRange, SpaceId};
+use crate::base::image::Image;
 use crate::base::lsn::{AtomicLsn, Lsn};
-use crate::config::PackedConfig;
 use crate::home::compression::by_owner::Compressions;
 use crate::home::compression::encoder::Forms;
 use crate::home::compression::stored_page::Stored;
 use crate::home::files;
 use crate::home::layout::{Layout, Trimmed};
 use crate::home::pace::Pace;
+use crate::home::packed::config::PackedConfig;
 use crate::home::trim::TrimSetting;
 use crate::level::ledger::Ledger;
-use crate::level::{Cause, DiscardHold, Image, Need, Step, Want};
+use crate::level::{Cause, DiscardHold, Need, Step, Want};
 use crate::log::Log;
 
-pub(crate) use self::format::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, is_extent};
 pub(crate) use self::recover::Found;
 pub(crate) use self::room::Fill;
 

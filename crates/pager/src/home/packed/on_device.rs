@@ -18,12 +18,13 @@ use super::{Around, Fill, Identity, PackedSpace};
 use crate::base::compression::Compression;
 use crate::base::error::Result;
 use crate::base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
-use crate::config::PackedConfig;
 use crate::home::compression::by_owner::Compressions;
 use crate::home::layout::Layout;
-use crate::level::{Cause, Image, Need, Step, Want};
+use crate::home::packed::config::PackedConfig;
+use crate::level::{Cause, Need, Step, Want};
 use crate::log::{FIRST_LSN, LogConfig, StoredLog, Tail};
 
 const PAGE_BYTES: usize = 4096;

@@ -20,9 +20,9 @@ use super::place::Place;
 use crate::base::error::Result;
 use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
-use crate::log::Record;
+use crate::log::notes::discarded::Discards;
 use crate::log::notes::discards::{self, NOTE_DISCARD};
-use crate::recovery::{Discards, Observe};
+use crate::log::{Observe, Record};
 
 /// A map that takes notes.
 pub(crate) struct Replay {

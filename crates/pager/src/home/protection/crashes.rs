@@ -12,10 +12,11 @@ use varve_device::{
 use super::*;
 use crate::base::compression::{Algorithm, Compression};
 use crate::base::ids::{Access, PageId, PageNo, SpaceId};
+use crate::base::image::Image;
 use crate::base::page;
+use crate::config::PagerConfig;
 use crate::home::compression::stored_page;
 use crate::home::files::SpaceFile;
-use crate::level::Image;
 
 const PAGES: u32 = 24;
 
@@ -115,7 +116,7 @@ fn area_for(
     let region = copies.of(&*directory);
     let region = region.as_deref().map(|region| region as &dyn Directory);
     let config = PagerConfig { page_writers, ..settings(directory, copies) };
-    let protection = open(&config, 7, region, &files, was).unwrap();
+    let protection = open(&config.wanted_protection(region), 7, &files, was).unwrap();
     (files, protection)
 }
 
@@ -124,7 +125,8 @@ fn repaired(directory: Arc<dyn Directory>, copies: Copies) -> Arc<SpaceFiles> {
     let files = space(&*directory, false);
     let region = copies.of(&*directory);
     let region = region.as_deref().map(|region| region as &dyn Directory);
-    repair(copies.in_force(), &settings(directory, copies), region, &files, Lsn::new(9)).unwrap();
+    let config = settings(directory, copies);
+    repair(copies.in_force(), &config.wanted_protection(region), &files, Lsn::new(9)).unwrap();
     files
 }
 
@@ -204,7 +206,7 @@ fn copies_with_another_split_are_made_anew_at_any_cut() {
         };
         split(&mut config.protection);
         let region = region.as_deref().map(|region| region as &dyn Directory);
-        drop(open(&config, 7, region, &files, Some(copies.in_force())).unwrap());
+        drop(open(&config.wanted_protection(region), 7, &files, Some(copies.in_force())).unwrap());
         let mut timeline = Timeline::new(log.recording());
         assert!(timeline.end() > 2);
         for cut in 0..=timeline.end() {

@@ -15,6 +15,7 @@ mod atomic;
 #[cfg(test)]
 mod crashes;
 mod doublewrite;
+pub(crate) mod kind;
 mod none;
 
 use std::sync::Arc;
@@ -24,16 +25,16 @@ use varve_device::Directory;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, SpaceId};
 use crate::base::lsn::Lsn;
-use crate::config::{PagerConfig, ProtectionKind};
+use crate::base::times::Times;
 use crate::control::{InForce, State, Superblock};
 use crate::home::compression::stored_page::Stored;
 use crate::home::files::{self, SpaceFiles};
 use crate::level::Cause;
-use crate::running::background;
 
 use atomic::AtomicWrites;
 pub(crate) use doublewrite::REGION_PREFIX;
 use doublewrite::{Doublewrite, Place};
+use kind::ProtectionKind;
 use none::Unprotected;
 
 /// A way to write pages so that a crash tears none.
@@ -56,12 +57,28 @@ pub(crate) trait Protection: Send + Sync {
     }
 }
 
+/// What a configuration wants, and what it is made of.
+pub(crate) struct Wanted<'c> {
+    /// Which one.
+    pub(crate) kind: ProtectionKind,
+    /// The data space's directory, which has the doublewrite file.
+    pub(crate) data: &'c dyn Directory,
+    /// The part of the NVM region for doublewrite copies, if it has one.
+    pub(crate) copies: Option<&'c dyn Directory>,
+    /// Page size in bytes.
+    pub(crate) page_size: usize,
+    /// Threads that write batches.
+    pub(crate) writers: usize,
+    /// Where time goes.
+    pub(crate) times: &'c Arc<Times>,
+}
+
 /// Whether that is there, and this database's, from which [`repair`] may have to mend pages: only after a crash there are such pages.
-pub(crate) fn check_copies(config: &PagerConfig, stored: &Superblock) -> Result<()> {
-    let (place, home) = (Place::file(&*config.data), files::file_name(SpaceId::DATA));
+pub(crate) fn check_copies(data: &dyn Directory, stored: &Superblock) -> Result<()> {
+    let (place, home) = (Place::file(data), files::file_name(SpaceId::DATA));
     let may_be_torn = stored.state != State::Clean && stored.protection == InForce::Doublewrite;
     // Where the pages are missing, too, that is said, with both names.
-    if !may_be_torn || !config.data.exists(&home)? {
+    if !may_be_torn || !data.exists(&home)? {
         return Ok(());
     }
     match place.exists()? {
@@ -72,22 +89,21 @@ pub(crate) fn check_copies(config: &PagerConfig, stored: &Superblock) -> Result<
 }
 
 /// Before redo: mends pages whose write was cut off under the protection that was in force. `redo_start` is where redo
-/// will begin, `copies` the part of the NVM region for doublewrite copies. Gives the pages mended: they are of some time since
+/// will begin. Gives the pages mended: they are of some time since
 /// then, not necessarily their newest stable image.
 pub(crate) fn repair(
     was: InForce,
-    config: &PagerConfig,
-    copies: Option<&dyn Directory>,
+    wanted: &Wanted<'_>,
     files: &SpaceFiles,
     redo_start: Lsn,
 ) -> Result<Vec<PageId>> {
-    let page_size = config.page_size as u32;
+    let page_size = wanted.page_size as u32;
     match was {
         // Redo begins with an image of every page whose write was cut off; or a slot in NVM has its newest version.
         InForce::Nothing | InForce::AtomicWrite | InForce::FullPageLog | InForce::Nvm => Ok(Vec::new()),
-        InForce::Doublewrite => doublewrite::repair(Place::file(&*config.data), page_size, files, redo_start),
+        InForce::Doublewrite => doublewrite::repair(Place::file(wanted.data), page_size, files, redo_start),
         InForce::NvmDoublewrite => {
-            doublewrite::repair(Place::region(in_region(copies)?), page_size, files, redo_start)
+            doublewrite::repair(Place::region(in_region(wanted.copies)?), page_size, files, redo_start)
         }
     }
 }
@@ -95,39 +111,37 @@ pub(crate) fn repair(
 /// The configured protection. `was` is the one in force until now, `None` for a new database: files that others than it
 /// left are made anew, since nobody knows whose pages they hold. `database`: its id.
 pub(crate) fn open(
-    config: &PagerConfig,
+    wanted: &Wanted<'_>,
     database: u64,
-    copies: Option<&dyn Directory>,
     files: &Arc<SpaceFiles>,
     was: Option<InForce>,
 ) -> Result<Box<dyn Protection>> {
-    let page_size = config.page_size as u32;
-    let writers = background::workers(config) as u32 + 1;
+    let (page_size, writers, times) = (wanted.page_size as u32, wanted.writers as u32, wanted.times);
     let doublewrite = |place: Place<'_>, batch_slots, areas, single_slots| -> Result<Box<dyn Protection>> {
         let layout = doublewrite::Layout { page_size, batch_slots, single_slots };
-        let is_kept = was == Some(config.protection.in_force());
+        let is_kept = was == Some(wanted.kind.in_force());
         Ok(Box::new(Doublewrite::open(
             (place, database),
             layout,
             areas,
             files.clone(),
-            config.times.clone(),
+            times.clone(),
             is_kept,
         )?))
     };
-    Ok(match config.protection {
+    Ok(match wanted.kind {
         // The log, or a slot in NVM, has what is being written.
         ProtectionKind::None | ProtectionKind::FullPageLog | ProtectionKind::Nvm => {
-            Box::new(Unprotected::new(files.clone(), config.times.clone()))
+            Box::new(Unprotected::new(files.clone(), times.clone()))
         }
-        ProtectionKind::AtomicWrite => Box::new(AtomicWrites::new(files.clone(), config.times.clone())),
+        ProtectionKind::AtomicWrite => Box::new(AtomicWrites::new(files.clone(), times.clone())),
         ProtectionKind::Doublewrite { batch_slots, single_slots } => {
-            doublewrite(Place::file(&*config.data), writers * batch_slots, writers, single_slots)?
+            doublewrite(Place::file(wanted.data), writers * batch_slots, writers, single_slots)?
         }
         ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => {
             // The region has its length from its making on: the writers share its slots.
             let areas = writers.min(batch_slots);
-            doublewrite(Place::region(in_region(copies)?), batch_slots, areas, single_slots)?
+            doublewrite(Place::region(in_region(wanted.copies)?), batch_slots, areas, single_slots)?
         }
     })
 }

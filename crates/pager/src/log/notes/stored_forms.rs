@@ -15,22 +15,12 @@
 
 use std::collections::HashMap;
 
-use varve_device::reached;
-
-use crate::api::pager::Shared;
 use crate::base::compression::{Algorithm, Compression};
 use crate::base::ids::SpaceId;
-use crate::base::lsn::Lsn;
-use crate::log::GROUP_SLACK_BYTES;
-use crate::log::record::{self, put_varint, take_varint};
+use crate::log::record::{put_varint, take_varint};
 
 /// Kind of the note (kinds below 16 are the pager's).
 pub(crate) const NOTE_FORMS: u8 = 4;
-
-/// Owners in a note at most.
-const NOTE_OWNERS_MAX: usize = 1024;
-/// Part of the log after which all owners are noted anew, so that what is before can be cut off.
-const LOG_SHARE: u64 = 64;
 
 /// How an owner's pages are stored; `None`: as those of owners that are not named.
 pub(crate) type Form = (SpaceId, u32, Option<Compression>);
@@ -67,48 +57,6 @@ pub(crate) fn decode(mut payload: &[u8]) -> Option<Vec<Form>> {
         forms.push((space, owner, how));
     }
     Some(forms)
-}
-
-impl Shared {
-    /// From now on these owners' pages are stored so.
-    pub(crate) fn change_forms(&self, space: SpaceId, owners: &[(u32, Option<Compression>)]) {
-        // What is noted comes in the order in which it is said.
-        let _noting = self.forms_noted.lock();
-        if self.compressions.set(space, owners) {
-            let forms: Vec<Form> = owners.iter().map(|(owner, how)| (space, *owner, *how)).collect();
-            self.append_forms(&forms);
-        }
-    }
-
-    /// At a checkpoint: where the log has to begin so that redo finds the forms of all owners. `oldest`: where it would else.
-    pub(crate) fn keep_forms(&self, oldest: Lsn) -> Option<Lsn> {
-        let mut noted = self.forms_noted.lock();
-        let share = self.log.cleaning_bytes() / LOG_SHARE;
-        // Nothing but the note itself would hold back room that is free.
-        let keeps_room = |noted| self.spaces.wait_between(noted, oldest);
-        if noted.is_some_and(|noted| oldest <= noted || oldest.since(noted) <= share && !keeps_room(noted)) {
-            return *noted;
-        }
-        let forms = self.compressions.own();
-        *noted = if forms.is_empty() { None } else { self.append_forms(&forms) };
-        *noted
-    }
-
-    /// Start of the block in which the first of the notes is; `None` if there is no room for all of them.
-    fn append_forms(&self, forms: &[Form]) -> Option<Lsn> {
-        let mut first = None;
-        for forms in forms.chunks(NOTE_OWNERS_MAX) {
-            let mut records = Vec::new();
-            record::put_note(&mut records, NOTE_FORMS, &encode(forms));
-            if self.log.check().is_err() || !self.log.has_segment_for(records.len() + GROUP_SLACK_BYTES) {
-                return None;
-            }
-            let block = self.log.append_note(&records).block;
-            first = first.or(Some(block));
-        }
-        reached("compressions: forms noted");
-        first
-    }
 }
 
 #[cfg(test)]

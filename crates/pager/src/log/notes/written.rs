@@ -10,12 +10,18 @@
 //! What it does not know: who wrote the pages.
 
 use crate::base::ids::{PageId, PageNo, SpaceId};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
-use crate::level::Image;
 use crate::log::record::{put_varint, take_varint};
 
 /// Kind of the note (kinds below 16 are the pager's).
 pub(crate) const NOTE_WRITTEN: u8 = 2;
+
+/// A planted fault; notes of what is home are left out with it, or they would hide nearly all that it does.
+pub(crate) const IMAGE_IGNORED: &str = "full-page-log: records before an image are redone on a torn page";
+
+/// A planted fault, with which notes of what is home are left out, too, for the same reason.
+pub(crate) const BEFORE_REDO: &str = "flash: changes before redo are not looked at";
 
 /// The payload for these images.
 pub(crate) fn encode(images: &[&Image]) -> Vec<u8> {

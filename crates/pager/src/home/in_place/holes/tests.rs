@@ -14,17 +14,18 @@ use super::*;
 use crate::base::compression::{Algorithm, Compression};
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageNo};
+use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
-use crate::config::{PagerConfig, ProtectionKind};
+use crate::config::PagerConfig;
 use crate::home::compression::by_owner::Compressions;
 use crate::home::in_place::{InPlace, InPlaceParts};
 use crate::home::layout::Layout;
-use crate::home::protection;
+use crate::home::protection::{self, kind::ProtectionKind};
 use crate::home::trim::Trim;
 use crate::level::ledger::Ledger;
-use crate::level::{Cause, Image, Need, Want};
-use crate::pool::WriteAhead;
+use crate::level::{Cause, Need, Want};
+use crate::log::WriteAhead;
 
 const PAGES: u32 = 6;
 const SECTOR: usize = 512;
@@ -76,7 +77,7 @@ fn open(
     let mut config = PagerConfig::new(device.clone());
     (config.page_size, config.protection, config.background) = (page_size, kind, false);
     InPlace::new(InPlaceParts {
-        protection: protection::open(&config, 0, None, &files, None).unwrap(),
+        protection: protection::open(&config.wanted_protection(None), 0, &files, None).unwrap(),
         files,
         ledger: Arc::new(Ledger::default()),
         log: Arc::new(Durable),

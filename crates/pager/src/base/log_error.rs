@@ -8,8 +8,21 @@ use std::sync::Arc;
 
 use varve_device::DeviceError;
 
-use super::record::RecordError;
 use crate::base::lsn::Lsn;
+
+/// Why the bytes of a group make no sense, although their checksum holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// A length points beyond the group.
+    #[error("a record runs over the end of its group")]
+    Overrun,
+    /// A change came before any page was named.
+    #[error("a change names no page")]
+    NoPage,
+    /// A page number or space out of range.
+    #[error("a record names a page that can't exist")]
+    BadPage,
+}
 
 /// What went wrong with the log.
 #[derive(Clone, Debug, thiserror::Error)]

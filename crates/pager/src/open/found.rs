@@ -7,13 +7,14 @@
 
 use varve_device::{Directory, Region};
 
-use super::area::{SLOT_HEADER_BYTES, Slot};
-use super::fits;
-use super::layout::{HeaderDamage, Layout, RegionHeader, SlotUse};
 use crate::base::error::{PagerError, Result};
-use crate::config::{NvmConfig, PagerConfig, ProtectionKind};
+use crate::config::PagerConfig;
 use crate::control::{Attached, Control, InForce, State, Superblock};
 use crate::home::protection;
+use crate::home::protection::kind::ProtectionKind;
+use crate::nvm::area::{SLOT_HEADER_BYTES, Slot};
+use crate::nvm::layout::{HeaderDamage, Layout, RegionHeader, SlotUse};
+use crate::nvm::{NvmConfig, fits};
 
 /// What is found in persistent memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +82,7 @@ impl PagerConfig {
 
     /// Whether the region of the database, `found`, is divided as this configuration says; also if both say that there is none.
     pub fn goes_with(&self, found: &NvmFound) -> bool {
-        let wanted = Layout::of(self).ok().flatten();
+        let wanted = Layout::of(&self.wanted_region()).ok().flatten();
         match (&found.region, wanted) {
             (None, wanted) => found.attached.is_none() && wanted.is_none(),
             (Some(Ok(region)), Some(wanted)) => wanted == region.layout,

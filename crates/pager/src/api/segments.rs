@@ -9,22 +9,21 @@
 
 use varve_device::{planted, reached};
 
-use super::Spaces;
 use crate::api::pager::Pager;
 use crate::base::error::Result;
 use crate::base::ids::{PageRange, SpaceId};
 use crate::base::space_format::{self, Bits, Entry, ExtentNo, Geometry};
 use crate::log::notes::discards::{self, NOTE_DISCARD};
-use crate::pool::Pool;
+use crate::running::shared::Shared;
 
 /// Extents dropped in one mini-transaction.
 const STEP_EXTENTS: usize = 128;
 
-impl Spaces {
+impl Pager {
     /// A new owner number.
-    pub(crate) fn create_segment(&self, pager: &Pager, space: SpaceId) -> Result<u32> {
-        let geometry = self.geometry(space)?;
-        let mut mtr = pager.begin()?;
+    pub(super) fn new_segment(&self, space: SpaceId) -> Result<u32> {
+        let geometry = self.shared.spaces.geometry(space)?;
+        let mut mtr = self.begin()?;
         let header = mtr.x(geometry.header())?;
         let owner = space_format::next_owner(mtr.page(header));
         mtr.write(header, space_format::NEXT_OWNER_OFFSET, &(owner + 1).to_le_bytes());
@@ -33,29 +32,23 @@ impl Spaces {
     }
 
     /// Frees all pages of an owner.
-    pub(crate) fn drop_segment(&self, pager: &Pager, pool: &Pool, space: SpaceId, owner: u32) -> Result<()> {
+    pub(super) fn drop_pages_of(&self, space: SpaceId, owner: u32) -> Result<()> {
         assert!(owner >= space_format::FIRST_OWNER, "owner {owner} is the pager's own");
-        let space = self.space(space)?;
-        let extents = space.map().extents_of(owner);
-        let geometry = space.geometry;
+        let geometry = self.shared.spaces.geometry(space)?;
+        let extents = self.shared.spaces.extents_of(space, owner)?;
         for group in extents.chunk_by(|a, b| geometry.group_of(*a) == geometry.group_of(*b)) {
             for step in group.chunks(STEP_EXTENTS) {
-                self.drop_extents(pager, pool, geometry, step)?;
+                self.drop_extents(geometry, step)?;
             }
         }
         Ok(())
     }
 
     /// Frees extents of one group.
-    fn drop_extents(
-        &self,
-        pager: &Pager,
-        pool: &Pool,
-        geometry: Geometry,
-        extents: &[ExtentNo],
-    ) -> Result<()> {
+    fn drop_extents(&self, geometry: Geometry, extents: &[ExtentNo]) -> Result<()> {
+        let Shared { pool, spaces, .. } = &*self.shared;
         let ranges: Vec<PageRange> = extents.iter().map(|extent| geometry.pages_of(*extent)).collect();
-        let mut mtr = pager.begin()?;
+        let mut mtr = self.begin()?;
         let _hold = pool.discarding(geometry.space);
         let descriptor = mtr.x(geometry.descriptor_of(geometry.group_of(extents[0])))?;
         if !planted("space: dropped pages are not noted") {
@@ -70,8 +63,8 @@ impl Spaces {
         reached("space: extents dropped");
         ranges.into_iter().try_for_each(|range| pool.discard(range, dropped))?;
         for extent in extents {
-            let used: Bits = self.entry(geometry, *extent).map_or_else(Bits::default, |entry| entry.used);
-            self.give_back(geometry, *extent, &used);
+            let used: Bits = spaces.entry(geometry, *extent).map_or_else(Bits::default, |entry| entry.used);
+            spaces.give_back(geometry, *extent, &used);
         }
         Ok(())
     }

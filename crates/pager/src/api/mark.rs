@@ -1,0 +1,55 @@
+//! The mark that each start gives the header pages, so that files of different moments are told apart (`open/headers.rs`).
+//!
+//! What it does not know: who compares marks.
+
+use varve_device::{planted, reached};
+
+use crate::api::mtr::{H, Mtr};
+use crate::base::error::Result;
+use crate::base::ids::SpaceId;
+use crate::base::space_format::{self, Geometry};
+use crate::level::Cause;
+use crate::log::Admission;
+use crate::running::shared::Shared;
+
+/// Behind redo, before threads: gives the headers the mark that was announced, if there is room for that.
+pub(crate) fn mark(shared: &Shared) -> Result<()> {
+    match marked(shared) {
+        Err(cause) if cause.is_no_space() => {
+            reached("open: no room to mark headers");
+            Ok(())
+        }
+        done => done,
+    }
+}
+
+fn marked(shared: &Shared) -> Result<()> {
+    if shared.log.admit()? == Admission::Full {
+        reached("open: no room to mark headers");
+        return Ok(());
+    }
+    shared.pool.keep_free()?;
+    let mark = shared.control.get().next_mark;
+    let ids = SpaceId::DURABLE.map(|space| Geometry::of(space, shared.config.page_size).header());
+    let mut mtr = Mtr::new(shared);
+    let headers = ids.iter().map(|id| mtr.x(*id)).collect::<Result<Vec<H>>>()?;
+    headers.into_iter().for_each(|header| mtr.write(header, space_format::MARK_OFFSET, &mark.to_le_bytes()));
+    let end = mtr.commit();
+    if planted("open: a mark is expected before headers have it") {
+        shared.control.update(|block| block.note_marked(block.durable))?;
+    }
+    shared.log.flush(end)?;
+    shared.pool.clean(&ids, Cause::Checkpoint)?;
+    shared.level.clean(&ids)?;
+    // Home alone is looked at.
+    let is_home = shared.buffer.as_ref().map_or(Ok(true), |buffer| buffer.flush_pages(&ids))?;
+    shared.level.settle()?;
+    // Where packed pages are now.
+    shared.log.flush(shared.log.end())?;
+    if !is_home || ids.iter().any(|id| shared.ledger.has(*id)) {
+        reached("open: a full device took not all marks");
+        return Ok(());
+    }
+    let durable = shared.log.durable();
+    shared.control.update(|block| block.note_marked(durable))
+}

@@ -1,0 +1,79 @@
+//! An image of a page: a private copy that is ready to be written.
+//!
+//! What it does not know: where it is written.
+
+use std::sync::Arc;
+
+use varve_device::AlignedBuf;
+
+use crate::base::ids::{Access, PageId};
+use crate::base::lsn::Lsn;
+use crate::base::page::{self, PageDamage};
+
+/// A private copy of a page without its checksum: what is made under the page's shared latch.
+pub(crate) struct UnsealedImage {
+    id: PageId,
+    access: Access,
+    bytes: AlignedBuf,
+}
+
+impl UnsealedImage {
+    /// Copies a page.
+    pub(crate) fn copy(id: PageId, page: &[u8], access: Access) -> UnsealedImage {
+        UnsealedImage { id, access, bytes: AlignedBuf::copy_of(page) }
+    }
+
+    /// Computes the checksum; needs no latch.
+    pub(crate) fn seal(self) -> Image {
+        let UnsealedImage { id, access, mut bytes } = self;
+        assert_eq!(page::page_identity(&bytes), id, "a page was written without its identity");
+        page::seal(&mut bytes);
+        Image { id, lsn: page::page_lsn(&bytes), access, bytes: Arc::new(bytes) }
+    }
+}
+
+/// A private copy of a page, made under its shared latch, checksum sealed, ready to be written. A clone shares the bytes.
+#[derive(Clone)]
+pub struct Image {
+    id: PageId,
+    lsn: Lsn,
+    access: Access,
+    bytes: Arc<AlignedBuf>,
+}
+
+impl Image {
+    /// Copies and seals a page.
+    pub fn of(id: PageId, page: &[u8], access: Access) -> Image {
+        UnsealedImage::copy(id, page, access).seal()
+    }
+
+    /// An image that was sealed when it was put.
+    pub(crate) fn of_sealed(
+        id: PageId,
+        bytes: AlignedBuf,
+        access: Access,
+    ) -> std::result::Result<Image, PageDamage> {
+        page::verify(&bytes, id)?;
+        Ok(Image { id, lsn: page::page_lsn(&bytes), access, bytes: Arc::new(bytes) })
+    }
+
+    /// Which page.
+    pub fn id(&self) -> PageId {
+        self.id
+    }
+
+    /// The page LSN of the copy.
+    pub fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    /// How the page was used last.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The sealed bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}

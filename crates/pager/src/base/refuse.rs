@@ -1,0 +1,32 @@
+//! Refusing a configuration, with the reason.
+//!
+//! What it does not know: which settings there are.
+
+use varve_device::Directory;
+
+use crate::base::error::{PagerError, Result};
+
+/// Refuses with `what` unless it holds.
+pub(crate) fn require(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
+    if holds { Ok(()) } else { Err(PagerError::Incompatible { what: what() }) }
+}
+
+/// A size for messages: the largest unit that gives a whole number, or one of three digits.
+pub(crate) fn shown(bytes: u64) -> String {
+    let units = [("TiB", 1_u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.iter().find(|(_, factor)| bytes >= *factor) {
+        None => format!("{bytes} bytes"),
+        Some((unit, factor)) if bytes.is_multiple_of(*factor) || bytes / factor > 99 => {
+            format!("{} {unit}", bytes / factor)
+        }
+        Some((unit, factor)) => format!("{:.1} {unit}", bytes as f64 / *factor as f64),
+    }
+}
+
+/// What is said of a file that is to be longer than its device has room for.
+pub(crate) fn beyond_device(setting: &str, bytes: u64, directory: &dyn Directory) -> String {
+    let (bytes, location) = (shown(bytes), directory.location());
+    let free =
+        directory.free_bytes().map_or("no room for that".to_owned(), |free| format!("{} free", shown(free)));
+    format!("{setting} = {bytes}, but {location} has {free}")
+}

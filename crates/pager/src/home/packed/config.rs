@@ -1,0 +1,58 @@
+//! How packed spaces work.
+//!
+//! What it does not know: the configuration file.
+
+use std::ops::RangeInclusive;
+
+use super::format::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, is_extent};
+use crate::base::error::Result;
+use crate::base::refuse::require;
+
+/// Pages that an extent of a packed space must hold, one of which the header block may take.
+const EXTENT_PAGES_MIN: u64 = 4;
+
+/// How packed spaces work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackedConfig {
+    /// Length of an extent, in bytes: a power of two of [`EXTENT_BYTES`](Self::EXTENT_BYTES), at least four pages. Files that are
+    /// there keep theirs, and an open pager's configuration tells it.
+    pub extent_bytes: u64,
+    /// Pages written and in no note at which a thread that writes makes them stable.
+    pub held_pages_max: usize,
+    /// Part of the file, in percent, that may hold pages before it grows; below, room is won back by moving them together.
+    /// One of [`FILL_PERCENT`](Self::FILL_PERCENT).
+    pub fill_percent: u8,
+    /// Pages are moved with every extent that is filled, however many are free: for tests, which see more of it so.
+    pub moves_always: bool,
+}
+
+impl PackedConfig {
+    /// Extents of 2 MiB, a thousand held pages, filled to three fifths (decision 0258).
+    pub const DEFAULT: PackedConfig =
+        PackedConfig { extent_bytes: 2 << 20, held_pages_max: 1024, fill_percent: 60, moves_always: false };
+    /// What the fill may be: pages can be moved only where there is room.
+    pub const FILL_PERCENT: RangeInclusive<u8> = 50..=90;
+    /// Shortest and longest extent.
+    pub const EXTENT_BYTES: RangeInclusive<u64> = EXTENT_BYTES_MIN..=EXTENT_BYTES_MAX;
+
+    /// Refuses what cannot work.
+    pub(crate) fn check(&self, page_size: usize) -> Result<()> {
+        let fits = is_extent(self.extent_bytes) && self.extent_bytes >= EXTENT_PAGES_MIN * page_size as u64;
+        require(fits, || {
+            format!(
+                "extents of {} bytes: they must be a power of two from 64 KiB to 64 MiB and hold {EXTENT_PAGES_MIN} pages",
+                self.extent_bytes
+            )
+        })?;
+        check_fill(self.fill_percent)
+    }
+}
+
+/// Whether packed files can be filled so far.
+pub(crate) fn check_fill(percent: u8) -> Result<()> {
+    require(PackedConfig::FILL_PERCENT.contains(&percent), || {
+        format!(
+            "packed files filled to {percent} percent: it must be 50 to 90, since pages can be moved only where there is room"
+        )
+    })
+}

@@ -1,0 +1,81 @@
+//! The kinds of protection that can be configured.
+//!
+//! What it does not know: how each writes pages.
+
+use crate::control::InForce;
+
+/// How page writes are protected against tearing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProtectionKind {
+    /// Not at all; for measuring only.
+    None,
+    /// Doublewrite file with batch slots and single-page slots (Kang 2016, section 2.1).
+    Doublewrite {
+        /// Pages of one batch.
+        batch_slots: u32,
+        /// Pages that threads evicting inline can have in flight.
+        single_slots: u32,
+    },
+    /// Doublewrite with its copies in persistent memory ([`PagerConfig::nvm`](crate::PagerConfig::nvm)); Kang 2016, NVM-DWB.
+    NvmDoublewrite {
+        /// Pages of one batch.
+        batch_slots: u32,
+        /// Pages that threads evicting inline can have in flight.
+        single_slots: u32,
+    },
+    /// By the devices of data and rollback space, which write a page whole or not at all.
+    AtomicWrite,
+    /// By the log: it holds a clean page whole before the page changes, and pages are written once, in place.
+    FullPageLog,
+    /// Pages are copied to persistent memory first and stay there until home has them (Kang 2016, chapter 3). Needs a region;
+    /// what the log leaves of it are page slots.
+    Nvm,
+}
+
+impl ProtectionKind {
+    /// InnoDB's split of the doublewrite area, as used by Kang 2016.
+    pub const DOUBLEWRITE: ProtectionKind = ProtectionKind::Doublewrite { batch_slots: 120, single_slots: 8 };
+
+    /// What the control file notes of it.
+    pub(crate) fn in_force(self) -> InForce {
+        match self {
+            ProtectionKind::None => InForce::Nothing,
+            ProtectionKind::Doublewrite { .. } => InForce::Doublewrite,
+            ProtectionKind::NvmDoublewrite { .. } => InForce::NvmDoublewrite,
+            ProtectionKind::AtomicWrite => InForce::AtomicWrite,
+            ProtectionKind::FullPageLog => InForce::FullPageLog,
+            ProtectionKind::Nvm => InForce::Nvm,
+        }
+    }
+
+    /// Batch slots and single-page slots of a doublewrite.
+    pub(crate) fn slots(self) -> Option<(u32, u32)> {
+        match self {
+            ProtectionKind::Doublewrite { batch_slots, single_slots }
+            | ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => {
+                Some((batch_slots, single_slots))
+            }
+            ProtectionKind::None
+            | ProtectionKind::AtomicWrite
+            | ProtectionKind::FullPageLog
+            | ProtectionKind::Nvm => None,
+        }
+    }
+
+    /// Whether it is none without a region of persistent memory.
+    pub(crate) fn needs_nvm(self) -> bool {
+        matches!(self, ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::Nvm)
+    }
+
+    /// Its name in the configuration file and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            ProtectionKind::None => "none",
+            ProtectionKind::Doublewrite { .. } => "doublewrite",
+            ProtectionKind::NvmDoublewrite { .. } => "nvm-dwb",
+            ProtectionKind::AtomicWrite => "atomic-write",
+            ProtectionKind::FullPageLog => "full-page-log",
+            ProtectionKind::Nvm => "nvm",
+        }
+    }
+}

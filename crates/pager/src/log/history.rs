@@ -1,0 +1,53 @@
+//! What the log says of pages before redo changes any of them: where redo starts, what is home, what was discarded.
+//!
+//! What it does not know: how it is gathered (`recovery/`), what redo does.
+
+use std::collections::HashMap;
+
+use crate::base::ids::PageId;
+use crate::base::lsn::Lsn;
+use crate::log::notes::discarded::Discards;
+
+/// The log's word on pages.
+pub(crate) struct History {
+    /// Where the reading starts.
+    pub(crate) from: Lsn,
+    /// Where redo starts, at `from` or behind it: all that was changed before is stable at home.
+    pub(crate) stable: Lsn,
+    /// Where the log ends.
+    pub(crate) until: Lsn,
+    pub(crate) discards: Discards,
+    /// Page LSN of the last stable image of each page that a note speaks of.
+    pub(crate) written: HashMap<PageId, Lsn>,
+    /// Pages that were changed between `from` and `stable`, with the end of the last group that did.
+    pub(crate) changed_before: HashMap<PageId, Lsn>,
+}
+
+impl History {
+    /// Of a log that begins here.
+    pub(crate) fn empty(start: Lsn) -> History {
+        History {
+            from: start,
+            stable: start,
+            until: start,
+            discards: Discards::default(),
+            written: HashMap::new(),
+            changed_before: HashMap::new(),
+        }
+    }
+
+    /// Whether the page was changed after `lsn`, and before redo starts.
+    pub(crate) fn is_changed_before_redo(&self, id: PageId, lsn: Lsn) -> bool {
+        self.changed_before.get(&id).is_some_and(|changed| *changed > lsn)
+    }
+
+    /// Page LSN of the last stable image of a page that a note speaks of.
+    pub(crate) fn home_has(&self, id: PageId) -> Option<Lsn> {
+        self.written.get(&id).copied()
+    }
+
+    /// Whether a note says that the page was discarded after `lsn`.
+    pub(crate) fn is_discarded_after(&self, id: PageId, lsn: Lsn) -> bool {
+        self.discards.covers(id, lsn)
+    }
+}

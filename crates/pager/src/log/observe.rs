@@ -1,0 +1,13 @@
+//! Seeing the log while a start reads it.
+//!
+//! What it does not know: who looks.
+
+use crate::base::error::Result;
+use crate::base::lsn::Lsn;
+use crate::log::record::Record;
+
+/// Somebody who wants to see the log during analysis.
+pub trait Observe {
+    /// A record of the group that ends at `lsn`, in log order.
+    fn observe(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<()>;
+}

@@ -1,0 +1,56 @@
+//! How persistent memory is configured.
+//!
+//! What it does not know: the configuration file.
+
+use std::sync::Arc;
+
+use varve_device::Directory;
+
+use crate::home::protection::kind::ProtectionKind;
+
+/// A region of persistent memory and what lies in it. A database that was opened with it needs it until it leaves it
+/// ([`Pager::leave_region_at_shutdown`](crate::Pager::leave_region_at_shutdown)).
+#[derive(Clone)]
+pub struct NvmConfig {
+    /// Device that holds the region.
+    pub directory: Arc<dyn Directory>,
+    /// Length of the region, in bytes: a multiple of 4096.
+    pub size_bytes: u64,
+    /// Bytes of it for the log, which is then no files: eight segments; `log_segment_bytes` and `log_capacity_bytes` mean nothing.
+    /// 0 = the log is in files.
+    pub log_bytes: u64,
+}
+
+/// What a configuration wants of a region.
+#[derive(Clone, Copy)]
+pub(crate) struct WantedRegion<'c> {
+    /// The region; `None`: there is to be none.
+    pub(crate) nvm: Option<&'c NvmConfig>,
+    /// What is to be in it, beside the log.
+    pub(crate) protection: ProtectionKind,
+    /// Page size in bytes.
+    pub(crate) page_size: usize,
+}
+
+/// When threads bring pages from persistent memory home, under [`ProtectionKind::Nvm`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NvmFlush {
+    /// Threads, where the pager has any (`background`).
+    pub workers: usize,
+    /// They begin when more than this many in a hundred slots hold pages that home has not,
+    pub high_water: u32,
+    /// and end at this many.
+    pub low_water: u32,
+    /// Whether one of them brings the rest home, slowly, while nothing is changed and read.
+    pub when_idle: bool,
+}
+
+impl NvmFlush {
+    /// Two threads, close to where all slots are taken, and when nothing else is done.
+    pub const DEFAULT: NvmFlush = NvmFlush { workers: 2, high_water: 90, low_water: 80, when_idle: true };
+
+    /// Whether threads that work so would ever end, and begin.
+    pub(crate) fn can_work(self) -> bool {
+        self.workers > 0 && self.low_water < self.high_water && self.high_water < 100
+    }
+}

@@ -1,0 +1,26 @@
+//! Counters of the pool and its writers.
+//!
+//! Invariants
+//! 1. Reading them takes no lock that a page access waits for.
+//!
+//! What it does not know: how they are shown.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use crate::base::times::Times;
+
+/// The counters behind [`PagerStats`](crate::PagerStats).
+#[derive(Default)]
+pub(crate) struct Counters {
+    /// Fixes of pages that have left the pool since.
+    pub(crate) fixes: AtomicU64,
+    pub(crate) misses: AtomicU64,
+    pub(crate) prefetched: AtomicU64,
+    pub(crate) evictions: AtomicU64,
+    pub(crate) evict_writes: AtomicU64,
+    pub(crate) inline_writes: AtomicU64,
+    pub(crate) checkpoint_writes: AtomicU64,
+    pub(crate) checkpoints: AtomicU64,
+    pub(crate) times: Arc<Times>,
+}

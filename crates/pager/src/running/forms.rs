@@ -1,0 +1,59 @@
+//! Keeps the notes of how owners' pages are stored where redo finds them.
+//!
+//! What it does not know: how a note looks (`log/notes/stored_forms.rs`).
+
+use varve_device::reached;
+
+use crate::base::compression::Compression;
+use crate::base::ids::SpaceId;
+use crate::base::lsn::Lsn;
+use crate::log::notes::stored_forms::{Form, NOTE_FORMS, encode};
+use crate::log::{GROUP_SLACK_BYTES, record};
+use crate::running::shared::Shared;
+
+/// Owners in a note at most.
+const NOTE_OWNERS_MAX: usize = 1024;
+/// Part of the log after which all owners are noted anew, so that what is before can be cut off.
+const LOG_SHARE: u64 = 64;
+
+impl Shared {
+    /// From now on these owners' pages are stored so.
+    pub(crate) fn change_forms(&self, space: SpaceId, owners: &[(u32, Option<Compression>)]) {
+        // What is noted comes in the order in which it is said.
+        let _noting = self.forms_noted.lock();
+        if self.compressions.set(space, owners) {
+            let forms: Vec<Form> = owners.iter().map(|(owner, how)| (space, *owner, *how)).collect();
+            self.append_forms(&forms);
+        }
+    }
+
+    /// At a checkpoint: where the log has to begin so that redo finds the forms of all owners. `oldest`: where it would else.
+    pub(crate) fn keep_forms(&self, oldest: Lsn) -> Option<Lsn> {
+        let mut noted = self.forms_noted.lock();
+        let share = self.log.cleaning_bytes() / LOG_SHARE;
+        // Nothing but the note itself would hold back room that is free.
+        let keeps_room = |noted| self.spaces.wait_between(noted, oldest);
+        if noted.is_some_and(|noted| oldest <= noted || oldest.since(noted) <= share && !keeps_room(noted)) {
+            return *noted;
+        }
+        let forms = self.compressions.own();
+        *noted = if forms.is_empty() { None } else { self.append_forms(&forms) };
+        *noted
+    }
+
+    /// Start of the block in which the first of the notes is; `None` if there is no room for all of them.
+    fn append_forms(&self, forms: &[Form]) -> Option<Lsn> {
+        let mut first = None;
+        for forms in forms.chunks(NOTE_OWNERS_MAX) {
+            let mut records = Vec::new();
+            record::put_note(&mut records, NOTE_FORMS, &encode(forms));
+            if self.log.check().is_err() || !self.log.has_segment_for(records.len() + GROUP_SLACK_BYTES) {
+                return None;
+            }
+            let block = self.log.append_note(&records).block;
+            first = first.or(Some(block));
+        }
+        reached("compressions: forms noted");
+        first
+    }
+}

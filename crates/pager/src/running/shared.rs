@@ -1,0 +1,87 @@
+//! An open pager: the parts that its callers and its threads share.
+//!
+//! What it does not know: what is done with them.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::base::error::PagerError;
+use crate::base::lsn::Lsn;
+use crate::config::PagerConfig;
+use crate::control::Control;
+use crate::flash::FlashCache;
+use crate::home::compression::by_owner::Compressions;
+use crate::home::packed::Fill;
+use crate::home::protection::kind::ProtectionKind;
+use crate::home::trim::TrimSetting;
+use crate::level::Level;
+use crate::level::ledger::Ledger;
+use crate::log::Log;
+use crate::log::redo::RedoOps;
+use crate::nvm::{NvmBuffer, NvmRegion};
+use crate::pool::{Bell, Counters, Pool};
+use crate::recovery::Recovery;
+use crate::running::workers::Workers;
+use crate::space::Spaces;
+
+/// What was configured and has to wait for a clean shutdown, since the last one was none.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Postponed {
+    /// A protection that has to find every page stable.
+    pub(crate) protection: Option<ProtectionKind>,
+    /// A region that the log moves to, and all that was to be in it.
+    pub(crate) region: bool,
+}
+
+/// What the facade and its threads share.
+pub(crate) struct Shared {
+    pub(crate) pool: Pool,
+    pub(crate) log: Arc<Log>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) level: Arc<dyn Level>,
+    pub(crate) spaces: Spaces,
+    pub(crate) compressions: Arc<Compressions>,
+    pub(crate) trim: Arc<TrimSetting>,
+    pub(crate) fill: Arc<Fill>,
+    pub(crate) control: Control,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) ops: Arc<dyn RedoOps>,
+    pub(crate) config: PagerConfig,
+    pub(crate) is_new: bool,
+    /// This start went on with a sealed cache, without redo.
+    pub(crate) is_behind_seal: bool,
+    /// What this start did, unless it made a new database.
+    pub(crate) recovery: Option<Recovery>,
+    /// Under full-page-log: the log that was redone at this start.
+    pub(crate) redone: Option<Range<Lsn>>,
+    pub(crate) database: u64,
+    /// What was configured, and has to wait for a clean shutdown.
+    pub(crate) postponed: Postponed,
+    /// What protection and cache said of their opening.
+    pub(crate) warnings: Vec<String>,
+    /// Persistent memory that the log or pages are in.
+    pub(crate) region: Option<NvmRegion>,
+    /// The level that keeps pages in it.
+    pub(crate) buffer: Option<Arc<NvmBuffer>>,
+    /// The cache on flash, if there is one.
+    pub(crate) cache: Option<Arc<FlashCache>>,
+    /// Held during a checkpoint: end of the log at the last one.
+    pub(crate) checkpointing: Mutex<Lsn>,
+    pub(crate) is_stopping: AtomicBool,
+    /// Changes before this LSN are to be stable soon, since somebody waits for that.
+    pub(crate) cleans_until: AtomicU64,
+    /// A shutdown leaves the region.
+    pub(crate) leaves_region: AtomicBool,
+    /// They write pages beside the producer.
+    pub(crate) workers: Workers,
+    /// Where the last note of all owners' forms begins.
+    pub(crate) forms_noted: Mutex<Option<Lsn>>,
+    /// What a full device refused the page writers last, and when.
+    pub(crate) refused: Mutex<Option<(Instant, PagerError)>>,
+    /// Rung after checkpoints: the trimmer may have something to do.
+    pub(crate) trimmer: Bell,
+}
