@@ -129,7 +129,9 @@ impl Crate {
     /// Paths as they are inside the models crate. Marks keep what was replaced from being replaced again.
     fn rename(&self, text: &str) -> String {
         let module = format!("crate::{}::", self.module);
+        let within = format!("pub(in MODELS::modelled::{}::", self.module);
         let pairs = [
+            ("pub(in crate::", within.as_str()),
             ("crate::", module.as_str()),
             ("MODELS::", "crate::"),
             ("varve_pager::", "crate::pager::"),

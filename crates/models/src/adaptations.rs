@@ -70,14 +70,14 @@ pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
     ("engine/registry.rs", "HINT.get()", "HINT.with(|hint| hint.get())"),
     ("engine/registry.rs", "HINT.set(slot)", "HINT.with(|hint| hint.set(slot))"),
     // No model changes the cache's size, and looks at partitions without frames cost turns.
-    ("pager/flash/shape.rs", "const PARTITIONS_MAX: u32 = 16;", "const PARTITIONS_MAX: u32 = 1;"),
+    ("pager/flash/table/shape.rs", "const PARTITIONS_MAX: u32 = 16;", "const PARTITIONS_MAX: u32 = 1;"),
     (
-        "pager/flash/shape.rs",
+        "pager/flash/table/shape.rs",
         "use std::sync::atomic::{AtomicU32, Ordering::Relaxed};",
         "use core::sync::atomic::{AtomicU32, Ordering::Relaxed};",
     ),
     // A drive that is left soon.
-    ("pager/flash/trouble.rs", "const ERRORS_MAX: u32 = 8;", "const ERRORS_MAX: u32 = 1;"),
+    ("pager/flash/cache/trouble.rs", "const ERRORS_MAX: u32 = 8;", "const ERRORS_MAX: u32 = 1;"),
     // A thread of the checker's scope has no name, and always starts.
     (
         "pager/recovery/windows.rs",

@@ -19,8 +19,8 @@ use varve_device::{
 
 use crate::frames::plain;
 use crate::pager::base::image::Image;
-use crate::pager::config::FlashConfig;
-use crate::pager::flash::{FlashCache, FlashDesign, FlashRestart, Place, frames_of, running};
+use crate::pager::flash::io::store::frames_of;
+use crate::pager::flash::{FlashCache, FlashConfig, FlashDesign, FlashRestart, Place, running};
 use crate::pager::level::ledger::Ledger;
 use crate::pager::level::{Cause, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
 use crate::pager::log::WriteAhead;

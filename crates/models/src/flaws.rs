@@ -207,25 +207,25 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
     // ---- flash cache
     (
         "mark of a cleaning taken away after its frame was let go",
-        "pager/flash/cleaning.rs",
+        "pager/flash/cache/cleaning.rs",
         "self.underway.end(begun.id);",
         "if MODELS::flaw(\"mark of a cleaning taken away after its frame was let go\") { drop(table); }\n            self.underway.end(begun.id);",
     ),
     (
         "put without waiting for what is on its way home",
-        "pager/flash/taking.rs",
+        "pager/flash/cache/admission.rs",
         "self.underway.wait_for_page(id);",
         "if !MODELS::flaw(\"put without waiting for what is on its way home\") { self.underway.wait_for_page(id); }",
     ),
     (
         "frame free before its page has left the queue",
-        "pager/flash/taking.rs",
+        "pager/flash/cache/admission.rs",
         "self.writes.done(one);",
         "if MODELS::flaw(\"frame free before its page has left the queue\") { drop(table); }\n        self.writes.done(one);",
     ),
     (
         "dirty pages looked for before the last of them is taken",
-        "pager/flash/trouble.rs",
+        "pager/flash/cache/trouble.rs",
         "let is_news = self.take_no_more(cause);",
         "if MODELS::flaw(\"dirty pages looked for before the last of them is taken\") && !self.has_dirty() { return self.lose(cause); }\n        let is_news = self.take_no_more(cause);",
     ),

@@ -488,8 +488,8 @@ pub const NOT_HUNTED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Planted faults that tests of the pager itself find (`pager/src/home/packed/hunts.rs`,
-/// `pager/src/flash/widening_tests.rs`, `pager/tests/flash_restart.rs`). Crash images cannot find them: two
+/// Planted faults that tests of the pager itself find (`pager/src/home/packed/tests/hunts.rs`,
+/// `pager/src/flash/tests/filling.rs`, `pager/tests/flash_restart.rs`). Crash images cannot find them: two
 /// threads would have to meet in the middle of a move, a discard or a read, or the records of a cache would
 /// have to be older than its seal.
 pub const HUNTED_ELSEWHERE: &[&str] = &[

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use varve_device::Directory;
 
-use super::design::FlashDesign;
-use super::notes::log_takes_table;
-use super::scans::FlashScans;
-use super::store::frames_of;
 use super::table::CleanOrder;
 use crate::base::error::Result;
 use crate::base::refuse::require;
+use crate::flash::io::store::frames_of;
+use crate::flash::policy::design::FlashDesign;
+use crate::flash::policy::scans::FlashScans;
+use crate::flash::restart::notes::log_takes_table;
 
 /// A cache of pages on flash, between the pool and home (Do 2012, chapter 3).
 #[derive(Clone)]

@@ -9,54 +9,23 @@
 //!
 //! Not known here: frames of the pool, how home stores pages.
 
-mod budget;
 mod cache;
-#[cfg(test)]
-mod cache_tests;
-mod cleaning;
 mod config;
-mod counters;
-mod design;
-mod hardening;
-#[cfg(test)]
-mod hardening_tests;
-mod heap;
-mod heat;
-mod keeping;
-mod mirror;
-mod noted;
-mod notes;
-mod reading;
-mod record;
-mod report;
-mod resizing;
+mod io;
+mod policy;
 mod restart;
-mod rounds;
-mod scans;
-mod sealing;
-mod shape;
-mod store;
 mod table;
-mod taking;
-mod throttle;
-mod trouble;
 #[cfg(test)]
-mod trouble_tests;
-mod underway;
-mod watched;
-mod widening;
-#[cfg(test)]
-mod widening_tests;
-mod writes;
+mod tests;
 
-pub(crate) use budget::running;
+pub use crate::flash::io::store::FLASH_FILE;
+pub(crate) use crate::flash::io::store::remove_of;
+pub(crate) use crate::flash::policy::daily_writes::running;
+pub use crate::flash::policy::design::FlashDesign;
+pub use crate::flash::policy::scans::FlashScans;
+pub(crate) use crate::flash::restart::log_based::Noted;
+pub(crate) use crate::flash::restart::seal::is_sealed;
+pub(crate) use crate::flash::restart::start::Earlier;
 pub(crate) use cache::{FlashCache, Opened, Place};
 pub use config::{FlashConfig, FlashFill, FlashRestart};
-pub use design::FlashDesign;
-pub(crate) use noted::Noted;
-pub(crate) use restart::Earlier;
-pub use scans::FlashScans;
-pub(crate) use sealing::is_sealed;
-pub use store::FLASH_FILE;
-pub(crate) use store::remove_of;
 pub use table::CleanOrder;

@@ -6,13 +6,7 @@
 pub(crate) mod area;
 mod attach;
 mod book;
-#[cfg(test)]
-mod book_tests;
 mod buffer;
-#[cfg(test)]
-mod buffer_races;
-#[cfg(test)]
-mod buffer_tests;
 mod config;
 pub(crate) mod fits;
 mod flush;
@@ -24,9 +18,9 @@ mod leave;
 mod marks;
 mod recover;
 mod region;
-#[cfg(test)]
-mod rig;
 mod stats;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use attach::{Room, find};
 pub(crate) use buffer::NvmBuffer;

@@ -24,11 +24,11 @@ mod evict;
 mod frame;
 mod free;
 mod guard;
-#[cfg(test)]
-mod races;
 mod read;
 mod replacement;
 mod table;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::sync::Arc;

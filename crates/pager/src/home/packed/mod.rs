@@ -40,20 +40,14 @@ mod book;
 mod check;
 mod checkpoint;
 pub(crate) mod config;
-#[cfg(test)]
-mod crashes;
 mod extents;
 mod format;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod gate;
-#[cfg(test)]
-mod hunts;
 mod map_file;
 mod moves;
 pub(crate) mod note;
-#[cfg(test)]
-mod on_device;
 mod page_map;
 mod place;
 mod read;
@@ -62,6 +56,8 @@ mod recover;
 mod replay;
 mod room;
 mod settle;
+#[cfg(test)]
+mod tests;
 mod trim;
 mod write;
 

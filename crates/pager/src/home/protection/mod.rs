@@ -12,11 +12,11 @@
 //! What it does not know: why pages are written.
 
 mod atomic;
-#[cfg(test)]
-mod crashes;
 mod doublewrite;
 pub(crate) mod kind;
 mod none;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

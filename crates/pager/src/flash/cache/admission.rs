@@ -1,0 +1,330 @@
+//! Taking pages: clean ones that leave the pool, changed ones, and those that were just read; and writing them to flash.
+//!
+//! Invariants
+//! 1. A changed page that is kept back has a frame before the level says that it has the page, and is read from the queue until it is
+//!    there. If the put is refused, none of its pages keeps a frame.
+//! 2. Of a page that goes home as well, the frame is filled when home has it.
+//! 3. A dirty page whose write fails is brought home, or stays in the queue.
+//! 4. Where far too many frames are dirty, a put brings as many pages home as it brings here, under the gate.
+//!
+//! Not known here: what a design wants, how home stores pages.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use varve_device::{AlignedBuf, planted, reached};
+
+use crate::base::error::Result;
+use crate::base::ids::{Access, PageId};
+use crate::base::image::Image;
+use crate::flash::cache::{FlashCache, OLDER_STAY, add};
+use crate::flash::io::writes::Write;
+use crate::flash::table::{Admitted, Arrival, FrameNo};
+use crate::level::{Cause, Need};
+
+/// Pages written together.
+const TOGETHER_MAX: usize = 32;
+
+/// How long a put waits for room in the queue at most.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
+
+/// A frame that waits for the put to be done.
+struct Promised {
+    /// In the batch.
+    at: usize,
+    partition: usize,
+    frame: FrameNo,
+    is_dirty: bool,
+}
+
+/// What becomes of a batch.
+#[derive(Default)]
+struct Plan {
+    promised: Vec<Promised>,
+    /// In the batch: what doesn't go home.
+    kept: Vec<usize>,
+}
+
+impl FlashCache {
+    /// Takes what the design wants of it, and has the rest put below.
+    pub(in crate::flash) fn put_some(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
+        // For the log's sake, or for the end's, home has to get them.
+        let is_evicted = matches!(cause, Cause::Evict | Cause::EvictInline);
+        let may_keep = need == Need::Held && (is_evicted || cause == Cause::Drain && self.stays_dirty());
+        if may_keep && self.has_threads && self.keeps_back() {
+            self.wait_for_room(batch.len())?;
+            if is_evicted {
+                self.hold_to_limit(batch.len())?;
+            }
+        }
+        let plan = self.plan(batch, may_keep && self.keeps_back());
+        let put = match plan.kept.len() {
+            0 => self.put_below(batch, cause, need),
+            all if all == batch.len() => Ok(()),
+            _ => {
+                let is_kept = |at: &usize| plan.kept.binary_search(at).is_ok();
+                let rest: Vec<Image> =
+                    (0..batch.len()).filter(|at| !is_kept(at)).map(|at| batch[at].clone()).collect();
+                self.put_below(&rest, cause, need)
+            }
+        };
+        if let Err(refused) = put {
+            self.cancel(&plan.promised);
+            return Err(refused);
+        }
+        for Promised { at, partition, frame, is_dirty } in plan.promised {
+            add(&self.counters.admitted_dirty);
+            if is_dirty && planted("flash: what is kept back counts as stable") {
+                self.ledger.stable(batch[at].id(), batch[at].lsn());
+            }
+            self.push(Write { partition, frame, image: batch[at].clone(), is_dirty });
+        }
+        Ok(())
+    }
+
+    /// Puts them below. What is not want of room stops the log, as it would a moment later where a page writer hears of it; but at once, so that
+    /// a frame that can't be read meanwhile isn't taken for the reason.
+    pub(in crate::flash) fn put_below(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
+        let put = self.below.put(batch, cause, need);
+        if let Err(refused) = &put
+            && !refused.is_no_space()
+        {
+            self.log.stop(refused);
+        }
+        put
+    }
+
+    /// Waits for room in the queue: whoever can't leave a page here waits for home instead, which takes longer, unless it was seen not to.
+    fn wait_for_room(&self, pages: usize) -> Result<()> {
+        if !self.threads_run() {
+            while !self.writes.has_room(pages) && self.write_some(Duration::ZERO)? {}
+            // Somebody else may be writing what takes it.
+            self.writes.wait_for_room(pages, ROOM_WAIT);
+        } else if !self.throttle.is_home_faster() && !self.writes.has_room(pages) {
+            reached("flash: a put waits for room");
+            self.writes.wait_for_room(pages, ROOM_WAIT);
+        }
+        Ok(())
+    }
+
+    /// Far beyond the limit of dirty frames whoever brings more of them cleans: home is what takes the time, and the threads that clean have
+    /// no more of it than anybody else. As many pages as are brought, so that nobody waits for what others have left.
+    fn hold_to_limit(&self, brought: usize) -> Result<()> {
+        let mut owed = brought;
+        while owed > 0 && self.is_far_over_limit() {
+            reached("flash: a put cleans");
+            match self.clean_some() {
+                // Somebody else is about those that are left, or nothing can be cleaned now.
+                Ok(0) => return Ok(()),
+                Err(cause) if cause.is_no_space() => return Ok(()),
+                cleaned => owed = owed.saturating_sub(cleaned?),
+            }
+        }
+        Ok(())
+    }
+
+    /// An older version is neither read nor brought home from now on; one that is on its way home lands before this one sets out.
+    pub(in crate::flash) fn give_up_older(&self, newer: &Image) {
+        let id = newer.id();
+        let mut table = self.table_of(id);
+        self.watched.overtake(id);
+        if !planted(OLDER_STAY) && table.remove_older(id, newer.lsn()) {
+            add(&self.counters.invalidated);
+        }
+        drop(table);
+        self.underway.wait_for_page(id);
+    }
+
+    /// Takes frames for changed pages, as far as the design and the queue want them.
+    fn plan(&self, batch: &[Image], keeps_back: bool) -> Plan {
+        let (design, most) = (self.design(), self.dirty_most());
+        let (mut plan, mut is_over) = (Plan::default(), false);
+        for (at, image) in batch.iter().enumerate().filter(|(_, image)| image.id().space().is_logged()) {
+            let (id, lsn) = (image.id(), image.lsn());
+            self.give_up_older(image);
+            let mut table = self.table_of(id);
+            let partition = table.partition;
+            if self.is_failing()
+                || !design.takes_dirty(
+                    self.scans.access(id, image.access()),
+                    self.is_filling(&table),
+                    table.has_invalid(id),
+                )
+            {
+                continue;
+            }
+            if !self.promise() {
+                continue;
+            }
+            let since = || self.ledger.since(id).unwrap_or(lsn);
+            let new = Arrival { id, lsn, lacks: keeps_back.then(since), now: self.tick(), heat: None };
+            match table.admit(new, |id| self.heat.of(id)) {
+                Admitted::Frame(frame) => {
+                    plan.promised.push(Promised { at, partition, frame, is_dirty: keeps_back });
+                    plan.kept.extend(keeps_back.then_some(at));
+                    is_over |= keeps_back && table.dirty_count() > most;
+                }
+                admitted => {
+                    self.take_no(admitted);
+                    let is_here = admitted == Admitted::Has { is_dirty: true };
+                    plan.kept.extend((keeps_back && is_here).then_some(at));
+                }
+            }
+        }
+        if is_over {
+            self.underway.ring();
+        }
+        plan
+    }
+
+    /// Whether a page may come: a place in the queue, which has to be used or given back.
+    pub(in crate::flash) fn promise(&self) -> bool {
+        let refused = match self.store.budget.allows() {
+            false => &self.counters.budget,
+            true if self.writes.promise() => return true,
+            true => &self.counters.throttled,
+        };
+        add(refused);
+        false
+    }
+
+    fn take_no(&self, admitted: Admitted) {
+        self.writes.give_back(1);
+        match admitted {
+            Admitted::Busy => add(&self.counters.busy),
+            Admitted::Colder => add(&self.counters.colder),
+            Admitted::Frame(_) | Admitted::Has { .. } => {}
+        }
+    }
+
+    fn cancel(&self, promised: &[Promised]) {
+        for Promised { partition, frame, .. } in promised {
+            self.table(*partition).written(*frame, false);
+        }
+        self.writes.give_back(promised.len());
+    }
+
+    /// A clean page leaves the pool.
+    pub(in crate::flash) fn take_clean(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image) {
+        if self.is_failing() {
+            return;
+        }
+        let mut table = self.table_of(id);
+        if table.touch(id, self.tick()) || self.design().takes_read() {
+            return;
+        }
+        if !self.design().takes_clean(why, self.is_filling(&table)) {
+            return add(&self.counters.sequential);
+        }
+        drop(table);
+        self.take(id, None, copy);
+    }
+
+    /// A page was read from home.
+    pub(in crate::flash) fn take_read(&self, id: PageId, why: Access, bytes: &[u8]) {
+        let Some(_gate) = self.gate.try_read().filter(|_| !self.is_failing()) else { return };
+        let heat = self.design().goes_by_heat().then(|| self.heat.of(id));
+        if let Ok(image) = Image::of_sealed(id, AlignedBuf::copy_of(bytes), why) {
+            self.take(id, heat, &mut || image.clone());
+        }
+    }
+
+    fn take(&self, id: PageId, heat: Option<u64>, copy: &mut dyn FnMut() -> Image) {
+        if !self.promise() {
+            return;
+        }
+        let image = copy();
+        let new = Arrival { id, lsn: image.lsn(), lacks: None, now: self.tick(), heat };
+        let mut table = self.table_of(id);
+        let (partition, admitted) = (table.partition, table.admit(new, |id| self.heat.of(id)));
+        drop(table);
+        match admitted {
+            Admitted::Frame(frame) => {
+                add(&self.counters.admitted_clean);
+                self.push(Write { partition, frame, image, is_dirty: false });
+            }
+            admitted => self.take_no(admitted),
+        }
+    }
+
+    pub(in crate::flash) fn push(&self, write: Write) {
+        self.writes.push(write);
+        let is_asked = !self.threads_run() && self.writes.pending() >= TOGETHER_MAX;
+        if !self.has_threads || is_asked {
+            // What fails stays queued, or is brought home later.
+            let _tried_again = self.write_some(Duration::ZERO);
+        }
+    }
+
+    /// Writes some of what is queued, and waits as long as this for something. Whether there was any. An error: a dirty page could be
+    /// written neither here nor home.
+    pub(crate) fn write_some(&self, longest: Duration) -> Result<bool> {
+        // Redo, whose reads keep the drive busy, and a shutdown wait for what they write: in small parts it would take them longer.
+        let most = if self.threads_run() { self.throttle.room() } else { TOGETHER_MAX };
+        let writes = self.writes.take(most.min(TOGETHER_MAX), longest);
+        if writes.is_empty() {
+            return Ok(false);
+        }
+        let is_unwanted = |one: &Write| self.table(one.partition).is_unwanted(one.frame);
+        let (unwanted, writes): (Vec<Write>, Vec<Write>) = writes.into_iter().partition(is_unwanted);
+        unwanted.iter().for_each(|one| self.wrote(one, true));
+        self.writes.give_back(unwanted.len());
+        if writes.is_empty() {
+            return Ok(true);
+        }
+        let frames = writes.iter().map(|one| (self.stored(one.partition, one.frame), one.image.bytes()));
+        add(&self.counters.write_batches);
+        let in_flight = self.throttle.begin(writes.len());
+        let written = match self.is_lost() || self.is_failing() {
+            true => None,
+            false => Some(self.store.write(frames)),
+        };
+        drop(in_flight);
+        if let Some(Ok(())) = written {
+            self.note_success();
+            self.counters.written.fetch_add(writes.len() as u64, Relaxed);
+            writes.iter().for_each(|one| self.wrote(one, true));
+            self.writes.give_back(writes.len());
+            return Ok(true);
+        }
+        let rescued = self.rescue(writes);
+        if let Some(Err(cause)) = written {
+            self.note_error(&cause);
+        }
+        rescued.map(|()| true)
+    }
+
+    /// Writes all that is queued, or has it at home. There are no threads any more.
+    pub(in crate::flash) fn write_all(&self) -> Result<()> {
+        while self.writes.pending() > 0 && self.write_some(Duration::ZERO)? {}
+        if self.stays_dirty() { Ok(()) } else { self.clean_all() }
+    }
+
+    fn wrote(&self, one: &Write, is_good: bool) {
+        // Both at once: the next page of a frame that is free is not to be found, or forgotten, in place of this one.
+        let mut table = self.table(one.partition);
+        table.written(one.frame, is_good);
+        self.writes.done(one);
+    }
+
+    /// Flash didn't take them: what home lacks is brought home, or goes back into the queue; the others are given up.
+    #[cold]
+    fn rescue(&self, writes: Vec<Write>) -> Result<()> {
+        let (dirty, clean): (Vec<Write>, Vec<Write>) = writes.into_iter().partition(|one| one.is_dirty);
+        clean.iter().for_each(|one| self.wrote(one, false));
+        self.writes.give_back(clean.len());
+        let ids: Vec<PageId> = dirty.iter().map(|one| one.image.id()).collect();
+        let cleaned = self.clean_pages(&ids);
+        for one in dirty {
+            let is_needed = self.table(one.partition).lacks(one.frame, one.image.id());
+            if is_needed {
+                reached("flash: a page that nobody takes stays in the queue");
+                self.writes.push(one);
+            } else {
+                self.wrote(&one, false);
+                self.writes.give_back(1);
+            }
+        }
+        cleaned.map(drop)
+    }
+}

@@ -1,0 +1,301 @@
+//! Bringing dirty pages home: below the limit of dirty frames, for the log, before another design takes over, and at the end
+//! (Do 2012, section 3.3.5: lazy cleaning, group cleaning).
+//!
+//! Invariants
+//! 1. A page is in `Underway` from before its frame is looked at until home has it or refused it. No newer version of it goes anywhere,
+//!    and its place isn't used for anything else, as long as an older one is there.
+//! 2. What is not as the table says is not brought home.
+//! 3. A frame is clean when home holds its page; the ledger hears of that from home. A page that home has no room for keeps no other one
+//!    back, neither of its group nor of those that are to be cleaned after it.
+//!
+//! Not known here: threads, what the pool has.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use varve_device::{AlignedBuf, planted, reached};
+
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId, PageNo};
+use crate::base::image::Image;
+use crate::flash::cache::{FlashCache, add};
+use crate::flash::table::Cleaning;
+use crate::level::{Cause, Need, summed};
+
+/// Pages brought home together (section 3.3.5).
+const GROUP_MAX: usize = 32;
+/// Groups brought home at once, unless they have more pages than this together: who puts a newer version of one waits for all of them.
+const GROUPS_MAX: usize = 16;
+const PAGES_MAX: usize = 128;
+/// Of a hundred frames, so many more than the limit may be dirty before those who put clean, too.
+const MARGIN_PERCENT: u64 = 2;
+/// Frames read together for that.
+const READ_MAX: usize = 32;
+
+/// A page whose way home has begun.
+struct Begun {
+    id: PageId,
+    partition: usize,
+    cleaning: Cleaning,
+    /// Where it is not in its frame yet.
+    image: Option<Image>,
+}
+
+impl FlashCache {
+    fn begin_clean(&self, id: PageId) -> Option<Begun> {
+        let mut table = self.table_of(id);
+        let partition = table.partition;
+        let cleaning = table.begin_clean(id)?;
+        let mut image = None;
+        if !cleaning.is_written {
+            let is_meant = |image: &Image| image.id() == id && image.lsn() == cleaning.lsn;
+            image = self.writes.only_here(partition, cleaning.frame).filter(is_meant);
+            if image.is_none() {
+                // Its put isn't over: nobody has been told that it is here.
+                table.end_clean(cleaning.frame, false);
+                return None;
+            }
+        }
+        self.underway.begin(id);
+        Some(Begun { id, partition, cleaning, image })
+    }
+
+    /// The page, and dirty ones before and behind it, without a gap.
+    fn begin_group(&self, id: PageId) -> Vec<Begun> {
+        let Some(one) = self.begin_clean(id) else { return Vec::new() };
+        let mut group = vec![one];
+        let near = |no: Option<u32>| no.and_then(|no| self.begin_clean(PageId::new(id.space(), PageNo(no))));
+        let mut no = id.no().0;
+        while group.len() < GROUP_MAX
+            && let Some(before) = near(no.checked_sub(1))
+        {
+            group.push(before);
+            no -= 1;
+        }
+        group.reverse();
+        no = id.no().0;
+        while group.len() < GROUP_MAX
+            && let Some(behind) = near(no.checked_add(1))
+        {
+            group.push(behind);
+            no += 1;
+        }
+        group
+    }
+
+    /// Cleans a group of each partition where more frames are dirty than may be; gives the pages brought home. Other threads may do the same.
+    pub(crate) fn clean_some(&self) -> Result<usize> {
+        if self.is_lost() || self.is_redo_running() {
+            return Ok(0);
+        }
+        if self.is_failing() {
+            return self.leave();
+        }
+        let most = self.dirty_most();
+        let over = self
+            .tables()
+            .filter_map(|table| if table.dirty_count() > most { table.next_to_clean() } else { None });
+        let pages: Vec<PageId> = over.collect();
+        self.bring_groups(&pages)
+    }
+
+    /// Brings these home with their neighbours, all together: home is many disks, and one group keeps one of them busy. Gives how many.
+    fn bring_groups(&self, ids: &[PageId]) -> Result<usize> {
+        let mut together: Vec<Vec<Begun>> = Vec::new();
+        for id in ids {
+            if together.iter().map(Vec::len).sum::<usize>() >= PAGES_MAX {
+                break;
+            }
+            let group = self.begin_group(*id);
+            if group.is_empty() {
+                continue;
+            }
+            let takes = |others: &&mut Vec<Begun>| {
+                let spaces =
+                    others.first().zip(group.first()).map(|(other, one)| (other.id.space(), one.id.space()));
+                spaces.is_some_and(|(other, one)| self.below.takes_together(other, one))
+            };
+            match together.iter_mut().find(takes) {
+                Some(others) => others.extend(group),
+                None => together.push(group),
+            }
+        }
+        // That one of them finds no room doesn't end it for the others.
+        summed(together.into_iter().map(|group| self.bring_home(group)))
+    }
+
+    /// Cleans until no more frames are dirty than may be. That home has no room is nothing that those who put would have to know.
+    pub(in crate::flash) fn clean_to_limit(&self) -> Result<()> {
+        loop {
+            match self.clean_some() {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(cause) if cause.is_no_space() => return Ok(()),
+                Err(cause) => return Err(cause),
+            }
+        }
+    }
+
+    /// Whether so many frames are dirty that the threads which clean can't keep up.
+    pub(in crate::flash) fn is_far_over_limit(&self) -> bool {
+        let most = u64::from(self.frames()) * (u64::from(self.dirty_percent()) + MARGIN_PERCENT) / 100;
+        self.tables().map(|table| table.dirty_count()).sum::<u64>() > most
+    }
+
+    /// Waits for something to clean, at most as long as this.
+    pub(crate) fn wait_for_dirty(&self, longest: Duration) {
+        self.underway.bell.wait_for(&mut self.underway.pages.lock(), longest);
+    }
+
+    /// Brings these home, as far as they are here only, with their neighbours. Gives how many.
+    pub(in crate::flash) fn clean_pages(&self, ids: &[PageId]) -> Result<usize> {
+        let mut outcome = Ok(0);
+        if self.is_redo_running() {
+            return outcome;
+        }
+        for some in ids.chunks(GROUPS_MAX) {
+            let is_dirty = |id: &PageId| self.table_of(*id).is_dirty(*id);
+            let dirty: Vec<PageId> = some.iter().copied().filter(is_dirty).collect();
+            match (self.bring_groups(&dirty), &mut outcome) {
+                (Ok(count), Ok(sum)) => *sum += count,
+                (Ok(_), Err(_)) => {}
+                // Others may have their places.
+                (Err(cause), outcome) if cause.is_no_space() => *outcome = Err(cause),
+                (Err(cause), _) => return Err(cause),
+            }
+            // Somebody else may be about one of them.
+            self.underway.wait_for(|other| dirty.contains(&other));
+        }
+        outcome
+    }
+
+    /// Brings everything home; nobody puts anything that is kept back meanwhile.
+    pub(in crate::flash) fn clean_all(&self) -> Result<()> {
+        loop {
+            let each = self.tables().flat_map(|table| table.dirty_pages());
+            let mut pages: Vec<PageId> = each.collect();
+            if pages.is_empty() {
+                // Some of them have changed above while they were on their way.
+                self.underway.wait_for(|_| true);
+                return Ok(());
+            }
+            pages.sort_unstable();
+            self.clean_pages(&pages)?;
+        }
+    }
+
+    /// `Err`: some of it, or all, is not home: for want of room, or since it can't be read.
+    fn bring_home(&self, group: Vec<Begun>) -> Result<usize> {
+        if group.is_empty() {
+            return Ok(0);
+        }
+        let mut is_home = vec![false; group.len()];
+        let put = self.images_of(&group).and_then(|images| self.put_home(&images, &mut is_home));
+        let is_refused = put.as_ref().is_err_and(PagerError::is_no_space);
+        for (begun, is_home) in group.iter().zip(&is_home) {
+            // Both at once: who begins with the page in between would have its mark taken away here.
+            let mut table = self.table(begun.partition);
+            table.end_clean(begun.cleaning.frame, *is_home);
+            if is_refused && !is_home {
+                table.pass_over(begun.cleaning.frame);
+            }
+            self.underway.end(begun.id);
+        }
+        let count = is_home.iter().filter(|is_home| **is_home).count();
+        if count > 0 {
+            add(&self.counters.clean_batches);
+            self.counters.cleaned.fetch_add(count as u64, Ordering::Relaxed);
+        }
+        put.map(|()| count)
+    }
+
+    /// Puts images, which are of these pages of a group, and notes which of them are home.
+    fn put_home(&self, images: &[(usize, Image)], is_home: &mut [bool]) -> Result<()> {
+        if planted("flash: what is cleaned does not go home") {
+            images.iter().for_each(|(_, image)| self.ledger.stable(image.id(), image.lsn()));
+            images.iter().for_each(|(at, _)| is_home[*at] = true);
+            return Ok(());
+        }
+        self.put_parts(images, self.below.put_pages_max(), is_home)
+    }
+
+    fn put_parts(&self, images: &[(usize, Image)], most: usize, is_home: &mut [bool]) -> Result<()> {
+        let mut outcome = Ok(());
+        for part in images.chunks(most) {
+            let pages: Vec<Image> = part.iter().map(|(_, image)| image.clone()).collect();
+            match self.put_below(&pages, Cause::Evict, Need::Held) {
+                Ok(()) => part.iter().for_each(|(at, _)| is_home[*at] = true),
+                Err(cause) if !cause.is_no_space() => return Err(cause),
+                // None of them was taken, though all but one may have their places.
+                Err(_) if part.len() > 1 => {
+                    reached("flash: pages go home one by one");
+                    match self.put_parts(part, 1, is_home) {
+                        Err(cause) if !cause.is_no_space() => return Err(cause),
+                        put => outcome = outcome.and(put),
+                    }
+                }
+                refused => outcome = outcome.and(refused),
+            }
+        }
+        outcome
+    }
+
+    /// What is to be brought home, verified, and where it is in the group. What can't be had and nobody needs any more is left out.
+    fn images_of(&self, group: &[Begun]) -> Result<Vec<(usize, Image)>> {
+        let in_frames: Vec<&Begun> = group.iter().filter(|begun| begun.image.is_none()).collect();
+        let mut buffers: Vec<AlignedBuf> = in_frames.iter().map(|_| self.store.buffer()).collect();
+        let parts = in_frames.chunks(READ_MAX).zip(buffers.chunks_mut(READ_MAX));
+        let read: Vec<Result<()>> = parts.map(|(begun, buffers)| self.read_frames(begun, buffers)).collect();
+        let each = in_frames
+            .chunks(READ_MAX)
+            .zip(read)
+            .flat_map(|(part, read)| part.iter().map(move |_| read.clone()));
+        let mut read = each.zip(buffers);
+        let mut images = Vec::with_capacity(group.len());
+        for (at, begun) in group.iter().enumerate() {
+            let image = match &begun.image {
+                Some(image) => Some(image.clone()),
+                None => {
+                    let Some((read, bytes)) = read.next() else { break };
+                    self.image_in(begun, read.map(|()| bytes))?
+                }
+            };
+            images.extend(image.map(|image| (at, image)));
+        }
+        Ok(images)
+    }
+
+    fn read_frames(&self, begun: &[&Begun], buffers: &mut [AlignedBuf]) -> Result<()> {
+        let frames = begun.iter().zip(buffers);
+        let frames =
+            frames.map(|(begun, buf)| (self.stored(begun.partition, begun.cleaning.frame), &mut buf[..]));
+        let in_flight = self.throttle.begin(begun.len());
+        let read = self.store.read(frames);
+        drop(in_flight);
+        read.inspect_err(|cause| self.note_error(cause))
+    }
+
+    /// The page in a frame that was `read` with others. If it isn't there, the frame is read once more, alone. `None`: it has changed above
+    /// meanwhile, and nobody needs this version; else only redo has it.
+    fn image_in(&self, begun: &Begun, read: Result<AlignedBuf>) -> Result<Option<Image>> {
+        let found = |read: Result<AlignedBuf>| {
+            let image = Image::of_sealed(begun.id, read?, Access::Random);
+            image.ok().filter(|image| image.lsn() == begun.cleaning.lsn).ok_or_else(|| {
+                let what = format!("the changed page {} is not in its frame on flash", begun.id);
+                PagerError::Corrupt { what }
+            })
+        };
+        let again = |_| {
+            let mut bytes = self.store.buffer();
+            let read = self.store.read_one(self.stored(begun.partition, begun.cleaning.frame), &mut bytes);
+            found(read.map(|()| bytes)).inspect(|_| self.note_success())
+        };
+        match found(read).or_else(again) {
+            Ok(image) => Ok(Some(image)),
+            Err(cause) if self.table(begun.partition).lacks(begun.cleaning.frame, begun.id) => {
+                Err(self.lose_for(cause))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What the cache counts.
+//!
+//! What it does not know: when, and how it is shown.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use crate::level::{Run, Tier, Want};
+use crate::log::redo::RedoOps;
+
+/// What is counted since the start.
+#[derive(Default)]
+pub(in crate::flash) struct Counters {
+    pub(in crate::flash) hits: AtomicU64,
+    pub(in crate::flash) dirty_hits: AtomicU64,
+    pub(in crate::flash) misses: AtomicU64,
+    pub(in crate::flash) trimmed: AtomicU64,
+    pub(in crate::flash) admitted_clean: AtomicU64,
+    pub(in crate::flash) admitted_dirty: AtomicU64,
+    pub(in crate::flash) sequential: AtomicU64,
+    pub(in crate::flash) colder: AtomicU64,
+    pub(in crate::flash) throttled: AtomicU64,
+    pub(in crate::flash) bypassed: AtomicU64,
+    pub(in crate::flash) budget: AtomicU64,
+    pub(in crate::flash) busy: AtomicU64,
+    pub(in crate::flash) invalidated: AtomicU64,
+    pub(in crate::flash) damaged: AtomicU64,
+    pub(in crate::flash) errors: AtomicU64,
+    pub(in crate::flash) written: AtomicU64,
+    pub(in crate::flash) write_batches: AtomicU64,
+    pub(in crate::flash) cleaned: AtomicU64,
+    pub(in crate::flash) clean_batches: AtomicU64,
+    pub(in crate::flash) widened: AtomicU64,
+    pub(in crate::flash) widened_pages: AtomicU64,
+    pub(in crate::flash) widened_refused: AtomicU64,
+    pub(in crate::flash) hardened: AtomicU64,
+    pub(in crate::flash) hardened_passes: AtomicU64,
+    pub(in crate::flash) restored: AtomicU64,
+    pub(in crate::flash) restored_dirty: AtomicU64,
+    pub(in crate::flash) not_restored: AtomicU64,
+    pub(in crate::flash) restored_wrong: AtomicU64,
+}
+
+/// Reads by kind of page, as the engine tells them apart. Nothing is counted before it is known how.
+#[derive(Default)]
+pub(in crate::flash) struct Kinds(pub(in crate::flash) OnceLock<ByKind>);
+
+pub(in crate::flash) struct ByKind {
+    pub(in crate::flash) ops: Arc<dyn RedoOps>,
+    /// Names, and how often: hits, misses.
+    pub(in crate::flash) counters: Box<[[(&'static str, AtomicU64); 2]]>,
+}
+
+impl Kinds {
+    /// Counts what was just read.
+    pub(in crate::flash) fn count(&self, runs: &[Run<'_, '_>]) {
+        let Some(ByKind { ops, counters }) = self.0.get() else { return };
+        for want in runs.iter().flat_map(|run| run.want.iter()) {
+            let Want::Page { frame, got: Some(got) } = want else { continue };
+            if let Some([(_, hits), (_, misses)]) = counters.get(ops.counted_kind(frame)) {
+                let counter = if got.from == Tier::Flash { hits } else { misses };
+                counter.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    pub(in crate::flash) fn told(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let each = self.0.get().into_iter().flat_map(|kinds| kinds.counters.iter().flatten());
+        each.map(|(name, counter)| (*name, counter.load(Relaxed)))
+    }
+}

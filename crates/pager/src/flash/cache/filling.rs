@@ -1,0 +1,158 @@
+//! While the cache is being filled a page that has to be read from home is read with its neighbours, which go to flash (Do 2012, sections
+//! 3.3.1 and 3.3.2: "aggressive filling"). The pool hears nothing of them.
+//!
+//! ```text
+//!   begin_along ------> read from home ------> take_along
+//!     each neighbour is watched, if home        those that nobody has put,
+//!     has its newest version and nothing        changed or dropped since
+//!     newer is on its way there                 are admitted
+//! ```
+//!
+//! Invariants
+//! 1. What is admitted is the newest version that is not above: at the begin home has all changes that the ledger knows of, and no older
+//!    version of the page is on its way there; and whoever puts a newer one says so under the lock of the page's partition, under which
+//!    it is admitted, too.
+//! 2. A neighbour is read along by one thread at a time, and a page that has a frame by none.
+//! 3. No page leaves flash for a neighbour.
+//! 4. Neighbours are of the extent of the page that was asked for, which is in use as long as its frame in the pool is latched: none of
+//!    them lies in room that goes back to the device meanwhile.
+//!
+//! Below persistent memory nothing is widened: the ledger says nothing of what that puts.
+//!
+//! Not known here: frames of the pool, how home reads pages together.
+
+use varve_device::{AlignedBuf, reached};
+
+use crate::base::error::PagerError;
+use crate::base::ids::{Access, PageId, PageNo};
+use crate::base::image::Image;
+use crate::flash::cache::{FlashCache, add};
+use crate::flash::io::writes::Write;
+use crate::flash::table::{Admitted, Arrival, Partition};
+use crate::level::{Run, Want};
+
+/// Pages that are read together, from a multiple of their number on; extents of all page sizes have a multiple of it.
+const TOGETHER: u32 = 8;
+
+/// A neighbour.
+struct Along {
+    id: PageId,
+    bytes: AlignedBuf,
+}
+
+impl FlashCache {
+    /// Whether whatever leaves the pool is welcome.
+    pub(in crate::flash) fn is_filling(&self, table: &Partition) -> bool {
+        self.fills_aggressively() && table.is_filling()
+    }
+
+    /// Reads a page from home together with neighbours, which are admitted. Whether it did: if not, nothing was read.
+    pub(in crate::flash) fn read_widened(&self, id: PageId, want: &mut Want<'_>, why: Access) -> bool {
+        let first = PageId::new(id.space(), PageNo(id.no().0 / TOGETHER * TOGETHER));
+        if !self.may_widen(id, why) || self.watched.unreadable.lock().contains(&first) {
+            return false;
+        }
+        let mut along = self.begin_along(id, first);
+        if along.is_empty() {
+            return false;
+        }
+        let read = self.read_along(id, first, want, &mut along, why);
+        match &read {
+            Ok(()) => {
+                reached("flash: neighbours are read along");
+                add(&self.counters.widened);
+            }
+            Err(cause) => {
+                reached("flash: a read that can't be widened");
+                add(&self.counters.widened_refused);
+                if matches!(cause, PagerError::DamagedPage { .. } | PagerError::NoSuchPage { .. }) {
+                    self.watched.note_unreadable(first);
+                }
+            }
+        }
+        // Nobody waits for another design with a frame of the pool latched.
+        let gate = self.gate.try_read();
+        let may_take = read.is_ok() && gate.is_some() && self.is_on() && !self.is_failing();
+        for one in along {
+            match may_take {
+                true => self.take_along(one),
+                false => self.watched.forget(one.id),
+            }
+        }
+        read.is_ok()
+    }
+
+    /// Read-ahead comes one page at a time, too, and of pages that nobody keeps in use.
+    fn may_widen(&self, id: PageId, why: Access) -> bool {
+        let is_possible = why == Access::Random && id.space().is_logged() && !self.is_below_nvm;
+        is_possible
+            && self.design().widens()
+            && self.fills_aggressively()
+            && self.is_open()
+            && self.is_on()
+            && !self.is_failing()
+            && self.store.budget.allows()
+            && self.table_of(id).is_filling()
+    }
+
+    /// The neighbours that can be read along; they are watched.
+    fn begin_along(&self, id: PageId, first: PageId) -> Vec<Along> {
+        let others = (0..TOGETHER).map(|at| first.plus(at)).filter(|other| *other != id);
+        let begun = others.filter(|other| {
+            let table = self.table_of(*other);
+            if table.has(*other) || !self.watched.begin(*other) {
+                return false;
+            }
+            // In this order: whoever puts it after that overtakes it.
+            let is_newest_at_home = !self.ledger.has(*other) && !self.underway.has(*other);
+            if !is_newest_at_home {
+                self.watched.forget(*other);
+            }
+            is_newest_at_home
+        });
+        begun.map(|id| Along { id, bytes: self.store.buffer() }).collect()
+    }
+
+    fn read_along(
+        &self,
+        id: PageId,
+        first: PageId,
+        want: &mut Want<'_>,
+        along: &mut [Along],
+        why: Access,
+    ) -> Result<(), PagerError> {
+        let Want::Page { frame, got } = want else { return Ok(()) };
+        let mut wants: Vec<Want<'_>> = (0..TOGETHER).map(|_| Want::Hole).collect();
+        for Along { id, bytes } in along {
+            wants[(id.no().0 % TOGETHER) as usize] = Want::Page { frame: bytes, got: None };
+        }
+        let at = (id.no().0 % TOGETHER) as usize;
+        wants[at] = Want::Page { frame, got: None };
+        self.below.read(&mut [Run { first, want: &mut wants }], why)?;
+        if let Want::Page { got: found, .. } = &wants[at] {
+            *got = *found;
+        }
+        Ok(())
+    }
+
+    /// Admits a neighbour, if nobody has overtaken it. The gate is held.
+    fn take_along(&self, Along { id, bytes }: Along) {
+        let image = match Image::of_sealed(id, bytes, Access::Random) {
+            Ok(image) if self.design().widens() && self.promise() => image,
+            _ => return self.watched.forget(id),
+        };
+        let new = Arrival { id, lsn: image.lsn(), lacks: None, now: self.tick(), heat: None };
+        let mut table = self.table_of(id);
+        let partition = table.partition;
+        let is_welcome = self.watched.end(id) && table.is_filling() && !table.has(id) && !self.ledger.has(id);
+        let admitted = is_welcome.then(|| table.admit(new, |_| 0));
+        drop(table);
+        match admitted {
+            Some(Admitted::Frame(frame)) => {
+                add(&self.counters.widened_pages);
+                self.push(Write { partition, frame, image, is_dirty: false });
+            }
+            _ => self.writes.give_back(1),
+        }
+    }
+}

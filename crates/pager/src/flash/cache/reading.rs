@@ -1,0 +1,347 @@
+//! Reads: from frames, from what is on its way to one, from home.
+//!
+//! Invariants
+//! 1. What is read from a frame is believed if its identity, page LSN and checksum are those of the table. Else home is asked; and if
+//!    home may lack it, the cache is lost, and the page refused.
+//! 2. A page that home may lack is never read from home, not even along with its neighbours: it may be on its way there.
+//! 3. A page is given up only when all that was asked for has been read.
+//!
+//! Not known here: who asks.
+
+use varve_device::{AlignedBuf, reached};
+
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{Access, PageId};
+use crate::base::image::Image;
+use crate::base::lsn::Lsn;
+use crate::base::page;
+use crate::flash::cache::{FlashCache, add};
+use crate::flash::table::{Found, FrameNo, Reading, Saw};
+use crate::level::{Got, Run, Tier, Want};
+
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A frame that is being read.
+#[derive(Clone, Copy)]
+pub(in crate::flash) struct Pin {
+    id: PageId,
+    partition: usize,
+    frame: FrameNo,
+    lsn: Lsn,
+    /// Nothing but redo has it, if it is not there; redo, if that still runs.
+    is_dirty: bool,
+    is_unverified: bool,
+}
+
+impl Pin {
+    /// Whether a read found the page.
+    fn look(&self, frame: &[u8], read: Result<()>) -> Result<()> {
+        read?;
+        if page::verify(frame, self.id).is_ok() && page::page_lsn(frame) == self.lsn {
+            return Ok(());
+        }
+        Err(PagerError::Corrupt { what: format!("page {} is not in its frame on flash", self.id) })
+    }
+}
+
+/// Where a page is.
+enum Source {
+    Frame(Pin),
+    /// On its way to a frame.
+    Image(Image),
+}
+
+/// A page that is cached, and who wants it.
+type Cached<'r, 'a> = (Source, PageId, &'r mut Want<'a>);
+
+fn is_wanted(want: &Want<'_>) -> bool {
+    matches!(want, Want::Page { .. })
+}
+
+impl FlashCache {
+    fn begin_read(&self, id: PageId) -> Option<Source> {
+        if !id.space().is_logged() {
+            return None;
+        }
+        loop {
+            let mut table = self.table_of(id);
+            let partition = table.partition;
+            let found = table.begin_read(id, self.tick())?;
+            drop(table);
+            match found {
+                Found::Frame(reading) => {
+                    let Reading { frame, lsn, is_dirty, is_unverified } = reading;
+                    return Some(Source::Frame(Pin { id, partition, frame, lsn, is_dirty, is_unverified }));
+                }
+                Found::OnItsWay(frame) => {
+                    if let Some(image) =
+                        self.writes.only_here(partition, frame).filter(|image| image.id() == id)
+                    {
+                        reached("flash: read on its way");
+                        return Some(Source::Image(image));
+                    }
+                    // It has arrived meanwhile, or is about to be queued.
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    fn note(&self, read: &Result<()>) {
+        match read {
+            Ok(()) => self.note_success(),
+            Err(cause) => self.note_error(cause),
+        }
+    }
+
+    fn end_read(&self, pin: Pin, saw: Saw) {
+        if self.table(pin.partition).end_read(pin.frame, saw) {
+            reached("flash: a frame is not what it should be");
+            let counters = &self.counters;
+            add(if pin.is_unverified { &counters.restored_wrong } else { &counters.damaged });
+        }
+    }
+
+    fn hit(&self, want: &mut Want<'_>, lsn: Lsn, is_dirty: bool) {
+        add(&self.counters.hits);
+        if is_dirty {
+            add(&self.counters.dirty_hits);
+        }
+        if let Want::Page { got, .. } = want {
+            *got = Some(Got { from: Tier::Flash, lsn, taken: false });
+        }
+    }
+
+    fn hand_up(&self, image: &Image, want: &mut Want<'_>) {
+        if let Want::Page { frame, .. } = want {
+            frame.copy_from_slice(image.bytes());
+        }
+        self.hit(want, image.lsn(), true);
+    }
+
+    /// Ends a read, of a frame alone or with others. Whether the page is in `want`. `Err`: only redo has it.
+    fn end(&self, pin: Pin, want: &mut Want<'_>, read: Result<()>, is_alone: bool) -> Result<bool> {
+        let Want::Page { frame, .. } = want else { return Ok(false) };
+        let is_needed = pin.is_dirty && !pin.is_unverified;
+        // Another frame may have been to blame, unless the drive is given up by now; for what is nowhere else one more try is worth it.
+        let may_be_there = read.is_err() && !is_alone && !self.is_failing();
+        let mut found = pin.look(frame, read);
+        if found.is_err() && (is_needed || may_be_there) {
+            let read = self.store.read_one(self.stored(pin.partition, pin.frame), frame);
+            self.note(&read);
+            found = pin.look(frame, read);
+        }
+        // What home lacks stays; of what redo has not looked at yet, redo is told nothing.
+        self.end_read(pin, if found.is_ok() { Saw::Page } else { Saw::Other });
+        match found {
+            Ok(()) => {
+                self.hit(want, pin.lsn, pin.is_dirty);
+                Ok(true)
+            }
+            Err(cause) if is_needed => self.lose_page(pin.id, cause).map(|()| false),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// A dirty frame can't be read. `Ok`: home has its page by now.
+    #[cold]
+    fn lose_page(&self, id: PageId, cause: PagerError) -> Result<()> {
+        self.underway.wait_for_page(id);
+        if self.table_of(id).is_dirty(id) {
+            return Err(self.lose_for(cause));
+        }
+        reached("flash: a frame that can't be read is home meanwhile");
+        Ok(())
+    }
+
+    /// Reads one page from its frame; perhaps not, where home answers sooner. Whether there was one, and it was good.
+    fn read_one(&self, id: PageId, want: &mut Want<'_>, may_bypass: bool) -> Result<bool> {
+        let pin = match self.begin_read(id) {
+            None => return Ok(false),
+            Some(Source::Image(image)) => {
+                self.hand_up(&image, want);
+                return Ok(true);
+            }
+            Some(Source::Frame(pin)) => pin,
+        };
+        let Want::Page { frame, .. } = want else { return Ok(false) };
+        if may_bypass && !pin.is_dirty && self.throttle.is_home_sooner() {
+            self.end_read(pin, Saw::Nothing);
+            add(&self.counters.bypassed);
+            return Ok(false);
+        }
+        let stored = self.stored(pin.partition, pin.frame);
+        let read = self.throttle.read_here(|| self.store.read_one(stored, frame));
+        self.note(&read);
+        self.end(pin, want, read, true)
+    }
+
+    /// Reads pages from their frames, together; gives those that have to be read elsewhere.
+    fn read_cached<'r, 'a>(&self, cached: Vec<Cached<'r, 'a>>) -> Result<Vec<(PageId, &'r mut Want<'a>)>> {
+        let mut pinned: Vec<(Pin, &'r mut Want<'a>)> = Vec::with_capacity(cached.len());
+        for (source, _, want) in cached {
+            match source {
+                Source::Frame(pin) => pinned.push((pin, want)),
+                Source::Image(image) => self.hand_up(&image, want),
+            }
+        }
+        if pinned.is_empty() {
+            return Ok(Vec::new());
+        }
+        let count = pinned.len();
+        let frames = pinned.iter_mut().filter_map(|(pin, want)| match want {
+            Want::Page { frame, .. } => Some((self.stored(pin.partition, pin.frame), &mut **frame)),
+            Want::Hole => None,
+        });
+        let in_flight = self.throttle.begin(count);
+        let read = self.store.read(frames);
+        drop(in_flight);
+        self.note(&read);
+        let (mut failed, mut lost) = (Vec::new(), None);
+        for (pin, want) in pinned {
+            match self.end(pin, want, read.clone(), false) {
+                Ok(true) => {}
+                Ok(false) => failed.push((pin.id, want)),
+                // The others have to be let go of.
+                Err(cause) => lost = Some(cause),
+            }
+        }
+        lost.map_or(Ok(failed), Err)
+    }
+
+    /// Splits a run: the pages at both ends that are cached are read from flash, all from the first to the last that is not in one
+    /// request from home, those between that are cached, too (Do 2012, section 3.3.3: "trimming"), unless home may lack them.
+    fn split<'r, 'a>(
+        &self,
+        first: PageId,
+        want: &'r mut [Want<'a>],
+        cached: &mut Vec<Cached<'r, 'a>>,
+        misses: &mut Vec<Run<'r, 'a>>,
+    ) {
+        let mut sources: Vec<Option<Source>> = (0_u32..)
+            .zip(want.iter())
+            .map(|(at, want)| if is_wanted(want) { self.begin_read(first.plus(at)) } else { None })
+            .collect();
+        let is_miss = |at: &usize| is_wanted(&want[*at]) && sources[*at].is_none();
+        let begin = (0..want.len()).find(is_miss).unwrap_or(want.len());
+        let end = (0..want.len()).rev().find(is_miss).map_or(begin, |last| last + 1);
+        for source in &mut sources[begin..end] {
+            if let Some(Source::Frame(pin @ Pin { is_dirty: false, .. })) = source {
+                self.end_read(*pin, Saw::Nothing);
+                add(&self.counters.trimmed);
+                *source = None;
+            }
+        }
+        let is_home = |at: &usize| (begin..end).contains(at) && sources[*at].is_none();
+        let from_home: Vec<bool> = (0..want.len()).map(|at| is_home(&at)).collect();
+        let missed = from_home.iter().zip(want.iter()).filter(|(is_home, want)| **is_home && is_wanted(want));
+        self.counters.misses.fetch_add(missed.count() as u64, Relaxed);
+        let (mut rest, mut at) = (want, 0_usize);
+        for group in from_home.chunk_by(|one, next| one == next) {
+            let (part, behind) = rest.split_at_mut(group.len());
+            rest = behind;
+            let id = first.plus(at as u32);
+            if group[0] {
+                misses.push(Run { first: id, want: part });
+            } else {
+                let found = (0_u32..).zip(part).zip(&mut sources[at..]);
+                cached.extend(
+                    found.filter_map(|((no, want), source)| Some((source.take()?, id.plus(no), want))),
+                );
+            }
+            at += group.len();
+        }
+    }
+
+    /// Reads all of it.
+    pub(in crate::flash) fn read_runs(&self, runs: &mut [Run<'_, '_>], why: Access) -> Result<()> {
+        if let [Run { first, want: [want @ Want::Page { .. }] }] = runs {
+            if self.read_one(*first, want, true)? {
+                return Ok(());
+            }
+            add(&self.counters.misses);
+            if self.read_widened(*first, want, why) {
+                return Ok(());
+            }
+            let mut run = [Run { first: *first, want: std::slice::from_mut(want) }];
+            return self.throttle.read_home(|| self.below.read(&mut run, why));
+        }
+        let (mut cached, mut misses) = (Vec::new(), Vec::new());
+        for run in runs.iter_mut() {
+            self.split(run.first, &mut *run.want, &mut cached, &mut misses);
+        }
+        let failed = self.read_cached(cached)?;
+        misses
+            .extend(failed.into_iter().map(|(first, want)| Run { first, want: std::slice::from_mut(want) }));
+        if misses.is_empty() { Ok(()) } else { self.below.read(&mut misses, why) }
+    }
+
+    /// Tells which pages a scan reads, offers what came from home, and gives up what came from flash, where the design wants that.
+    pub(in crate::flash) fn look_at_what_was_read(&self, runs: &mut [Run<'_, '_>], why: Access) {
+        let design = self.design();
+        let is_of_interest = design.takes_read() || design.gives_up_what_is_read();
+        if !is_of_interest && !self.scans.is_told() {
+            // The usual case.
+            return;
+        }
+        for run in runs {
+            for (at, want) in (0_u32..).zip(run.want.iter_mut()) {
+                let id = run.first.plus(at);
+                let Want::Page { frame, got: Some(got) } = want else { continue };
+                if !id.space().is_logged() {
+                    continue;
+                }
+                if got.from == Tier::Home {
+                    self.scans.note(id);
+                }
+                if design.takes_read() {
+                    self.heat.note(id, why);
+                }
+                match got.from {
+                    Tier::Home if design.takes_read() => self.take_read(id, why, frame),
+                    // The ledger knows of a page when redo has come by it.
+                    Tier::Flash if design.gives_up_what_is_read() && !self.is_redo_running() => {
+                        let taken = self.table_of(id).take(id);
+                        got.taken = taken.unwrap_or(false);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Compares a cached page with home. Who puts it meanwhile is no damage.
+    pub(in crate::flash) fn compare(
+        &self,
+        id: PageId,
+        buffers: &mut [AlignedBuf; 2],
+    ) -> Result<Option<String>> {
+        let version = || self.table_of(id).version(id);
+        let Some(before) = version() else { return Ok(None) };
+        let damage = self.difference(id, before, buffers)?;
+        Ok(damage.filter(|_| version() == Some(before)))
+    }
+
+    fn difference(
+        &self,
+        id: PageId,
+        (lsn, is_dirty): (Lsn, bool),
+        [flash, home]: &mut [AlignedBuf; 2],
+    ) -> Result<Option<String>> {
+        let mut cached = [Want::Page { frame: flash, got: None }];
+        if !self.read_one(id, &mut cached[0], false)? {
+            return Ok(None);
+        }
+        let may_lack = self.is_below_nvm || is_dirty;
+        let mut at_home = [Want::Page { frame: home, got: None }];
+        match self.below.read(&mut [Run { first: id, want: &mut at_home }], Access::Sequential) {
+            // It never was there, or a crash tore it on its way: a slot or a frame has it, else whoever reads the page finds the damage.
+            Err(PagerError::DamagedPage { .. }) if may_lack => return Ok(None),
+            Err(damage @ PagerError::DamagedPage { .. }) => return Ok(Some(damage.to_string())),
+            read => read?,
+        }
+        let there = page::page_lsn(home);
+        let is_right = lsn > there && may_lack || lsn == there && flash[..] == home[..];
+        Ok((!is_right).then(|| format!("page {id} on flash is of LSN {lsn}, and at home of {there}")))
+    }
+}

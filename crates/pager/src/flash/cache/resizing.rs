@@ -1,0 +1,107 @@
+//! Another size while the database runs: the cache begins empty in a file of another shape.
+//!
+//! ```text
+//!   file longer --> dirty pages home --> nobody takes; all forgotten; --> header: new shape, --> nobody looks --> file shorter
+//!   (if it grows)   (as for a design)    reads and writes end             new epoch              for a frame      (if it shrinks)
+//! ```
+//!
+//! Invariants
+//! 1. A size that the device or home has no room for changes nothing but that the file may be longer until the next start.
+//! 2. No frame is read, written, cleaned or dirty while the shape changes. What is being looked for meanwhile is not found; who puts or
+//!    offers pages waits, or goes without.
+//! 3. Which partition is a page's changes with their number, under the locks of all of them: who has locked a page's partition has that
+//!    of now (`table_of`), and what others did under another one is over.
+//! 4. A crash in between finds a file that is not as long as its header says, or no record of its epoch: the cache begins empty. (Notes
+//!    in the log say of which epoch they are, too.)
+//!
+//! Not known here: which pages are worth keeping. (None is: their frames lie elsewhere in another shape.)
+
+use std::time::Duration;
+
+use varve_device::{planted, reached};
+
+use crate::base::error::Result;
+use crate::control::random_id;
+use crate::flash::cache::{FlashCache, Table};
+use crate::flash::io::store::Whose;
+use crate::flash::table::Partition;
+use crate::flash::table::shape::Shape;
+
+impl FlashCache {
+    /// Goes on with room for so many pages, and begins empty. A cache that is lost, or about to be, has it at the next start.
+    pub(crate) fn resize(&self, frames: u32) -> Result<()> {
+        let _one_at_a_time = self.switching.lock();
+        let shape = Shape::of(frames);
+        if shape.frames() == self.frames() || self.is_lost() || self.is_failing() {
+            return Ok(());
+        }
+        let grows = shape.frames() > self.frames();
+        let has_room = if grows { self.store.set_length(shape.frames()) } else { Ok(()) };
+        let drains = !planted("flash: another size forgets what home lacks");
+        let drained = has_room.and_then(|()| if drains { self.drain_dirty() } else { Ok(()) });
+        let resized = drained.and_then(|()| {
+            let _nobody_takes = self.gate.write();
+            self.forget_all();
+            self.wait_for_rest()?;
+            self.reshape(&shape).inspect_err(|cause| self.lose(cause))
+        });
+        self.end_draining();
+        match &resized {
+            Err(_) if grows => {
+                let _as_long_as_it_was = self.store.set_length(self.frames());
+            }
+            // Without the gate: a long file takes its time.
+            Ok(()) if !grows => self.shorten(),
+            _ => {}
+        }
+        resized
+    }
+
+    /// Nothing is found any more, and nobody adds anything: waits until nobody uses a frame.
+    fn wait_for_rest(&self) -> Result<()> {
+        while self.writes.pending() > 0 || !self.tables().all(|table| table.is_empty()) {
+            if !self.write_some(Duration::ZERO)? {
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    /// The gate is closed, and all frames are free. `Err`: what the header says is not known.
+    fn reshape(&self, shape: &Shape) -> Result<()> {
+        // Who keeps records goes by the shape.
+        let nobody_writes = self.hardening.nobody_writes();
+        let mut noted = self.keeping.noted.lock();
+        let whose = Whose { frames: shape.frames(), epoch: random_id(), ..self.hardening.whose() };
+        self.store.sign(&whose)?;
+        self.renew_tables(shape);
+        self.hardening.reshape(whose, self.store.table_blocks());
+        self.keeping.reshape(self.restart(), self.store.table_blocks());
+        *noted = None;
+        drop((nobody_writes, noted));
+        if self.hardening.is_on() {
+            self.begin_keeping();
+        }
+        reached("flash: another size");
+        Ok(())
+    }
+
+    /// Frames are counted, and lie, as the shape says.
+    fn renew_tables(&self, shape: &Shape) {
+        let (order, clean_order) = (self.design().order(), self.clean_order());
+        let mut tables: Vec<Table<'_>> = self.tables().collect();
+        self.store.reshape(shape.frames());
+        self.shape.become_like(shape);
+        for (no, table) in (0..).zip(&mut tables) {
+            table.renew(Partition::new(shape.frames_of(no), order, clean_order));
+        }
+    }
+
+    /// The file has no more room than its frames need.
+    fn shorten(&self) {
+        if let Err(cause) = self.store.set_length(self.frames()) {
+            // It only takes room, and the next start begins with an empty cache.
+            self.note_error(&cause);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Trouble with the cache's device.
+//!
+//! ```text
+//!         note_error, ERRORS_MAX in a row             leave: nothing is dirty any more
+//!   sound ------------------------------> failing --------------------------------> lost: the database goes on without
+//!     | |                                    |                                        ^
+//!     | '------------------------------------'-- lose, with nothing dirty ------------'
+//!     '--------------------------------------'-- lose, of a dirty frame that can't be read ---> lost with dirty frames: the log stops
+//! ```
+//!
+//! Invariants
+//! 1. A state is never left for one to its left, until the next start. What succeeds ends a row of errors of a sound device.
+//! 2. Of a failing device nothing more is taken; whoever cleans brings home what is dirty.
+//! 3. Lost with dirty frames: home lacks something that can't be read here. The log has stopped before anybody sees that the cache is lost; no such page
+//!    is read from home: what can still be read here is, and the rest is refused. Only where it is this that stopped the log is the cache
+//!    why (`why_stopped`).
+//! 4. What changes leaves a lost cache as it leaves any.
+//!
+//! Not known here: what a device is asked for, and by whom.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use varve_device::reached;
+
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::PageId;
+use crate::flash::cache::{FlashCache, add};
+use crate::level::Run;
+
+/// So many errors in a row end the cache.
+const ERRORS_MAX: u32 = 8;
+
+/// Where it stands.
+#[derive(Default)]
+pub(in crate::flash) struct Trouble {
+    errors_in_a_row: AtomicU32,
+    is_failing: AtomicBool,
+    is_lost: AtomicBool,
+    /// It was lost with changed pages, which stops the database, unless something else had.
+    lost_dirty: OnceLock<PagerError>,
+    /// Why nothing more is taken.
+    failing: Mutex<Option<PagerError>>,
+    /// What somebody should hear of all this.
+    notices: Mutex<Vec<String>>,
+}
+
+impl FlashCache {
+    /// Whether nothing is to be had of the device any more.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.trouble.is_lost.load(Relaxed)
+    }
+
+    /// The device refused something.
+    pub(in crate::flash) fn note_error(&self, cause: &PagerError) {
+        add(&self.counters.errors);
+        if self.trouble.errors_in_a_row.fetch_add(1, Relaxed) + 1 < ERRORS_MAX {
+            return;
+        }
+        self.forget_unverified();
+        let is_news = self.take_no_more(cause);
+        if !self.has_dirty() {
+            return self.lose(cause);
+        }
+        // Whoever cleans brings home what can still be read.
+        reached("flash: dirty pages leave a failing device");
+        self.underway.ring();
+        if is_news {
+            self.notice(
+                "fails",
+                cause,
+                "what home lacks is brought there, and then it is left: check the drive",
+            );
+        }
+    }
+
+    fn notice(&self, what: &str, cause: &PagerError, then: &str) {
+        self.tell(&format!("{what}: {cause}; {then}"));
+    }
+
+    /// What somebody should hear of the cache.
+    pub(in crate::flash) fn tell(&self, what: &str) {
+        let place = self.config.directory.location();
+        self.trouble.notices.lock().push(format!("the flash cache on {place} {what}"));
+    }
+
+    /// What has happened since the last call that somebody should hear of.
+    pub(crate) fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut *self.trouble.notices.lock())
+    }
+
+    /// No page is taken from now on. Who takes a changed one asks under the lock of its partition: behind this, whoever looks there sees
+    /// all that will ever be dirty. Whether that is news.
+    #[cold]
+    fn take_no_more(&self, cause: &PagerError) -> bool {
+        self.trouble.failing.lock().get_or_insert_with(|| cause.clone());
+        !self.trouble.is_failing.swap(true, Relaxed)
+    }
+
+    /// Whether home lacks a page that is here.
+    pub(in crate::flash) fn has_dirty(&self) -> bool {
+        self.tables().any(|table| table.dirty_count() > 0)
+    }
+
+    /// Whether the device is to be left.
+    pub(in crate::flash) fn is_failing(&self) -> bool {
+        self.trouble.is_failing.load(Relaxed)
+    }
+
+    /// Brings home what the failing device still has; then it is lost. Gives the pages brought home.
+    #[cold]
+    pub(in crate::flash) fn leave(&self) -> Result<usize> {
+        let each = self.tables().flat_map(|table| table.dirty_pages());
+        let mut pages: Vec<PageId> = each.collect();
+        pages.sort_unstable();
+        let cleaned = self.clean_pages(&pages)?;
+        let cause = self.trouble.failing.lock().clone();
+        if let Some(cause) = cause.filter(|_| !self.has_dirty()) {
+            self.lose(&cause);
+        }
+        Ok(cleaned)
+    }
+
+    /// The device did what it was asked for.
+    pub(in crate::flash) fn note_success(&self) {
+        if self.trouble.errors_in_a_row.load(Relaxed) > 0 {
+            self.trouble.errors_in_a_row.store(0, Relaxed);
+        }
+    }
+
+    /// The device is of no use. What home lacks only redo brings back.
+    #[cold]
+    pub(in crate::flash) fn lose(&self, cause: &PagerError) {
+        self.forget_unverified();
+        self.take_no_more(cause);
+        let dirty: u64 = self.tables().map(|table| table.dirty_count()).sum();
+        // First of all: whoever sees that the cache is lost finds the log stopped, if home lacks anything.
+        if dirty > 0 {
+            let place = self.config.directory.location();
+            let why = format!("the flash cache on {place} is lost with {dirty} changed pages: {cause}");
+            let stopped = PagerError::Stopped { cause: why.into() };
+            let is_first = self.trouble.lost_dirty.set(stopped).is_ok();
+            // The log keeps the first reason. Whoever comes second finds it stopped, too, whether or not the first one has come so far.
+            if let Some(own) = self.trouble.lost_dirty.get() {
+                self.log.stop(own);
+            }
+            if is_first {
+                self.tell_lost_dirty(dirty, cause);
+            }
+        }
+        if self.trouble.is_lost.swap(true, Relaxed) {
+            return;
+        }
+        reached("flash: the cache is lost");
+        let each = self.tables().map(|mut table| table.remove_clean());
+        self.counters.invalidated.fetch_add(each.sum(), Relaxed);
+        if self.trouble.lost_dirty.get().is_none() {
+            let then = "no change is, and the database goes on without it until the next start: check the drive, or remove the \
+                        section [flash]";
+            self.notice("is lost", cause, then);
+        }
+    }
+
+    fn tell_lost_dirty(&self, dirty: u64, cause: &PagerError) {
+        reached("flash: dirty pages are lost");
+        let then = match self.why_stopped() {
+            Some(_) => {
+                "the database stops, and redoes them when it starts: check the drive, or remove the section [flash], first"
+            }
+            None => {
+                "the database had stopped before, for another reason, and redoes them when it starts: check this drive, too, or remove \
+                 the section [flash], first"
+            }
+        };
+        self.notice(&format!("is lost with {dirty} changed pages"), cause, then);
+    }
+
+    /// As `lose`, for one who needs what can't be read. What he hears: that the database stopped, since its next start has the page.
+    #[cold]
+    pub(in crate::flash) fn lose_for(&self, cause: PagerError) -> PagerError {
+        self.lose(&cause);
+        self.log.check().err().unwrap_or(cause)
+    }
+
+    /// Why the cache stopped the database, if it was the cache: what else stopped it first is not this.
+    pub(crate) fn why_stopped(&self) -> Option<&PagerError> {
+        let is_why = |own: &&PagerError| match (own, self.log.check()) {
+            (PagerError::Stopped { cause: own }, Err(PagerError::Stopped { cause })) => *own == cause,
+            _ => false,
+        };
+        self.trouble.lost_dirty.get().filter(is_why)
+    }
+
+    /// Whether home lacks some of this, though the cache is lost: it is on its way home, or in a frame that can perhaps be read.
+    pub(in crate::flash) fn has_lost_dirty(&self, runs: &[Run<'_, '_>]) -> bool {
+        let mut ids = runs.iter().flat_map(|run| (0..run.want.len() as u32).map(|at| run.first.plus(at)));
+        self.is_lost() && ids.any(|id| self.table_of(id).is_dirty(id))
+    }
+}

@@ -1,0 +1,77 @@
+//! Pages that are being read along with a neighbour: what sets out meanwhile, and is newer, goes before them.
+//!
+//! What it does not know: which pages are read along.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHashSet};
+use varve_device::{planted, reached};
+
+use crate::base::ids::{PageId, PageRange};
+
+/// Runs that are known not to be readable, at most.
+const UNREADABLE_MAX: usize = 4096;
+
+/// Pages that are being read along.
+#[derive(Default)]
+pub(in crate::flash) struct Watched {
+    /// Whether something newer has set out since, or the page was dropped.
+    pub(in crate::flash) pages: Mutex<FxHashMap<PageId, bool>>,
+    /// How many, for those who find none.
+    pub(in crate::flash) count: AtomicUsize,
+    /// First pages of runs that could not be read: not all of a new extent is written.
+    pub(in crate::flash) unreadable: Mutex<FxHashSet<PageId>>,
+}
+
+impl Watched {
+    /// Under the lock of the page's partition. Whether nobody else reads it along.
+    pub(in crate::flash) fn begin(&self, id: PageId) -> bool {
+        let mut pages = self.pages.lock();
+        let is_first = !pages.contains_key(&id);
+        if is_first {
+            pages.insert(id, false);
+            self.count.store(pages.len(), Relaxed);
+        }
+        is_first
+    }
+
+    /// Whether what was read may still be admitted: under the lock of the page's partition, if it is.
+    pub(in crate::flash) fn end(&self, id: PageId) -> bool {
+        let mut pages = self.pages.lock();
+        let was_overtaken = pages.remove(&id).unwrap_or(true);
+        self.count.store(pages.len(), Relaxed);
+        !was_overtaken || planted("flash: what is read along is not watched")
+    }
+
+    /// What was read along is not admitted.
+    pub(in crate::flash) fn forget(&self, id: PageId) {
+        let _is_wanted = self.end(id);
+    }
+
+    /// There is something newer, or about to be. Under the lock of the page's partition, where who begins has been or is still to come.
+    pub(in crate::flash) fn overtake(&self, id: PageId) {
+        if self.count.load(Relaxed) > 0
+            && let Some(was_overtaken) = self.pages.lock().get_mut(&id)
+        {
+            reached("flash: a page that is read along is overtaken");
+            *was_overtaken = true;
+        }
+    }
+
+    /// The pages are dropped: before their frames are, whose locks those have who admit.
+    pub(in crate::flash) fn overtake_all(&self, ids: PageRange) {
+        let mut pages = self.pages.lock();
+        let meant = pages.iter_mut().filter(|(id, _)| ids.contains(**id));
+        meant.for_each(|(_, was_overtaken)| *was_overtaken = true);
+    }
+
+    pub(in crate::flash) fn note_unreadable(&self, first: PageId) {
+        let mut unreadable = self.unreadable.lock();
+        if unreadable.len() >= UNREADABLE_MAX {
+            // They may be readable by now.
+            unreadable.clear();
+        }
+        unreadable.insert(first);
+    }
+}

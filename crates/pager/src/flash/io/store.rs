@@ -1,0 +1,422 @@
+//! The file of the cache.
+//!
+//! `flash.varve`, little endian: a header of 4096 bytes, the records (`record.rs`) of the frames in blocks of 4096 bytes, then the frames, a
+//! page each.
+//!
+//! | at | size | field |
+//! |---:|---:|---|
+//! | 0 | 8 | magic "VARVEFLC" |
+//! | 8 | 4 | format version, 2 |
+//! | 12 | 4 | page size in bytes |
+//! | 16 | 8 | database id |
+//! | 24 | 4 | frames |
+//! | 28 | 1 | how records are kept: 0 none, 1 lazy-verification, 2 memory-mapped, 3 in the log |
+//! | 29 | 3 | zeros |
+//! | 32 | 8 | epoch: records of another one mean nothing |
+//! | 40 | 8 | mark: number of the start (control file) that has the file in use, or had; zero: none that could be gone on with |
+//! | 48 | 8 | seal (`sealing.rs`): the control file has the same; zero: none |
+//! | 56 | 4 | sum over the records when it was sealed (`record.rs`) |
+//! | 60 | 8 | number of a start that is about to go on with it, and has found it sound; zero: none |
+//! | 68 | 4024 | zeros |
+//! | 4092 | 4 | crc32c over bytes 0..4092 |
+//!
+//! Invariants
+//! 1. What is in the frames means nothing without a record, and what a record says is verified.
+//! 2. Only a file that is empty, or begins with the magic or with a block of zeros, is ever written over; only one that was just made, or whose
+//!    header names the database, is removed.
+//! 3. A file that is begun anew gets another epoch.
+//! 4. It is as the last start left it if that one's number (control file) is the mark, or is announced. The order is: the header gets the
+//!    new number as announced, the control file gets it, the header gets it as the mark, frames and records change. A start that can't do the
+//!    third takes yet another number in the control file (decision 0282).
+//!
+//! Not known here: which page is in which frame.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, ReadOp, Space, WriteOp};
+
+use crate::base::error::{PagerError, Result};
+use crate::control::random_id;
+use crate::flash::policy::daily_writes::Budget;
+use crate::flash::restart::record::{RECORDS_OF_BLOCK, TABLE_BLOCK_BYTES};
+use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
+
+/// Name of the file.
+pub const FLASH_FILE: &str = "flash.varve";
+/// Bytes before the records.
+const HEADER_BYTES: u64 = 4096;
+
+const MAGIC: &[u8; 8] = b"VARVEFLC";
+const VERSION: u32 = 2;
+const CHECKSUM_AT: usize = HEADER_BYTES as usize - 4;
+
+/// Pages that a file of this length holds.
+pub(crate) fn frames_of(size_bytes: u64, page_size: usize) -> u32 {
+    let room = size_bytes.saturating_sub(HEADER_BYTES);
+    let block = TABLE_BLOCK_BYTES as u64;
+    let of_block = RECORDS_OF_BLOCK as u64 * page_size as u64;
+    let whole = room / (block + of_block);
+    let rest = (room - whole * (block + of_block)).saturating_sub(block) / page_size as u64;
+    u32::try_from(whole * RECORDS_OF_BLOCK as u64 + rest).unwrap_or(u32::MAX)
+}
+
+/// Blocks of the records of so many frames.
+fn table_blocks(frames: u32) -> u32 {
+    frames.div_ceil(RECORDS_OF_BLOCK as u32)
+}
+
+/// Whose a file is, and by what its records are told from older ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::flash) struct Whose {
+    pub(in crate::flash) database: u64,
+    pub(in crate::flash) page_size: usize,
+    pub(in crate::flash) frames: u32,
+    /// How records are kept.
+    pub(in crate::flash) how: u8,
+    pub(in crate::flash) epoch: u64,
+    pub(in crate::flash) marks: Marks,
+    pub(in crate::flash) seal: Seal,
+}
+
+/// Numbers of the starts (control file) that a file is of. Zero is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::flash) struct Marks {
+    /// The one that has it in use, or had.
+    pub(in crate::flash) mark: u64,
+    /// One that found it as that left it, and was about to have it in use.
+    pub(in crate::flash) announced: u64,
+}
+
+impl Marks {
+    pub(in crate::flash) fn of(mark: u64) -> Marks {
+        Marks { mark, announced: 0 }
+    }
+
+    /// Whether the file is as the start of this number left it.
+    pub(in crate::flash) fn are_of(self, start: u64) -> bool {
+        start != 0 && [self.mark, self.announced].contains(&start)
+    }
+}
+
+/// What a shutdown says of the records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::flash) struct Seal {
+    /// A random number; zero: there is no seal.
+    pub(in crate::flash) number: u64,
+    /// Over all blocks of records.
+    pub(in crate::flash) sum: u32,
+}
+
+impl Whose {
+    fn encode(&self) -> AlignedBuf {
+        let mut header = AlignedBuf::new(HEADER_BYTES as usize);
+        header.fill(0);
+        header[..8].copy_from_slice(MAGIC);
+        put_u32(&mut header, 8, VERSION);
+        put_u32(&mut header, 12, self.page_size as u32);
+        put_u64(&mut header, 16, self.database);
+        put_u32(&mut header, 24, self.frames);
+        header[28] = self.how;
+        put_u64(&mut header, 32, self.epoch);
+        put_u64(&mut header, 40, self.marks.mark);
+        put_u64(&mut header, 48, self.seal.number);
+        put_u32(&mut header, 56, self.seal.sum);
+        put_u64(&mut header, 60, self.marks.announced);
+        let crc = crc32c::crc32c(&header[..CHECKSUM_AT]);
+        put_u32(&mut header, CHECKSUM_AT, crc);
+        header
+    }
+
+    fn has_shape_of(&self, other: &Whose) -> bool {
+        (self.page_size, self.frames) == (other.page_size, other.frames)
+    }
+
+    /// `None`: torn, or of another version.
+    fn decode(header: &[u8]) -> Option<Whose> {
+        let is_whole = crc32c::crc32c(&header[..CHECKSUM_AT]) == get_u32(header, CHECKSUM_AT);
+        let is_known = header[..8] == MAGIC[..] && get_u32(header, 8) == VERSION;
+        (is_whole && is_known).then(|| Whose {
+            database: get_u64(header, 16),
+            page_size: get_u32(header, 12) as usize,
+            frames: get_u32(header, 24),
+            how: header[28],
+            epoch: get_u64(header, 32),
+            marks: Marks { mark: get_u64(header, 40), announced: get_u64(header, 60) },
+            seal: Seal { number: get_u64(header, 48), sum: get_u32(header, 56) },
+        })
+    }
+}
+
+/// Records and frames.
+pub(in crate::flash) struct Store {
+    file: Arc<dyn BlockFile>,
+    page_size: usize,
+    frames: AtomicU32,
+    /// What may be written; all that is written is spent here.
+    pub(in crate::flash) budget: Budget,
+}
+
+/// Why a file can't be gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::flash) enum Cold {
+    Missing,
+    Emptied,
+    /// Its header is torn, or of another version.
+    Unknown,
+    OtherDatabase,
+    /// Another length, or number of bytes of a page.
+    Resized,
+    /// Records were kept in another way.
+    OtherRecords,
+    /// Nobody keeps records in it any more, or did yet.
+    Void,
+    /// It is an older copy, or a start between did without it.
+    Older,
+    /// Its records speak of a log that this database does not have.
+    OtherHistory,
+    /// They were others when they were read a moment before.
+    Unsteady,
+    Unreadable,
+}
+
+impl Cold {
+    /// In words, of a file.
+    pub(in crate::flash) fn told(self) -> &'static str {
+        match self {
+            Cold::Missing => "is missing",
+            Cold::Emptied => "was emptied",
+            Cold::Unknown => "is damaged, or of another version",
+            Cold::OtherDatabase => "is of another database",
+            Cold::Resized => "is not as long as it is configured to be",
+            Cold::OtherRecords => "was kept under another setting of restart",
+            Cold::Void => "has no records that are of use",
+            Cold::Older => "is not that of the last start",
+            Cold::OtherHistory => "is of another history of the database",
+            Cold::Unsteady => "has other records than a moment ago",
+            Cold::Unreadable => "can't be read",
+        }
+    }
+}
+
+/// Removes the file that the cache of this database left in a directory. What can't be read or removed stays: whoever opens it says what it is,
+/// then or now (a file that could not be removed has become another database's).
+pub(crate) fn remove_of(directory: &dyn Directory, database: u64) {
+    if let Ok(Some(_)) = Store::of_database(directory, database) {
+        let _ = directory.remove(FLASH_FILE).and_then(|()| directory.sync());
+    }
+}
+
+/// A file that was opened.
+pub(in crate::flash) struct OpenStore {
+    pub(in crate::flash) store: Store,
+    /// Whose it is from now on. An epoch that it had before stays until somebody begins it anew.
+    pub(in crate::flash) whose: Whose,
+    /// The marks that it had, if it could be gone on with.
+    pub(in crate::flash) earlier: std::result::Result<Marks, Cold>,
+    /// The seal that it had.
+    pub(in crate::flash) seal: Seal,
+}
+
+impl Store {
+    /// Makes the file as long as so many frames need. If it isn't one of the same database, shape and way to keep records it is begun
+    /// anew, under no mark.
+    pub(in crate::flash) fn open(
+        directory: &dyn Directory,
+        whose: Whose,
+        budget: Budget,
+    ) -> Result<OpenStore> {
+        let is_new = !directory.exists(FLASH_FILE)?;
+        let file = directory.open(FLASH_FILE, OpenHow::or_create(Space::Flash))?;
+        let mut header = AlignedBuf::new(HEADER_BYTES as usize);
+        let bytes = if is_new { 0 } else { file.len_bytes()? };
+        // The length of a file that was just made may outlive its header.
+        if bytes > 0 && (bytes < HEADER_BYTES || !may_be_written(&*file, &mut header)?) {
+            let what = format!(
+                "{}/{FLASH_FILE} is no flash cache, or a damaged one, and is left as it is: move it away, or give the cache another device",
+                directory.location()
+            );
+            return Err(PagerError::Incompatible { what });
+        }
+        let store = Store { file, page_size: whose.page_size, frames: whose.frames.into(), budget };
+        let cold = match Whose::decode(&header) {
+            _ if is_new => Cold::Missing,
+            None if header.iter().all(|byte| *byte == 0) => Cold::Emptied,
+            None => Cold::Unknown,
+            Some(found) if found.database != whose.database => Cold::OtherDatabase,
+            Some(found) if !found.has_shape_of(&whose) || bytes != store.len_bytes() => Cold::Resized,
+            Some(found) if found.how != whose.how => Cold::OtherRecords,
+            Some(found) => {
+                let Whose { marks, seal, .. } = found;
+                let earlier = if marks.mark == 0 { Err(Cold::Void) } else { Ok(marks) };
+                let whose = Whose { marks: Marks::default(), seal: Seal::default(), ..found };
+                return Ok(OpenStore { store, whose, earlier, seal });
+            }
+        };
+        let whose = Whose { marks: Marks::default(), epoch: random_id(), ..whose };
+        let made =
+            store.file.set_len(store.len_bytes()).map_err(PagerError::from).and_then(|()| store.sign(&whose));
+        match made {
+            Err(error) if is_new => {
+                // What was begun takes room that others may need; a device that refuses even this keeps it.
+                let _ = directory.remove(FLASH_FILE);
+                Err(error)
+            }
+            made => made.map(|()| OpenStore { store, whose, earlier: Err(cold), seal: Seal::default() }),
+        }
+    }
+
+    /// What the header of this database's file in a directory says; `None`: there is no file that says it is.
+    fn of_database(directory: &dyn Directory, database: u64) -> Result<Option<Whose>> {
+        if !directory.exists(FLASH_FILE)? {
+            return Ok(None);
+        }
+        let file = directory.open(FLASH_FILE, OpenHow::existing(Space::Flash))?;
+        let mut header = AlignedBuf::new(HEADER_BYTES as usize);
+        if file.len_bytes()? < HEADER_BYTES {
+            return Ok(None);
+        }
+        file.read_at(0, &mut header, Purpose::FlashMeta)?;
+        Ok(Whose::decode(&header).filter(|found| found.database == database))
+    }
+
+    /// The seal of the file of this database in a directory; `None`: there is no such file, or it has none.
+    pub(in crate::flash) fn seal_in(directory: &dyn Directory, database: u64) -> Result<Option<Seal>> {
+        let found = Store::of_database(directory, database)?;
+        Ok(found.map(|found| found.seal).filter(|seal| seal.number != 0))
+    }
+
+    fn len_bytes(&self) -> u64 {
+        Store::length_of(self.frames.load(Relaxed), self.page_size)
+    }
+
+    fn length_of(frames: u32, page_size: usize) -> u64 {
+        Store::block_offset(table_blocks(frames)) + u64::from(frames) * page_size as u64
+    }
+
+    /// Makes the file as long as so many frames need; where they lie is as before.
+    pub(in crate::flash) fn set_length(&self, frames: u32) -> Result<()> {
+        Ok(self.file.set_len(Store::length_of(frames, self.page_size))?)
+    }
+
+    /// There are so many frames from now on, and they lie elsewhere.
+    pub(in crate::flash) fn reshape(&self, frames: u32) {
+        self.frames.store(frames, Relaxed);
+    }
+
+    /// Says durably whose the file is.
+    pub(in crate::flash) fn sign(&self, whose: &Whose) -> Result<()> {
+        Ok(self.file.write_at(0, &whose.encode(), Purpose::FlashMeta, Durability::Now)?)
+    }
+
+    /// Makes durable what was written until now.
+    pub(in crate::flash) fn flush(&self) -> Result<()> {
+        Ok(self.file.flush()?)
+    }
+
+    fn block_offset(block: u32) -> u64 {
+        HEADER_BYTES + u64::from(block) * TABLE_BLOCK_BYTES as u64
+    }
+
+    /// Writes blocks of records from this one on.
+    pub(in crate::flash) fn write_records(
+        &self,
+        block: u32,
+        bytes: &AlignedBuf,
+        durability: Durability,
+    ) -> Result<()> {
+        self.budget.spend(bytes.len() as u64);
+        Ok(self.file.write_at(Store::block_offset(block), bytes, Purpose::FlashMeta, durability)?)
+    }
+
+    /// Reads blocks of records from this one on.
+    pub(in crate::flash) fn read_records(&self, block: u32, bytes: &mut AlignedBuf) -> Result<()> {
+        Ok(self.file.read_at(Store::block_offset(block), bytes, Purpose::FlashMeta)?)
+    }
+
+    /// Blocks of records.
+    pub(in crate::flash) fn table_blocks(&self) -> u32 {
+        table_blocks(self.frames.load(Relaxed))
+    }
+
+    /// Bytes of a page.
+    pub(in crate::flash) fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    /// Room for a page.
+    pub(in crate::flash) fn buffer(&self) -> AlignedBuf {
+        AlignedBuf::new(self.page_size)
+    }
+
+    fn offset(&self, frame: u32) -> u64 {
+        Store::block_offset(self.table_blocks()) + u64::from(frame) * self.page_size as u64
+    }
+
+    /// Reads frames together.
+    pub(in crate::flash) fn read<'f>(&self, frames: impl Iterator<Item = (u32, &'f mut [u8])>) -> Result<()> {
+        let why = Purpose::FlashPage;
+        let mut ops: Vec<ReadOp<'_>> =
+            frames.map(|(frame, buf)| ReadOp { offset: self.offset(frame), buf, why }).collect();
+        Ok(self.file.read_batch(&mut ops)?)
+    }
+
+    /// Reads one.
+    pub(in crate::flash) fn read_one(&self, frame: u32, buf: &mut [u8]) -> Result<()> {
+        Ok(self.file.read_at(self.offset(frame), buf, Purpose::FlashPage)?)
+    }
+
+    /// Writes frames together; not durably, since nobody trusts them after a crash.
+    pub(in crate::flash) fn write<'f>(&self, frames: impl Iterator<Item = (u32, &'f [u8])>) -> Result<()> {
+        let (why, durability) = (Purpose::FlashPage, Durability::Later);
+        let ops: Vec<WriteOp<'_>> =
+            frames.map(|(frame, buf)| WriteOp { offset: self.offset(frame), buf, why, durability }).collect();
+        self.budget.spend(ops.iter().map(|op| op.buf.len() as u64).sum());
+        Ok(self.file.write_batch(&ops)?)
+    }
+}
+
+fn may_be_written(file: &dyn BlockFile, header: &mut AlignedBuf) -> Result<bool> {
+    file.read_at(0, header, Purpose::FlashMeta)?;
+    Ok(&header[..8] == MAGIC || header.iter().all(|byte| *byte == 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whose() -> Whose {
+        let marks = Marks { mark: 0x1122_3344_5566_7788, announced: 0x99AA_BBCC_DDEE_FF01 };
+        let seal = Seal { number: 0x0102_0304_0506_0708, sum: 0x0A0B_0C0D };
+        Whose { database: 7, page_size: 8192, frames: 1000, how: 1, epoch: 9, marks, seal }
+    }
+
+    /// Where the table above has it.
+    #[test]
+    fn a_header_says_what_it_was_given() {
+        let header = whose().encode();
+        assert_eq!(Whose::decode(&header), Some(whose()));
+        assert_eq!(get_u64(&header, 40), whose().marks.mark);
+        assert_eq!((get_u64(&header, 48), get_u32(&header, 56)), (whose().seal.number, whose().seal.sum));
+        assert_eq!(get_u64(&header, 60), whose().marks.announced);
+        assert!(header[68..CHECKSUM_AT].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_damaged_header_says_nothing() {
+        let mut header = whose().encode();
+        for at in 0..header.len() {
+            header[at] ^= 1 << (at % 8);
+            assert_eq!(Whose::decode(&header), None, "byte {at}");
+            header[at] ^= 1 << (at % 8);
+        }
+    }
+
+    /// Zero is no start's number, though a header has it where nothing is announced.
+    #[test]
+    fn a_file_is_of_the_start_that_has_it_or_announced_itself() {
+        let marks = Marks { mark: 3, announced: 4 };
+        assert!(marks.are_of(3) && marks.are_of(4) && !marks.are_of(5));
+        assert!(!Marks::of(3).are_of(0) && !Marks::default().are_of(0));
+    }
+}

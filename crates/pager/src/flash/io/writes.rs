@@ -1,0 +1,125 @@
+//! Pages on their way to flash: a queue, so that nobody has to wait until the drive has them.
+//!
+//! Invariants
+//! 1. Not more pages than the limit are queued or being written; what finds no room is not taken.
+//! 2. Every page that was queued is handed out once.
+//! 3. A page that home lacks can be read here from its `push` until it is said to be `done`.
+//!
+//! Not known here: frames, what is done with the pages.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
+
+use crate::base::image::Image;
+
+/// A page and where it belongs.
+#[derive(Clone)]
+pub(in crate::flash) struct Write {
+    pub(in crate::flash) partition: usize,
+    pub(in crate::flash) frame: u32,
+    pub(in crate::flash) image: Image,
+    /// Home lacks it.
+    pub(in crate::flash) is_dirty: bool,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Write>,
+    /// What home lacks, by partition and frame.
+    only_here: FxHashMap<(usize, u32), Image>,
+    /// Places that were promised, and pages that are being written.
+    outside: usize,
+}
+
+impl Queue {
+    fn has_room(&self, pages: usize, limit: usize) -> bool {
+        self.waiting.len() + self.outside + pages.min(limit) <= limit
+    }
+}
+
+/// The queue.
+pub(in crate::flash) struct Writes {
+    limit: usize,
+    queue: Mutex<Queue>,
+    bell: Condvar,
+    /// Places were given back.
+    room: Condvar,
+}
+
+impl Writes {
+    pub(in crate::flash) fn new(limit: usize) -> Writes {
+        Writes { limit, queue: Mutex::default(), bell: Condvar::new(), room: Condvar::new() }
+    }
+
+    /// Promises a place in the queue; it has to be used, or given back.
+    pub(in crate::flash) fn promise(&self) -> bool {
+        let mut queue = self.queue.lock();
+        let has_room = queue.waiting.len() + queue.outside < self.limit;
+        queue.outside += usize::from(has_room);
+        has_room
+    }
+
+    /// Gives so many places back: they were promised and not used, or their pages are written.
+    pub(in crate::flash) fn give_back(&self, places: usize) {
+        self.queue.lock().outside -= places;
+        self.room.notify_all();
+    }
+
+    /// Whether there is room for so many pages, or for as many as the queue can have.
+    pub(in crate::flash) fn has_room(&self, pages: usize) -> bool {
+        self.queue.lock().has_room(pages, self.limit)
+    }
+
+    /// Waits until there is room for so many pages, or for as many as the queue can have, but not longer than this. Whoever comes in between
+    /// may take it.
+    pub(in crate::flash) fn wait_for_room(&self, pages: usize, longest: Duration) {
+        let mut queue = self.queue.lock();
+        let is_full = |queue: &mut Queue| !queue.has_room(pages, self.limit);
+        let _has_room = self.room.wait_while_for(&mut queue, is_full, longest);
+    }
+
+    /// Queues a page, on a place that was promised or is given back by this.
+    pub(in crate::flash) fn push(&self, write: Write) {
+        let mut queue = self.queue.lock();
+        queue.outside -= 1;
+        if write.is_dirty {
+            queue.only_here.insert((write.partition, write.frame), write.image.clone());
+        }
+        queue.waiting.push_back(write);
+        drop(queue);
+        self.bell.notify_one();
+    }
+
+    /// Up to `most` pages to write now, oldest first; their places are to be given back afterwards. Waits as long as this if there is
+    /// none.
+    pub(in crate::flash) fn take(&self, most: usize, longest: Duration) -> Vec<Write> {
+        let mut queue = self.queue.lock();
+        if queue.waiting.is_empty() && !longest.is_zero() {
+            self.bell.wait_for(&mut queue, longest);
+        }
+        let count = queue.waiting.len().min(most);
+        queue.outside += count;
+        queue.waiting.drain(..count).collect()
+    }
+
+    /// What is on its way to this frame, if home lacks it.
+    pub(in crate::flash) fn only_here(&self, partition: usize, frame: u32) -> Option<Image> {
+        self.queue.lock().only_here.get(&(partition, frame)).cloned()
+    }
+
+    /// The page is in its frame, or nobody wants it there any more.
+    pub(in crate::flash) fn done(&self, write: &Write) {
+        if write.is_dirty {
+            self.queue.lock().only_here.remove(&(write.partition, write.frame));
+        }
+    }
+
+    /// Pages queued or being written.
+    pub(in crate::flash) fn pending(&self) -> usize {
+        let queue = self.queue.lock();
+        queue.waiting.len() + queue.outside
+    }
+}

@@ -1,0 +1,204 @@
+//! How many bytes a day the cache writes to its drive: a token bucket.
+//!
+//! Invariants
+//! 1. Everything that is written to the drive is spent, also what nobody asks for leave to write (records): the bucket may be overdrawn,
+//!    and nothing is admitted before that is made up for.
+//! 2. A bucket holds a twenty-fifth of a day's bytes, and as much comes in within each hour. So in no 24 hours more is admitted than the
+//!    day's bytes, but for what was under way when it became empty.
+//! 3. Records take a tenth of a day's bytes, and half of them while the redo position waits for them: pages that are admitted always have
+//!    the rest.
+//!
+//! Not known here: what is written, what becomes of pages that are refused.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Time since some moment.
+pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+const UNLIMITED: u64 = 0;
+const HOUR_SECONDS: f64 = 3600.0;
+/// Parts of a day's bytes: one for each hour, and one that has been saved.
+const PARTS: f64 = 25.0;
+/// What records may take of what comes in, and what they may while somebody waits for them.
+const RECORDS_SHARE: f64 = 0.1;
+const AWAITED_SHARE: f64 = 0.5;
+
+/// That of the running time.
+pub(crate) fn running() -> Clock {
+    let began = Instant::now();
+    Arc::new(move || began.elapsed())
+}
+
+#[derive(Default)]
+struct Bucket {
+    /// Below zero: overdrawn.
+    bytes: f64,
+    /// It was looked at last then.
+    at: Duration,
+    /// Bytes of records that were written, less their share of what came in until then.
+    owed: f64,
+    owed_at: Duration,
+}
+
+/// The budget.
+pub(in crate::flash) struct Budget {
+    /// Bytes a day.
+    daily: AtomicU64,
+    bucket: Mutex<Bucket>,
+    clock: Clock,
+}
+
+impl Budget {
+    /// `None`: there is no limit. The bucket is full.
+    pub(in crate::flash) fn new(daily: Option<u64>, clock: Clock) -> Budget {
+        let budget = Budget { daily: AtomicU64::new(UNLIMITED), bucket: Mutex::default(), clock };
+        budget.set(daily);
+        budget
+    }
+
+    /// From now on so many bytes. What is saved is kept, as far as the new bucket holds it; where there was none it is full.
+    pub(in crate::flash) fn set(&self, daily: Option<u64>) {
+        let mut bucket = self.bucket.lock();
+        let before = self.daily.swap(daily.unwrap_or(UNLIMITED), Relaxed);
+        if before == UNLIMITED {
+            let now = (self.clock)();
+            *bucket = Bucket { bytes: f64::MAX, at: now, owed: 0.0, owed_at: now };
+        }
+        self.accrue(&mut bucket);
+    }
+
+    /// Bytes a day, if there is a limit.
+    fn daily(&self) -> Option<u64> {
+        Some(self.daily.load(Relaxed)).filter(|daily| *daily != UNLIMITED)
+    }
+
+    fn accrue(&self, bucket: &mut Bucket) {
+        let hourly = self.daily.load(Relaxed) as f64 / PARTS;
+        let now = (self.clock)();
+        let hours = now.saturating_sub(bucket.at).as_secs_f64() / HOUR_SECONDS;
+        bucket.bytes = (bucket.bytes + hours * hourly).min(hourly);
+        bucket.at = now;
+    }
+
+    /// Whether anything more may be written.
+    pub(in crate::flash) fn allows(&self) -> bool {
+        if self.daily().is_none() {
+            return true;
+        }
+        let mut bucket = self.bucket.lock();
+        self.accrue(&mut bucket);
+        bucket.bytes > 0.0
+    }
+
+    /// Whether more records may be written; `is_awaited`: somebody waits for them.
+    pub(in crate::flash) fn allows_records(&self, is_awaited: bool) -> bool {
+        let Some(daily) = self.daily() else { return true };
+        let mut bucket = self.bucket.lock();
+        let now = (self.clock)();
+        let hours = now.saturating_sub(bucket.owed_at).as_secs_f64() / HOUR_SECONDS;
+        let share = if is_awaited { AWAITED_SHARE } else { RECORDS_SHARE };
+        bucket.owed = (bucket.owed - hours * share * daily as f64 / PARTS).max(0.0);
+        bucket.owed_at = now;
+        bucket.owed <= 0.0
+    }
+
+    /// So many of the bytes that are being written are records.
+    pub(in crate::flash) fn owe(&self, bytes: u64) {
+        if self.daily().is_some() {
+            self.bucket.lock().owed += bytes as f64;
+        }
+    }
+
+    /// So many bytes are being written.
+    pub(in crate::flash) fn spend(&self, bytes: u64) {
+        if self.daily().is_some() {
+            let mut bucket = self.bucket.lock();
+            self.accrue(&mut bucket);
+            bucket.bytes -= bytes as f64;
+        }
+    }
+}
+
+/// A clock that a test moves on.
+#[cfg(test)]
+#[derive(Default)]
+pub(in crate::flash) struct Hands(
+    /// Microseconds.
+    AtomicU64,
+);
+
+#[cfg(test)]
+impl Hands {
+    pub(in crate::flash) fn clock(self: &Arc<Self>) -> Clock {
+        let hands = self.clone();
+        Arc::new(move || Duration::from_micros(hands.0.load(Relaxed)))
+    }
+
+    pub(in crate::flash) fn pass(&self, seconds: u64) {
+        self.pass_us(seconds * 1_000_000);
+    }
+
+    pub(in crate::flash) fn pass_us(&self, us: u64) {
+        self.0.fetch_add(us, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3600;
+
+    #[test]
+    fn no_day_has_more_than_its_bytes() {
+        let hands = Arc::new(Hands::default());
+        let budget = Budget::new(Some(25_000), hands.clock());
+        let mut written = [0_u64; 100];
+        for in_hour in &mut written {
+            hands.pass(HOUR);
+            while budget.allows() {
+                budget.spend(100);
+                *in_hour += 100;
+            }
+        }
+        assert_eq!(written, [1000; 100]);
+        assert!(written.windows(24).all(|day| day.iter().sum::<u64>() <= 25_000));
+    }
+
+    #[test]
+    fn an_hour_is_saved_and_no_more() {
+        let hands = Arc::new(Hands::default());
+        let budget = Budget::new(Some(25_000), hands.clock());
+        hands.pass(50 * HOUR);
+        budget.spend(999);
+        assert!(budget.allows());
+        budget.spend(2001);
+        hands.pass(2 * HOUR);
+        assert!(!budget.allows(), "what was overdrawn is made up for first");
+        hands.pass(4);
+        assert!(budget.allows());
+    }
+
+    #[test]
+    fn another_limit_keeps_what_was_saved() {
+        let hands = Arc::new(Hands::default());
+        let budget = Budget::new(None, hands.clock());
+        budget.spend(u64::MAX);
+        assert!(budget.allows() && budget.daily().is_none());
+        budget.set(Some(25_000));
+        budget.spend(900);
+        budget.set(Some(250_000));
+        budget.spend(99);
+        assert!(budget.allows());
+        budget.spend(1);
+        assert!(!budget.allows());
+        budget.set(None);
+        assert!(budget.allows());
+        budget.set(Some(1));
+        assert!(budget.allows(), "it begins full");
+    }
+}

@@ -1,0 +1,128 @@
+//! What the designs of the cache differ in (Do 2012, section 3.3, table 2.1 for the others' works).
+//!
+//! Not known here: frames, queues, home.
+
+use crate::base::ids::Access;
+use crate::flash::table::Order;
+
+/// Who is admitted, and when home is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlashDesign {
+    /// Nothing is taken and nothing is looked up.
+    Off,
+    /// Clean-write: clean pages that leave the pool; dirty ones go home only.
+    CleanWrite,
+    /// Dual-write: clean pages, and dirty ones to flash and home.
+    DualWrite,
+    /// Lazy-cleaning: clean pages, and dirty ones to flash only; a cleaner brings them home later.
+    LazyCleaning,
+    /// Temperature-aware (Canim 2010): pages as they are read from home, if their extent is hotter than that of the coldest page that
+    /// is cached; a page's frame stays its own while it changes, and is written when it goes home.
+    TemperatureAware,
+    /// Rotating (Holloway 2009): as lazy cleaning, and frames are filled in a ring.
+    Rotating,
+    /// Exclusive (Koltsidas and Viglas 2009): as lazy cleaning, and a page that is read leaves flash.
+    Exclusive,
+    /// Inclusive (Koltsidas and Viglas 2009): whatever is read from home, and dirty pages to flash and home.
+    Inclusive,
+}
+
+impl FlashDesign {
+    /// All of them.
+    pub const ALL: [FlashDesign; 8] = [
+        FlashDesign::Off,
+        FlashDesign::CleanWrite,
+        FlashDesign::DualWrite,
+        FlashDesign::LazyCleaning,
+        FlashDesign::TemperatureAware,
+        FlashDesign::Rotating,
+        FlashDesign::Exclusive,
+        FlashDesign::Inclusive,
+    ];
+
+    /// Its name in the configuration file and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            FlashDesign::Off => "off",
+            FlashDesign::CleanWrite => "clean-write",
+            FlashDesign::DualWrite => "dual-write",
+            FlashDesign::LazyCleaning => "lazy-cleaning",
+            FlashDesign::TemperatureAware => "temperature-aware",
+            FlashDesign::Rotating => "rotating",
+            FlashDesign::Exclusive => "exclusive",
+            FlashDesign::Inclusive => "inclusive",
+        }
+    }
+
+    /// The one of this name.
+    pub fn of(name: &str) -> Option<FlashDesign> {
+        FlashDesign::ALL.into_iter().find(|design| design.name() == name)
+    }
+
+    /// Whether anything is cached.
+    pub(in crate::flash) fn is_on(self) -> bool {
+        self != FlashDesign::Off
+    }
+
+    /// Whether dirty pages stay on flash, and home gets them later.
+    pub fn is_lazy(self) -> bool {
+        matches!(self, FlashDesign::LazyCleaning | FlashDesign::Rotating | FlashDesign::Exclusive)
+    }
+
+    /// Whether a shutdown may leave changed pages on flash, and a start go on with them.
+    pub(in crate::flash) fn may_end_dirty(self) -> bool {
+        self.is_lazy() || self == FlashDesign::DualWrite
+    }
+
+    /// Whether a clean page that leaves the pool is taken. Pages of scans are not, as long as the cache isn't being filled: reading
+    /// them from home one after the other costs little (section 3.2.2).
+    pub(in crate::flash) fn takes_clean(self, access: Access, is_filling: bool) -> bool {
+        let takes_any = matches!(self, FlashDesign::CleanWrite | FlashDesign::DualWrite) || self.is_lazy();
+        takes_any && (is_filling || access == Access::Random)
+    }
+
+    /// Whether a changed page that leaves the pool is taken; `has_frame`: one that it may not be read from is still its own.
+    pub(in crate::flash) fn takes_dirty(self, access: Access, is_filling: bool, has_frame: bool) -> bool {
+        match self {
+            FlashDesign::Off | FlashDesign::CleanWrite => false,
+            FlashDesign::TemperatureAware => has_frame,
+            FlashDesign::Inclusive => true,
+            _ => is_filling || access == Access::Random,
+        }
+    }
+
+    /// Whether what is read from home while the cache is being filled is read with its neighbours. (Where pages come as they are read
+    /// they would come by that; and exclusive caching wants none that the pool may have.)
+    pub(in crate::flash) fn widens(self) -> bool {
+        self.takes_clean(Access::Random, true) && !self.gives_up_what_is_read()
+    }
+
+    /// Whether pages are offered as they are read from home.
+    pub(in crate::flash) fn takes_read(self) -> bool {
+        matches!(self, FlashDesign::TemperatureAware | FlashDesign::Inclusive)
+    }
+
+    /// Whether a page comes only in place of a colder one.
+    pub(in crate::flash) fn goes_by_heat(self) -> bool {
+        self == FlashDesign::TemperatureAware
+    }
+
+    /// Whether the frame of a page that changes stays its own.
+    pub(in crate::flash) fn keeps_invalid(self) -> bool {
+        self.takes_read()
+    }
+
+    /// Whether a page that is read leaves flash.
+    pub(in crate::flash) fn gives_up_what_is_read(self) -> bool {
+        self == FlashDesign::Exclusive
+    }
+
+    /// Which frame is the victim.
+    pub(in crate::flash) fn order(self) -> Order {
+        match self {
+            FlashDesign::TemperatureAware => Order::Heat,
+            FlashDesign::Rotating => Order::Fifo,
+            _ => Order::Lru2,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Which pages a scan reads: home gives those one after the other at little cost, so they are not worth a frame (Do 2012, section 3.2.2).
+//!
+//! Two classifiers. Read-ahead knows what it reads for; the thesis found it right for 82 % of the pages of a scan. The other one goes by
+//! where pages lie: whatever is read from home within 64 pages of the page before it is taken for part of a scan, whoever read that one
+//! (Narayanan 2009). It was right for 51 %, and needs nobody to tell it anything.
+//!
+//! Not known here: which pages the pool has.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
+use varve_device::reached;
+
+use crate::base::ids::{Access, PageId};
+
+/// So near to the page before: 512 KiB of the thesis' pages.
+const NEAR_PAGES: u64 = 64;
+/// Pages that are remembered: as many as a pool of 8 GiB has, of 8 KiB each. Then all are forgotten: a larger pool gives the cache some pages
+/// of scans.
+const REMEMBERED_MAX: usize = 1 << 20;
+
+/// What tells pages of scans from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlashScans {
+    /// Whether read-ahead, or another part of a scan, asked for the page.
+    ReadAhead,
+    /// Whether it lies within 64 pages of the one that was read from home before it.
+    Proximity,
+}
+
+impl FlashScans {
+    /// All of them.
+    pub const ALL: [FlashScans; 2] = [FlashScans::ReadAhead, FlashScans::Proximity];
+
+    /// Its name in the configuration file and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            FlashScans::ReadAhead => "read-ahead",
+            FlashScans::Proximity => "proximity",
+        }
+    }
+}
+
+/// A classifier, and what it has to remember until pages leave the pool.
+pub(in crate::flash) struct Scans {
+    by: FlashScans,
+    /// The page that was read from home last.
+    last: AtomicU64,
+    /// Pages above that were read near the one before.
+    near: Mutex<FxHashSet<PageId>>,
+}
+
+impl Scans {
+    pub(in crate::flash) fn new(by: FlashScans) -> Self {
+        // No page has that number.
+        Self { by, last: AtomicU64::new(u64::MAX), near: Mutex::default() }
+    }
+
+    /// Whether it wants to hear of what is read.
+    pub(in crate::flash) fn is_told(&self) -> bool {
+        self.by == FlashScans::Proximity
+    }
+
+    /// The page was read from home.
+    pub(in crate::flash) fn note(&self, id: PageId) {
+        if !self.is_told() {
+            return;
+        }
+        let before = self.last.swap(id.to_u64(), Relaxed);
+        let mut near = self.near.lock();
+        if before.abs_diff(id.to_u64()) > NEAR_PAGES {
+            near.remove(&id);
+            return;
+        }
+        if near.len() >= REMEMBERED_MAX {
+            near.clear();
+        }
+        reached("flash: a page was read near the one before");
+        near.insert(id);
+    }
+
+    /// These are in the pool no more, or their frames are not.
+    pub(in crate::flash) fn forget(&self, is_meant: impl Fn(PageId) -> bool) {
+        if self.is_told() {
+            self.near.lock().retain(|id| !is_meant(*id));
+        }
+    }
+
+    /// How the page was read that is above; the pool says `why`.
+    pub(in crate::flash) fn access(&self, id: PageId, why: Access) -> Access {
+        match self.by {
+            FlashScans::ReadAhead => why,
+            FlashScans::Proximity if self.near.lock().contains(&id) => Access::Sequential,
+            FlashScans::Proximity => Access::Random,
+        }
+    }
+
+    /// As [`access`](Self::access), of a page that leaves the pool.
+    pub(in crate::flash) fn leaves(&self, id: PageId, why: Access) -> Access {
+        match self.by {
+            FlashScans::ReadAhead => why,
+            FlashScans::Proximity if self.near.lock().remove(&id) => Access::Sequential,
+            FlashScans::Proximity => Access::Random,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::{PageNo, SpaceId};
+
+    fn page(no: u32) -> PageId {
+        PageId::new(SpaceId::DATA, PageNo(no))
+    }
+
+    #[test]
+    fn read_ahead_is_believed() {
+        let scans = Scans::new(FlashScans::ReadAhead);
+        [1, 2, 3].map(page).iter().for_each(|id| scans.note(*id));
+        assert_eq!(scans.access(page(2), Access::Random), Access::Random);
+        assert_eq!(scans.leaves(page(2), Access::Sequential), Access::Sequential);
+    }
+
+    #[test]
+    fn pages_near_the_one_before_are_of_a_scan() {
+        let scans = Scans::new(FlashScans::Proximity);
+        for no in [1000, 1064, 1001, 5000, 5065, 4999] {
+            scans.note(page(no));
+        }
+        let found = [1000, 1064, 1001, 5000, 5065, 4999].map(|no| scans.access(page(no), Access::Sequential));
+        let (random, sequential) = (Access::Random, Access::Sequential);
+        assert_eq!(found, [random, sequential, sequential, random, random, random]);
+    }
+
+    #[test]
+    fn a_page_that_is_read_again_is_classified_again() {
+        let scans = Scans::new(FlashScans::Proximity);
+        [7, 8].map(page).iter().for_each(|id| scans.note(*id));
+        assert_eq!(scans.access(page(8), Access::Random), Access::Sequential);
+        [900, 8].map(page).iter().for_each(|id| scans.note(*id));
+        assert_eq!(scans.access(page(8), Access::Random), Access::Random);
+    }
+
+    #[test]
+    fn a_page_that_has_left_is_forgotten() {
+        let scans = Scans::new(FlashScans::Proximity);
+        [7, 8].map(page).iter().for_each(|id| scans.note(*id));
+        assert_eq!(scans.leaves(page(8), Access::Random), Access::Sequential);
+        assert_eq!(scans.leaves(page(8), Access::Random), Access::Random);
+    }
+}

@@ -1,0 +1,34 @@
+//! Temperatures of extents, by which temperature-aware caching chooses (Canim 2010; Do 2012, section 3.2.3).
+//!
+//! An extent gets hotter with each read of one of its pages, by what the cache saves or would have saved. In place of milliseconds,
+//! which nobody knows of a drive in advance, it counts how much dearer a read is at home: a random one costs a disk a seek, a
+//! sequential one hardly anything.
+//!
+//! Not known here: which pages are cached.
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::base::ids::{Access, PageId};
+
+/// Pages of an extent.
+const EXTENT_PAGES: u64 = 32;
+/// What a random read from home costs, in sequential ones: a disk's seek and half a turn beside the transfer of a page.
+const RANDOM_COST: u64 = 20;
+
+/// The temperatures.
+#[derive(Default)]
+pub(in crate::flash) struct Heat(Mutex<FxHashMap<u64, u64>>);
+
+impl Heat {
+    /// The page is read.
+    pub(in crate::flash) fn note(&self, id: PageId, why: Access) {
+        let cost = if why == Access::Random { RANDOM_COST } else { 1 };
+        *self.0.lock().entry(id.to_u64() / EXTENT_PAGES).or_default() += cost;
+    }
+
+    /// That of the page's extent.
+    pub(in crate::flash) fn of(&self, id: PageId) -> u64 {
+        self.0.lock().get(&(id.to_u64() / EXTENT_PAGES)).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,155 @@
+//! What keeps the drive from being asked for more than it can do (Do 2012, section 3.3.3.2, "SSD throttle control").
+//!
+//! Invariants
+//! 1. Pages that are written wait in memory while as many as the limit are under way at the drive. One of each thread goes on all the same,
+//!    so that nothing waits for ever.
+//! 2. While so many are under way and home answers no later than the drive does, a single page that home has, too, is read there. (What is
+//!    read in runs is not timed, and goes where it is.)
+//!
+//! The thesis goes by the number alone: 100 was right for the drive and the disks that it had. A drive that is as fast as memory has a
+//! hundred requests done before a disk has turned, so how long both take is looked at, too.
+//!
+//! Not known here: which pages home has.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::flash::policy::daily_writes::Clock;
+
+/// Parts of which the last read has one in the mean.
+const MEMORY: u64 = 16;
+
+/// The time of reads lately, in nanoseconds: an exponentially weighted moving average. 0: there was none.
+#[derive(Default)]
+struct Lately(AtomicU64);
+
+impl Lately {
+    /// Readers that meet may lose one of their reads: it is a guess anyway.
+    fn note(&self, took: Duration) {
+        let (took, before) = (took.as_nanos() as u64, self.0.load(Relaxed));
+        let mean = if before == 0 { took } else { before - before / MEMORY + took / MEMORY };
+        self.0.store(mean.max(1), Relaxed);
+    }
+
+    fn ns(&self) -> Option<u64> {
+        Some(self.0.load(Relaxed)).filter(|ns| *ns > 0)
+    }
+}
+
+/// The throttle.
+pub(in crate::flash) struct Throttle {
+    limit: usize,
+    in_flight: AtomicUsize,
+    here: Lately,
+    home: Lately,
+    clock: Clock,
+}
+
+/// Pages in flight until it is dropped.
+pub(in crate::flash) struct InFlight<'t> {
+    throttle: &'t Throttle,
+    pages: usize,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.throttle.in_flight.fetch_sub(self.pages, Relaxed);
+    }
+}
+
+impl Throttle {
+    /// So many pages may be under way.
+    pub(in crate::flash) fn new(limit: usize, clock: Clock) -> Throttle {
+        let (here, home) = Default::default();
+        Throttle { limit, in_flight: AtomicUsize::new(0), here, home, clock }
+    }
+
+    /// They are under way from now on.
+    pub(in crate::flash) fn begin(&self, pages: usize) -> InFlight<'_> {
+        self.in_flight.fetch_add(pages, Relaxed);
+        InFlight { throttle: self, pages }
+    }
+
+    /// So many more may be written together.
+    pub(in crate::flash) fn room(&self) -> usize {
+        self.limit.saturating_sub(self.in_flight.load(Relaxed)).max(1)
+    }
+
+    /// Whether what home has is better read there.
+    pub(in crate::flash) fn is_home_sooner(&self) -> bool {
+        self.in_flight.load(Relaxed) >= self.limit && self.is_home_faster()
+    }
+
+    /// Whether home has answered no later than the drive lately, as far as is known.
+    pub(in crate::flash) fn is_home_faster(&self) -> bool {
+        self.here.ns().zip(self.home.ns()).is_some_and(|(here, home)| home <= here)
+    }
+
+    /// Reads one page from the drive.
+    pub(in crate::flash) fn read_here<T>(&self, read: impl FnOnce() -> T) -> T {
+        let _in_flight = self.begin(1);
+        self.timed(&self.here, read)
+    }
+
+    /// Reads one page from home.
+    pub(in crate::flash) fn read_home<T>(&self, read: impl FnOnce() -> T) -> T {
+        self.timed(&self.home, read)
+    }
+
+    fn timed<T>(&self, lately: &Lately, read: impl FnOnce() -> T) -> T {
+        let began = (self.clock)();
+        let found = read();
+        lately.note((self.clock)().saturating_sub(began));
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::design::FlashDesign;
+    use super::*;
+    use crate::base::ids::Access;
+    use crate::flash::FlashConfig;
+    use crate::flash::config::FlashFill;
+    use crate::flash::policy::daily_writes::Hands;
+    use crate::flash::tests::cache::{image, page};
+    use crate::flash::tests::filling::{open, read};
+    use crate::level::{Cause, Level, Need, Tier};
+
+    #[test]
+    fn home_is_read_when_the_drive_is_busy_and_no_sooner() {
+        let hands = Arc::new(Hands::default());
+        let throttle = Throttle::new(3, hands.clock());
+        let take = |micros| hands.pass_us(micros);
+        throttle.read_here(|| take(80));
+        throttle.read_home(|| take(8_000));
+        let in_flight = throttle.begin(3);
+        assert!(!throttle.is_home_sooner(), "a busy drive is still a hundred times as fast");
+        (0..100).for_each(|_| throttle.read_here(|| take(9_000)));
+        assert!(throttle.is_home_sooner());
+        assert_eq!(throttle.room(), 1);
+        drop(in_flight);
+        assert!(!throttle.is_home_sooner(), "nothing is under way");
+        assert_eq!(throttle.room(), 3);
+        let _in_flight = throttle.begin(4);
+        (0..100).for_each(|_| throttle.read_here(|| take(100)));
+        assert!(!throttle.is_home_sooner(), "it has forgotten");
+    }
+
+    #[test]
+    fn what_home_lacks_is_read_from_a_busy_drive() {
+        let (cache, _home) = open(100, FlashDesign::LazyCleaning, FlashFill::Plain);
+        cache.offer(page(3), Access::Random, &mut || image(3, 5));
+        cache.put(&[image(4, 9)], Cause::Evict, Need::Held).expect("flash takes it");
+        let from = |no| read(&cache, no, Access::Random).1;
+        assert_eq!([3, 4].map(from), [Tier::Flash, Tier::Flash]);
+        cache.throttle.read_here(|| std::thread::sleep(Duration::from_millis(5)));
+        cache.throttle.read_home(|| ());
+        let in_flight = cache.throttle.begin(FlashConfig::PENDING_MAX);
+        assert_eq!([3, 4].map(from), [Tier::Home, Tier::Flash]);
+        drop(in_flight);
+        assert_eq!([3, 4].map(from), [Tier::Flash, Tier::Flash]);
+    }
+}

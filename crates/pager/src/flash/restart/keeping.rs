@@ -1,0 +1,54 @@
+//! Keeping records at once, beside lazy verification: on flash (`memory_mapped.rs`), or in the log (`log_based.rs`).
+//!
+//! Invariants
+//! 1. Whatever changes what a start is to know of a frame does so under the lock of its partition, and the record is kept before that is
+//!    let go.
+//!
+//! What it does not know: what changes frames.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use varve_device::Durability;
+
+use super::memory_mapped::block_of;
+use crate::flash::cache::FlashCache;
+use crate::flash::config::FlashRestart;
+use crate::flash::table::{FrameNo, Partition};
+
+impl FlashCache {
+    /// From now on what changes is kept.
+    pub(in crate::flash) fn begin_keeping(&self) {
+        if !matches!(self.restart(), FlashRestart::MemoryMapped | FlashRestart::LogBased) {
+            return;
+        }
+        self.tables().for_each(|mut table| table.tell_touched());
+        if self.restart() == FlashRestart::MemoryMapped {
+            self.keep_all();
+        }
+    }
+
+    /// Records of these frames, under the lock of their partition.
+    pub(in crate::flash) fn keep_records(&self, partition: usize, table: &Partition, touched: &[FrameNo]) {
+        if self.keeping.is_void.load(Relaxed) || !self.hardening.is_on() {
+            return;
+        }
+        let mut frames: Vec<u32> = touched.iter().map(|frame| self.stored(partition, *frame)).collect();
+        frames.sort_unstable();
+        frames.dedup();
+        let kept = |stored: u32| {
+            table.kept(stored % self.shape.partition_frames()).filter(|kept| self.is_newest(kept))
+        };
+        match self.restart() {
+            FlashRestart::LogBased => {
+                let frames = frames.into_iter().filter_map(|stored| Some((stored, kept(stored)?)));
+                self.note_frames(&frames.collect::<Vec<_>>());
+            }
+            _ => {
+                for of_block in frames.chunk_by(|one, other| block_of(*one) == block_of(*other)) {
+                    let records: Vec<_> = of_block.iter().map(|stored| (*stored, kept(*stored))).collect();
+                    self.keep_on_flash(&records, Durability::Now);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Keeping records of the frames on flash, so that a start can go on with them: lazy verification (Do 2012, section 4.3.3).
+//!
+//! A thread goes round the table, in chunks, and writes the records of every frame that a page can be read from. Nobody who changes or
+//! reads pages waits for it, and nothing has to be durable: a record is a statement about the log, whose durable end was noted before the
+//! frame was looked at. It stays true, so a chunk is written again only if
+//!
+//! - its pages, or their LSNs, are others than those that were written last;
+//! - or a start would begin behind the chunk's records, and so make them useless, if they were not written: the redo position waits for
+//!   them (`running/checkpoint.rs`), and its limit is told by [`await_hardening`](FlashCache::await_hardening);
+//! - or only times of accesses are others, and so many rounds went by (`TIMES_ROUNDS`).
+//!
+//! How fast it goes round follows what the drive does anyway: a crash leaves out the frames that were filled since their chunk's turn, and
+//! the log is read from where the oldest chunk's records are. No slower than in the thesis, which writes 8 chunks of 1,024 each half second.
+//!
+//! Invariants
+//! 1. All before `before` of a record was durable in the log before anybody looked at the frame; a start can read from there on.
+//! 2. A frame whose page has changed above gets no record, also where the frame stayed because a put was overtaken by the change: the
+//!    ledger is asked under the lock that whoever puts a newer version takes first.
+//! 3. No record is written before redo is over.
+//! 4. One thread at a time writes chunks, and what it notes of a chunk is not newer than the chunk's records on flash. Of the locks it
+//!    holds while it writes, the append section of the log wants none.
+//!
+//! Not known here: what a start believes of them.
+
+use std::hash::Hasher;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustc_hash::FxHasher;
+use varve_device::{AlignedBuf, Durability};
+
+use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES, sum_of};
+use super::rounds::{Chunk, Content, PAUSES_OF_ROUND, SHARE_OF_TRAFFIC, TIMES_ROUNDS};
+use crate::base::error::Result;
+use crate::base::lsn::Lsn;
+use crate::flash::cache::{FlashCache, add};
+use crate::flash::config::FlashRestart;
+use crate::flash::table::Kept;
+
+impl FlashCache {
+    /// Writes the records of the next chunk, if that is worth it. Whether a round ended with that, or nothing may be written now.
+    pub(crate) fn harden_some(&self) -> bool {
+        let hardening = &self.hardening;
+        if self.is_redo_running() {
+            return true;
+        }
+        if !self.hardens() {
+            hardening.wait_no_more();
+            return true;
+        }
+        let _one_at_a_time = hardening.writing.lock();
+        let awaited = hardening.awaited();
+        if !self.store.budget.allows_records(awaited.is_some()) {
+            return true;
+        }
+        let (chunk, last) = hardening.turn();
+        hardening.note(chunk, self.harden_if_worth(chunk, last, awaited));
+        let has_ended = chunk + 1 == hardening.chunks();
+        if has_ended {
+            hardening.end_round();
+            add(&self.counters.hardened_passes);
+        }
+        has_ended
+    }
+
+    /// What is written of it then.
+    fn harden_if_worth(&self, chunk: u32, last: Chunk, awaited: Option<Lsn>) -> Chunk {
+        let before = self.log.durable_block();
+        let (content, bytes) = self.records_of_chunk(chunk, before);
+        let is_same = last.content.is_some_and(|last| last.is_same(content));
+        let is_useless = awaited.is_some_and(|awaited| last.before < Some(awaited.min(before)));
+        let is_late = last.content != Some(content) && last.rounds >= TIMES_ROUNDS;
+        if is_same && content.records == 0 {
+            // Of nothing it says the same as a newer one would.
+            return Chunk { before: Some(before), content: Some(content), rounds: 0 };
+        }
+        if is_same && !is_useless && !is_late {
+            return Chunk { rounds: last.rounds + 1, ..last };
+        }
+        match self.write_chunk(chunk, &bytes) {
+            Ok(()) => Chunk { before: Some(before), content: Some(content), rounds: 0 },
+            // Older and newer ones may be there.
+            Err(_) => Chunk { content: None, ..last },
+        }
+    }
+
+    pub(in crate::flash) fn hardens(&self) -> bool {
+        let is_meant = self.restart() == FlashRestart::LazyVerification && self.hardening.is_on();
+        is_meant && self.is_on() && !self.is_failing()
+    }
+
+    /// Writes the records of all frames. Nothing changes any more, and redo would begin here: what is not in the log behind that, has not
+    /// changed since. A sum over them, which are durable; `None`: no records are kept, or no more.
+    pub(crate) fn harden_all(&self, redo: Lsn) -> Result<Option<u32>> {
+        let hardening = &self.hardening;
+        if !self.hardens() {
+            return Ok(None);
+        }
+        let _one_at_a_time = hardening.writing.lock();
+        let before = self.log.durable_lsn().max(redo);
+        let mut sum = 0;
+        for chunk in 0..hardening.chunks() {
+            let (_, bytes) = self.records_of_chunk(chunk, before);
+            sum = sum_of(sum, &bytes);
+            self.write_chunk(chunk, &bytes)?;
+        }
+        self.store.flush().inspect_err(|cause| self.note_error(cause))?;
+        Ok(Some(sum))
+    }
+
+    /// Chunks to be looked at until the next pause: so many that their records are a small part of what the drive has moved since this was
+    /// asked last (pages read for others than cleaners, and written), or those of a slow round.
+    pub(crate) fn chunks_at_once(&self) -> usize {
+        let (chunk_blocks, chunks) = self.hardening.shape();
+        let chunk_bytes = u64::from(chunk_blocks) * TABLE_BLOCK_BYTES as u64;
+        let pages_of_chunk = (SHARE_OF_TRAFFIC * chunk_bytes).div_ceil(self.store.page_size() as u64);
+        let counters = &self.counters;
+        let moved = counters.hits.load(Relaxed) + counters.written.load(Relaxed);
+        let seen = &self.hardening.moved_seen;
+        let pages = moved.saturating_sub(seen.load(Relaxed));
+        // What is not enough for a chunk counts the next time.
+        seen.store(moved - pages % pages_of_chunk, Relaxed);
+        let beside = pages / pages_of_chunk;
+        beside.clamp(u64::from(chunks.div_ceil(PAUSES_OF_ROUND)), u64::from(chunks)) as usize
+    }
+
+    /// Where the log has to reach back to for all records to be of use: start of a block, which only moves on. `None`: there are none.
+    pub(crate) fn hardened_from(&self) -> Option<Lsn> {
+        if self.hardens() { self.hardening.oldest() } else { None }
+    }
+
+    /// Somebody would like the redo position to pass records that are older than this.
+    pub(crate) fn await_hardening(&self, wanted: Lsn) {
+        self.hardening.wait(wanted);
+    }
+
+    /// Whether somebody does.
+    pub(crate) fn is_hardening_awaited(&self) -> bool {
+        self.hardening.awaited().is_some()
+    }
+
+    /// Whether the redo position stays for their sake.
+    pub(crate) fn note_held(&self, is_held: bool) {
+        self.hardening.is_held.store(is_held, Relaxed);
+    }
+
+    /// Whether it does.
+    pub(crate) fn holds_log(&self) -> bool {
+        self.hardening.is_held.load(Relaxed)
+    }
+
+    /// A checkpoint sees that so much was changed. Whether the one before saw the same.
+    pub(crate) fn sees_pause(&self, changes: u64) -> bool {
+        self.hardening.changes_seen.swap(changes, Relaxed) == changes
+    }
+
+    fn write_chunk(&self, chunk: u32, bytes: &AlignedBuf) -> Result<()> {
+        let (first, _) = self.hardening.place(chunk, self.store.table_blocks());
+        self.store.budget.owe(bytes.len() as u64);
+        let written = self.store.write_records(first, bytes, Durability::Later);
+        written.inspect_err(|cause| self.note_error(cause))?;
+        let blocks = (bytes.len() / TABLE_BLOCK_BYTES) as u64;
+        self.counters.hardened.fetch_add(blocks, Relaxed);
+        Ok(())
+    }
+
+    fn records_of_chunk(&self, chunk: u32, before: Lsn) -> (Content, AlignedBuf) {
+        let whose = self.hardening.whose();
+        let (first, blocks) = self.hardening.place(chunk, self.store.table_blocks());
+        let mut bytes = AlignedBuf::new(blocks as usize * TABLE_BLOCK_BYTES);
+        let (mut pages, mut times, mut records) = (FxHasher::default(), FxHasher::default(), 0);
+        for (block, bytes) in (first..).zip(bytes.chunks_exact_mut(TABLE_BLOCK_BYTES)) {
+            self.put_records(block, bytes, whose.epoch, before, |stored, kept| {
+                records += 1;
+                pages.write_u32(stored);
+                pages.write_u64(kept.page.to_u64());
+                pages.write_u64(kept.lsn.get());
+                times.write_u64(kept.last);
+            });
+        }
+        (Content { pages: pages.finish(), times: times.finish(), records }, bytes)
+    }
+
+    fn put_records(
+        &self,
+        block: u32,
+        bytes: &mut [u8],
+        epoch: u64,
+        before: Lsn,
+        mut look: impl FnMut(u32, &Kept),
+    ) {
+        let (first, frames) = (block * RECORDS_OF_BLOCK as u32, self.frames());
+        for stored in (first..frames).take(RECORDS_OF_BLOCK) {
+            let of_each = self.shape.partition_frames();
+            let (partition, frame) = (stored / of_each, stored % of_each);
+            let table = self.table(partition as usize);
+            let kept = table.kept(frame).filter(|kept| self.is_newest(kept));
+            drop(table);
+            kept.iter().for_each(|kept| look(stored, kept));
+            Record::put(kept.map(|kept| Record::of(kept, before)), bytes, epoch, stored);
+        }
+    }
+
+    /// Under the lock of the page's partition.
+    pub(in crate::flash) fn is_newest(&self, kept: &Kept) -> bool {
+        self.ledger.is_held_by(kept.page, kept.lsn)
+    }
+}

@@ -1,0 +1,76 @@
+//! Memory-mapped restart (MMR, Do 2012, section 4.3.1): a table of records on flash that is always right.
+//!
+//! Invariants
+//! 1. A record on flash is durable before the page can change above, or the frame be filled anew (`keeping.rs`, 1).
+//! 2. A record that could not be kept voids all of them; if that can't be told either, the database stops.
+//!
+//! What it does not know: what changes frames; what a start makes of the records.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use varve_device::{Durability, reached};
+
+use super::record::{RECORDS_OF_BLOCK, Record};
+use crate::base::error::PagerError;
+use crate::base::lsn::Lsn;
+use crate::flash::cache::{FlashCache, add};
+use crate::flash::io::store::{Marks, Whose};
+use crate::flash::table::Kept;
+
+impl FlashCache {
+    /// All records of one block.
+    pub(super) fn keep_on_flash(&self, records: &[(u32, Option<Kept>)], durability: Durability) {
+        let Some((first, _)) = records.first() else { return };
+        let (block, epoch) = (block_of(*first), self.hardening.whose().epoch);
+        let mirror = self.keeping.mirror.read();
+        let mut bytes = mirror[block as usize].lock();
+        for (stored, kept) in records {
+            // It is right as long as it is there.
+            let record = kept.map(|kept| Record::of(kept, Lsn::ZERO));
+            Record::put(record, &mut bytes, epoch, *stored);
+        }
+        add(&self.counters.hardened);
+        if let Err(cause) = self.store.write_records(block, &bytes, durability) {
+            drop(bytes);
+            self.void_records(&cause);
+        }
+    }
+
+    pub(super) fn keep_all(&self) {
+        for (partition, table) in self.tables().enumerate() {
+            let each =
+                (0..table.frame_count()).map(|frame| (self.stored(partition, frame), table.kept(frame)));
+            let all: Vec<(u32, Option<Kept>)> = each.collect();
+            let of_blocks = all.chunk_by(|(one, _), (other, _)| block_of(*one) == block_of(*other));
+            of_blocks.for_each(|records| self.keep_on_flash(records, Durability::Later));
+        }
+        if let Err(cause) = self.store.flush() {
+            self.void_records(&cause);
+        }
+    }
+
+    /// A record on flash may be wrong. Under the lock of a partition.
+    #[cold]
+    fn void_records(&self, cause: &PagerError) {
+        reached("flash: records are void");
+        add(&self.counters.errors);
+        // Until they are, whoever changes something keeps its record, or comes here.
+        let _one_at_a_time = self.keeping.voiding.lock();
+        if self.keeping.is_void.load(Relaxed) {
+            return;
+        }
+        let void = Whose { marks: Marks::default(), ..self.hardening.whose() };
+        match self.store.sign(&void) {
+            Ok(()) => self.keeping.is_void.store(true, Relaxed),
+            Err(_) => {
+                let what = format!("the records of the flash cache can't be kept, nor be voided: {cause}");
+                self.log.stop(&PagerError::Stopped { cause: what.into() });
+            }
+        }
+    }
+}
+
+/// The block of the table that has the frame's record.
+pub(super) fn block_of(stored: u32) -> u32 {
+    stored / RECORDS_OF_BLOCK as u32
+}

@@ -1,0 +1,14 @@
+//! Going on with the cache at the next start: the three schemes of Do 2012 (chapter 4), and the seal of a clean shutdown.
+//!
+//! What it does not know: which pages the cache takes.
+
+mod keeping;
+pub(crate) mod lazy_verification;
+pub(crate) mod log_based;
+pub(crate) mod memory_mapped;
+pub(crate) mod mirror;
+pub(crate) mod notes;
+pub(crate) mod record;
+pub(crate) mod rounds;
+pub(crate) mod seal;
+pub(crate) mod start;

@@ -1,0 +1,29 @@
+//! The note in the log of what came to frames of the cache.
+//!
+//! | at | size | field of a note's payload |
+//! |---:|---:|---|
+//! | 0 | 8 | epoch of the file, little endian |
+//! | 8 | .. | to the end: varint frame, varint page id, varint page LSN |
+//!
+//! (Notes of kind 5 had no epoch; nothing is made of them.)
+//!
+//! What it does not know: who writes and reads it.
+
+/// Kind of the note (kinds below 16 are the pager's).
+pub(in crate::flash) const NOTE_FLASH: u8 = 6;
+
+pub(in crate::flash) const EPOCH_BYTES: usize = 8;
+
+/// Frames of a note (section 4.3.2).
+pub(in crate::flash) const NOTE_FRAMES_MAX: usize = 64;
+
+/// Bytes of one in a note, at most, but in a log of more than 2^49 bytes.
+pub(in crate::flash) const NOTED_FRAME_BYTES: u64 = 18;
+
+/// Of the log, the largest part that a note of the whole table may take.
+pub(in crate::flash) const TABLE_SHARE: u64 = 4;
+
+/// Whether a log of this length has room for the notes of so many frames.
+pub(crate) fn log_takes_table(log_bytes: u64, frames: u32) -> bool {
+    u64::from(frames) * NOTED_FRAME_BYTES * TABLE_SHARE <= log_bytes
+}

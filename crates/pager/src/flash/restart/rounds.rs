@@ -1,0 +1,210 @@
+//! Rounds over the table of records: which chunk is next, what was written last of each, and what a seal would say.
+//!
+//! What it does not know: what a record says.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::base::lsn::Lsn;
+use crate::flash::io::store::{Cold, Marks, Seal, Whose};
+
+/// Chunks of the table, at most.
+pub(in crate::flash) const CHUNKS_MAX: u32 = 1024;
+/// Blocks of a chunk, at least: requests count on a drive, not only bytes.
+pub(in crate::flash) const CHUNK_BLOCKS_MIN: u32 = 4;
+/// Pauses in a round, where the drive does little: with half a second each those of the thesis (1,024 chunks, 8 at once).
+pub(in crate::flash) const PAUSES_OF_ROUND: u32 = 128;
+/// Records may be one of so many bytes that the drive moves.
+pub(in crate::flash) const SHARE_OF_TRAFFIC: u64 = 128;
+/// Times of accesses are worth a write once in so many rounds.
+pub(in crate::flash) const TIMES_ROUNDS: u32 = 8;
+/// Where there are no threads: one in so many of those who come by, with a page or a checkpoint, writes records. A thread would lag behind
+/// them, too; and records that never lag would leave untried what a start does about that.
+pub(in crate::flash) const TURNS: u32 = 16;
+/// Rounds until every chunk was looked at since somebody began to wait: the one that goes on, and a whole one.
+pub(in crate::flash) const ROUNDS_AWAITED: u8 = 2;
+
+/// What was written last of a chunk.
+#[derive(Clone, Copy, Default)]
+pub(in crate::flash) struct Chunk {
+    /// `before` of its records. `None`: nothing since the start, and it had no records then.
+    pub(in crate::flash) before: Option<Lsn>,
+    /// `None`: unknown.
+    pub(in crate::flash) content: Option<Content>,
+    /// Rounds since then.
+    pub(in crate::flash) rounds: u32,
+}
+
+/// What the frames of a chunk have.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::flash) struct Content {
+    /// Of their pages and page LSNs. (Where two of them are taken for one, older records stay, which are right.)
+    pub(in crate::flash) pages: u64,
+    /// Of the times of accesses.
+    pub(in crate::flash) times: u64,
+    pub(in crate::flash) records: u64,
+}
+
+impl Content {
+    pub(in crate::flash) fn is_same(self, other: Content) -> bool {
+        (self.pages, self.records) == (other.pages, other.records)
+    }
+}
+
+pub(in crate::flash) struct Round {
+    pub(in crate::flash) next: usize,
+    /// Blocks of each chunk.
+    pub(in crate::flash) chunk_blocks: u32,
+    pub(in crate::flash) chunks: Vec<Chunk>,
+}
+
+impl Round {
+    pub(in crate::flash) fn of(blocks: u32) -> Round {
+        let chunk_blocks = blocks.div_ceil(CHUNKS_MAX).max(CHUNK_BLOCKS_MIN);
+        let chunks = vec![Chunk::default(); blocks.div_ceil(chunk_blocks) as usize];
+        Round { next: 0, chunk_blocks, chunks }
+    }
+}
+
+/// Where the work stands.
+pub(in crate::flash) struct Hardening {
+    pub(in crate::flash) whose: Mutex<Whose>,
+    /// The marks that the file had, and its seal.
+    pub(in crate::flash) earlier: std::result::Result<Marks, Cold>,
+    pub(in crate::flash) seal: Seal,
+    /// Held by who writes chunks, all the time.
+    pub(in crate::flash) writing: Mutex<()>,
+    /// Held for a moment only.
+    pub(in crate::flash) round: Mutex<Round>,
+    pub(in crate::flash) is_on: AtomicBool,
+    /// The redo position waits for records that are not older than this; and for so many rounds more, at most.
+    pub(in crate::flash) awaited: AtomicU64,
+    pub(in crate::flash) rounds_awaited: AtomicU8,
+    /// The last checkpoint left the position where it is for their sake.
+    pub(in crate::flash) is_held: AtomicBool,
+    /// What the last one saw of changes.
+    pub(in crate::flash) changes_seen: AtomicU64,
+    /// Pages moved to and from the drive when somebody looked last.
+    pub(in crate::flash) moved_seen: AtomicU64,
+    /// Who came by where there are no threads.
+    pub(in crate::flash) turns: AtomicU32,
+}
+
+impl Hardening {
+    pub(in crate::flash) fn new(
+        whose: Whose,
+        (earlier, seal): (std::result::Result<Marks, Cold>, Seal),
+        blocks: u32,
+    ) -> Hardening {
+        Hardening {
+            whose: Mutex::new(whose),
+            earlier,
+            seal,
+            writing: Mutex::default(),
+            round: Mutex::new(Round::of(blocks)),
+            is_on: AtomicBool::new(false),
+            awaited: AtomicU64::new(0),
+            rounds_awaited: AtomicU8::new(0),
+            is_held: AtomicBool::new(false),
+            changes_seen: AtomicU64::new(u64::MAX),
+            moved_seen: AtomicU64::new(0),
+            turns: AtomicU32::new(0),
+        }
+    }
+
+    pub(in crate::flash) fn whose(&self) -> Whose {
+        *self.whose.lock()
+    }
+
+    /// Keeps everybody from writing records in the background.
+    pub(in crate::flash) fn nobody_writes(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock()
+    }
+
+    /// There are so many blocks of records, and none is written yet; nobody writes.
+    pub(in crate::flash) fn reshape(&self, whose: Whose, blocks: u32) {
+        *self.whose.lock() = whose;
+        *self.round.lock() = Round::of(blocks);
+    }
+
+    /// Records are written from now on.
+    pub(in crate::flash) fn begin(&self, whose: Whose) {
+        *self.whose.lock() = whose;
+        self.is_on.store(true, Relaxed);
+    }
+
+    /// Whether they are.
+    pub(in crate::flash) fn is_on(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+
+    /// There were records, which are of use as long as the log is read from here. `next`: where the log goes on.
+    pub(in crate::flash) fn found_from(&self, redo: Lsn, until: Lsn, next: Lsn) {
+        self.round.lock().chunks.fill(Chunk { before: Some(redo), ..Chunk::default() });
+        if redo >= until && next > redo {
+            // The log was empty, and its new life begins behind that: records are of use again after a round.
+            self.wait(next);
+        }
+    }
+
+    /// Where there are no threads: whether who comes by writes records.
+    pub(in crate::flash) fn is_turn(&self) -> bool {
+        self.turns.fetch_add(1, Relaxed).is_multiple_of(TURNS)
+    }
+
+    pub(in crate::flash) fn wait(&self, wanted: Lsn) {
+        self.awaited.fetch_max(wanted.get(), Relaxed);
+        self.rounds_awaited.store(ROUNDS_AWAITED, Relaxed);
+    }
+
+    /// Up to where records have to be newer, if somebody waits for that.
+    pub(in crate::flash) fn awaited(&self) -> Option<Lsn> {
+        (self.rounds_awaited.load(Relaxed) > 0).then(|| Lsn::new(self.awaited.load(Relaxed)))
+    }
+
+    pub(in crate::flash) fn wait_no_more(&self) {
+        self.rounds_awaited.store(0, Relaxed);
+    }
+
+    pub(in crate::flash) fn chunks(&self) -> u32 {
+        self.shape().1
+    }
+
+    /// Blocks of a chunk, and chunks.
+    pub(in crate::flash) fn shape(&self) -> (u32, u32) {
+        let round = self.round.lock();
+        (round.chunk_blocks, round.chunks.len() as u32)
+    }
+
+    /// First block of a chunk, and how many it has; `all`: blocks of the table.
+    pub(in crate::flash) fn place(&self, chunk: u32, all: u32) -> (u32, u32) {
+        let chunk_blocks = self.round.lock().chunk_blocks;
+        let first = chunk * chunk_blocks;
+        (first, chunk_blocks.min(all - first))
+    }
+
+    /// The next chunk, and what was written of it.
+    pub(in crate::flash) fn turn(&self) -> (u32, Chunk) {
+        let mut round = self.round.lock();
+        let chunk = round.next;
+        round.next = (chunk + 1) % round.chunks.len();
+        (chunk as u32, round.chunks[chunk])
+    }
+
+    pub(in crate::flash) fn note(&self, chunk: u32, written: Chunk) {
+        self.round.lock().chunks[chunk as usize] = written;
+    }
+
+    /// None of the records is older.
+    pub(in crate::flash) fn oldest(&self) -> Option<Lsn> {
+        self.round.lock().chunks.iter().filter_map(|chunk| chunk.before).min()
+    }
+
+    /// A round has ended.
+    pub(in crate::flash) fn end_round(&self) {
+        let left = self.rounds_awaited.load(Relaxed);
+        let is_served = self.oldest().is_none_or(|oldest| oldest.get() >= self.awaited.load(Relaxed));
+        self.rounds_awaited.store(if is_served { 0 } else { left.saturating_sub(1) }, Relaxed);
+    }
+}

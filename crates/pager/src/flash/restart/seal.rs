@@ -1,0 +1,107 @@
+//! A shutdown that leaves pages on flash, so that the start behind it needs no log.
+//!
+//! ```text
+//!   shutdown:  records of all frames are durable --> header: seal, sum over the records --> control file: the seal, and where the log ends
+//!   start:     the seal is that of the control file, the sum is right --> what is dirty is said by the records; the log is read from its end on
+//!              else, or if any page had to be mended                  --> as after a crash, from the redo position, which is still there
+//! ```
+//!
+//! Invariants
+//! 1. Under a seal the dirty frames are all that home lacks: each is in the ledger with this version, and nothing else is.
+//! 2. A start takes the seal from the control file before anything changes, and gives the file another header.
+//! 3. The redo position stays where it was until home has what was dirty: a frame that turns out to be another is one that was lost.
+//!
+//! Not known here: what else of a start reads the log.
+
+use varve_device::{AlignedBuf, Directory, planted, reached};
+
+use super::record::{TABLE_BLOCK_BYTES, sum_of};
+use crate::base::error::Result;
+use crate::control::random_id;
+use crate::flash::cache::FlashCache;
+use crate::flash::config::FlashRestart;
+use crate::flash::io::store::{Seal, Store, Whose};
+use crate::flash::restart::start::{ANY_SUM, READ_BLOCKS};
+
+impl FlashCache {
+    /// Whether this design and this way to keep records go with a seal.
+    pub(crate) fn may_be_sealed(&self) -> bool {
+        self.restart() == FlashRestart::LazyVerification
+            && self.design().may_end_dirty()
+            && !self.is_below_nvm
+    }
+
+    /// Seals the records, whose sum this is, if they say all that home lacks. Nothing changes any more. The seal's number, or why there is
+    /// none.
+    pub(crate) fn seal(&self, sum: u32) -> std::result::Result<u64, String> {
+        if let Some(stranger) = self.stranger() {
+            reached("flash: what home lacks is not all in frames");
+            return Err(stranger);
+        }
+        let seal = Seal { number: random_id(), sum };
+        let signed = self.store.sign(&Whose { seal, ..self.hardening.whose() });
+        match signed.inspect_err(|cause| self.note_error(cause)) {
+            Ok(()) => Ok(seal.number),
+            Err(cause) => Err(cause.to_string()),
+        }
+    }
+
+    /// A shutdown leaves pages here and has no seal, for this reason.
+    pub(crate) fn tell_unsealed(&self, why: &str) {
+        self.tell(&format!("is left without a seal, and the next start redoes what home lacks: {why}"));
+    }
+
+    /// A start goes on with the frames, and redoes what the last shutdown left only here. `mended`: since pages had to be.
+    pub(crate) fn tell_redone(&self, mended: bool) {
+        self.tell(match mended {
+            true => "is read with redo, since pages at home had to be mended: what only it has is redone",
+            false => "is not as the last shutdown left it; what only it has is redone",
+        });
+    }
+
+    /// What home lacks that is in no frame, or not in this version; or a frame that is said to have what home lacks, and hasn't.
+    fn stranger(&self) -> Option<String> {
+        let dirty: Vec<_> = self.tables().flat_map(|table| table.dirty_pages()).collect();
+        let is_told = |id| {
+            let version = self.table_of(id).version(id);
+            version.is_some_and(|(lsn, is_dirty)| {
+                is_dirty && self.ledger.has(id) && self.ledger.is_held_by(id, lsn)
+            })
+        };
+        let lacking = self.ledger.pages_count();
+        if lacking != dirty.len() {
+            return Some(format!("home lacks {lacking} pages, and {} are dirty here", dirty.len()));
+        }
+        let stranger = dirty.iter().find(|id| !is_told(**id))?;
+        Some(format!("{stranger} is not here as the log has it"))
+    }
+
+    /// Whether the records are as they were when they got this seal, in the start of this number.
+    pub(crate) fn has_seal(&self, number: u64, start: u64) -> bool {
+        let is_meant = self.may_be_sealed() && self.is_on();
+        let is_it = self.hardening.seal.number == number
+            && self.hardening.earlier.is_ok_and(|marks| marks.are_of(start));
+        let read = if is_meant && is_it { self.sum_of_table() } else { return false };
+        let is_whole = read.is_ok_and(|sum| sum == self.hardening.seal.sum);
+        if !is_whole {
+            reached("flash: a seal over other records");
+        }
+        is_whole || planted(ANY_SUM)
+    }
+
+    fn sum_of_table(&self) -> Result<u32> {
+        let (blocks, mut sum) = (self.store.table_blocks(), 0);
+        for first in (0..blocks).step_by(READ_BLOCKS as usize) {
+            let mut bytes = AlignedBuf::new(READ_BLOCKS.min(blocks - first) as usize * TABLE_BLOCK_BYTES);
+            self.store.read_records(first, &mut bytes)?;
+            sum = sum_of(sum, &bytes);
+        }
+        Ok(sum)
+    }
+}
+
+/// Whether the file of this database's cache in a directory says that it has this seal. (What can't be read has none.)
+pub(crate) fn is_sealed(directory: &dyn Directory, database: u64, number: u64) -> bool {
+    let seal = Store::seal_in(directory, database);
+    seal.is_ok_and(|seal| seal.is_some_and(|seal| seal.number == number))
+}

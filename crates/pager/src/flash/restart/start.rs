@@ -1,0 +1,346 @@
+//! Going on with what an earlier start left on flash (Do 2012, sections 4.3.3 and 4.3.4: lazy verification), before redo.
+//!
+//! Of a record the start believes that of all changes of its page up to `before` the frame had the last one (`record.rs`). Where the log is
+//! read from there on, every later change is come by. Redo takes the frame away then; what was changed before redo starts is at home. What
+//! redo does not come by:
+//!
+//! | the record | is left out, because |
+//! |---|---|
+//! | page LSN and `before` are below the start of the reading | the log in between is not read |
+//! | the page was changed between that and the start of redo | home has that |
+//! | a note says that home has a newer version | redo skips the changes |
+//! | a note says that the page was discarded later | it may be in use again |
+//! | it is beyond the end of the log, or the file is not as the last start left it (`store.rs`) | it is of another history: nothing of the file is believed |
+//!
+//! Invariants
+//! 1. A page with changes that redo comes by may not be at home: its frame is dirty, and redo enters it in the ledger when it finds the
+//!    page there. Other designs than those that keep pages back leave such frames out.
+//! 2. What is in a frame is verified at the first use. A dirty one is used by redo, or is left out behind it.
+//! 3. Until redo is over nothing is brought home from flash, and no record is written.
+//!
+//! Behind a sealed shutdown (`sealing.rs`) the records say themselves what is dirty.
+//!
+//! Not known here: how records are written; what redo does.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use varve_device::{AlignedBuf, planted, reached};
+
+use super::log_based::Noted;
+use super::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES, sum_of};
+use crate::base::error;
+use crate::base::ids::{PageId, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::base::space_format::Geometry;
+use crate::control::random_id;
+use crate::flash::cache::FlashCache;
+use crate::flash::config::FlashRestart;
+use crate::flash::io::store::{Cold, Marks, Whose};
+use crate::flash::table::Kept;
+use crate::log::history::History;
+use crate::log::notes::written::BEFORE_REDO;
+
+/// Blocks of records read together.
+pub(in crate::flash) const READ_BLOCKS: u32 = 64;
+/// A planted fault.
+pub(in crate::flash) const ANY_SUM: &str = "flash: any records are taken for sealed";
+
+/// What a start knows of the one before.
+pub(crate) struct Earlier<'p> {
+    /// Its number (control file); zero: unknown.
+    pub(crate) start: u64,
+    /// It was to keep records of a cache: somebody counts on a warm start.
+    pub(crate) has_cache: bool,
+    /// What the log says of pages.
+    pub(crate) history: &'p History,
+    /// What the log notes of frames, where it does.
+    pub(crate) noted: Option<&'p Noted>,
+    /// The records have their seal, and nothing is redone: home lacks what is dirty, since this redo position at most.
+    pub(crate) sealed: Option<Lsn>,
+}
+
+/// What records were found.
+#[derive(Default)]
+struct Found {
+    left: u64,
+    clean: u64,
+    dirty: u64,
+    /// Last access.
+    newest: u64,
+}
+
+/// What becomes of a record.
+enum Fate {
+    /// Home has the page.
+    Clean,
+    /// Home may lack it, and redo comes by it.
+    Dirty,
+    Left,
+    /// It is of another history.
+    Foreign,
+}
+
+impl FlashCache {
+    /// Begins to keep records, under the number of this start, and goes on with those of the one before if that had the file: then none
+    /// without it has changed anything since. With one before, redo is to run. Whether it goes on with them. `note` tells the control file
+    /// a number of the start; where this fails, the start does.
+    pub(crate) fn begin(
+        &self,
+        start: u64,
+        earlier: Option<Earlier<'_>>,
+        note: impl Fn(u64) -> error::Result<()>,
+    ) -> error::Result<bool> {
+        if !self.keeps_records() || start == 0 {
+            return note(start).map(|()| false);
+        }
+        let is_first = earlier.as_ref().is_none_or(|earlier| !earlier.has_cache);
+        if is_first && self.hardening.earlier == Err(Cold::OtherDatabase) {
+            self.tell("takes the place of another database's, which begins empty when it is started");
+        }
+        self.is_restoring.store(earlier.is_some(), Relaxed);
+        let restored = earlier.filter(|earlier| self.is_on() && self.restore_or_tell(earlier));
+        self.tables().for_each(|mut table| table.found_all());
+        if let Some(earlier) = &restored {
+            self.announce(earlier.start, start);
+        }
+        note(start)?;
+        self.enter(restored.as_ref());
+        let found = self.hardening.whose();
+        let epoch = if restored.is_some() { found.epoch } else { random_id() };
+        let whose = Whose { marks: Marks::of(start), epoch, ..found };
+        match self.store.sign(&whose) {
+            Ok(()) => {
+                self.hardening.begin(whose);
+                if !self.is_redo_running() {
+                    self.begin_keeping();
+                }
+            }
+            Err(cause) => {
+                reached("flash: a cache is used without records");
+                self.note_error(&cause);
+                self.tell(&format!("is used without records, and begins empty at the next start: {cause}"));
+                // What was announced is not what this start leaves.
+                note(random_id())?;
+            }
+        }
+        Ok(restored.is_some())
+    }
+
+    fn restore_or_tell(&self, earlier: &Earlier<'_>) -> bool {
+        let restored = self.restore(earlier);
+        if let (Err(cold), true) = (restored, earlier.has_cache) {
+            reached("flash: a start is told why its cache is cold");
+            self.tell(&format!("begins empty: its file {}", cold.told()));
+        }
+        restored.is_ok()
+    }
+
+    /// The file and the control file get the number one after the other: a start that ends in between leaves the cache to the next.
+    fn announce(&self, earlier: u64, start: u64) {
+        let marks = Marks { mark: earlier, announced: start };
+        let signed = self.store.sign(&Whose { marks, ..self.hardening.whose() });
+        signed.unwrap_or_else(|cause| self.note_error(&cause));
+    }
+
+    /// Takes what was found for what is here: behind a seal home lacks what is dirty.
+    fn enter(&self, restored: Option<&Earlier<'_>>) {
+        match restored {
+            None => self.forget_all(),
+            Some(Earlier { sealed: Some(redo), .. }) => {
+                reached("flash: a start behind a seal");
+                let dirty = self.tables().flat_map(|table| table.dirty_pages());
+                if !planted("flash: behind a seal the ledger hears nothing") {
+                    dirty.for_each(|id| self.ledger.first_change(id, *redo, *redo));
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Finds what the start before left; if that is of no use, frames that were found already have to be forgotten.
+    fn restore(&self, earlier: &Earlier<'_>) -> Result<(), Cold> {
+        if !self.hardening.earlier?.are_of(earlier.start) {
+            reached("flash: the start before did not have the cache");
+            return Err(Cold::Older);
+        }
+        if self.hardening.earlier != Ok(Marks::of(earlier.start)) {
+            reached("flash: a start follows one that did no more than announce itself");
+        }
+        let mut found = Found::default();
+        let is_ours = match earlier.noted.filter(|_| self.restart() == FlashRestart::LogBased) {
+            Some(noted) => {
+                let epoch = self.hardening.whose().epoch;
+                noted
+                    .records(epoch)
+                    .all(|(stored, record)| self.look_at(stored, &record, earlier, &mut found))
+            }
+            None => self.look_at_table(earlier, &mut found)?,
+        };
+        if !is_ours {
+            reached("flash: a cache of another history is not believed");
+            return Err(Cold::OtherHistory);
+        }
+        self.clock.fetch_max(found.newest + 1, Relaxed);
+        let history = earlier.history;
+        self.hardening.found_from(history.from, history.until, self.log.durable_block());
+        let Found { left, clean, dirty, .. } = found;
+        let counters = &self.counters;
+        counters.not_restored.fetch_add(left, Relaxed);
+        counters.restored.fetch_add(clean + dirty, Relaxed);
+        counters.restored_dirty.fetch_add(dirty, Relaxed);
+        if clean > 0 {
+            reached("flash: clean frames are found again");
+        }
+        if dirty > 0 {
+            reached("flash: dirty frames are found again");
+        }
+        Ok(())
+    }
+
+    /// Whether the records are ours.
+    fn look_at_table(&self, earlier: &Earlier<'_>, found: &mut Found) -> Result<bool, Cold> {
+        let (blocks, mut sum) = (self.store.table_blocks(), 0);
+        for first in (0..blocks).step_by(READ_BLOCKS as usize) {
+            let some = READ_BLOCKS.min(blocks - first);
+            let mut bytes = AlignedBuf::new(some as usize * TABLE_BLOCK_BYTES);
+            self.store.read_records(first, &mut bytes).map_err(|cause| {
+                self.note_error(&cause);
+                Cold::Unreadable
+            })?;
+            sum = sum_of(sum, &bytes);
+            for (block, bytes) in (first..).zip(bytes.chunks_exact(TABLE_BLOCK_BYTES)) {
+                for (stored, record) in self.records_of(block, bytes) {
+                    if !self.look_at(stored, &record, earlier, found) {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        // What is believed is what was summed: a drive may answer otherwise than a moment ago.
+        if earlier.sealed.is_some() && sum != self.hardening.seal.sum && !planted(ANY_SUM) {
+            reached("flash: records change between two reads");
+            return Err(Cold::Unsteady);
+        }
+        Ok(true)
+    }
+
+    /// Whether the record is ours.
+    fn look_at(&self, stored: u32, record: &Record, earlier: &Earlier<'_>, found: &mut Found) -> bool {
+        let fate = match earlier.sealed {
+            Some(_) if record.is_dirty && !planted("flash: a seal's dirty frames are clean") => Fate::Dirty,
+            Some(_) => Fate::Clean,
+            None => self.fate(record, stored, earlier.history),
+        };
+        match fate {
+            Fate::Foreign => return false,
+            Fate::Left => found.left += 1,
+            Fate::Clean => found.clean += 1,
+            Fate::Dirty => found.dirty += 1,
+        }
+        found.newest = found.newest.max(record.last);
+        self.find(stored, record, fate, earlier);
+        true
+    }
+
+    fn records_of(&self, block: u32, bytes: &[u8]) -> Vec<(u32, Record)> {
+        let epoch = self.hardening.whose().epoch;
+        let first = block * RECORDS_OF_BLOCK as u32;
+        let each = (first..self.frames()).take(RECORDS_OF_BLOCK);
+        each.filter_map(|stored| Some((stored, Record::get(bytes, epoch, stored)?))).collect()
+    }
+
+    fn fate(&self, record: &Record, stored: u32, history: &History) -> Fate {
+        let Record { page, lsn, before, .. } = *record;
+        let (from, stable, end) = (history.from, history.stable, history.until.max(history.from));
+        // One that is right as long as it is there says nothing of a moment.
+        let is_kept = self.restart() == FlashRestart::MemoryMapped;
+        if lsn > history.until || before > end {
+            return Fate::Foreign;
+        }
+        let is_its_place = self.partition_of(page) == (stored / self.shape.partition_frames()) as usize;
+        let is_possible = stored < self.frames() && SpaceId::DURABLE.contains(&page.space()) && is_its_place;
+        // Home may have a new one, that of a file which was cut and has grown again; nothing notes that.
+        let is_possible =
+            is_possible && !Geometry::of(page.space(), self.store.page_size()).is_descriptor(page);
+        let is_read =
+            is_kept || lsn.max(before) >= from || planted("flash: records from before redo are believed");
+        if !is_possible || !is_read || history.is_discarded_after(page, lsn) {
+            return Fate::Left;
+        }
+        if history.is_changed_before_redo(page, lsn) && !planted(BEFORE_REDO) {
+            reached("flash: home has what was changed before redo");
+            return Fate::Left;
+        }
+        let at_home =
+            history.home_has(page).filter(|_| !planted("flash: notes of what is home are not looked at"));
+        match at_home {
+            Some(newer) if newer > lsn => {
+                reached("flash: home has a newer version than a frame");
+                Fate::Left
+            }
+            Some(same) if same == lsn => Fate::Clean,
+            _ if lsn <= stable || planted("flash: what home may lack is clean after a start") => Fate::Clean,
+            _ if self.keeps_back() => Fate::Dirty,
+            _ => Fate::Left,
+        }
+    }
+
+    fn find(&self, stored: u32, record: &Record, fate: Fate, earlier: &Earlier<'_>) {
+        let Record { page, lsn, last, last_but_one, admitted, is_dirty, .. } = *record;
+        let lacks = match fate {
+            Fate::Clean => None,
+            Fate::Dirty => Some(earlier.sealed.unwrap_or(earlier.history.stable)),
+            Fate::Left | Fate::Foreign => return,
+        };
+        let kept = Kept { page, lsn, last, last_but_one, admitted, is_dirty };
+        let of_each = self.shape.partition_frames();
+        let (partition, frame) = (stored / of_each, stored % of_each);
+        self.table(partition as usize).find(frame, kept, lacks, earlier.sealed.is_some());
+    }
+
+    /// Redo found the page with this LSN, and has nothing to do. Whether home may lack it, and the ledger has to know: in this order it
+    /// hears of the page's changes.
+    pub(crate) fn is_only_here(&self, id: PageId, lsn: Lsn) -> bool {
+        if !self.is_restoring.load(Relaxed) {
+            return false;
+        }
+        let mut table = self.table_of(id);
+        // It was read from home, along with its neighbours: home got a newer version before the crash, and no note says so.
+        if table.remove_older(id, lsn) {
+            reached("flash: redo found a page newer at home");
+        }
+        table.is_dirty(id) && !planted("flash: redo tells the ledger nothing of what only flash has")
+    }
+
+    /// Redo is over. `has_place`: whether the page is within its space.
+    pub(crate) fn redone(&self, has_place: impl Fn(PageId) -> bool) {
+        self.is_open.store(true, Relaxed);
+        if !self.is_restoring.load(Relaxed) {
+            return;
+        }
+        for mut table in self.tables() {
+            let (unseen, outside) =
+                (table.remove_unverified_dirty(), table.remove_clean_if(|id| !has_place(id)));
+            if unseen > 0 {
+                reached("flash: a dirty frame that redo did not come by");
+            }
+            self.counters.not_restored.fetch_add(unseen + outside, Relaxed);
+        }
+        self.is_restoring.store(false, Relaxed);
+        self.begin_keeping();
+    }
+
+    /// The device failed while redo runs: redo has what nobody has seen on it.
+    #[cold]
+    pub(in crate::flash) fn forget_unverified(&self) {
+        if self.is_restoring.load(Relaxed) {
+            let each = self.tables().map(|mut table| table.remove_unverified_dirty());
+            self.counters.not_restored.fetch_add(each.sum(), Relaxed);
+        }
+    }
+
+    /// Whether redo is still to come, or running.
+    pub(in crate::flash) fn is_redo_running(&self) -> bool {
+        self.is_restoring.load(Relaxed)
+    }
+}

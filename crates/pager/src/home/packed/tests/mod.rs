@@ -1,0 +1,7 @@
+//! Tests of the packed layout that need its insides.
+//!
+//! What it does not know: how the program uses it.
+
+mod crashes;
+mod hunts;
+mod on_device;

@@ -1,0 +1,8 @@
+//! Tests of the NVM page buffer that need its insides.
+//!
+//! What it does not know: how the program uses it.
+
+mod book;
+mod buffer;
+mod races;
+mod rig;
