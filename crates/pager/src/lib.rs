@@ -5,6 +5,24 @@
 //! 2. A page that fails its checksum or identity is never handed out.
 //! 3. A mini-transaction's changes are in the log together or not at all.
 //!
+//! The folders are a stack: each uses only those that stand below it in this table.
+//!
+//! | folder | what is in it |
+//! |---|---|
+//! | `api/` | what the engine calls: pages, mini-transactions, settings, statistics |
+//! | `open/` | making a database, or recovering one |
+//! | `running/` | page writers, checkpoints, the parts that threads share |
+//! | `recovery/` | analysis of the log, redo |
+//! | `config.rs` | the configuration as a whole; each part of it lies beside what it configures |
+//! | `space/` | allocation of pages, growing, trim |
+//! | `pool/` | the buffer pool |
+//! | `flash/`, `nvm/` | the flash cache; the NVM page buffer and the region |
+//! | `home/` | space files: layouts, protection against torn pages, compression |
+//! | `level/` | the seam between the pool and what is below it; the ledger of dirty pages |
+//! | `control/` | the control file |
+//! | `log/` | the write-ahead log, its notes |
+//! | `base/` | identities, LSNs, pages as bytes, errors |
+//!
 //! What it does not know: keys, rows, transactions, SQL.
 
 mod api;

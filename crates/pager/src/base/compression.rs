@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The names and the codes of the algorithms stand here and nowhere else. A code is on devices: it never means another one.
 //!
-//! What it does not know: how to compress (`codec/`), what a stored page looks like.
+//! What it does not know: how to compress (`home/compression/codec/`), what a stored page looks like.
 
 use std::ops::RangeInclusive;
 

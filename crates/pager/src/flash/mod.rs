@@ -1,11 +1,19 @@
 //! The flash cache: pages on flash between the buffer pool, or the NVM page buffer, and home (Do 2012, chapter 3; decision 0270).
 //!
 //! ```text
-//!   pool --offer (clean), put (dirty)--> taking.rs --what the design takes--> writes.rs --> store.rs (flash.varve)
-//!    ^                                       |                                                     |
-//!    |                                       '--put, what is not taken or not kept back--> home <--+ cleaning.rs
-//!    '----------- reading.rs <--pages that are not on flash------------------------------- home
+//!   pool --offer (clean), put (dirty)--> cache/admission.rs --what the design takes--> io/writes.rs --> io/store.rs (flash.varve)
+//!    ^                                       |                                                             |
+//!    |                                       '--put, what is not taken or not kept back--> home <-- cache/cleaning.rs
+//!    '--------- cache/reading.rs <--pages that are not on flash--------------------------- home
 //! ```
+//!
+//! | folder | what is in it |
+//! |---|---|
+//! | `policy/` | which pages are taken, and how fast: designs, temperatures, scans, throttle, daily limit |
+//! | `table/` | the frame table: which page is in which frame |
+//! | `cache/` | the level itself: reading, admission, cleaning, filling, another size, trouble with the drive |
+//! | `restart/` | lazy verification, memory-mapped, log-based; the seal of a clean shutdown; what a start makes of them |
+//! | `io/` | the file, and the queue of writes |
 //!
 //! Not known here: frames of the pool, how home stores pages.
 

@@ -25,7 +25,7 @@
 //!
 //! 8. All that is in blocks before the position where redo starts is stable at home, and no start takes a page at home back behind it: redo
 //!    never begins earlier, whatever is read, and only copies from behind it mend pages. Where the reading starts earlier, that is for
-//!    records of the flash cache, and hints. (Behind a seal redo starts at the end, and what home lacks is in dirty frames: `flash/sealing.rs`.)
+//!    records of the flash cache, and hints. (Behind a seal redo starts at the end, and what home lacks is in dirty frames: `flash/restart/seal.rs`.)
 //!
 //! Follows ARIES (Mohan et al. 1992, section 10), with redo positions at log blocks and no dirty page table in the
 //! log: the ledger's oldest entry is where redo starts.

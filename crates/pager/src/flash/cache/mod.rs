@@ -7,7 +7,7 @@
 //!    has the page, or the page changes above. All other frames may go at any time: what is not as the table says, or cannot be read, is
 //!    read from home.
 //! 3. Nobody who evicts waits for a write to flash with a lock: pages are queued, and written by threads of the cache (or, without threads,
-//!    at once). Who puts pages that are kept back waits a while for room in the queue, since home would take longer, and cleans where too many are dirty (`taking.rs`). But a record that is kept at once is waited for (memory-mapped, `keeping.rs`).
+//!    at once). Who puts pages that are kept back waits a while for room in the queue, since home would take longer, and cleans where too many are dirty (`admission.rs`). But a record that is kept at once is waited for (memory-mapped, `flash/restart/keeping.rs`).
 //! 4. Trouble with the device ends the cache, never the database's data (`trouble.rs`).
 //! 5. A dirty page is brought home by one thread at a time, and whoever puts or discards a newer version waits for that (`cleaning.rs`).
 //!

@@ -1,6 +1,6 @@
 //! The file of the cache.
 //!
-//! `flash.varve`, little endian: a header of 4096 bytes, the records (`record.rs`) of the frames in blocks of 4096 bytes, then the frames, a
+//! `flash.varve`, little endian: a header of 4096 bytes, the records (`flash/restart/record.rs`) of the frames in blocks of 4096 bytes, then the frames, a
 //! page each.
 //!
 //! | at | size | field |
@@ -14,8 +14,8 @@
 //! | 29 | 3 | zeros |
 //! | 32 | 8 | epoch: records of another one mean nothing |
 //! | 40 | 8 | mark: number of the start (control file) that has the file in use, or had; zero: none that could be gone on with |
-//! | 48 | 8 | seal (`sealing.rs`): the control file has the same; zero: none |
-//! | 56 | 4 | sum over the records when it was sealed (`record.rs`) |
+//! | 48 | 8 | seal (`flash/restart/seal.rs`): the control file has the same; zero: none |
+//! | 56 | 4 | sum over the records when it was sealed (`flash/restart/record.rs`) |
 //! | 60 | 8 | number of a start that is about to go on with it, and has found it sound; zero: none |
 //! | 68 | 4024 | zeros |
 //! | 4092 | 4 | crc32c over bytes 0..4092 |

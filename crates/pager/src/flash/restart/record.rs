@@ -10,7 +10,7 @@
 //! | 24 | 8 | last access |
 //! | 32 | 8 | last but one access |
 //! | 40 | 8 | when the page came |
-//! | 48 | 1 | 1: home lacked it when this was written; only under a seal (`sealing.rs`) that says anything |
+//! | 48 | 1 | 1: home lacked it when this was written; only under a seal (`seal.rs`) that says anything |
 //! | 49 | 11 | zeros |
 //! | 60 | 4 | crc32c over epoch, number of the frame, bytes 0..60 |
 //!

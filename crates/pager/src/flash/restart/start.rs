@@ -10,7 +10,7 @@
 //! | the page was changed between that and the start of redo | home has that |
 //! | a note says that home has a newer version | redo skips the changes |
 //! | a note says that the page was discarded later | it may be in use again |
-//! | it is beyond the end of the log, or the file is not as the last start left it (`store.rs`) | it is of another history: nothing of the file is believed |
+//! | it is beyond the end of the log, or the file is not as the last start left it (`flash/io/store.rs`) | it is of another history: nothing of the file is believed |
 //!
 //! Invariants
 //! 1. A page with changes that redo comes by may not be at home: its frame is dirty, and redo enters it in the ledger when it finds the
@@ -18,7 +18,7 @@
 //! 2. What is in a frame is verified at the first use. A dirty one is used by redo, or is left out behind it.
 //! 3. Until redo is over nothing is brought home from flash, and no record is written.
 //!
-//! Behind a sealed shutdown (`sealing.rs`) the records say themselves what is dirty.
+//! Behind a sealed shutdown (`seal.rs`) the records say themselves what is dirty.
 //!
 //! Not known here: how records are written; what redo does.
 

@@ -287,7 +287,7 @@ fn a_device_that_was_full_is_asked_again() {
     assert!(extents() > before && !space.is_full.load(Relaxed), "{before}, then {}", extents());
 }
 
-/// Invariant 1 of `reclaim.rs`: whatever is written, a turn can be made.
+/// Invariant 1 of `home/packed/reclaim.rs`: whatever is written, a turn can be made.
 #[test]
 fn a_put_leaves_an_extent_for_the_next_turn() {
     let space = space(&*MemoryDirectory::with_capacity(40 * EXTENT_BYTES), 90);
