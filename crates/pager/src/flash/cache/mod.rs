@@ -18,7 +18,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use varve_device::{planted, reached};
@@ -52,12 +52,17 @@ pub(crate) mod admission;
 pub(crate) mod cleaning;
 pub(crate) mod counters;
 pub(crate) mod filling;
+mod kept_back;
+pub(crate) mod life;
 pub(crate) mod reading;
 pub(crate) mod report;
 pub(crate) mod resizing;
 pub(crate) mod trouble;
 pub(crate) mod underway;
 pub(crate) mod watched;
+
+use kept_back::KeptBack;
+use life::{Life, Phase};
 
 /// What spreads neighbouring pages over the partitions: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -81,25 +86,15 @@ pub(crate) struct FlashCache {
     /// Held by those who take pages, and alone by who changes the design.
     pub(super) gate: RwLock<()>,
     pub(super) switching: Mutex<()>,
-    /// Nothing dirty is kept back: the design is about to change.
-    is_draining: AtomicBool,
-    /// So is it: so many sharp checkpoints bring everything home.
-    keeps_none: AtomicU32,
-    /// Dirty frames of a hundred, at most.
-    dirty_percent: AtomicU8,
+    kept_back: KeptBack,
     pub(super) config: FlashConfig,
     /// Counts accesses: the time of LRU-2.
     pub(super) clock: AtomicU64,
     pub(super) hardening: Hardening,
     pub(super) keeping: Keeping,
-    /// Frames of before the start are there, and redo is not over.
-    pub(super) is_restoring: AtomicBool,
-    /// Redo is over, and who changes pages says so.
-    pub(super) is_open: AtomicBool,
+    pub(super) life: Life,
     /// Threads write what is queued.
     is_served: AtomicBool,
-    /// A shutdown leaves dirty pages here.
-    stays_dirty: AtomicBool,
     pub(super) trouble: Trouble,
     /// Whether threads write what is queued, and clean.
     pub(super) has_threads: bool,
@@ -188,10 +183,8 @@ impl FlashCache {
                 let cache = FlashCache {
                     hardening: Hardening::new(whose, (earlier, seal), store.table_blocks()),
                     keeping: Keeping::new(config.restart, store.table_blocks()),
-                    is_restoring: AtomicBool::new(false),
-                    is_open: AtomicBool::new(false),
+                    life: Life::default(),
                     is_served: AtomicBool::new(false),
-                    stays_dirty: AtomicBool::new(false),
                     store,
                     partitions: (0..PARTITIONS_MAX).map(partition).collect(),
                     shape,
@@ -204,9 +197,7 @@ impl FlashCache {
                     design: AtomicU8::new(config.design as u8),
                     gate: RwLock::default(),
                     switching: Mutex::default(),
-                    is_draining: AtomicBool::new(false),
-                    keeps_none: AtomicU32::new(0),
-                    dirty_percent: AtomicU8::new(config.dirty_percent),
+                    kept_back: KeptBack::new(config.dirty_percent),
                     config: config.clone(),
                     clock: AtomicU64::new(1),
                     trouble: Trouble::default(),
@@ -262,14 +253,14 @@ impl FlashCache {
     pub(super) fn drain_dirty(&self) -> Result<()> {
         {
             let _nobody_takes = self.gate.write();
-            self.is_draining.store(true, Relaxed);
+            self.kept_back.is_draining.store(true, Relaxed);
         }
         self.clean_all().inspect_err(|_| self.end_draining())
     }
 
     /// What the design keeps back it keeps back again.
     pub(super) fn end_draining(&self) {
-        self.is_draining.store(false, Relaxed);
+        self.kept_back.is_draining.store(false, Relaxed);
     }
 
     /// Which dirty frame is cleaned next.
@@ -279,13 +270,13 @@ impl FlashCache {
 
     /// So many of a hundred frames may be dirty from now on.
     pub(crate) fn set_dirty_percent(&self, percent: u8) {
-        self.dirty_percent.store(percent, Relaxed);
+        self.kept_back.percent.store(percent, Relaxed);
         self.underway.ring();
     }
 
     /// Dirty frames of a hundred, at most.
     pub(crate) fn dirty_percent(&self) -> u8 {
-        self.dirty_percent.load(Relaxed)
+        self.kept_back.percent.load(Relaxed)
     }
 
     /// Dirty frames of a partition, at most.
@@ -301,15 +292,16 @@ impl FlashCache {
     /// From now on no more dirty pages stay here, or they do again. Those that are here stay until somebody has them cleaned.
     pub(crate) fn keep_none_back(&self, keeps_none: bool) {
         match keeps_none {
-            true => self.keeps_none.fetch_add(1, Relaxed),
-            false => self.keeps_none.fetch_sub(1, Relaxed),
+            true => self.kept_back.sharp_checkpoints.fetch_add(1, Relaxed),
+            false => self.kept_back.sharp_checkpoints.fetch_sub(1, Relaxed),
         };
     }
 
     /// Whether dirty pages stay here, and home gets them later. What persistent memory puts it forgets, and the ledger with it.
     pub(super) fn keeps_back(&self) -> bool {
-        let is_pausing = self.is_draining.load(Relaxed) || self.keeps_none.load(Relaxed) > 0;
-        let ends_dirty = || self.stays_dirty.load(Relaxed) && self.design().may_end_dirty();
+        let is_pausing =
+            self.kept_back.is_draining.load(Relaxed) || self.kept_back.sharp_checkpoints.load(Relaxed) > 0;
+        let ends_dirty = || self.kept_back.stays_dirty.load(Relaxed) && self.design().may_end_dirty();
         let is_meant = self.design().is_lazy() || ends_dirty();
         is_meant && !self.is_below_nvm && !is_pausing && !self.is_failing()
     }
@@ -331,7 +323,7 @@ impl FlashCache {
 
     /// Whether redo is over.
     pub(super) fn is_open(&self) -> bool {
-        self.is_open.load(Relaxed)
+        self.life.is_in(Phase::Open)
     }
 
     /// Whether records of the frames are kept. Below persistent memory nobody tells redo what is newer than home.
@@ -344,21 +336,21 @@ impl FlashCache {
     pub(crate) fn stay_dirty(&self, may_seal: bool) -> bool {
         let is_meant = self.design().is_lazy() || may_seal && self.may_be_sealed();
         let may = is_meant && self.keeps_records() && self.is_on() && self.hardening.is_on();
-        self.stays_dirty.store(may, Relaxed);
+        self.kept_back.stays_dirty.store(may, Relaxed);
         // Settled here: a checkpoint that ends its pause meanwhile changes nothing of it.
         let stays = may && self.keeps_back();
-        self.stays_dirty.store(stays, Relaxed);
+        self.kept_back.stays_dirty.store(stays, Relaxed);
         stays
     }
 
     /// The shutdown was refused.
     pub(crate) fn stay_no_more(&self) {
-        self.stays_dirty.store(false, Relaxed);
+        self.kept_back.stays_dirty.store(false, Relaxed);
     }
 
     /// Whether it does.
     pub(super) fn stays_dirty(&self) -> bool {
-        self.stays_dirty.load(Relaxed) && self.keeps_back() && self.is_on()
+        self.kept_back.stays_dirty.load(Relaxed) && self.keeps_back() && self.is_on()
     }
 
     /// What becomes of the cache when the database is opened again.

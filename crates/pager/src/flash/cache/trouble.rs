@@ -19,25 +19,24 @@
 //! Not known here: what a device is asked for, and by whom.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use varve_device::reached;
 
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::PageId;
+use crate::flash::cache::life::Device;
 use crate::flash::cache::{FlashCache, add};
 use crate::level::Run;
 
 /// So many errors in a row end the cache.
 const ERRORS_MAX: u32 = 8;
 
-/// Where it stands.
+/// Its errors, and what is told of them (where it stands: `life.rs`).
 #[derive(Default)]
 pub(in crate::flash) struct Trouble {
     errors_in_a_row: AtomicU32,
-    is_failing: AtomicBool,
-    is_lost: AtomicBool,
     /// It was lost with changed pages, which stops the database, unless something else had.
     lost_dirty: OnceLock<PagerError>,
     /// Why nothing more is taken.
@@ -49,7 +48,7 @@ pub(in crate::flash) struct Trouble {
 impl FlashCache {
     /// Whether nothing is to be had of the device any more.
     pub(crate) fn is_lost(&self) -> bool {
-        self.trouble.is_lost.load(Relaxed)
+        self.life.is_at_least(Device::Lost)
     }
 
     /// The device refused something.
@@ -95,7 +94,7 @@ impl FlashCache {
     #[cold]
     fn take_no_more(&self, cause: &PagerError) -> bool {
         self.trouble.failing.lock().get_or_insert_with(|| cause.clone());
-        !self.trouble.is_failing.swap(true, Relaxed)
+        self.life.worsen(Device::Failing)
     }
 
     /// Whether home lacks a page that is here.
@@ -105,7 +104,7 @@ impl FlashCache {
 
     /// Whether the device is to be left.
     pub(in crate::flash) fn is_failing(&self) -> bool {
-        self.trouble.is_failing.load(Relaxed)
+        self.life.is_at_least(Device::Failing)
     }
 
     /// Brings home what the failing device still has; then it is lost. Gives the pages brought home.
@@ -149,7 +148,7 @@ impl FlashCache {
                 self.tell_lost_dirty(dirty, cause);
             }
         }
-        if self.trouble.is_lost.swap(true, Relaxed) {
+        if !self.life.worsen(Device::Lost) {
             return;
         }
         reached("flash: the cache is lost");

@@ -34,6 +34,7 @@ use crate::base::lsn::Lsn;
 use crate::base::space_format::Geometry;
 use crate::control::random_id;
 use crate::flash::cache::FlashCache;
+use crate::flash::cache::life::Phase;
 use crate::flash::config::FlashRestart;
 use crate::flash::io::store::{Cold, Marks, Whose};
 use crate::flash::table::Kept;
@@ -97,7 +98,9 @@ impl FlashCache {
         if is_first && self.hardening.earlier == Err(Cold::OtherDatabase) {
             self.tell("takes the place of another database's, which begins empty when it is started");
         }
-        self.is_restoring.store(earlier.is_some(), Relaxed);
+        if earlier.is_some() {
+            self.life.enter(Phase::Restoring);
+        }
         let restored = earlier.filter(|earlier| self.is_on() && self.restore_or_tell(earlier));
         self.tables().for_each(|mut table| table.found_all());
         if let Some(earlier) = &restored {
@@ -301,7 +304,7 @@ impl FlashCache {
     /// Redo found the page with this LSN, and has nothing to do. Whether home may lack it, and the ledger has to know: in this order it
     /// hears of the page's changes.
     pub(crate) fn is_only_here(&self, id: PageId, lsn: Lsn) -> bool {
-        if !self.is_restoring.load(Relaxed) {
+        if !self.life.is_in(Phase::Restoring) {
             return false;
         }
         let mut table = self.table_of(id);
@@ -314,9 +317,8 @@ impl FlashCache {
 
     /// Redo is over. `has_place`: whether the page is within its space.
     pub(crate) fn redone(&self, has_place: impl Fn(PageId) -> bool) {
-        self.is_open.store(true, Relaxed);
-        if !self.is_restoring.load(Relaxed) {
-            return;
+        if !self.is_redo_running() {
+            return self.life.enter(Phase::Open);
         }
         for mut table in self.tables() {
             let (unseen, outside) =
@@ -326,14 +328,14 @@ impl FlashCache {
             }
             self.counters.not_restored.fetch_add(unseen + outside, Relaxed);
         }
-        self.is_restoring.store(false, Relaxed);
+        self.life.enter(Phase::Open);
         self.begin_keeping();
     }
 
     /// The device failed while redo runs: redo has what nobody has seen on it.
     #[cold]
     pub(in crate::flash) fn forget_unverified(&self) {
-        if self.is_restoring.load(Relaxed) {
+        if self.life.is_in(Phase::Restoring) {
             let each = self.tables().map(|mut table| table.remove_unverified_dirty());
             self.counters.not_restored.fetch_add(each.sum(), Relaxed);
         }
@@ -341,6 +343,6 @@ impl FlashCache {
 
     /// Whether redo is still to come, or running.
     pub(in crate::flash) fn is_redo_running(&self) -> bool {
-        self.is_restoring.load(Relaxed)
+        self.life.is_in(Phase::Restoring)
     }
 }
