@@ -8,10 +8,10 @@
 //! Does not know: how groups are formed (`exec`).
 
 use super::coerce::with_blanks;
-use super::function::plain_argument;
-use super::scope::Scope;
+use super::function::{plain_argument, whole_row};
+use super::scope::{Found, Scope};
 use super::window::WinOrder;
-use super::{Binder, Bound};
+use super::{Binder, Bound, fold};
 use crate::ast::{self, FunctionArg};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
@@ -347,7 +347,8 @@ impl Binder<'_> {
                 _ => false,
             };
             if !is_json {
-                bound.push(self.expression(argument, scope)?);
+                let value = self.expression(argument, scope);
+                bound.push(value.map_err(|e| if names_relation(argument, scope) { whole_row() } else { e })?);
                 continue;
             }
             let (expr, structured) = self.json_of(argument, scope)?;
@@ -356,6 +357,11 @@ impl Binder<'_> {
         }
         for sorted in &f.within_group {
             bound.push(self.expression(&sorted.expr, scope)?);
+        }
+        if kind == AggKind::ArrayAgg
+            && let Some(array) = bound.first().filter(|b| b.t.ty.element().is_some())
+        {
+            return Err(SqlError::unsupported("an array of more than one dimension").at(array.at));
         }
         Ok((kind.beside(bound.first()), bound))
     }
@@ -429,6 +435,13 @@ impl Binder<'_> {
         };
         Ok((call, Typed { ty: result, ..shown }))
     }
+}
+
+/// Whether an argument is the name of a relation and not of a column.
+fn names_relation(argument: &ast::Expr, scope: &Scope) -> bool {
+    let ast::Expr::Identifier(ident) = argument else { return false };
+    let name = fold(ident);
+    scope.find(None, &name) == Found::Nothing && scope.relation(&name).is_some()
 }
 
 /// The argument as it is written, before it was cast to what the aggregate takes, stands for the argument in an order.

@@ -66,6 +66,9 @@ impl Binder<'_> {
             && !list.is_empty()
             && !self.is_char_among_strings(left, list, scope)?
         {
+            if list.iter().any(|item| matches!(item, Ast::Array(_))) {
+                return Err(SqlError::unsupported("an array of more than one dimension"));
+            }
             return self.in_list(left, list, false, scope);
         }
         let left = self.expression(left, scope)?;

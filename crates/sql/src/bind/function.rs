@@ -306,11 +306,15 @@ pub(super) fn function_name(f: &ast::Function) -> Result<String> {
 pub(super) fn plain_argument(argument: &FunctionArg) -> Result<&Ast> {
     match argument {
         FunctionArg::Expr(e) => Ok(e),
-        FunctionArg::Star | FunctionArg::TableStar(_) => {
-            Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"*\""))
-        }
+        FunctionArg::TableStar(_) => Err(whole_row()),
+        FunctionArg::Star => Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"*\"")),
         FunctionArg::Named(..) => Err(SqlError::unsupported("a named argument")),
     }
+}
+
+/// 0A000 for `t.*`, or the name of a relation, where a value is wanted.
+pub(super) fn whole_row() -> SqlError {
+    SqlError::unsupported("a whole row as a value")
 }
 
 /// The expression of an argument with or without a name.

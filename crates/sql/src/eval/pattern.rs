@@ -80,6 +80,10 @@ fn advance(s: &mut std::str::Chars<'_>, p: &mut std::str::Chars<'_>, escape: Opt
         return Ok(if s.as_str().is_empty() { Step::End } else { Step::Failed });
     };
     if Some(wanted) == escape {
+        // Behind the end of the subject PostgreSQL does not look at the pattern any more.
+        if s.as_str().is_empty() {
+            return Ok(Step::Failed);
+        }
         let literal = p.next().ok_or_else(|| {
             SqlError::new(SqlState::INVALID_ESCAPE, "LIKE pattern must not end with escape character")
         })?;
@@ -117,6 +121,8 @@ mod tests {
             ("a", "%%", true),
             ("abc", "%b", false),
             ("äö", "%ö", true),
+            ("a", "a\\", false),
+            ("", "\\", false),
         ] {
             assert_eq!(matches(subject, pattern, Some('\\')).unwrap(), expected, "{subject} LIKE {pattern}");
         }
