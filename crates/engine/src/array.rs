@@ -1,4 +1,4 @@
-//! Arrays: lists of values of one type, NULLs among them. Of one dimension. A column holds one in the form below.
+//! Arrays of one dimension: lists of values of one type, and NULLs. They are stored in the form below.
 //!
 //! Form (little endian)
 //!
@@ -9,12 +9,13 @@
 //! | 4 | the first subscript, i32, if bit 6 is set |
 //! | 4 + n each | length of the element in bytes, u32, all ones for NULL; the element as in a row |
 //!
-//! A vector is what PostgreSQL calls int2vector and oidvector: it counts from 0 and its text form has blanks only.
+//! A vector is PostgreSQL's int2vector or oidvector: its subscripts begin at 0, and its text form only has
+//! blanks between elements.
 //!
 //! Invariants
 //! 1. An array is well formed: `ArrayRef::from_bytes` checks it, and other code builds it correctly.
-//! 2. Equal arrays are equal bytes: a first subscript is stored if it is not 1 and there are elements, else it is 1.
-//! 3. The subscript behind the last one is an i32, too.
+//! 2. Equal arrays have equal bytes: a first subscript is stored only if it is not 1 and there are elements.
+//! 3. The subscript after the last one is also an i32.
 //!
 //! Does not know: text forms, type names; oid and its relatives are held as bigint.
 

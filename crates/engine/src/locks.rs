@@ -1,7 +1,8 @@
 //! The locks that are held and awaited, for pg_locks and similar views.
 //!
 //! Invariants
-//! 1. The answer is no snapshot: the registry and the locks are read one after the other, while transactions go on.
+//! 1. The result is not a consistent snapshot: the registry and the locks are read one after the other, while
+//!    transactions continue.
 //!
 //! Does not know: sessions; a transaction is known by the label that it was given.
 

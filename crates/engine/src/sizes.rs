@@ -1,8 +1,8 @@
 //! How much room a database takes, and each of its trees.
 //!
 //! Invariants
-//! 1. A table's rows, those long values included that lie outside of them, and its primary key are one tree; each other
-//!    index is one.
+//! 1. The rows of a table, with their long values, and its primary key are one tree. Each other index is one
+//!    tree.
 //!
 //! Does not know: what in those pages is free.
 

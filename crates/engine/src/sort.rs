@@ -6,7 +6,8 @@
 //! Invariants
 //! 1. Pairs come out in the order of their keys; of equal keys, in no particular order.
 //! 2. The file is removed with the sorter or the sorted pairs, and at the next start if a crash left it.
-//! 3. Pairs in memory lie one behind the other in one piece ([`Arena`]): nothing is allocated for each of them.
+//! 3. Pairs in memory are stored one after the other in one buffer ([`Arena`]), without an allocation for
+//!    each pair.
 //!
 //! Does not know: what is sorted. (Two-pass merge: Graefe, "Implementing Sorting in Database Systems", 2006.)
 

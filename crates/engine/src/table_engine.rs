@@ -1,7 +1,7 @@
 //! The seam between transactions and the ways a table can be stored (`CREATE TABLE ... USING engine`).
 //!
 //! Invariants
-//! 1. An operation crosses this seam once; what it calls for each row is a closure, not the seam.
+//! 1. An operation calls this interface once. What it calls for each row is a closure.
 //! 2. A store is opened for one definition of its table; a changed definition opens another store on the same data.
 //! 3. An operation that fails has changed nothing.
 //!

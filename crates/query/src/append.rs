@@ -1,7 +1,8 @@
 //! UNION ALL in one partition, its inputs one after the other.
 //!
-//! DataFusion's union has the partitions of all its inputs. Who needs one partition then merges them in any order, and aggregates
-//! are computed in parts, which those of DISTINCT values are not made for. Here one thread runs all of them.
+//! A union with one partition. DataFusion's union has the partitions of all its inputs. An operator that
+//! needs one partition merges them in any order, and aggregates are computed in parts, which aggregates of
+//! DISTINCT values do not support. Here one thread reads the inputs one after the other.
 //!
 //! Does not know: what the inputs are.
 

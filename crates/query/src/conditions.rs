@@ -6,8 +6,9 @@
 //!
 //! Invariants
 //! 1. A volatile condition stays where it is written.
-//! 2. Below an aggregate goes only what reads its keys; a condition that reads no column goes there only if there are keys.
-//! 3. A condition is repeated for an equal column of another relation only if it can't fail.
+//! 2. Only conditions on its keys are moved below an aggregate. A condition without columns is moved only if
+//!    there are keys.
+//! 3. A condition is also added for an equal column of another relation only if it cannot fail.
 //!
 //! Does not know: what tables do with conditions (`table`).
 

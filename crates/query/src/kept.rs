@@ -5,9 +5,11 @@
 //! are noted, and compared before the plan is used.
 //!
 //! Invariants
-//! 1. One plan is used by one execution at a time; only after one that succeeded does it come back.
-//! 2. While it lies here it holds no reader, no rows and none of the pool of memory.
-//! 3. A plan is used only over the very tables, as opened, that it was made for: a definition that has changed is another table.
+//! 1. A plan is used by one execution at a time. It is returned to the cache only after a successful
+//!    execution.
+//! 2. A cached plan holds no reader, no rows and no memory of the pool.
+//! 3. A plan is used only with exactly the tables for which it was made. A table whose definition has changed
+//!    counts as another table.
 //!
 //! Does not know: statements' texts, rights.
 

@@ -1,4 +1,4 @@
-//! `work_mem`: how much of the pool of memory one sort, group or join of a session may have before it goes on in files.
+//! `work_mem`: the memory that one sort, group or join of a session may use before it continues in files.
 //!
 //! Invariants
 //! 1. The memory pool of all queries stays the limit for all. This pool only lowers the limit of one

@@ -1,5 +1,5 @@
-//! Conditions on their way back: DataFusion pushes them down to a table, where they choose the access path and are
-//! checked on rows as they lie.
+//! Conditions that DataFusion pushes down to a table. They are translated back, choose the access path, and
+//! are checked on the stored rows.
 //!
 //! Does not know: which conditions there are to be pushed.
 

@@ -2,9 +2,11 @@
 //! them. Also the rows of recursive queries.
 //!
 //! Invariants
-//! 1. Rows are made in batches when a reader wants one that is not there yet. Who wants five rows of an endless recursion gets them.
-//! 2. What hangs on values that a subquery is given is made again for each of its runs.
-//! 3. Rows that are kept, those of a recursion's turn and the keys of UNION are reserved in the pool of memory (53200).
+//! 1. Rows are computed in batches, when a reader needs a row that is not there yet. So the first five rows
+//!    of an endless recursion can be read.
+//! 2. Rows that depend on values of an outer query are computed again for each run of the subquery.
+//! 3. Kept rows, the rows of a recursion's iteration, and the keys of UNION are counted in the memory pool
+//!    (53200).
 //!
 //! Does not know: what makes the rows.
 

@@ -1,11 +1,12 @@
 //! Files of queries that need more memory than they may have.
 //!
 //! Invariants
-//! 1. Nothing is made before a query spills: a database opens on a full device.
-//! 2. A file has no name, so the kernel takes it away with its last reader, however the process ends; in the directory
-//!    is nothing to clean up, and nothing of anybody else's is touched.
-//! 3. Reading goes back to the executor after each piece, where the wish to cancel is looked at.
-//! 4. What is in them counts for a quota, if there is one, until they are gone; whatever that is, the device may be full before (53100).
+//! 1. No file is created before a query spills. So a database opens on a full device.
+//! 2. A file has no name, so the kernel removes it with its last reader, however the process ends. So the
+//!    directory never has to be cleaned up.
+//! 3. After each piece, reading returns to the executor, which checks for a cancel request.
+//! 4. The files count for a quota, if there is one, until they are removed. The device may be full before
+//!    that (53100).
 //!
 //! Does not know: what is in the files.
 

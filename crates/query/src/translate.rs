@@ -1,10 +1,12 @@
 //! From a bound query to DataFusion's logical plan.
 //!
 //! Invariants
-//! 1. Every column has a name of its own in the whole plan; what names meant has been settled by the binder.
-//! 2. DataFusion compares, groups and sorts only what `comparable` gave: values that it orders as PostgreSQL does, or keys.
-//! 3. A condition that may fail is not looked at for a row for which a condition written before it, over the same tables
-//!    or fewer, does not hold. (PostgreSQL promises as much: conditions of one table are checked in their order.)
+//! 1. Every column has a unique name in the whole plan. The binder has already resolved the names of the
+//!    statement.
+//! 2. DataFusion compares, groups and sorts only results of `comparable`: values that it orders as PostgreSQL
+//!    does, or keys.
+//! 3. A condition that may fail is not evaluated for a row that does not fulfil an earlier condition over the
+//!    same tables or fewer. (PostgreSQL also checks conditions of one table in their order.)
 //!
 //! Does not know: how plans run; subqueries (`subqueries`), set operations (`sets`), what follows from an OR (`factor`).
 

@@ -1,7 +1,8 @@
 //! Keys of indexes over expressions, and of those with a condition, computed from rows.
 //!
 //! Invariants
-//! 1. A key depends on its row alone, so it is computed without a session: `bind::index` has refused what would ask for one.
+//! 1. A key depends only on its row, so it is computed without a session. `bind::index` refuses expressions
+//!    that need one.
 //!
 //! Does not know: who asks (the engine for entries, `access` and `exec` for what is sought).
 

@@ -2,9 +2,9 @@
 //! server's log.
 //!
 //! Invariants
-//! 1. A panic that is caught here is told once, with the statement and a backtrace, if the program has asked for that
-//!    (`report_panics`). In another program the hook of that program has its say.
-//! 2. A panic outside of statements, or on another thread, goes to the hook that was there before.
+//! 1. If the program has asked for it (`report_panics`), a panic that is caught here is logged once, with the
+//!    statement and a backtrace. Other programs keep their own panic hook.
+//! 2. A panic outside of statements, or on another thread, is handled by the previous hook.
 //!
 //! Does not know: what becomes of the transaction (`session`), whether the pager is sound (the pager stops itself where a
 //! mini-transaction was left half-way; decision 0625).

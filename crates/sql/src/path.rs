@@ -1,10 +1,12 @@
 //! The search path: the schemas in which names without a schema are looked for.
 //!
 //! Invariants
-//! 1. A path holds only schemas that exist and that the role may use, as the catalog said when it was made; the session makes it again
-//!    when that catalog, the setting or the role has changed.
-//! 2. Equal paths have equal numbers in all sessions of a process, different ones never; plans are kept by that number (decision 0617).
-//! 3. `PUBLIC` is the path of who has set nothing, and of texts that are kept: their names without a schema are those of `public`.
+//! 1. A path has only schemas that exist and that the role may use, by the catalog of that moment. The
+//!    session computes it again when the catalog, the setting or the role has changed.
+//! 2. Equal paths have equal numbers in all sessions of a process, and different paths different ones. Plans
+//!    are cached by this number (decision 0617).
+//! 3. `PUBLIC` is the path of sessions that have set none, and of stored texts: their names without a schema
+//!    are in `public`.
 //!
 //! Does not know: settings, sessions.
 

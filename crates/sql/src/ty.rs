@@ -3,8 +3,9 @@
 //! Invariants
 //! 1. Every expression has a `Typed`: a type and PostgreSQL's type modifier (-1 for none).
 //! 2. `Ty::Unknown` is the type of an untyped literal, parameter or NULL; it never survives binding.
-//! 3. char(n) values are held without trailing blanks; the modifier says how wide they are shown. Values of `bpchar`, which
-//!    has no modifier, are shown as they are: what was char(n) before has its blanks (`coerce::with_blanks`).
+//! 3. char(n) values are stored without trailing blanks; the modifier gives their shown width. Values of
+//!    `bpchar`, which has no modifier, are shown as they are: a former char(n) value has its blanks
+//!    (`coerce::with_blanks`).
 //!
 //! Does not know: values; which types cast to which (`casts`), nor how a cast is computed (`eval::cast`).
 

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. A definition is immutable; a change makes a new one with the same id.
-//! 2. The first databases need no stored definition: nothing is stored of one until it is changed. So a directory that was
-//!    made when there was one database has the same three.
+//! 2. The first databases are not stored until they are changed. So an older directory, which had one
+//!    database, has the same three.
 //!
 //! Does not know: what is in a database (each definition of a schema, table, view or sequence names its own).
 

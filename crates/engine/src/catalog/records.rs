@@ -1,4 +1,5 @@
-//! The stored form of constraints, parts, views, roles and of what is kept about objects: fields in the order of the code.
+//! The stored form of constraints, partitions, views, roles and facts about objects: their fields, in the
+//! order of the code.
 //!
 //! Does not know: which definition they are part of (`codec.rs`, which also has the layout of numbers, texts and lists).
 

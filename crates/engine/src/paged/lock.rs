@@ -1,10 +1,10 @@
 //! Row locks that change no data, and the changes and locks that conflict with them.
 //!
-//! A lock that one transaction has alone is a stamp; one that several may have is noted in `share.rs`. Who only relies on a row's
-//! keys passes by an uncommitted change that leaves them alone, down to the version that is committed.
+//! An exclusive row lock is a stamp in the row. A shared one is noted in `share.rs`. A lock that only needs
+//! the row's key ignores an uncommitted change that keeps the key, and uses the committed version.
 //!
 //! Invariants
-//! 1. Versions are followed with no latch held; what was found counts only while the row has the stamp that it was found under.
+//! 1. Versions are followed with no latch held. The result is valid only while the row has the same stamp.
 //!
 //! Does not know: conditions; who waits for whom.
 

@@ -1,5 +1,5 @@
-//! Where a row went whose primary key another transaction has changed, for a READ COMMITTED statement that found it at the
-//! old key.
+//! Finds the new key of a row whose primary key another transaction has changed, for a READ COMMITTED
+//! statement that found the row at the old key.
 //!
 //! The move leaves a delete mark with FLAG_MOVED. In the undo of the transaction that moved the row, the next record about a
 //! row after the mark's own is that of the row's arrival at its new key. What is put over the mark carries FLAG_VACATED, so

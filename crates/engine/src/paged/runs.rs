@@ -1,4 +1,5 @@
-//! Deletes of rows that lie side by side: those of one leaf in one mini-transaction, with one descent and one latch of the undo page.
+//! Deletes adjacent rows together: the rows of one leaf in one mini-transaction, with one descent and one
+//! latch of the undo page.
 //!
 //! Invariants
 //! 1. A row is deleted here only if `modify` would delete it at once: no transaction has to be waited for,

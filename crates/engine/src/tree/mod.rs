@@ -1,8 +1,8 @@
 //! The B+tree: keys to rows (clustered) or keys alone (secondary), over mini-transactions.
 //!
 //! Invariants
-//! 1. Latches are taken from the root down and from left to right, the next before the last is let go (coupling), so no
-//!    reader sees a split or a merge half done.
+//! 1. Latches are taken from the root down and from left to right; the next one is taken before the last one
+//!    is released (coupling). So no reader sees half of a split or a merge.
 //! 2. A change of one entry latches one leaf. Splits and merges happen before (`make_room`) or after
 //!    (`tidy`), in mini-transactions of their own, for one parent and its children at a time. They are never
 //!    undone.

@@ -1,8 +1,9 @@
 //! Scans in both directions, one leaf at a time.
 //!
 //! Invariants
-//! 1. Between batches a scan holds no latch and no pin: a batch is a copy of its leaf, and the next one is sought by key
-//!    (the leaf's fence), so no scan waits for a neighbour's latch and splits and merges in between do no harm.
+//! 1. Between batches a scan holds no latch and no pin. A batch is a copy of a leaf, and the next leaf is
+//!    found by the leaf's fence. So no scan waits for a neighbour's latch, and splits and merges in between
+//!    do no harm.
 //! 2. Each entry that is in the tree during the whole scan is seen exactly once, in order.
 //!
 //! Does not know: visibility; a batch holds delete-marked entries too.

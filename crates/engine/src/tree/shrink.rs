@@ -5,7 +5,7 @@
 //! 2. A page is freed while its parent and itself are latched exclusively, so nobody is on the way to it.
 //! 3. A merged node is not so full that the next insert splits it again.
 //!
-//! Does not know: when to call it; leaves may stay underfull for ever without harm.
+//! Does not know: when it is called. Leaves that stay underfull do no harm.
 
 use varve_device::{planted, reached};
 use varve_pager::{H, Mtr, Pager};

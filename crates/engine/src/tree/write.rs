@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. `put` that answers `NeedsRoom` has changed nothing.
-//! 2. A leaf with room in pieces is compacted within the caller's mini-transaction; room is never made elsewhere here.
+//! 2. A leaf with fragmented room is compacted within the caller's mini-transaction. Other ways to make room
+//!    are not used here.
 //!
 //! Does not know: what the caller logs for undo.
 

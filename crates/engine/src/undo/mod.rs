@@ -1,8 +1,8 @@
 //! Rollback segments: the before-images of changes, for rollback and for readers of older versions.
 //!
-//! A segment is a chain of undo pages (appended at the tail, freed at the head: a FIFO whose pages lie in the 1 MiB
-//! extents that the segment owns) and a header page. It serves one active transaction at a time; more segments are made
-//! as concurrency grows. All header pages are listed in one directory page.
+//! A segment is a header page and a chain of undo pages. Pages are appended at the tail and freed at the
+//! head, in 1 MiB extents that the segment owns. A segment serves one active transaction at a time; more
+//! segments are made for more concurrent transactions. One directory page lists all header pages.
 //!
 //! Invariants
 //! 1. An undo record and the change that it undoes are in one mini-transaction, and so are a rollback's step and the pop

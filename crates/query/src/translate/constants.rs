@@ -1,4 +1,5 @@
-//! What is the same for all rows is computed once, when the plan is made; where the plan is kept, when it runs.
+//! Expressions that are the same for all rows are computed once: when the plan is made, or, if the plan is
+//! cached, when it runs.
 //!
 //! Does not know: how constants are found (`crate::constants`).
 

@@ -1,6 +1,8 @@
-//! GROUPING SETS: each row stands in a group of each set, so it is taken as often as there are sets, each time with the keys of one.
+//! GROUPING SETS: each row is in one group of each set. So each row is used once for each set, with the keys
+//! of that set.
 //!
-//! A set without keys has one group though there are no rows: a row of NULLs that no aggregate takes in goes before all others.
+//! A set without keys has one group even over no rows. So a row of NULLs, which no aggregate counts, is added
+//! before all other rows.
 //!
 //! Does not know: how rows are multiplied (`expand`), how groups are formed.
 

@@ -1,8 +1,9 @@
 //! LIMIT and OFFSET: known before the query runs, or only then; WITH TIES.
 //!
 //! Invariants
-//! 1. A limit that a subquery says, or the query around, is one for each run: the rows are run by `Apply`, which is given it.
-//! 2. Ties of the last row are those of the same rank in ORDER BY.
+//! 1. If a limit is a subquery, or depends on the outer query, it differs in each run. `Apply` then runs the
+//!    rows and gets the limit as a value.
+//! 2. Ties of the last row are rows with the same rank in ORDER BY.
 //!
 //! Does not know: how rows are ordered.
 

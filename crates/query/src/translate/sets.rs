@@ -1,7 +1,7 @@
 //! UNION, INTERSECT and EXCEPT.
 //!
-//! INTERSECT and EXCEPT count, for each row that either side has, how often each side has it (SQL:2016, 7.17): that says whether
-//! the row comes out, and under ALL how often.
+//! INTERSECT and EXCEPT count, for each distinct row, how often each side has it (SQL:2016, 7.17). The counts
+//! decide whether the row is returned, and with ALL how often.
 //!
 //! Does not know: types; the binder has brought both sides to the same ones.
 

@@ -1,7 +1,7 @@
 //! FOREIGN KEY, as CREATE TABLE and ALTER TABLE ask for it.
 //!
 //! Invariants
-//! 1. The columns that are referred to are those of one unique key, and of types whose values are comparable as they are.
+//! 1. The referenced columns are those of one unique key, and their types can be compared directly.
 //!
 //! Does not know: when references are checked (`exec::reference`).
 

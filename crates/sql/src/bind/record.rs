@@ -1,5 +1,5 @@
-//! Functions that give rows of several columns, called where one value is wanted: the fields of such a call, and columns of a
-//! query in FROM that hold the rows.
+//! Functions that return rows of several columns, used as a value: fields of such a call, and columns of a
+//! query in FROM that have the rows.
 //!
 //! Invariants
 //! 1. A column `k` that holds rows is a column for each field, named `k.field`. Only a field is taken of it, or all is refused.

@@ -1,11 +1,12 @@
 //! Set-returning functions in a select list, in ORDER BY and in FROM.
 //!
-//! A query with such functions becomes two: one of the rows below (conditions, groups, windows), and one over the rows that the
-//! functions make of them. Calls within the arguments of others are made first, and each of these steps goes in lockstep.
+//! A query with such functions becomes two: one for the rows below (conditions, groups, windows), and one for
+//! the rows that the functions make of them. Calls in arguments of other calls come first; the calls of one
+//! step run in parallel.
 //!
 //! Invariants
-//! 1. What the functions do not have to do with is done before them: rows are ordered before they are spread where the order does
-//!    not hang on a set, as in PostgreSQL.
+//! 1. Everything that does not depend on the functions is computed before them. If the order does not depend
+//!    on them, rows are sorted before they are expanded, as in PostgreSQL.
 //!
 //! Does not know: which rows a function gives (`exec::sets`).
 

@@ -1,8 +1,10 @@
 //! Views: CREATE VIEW as text that is kept, and a view in FROM as that text, bound again.
 //!
 //! Invariants
-//! 1. The stars of the outer select lists are written out when the view is made: later columns of its tables don't show.
-//! 2. A view shows the columns that it had when it was made; if its text gives others by now, reading it is an error.
+//! 1. `*` in the outer select lists is expanded when the view is created. So columns that are added later do
+//!    not appear.
+//! 2. A view has the columns that it had when it was created. If its text now gives others, reading it is an
+//!    error.
 //!
 //! Does not know: how rows are read.
 

@@ -1,8 +1,9 @@
 //! Lists to look values up in: `x IN (...)`, `x = ANY (array)` and their negations, hashed once for an execution.
 //!
 //! Invariants
-//! 1. A list is hashed only if its values are the same for all rows of the execution; then the answer is that of comparing one by one.
-//! 2. A list has one number however often the expression around it is copied, and no other list has that number.
+//! 1. A list is hashed only if its values are the same for all rows of the execution. The result is the same
+//!    as with single comparisons.
+//! 2. A list keeps its number when its expression is copied, and no other list has this number.
 //!
 //! Does not know: where an operand comes from.
 

@@ -1,8 +1,8 @@
 //! Functions that give sets: the rows of one call.
 //!
 //! Invariants
-//! 1. A NULL among the arguments gives no rows.
-//! 2. Rows are made one at a time where there may be many (generate_series).
+//! 1. If an argument is NULL, there are no rows.
+//! 2. Functions that may return many rows (generate_series) compute one row at a time.
 //!
 //! Does not know: where the rows go, what stands beside them.
 

@@ -1,4 +1,5 @@
-//! Expressions as EXPLAIN shows them: bound ones have no text any more, so it is made again, with PostgreSQL's brackets.
+//! The text of expressions in EXPLAIN, with PostgreSQL's parentheses. It is made from bound expressions,
+//! which have no text.
 //!
 //! Does not know: what columns are called; whoever asks does.
 

@@ -4,8 +4,10 @@
 //! 1. Inner joins of two to four tables only. The first table is read through an index from constants; each further one by
 //!    its unique key, or by a key prefix that uses up every equality with the tables before it. Whatever could read a table
 //!    many times over is left to the runner of general queries.
-//! 2. A condition is checked at the first step that has its columns, behind those written before it over the same tables.
-//! 3. The row of a nested loop holds the columns that somebody reads, in the order of the steps; expressions count by it.
+//! 2. A condition is checked at the first step that has its columns, after earlier conditions over the same
+//!    tables.
+//! 3. The row of the nested loops has the used columns, in the order of the steps. Expressions refer to them
+//!    by this order.
 //!
 //! Does not know: statistics. Orders are compared by how much of a key each step knows.
 

@@ -1,8 +1,9 @@
 //! CREATE, ALTER and DROP DATABASE, and the checks and settings of a database when a session begins.
 //!
 //! Invariants
-//! 1. CREATE and DROP DATABASE are transactions of their own: when the command has answered, they are durable.
-//! 2. A database is dropped while no session is in it and none can begin; who wants to begin one waits, and finds it gone.
+//! 1. CREATE and DROP DATABASE are transactions of their own, and durable when the command returns.
+//! 2. A database is dropped only while it has no session and none can begin. A session that wants to begin
+//!    waits, and then gets an error.
 //!
 //! Does not know: what is in a database, how one is stored (`varve_engine`).
 

@@ -1,5 +1,5 @@
-//! Who a session is: the role that it logged in as, the one it speaks for (SET SESSION AUTHORIZATION), the one it acts as
-//! (SET ROLE).
+//! The identity of a session: the role that logged in, the session user (SET SESSION AUTHORIZATION), and the
+//! current role (SET ROLE).
 //!
 //! Invariants
 //! 1. A name is resolved to a role when it is set. After that the role is known by its id, even if it is

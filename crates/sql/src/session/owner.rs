@@ -1,9 +1,8 @@
 //! ALTER ... OWNER TO and REASSIGN OWNED.
 //!
 //! Invariants
-//! 1. Sequences of a table's columns belong to whom the table belongs to; so do its indexes, which have no owner of their
-//!    own.
-//! 2. What the old owner had been granted, or had granted, the new one has, or has granted.
+//! 1. The owner of a table also owns the sequences of its columns, and its indexes.
+//! 2. Grants to the old owner, and grants by it, pass to the new owner.
 //!
 //! Does not know: how the commands are written (`utility::owner`).
 

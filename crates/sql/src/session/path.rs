@@ -1,8 +1,8 @@
 //! The search path of a session: what its setting comes to.
 //!
 //! Invariants
-//! 1. The path is made again before a plan is looked for if the setting or the role has changed, and before one runs if the catalog
-//!    has.
+//! 1. The path is computed again before a plan is looked up, if the setting or the role has changed, and
+//!    before a plan runs, if the catalog has changed.
 //!
 //! Does not know: how names are looked for (`crate::path`).
 

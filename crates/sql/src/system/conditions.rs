@@ -3,7 +3,7 @@
 //! Source: PostgreSQL 15, `ruleutils.c` (`get_rule_expr`, `isSimpleNode`, `get_const_expr`); types of operands by the rules of its
 //! manual, 10.2.
 //!
-//! Does not know: what the condition does. Forms that it doesn't know are `None`: they are shown as they are kept.
+//! Does not know: the meaning of the condition. Unknown forms are `None`, and are shown as they are stored.
 
 use varve_engine::{Catalog, Check, TableDef, Value};
 

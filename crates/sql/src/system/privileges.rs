@@ -1,7 +1,8 @@
 //! Tables of information_schema about grants and memberships of roles.
 //!
 //! Invariants
-//! 1. A role sees the grants that it, or a role that it acts as, has given or was given, and those to everybody.
+//! 1. A role sees grants to all roles, and grants that were made by it or to it, or by or to a role of which
+//!    it is a member.
 //!
 //! Does not know: rights on columns, which there are none of.
 

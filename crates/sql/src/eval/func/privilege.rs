@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. They return what a statement of that role may do, by the same rules (`crate::rights`).
 //!
-//! Does not know: columns' own rights, which there are none of: columns have their table's. Nor rights on functions,
-//! languages and types, which cannot be granted here: everybody has them.
+//! Does not know: rights on single columns (columns have those of their table), and rights on functions,
+//! languages and types. These cannot be granted here, and every role has them.
 
 use varve_engine::{Catalog, Datum, ObjectId, Rights};
 

@@ -1,7 +1,7 @@
 //! A pattern as a tree. It has the parts whose positions in a match must be known.
 //!
-//! What has no groups, and quantifiers of one kind only, is one part, a leaf. Where its match ends is the longest or the shortest way.
-//! PostgreSQL's parser makes the same parts, so groups get the same text.
+//! A part without groups, and with quantifiers of only one kind, is a leaf of the tree. Its match is the
+//! longest or the shortest one. PostgreSQL's parser makes the same parts, so groups match the same text.
 //!
 //! Source: PostgreSQL's documentation, 9.7.3.5 (regular expression matching rules).
 //!

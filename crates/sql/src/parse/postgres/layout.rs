@@ -1,8 +1,8 @@
 //! Where PostgreSQL's parser keeps the fields of its nodes: for each node its tag, and the bytes from its beginning to each field.
 //!
-//! The numbers are those of the headers of the version of `pg_query` that Cargo.toml names (`nodetags.h`, `parsenodes.h`,
-//! `primnodes.h`), for systems whose pointers and `long` have 64 bits. Nodes and fields that are not listed have no place here: a
-//! tree that has one is read from its encoded form.
+//! The numbers are those of the headers of the `pg_query` version in Cargo.toml (`nodetags.h`,
+//! `parsenodes.h`, `primnodes.h`), for systems with 64-bit pointers and `long`. A tree with a node or field
+//! that is not listed is read from its encoded form.
 //!
 //! Invariants
 //! 1. Each number is the compiler's for that version. A test reads many statements both ways.

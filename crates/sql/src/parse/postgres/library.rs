@@ -1,8 +1,8 @@
 //! The call of PostgreSQL's parser, which is C: a text goes in, and its statements or an error with its place come out.
 //!
-//! The crate's own function drops the place of an error, and walks every tree once more for lists of tables and functions that
-//! nobody asks for here. So its library is called without it. Common trees are read where the parser has made them (`tree`), others
-//! from their encoded form.
+//! The crate's own function loses the position of an error, and walks every tree once more for lists that are
+//! not needed here. So its C library is called directly. Common trees are read where the parser has made them
+//! (`tree`), others from their encoded form.
 //!
 //! Invariants
 //! 1. The text has no byte 0, and lives until the call is over.
