@@ -86,6 +86,13 @@ pub struct AggCall {
     written: Option<ast::Function>,
 }
 
+impl AggCall {
+    /// The same when all calls of its query are known.
+    pub(super) fn bound(self) -> AggCall {
+        AggCall { written: None, ..self }
+    }
+}
+
 impl AggKind {
     /// The aggregate of this name.
     pub fn of(name: &str) -> Option<AggKind> {

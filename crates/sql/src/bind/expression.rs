@@ -22,6 +22,7 @@ impl Binder<'_> {
     pub fn expression(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
         if let Some(slot) = scope.grouping.as_ref().and_then(|g| g.key_of(e)) {
             let t = scope.grouping.as_ref().map_or(Typed::plain(Ty::Text), |g| g.keys[slot].1.t);
+            self.note_known(e, scope, true);
             return Ok(Bound { expr: Expr::Slot(slot), t, at: self.at(e) });
         }
         self.deeper(|b| b.expression_inner(e, scope))
@@ -239,9 +240,12 @@ impl Binder<'_> {
         let here = qualifier.is_some_and(|q| scope.relation(q).is_some());
         if !here
             && scope.find(qualifier, &name) == Found::Nothing
-            && let Some(outer) = self.outer_column(qualifier, &name, ident)?
+            && let Some(outer) = self.outer_column(qualifier, &name, ident, scope)?
         {
             return Ok(outer);
+        }
+        if qualifier.is_none() {
+            self.note_column(ident, scope.find(None, &name), scope, &[]);
         }
         self.own_column(qualifier, &name, ident, scope)
     }

@@ -76,6 +76,7 @@ impl Binder<'_> {
         for join in &item.joins {
             let (kind, constraint) = join_kind(&join.operator);
             let right = self.factor(&join.relation, &left)?;
+            self.note_natural(join, &left, &right);
             left = self.join(kind, constraint, left, right)?;
         }
         Ok(left)
@@ -171,6 +172,11 @@ impl Binder<'_> {
                 }
                 if let Some(table) = self.system_table(name) {
                     self.reads_world = true;
+                    if let Some(path) = self.path.filter(|path| path.number() != 0)
+                        && let Some(schema) = path.schema_of(self.catalog, name.last())
+                    {
+                        self.note_schema(name, schema);
+                    }
                     self.need(Needed::System(table.name));
                     return Ok(From::one(Source::System(table), system_relation(table, alias.as_ref())?));
                 }
@@ -497,7 +503,7 @@ fn using_names(names: &[ast::Ident]) -> Result<Vec<String>> {
 }
 
 /// Names that both sides of a NATURAL JOIN have, in the order of the left one.
-fn common_names(left: &From, right: &From) -> Vec<String> {
+pub(super) fn common_names(left: &From, right: &From) -> Vec<String> {
     let names = |from: &From| -> Vec<String> {
         let scope = from.scope();
         let merged = scope.merged.iter().map(|m| m.name.clone());

@@ -68,10 +68,12 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<usize> {
         let (e, output) = group_item(item, s, scope)?;
+        self.note_group_item(item, output, s, scope);
         let is_known = |(slot, (k, _)): (usize, &(Ast, Bound))| {
             *k == e && grouping.constants.iter().all(|(constant, of)| *constant != slot || *of == output)
         };
         if let Some(known) = grouping.keys.iter().enumerate().position(is_known) {
+            self.note_known(&e, scope, true);
             return Ok(known);
         }
         let b = self.expression(&e, scope)?;
@@ -89,6 +91,19 @@ impl Binder<'_> {
         }
         grouping.keys.push((e, key));
         Ok(slot)
+    }
+
+    /// Notes that an item of GROUP BY is the name of an output. A star before that would stand for several of them.
+    fn note_group_item(&mut self, item: &Ast, output: Option<usize>, s: &ast::Select, scope: &Scope) {
+        let item = unwrap_nested(item);
+        let is_item =
+            |i: &SelectItem| matches!(i, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+        if let (Ast::Identifier(name), Some(n)) = (item, output)
+            && scope.find(None, &name.value) == Found::Nothing
+            && s.projection[..n].iter().all(is_item)
+        {
+            self.note_output(item, n);
+        }
     }
 
     /// The place of the first item of the select list that is this constant, though written otherwise (`1` and `1::int`).
@@ -143,6 +158,7 @@ impl Binder<'_> {
                 grouping.constants.iter().find(same).map(|(slot, _)| *slot)
             };
             if let Some(slot) = scope.grouping.as_ref().and_then(constant) {
+                self.note_known(written, scope, true);
                 keys.push(slot);
                 continue;
             }

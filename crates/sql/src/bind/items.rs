@@ -2,10 +2,11 @@
 //!
 //! Does not know: where rows come from.
 
+use super::meaning::StarColumn;
 use super::query::orderable;
 use super::scope::{Found, Merged, Relation, Scope};
 use super::{Binder, fold, limits};
-use crate::ast::{self, Direction, Expr as Ast, Link, SelectItem};
+use crate::ast::{self, Direction, Expr as Ast, Link, Placed, SelectItem};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Output, SortKey};
@@ -54,12 +55,17 @@ impl Binder<'_> {
                         _ => output_name(e),
                     };
                     match scope.grouping.as_ref().and_then(|g| g.constant_of_item(n)) {
-                        Some(slot) => key_item(e, slot, name, scope, &mut items),
+                        Some(slot) => {
+                            self.note_known(e, scope, true);
+                            key_item(e, slot, name, scope, &mut items);
+                        }
                         None => self.item(e, name, scope, &mut items)?,
                     }
                 }
-                SelectItem::Wildcard(_) => self.star(None, scope, &mut items)?,
-                SelectItem::QualifiedWildcard(name) => self.star(Some(name.last()), scope, &mut items)?,
+                SelectItem::Wildcard(at) => self.star(None, *at, scope, &mut items)?,
+                SelectItem::QualifiedWildcard(name) => {
+                    self.star(Some(name.last()), name.place(), scope, &mut items)?;
+                }
             }
         }
         limits::targets(items.outputs.len())?;
@@ -77,7 +83,13 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn star(&mut self, table: Option<&str>, scope: &mut Scope, items: &mut Items) -> Result<()> {
+    fn star(
+        &mut self,
+        table: Option<&str>,
+        at: ast::Place,
+        scope: &mut Scope,
+        items: &mut Items,
+    ) -> Result<()> {
         if scope.relations.is_empty() {
             return Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
@@ -93,6 +105,17 @@ impl Binder<'_> {
         if relations.iter().any(|relation| relation.has_records) {
             return Err(SqlError::unsupported("a record as a value"));
         }
+        let mut shown = Vec::new();
+        for relation in &relations {
+            if table.is_none() {
+                let merged = scope.merged.iter().filter(|m| m.first == relation.first);
+                shown.extend(merged.map(|m| StarColumn::Merged(&m.name)));
+            }
+            let columns = relation.columns.iter().zip(relation.first..);
+            let columns = columns.filter(|(_, ordinal)| table.is_some() || !scope.is_merged(*ordinal));
+            shown.extend(columns.map(|((name, _), _)| StarColumn::Of(relation, name)));
+        }
+        self.note_star(at.position(), &shown, scope);
         for relation in relations {
             if table.is_none() {
                 self.merged_columns(relation.first, scope, items)?;
@@ -209,9 +232,11 @@ impl Binder<'_> {
             }
         }
         if let Some(found) = items.written.iter().position(|w| w.as_ref() == Some(e)) {
+            self.note_known(e, scope, false);
             return Ok(found);
         }
         if let Some(slot) = scope.grouping.as_ref().and_then(|g| g.constant_of(e)) {
+            self.note_known(e, scope, true);
             key_item(e, slot, String::new(), scope, items);
             return Ok(items.outputs.len() - 1);
         }

@@ -30,6 +30,7 @@ mod json;
 pub mod limits;
 pub mod lock;
 pub mod locked;
+mod meaning;
 mod named;
 pub mod only;
 mod operator;
@@ -101,8 +102,8 @@ pub struct Binder<'c> {
     pub catalog: &'c Catalog,
     /// Where names without a schema are looked for; in `public` for a text that is kept.
     path: Option<&'c Path>,
-    /// Where the names stood that a path other than that has given their schemas.
-    found_by_path: Vec<(u32, String)>,
+    /// What names mean, noted for a text that is to be kept.
+    meanings: Option<meaning::Meanings>,
     /// The statement's text.
     source: &'c str,
     /// The text has only one-byte characters.
@@ -180,7 +181,7 @@ impl<'c> Binder<'c> {
         Ok(Binder {
             catalog,
             path: None,
-            found_by_path: Vec::new(),
+            meanings: None,
             source,
             ascii: source.is_ascii(),
             params,
@@ -228,14 +229,11 @@ impl<'c> Binder<'c> {
 
     /// Schema and name of an object that there may be.
     fn find_name(&mut self, name: &ast::ObjectName) -> Result<(String, String)> {
-        let Some(path) = self.path else { return object_name(name) };
-        let found = path.find(self.catalog, name)?;
-        if path.number() != 0
-            && name.0.len() == 1
-            && let Some(at) = name.place().position()
-        {
-            self.found_by_path.push((at, found.0.clone()));
-        }
+        let found = match self.path {
+            Some(path) => path.find(self.catalog, name)?,
+            None => object_name(name)?,
+        };
+        self.note_schema(name, &found.0);
         Ok(found)
     }
 

@@ -8,6 +8,7 @@
 //!
 //! Does not know: how rows are read.
 
+use super::aggregate::AggCall;
 use super::grouping::SET_SLOT;
 use super::items::Items;
 use super::scope::{Grouping, Relation, Scope};
@@ -471,6 +472,7 @@ fn renumbered(
     }
     let key_types = grouping.keys.iter().map(|(_, b)| b.t).collect();
     let keys = grouping.keys.into_iter().map(|(_, b)| b.expr).collect();
-    let (calls, sets) = (grouping.calls.into(), grouping.sets.into());
+    let calls = grouping.calls.into_iter().map(AggCall::bound).collect();
+    let sets = grouping.sets.into();
     Aggregate { keys, key_types, calls, sets, having: having.map(Box::new), single: false }
 }

@@ -67,7 +67,7 @@ pub enum Found {
 }
 
 /// Group keys and aggregates of a grouped query, collected while it is bound.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Grouping {
     /// GROUP BY items as written, with what they are bound to.
     pub keys: Vec<(ast::Expr, Bound)>,

@@ -100,9 +100,9 @@ impl Binder<'_> {
     pub(super) fn without_trace<T>(&mut self, bind: impl FnOnce(&mut Self) -> T) -> T {
         let note = |l: &mut Level| (l.scope.grouping.take(), l.given.len());
         let before: Vec<_> = self.levels.iter_mut().map(note).collect();
-        let failed = self.failed_as_grouped;
+        let (failed, meanings) = (self.failed_as_grouped, self.meanings.take());
         let bound = bind(self);
-        self.failed_as_grouped = failed;
+        (self.failed_as_grouped, self.meanings) = (failed, meanings);
         for (level, (grouping, given)) in self.levels.iter_mut().zip(before) {
             level.scope.grouping = grouping;
             level.given.truncate(given);
@@ -138,6 +138,7 @@ impl Binder<'_> {
         qualifier: Option<&str>,
         name: &str,
         ident: &ast::Ident,
+        nearest: &Scope,
     ) -> Result<Option<Bound>> {
         let knows = |scope: &Scope| match qualifier {
             Some(q) => scope.relation(q).is_some(),
@@ -147,6 +148,13 @@ impl Binder<'_> {
             return Ok(None);
         };
         let mut scope = std::mem::take(&mut self.levels[owner].scope);
+        if qualifier.is_none() && self.meanings.is_some() {
+            let levels = std::mem::take(&mut self.levels);
+            let nearer = levels[owner + 1..].iter().filter(|l| !l.hidden).map(|l| &l.scope);
+            let nearer: Vec<&Scope> = nearer.chain([nearest]).collect();
+            self.note_column(ident, scope.find(None, name), &scope, &nearer);
+            self.levels = levels;
+        }
         let found = self.own_column(qualifier, name, ident, &mut scope);
         self.levels[owner].scope = scope;
         let mut bound = found.map_err(of_outer_query)?;

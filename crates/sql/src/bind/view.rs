@@ -1,8 +1,8 @@
 //! Views: CREATE VIEW as text that is kept, and a view in FROM as that text, bound again.
 //!
 //! Invariants
-//! 1. `*` in the outer select lists is expanded when the view is created. So columns that are added later do
-//!    not appear.
+//! 1. What the names of the query mean is written out when the view is created (`meaning`). So columns that
+//!    its tables get later change nothing.
 //! 2. A view has the columns that it had when it was created. If its text now gives others, reading it is an
 //!    error.
 //!
@@ -11,10 +11,11 @@
 use varve_engine::{NewView, ObjectId, SequenceDef, TableDef, Use, ViewColumn, ViewDef};
 
 use super::from::check_alias;
+use super::meaning::{Extent, Meanings};
 use super::query::BoundQuery;
 use super::scope::Relation;
 use super::{Binder, fold, limits, object_name};
-use crate::ast::{self, CreateView, Ident, Place, Placed, SelectItem, SetExpr, Statement, StorageOption};
+use crate::ast::{self, CreateView, Ident, SetExpr, Statement, StorageOption};
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid;
 use crate::parse::{self, Parsed, Token};
@@ -56,14 +57,7 @@ impl Binder<'_> {
         }
         let columns = view_columns(&bound, &v.columns)?;
         limits::columns(columns.len())?;
-        let text = self.without_stars(&v.text)?;
-        let text = self.with_schemas(text)?;
-        let again = self.reread(&text)?;
-        let same = without_places(&again.select) == without_places(&bound.select);
-        if again.columns != bound.columns || !same {
-            return Err(SqlError::unsupported(format!("the query {text}"))
-                .with_hint("Varve cannot keep this query as text; write it in another way."));
-        }
+        let text = self.kept_query(v, &bound, &columns)?;
         let uses = self.uses(&text)?;
         let tables = std::mem::take(&mut self.met_tables);
         let security_invoker = options_of(&v.options)?;
@@ -92,27 +86,48 @@ impl Binder<'_> {
         bound
     }
 
-    /// The text with their schemas before the names that the path has found: whoever reads the view may have another path.
-    fn with_schemas(&mut self, text: String) -> Result<String> {
-        let Some(path) = self.path.filter(|path| path.number() != 0) else { return Ok(text) };
-        let query = query_of(&text)?;
-        let mut inner = Binder::new(self.catalog, &text, &[])?.along(path);
-        inner.depth = self.depth;
+    /// The query's text as it is kept: the first of several that binds to the same again.
+    fn kept_query(&mut self, v: &CreateView, bound: &BoundQuery, columns: &[ViewColumn]) -> Result<String> {
+        let mut inner = Binder::new(self.catalog, &v.text, &[])?;
+        (inner.path, inner.depth) = (self.path, self.depth);
+        inner.meanings = Some(Meanings::default());
+        let query = query_of(&v.text)?;
         inner.viewed(&query)?;
-        let mut found = inner.found_by_path;
-        found.sort();
-        found.dedup();
-        let mut found = found.into_iter().peekable();
-        let mut out = String::with_capacity(text.len());
-        for (at, c) in text.chars().enumerate() {
-            // Positions count from 1.
-            while let Some((_, schema)) = found.next_if(|(place, _)| *place as usize == at + 1) {
-                out.push_str(&quoted(&schema));
-                out.push('.');
+        let meanings = inner.meanings.take().unwrap_or_default();
+        let mut named = meanings.clone();
+        ordered_by_number(&query, bound, &mut named);
+        let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+        let is_named = bound.columns.iter().map(|c| &*c.name).eq(names.iter().copied());
+        for extent in [Extent::All, Extent::Relations] {
+            if !is_named
+                && let Some(text) = parse::named_outputs(&named.written_out(&v.text, extent)?, &names)?
+            {
+                let again = self.reread(&text);
+                if again
+                    .is_ok_and(|again| is_same(&again.select, &bound.select) && has_columns(&again, columns))
+                {
+                    return Ok(text);
+                }
             }
-            out.push(c);
+            let text = meanings.written_out(&v.text, extent)?;
+            if !is_named {
+                let text = around(&text, &names);
+                let again = self.reread(&text);
+                if again.is_ok_and(|again| {
+                    is_around(&again.select, &bound.select) && has_columns(&again, columns)
+                }) {
+                    return Ok(text);
+                }
+            }
+            let again = self.reread(&text);
+            if again
+                .is_ok_and(|again| again.columns == bound.columns && is_same(&again.select, &bound.select))
+            {
+                return Ok(text);
+            }
         }
-        Ok(out)
+        Err(SqlError::unsupported(format!("the query {}", v.text))
+            .with_hint("Varve cannot keep this query as text; write it in another way."))
     }
 
     /// A view in FROM.
@@ -183,57 +198,6 @@ impl Binder<'_> {
         Ok((Source::Query(Box::new(bound.select)), relation.showing(view.id.0)))
     }
 
-    /// The text of a query with `*` and `t.*` written out in the select lists that make the view's columns.
-    fn without_stars(&mut self, text: &str) -> Result<String> {
-        let query = query_of(text)?;
-        let mut inner = Binder::new(self.catalog, text, &[])?;
-        (inner.path, inner.depth) = (self.path, self.depth);
-        let mut stars = Vec::new();
-        inner.stars_of_query(&query, &mut stars)?;
-        let tokens = parse::tokens(text)?;
-        let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
-        for (at, columns) in stars {
-            let first = tokens.iter().position(|t| position_of(text, t.start) == at);
-            let last =
-                first.and_then(|first| tokens[first..].iter().position(|t| t.is("*")).map(|n| first + n));
-            let (Some(first), Some(last)) = (first, last) else { return Err(no_query(text)) };
-            out.push_str(&text[copied..tokens[first].start]);
-            out.push_str(&columns.join(", "));
-            copied = tokens[last].end;
-        }
-        out.push_str(&text[copied..]);
-        Ok(out)
-    }
-
-    fn stars_of_query(&mut self, query: &ast::Query, stars: &mut Vec<Star>) -> Result<()> {
-        match &query.with {
-            Some(with) => self.with_named(with, |b| b.stars_of(&query.body, stars)),
-            None => self.stars_of(&query.body, stars),
-        }
-    }
-
-    fn stars_of(&mut self, body: &SetExpr, stars: &mut Vec<Star>) -> Result<()> {
-        match body {
-            SetExpr::Query(query) => self.stars_of_query(query, stars),
-            SetExpr::SetOperation { left, right, .. } => {
-                self.stars_of(left, stars)?;
-                self.stars_of(right, stars)
-            }
-            SetExpr::Select(select) => {
-                let found: Vec<_> = select.projection.iter().filter_map(star).collect();
-                if !found.is_empty() {
-                    let relations = self.from(&select.from)?.relations;
-                    for (of, at) in found {
-                        let at = at.position().unwrap_or(0);
-                        stars.push((at, written_out(of.as_deref(), &relations)));
-                    }
-                }
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// What the query names. A column counts as used if a word of the text is its name: too many, never too few. Where columns
     /// are given other names (`t AS x(p)`), all are.
     fn uses(&mut self, text: &str) -> Result<Vec<Use>> {
@@ -299,15 +263,58 @@ pub fn security_invoker(name: &str, value: Option<&str>) -> Result<bool> {
     }
 }
 
-/// The Debug form of a bound query, in which there is everything but the places that its syntax trees (of aggregates) stood at.
-fn without_places(select: &Select) -> String {
-    let shown = format!("{select:?}");
-    let mut parts = shown.split("Place(");
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        out.push_str(part.split_once(')').map_or(part, |(_, rest)| rest));
+/// Whether two bound queries are the same.
+fn is_same(again: &Select, bound: &Select) -> bool {
+    // They hold nothing that is not in their Debug form, and no positions.
+    format!("{again:?}") == format!("{bound:?}")
+}
+
+/// Whether a bound query is this one with another query around it.
+fn is_around(again: &Select, bound: &Select) -> bool {
+    matches!(&again.source, Source::Query(inner) if is_same(inner, bound))
+}
+
+fn has_columns(again: &BoundQuery, columns: &[ViewColumn]) -> bool {
+    let same = |(now, c): (&Column, &ViewColumn)| {
+        (&*now.name, now.type_oid, now.typmod) == (c.name.as_str(), c.type_id, c.modifier)
+    };
+    again.columns.len() == columns.len() && again.columns.iter().zip(columns).all(same)
+}
+
+/// Notes the numbers of the outputs by whose names the rows are sorted: the outputs get other names.
+fn ordered_by_number(query: &ast::Query, bound: &BoundQuery, meanings: &mut Meanings) {
+    let mut order: Vec<&ast::Expr> = query.order_by.iter().map(|item| &item.expr).collect();
+    let mut body = query.body.as_ref();
+    loop {
+        match body {
+            SetExpr::Query(inner) => {
+                order.extend(inner.order_by.iter().map(|item| &item.expr));
+                body = &inner.body;
+            }
+            SetExpr::SetOperation { left, .. } => body = left,
+            SetExpr::Select(select) => {
+                if let Some(ast::Distinct::On(on)) = &select.distinct {
+                    order.extend(on);
+                }
+                break;
+            }
+            SetExpr::Values(_) => break,
+        }
     }
-    out
+    for item in order {
+        if let ast::Expr::Identifier(name) = item
+            && let Some(output) = bound.columns.iter().position(|c| *c.name == name.value)
+        {
+            meanings.note_output(name, output);
+        }
+    }
+}
+
+/// The query within another one that gives names to its columns.
+fn around(text: &str, names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+    let columns: Vec<String> = names.iter().map(|name| format!("q.{name}")).collect();
+    format!("SELECT {} FROM ({text}) q({})", columns.join(", "), names.join(", "))
 }
 
 fn no_query(text: &str) -> SqlError {
@@ -325,33 +332,10 @@ fn query_of(text: &str) -> Result<ast::Query> {
     }
 }
 
-/// The position of a byte, in characters from 1.
-fn position_of(text: &str, byte: usize) -> u32 {
-    text[..byte].chars().count() as u32 + 1
-}
-
 /// Whether a star behind this token stands for columns, and is no product.
 fn begins_item(before: &Token<'_>) -> bool {
     [",", ".", ")"].iter().any(|symbol| before.is(symbol))
         || ["select", "distinct", "all"].iter().any(|word| before.is_word(word))
-}
-
-/// Where a star begins, and the columns that it stands for.
-type Star = (u32, Vec<String>);
-
-/// Whose columns a star stands for, and where it begins.
-fn star(item: &SelectItem) -> Option<(Option<String>, Place)> {
-    match item {
-        SelectItem::Wildcard(at) => Some((None, *at)),
-        SelectItem::QualifiedWildcard(name) => Some((Some(name.last().to_owned()), name.place())),
-        _ => None,
-    }
-}
-
-fn written_out(of: Option<&str>, relations: &[Relation]) -> Vec<String> {
-    let meant = relations.iter().filter(|r| of.is_none_or(|of| of == r.alias));
-    let column = |r: &Relation, name: &str| format!("{}.{}", quoted(&r.alias), quoted(name));
-    meant.flat_map(|r| r.columns.iter().map(|(name, _)| column(r, name))).collect()
 }
 
 /// The view's columns: names given in front, then those of the query.

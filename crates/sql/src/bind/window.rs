@@ -165,7 +165,7 @@ impl WinCall {
 }
 
 /// Window calls of a query while its outputs are bound.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Windows {
     /// The calls; the slot of the n-th is `SLOT - n` until the width of the rows below is known.
     pub calls: Vec<WinCall>,

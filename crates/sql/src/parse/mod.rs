@@ -9,6 +9,7 @@
 pub mod postgres;
 mod token;
 
+use postgres::NodeEnum;
 pub use token::{Token, cut_names, tokens};
 
 use crate::ast::{Definition, Expr, Statement, Value};
@@ -86,6 +87,14 @@ pub fn names_columns(query: &str) -> Result<bool> {
         const LISTS: [&str; 2] = ["colnames: [Node", "coldeflist: [Node"];
         let shown = format!("{:?}", postgres::raw(query)?);
         Ok(LISTS.iter().any(|list| shown.contains(list)))
+    })
+}
+
+/// A query with these names for its outputs; `None` if they cannot be given to the items of a select list.
+pub fn named_outputs(query: &str, names: &[&str]) -> Result<Option<String>> {
+    postgres::with_room(query, || match postgres::raw(query)? {
+        Some(NodeEnum::SelectStmt(select)) => postgres::written::with_outputs(*select, names),
+        _ => Ok(None),
     })
 }
 

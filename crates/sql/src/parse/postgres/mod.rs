@@ -22,7 +22,7 @@ mod sequence;
 mod table;
 mod tree;
 mod types;
-mod written;
+pub mod written;
 
 use std::ffi::CString;
 

@@ -30,3 +30,27 @@ pub(super) fn query(query: &SelectStmt) -> Result<String> {
     let text = node.deparse(pg_query::DeparseOptions::default());
     text.map_err(|e| SqlError::internal(format!("a query that was read cannot be written: {e}")))
 }
+
+/// A query whose outputs get these names; `None` if its first select list has not one item for each.
+pub fn with_outputs(mut query: SelectStmt, names: &[&str]) -> Result<Option<String>> {
+    let mut first = &mut query;
+    while let Some(left) = &mut first.larg {
+        first = left;
+    }
+    if first.target_list.len() != names.len() {
+        return Ok(None);
+    }
+    for (item, name) in first.target_list.iter_mut().zip(names) {
+        let Some(NodeEnum::ResTarget(target)) = &mut item.node else { return Ok(None) };
+        let own = match target.val.as_ref().and_then(|value| value.node.as_ref()) {
+            Some(NodeEnum::ColumnRef(c)) => match c.fields.last().and_then(|field| field.node.as_ref()) {
+                Some(NodeEnum::String(own)) => Some(&own.sval),
+                _ => return Ok(None),
+            },
+            _ => None,
+        };
+        let says_so = own.is_some_and(|own| own == name);
+        target.name = if says_so { String::new() } else { (*name).to_owned() };
+    }
+    self::query(&query).map(Some)
+}
