@@ -138,6 +138,7 @@ fn order(query: &ast::Query, outputs: &[SelectItem], known: &[Known]) -> Option<
         };
         let named = match &item.expr {
             Ast::Identifier(name) => outputs.iter().find_map(|output| of_name(output, &fold(name))),
+            Ast::Value(constant) => of_number(outputs, &constant.value),
             _ => None,
         };
         let mut key = named.unwrap_or(&item.expr);
@@ -160,6 +161,16 @@ fn of_name<'a>(output: &'a SelectItem, name: &str) -> Option<&'a Ast> {
     match output {
         SelectItem::ExprWithAlias { expr, alias } if fold(alias) == name => Some(expr),
         SelectItem::UnnamedExpr(e) if output_name(e) == name => Some(e),
+        _ => None,
+    }
+}
+
+/// The expression of the output of this number.
+fn of_number<'a>(outputs: &'a [SelectItem], number: &Value) -> Option<&'a Ast> {
+    let Value::Number(digits) = number else { return None };
+    let place = digits.parse::<usize>().ok()?.checked_sub(1)?;
+    match outputs.get(place)? {
+        SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => Some(e),
         _ => None,
     }
 }
