@@ -84,7 +84,7 @@ fn bytes_that_are_no_text_are_told_with_their_line() {
     let place = directory.path();
     std::fs::write(place.join(AUTO_FILE_NAME), b"[pool]\n# \xff\n").unwrap();
     let error = read(place, "", Misfit::Told).err().unwrap().to_string();
-    assert!(error.contains("varve.auto.toml, line 2: the byte 0xff is no UTF-8"), "{error}");
+    assert!(error.contains("varve.auto.toml, line 2: the byte 0xff is not UTF-8"), "{error}");
     let system = read(place, "", Misfit::LeftOut).unwrap();
     assert!(system.left_out()[0].contains("0xff"), "{:?}", system.left_out());
 }
