@@ -172,7 +172,19 @@ impl Translator<'_> {
         }
         let part = sorted(part, &order)?;
         let part = self.limited(part, select, &order)?;
-        self.projected(part, &outputs)
+        if !outputs.iter().any(|output| output.expr.has_subquery()) {
+            return self.projected(part, &outputs);
+        }
+        // A subquery may become a join, which does not keep the order of its rows.
+        let typed = |key: &SortKey| Typed::plain(part.columns[key.output].1);
+        let key = |key: &SortKey| Output::new(Expr::Column(key.output), typed(key));
+        let keys: Vec<Output> = order.iter().map(key).collect();
+        for (n, key) in order.iter_mut().enumerate() {
+            key.output = outputs.len() + n;
+        }
+        outputs.extend(keys);
+        let part = self.projected(part, &outputs)?;
+        shown(sorted(part, &order)?, select.visible)
     }
 
     /// The query without LIMIT and OFFSET, with the columns that served its order.

@@ -127,6 +127,11 @@ impl Binder<'_> {
             let b = as_bpchar(Bound { expr, t: from, at: None });
             return self.output_as(b.expr, b.t, to);
         }
+        if from.ty != Ty::Char && to.ty == Ty::Char {
+            // The length is that of the other side: nothing is cut to it.
+            let plain = self.output_as(expr, from, Typed::plain(Ty::Char))?;
+            return Ok(Output::new(plain.expr, to));
+        }
         if (from.ty, to.ty) != (Ty::Char, Ty::Char) {
             return self.output_as(expr, from, to);
         }
