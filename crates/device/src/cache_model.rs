@@ -121,7 +121,7 @@ impl CacheCounts {
     }
 }
 
-/// Nanoseconds that a fence waits for so many lines.
+/// How long a fence waits for this number of lines, in nanoseconds.
 fn wait_ns(profile: &NvmProfile, lines: u64) -> f64 {
     if lines == 0 {
         return 0.0;

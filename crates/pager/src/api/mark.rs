@@ -1,4 +1,5 @@
-//! The mark that each start gives the header pages, so that files of different moments are told apart (`open/headers.rs`).
+//! The mark that each start writes into the header pages. It shows whether all files are of the same start
+//! (`open/headers.rs`).
 //!
 //! What it does not know: who compares marks.
 

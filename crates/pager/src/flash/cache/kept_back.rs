@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 pub(super) struct KeptBack {
     /// None stays: the design, or the size, is about to change.
     pub(super) is_draining: AtomicBool,
-    /// None stays: so many sharp checkpoints bring everything home.
+    /// No frame stays dirty. This is the number of sharp checkpoints that write all frames home.
     pub(super) sharp_checkpoints: AtomicU32,
     /// A shutdown leaves them here.
     pub(super) stays_dirty: AtomicBool,
-    /// Of a hundred frames, so many may be dirty.
+    /// How many frames may be dirty, in percent of all.
     pub(super) percent: AtomicU8,
 }
 
 impl KeptBack {
-    /// At most so many of a hundred frames.
+    /// At most this percentage of the frames.
     pub(super) fn new(percent: u8) -> KeptBack {
         KeptBack {
             is_draining: AtomicBool::new(false),

@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 pub(in crate::flash) enum Phase {
     /// Redo is not over.
     Opened,
-    /// Nor here, and frames of before the start are there.
+    /// Redo is not over, and frames from before the start are there.
     Restoring,
-    /// Redo is over, and who changes pages says so.
+    /// Redo is over. From now on, each change of a page is reported to the cache.
     Open,
 }
 
