@@ -1,25 +1,24 @@
 //! An open database.
 //!
 //! Invariants
-//! 1. Background threads hold the core, not the database: dropping the last handle stops them.
+//! 1. Background threads hold the core, not the database: when the last handle and transaction go, they end.
 //!
 //! Does not know: SQL, sockets, configuration files.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use varve_pager::{PageId, Pager, PagerStats};
 
+use crate::background::BackgroundThreads;
 use crate::catalog::{ObjectId, POSTGRES, SequenceDef, SequenceState, TableDef};
 use crate::check::{self, CheckReport};
+use crate::context::Context;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::io::{Accounts, IoRow};
 use crate::options::Options;
-use crate::purge::Bell;
 use crate::quota::TemporaryQuota;
 use crate::redo::EngineRedo;
 use crate::sequence::SequenceDrawer;
@@ -33,8 +32,7 @@ pub struct Database {
     core: Arc<Core>,
     accounts: Accounts,
     lock_timeout: Option<Duration>,
-    recovery_bell: Arc<Bell>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Arc<BackgroundThreads>,
 }
 
 /// Counters of an open database.
@@ -66,13 +64,8 @@ impl Database {
         let core = Pager::open_and(options.pager, Arc::new(EngineRedo), |pager| {
             recovery::open(pager, temporary.clone(), options.rollback_limit_bytes, options.derive.clone())
         })?;
-        let database = Database {
-            core,
-            accounts,
-            lock_timeout: options.lock_timeout,
-            recovery_bell: Arc::default(),
-            threads: Mutex::default(),
-        };
+        let threads = Arc::new(BackgroundThreads::new(Arc::clone(&core)));
+        let database = Database { core, accounts, lock_timeout: options.lock_timeout, threads };
         if options.background {
             database.start_threads()?;
         } else {
@@ -83,25 +76,13 @@ impl Database {
 
     fn start_threads(&self) -> Result<()> {
         let core = Arc::clone(&self.core);
-        self.spawn("varve-purge", move || purge::run(&core))?;
-        let (core, bell) = (Arc::clone(&self.core), Arc::clone(&self.recovery_bell));
-        self.spawn("varve-rollback", move || recovery::run(&core, &bell))
-    }
-
-    fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
-        let thread = thread::Builder::new().name(name.into()).spawn(body);
-        let thread =
-            thread.map_err(|error| Error::Unsupported { what: format!("a thread more ({error})") })?;
-        self.threads.lock().push(thread);
-        Ok(())
+        self.threads.spawn("varve-purge", move || purge::run(&core))?;
+        let (core, bell) = (Arc::clone(&self.core), Arc::clone(self.threads.recovery_bell()));
+        self.threads.spawn("varve-rollback", move || recovery::run(&core, &bell))
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
-    }
-
-    pub(crate) fn lock_timeout(&self) -> Option<Duration> {
-        self.lock_timeout
     }
 
     /// Where a sequence stands.
@@ -125,7 +106,8 @@ impl Database {
     /// Begins a transaction that uses the names of this database.
     #[inline]
     pub fn begin_in(self: &Arc<Self>, database: ObjectId, isolation: Isolation) -> Transaction {
-        Transaction::new(Arc::clone(self), database, isolation)
+        let cx = Context::new(Arc::clone(&self.core), isolation, self.lock_timeout);
+        Transaction::new(cx, Arc::clone(&self.threads), database)
     }
 
     /// An empty list of rows that may grow beyond memory, as far as the quota lets it.
@@ -198,28 +180,12 @@ impl Database {
     /// nothing is lost, and it can be called again. A sequence whose stored values can't be given back for want of room has
     /// a gap.
     pub fn shutdown(&self) -> Result<()> {
-        self.stop_threads();
+        self.threads.stop();
         let given_back = self.core.catalog.give_back_ranges(&self.core);
         self.core.pager.shutdown()?;
         match given_back {
             Err(Error::Pager(error)) if error.is_no_space() => Ok(()),
             given_back => given_back,
         }
-    }
-
-    fn stop_threads(&self) {
-        self.core.purge.bell().stop();
-        self.recovery_bell.stop();
-        for thread in self.threads.lock().drain(..) {
-            if thread.join().is_err() {
-                // The thread has reported its panic; there is nothing to wait for.
-            }
-        }
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        self.stop_threads();
     }
 }

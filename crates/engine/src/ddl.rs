@@ -19,7 +19,6 @@ use crate::catalog::{
 use crate::derived::Derived;
 use crate::error::{Error, ObjectKind, Result};
 use crate::modes::LockMode;
-use crate::paged::PagedStore;
 use crate::row::RowSchema;
 use crate::table_lock::TableLock;
 use crate::transaction::Transaction;
@@ -205,7 +204,7 @@ impl Transaction {
                 derived,
                 place: TreePlace { root: 0, owner },
             };
-            let tree = paged(&table)?.build_index(&mut txn.cx, &index)?;
+            let tree = table.paged()?.build_index(&mut txn.cx, &index)?;
             let place = TreePlace { root: tree.root().no().0, owner };
             let mut def = TableDef::clone(old);
             def.indexes.push(Arc::new(IndexDef { place, ..index }));
@@ -261,7 +260,7 @@ impl Transaction {
             let mut def = TableDef::clone(&old);
             if not_null && !old.columns[column].not_null {
                 let table = txn.open_own(&old)?;
-                paged(&table)?.refuse_nulls(&txn.cx, column)?;
+                table.paged()?.refuse_nulls(&txn.cx, column)?;
             }
             def.columns[column].default = default;
             def.columns[column].not_null = not_null;
@@ -407,13 +406,6 @@ impl Catalog {
             && self.sequences().all(|s| s.schema != name)
             && self.views().all(|v| v.schema != name)
     }
-}
-
-pub(crate) fn paged(table: &Table) -> Result<&PagedStore> {
-    table
-        .store
-        .as_paged()
-        .ok_or_else(|| Error::Unsupported { what: format!("this on engine {}", table.def().engine) })
 }
 
 pub(crate) fn invalid<T>(what: String) -> Result<T> {

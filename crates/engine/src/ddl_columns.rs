@@ -14,7 +14,7 @@ use crate::catalog::{
     Check, ColumnDef, Definition, ForeignKey, IndexDef, Named, Partitions, PrimaryKey, SequenceDef,
     StorageOptions, TableDef, TableId, TreePlace, Use, ViewDef, store,
 };
-use crate::ddl::{COLUMNS_MAX, invalid, paged};
+use crate::ddl::{COLUMNS_MAX, invalid};
 use crate::derived::{Derived, KeyPart};
 use crate::error::{Error, ObjectKind, Result};
 use crate::paged::PagedStore;
@@ -311,7 +311,7 @@ impl Transaction {
         let columns = columns.filter(|_| !planted("rewrite: the rows' new columns are not there"));
         let table = self.open_own(old)?;
         let owner = self.new_segment(def.storage)?;
-        let tree = paged(&table)?.rebuild(&mut self.cx, &def, owner, columns)?;
+        let tree = table.paged()?.rebuild(&mut self.cx, &def, owner, columns)?;
         def.place = TreePlace { root: tree.root().no().0, owner };
         self.cx.core.catalog.trees.note_rewriter(owner, self.cx.id);
         self.give_up(old.place)?;

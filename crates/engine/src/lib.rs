@@ -8,6 +8,7 @@
 
 mod advisory;
 mod array;
+mod background;
 pub mod catalog;
 mod check;
 mod context;

@@ -147,7 +147,7 @@ impl Transaction {
         key: &[u8],
         is_it: &mut dyn FnMut(RowRef<'_>) -> bool,
     ) -> Result<bool> {
-        crate::ddl::paged(table)?.rely_on(&mut self.cx, key, is_it)
+        table.paged()?.rely_on(&mut self.cx, key, is_it)
     }
 
     /// Locks the newest version of a row that `decide` wants, as `modify` would; `Changed` if it is locked.

@@ -14,15 +14,15 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use varve_device::{planted, planted_panic};
-use varve_pager::PagerError;
+use varve_pager::{Pager, PagerError};
 
+use crate::background::BackgroundThreads;
 use crate::catalog::{
     Catalog, IndexId, ObjectChange, ObjectId, SequenceDef, SequenceId, SequenceState, Table, TableDef,
     TableId,
 };
 use crate::context::Context;
 use crate::core::Core;
-use crate::database::Database;
 use crate::error::{Error, ObjectKind, Result};
 use crate::ids::TxnId;
 use crate::modes::LockMode;
@@ -142,7 +142,8 @@ struct Mark {
 
 /// A transaction.
 pub struct Transaction {
-    database: Arc<Database>,
+    /// Held so that they run as long as this does.
+    _threads: Arc<BackgroundThreads>,
     pub(crate) cx: Context,
     /// Tables locked so far.
     pub(crate) locked: SmallVec<[(TableId, LockMode); 8]>,
@@ -163,12 +164,12 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    pub(crate) fn new(database: Arc<Database>, of: ObjectId, isolation: Isolation) -> Self {
-        let mut cx = Context::new(Arc::clone(database.core()), isolation, database.lock_timeout());
-        cx.set_isolation(isolation);
+    /// Begins one that uses the names of the database `of`.
+    pub(crate) fn new(mut cx: Context, threads: Arc<BackgroundThreads>, of: ObjectId) -> Self {
+        cx.set_isolation(cx.isolation);
         cx.database = of;
         Self {
-            database,
+            _threads: threads,
             cx,
             locked: SmallVec::new(),
             statement: 0,
@@ -183,9 +184,9 @@ impl Transaction {
         }
     }
 
-    /// The database.
-    pub fn database(&self) -> &Arc<Database> {
-        &self.database
+    /// The pager below.
+    pub fn pager(&self) -> &Pager {
+        self.cx.pager()
     }
 
     /// The database of the server whose names it uses.

@@ -25,7 +25,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use crate::computed::{Computed, is_key};
-use crate::translate::may_fail;
+use crate::failing::may_fail;
 
 /// Moves conditions down.
 #[derive(Debug)]

@@ -10,8 +10,9 @@ use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::{Column, JoinType};
 use datafusion::logical_expr::{Expr as Logical, FetchType, LogicalPlan, TableScan};
 
+use crate::columns::column_ordinal;
 use crate::statistics::{GUESSED, ScanFacts};
-use crate::table::{SnapshotTable, column_ordinal};
+use crate::table::SnapshotTable;
 
 /// Rows of what nothing is known about.
 const UNKNOWN_ROWS: f64 = 1000.0;

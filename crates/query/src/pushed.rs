@@ -8,8 +8,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr as Logical, Operator};
 use varve_engine::Value;
 use varve_sql::general::{CmpOp, Expr};
 
+use crate::columns::column_ordinal;
 use crate::computed::{Computed, is_key};
-use crate::table::column_ordinal;
 
 /// The condition over the columns of a table; `None` if it has to be checked above.
 pub fn condition(e: &Logical) -> Option<Expr> {

@@ -24,8 +24,8 @@ use varve_engine::Datum;
 use varve_sql::general::{Around, Expr, Series, Step, Ty, Unnest};
 
 use crate::cells::{BATCH_ROWS, CellsBuilder, data_type};
+use crate::columns::column_name;
 use crate::error::wrapped;
-use crate::table::column_name;
 
 /// What is computed.
 #[derive(Debug, Clone)]

@@ -26,12 +26,12 @@ use varve_engine::{Datum, Reader, ScanIndex, ScanSpec, Table, planted_panic};
 use varve_sql::general::{Access, Around, KeyBytes, Step, TableAccess, Ty, quoted_name, scan_of};
 
 use crate::cells::{BATCH_ROWS, CellsBuilder, is_native};
+use crate::columns::column_types;
 use crate::constants;
 use crate::error::wrapped;
 use crate::kept::Snapshot;
 use crate::partition;
 use crate::sieve::Sieve;
-use crate::table::column_types;
 
 /// What is read.
 #[derive(Clone)]

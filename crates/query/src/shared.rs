@@ -37,8 +37,8 @@ use varve_sql::general::{Around, Shared, Ty, push_key};
 use crate::apply::made;
 use crate::cancel::physical_plan;
 use crate::cells::{Cells, data_type};
+use crate::columns::column_name;
 use crate::error::wrapped;
-use crate::table::column_name;
 
 /// The rows that a turn of a recursion works on.
 pub type WorkRows = Arc<parking_lot::Mutex<Vec<RecordBatch>>>;

@@ -9,7 +9,7 @@
 use varve_engine::{DAY_US, Datum, NumericRef, RowRef, Value, lifted};
 use varve_sql::general::{CmpOp, Expr, Left, Like, Ty, Typed, conjuncts, joined, like_matches};
 
-use crate::translate::may_fail;
+use crate::failing::may_fail;
 use crate::vector::DAYS_MAX;
 
 /// The filter of a scan.

@@ -16,29 +16,15 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr as Logical, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use varve_engine::{Reader, ScanIndex, Table};
-use varve_sql::general::{Access, Around, Expr, SqlError, Ty, Typed, choose, conjuncts, joined};
+use varve_sql::general::{Access, Around, Expr, SqlError, Ty, choose, conjuncts, joined};
 
 use crate::cells::data_type;
+use crate::columns::{column_name, column_types};
 use crate::error::wrapped;
 use crate::kept::Snapshot;
 use crate::pushed;
 use crate::scan::{Scan, ScanPlan};
 use crate::sieve::Sieve;
-
-/// The name of a table's column.
-pub fn column_name(ordinal: usize) -> String {
-    format!("c{ordinal}")
-}
-
-/// The ordinal behind a name.
-pub fn column_ordinal(name: &str) -> Option<usize> {
-    name.strip_prefix('c')?.parse().ok()
-}
-
-/// Types of a table's columns.
-pub fn column_types(table: &Table) -> Vec<Ty> {
-    table.def().columns.iter().map(|c| Typed::of_column(c.column_type).ty).collect()
-}
 
 /// A table at the snapshot of one statement.
 pub struct SnapshotTable {

@@ -42,13 +42,15 @@ use varve_sql::planted;
 
 use crate::aggregate::{Fold, function};
 use crate::cells::{CellsBuilder, data_type, is_native};
+use crate::columns::{column_name, column_types};
 use crate::computed::{Computed, Direction, comparable, order_of};
 use crate::constants::hangs_on_execution;
 use crate::error::wrapped;
+use crate::failing::may_fail;
 use crate::kept::{Assumed, Snapshot};
 use crate::rows::{Rows, RowsTable};
 use crate::shared::{SharedQueries, WorkRows};
-use crate::table::{SnapshotTable, column_name, column_types};
+use crate::table::SnapshotTable;
 
 /// A column of an input and its type.
 type Typing = (Column, Ty);
@@ -737,22 +739,4 @@ fn relations<'c>(expr: &Expr, columns: &'c [Typing]) -> BTreeSet<Option<&'c str>
         }
     });
     out
-}
-
-/// Whether evaluating the expression can end in an error.
-pub fn may_fail(expr: &Expr) -> bool {
-    let mut fails = false;
-    expr.walk(&mut |e| {
-        fails |= matches!(
-            e,
-            Expr::Arith(..)
-                | Expr::Negate(..)
-                | Expr::Call(..)
-                | Expr::Cast(..)
-                | Expr::Like(_)
-                | Expr::Concat(_)
-                | Expr::Subquery(..)
-        );
-    });
-    fails
 }

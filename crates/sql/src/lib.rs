@@ -45,6 +45,7 @@ pub mod text;
 pub mod time;
 mod ty;
 mod utility;
+mod value_bytes;
 
 pub use activity::Ender;
 pub use derived::deriver;

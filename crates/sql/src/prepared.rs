@@ -8,7 +8,7 @@
 //!
 //! Does not know: names of statements (`session`), transactions.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use varve_engine::{ColumnType, Datum, Value};
@@ -20,7 +20,6 @@ use crate::oid::{self, Oid};
 use crate::parse;
 use crate::plan::Plan;
 use crate::rights::Need;
-use crate::session::Life;
 use crate::sink::Column;
 use crate::system::HeldCursor;
 use crate::text;
@@ -172,6 +171,36 @@ pub(crate) fn trimmed<'a>(types: &[Ty], params: &[Datum<'a>]) -> Vec<Datum<'a>> 
     params.iter().enumerate().map(trim).collect()
 }
 
+/// The number of savepoints that were open when a portal was made; `ENDED` once they were rolled back.
+#[derive(Debug)]
+pub(crate) struct PortalLife(AtomicUsize);
+
+const ENDED: usize = usize::MAX;
+
+impl PortalLife {
+    /// The life of a portal that is made behind so many savepoints.
+    pub(crate) fn new(savepoints: usize) -> PortalLife {
+        PortalLife(AtomicUsize::new(savepoints))
+    }
+
+    /// Whether its portal may run.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != ENDED
+    }
+
+    /// The savepoint is released: the portal belongs to the one before.
+    pub(crate) fn adopt(&self, savepoint: usize) {
+        self.0.fetch_min(savepoint, Ordering::Relaxed);
+    }
+
+    /// Everything behind this savepoint is rolled back.
+    pub(crate) fn end_behind(&self, savepoint: usize) {
+        if self.0.load(Ordering::Relaxed) > savepoint {
+            self.0.store(ENDED, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The state of one portal between Execute messages. A new one starts at the beginning.
 #[derive(Debug, Default)]
 pub struct Portal {
@@ -179,7 +208,7 @@ pub struct Portal {
     /// The tag to close with once all rows have been handed out.
     pub(crate) finished: bool,
     /// Where it was made behind a savepoint.
-    pub(crate) life: Option<Arc<Life>>,
+    pub(crate) life: Option<Arc<PortalLife>>,
     /// What `pg_cursors` shows of it, if it has a name.
     pub(crate) shown: Option<Arc<HeldCursor>>,
 }

@@ -6,6 +6,8 @@
 //!
 //! Does not know: files, what a setting is for.
 
+use std::sync::Arc;
+
 use crate::error::{Result, SqlError, SqlState};
 
 /// The settings of the process; implemented by the program.
@@ -24,6 +26,37 @@ pub trait SystemSettings: Send + Sync {
 
     /// Takes back all that ALTER SYSTEM has done.
     fn reset_all(&self) -> Result<()>;
+}
+
+/// The settings of the program that runs the database; none where it has none.
+#[derive(Clone, Default)]
+pub struct ProcessSettings(Option<Arc<dyn SystemSettings>>);
+
+impl ProcessSettings {
+    /// Those of this program.
+    pub fn of(program: Arc<dyn SystemSettings>) -> ProcessSettings {
+        ProcessSettings(Some(program))
+    }
+
+    /// The program, if it has settings.
+    pub fn program(&self) -> Option<&Arc<dyn SystemSettings>> {
+        self.0.as_ref()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<SystemSetting> {
+        self.0.as_ref().map(|program| program.all()).unwrap_or_default()
+    }
+
+    /// The setting of a name, whatever its case. Two have PostgreSQL's names, too.
+    pub fn find(&self, name: &str) -> Option<SystemSetting> {
+        let name = match name.to_ascii_lowercase().as_str() {
+            "log_connections" => "server_log_connections",
+            "log_disconnections" => "server_log_disconnections",
+            _ => name,
+        };
+        self.0.as_ref()?.one(name)
+    }
 }
 
 /// One setting of the process.

@@ -29,6 +29,7 @@ pub use databases::{DatabaseDef, POSTGRES, POSTGRES_NAME, TEMPLATE0, TEMPLATE1};
 pub(crate) use defs::TreePlace;
 pub(crate) use state::CatalogState;
 
+use crate::error::{Error, Result};
 use crate::ids::TxnId;
 use crate::paged::PagedStore;
 use crate::table_engine::TableStore;
@@ -94,6 +95,13 @@ pub struct Table {
 }
 
 impl Table {
+    /// Its store, if it is paged: definitions change only that kind.
+    pub(crate) fn paged(&self) -> Result<&PagedStore> {
+        self.store
+            .as_paged()
+            .ok_or_else(|| Error::Unsupported { what: format!("this on engine {}", self.def.engine) })
+    }
+
     pub(crate) fn new(
         def: Arc<TableDef>,
         store: Arc<dyn TableStore>,

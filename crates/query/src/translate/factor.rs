@@ -13,7 +13,7 @@ use std::mem::discriminant;
 
 use varve_sql::general::{Expr, conjuncts, joined};
 
-use super::may_fail;
+use crate::failing::may_fail;
 
 /// The conditions, and the conditions derived from their disjunctions. `relations` returns the relations that
 /// an expression reads.

@@ -24,7 +24,7 @@ use varve_sql::general::{
 use varve_sql::planted;
 
 use super::limits::is_found_late;
-use super::{Key, Part, Translator, Typing, may_fail, reads_one, shown};
+use super::{Key, Part, Translator, Typing, reads_one, shown};
 use crate::apply::{Answer, Apply, Inner, Window};
 
 /// The rows of a subquery beside those of the query around.

@@ -102,7 +102,7 @@ impl Members {
             }
             _ => {
                 let mut key = Vec::new();
-                crate::general::push_key(&mut key, value);
+                crate::value_bytes::push_key(&mut key, value);
                 self.keys.insert(key.into());
             }
         }
@@ -114,7 +114,7 @@ impl Members {
             (Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_), Some(word)) => self.words.contains(&word),
             _ => {
                 key.clear();
-                crate::general::push_key(key, value);
+                crate::value_bytes::push_key(key, value);
                 self.keys.contains(key.as_slice())
             }
         };

@@ -24,9 +24,9 @@ use super::watch::{At, Watch};
 use super::{Exec, Failure, Row, Scratch, project};
 use crate::error::Result;
 use crate::eval::{Cx, Expr, Input, NoSequences};
-use crate::general::push_image;
 use crate::plan::{Access, Delete, Found, Output, TableAccess, Update};
 use crate::sink::Sink;
+use crate::value_bytes::push_image;
 
 /// What to do with the newest version of a row. The values are those of a row found by a general query: the columns of the other
 /// relations stand before those of the row, the values of subqueries behind.

@@ -94,7 +94,7 @@ pub(super) fn notice(notices: &mut Notices, state: &'static str, message: String
 /// A compression that can save nothing here is taken, with a notice.
 pub(crate) fn tell_of_compression(txn: &Transaction, storage: StorageOptions, notices: &mut Notices) {
     if storage.compression.is_some_and(|how| !how.is_none())
-        && let Some(why) = txn.database().pager().saves_nothing()
+        && let Some(why) = txn.pager().saves_nothing()
     {
         notice(notices, "00000", why);
     }

@@ -17,6 +17,7 @@ use crate::bind::aggregate::{AggCall, AggKind};
 use crate::error::{Result, SqlError};
 use crate::eval::{Cx, Input, keep_in};
 use crate::plan::Aggregate;
+use crate::value_bytes::key_type;
 
 /// State of one aggregate of one group.
 struct State {
@@ -104,15 +105,6 @@ impl<'s> Groups<'s> {
             out.push(&*self.arena.alloc_slice_copy(&slots));
         }
         Ok(out)
-    }
-}
-
-/// Any column type under which `key::push` encodes the value.
-pub fn key_type(value: Datum<'_>) -> varve_engine::ColumnType {
-    match value {
-        Datum::Numeric(_) => varve_engine::ColumnType::Numeric { precision: None },
-        Datum::Float8(_) => varve_engine::ColumnType::Float8,
-        _ => varve_engine::ColumnType::Text,
     }
 }
 

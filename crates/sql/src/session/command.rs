@@ -272,7 +272,7 @@ impl Session {
         self.forbid_block("ALTER SYSTEM")?;
         self.authorize_superuser(&refusal)?;
         let shared = Arc::clone(&self.shared);
-        let Some(system) = &shared.system else {
+        let Some(system) = shared.process.program() else {
             return Err(SqlError::unsupported("ALTER SYSTEM in a program that embeds the database"));
         };
         let Some(name) = name else {
@@ -280,7 +280,7 @@ impl Session {
             return Ok("ALTER SYSTEM");
         };
         let name = system_name(name);
-        let is_of_sessions = shared.system_setting(name).is_none() && self.settings.get(name).is_ok();
+        let is_of_sessions = shared.process.find(name).is_none() && self.settings.get(name).is_ok();
         if is_of_sessions {
             let what = format!("ALTER SYSTEM of {name}, which is a setting of sessions,");
             return Err(
@@ -288,7 +288,7 @@ impl Session {
             );
         }
         system.alter(name, value)?;
-        shared.system_setting(name).iter().for_each(|setting| self.tell_altered(setting));
+        shared.process.find(name).iter().for_each(|setting| self.tell_altered(setting));
         Ok("ALTER SYSTEM")
     }
 
@@ -311,7 +311,7 @@ impl Session {
     /// 42501 for a setting that is for superusers, 55P02 for one that is no session's.
     fn check_may_set(&mut self, name: &str) -> Result<()> {
         if self.settings.get(name).is_err()
-            && let Some(setting) = self.shared.system_setting(name)
+            && let Some(setting) = self.shared.process.find(name)
         {
             return Err(system_settings::not_of_a_session(&setting));
         }
@@ -433,7 +433,7 @@ impl Session {
             return Ok(CommandTag::Plain("SHOW"));
         }
         if name == "all" {
-            let system = self.shared.system_settings();
+            let system = self.shared.process.all();
             let described = system.iter().map(|s| (s.name.to_owned(), s.value.clone(), s.description));
             let of_sessions = self.settings.all().into_iter().map(|(name, value)| (name, value, ""));
             let mut all: Vec<_> = of_sessions.chain(described).collect();
@@ -453,7 +453,7 @@ impl Session {
         match self.transaction_setting(name) {
             Some(value) => Ok(value.to_owned()),
             None => self.settings.get(name).or_else(|unknown| {
-                let setting = self.shared.system_setting(name);
+                let setting = self.shared.process.find(name);
                 setting.map(|setting| setting.value).ok_or(unknown)
             }),
         }

@@ -75,7 +75,7 @@ use crate::rights::Holder;
 use crate::scram::Verifier;
 use crate::settings::{self, Settings, is_role};
 use crate::sink::{Progress, Severity, Sink};
-use crate::system_settings::{SystemSetting, SystemSettings};
+use crate::system_settings::{ProcessSettings, SystemSettings};
 use crate::time::{Reading, TimeForms};
 use crate::utility::Level;
 use authorize::Allowed;
@@ -83,7 +83,6 @@ use identity::Identity;
 use watchdog::Watchdog;
 
 pub(crate) use named::Named;
-pub(crate) use portals::Life;
 
 /// Statements that all sessions share.
 const SHARED_PLANS: usize = 8192;
@@ -104,8 +103,7 @@ pub struct SqlDatabase {
     forced_general: bool,
     /// `temp_file_limit` of each session that begins.
     temporary_limit: Arc<TemporaryLimit>,
-    /// The process's own settings, where a program has any.
-    system: Option<Arc<dyn SystemSettings>>,
+    process: ProcessSettings,
     watched: Arc<Watched>,
     /// Makes up verifiers of roles that do not exist, as long as the first role has no password.
     secret: [u8; 32],
@@ -125,7 +123,7 @@ impl SqlDatabase {
             general,
             forced_general,
             temporary_limit,
-            system: None,
+            process: ProcessSettings::default(),
             watched: Arc::default(),
             secret,
         }
@@ -143,22 +141,7 @@ impl SqlDatabase {
 
     /// The same, with settings of the process for ALTER SYSTEM. Without them it is refused (0A000).
     pub fn with_system(self, system: Arc<dyn SystemSettings>) -> SqlDatabase {
-        SqlDatabase { system: Some(system), ..self }
-    }
-
-    /// The process's own settings.
-    pub(crate) fn system_settings(&self) -> Vec<SystemSetting> {
-        self.system.as_ref().map(|system| system.all()).unwrap_or_default()
-    }
-
-    /// One of them.
-    pub(crate) fn system_setting(&self, name: &str) -> Option<SystemSetting> {
-        let name = match name.to_ascii_lowercase().as_str() {
-            "log_connections" => "server_log_connections",
-            "log_disconnections" => "server_log_disconnections",
-            _ => name,
-        };
-        self.system.as_ref()?.one(name)
+        SqlDatabase { process: ProcessSettings::of(system), ..self }
     }
 
     /// The same, but the runner of general queries gets all that it can run: for tests that compare the two paths.
@@ -220,14 +203,6 @@ impl SqlDatabase {
     /// What sessions do, and what ANALYZE found.
     pub(crate) fn watched(&self) -> &Arc<Watched> {
         &self.watched
-    }
-
-    /// Where a sequence stands.
-    pub(crate) fn sequence_state(
-        &self,
-        sequence: &varve_engine::SequenceDef,
-    ) -> Result<varve_engine::SequenceState> {
-        Ok(self.engine.sequence_state(sequence)?)
     }
 
     /// The engine below.
@@ -432,7 +407,7 @@ fn first_settings(
         settings.set_fact("work_mem", &(general.memory_bytes() >> 10).to_string());
     }
     for name in ["log_connections", "log_disconnections"] {
-        if let Some(setting) = shared.system_setting(name) {
+        if let Some(setting) = shared.process.find(name) {
             settings.set_fact(name, &setting.value);
         }
     }

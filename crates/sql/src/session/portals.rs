@@ -3,35 +3,21 @@
 //!
 //! Does not know: rows (`crate::prepared`).
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::Session;
 use super::cursor::End;
 use crate::eval::func::clock_us;
-use crate::prepared::{Body, Portal, Prepared};
+use crate::prepared::{Body, Portal, PortalLife, Prepared};
 use crate::sink::Column;
 use crate::system::HeldCursor;
 use crate::utility::Utility;
-
-/// How many savepoints were open when a portal was made; `ENDED` once they were rolled back.
-#[derive(Debug)]
-pub struct Life(AtomicUsize);
-
-const ENDED: usize = usize::MAX;
-
-impl Life {
-    /// Whether its portal may run.
-    pub fn is_open(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != ENDED
-    }
-}
 
 /// The portals that something has to be known of.
 #[derive(Debug, Default)]
 pub(super) struct Portals {
     /// The lives of those that are not as long as their transaction's.
-    lives: Vec<Weak<Life>>,
+    lives: Vec<Weak<PortalLife>>,
     /// Those that have names.
     named: Vec<Weak<HeldCursor>>,
     /// The unnamed one that runs, if its statement may show it.
@@ -46,16 +32,14 @@ impl Portals {
     /// A savepoint is released.
     pub(super) fn adopt(&mut self, savepoint: usize) {
         for life in self.lives.iter().filter_map(Weak::upgrade).filter(|life| life.is_open()) {
-            life.0.fetch_min(savepoint, Ordering::Relaxed);
+            life.adopt(savepoint);
         }
     }
 
     pub(super) fn end(&mut self, end: &End) {
         let End::ToSavepoint(index) = end else { return self.lives.clear() };
         for life in self.lives.iter().filter_map(Weak::upgrade) {
-            if life.0.load(Ordering::Relaxed) > *index {
-                life.0.store(ENDED, Ordering::Relaxed);
-            }
+            life.end_behind(*index);
         }
     }
 }
@@ -94,7 +78,7 @@ impl Session {
         let depth = self.savepoints.len();
         let mut portal = Portal::default();
         if depth > 0 {
-            let life = Arc::new(Life(AtomicUsize::new(depth)));
+            let life = Arc::new(PortalLife::new(depth));
             self.portals.lives.retain(|life| life.strong_count() > 0);
             self.portals.lives.push(Arc::downgrade(&life));
             portal.life = Some(life);

@@ -318,7 +318,9 @@ impl Session {
             read_only: self.read_only,
             shows_oids: false,
             locks: (self.begin_engine().locker(), Arc::clone(&self.locks)),
-            shared: Arc::clone(&self.shared),
+            engine: Arc::clone(self.shared.engine()),
+            watched: Arc::clone(self.shared.watched()),
+            process: self.shared.process.clone(),
             held: self.held(),
         }
     }

@@ -34,12 +34,12 @@ fn count(value: u64) -> Value {
 }
 
 fn start(world: &World) -> Value {
-    Value::TimestampTz(world.shared.watched().start_us())
+    Value::TimestampTz(world.watched.start_us())
 }
 
 /// Pages, commits and deadlocks are counted for all databases together, and shown with the first one.
 fn pg_stat_database(world: &World, rows: &mut Rows<'_>) {
-    let sessions = world.shared.watched().sessions();
+    let sessions = world.watched.sessions();
     for database in databases(world) {
         let own = sessions.iter().filter(|session| session.database == database.id).count();
         rows.add([
@@ -50,7 +50,7 @@ fn pg_stat_database(world: &World, rows: &mut Rows<'_>) {
         ]);
         counted_by_statements(rows);
         let stats = match database.id {
-            POSTGRES => world.shared.engine().stats(),
+            POSTGRES => world.engine.stats(),
             _ => DatabaseStats::default(),
         };
         rows.set([
@@ -98,7 +98,7 @@ fn pg_stat_database_conflicts(world: &World, rows: &mut Rows<'_>) {
 }
 
 fn pg_stat_bgwriter(world: &World, rows: &mut Rows<'_>) {
-    let pager = world.shared.engine().stats().pager;
+    let pager = world.engine.stats().pager;
     rows.add([
         ("checkpoints_timed", count(pager.checkpoints)),
         ("checkpoints_req", Value::Int8(0)),
@@ -125,7 +125,7 @@ fn pg_stat_archiver(world: &World, rows: &mut Rows<'_>) {
 /// What went into the log, as the counts of writes by purpose have it.
 fn pg_stat_wal(world: &World, rows: &mut Rows<'_>) {
     let of_log = |row: &varve_engine::IoRow| row.space == "log";
-    let io = world.shared.engine().io();
+    let io = world.engine.io();
     let (writes, bytes) = io
         .iter()
         .filter(|row| of_log(row))
@@ -148,7 +148,7 @@ fn pg_stat_wal(world: &World, rows: &mut Rows<'_>) {
 
 /// Sessions whose encryption is not told: the process ids alone.
 fn sessions_without_details(world: &World, rows: &mut Rows<'_>) {
-    for session in world.shared.watched().sessions() {
+    for session in world.watched.sessions() {
         rows.add([("pid", Value::Int4(session.process_id))]);
     }
 }

@@ -45,18 +45,18 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use parking_lot::Mutex;
 use varve_engine::{
-    Array, Catalog, ColumnType, Datum, LockMode, Locker, ObjectId, SequenceDrawer, SessionLocks, Sizes,
-    Value, predefined,
+    Array, Catalog, ColumnType, Database, Datum, LockMode, Locker, ObjectId, SequenceDrawer, SessionLocks,
+    Sizes, Value, predefined,
 };
 
+use crate::activity::Watched;
 use crate::error::{Result, SqlError};
 use crate::eval::{Deed, LockCall};
 use crate::exec::SequenceMemory;
 use crate::path::Path;
 use crate::rights::{self, Holder, Who};
-use crate::session::SqlDatabase;
 use crate::settings::{self, Settings};
-use crate::system_settings;
+use crate::system_settings::{self, ProcessSettings};
 use crate::ty::{Elem, Reg, Ty};
 
 pub use held::Held;
@@ -94,8 +94,12 @@ pub struct World {
     pub shows_oids: bool,
     /// Takes advisory locks for the transaction, and those of the session.
     pub locks: (Locker, Arc<SessionLocks>),
-    /// Knows what sessions do and what ANALYZE found.
-    pub shared: Arc<SqlDatabase>,
+    /// The engine below.
+    pub engine: Arc<Database>,
+    /// What sessions do, and what ANALYZE found.
+    pub watched: Arc<Watched>,
+    /// The settings of the process.
+    pub process: ProcessSettings,
     /// What the session holds.
     pub held: Held,
 }
@@ -118,7 +122,7 @@ impl World {
         }
         let of_session = self.settings.lock().get(name);
         of_session.or_else(|unknown| {
-            let setting = self.shared.system_setting(name);
+            let setting = self.process.find(name);
             setting.map(|setting| setting.value).ok_or(unknown)
         })
     }
@@ -141,7 +145,7 @@ impl World {
             settings::check_for_all(name)?;
         }
         if self.settings.lock().get(name).is_err()
-            && let Some(setting) = self.shared.system_setting(name)
+            && let Some(setting) = self.process.find(name)
         {
             return Err(system_settings::not_of_a_session(&setting));
         }
@@ -196,7 +200,7 @@ impl World {
     /// How much room things take, at the first question of the statement.
     pub fn sizes(&self) -> Result<&Sizes> {
         if self.sizes.get().is_none() {
-            let _ = self.sizes.set(self.shared.engine().sizes()?);
+            let _ = self.sizes.set(self.engine.sizes()?);
         }
         self.sizes.get().ok_or_else(|| SqlError::internal("sizes that are lost"))
     }

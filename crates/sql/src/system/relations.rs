@@ -330,7 +330,7 @@ fn pg_class(world: &World, rows: &mut Rows<'_>) {
             What::Part(_, part) => text(show::partition_bound(part)),
             _ => Value::Null,
         };
-        let count = table.and_then(|t| world.shared.watched().count(t.id));
+        let count = table.and_then(|t| world.watched.count(t.id));
         // -1 says that nobody has counted.
         let tuples = count.map_or(-1.0, |c| c.rows as f32);
         let has_parents = parents.contains(&TableId(r.oid));
@@ -557,7 +557,7 @@ fn last_value(world: &World, s: &SequenceDef) -> Value {
     if !holder.may_any(&world.catalog, &object, &[Rights::SELECT, Rights::USAGE]) {
         return Value::Null;
     }
-    match world.shared.sequence_state(s) {
+    match world.engine.sequence_state(s) {
         Ok(state) if state.is_called => Value::Int8(state.last_value),
         _ => Value::Null,
     }

@@ -42,7 +42,7 @@ fn count(value: u64) -> Value {
 
 /// Tables with their indexes: how they are stored, the room that their pages take plain and at home, and what was written.
 fn compression(world: &World, rows: &mut Rows<'_>) {
-    let engine = world.shared.engine();
+    let engine = &world.engine;
     let (Ok(sizes), Ok(savings)) = (engine.sizes(), engine.savings()) else { return };
     let mut tables: Vec<_> = world.catalog.tables().collect();
     tables.sort_by_key(|table| table.id);
@@ -67,7 +67,7 @@ fn compression(world: &World, rows: &mut Rows<'_>) {
 }
 
 fn durability(world: &World, rows: &mut Rows<'_>) {
-    for row in world.shared.engine().pager().durability() {
+    for row in world.engine.pager().durability() {
         rows.add([
             ("part", text(row.part)),
             ("place", text(row.place)),
@@ -78,7 +78,7 @@ fn durability(world: &World, rows: &mut Rows<'_>) {
 }
 
 fn io(world: &World, rows: &mut Rows<'_>) {
-    for row in world.shared.engine().io() {
+    for row in world.engine.io() {
         rows.add([
             ("space", text(row.space)),
             ("purpose", text(row.purpose)),
@@ -91,7 +91,7 @@ fn io(world: &World, rows: &mut Rows<'_>) {
 }
 
 fn levels(world: &World, rows: &mut Rows<'_>) {
-    for level in world.shared.engine().pager().stats().levels {
+    for level in world.engine.pager().stats().levels {
         for (name, value) in level.counters {
             rows.add([
                 ("level", text(level.name)),
@@ -104,7 +104,7 @@ fn levels(world: &World, rows: &mut Rows<'_>) {
 }
 
 fn nvm(world: &World, rows: &mut Rows<'_>) {
-    let Some(nvm) = world.shared.engine().pager().nvm() else { return };
+    let Some(nvm) = world.engine.pager().nvm() else { return };
     let (cell, lines) = (nvm.facts.cell, nvm.tally.written_back_lines);
     let slots = |held: Option<u64>| held.map_or(Value::Null, count);
     rows.add([
@@ -131,7 +131,7 @@ fn nvm(world: &World, rows: &mut Rows<'_>) {
 }
 
 fn stats(world: &World, rows: &mut Rows<'_>) {
-    for (name, value) in counters(&world.shared.engine().stats()) {
+    for (name, value) in counters(&world.engine.stats()) {
         rows.add([("name", text(name)), ("value", count(value))]);
     }
 }

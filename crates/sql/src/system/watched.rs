@@ -52,7 +52,7 @@ fn pg_settings(world: &World, rows: &mut Rows<'_>) {
             ("pending_restart", Value::Bool(false)),
         ]);
     }
-    world.shared.system_settings().iter().for_each(|setting| system_setting(setting, rows));
+    world.process.all().iter().for_each(|setting| system_setting(setting, rows));
 }
 
 /// A setting of the process, which ALTER SYSTEM changes.
@@ -76,7 +76,7 @@ fn system_setting(setting: &SystemSetting, rows: &mut Rows<'_>) {
 
 /// Locks of tables and other objects, and of transactions: who waits for a row waits for the transaction that has it.
 fn pg_locks(world: &World, rows: &mut Rows<'_>) {
-    for lock in world.shared.engine().locks() {
+    for lock in world.engine.locks() {
         let of = match lock.owner {
             Some(owner) => virtual_id(owner),
             None => format!("{}/0", lock.label),
@@ -152,8 +152,8 @@ fn class_of(world: &World, object: ObjectId) -> Option<u32> {
 fn pg_stat_activity(world: &World, rows: &mut Rows<'_>) {
     let holder = Holder::of(&world.catalog, world.who);
     let time = |at: Option<i64>| at.map_or(Value::Null, Value::TimestampTz);
-    let locks = world.shared.engine().locks();
-    for session in world.shared.watched().sessions() {
+    let locks = world.engine.locks();
+    for session in world.watched.sessions() {
         let role = world.catalog.role(&session.user);
         let now = session.now();
         rows.add([
@@ -195,7 +195,7 @@ fn pg_stat_activity(world: &World, rows: &mut Rows<'_>) {
 /// Rows as ANALYZE counted them; what Varve doesn't count is NULL.
 fn pg_stat_tables(world: &World, rows: &mut Rows<'_>) {
     for table in world.catalog.tables() {
-        let count = world.shared.watched().count(table.id);
+        let count = world.watched.count(table.id);
         rows.add([
             ("relid", oid(table.id.0)),
             ("schemaname", text(&table.schema)),

@@ -37,7 +37,7 @@ pub(super) const TABLE: &[Builtin] = &[
     catalog("pg_blocking_pids", &[Int4], Array(Elem::Int4), |a, cx| {
         let pid = int(a, 0) as u32;
         let mut pids = crate::array::of(crate::oid::INT4);
-        let blockers = cx.env.world()?.shared.engine().blockers(pid);
+        let blockers = cx.env.world()?.engine.blockers(pid);
         blockers.into_iter().for_each(|pid| pids.push(Datum::Int4(pid.cast_signed())));
         Ok(cx.keep_value(varve_engine::Value::Array(pids)))
     }),

@@ -70,14 +70,14 @@ const NO: super::Run = |_, _| Ok(Datum::Bool(false));
 const ZERO: super::Run = |_, _| Ok(Datum::Int8(0));
 
 fn started<'a>(_: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
-    Ok(Datum::TimestampTz(cx.env.world()?.shared.watched().start_us()))
+    Ok(Datum::TimestampTz(cx.env.world()?.watched.start_us()))
 }
 
 /// Rows as ANALYZE counted them.
 fn live_rows<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let world = cx.env.world()?;
     let table = world.catalog.table_ref(TableId(oid(a, 0)));
-    let count = table.and_then(|table| world.shared.watched().count(table.id));
+    let count = table.and_then(|table| world.watched.count(table.id));
     Ok(Datum::Int8(count.map_or(0, |count| i64::try_from(count.rows).unwrap_or(i64::MAX))))
 }
 

@@ -211,7 +211,7 @@ fn state_of_sequence(oid: u32, rights: &[Rights], cx: &Cx<'_>) -> Result<Sequenc
     if !Holder::of(&world.catalog, world.who).may_any(&world.catalog, &object, rights) {
         return Err(object.denied());
     }
-    world.shared.sequence_state(sequence)
+    Ok(world.engine.sequence_state(sequence)?)
 }
 
 fn read_sequence(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<SequenceState> {

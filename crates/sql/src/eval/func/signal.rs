@@ -78,7 +78,7 @@ fn terminate<'a>(a: &[Datum<'a>], timeout_ms: i64, cx: &Cx<'a>) -> Result<Datum<
 fn await_end(session: &Arc<Activity>, timeout: Duration, world: &World, cx: &Cx<'_>) -> Result<bool> {
     let began = Instant::now();
     loop {
-        if !world.shared.watched().sessions().iter().any(|other| Arc::ptr_eq(other, session)) {
+        if !world.watched.sessions().iter().any(|other| Arc::ptr_eq(other, session)) {
             return Ok(true);
         }
         cx.env.check_cancel()?;
@@ -93,7 +93,7 @@ fn await_end(session: &Arc<Activity>, timeout: Duration, world: &World, cx: &Cx<
 /// The session of that number, if the asking role may end what it does; 42501 if not.
 fn session(a: &[Datum<'_>], world: &World, refusals: [&str; 2]) -> Result<Option<Arc<Activity>>> {
     let number = int(a, 0);
-    let mut sessions = world.shared.watched().sessions().into_iter();
+    let mut sessions = world.watched.sessions().into_iter();
     let Some(session) = sessions.find(|session| i64::from(session.process_id) == number) else {
         world.warn(format!("PID {number} is not a PostgreSQL backend process"));
         return Ok(None);

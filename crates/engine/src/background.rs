@@ -1,0 +1,61 @@
+//! The threads that work behind an open database.
+//!
+//! Invariants
+//! 1. The threads run as long as the database or one of its transactions does. `stop`, or the last holder, ends them.
+//! 2. The threads hold the core, not this: otherwise nothing would end them.
+//!
+//! Does not know: what the threads do.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use parking_lot::Mutex;
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::purge::Bell;
+
+/// The threads of one open database.
+pub(crate) struct BackgroundThreads {
+    core: Arc<Core>,
+    recovery_bell: Arc<Bell>,
+    handles: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl BackgroundThreads {
+    /// None so far.
+    pub(crate) fn new(core: Arc<Core>) -> BackgroundThreads {
+        BackgroundThreads { core, recovery_bell: Arc::default(), handles: Mutex::default() }
+    }
+
+    /// Wakes and ends the thread that rolls back what a crash left unfinished.
+    pub(crate) fn recovery_bell(&self) -> &Arc<Bell> {
+        &self.recovery_bell
+    }
+
+    /// Starts a thread.
+    pub(crate) fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
+        let thread = thread::Builder::new().name(name.into()).spawn(body);
+        let thread =
+            thread.map_err(|error| Error::Unsupported { what: format!("a thread more ({error})") })?;
+        self.handles.lock().push(thread);
+        Ok(())
+    }
+
+    /// Ends all threads and waits for them.
+    pub(crate) fn stop(&self) {
+        self.core.purge.bell().stop();
+        self.recovery_bell.stop();
+        for thread in self.handles.lock().drain(..) {
+            if thread.join().is_err() {
+                // The thread has reported its panic; there is nothing to wait for.
+            }
+        }
+    }
+}
+
+impl Drop for BackgroundThreads {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

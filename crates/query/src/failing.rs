@@ -1,0 +1,21 @@
+//! Which expressions can end in an error: only others may be computed for rows that a condition would leave out.
+
+use varve_sql::general::Expr;
+
+/// Whether evaluating the expression can end in an error.
+pub fn may_fail(expr: &Expr) -> bool {
+    let mut fails = false;
+    expr.walk(&mut |e| {
+        fails |= matches!(
+            e,
+            Expr::Arith(..)
+                | Expr::Negate(..)
+                | Expr::Call(..)
+                | Expr::Cast(..)
+                | Expr::Like(_)
+                | Expr::Concat(_)
+                | Expr::Subquery(..)
+        );
+    });
+    fails
+}
