@@ -11,21 +11,20 @@ use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 
-use crate::core::Core;
+use crate::bell::Bell;
 use crate::error::{Error, Result};
-use crate::purge::Bell;
 
 /// The threads of one open database.
 pub(crate) struct BackgroundThreads {
-    core: Arc<Core>,
+    purge_bell: Arc<Bell>,
     recovery_bell: Arc<Bell>,
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl BackgroundThreads {
     /// None so far.
-    pub(crate) fn new(core: Arc<Core>) -> BackgroundThreads {
-        BackgroundThreads { core, recovery_bell: Arc::default(), handles: Mutex::default() }
+    pub(crate) fn new(purge_bell: Arc<Bell>) -> BackgroundThreads {
+        BackgroundThreads { purge_bell, recovery_bell: Arc::default(), handles: Mutex::default() }
     }
 
     /// Wakes and ends the thread that rolls back what a crash left unfinished.
@@ -44,7 +43,7 @@ impl BackgroundThreads {
 
     /// Ends all threads and waits for them.
     pub(crate) fn stop(&self) {
-        self.core.purge.bell().stop();
+        self.purge_bell.stop();
         self.recovery_bell.stop();
         for thread in self.handles.lock().drain(..) {
             if thread.join().is_err() {

@@ -21,10 +21,11 @@ use crate::io::{Accounts, IoRow};
 use crate::options::Options;
 use crate::quota::TemporaryQuota;
 use crate::redo::EngineRedo;
+use crate::row_access::Isolation;
 use crate::sequence::SequenceDrawer;
 use crate::sizes::{Savings, Sizes};
 use crate::spool::Spool;
-use crate::transaction::{Isolation, Transaction};
+use crate::transaction::Transaction;
 use crate::{purge, recovery};
 
 /// An open database.
@@ -64,7 +65,7 @@ impl Database {
         let core = Pager::open_and(options.pager, Arc::new(EngineRedo), |pager| {
             recovery::open(pager, temporary.clone(), options.rollback_limit_bytes, options.derive.clone())
         })?;
-        let threads = Arc::new(BackgroundThreads::new(Arc::clone(&core)));
+        let threads = Arc::new(BackgroundThreads::new(Arc::clone(core.purge.bell())));
         let database = Database { core, accounts, lock_timeout: options.lock_timeout, threads };
         if options.background {
             database.start_threads()?;

@@ -9,13 +9,15 @@
 //! Does not know: rows (`paged::purge`).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use varve_device::{planted, reached};
 use varve_pager::{Access, Lsn, PageId, SpaceId};
 
+use crate::bell::Bell;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::ids::{RollPointer, TxnId};
@@ -48,41 +50,7 @@ pub(crate) struct PurgeState {
     running: Mutex<Record>,
     pub(crate) purged_count: AtomicU64,
     limit_bytes: Option<u64>,
-    bell: Bell,
-}
-
-/// Wakes and stops the background thread.
-#[derive(Default)]
-pub(crate) struct Bell {
-    rung: Mutex<bool>,
-    condition: Condvar,
-    stopped: AtomicBool,
-}
-
-impl Bell {
-    pub(crate) fn ring(&self) {
-        *self.rung.lock() = true;
-        self.condition.notify_one();
-    }
-
-    pub(crate) fn stop(&self) {
-        self.stopped.store(true, Ordering::SeqCst);
-        self.ring();
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::SeqCst)
-    }
-
-    /// Waits until rung, or for the period; `false` when stopped.
-    pub(crate) fn wait(&self, period: Duration) -> bool {
-        let mut rung = self.rung.lock();
-        if !*rung && !self.is_stopped() {
-            self.condition.wait_for(&mut rung, period);
-        }
-        *rung = false;
-        !self.is_stopped()
-    }
+    bell: Arc<Bell>,
 }
 
 impl PurgeState {
@@ -95,7 +63,7 @@ impl PurgeState {
             running: Mutex::default(),
             purged_count: AtomicU64::new(0),
             limit_bytes,
-            bell: Bell::default(),
+            bell: Arc::default(),
         }
     }
 
@@ -130,7 +98,7 @@ impl PurgeState {
         }
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
         &self.bell
     }
 
@@ -292,7 +260,7 @@ mod tests {
     use crate::context::Context;
     use crate::recovery;
     use crate::redo::EngineRedo;
-    use crate::transaction::Isolation;
+    use crate::row_access::Isolation;
 
     fn core() -> Arc<Core> {
         let mut config = PagerConfig::new(MemoryDirectory::new());

@@ -13,7 +13,8 @@ use crate::catalog::{IndexId, Table};
 use crate::context::Context;
 use crate::error::Result;
 use crate::row::RowRef;
-use crate::transaction::{OnRow, ScanIndex, ScanSpec, Transaction};
+use crate::row_access::{OnRow, ScanIndex, ScanSpec};
+use crate::transaction::Transaction;
 use crate::tree::Estimate;
 
 /// Reads at the snapshot of a statement.

@@ -15,8 +15,8 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::paged::PagedStore;
 use crate::row::RowRef;
+use crate::row_access::{Change, OnRow, Outcome, ScanSpec};
 use crate::share::LockStrength;
-use crate::transaction::{Change, OnRow, Outcome, ScanSpec};
 use crate::types::Datum;
 
 /// A way to store tables.

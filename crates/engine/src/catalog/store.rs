@@ -36,7 +36,7 @@ use crate::error::{Error, ObjectKind, Result};
 use crate::key;
 use crate::paged::PagedStore;
 use crate::row::{RowImage, RowRef, RowSchema};
-use crate::transaction::{Change, Isolation, Outcome, ScanIndex, ScanSpec};
+use crate::row_access::{Change, Isolation, Outcome, ScanIndex, ScanSpec};
 use crate::types::{ColumnType, Datum};
 
 const OBJECTS: usize = 0;

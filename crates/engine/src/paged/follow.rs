@@ -15,7 +15,7 @@ use super::write::Applied;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::overflow;
-use crate::transaction::Change;
+use crate::row_access::Change;
 use crate::undo::Kind;
 
 impl PagedStore {

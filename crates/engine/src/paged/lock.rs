@@ -18,8 +18,8 @@ use crate::ids::{Owner, TxnId};
 use crate::node::{EntryRef, Stamp};
 use crate::overflow;
 use crate::row::RowRef;
+use crate::row_access::{Change, Outcome};
 use crate::share::LockStrength;
-use crate::transaction::{Change, Outcome};
 use crate::versions::{FLAG_KEY, FLAG_MOVED, FLAG_VACATED, Retry, Step, Version};
 
 /// The committed version beneath an uncommitted one (or one that is newer than the snapshot) that nobody who relies on the row has

@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::core::Core;
 use crate::error::Result;
 use crate::ids::TxnId;
+use crate::marks::{Entries, Marks};
 use crate::node::{FLAG_DELETED, Stamp};
 use crate::sort::Arena;
 
@@ -25,36 +26,6 @@ use crate::sort::Arena;
 const GATHERED_BYTES_MAX: usize = 16 << 20;
 /// Entries that one mini-transaction marks.
 const MARKED_MAX: usize = 128;
-
-/// Entries of one index to be marked.
-#[derive(Default)]
-struct Entries {
-    keys: Arena,
-    /// Undo records of the transaction when each was gathered: that of its row is the last of them.
-    records: Vec<u64>,
-}
-
-/// Entries to be marked in the indexes of one table.
-pub(crate) struct Marks {
-    /// The table's clustered tree.
-    owner: u32,
-    of_index: Vec<Entries>,
-}
-
-impl Marks {
-    fn memory_bytes(&self) -> usize {
-        self.of_index.iter().map(|entries| entries.keys.memory_bytes() + 8 * entries.records.len()).sum()
-    }
-
-    /// A rollback has left the transaction `record_count` undo records. Drops the marks that belong to later ones.
-    pub(crate) fn undone_to(&mut self, record_count: u64) {
-        for entries in &mut self.of_index {
-            let kept = entries.records.partition_point(|record| *record <= record_count);
-            entries.records.truncate(kept);
-            entries.keys.truncate(kept);
-        }
-    }
-}
 
 impl PagedStore {
     /// From now on marks of deleted rows' entries are gathered.

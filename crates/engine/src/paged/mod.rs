@@ -28,7 +28,6 @@ mod write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(crate) use marks::Marks;
 pub(crate) use undo::{roll_back, undo_newest};
 
 use crate::catalog::{IndexDef, IndexId, TableDef};
@@ -40,9 +39,9 @@ use crate::error::{Error, Result};
 use crate::key;
 use crate::overflow;
 use crate::row::{RowRef, RowSchema};
+use crate::row_access::{Change, OnRow, Outcome, ScanSpec};
 use crate::share::LockStrength;
 use crate::table_engine::{CoreRef, Decide, Run, TableEngine, TableStore};
-use crate::transaction::{Change, OnRow, Outcome, ScanSpec};
 use crate::tree::{Tree, TreeError};
 use crate::types::Datum;
 

@@ -22,7 +22,7 @@ use crate::core::{Core, Hold, Sight, View};
 use crate::error::Result;
 use crate::ids::{RollPointer, TxnId};
 use crate::node::Stamp;
-use crate::transaction::Isolation;
+use crate::row_access::Isolation;
 use crate::undo::RecordRef;
 use crate::undo::page::UndoPage;
 use crate::versions::{FLAG_MOVED, FLAG_VACATED, Version, missing_record};

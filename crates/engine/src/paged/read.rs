@@ -23,7 +23,7 @@ use crate::key;
 use crate::node::EntryRef;
 use crate::overflow;
 use crate::row::RowRef;
-use crate::transaction::{OnRow, ScanIndex, ScanSpec};
+use crate::row_access::{OnRow, ScanIndex, ScanSpec};
 use crate::tree::{Direction, Scan};
 use crate::versions::{Look, Retry, Version, look_back};
 

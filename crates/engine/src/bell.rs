@@ -1,0 +1,42 @@
+//! Wakes a background thread, and ends it.
+//!
+//! Does not know: what the thread does.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// The bell of one thread.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: Mutex<bool>,
+    condition: Condvar,
+    stopped: AtomicBool,
+}
+
+impl Bell {
+    pub(crate) fn ring(&self) {
+        *self.rung.lock() = true;
+        self.condition.notify_one();
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.ring();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Waits until rung, or for the period; `false` when stopped.
+    pub(crate) fn wait(&self, period: Duration) -> bool {
+        let mut rung = self.rung.lock();
+        if !*rung && !self.is_stopped() {
+            self.condition.wait_for(&mut rung, period);
+        }
+        *rung = false;
+        !self.is_stopped()
+    }
+}

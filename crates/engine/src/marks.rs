@@ -1,0 +1,35 @@
+//! Delete marks of index entries that a transaction has gathered and not set so far (`paged/marks.rs` sets them).
+//!
+//! Does not know: trees.
+
+use crate::sort::Arena;
+
+/// Entries of one index to be marked.
+#[derive(Default)]
+pub(crate) struct Entries {
+    pub(crate) keys: Arena,
+    /// Undo records of the transaction when each was gathered: that of its row is the last of them.
+    pub(crate) records: Vec<u64>,
+}
+
+/// Entries to be marked in the indexes of one table.
+pub(crate) struct Marks {
+    /// The table's clustered tree.
+    pub(crate) owner: u32,
+    pub(crate) of_index: Vec<Entries>,
+}
+
+impl Marks {
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.of_index.iter().map(|entries| entries.keys.memory_bytes() + 8 * entries.records.len()).sum()
+    }
+
+    /// A rollback has left the transaction `record_count` undo records. Drops the marks that belong to later ones.
+    pub(crate) fn undone_to(&mut self, record_count: u64) {
+        for entries in &mut self.of_index {
+            let kept = entries.records.partition_point(|record| *record <= record_count);
+            entries.records.truncate(kept);
+            entries.keys.truncate(kept);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! A transaction locks rows without changing them: FOR UPDATE and its weaker kinds, and what a child relies on.
+//!
+//! Does not know: why a row is locked.
+
+use crate::catalog::Table;
+use crate::error::Result;
+use crate::reader::Reader;
+use crate::row::RowRef;
+use crate::row_access::Outcome;
+use crate::share::LockStrength;
+use crate::transaction::Transaction;
+
+impl Transaction {
+    /// Takes a shared lock on a row until the end of the transaction: no other transaction deletes it or
+    /// changes its unique keys. Waits for transactions that have done so, or have locked it FOR UPDATE. Reads
+    /// the newest row at any isolation level. False if the row is gone, or if `is_it` does not accept it.
+    pub fn share_row(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        is_it: &mut dyn FnMut(RowRef<'_>) -> bool,
+    ) -> Result<bool> {
+        table.paged()?.rely_on(&mut self.cx, key, is_it)
+    }
+
+    /// Locks the newest version of a row that `decide` wants, as `modify` would; `Changed` if it is locked.
+    pub fn lock_row(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        strength: LockStrength,
+        decide: &mut dyn FnMut(RowRef<'_>) -> Result<bool>,
+    ) -> Result<Outcome> {
+        table.store.lock(&mut self.cx, key, strength, decide)
+    }
+
+    /// A reader of the newest committed rows and the transaction's own changes, at any isolation level.
+    pub fn newest_reader(&mut self) -> Reader {
+        Reader::of(self.cx.for_newest(), self.readers.get_or_insert_default())
+    }
+}
