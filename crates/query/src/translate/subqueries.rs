@@ -26,6 +26,7 @@ use varve_sql::planted;
 use super::limits::is_found_late;
 use super::{Key, Part, Translator, Typing, reads_one, shown};
 use crate::apply::{Answer, Apply, Inner, Window};
+use crate::failing::may_fail;
 
 /// The rows of a subquery beside those of the query around.
 struct Beside {
