@@ -25,6 +25,7 @@ mod kept;
 mod lexeme;
 pub mod log;
 mod loops;
+mod names;
 pub mod oid;
 pub mod panics;
 mod parse;

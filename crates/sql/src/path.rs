@@ -19,9 +19,8 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use varve_engine::{Catalog, Rights};
 
-use crate::bind::object_name;
 use crate::error::{Result, SqlError, SqlState};
-use crate::exec::split_name;
+use crate::names::{clipped, object_name, split_name};
 use crate::rights::{Holder, Object, Who};
 use crate::system;
 use crate::system::names::quoted;
@@ -214,7 +213,7 @@ pub fn entries(value: &str) -> Option<Vec<String>> {
     }
     loop {
         let (entry, behind) = entry(rest)?;
-        entries.push(crate::bind::clipped(entry));
+        entries.push(clipped(entry));
         rest = behind.trim_start();
         if rest.is_empty() {
             return Some(entries);

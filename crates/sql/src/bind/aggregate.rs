@@ -11,11 +11,12 @@ use super::coerce::with_blanks;
 use super::function::{plain_argument, whole_row};
 use super::scope::{Found, Scope};
 use super::window::WinOrder;
-use super::{Binder, Bound, fold};
+use super::{Binder, Bound};
 use crate::ast::{self, FunctionArg};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::exec::moments::Moment;
+use crate::names::fold;
 use crate::ty::{Elem, Ty, Typed};
 
 /// An aggregate function.

@@ -9,10 +9,11 @@ use varve_engine::{
 use super::ddl::{NewForeignKey, Parts, kept_default, keys_of, two_primary_keys};
 use super::part::{check_unique_key, partition_by};
 use super::retype::TypeChange;
-use super::{Binder, Scope, fold, storage};
+use super::{Binder, Scope, storage};
 use crate::ast::{ColumnAction, ColumnDefinition, Constraint, SequenceOptions, TableAction};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
+use crate::names::fold;
 
 /// One action of ALTER TABLE.
 pub enum Alteration {

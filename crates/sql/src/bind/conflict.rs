@@ -7,12 +7,13 @@
 
 use varve_engine::TableDef;
 
+use super::Binder;
 use super::answers::Answers;
 use super::foreign::same_columns;
 use super::scope::{Relation, Scope};
-use super::{Binder, object_name};
 use crate::ast::{self, ConflictTarget};
 use crate::error::{Result, SqlError, SqlState};
+use crate::names::object_name;
 use crate::plan::{Arbiter, OnConflict, Upsert};
 
 impl Binder<'_> {

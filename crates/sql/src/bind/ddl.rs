@@ -12,12 +12,12 @@ use super::part::{check_unique_key, partition_key};
 use super::rules::{Condition, constraint_exists};
 use super::scope::Scope;
 use super::sequence::{drawn_from, identity, serial_type};
-use super::{Binder, fold, limits, object_name, storage};
+use super::{Binder, limits, storage};
 use crate::ast::{
     ColumnDefinition, Constraint, ConstraintKind, CreateTable, ForeignKey, Ident, KeptExpr, SequenceOptions,
 };
 use crate::error::{Result, SqlError, SqlState};
-use crate::exec::split_name;
+use crate::names::{fold, object_name, split_name};
 use crate::ty::{self, Ty, Typed};
 
 /// Longest name, as in PostgreSQL.

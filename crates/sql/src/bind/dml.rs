@@ -15,11 +15,12 @@ use super::answers::Answers;
 use super::query::Returned;
 use super::row::fields_of;
 use super::scope::{Relation, Scope};
-use super::{Binder, Bound, fold};
+use super::{Binder, Bound};
 use crate::access;
 use crate::ast::{self, Assignment, Expr as Ast, Overriding, SetExpr};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
+use crate::names::fold;
 use crate::plan::{
     Delete, Found, Insert, InsertSource, Join, JoinKind, OnConflict, Output, Plan, Select, SortKey, Source,
     TableAccess, Update,

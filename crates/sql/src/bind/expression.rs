@@ -9,10 +9,11 @@
 use varve_engine::{TableId, Value};
 
 use super::scope::{Found, Scope};
-use super::{Binder, Bound, fold};
+use super::{Binder, Bound};
 use crate::ast::{self, BinaryOperator, Expr as Ast, UnaryOperator, Value as Literal};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
+use crate::names::fold;
 use crate::plan::SubqueryKind;
 use crate::text;
 use crate::ty::{self, Ty, Typed};

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use varve_engine::{ColumnType, ForeignKey, ObjectId, TableDef};
 
+use super::Binder;
 use super::ddl::{NewForeignKey, unique_name};
 use super::rules::constraint_exists;
-use super::{Binder, fold, object_name, undefined_table};
 use crate::ast::{Ident, ObjectName};
 use crate::error::{Result, SqlError, SqlState};
+use crate::names::{fold, object_name, undefined_table};
 use crate::ty::Typed;
 
 impl Binder<'_> {

@@ -8,11 +8,12 @@ use varve_engine::{TableDef, Value};
 
 use super::scope::{Found, Merged, Relation, Scope};
 use super::set_functions::{RowsOf, rows_of};
-use super::{Binder, Bound, SOURCES_MAX, fold, object_name, undefined_table};
+use super::{Binder, Bound, SOURCES_MAX};
 use crate::access;
 use crate::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
+use crate::names::{fold, object_name, undefined_table};
 use crate::plan::{Join, JoinKind, Lateral, Source, TableAccess};
 use crate::rights::{Kind, Needed, Object};
 use crate::sink::Origin;

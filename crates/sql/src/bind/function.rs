@@ -12,11 +12,12 @@ use super::aggregate::AggKind;
 use super::coerce::shown_as_text;
 use super::scope::Scope;
 use super::window::WinFunction;
-use super::{Binder, Bound, fold, limits, named};
+use super::{Binder, Bound, limits, named};
 use crate::ast::{self, Expr as Ast, FunctionArg};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::{self, Builtin};
 use crate::eval::{CmpOp, Expr};
+use crate::names::fold;
 use crate::ty::{self, CastLevel, Reg, Ty, Typed, cast_level};
 
 /// Functions that PostgreSQL has and Varve does not run yet, in order: 0A000 rather than 42883. One that is there by now doesn't

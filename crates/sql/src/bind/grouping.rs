@@ -13,10 +13,11 @@ use super::function::plain_argument;
 use super::items::literal_position;
 use super::query::orderable;
 use super::scope::{Found, Grouping, Relation, Scope};
-use super::{Binder, Bound, fold};
+use super::{Binder, Bound};
 use crate::ast::{self, Expr as Ast, GroupItem, SelectItem};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
+use crate::names::fold;
 use crate::ty::{Ty, Typed};
 use varve_engine::Value;
 

@@ -15,9 +15,10 @@ use super::items::output_name;
 use super::part::{check_unique_key, partition_by};
 use super::rules::{columns_of, has_subquery, relation_of};
 use super::scope::Scope;
-use super::{Binder, Bound, fold, limits, only};
+use super::{Binder, Bound, limits, only};
 use crate::ast::{CreateIndex, Expr as Ast, Ident, IndexKey, IndexKeyKind, KeptExpr};
 use crate::error::{Result, SqlError, SqlState};
+use crate::names::fold;
 use crate::system::conditions;
 use crate::ty::{Ty, Typed};
 

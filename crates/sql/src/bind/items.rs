@@ -5,10 +5,11 @@
 use super::meaning::StarColumn;
 use super::query::orderable;
 use super::scope::{Found, Merged, Relation, Scope};
-use super::{Binder, fold, limits};
+use super::{Binder, limits};
 use crate::ast::{self, Direction, Expr as Ast, Link, Placed, SelectItem};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
+use crate::names::fold;
 use crate::plan::{Output, SortKey};
 use crate::sink::{Column, Origin};
 use crate::ty::{Ty, Typed};

@@ -3,12 +3,13 @@
 //! Does not know: how json is written (`eval::func::json`).
 
 use crate::ast::{self, Expr as Ast};
+use crate::names::fold;
 use varve_engine::Value;
 
 use super::function::plain_argument;
 use super::row::fields_of;
 use super::scope::{Found, Scope};
-use super::{Binder, Bound, fold};
+use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::eval::func::{self, json};

@@ -64,6 +64,7 @@ pub use scope::Scope;
 use crate::ast::{self, Placed};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
+use crate::names::object_name;
 use crate::oid::Oid;
 use crate::path::Path;
 use crate::rights::{Need, Needed, Object};
@@ -314,42 +315,5 @@ impl<'c> Binder<'c> {
             self.params.resize(number, Ty::Unknown);
         }
         Ok(Bound { expr: Expr::Param(number - 1), t: Typed::plain(self.params[number - 1]), at })
-    }
-}
-
-/// A name.
-pub fn fold(ident: &ast::Ident) -> String {
-    ident.value.clone()
-}
-
-/// Longest name, in bytes.
-pub(crate) const NAME_BYTES_MAX: usize = 63;
-
-/// A name cut to the length that PostgreSQL gives it.
-pub fn clipped(mut name: String) -> String {
-    name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
-    name
-}
-
-/// Schema (public if none is given) and name of an object.
-pub fn object_name(name: &ast::ObjectName) -> Result<(String, String)> {
-    match name.0.as_slice() {
-        [table] => Ok(("public".to_owned(), fold(table))),
-        [schema, table] | [_, schema, table] => Ok((fold(schema), fold(table))),
-        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("improper qualified name: {name}"))),
-    }
-}
-
-/// 42P01 with the name as the client wrote it.
-pub fn undefined_table(name: &ast::ObjectName) -> SqlError {
-    let parts = name.0.iter().map(fold);
-    // Where no schema of the path has the name, it has an empty one.
-    let shown: Vec<String> = parts.filter(|p| !p.is_empty()).collect();
-    let error =
-        SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", shown.join(".")));
-    match shown.as_slice() {
-        // For the session, which asks whether the role may know (`Session::of_missing_relation`).
-        [.., schema, table] => error.of_table(schema, table),
-        _ => error,
     }
 }

@@ -8,11 +8,12 @@
 
 use varve_engine::Value;
 
+use super::Bound;
 use super::function::{shown_call, undefined_call};
-use super::{Bound, fold};
 use crate::ast::FunctionArg;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
+use crate::names::fold;
 use crate::ty::{Ty, Typed};
 
 /// A function with names for its arguments.

@@ -8,9 +8,9 @@
 
 use varve_engine::TableDef;
 
-use super::fold;
 use crate::ast::{ColumnAction, Constraint, ConstraintKind, TableAction};
 use crate::error::{Result, SqlError, SqlState};
+use crate::names::fold;
 
 const WITHOUT_ONLY: &str = "Do not specify the ONLY keyword.";
 

@@ -14,12 +14,13 @@ use varve_engine::{
 
 use super::ddl::check_orderable;
 use super::scope::Scope;
-use super::{Binder, fold, object_name, storage, undefined_table};
+use super::{Binder, storage};
 use crate::ast::{self, CreateTable, Ident, PartitionBound, PartitionBy, PartitionOf, RangeEdge};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::eval::func::hash::{IN_PART, is_hashable};
 use crate::eval::func::range::IN_RANGE;
+use crate::names::{fold, object_name, undefined_table};
 use crate::partition::{is_before, placed};
 use crate::system::show::edges;
 use crate::ty::Typed;

@@ -9,9 +9,10 @@
 use super::function::function_name;
 use super::scope::{Relation, Scope};
 use super::set_functions::{RowsOf, rows_of};
-use super::{Binder, Bound, fold};
+use super::{Binder, Bound};
 use crate::ast::{self, Expr as Ast, Ident, Link, SelectItem, SetExpr};
 use crate::error::{Result, SqlError, SqlState};
+use crate::names::fold;
 
 impl Binder<'_> {
     /// `(f(x)).field`, `(t.k).field`; `None` if this is neither.

@@ -152,7 +152,7 @@ impl Binder<'_> {
         };
         let t = call.as_ref().map(|c| c.output).or(value.as_ref().map(|v| v.t));
         let t = t.unwrap_or(Typed::plain(Ty::Text));
-        let only = alias.map_or_else(|| function.to_owned(), |a| super::fold(&a.name));
+        let only = alias.map_or_else(|| function.to_owned(), |a| crate::names::fold(&a.name));
         let mut columns = vec![(only, t)];
         if numbered {
             columns.push(("ordinality".to_owned(), Typed::plain(Ty::Int8)));

@@ -5,9 +5,10 @@
 use super::from::{From, named};
 use super::scope::Scope;
 use super::set_functions::ArrayColumn;
-use super::{Binder, Bound, fold};
+use super::{Binder, Bound};
 use crate::ast;
 use crate::error::{Result, SqlError, SqlState};
+use crate::names::fold;
 use crate::plan::{Source, Unnest};
 use crate::ty::{Ty, Typed};
 

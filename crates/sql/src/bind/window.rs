@@ -13,10 +13,11 @@ use super::coerce::with_blanks;
 use super::function::plain_argument;
 use super::items::is_descending;
 use super::scope::Scope;
-use super::{Binder, Bound, fold};
+use super::{Binder, Bound};
 use crate::ast::{self, BinaryOperator, FrameExclusion, Over};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
+use crate::names::fold;
 use crate::ty::{Ty, Typed};
 
 /// A window function.

@@ -14,12 +14,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::Binder;
 use super::from::renamed;
 use super::query::{BoundQuery, orderable};
-use super::{Binder, fold};
 use crate::ast::{self, SetExpr, SetOperator};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
+use crate::names::fold;
 use crate::plan::{Output, Recursion, Select, SetKind, Shared, SharedBody, Source};
 use crate::sink::Origin;
 use crate::ty::{Ty, Typed};

@@ -164,7 +164,7 @@ pub fn chosen(
     let mut flags = vec![matches!(chosen, Chosen::All); columns.len()];
     let Chosen::These(names) = chosen else { return Ok(flags) };
     for name in names {
-        let name = crate::bind::fold(name);
+        let name = crate::names::fold(name);
         let Some(n) = columns.iter().position(|column| **column == name) else {
             known(&name)?;
             let message = format!("{option} column \"{name}\" not referenced by COPY");

@@ -9,7 +9,7 @@ use varve_engine::{Catalog, Datum, Named, TableId};
 
 use super::Cx;
 use crate::error::{Result, SqlError, SqlState};
-use crate::exec::split_name;
+use crate::names::split_name;
 use crate::path::{Path, has_schema};
 use crate::system::{self, World, ids, names, show, types};
 use crate::text;

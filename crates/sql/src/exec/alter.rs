@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::ast;
+use crate::names::object_name;
 use bumpalo::Bump;
 use varve_engine::{
     Change, Check, ColumnSource, Datum, Error as EngineError, Named, NewIndex, ObjectId, Outcome, PrimaryKey,
@@ -24,7 +25,7 @@ use super::sequence_ddl::SequenceDdl;
 use super::{Facts, Failure, SequenceMemory};
 use crate::ast::{AlterTable, ColumnAction, TableAction};
 use crate::bind::alter::{Alteration, NewColumn, Renaming};
-use crate::bind::{Binder, limits, object_name, only};
+use crate::bind::{Binder, limits, only};
 use crate::error::{SqlError, SqlState};
 use crate::eval::{Cx, Expr, Input, NoSequences};
 use crate::system;

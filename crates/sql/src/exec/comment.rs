@@ -3,11 +3,11 @@
 //! Does not know: who reads comments.
 
 use crate::ast;
+use crate::names::{fold, object_name, undefined_table};
 use varve_engine::{Catalog, Named, ObjectId, TableId, Transaction};
 
 use super::definition::{Notices, Result};
 use crate::ast::{Comment, CommentKind};
-use crate::bind::{fold, object_name, undefined_table};
 use crate::error::{SqlError, SqlState};
 use crate::sink::Severity;
 use crate::system::{constraints, ids};

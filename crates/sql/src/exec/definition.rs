@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use crate::ast;
+use crate::names::{object_name, undefined_table};
 use varve_engine::{Catalog, Error as EngineError, NewIndex, StorageOptions, TableDef, Transaction};
 
 use super::Facts;
@@ -17,7 +18,7 @@ use super::drop;
 use super::sequence_ddl::SequenceDdl;
 use crate::ast::{CreateIndex, CreateSchema, CreateTable, Definition, DropKind, Truncate};
 use crate::bind::index::IndexSpec;
-use crate::bind::{Binder, object_name, only, undefined_table};
+use crate::bind::{Binder, only};
 use crate::error::{SqlError, SqlState};
 use crate::sink::{CommandTag, Severity};
 

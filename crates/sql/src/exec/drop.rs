@@ -9,16 +9,15 @@
 use std::sync::Arc;
 
 use crate::ast;
+use crate::names::{object_name, split_name};
 use varve_engine::{
     Catalog, Error as EngineError, ForeignKey, IndexId, ObjectId, SequenceDef, SequenceId, TableDef, TableId,
     Transaction, ViewDef,
 };
 
 use super::definition::{Notices, Result, notice};
-use super::sequence::split_name;
 use crate::ast::{Drop, DropKind};
 use crate::bind::foreign::same_columns;
-use crate::bind::object_name;
 use crate::bind::sequence::drawn_from;
 use crate::error::{SqlError, SqlState};
 use crate::sink::Severity;

@@ -45,7 +45,7 @@ use smallvec::SmallVec;
 use varve_engine::{Catalog, Datum, LockMode, Table, TableDef, Transaction};
 
 pub use drop::draws_from;
-pub use sequence::{Beside, SequenceMemory, split_name};
+pub use sequence::{Beside, SequenceMemory};
 
 use change::FoundRows;
 use reference::{Checker, Deferred, Pending};

@@ -14,7 +14,6 @@ use varve_engine::{Catalog, ColumnDef, Rights, SequenceDef, SequenceId, TableDef
 
 use super::Facts;
 use super::drop::draws_from;
-use crate::bind::clipped;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{LockCall, NoSequences, Sequences};
 use crate::path::Path;
@@ -343,25 +342,6 @@ fn at_limit(e: varve_engine::Error, sequence: &SequenceDef) -> SqlError {
             SqlError::new(SqlState::SEQUENCE_LIMIT, message)
         }
         other => other.into(),
-    }
-}
-
-/// A name in a string, folded unless quoted: schema (public if none) and name.
-pub fn split_name(text: &str) -> (String, String) {
-    let mut parts: Vec<String> = Vec::new();
-    let mut part = String::new();
-    let mut quoted = false;
-    for c in text.chars() {
-        match c {
-            '"' => quoted = !quoted,
-            '.' if !quoted => parts.push(std::mem::take(&mut part)),
-            c if quoted => part.push(c),
-            c => part.push(c.to_ascii_lowercase()),
-        }
-    }
-    match parts.pop() {
-        Some(schema) => (clipped(schema), clipped(part)),
-        None => ("public".to_owned(), clipped(part)),
     }
 }
 

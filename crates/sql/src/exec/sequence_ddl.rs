@@ -14,7 +14,6 @@ use super::Facts;
 use super::alter::Alter;
 use super::definition::{Notices, Result, notice};
 use super::drop::draws_from;
-use super::sequence::split_name;
 use crate::ast::{OwnedBy, SequenceAction, SequenceOptions};
 use crate::bind::Binder;
 use crate::bind::ddl::no_schema;
@@ -22,6 +21,7 @@ use crate::bind::sequence::{
     changed, drawing_from_another, identity, refuse_beyond, sequence_of, sequence_text,
 };
 use crate::error::{SqlError, SqlState};
+use crate::names::split_name;
 use crate::system::names::quoted;
 
 /// Runs statements about sequences.

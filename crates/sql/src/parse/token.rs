@@ -7,8 +7,8 @@
 
 use pg_query::protobuf::{KeywordKind, Token as Scanned};
 
-use crate::bind::{NAME_BYTES_MAX, clipped};
 use crate::error::{Result, SqlError};
+use crate::names::{NAME_BYTES_MAX, clipped};
 
 /// A token, and where it is.
 #[derive(Debug, Clone, Copy)]

@@ -15,9 +15,9 @@ use crate::ast::{
     ColumnAction, ColumnDefinition, Comment, CommentKind, Constraint, ConstraintKind, CreateTable,
     Definition, DropKind, Ident, KeptExpr, ObjectName, TableAction,
 };
-use crate::bind::{fold, undefined_table};
 use crate::copy::CopyWhat;
 use crate::error::Result;
+use crate::names::{fold, undefined_table};
 use crate::parse;
 use crate::system::names::quoted;
 use crate::utility::Utility;

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use crate::ast;
+use crate::names::{fold, object_name};
 use rustc_hash::FxHashSet;
 use varve_engine::{
     BOOTSTRAP_ROLE, Catalog, Isolation, Named, ObjectId, Rights, SequenceDef, TableDef, Transaction,
@@ -21,7 +22,6 @@ use crate::ast::{
     Comment, CommentKind, Constraint, ConstraintKind, Definition, DropKind, SequenceAction, TableAction,
     Truncate,
 };
-use crate::bind::{fold, object_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Found, OnConflict, Output, Plan, Select};
@@ -474,6 +474,6 @@ pub(super) fn grantable(
     }
     match named(catalog, &schema, &plain) {
         Some((object, kind)) if kind != Kind::Index => Ok(object),
-        _ => Err(crate::bind::undefined_table(name)),
+        _ => Err(crate::names::undefined_table(name)),
     }
 }

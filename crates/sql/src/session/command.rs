@@ -173,7 +173,7 @@ impl Session {
         let catalog = self.current_catalog();
         let mut keys = Vec::new();
         for name in names.unwrap_or_default() {
-            let (_, last) = crate::bind::object_name(name)?;
+            let (_, last) = crate::names::object_name(name)?;
             let named = catalog.tables().flat_map(|t| &t.foreign_keys).filter(|k| k.name == last);
             let named: Vec<_> = named.collect();
             if named.is_empty() {

@@ -9,10 +9,10 @@
 use std::time::Duration;
 
 use crate::ast;
+use crate::names::{object_name, undefined_table};
 use varve_engine::{Error as EngineError, LockMode, Named, Rights, TableDef};
 
 use super::Session;
-use crate::bind::{object_name, undefined_table};
 use crate::error::{Result, SqlError, SqlState};
 use crate::utility::lock::LockTable;
 

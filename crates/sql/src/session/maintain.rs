@@ -10,11 +10,11 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use crate::ast;
+use crate::names::{fold, object_name, undefined_table};
 use varve_engine::{Error as EngineError, Isolation, LockMode, ScanIndex, ScanSpec, TableDef, Transaction};
 
 use super::Session;
 use super::command::not_in_block;
-use crate::bind::{fold, object_name, undefined_table};
 use crate::error::{Result, SqlError, SqlState};
 use crate::rights::{Holder, Kind, Object};
 use crate::system;

@@ -46,7 +46,7 @@ impl Session {
         }
         let Some(named) = catalog.resolve(&schema, &name) else {
             if !if_exists {
-                return Err(crate::bind::undefined_table(written).into());
+                return Err(crate::names::undefined_table(written).into());
             }
             let message = format!("relation \"{name}\" does not exist, skipping");
             self.notices.push((Severity::Notice, SqlError::new(SqlState("00000"), message)));

@@ -6,8 +6,8 @@ use varve_engine::NewView;
 
 use super::Session;
 use super::roles::Done;
-use crate::bind::undefined_table;
 use crate::error::{Result, SqlError, SqlState};
+use crate::names::undefined_table;
 use crate::rights::{Kind, Object};
 use crate::sink::Severity;
 use crate::utility::view::ViewOptions;

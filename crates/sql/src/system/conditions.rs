@@ -12,8 +12,9 @@ use super::show::type_name;
 use crate::ast::{
     BinaryOperator, Expr as Ast, Function, FunctionArg, Ident, UnaryOperator, Value as Literal,
 };
-use crate::bind::{Binder, Bound, fold};
+use crate::bind::{Binder, Bound};
 use crate::eval::Expr;
+use crate::names::fold;
 use crate::parse;
 use crate::time::Reading;
 use crate::ty::Ty;

@@ -9,9 +9,9 @@ use pg_query::protobuf::{
 use super::node::{self, Opt, Source};
 use super::role::{RoleName, role_name};
 use super::{Utility, setting};
-use crate::bind::clipped;
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
+use crate::names::clipped;
 
 /// A command about databases.
 #[derive(Debug, Clone)]

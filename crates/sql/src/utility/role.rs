@@ -3,6 +3,7 @@
 //! Does not know: which roles and objects there are.
 
 use crate::ast;
+use crate::names::clipped;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
     AlterRoleStmt, CreateRoleStmt, DropBehavior, DropRoleStmt, GrantRoleStmt, GrantStmt, GrantTargetType,
@@ -12,7 +13,6 @@ use varve_engine::{Rights, Secret};
 
 use super::node::{self, Opt, Source};
 use super::{Utility, tag};
-use crate::bind::clipped;
 use crate::error::{Result, SqlError, SqlState};
 
 /// A role as a command names it.

@@ -232,7 +232,7 @@ fn find_function(signature: &str) -> Result<()> {
     };
     let written = arguments.split(',').filter(|_| !arguments.trim().is_empty());
     let types = written.map(typed).collect::<Result<Vec<_>>>()?;
-    let (schema, name) = crate::exec::split_name(name.trim());
+    let (schema, name) = crate::names::split_name(name.trim());
     let is_there = match crate::path::has_schema(signature) && schema != "pg_catalog" {
         true => false,
         false => {

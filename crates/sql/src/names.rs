@@ -1,0 +1,62 @@
+//! Names of objects as a statement or a string writes them: their longest length, their schema and their last part.
+//!
+//! Does not know: which objects there are, the search path (`path`).
+
+use crate::ast;
+use crate::error::{Result, SqlError, SqlState};
+
+/// A name as the parser gave it: in lower case unless it was quoted.
+pub fn fold(ident: &ast::Ident) -> String {
+    ident.value.clone()
+}
+
+/// Longest name, in bytes.
+pub const NAME_BYTES_MAX: usize = 63;
+
+/// A name cut to the length that PostgreSQL gives it.
+pub fn clipped(mut name: String) -> String {
+    name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
+    name
+}
+
+/// Schema (public if none is given) and name of an object.
+pub fn object_name(name: &ast::ObjectName) -> Result<(String, String)> {
+    match name.0.as_slice() {
+        [table] => Ok(("public".to_owned(), fold(table))),
+        [schema, table] | [_, schema, table] => Ok((fold(schema), fold(table))),
+        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("improper qualified name: {name}"))),
+    }
+}
+
+/// 42P01 with the name as the client wrote it.
+pub fn undefined_table(name: &ast::ObjectName) -> SqlError {
+    let parts = name.0.iter().map(fold);
+    // Where no schema of the path has the name, it has an empty one.
+    let shown: Vec<String> = parts.filter(|p| !p.is_empty()).collect();
+    let error =
+        SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", shown.join(".")));
+    match shown.as_slice() {
+        // For the session, which asks whether the role may know (`Session::of_missing_relation`).
+        [.., schema, table] => error.of_table(schema, table),
+        _ => error,
+    }
+}
+
+/// A name in a string, folded unless quoted: schema (public if none) and name.
+pub fn split_name(text: &str) -> (String, String) {
+    let mut parts: Vec<String> = Vec::new();
+    let mut part = String::new();
+    let mut quoted = false;
+    for c in text.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            '.' if !quoted => parts.push(std::mem::take(&mut part)),
+            c if quoted => part.push(c),
+            c => part.push(c.to_ascii_lowercase()),
+        }
+    }
+    match parts.pop() {
+        Some(schema) => (clipped(schema), clipped(part)),
+        None => ("public".to_owned(), clipped(part)),
+    }
+}
