@@ -60,3 +60,8 @@ pub fn split_name(text: &str) -> (String, String) {
         None => ("public".to_owned(), clipped(part)),
     }
 }
+
+/// 3F000
+pub fn no_schema(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{name}\" does not exist"))
+}

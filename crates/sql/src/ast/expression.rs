@@ -234,6 +234,14 @@ impl Expr {
     pub fn number(digits: impl Into<String>) -> Expr {
         Expr::Value(Constant { value: Value::Number(digits.into()), at: Place::NONE })
     }
+
+    /// The expression within the parentheses that are around it.
+    pub fn unnested(&self) -> &Expr {
+        match self {
+            Expr::Nested(inner) => inner.unnested(),
+            other => other,
+        }
+    }
 }
 
 /// A constant.

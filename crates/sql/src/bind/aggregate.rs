@@ -7,8 +7,8 @@
 //!
 //! Does not know: how groups are formed (`exec`).
 
+use super::call::{plain_argument, whole_row};
 use super::coerce::with_blanks;
-use super::function::{plain_argument, whole_row};
 use super::scope::{Found, Scope};
 use super::window::WinOrder;
 use super::{Binder, Bound};
@@ -414,7 +414,7 @@ impl Binder<'_> {
         let shown = if result == Ty::Char { b.t } else { Typed::plain(result) };
         if f.distinct {
             kind.may_be_distinct().map_err(|e| e.at(at))?;
-            super::query::orderable(b.t, "DISTINCT")?;
+            super::order::orderable(b.t, "DISTINCT")?;
         }
         let is_key = kind == AggKind::JsonObjectAgg;
         let b = if kind == AggKind::ArrayAgg { with_blanks(b) } else { b };

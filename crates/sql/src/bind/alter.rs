@@ -6,7 +6,8 @@ use varve_engine::{
     Check, ColumnDef, Derived, Identity, KeyPart, NewSequence, ObjectId, PrimaryKey, StorageOptions, TableDef,
 };
 
-use super::ddl::{NewForeignKey, Parts, kept_default, keys_of, two_primary_keys};
+use super::ddl::{Parts, kept_default, keys_of, two_primary_keys};
+use super::foreign::NewForeignKey;
 use super::part::{check_unique_key, partition_by};
 use super::retype::TypeChange;
 use super::{Binder, Scope, storage};

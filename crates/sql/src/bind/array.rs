@@ -59,7 +59,7 @@ impl Binder<'_> {
         all: bool,
         scope: &mut Scope,
     ) -> Result<Bound> {
-        let right = super::expression::unwrap_nested(right);
+        let right = right.unnested();
         // A list that is written out is IN, which finds rows by index. But char(n) is compared with strings in an array as text,
         // blanks and all.
         if let (Ast::Array(list), BinaryOperator::Eq, false) = (right, op, all)
@@ -256,14 +256,14 @@ impl Binder<'_> {
             _ => return None,
         };
         if of_array == Ty::Unknown && !is_compatible {
-            return Some(Err(super::sets::no_polymorphic_type(at)));
+            return Some(Err(super::call::no_polymorphic_type(at)));
         }
         let element = of_array.element()?;
         let common = |ty: Ty, t: &Ty| crate::ty::common(ty, t.element().unwrap_or(*t));
         // Where to begin is no value of the array.
         let values = if name == "array_position" { &types[..2] } else { &types[..] };
         let (of_array, element) = match is_compatible.then(|| values.iter().try_fold(Ty::Unknown, common)) {
-            Some(None) => return Some(Err(super::function::undefined(name, &types).at(at))),
+            Some(None) => return Some(Err(super::call::undefined(name, &types).at(at))),
             Some(Some(shared)) => (shared.array()?, shared),
             None => (of_array, element),
         };

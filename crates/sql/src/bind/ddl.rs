@@ -6,22 +6,22 @@
 //!
 //! Does not know: how objects are made (`exec::definition`).
 
-use varve_engine::{Check, ColumnDef, ColumnType, NewSequence, NewTable, ObjectId, PrimaryKey};
+use varve_engine::{Check, ColumnDef, NewSequence, NewTable, ObjectId, PrimaryKey};
 
+use super::foreign::NewForeignKey;
+use super::made_name::{free_among, unique_name};
+use super::order::check_orderable;
 use super::part::{check_unique_key, partition_key};
 use super::rules::{Condition, constraint_exists};
 use super::scope::Scope;
 use super::sequence::{drawn_from, identity, serial_type};
 use super::{Binder, limits, storage};
 use crate::ast::{
-    ColumnDefinition, Constraint, ConstraintKind, CreateTable, ForeignKey, Ident, KeptExpr, SequenceOptions,
+    ColumnDefinition, Constraint, ConstraintKind, CreateTable, Ident, KeptExpr, SequenceOptions,
 };
 use crate::error::{Result, SqlError, SqlState};
-use crate::names::{fold, object_name, split_name};
-use crate::ty::{self, Ty, Typed};
-
-/// Longest name, as in PostgreSQL.
-const NAME_BYTES_MAX: usize = 63;
+use crate::names::{fold, no_schema, object_name, split_name};
+use crate::ty;
 
 /// CREATE TABLE, understood.
 pub struct TableSpec {
@@ -49,15 +49,6 @@ pub(super) struct Parts {
     pub serial: Vec<(usize, SequenceOptions)>,
     pub checks: Vec<(Option<String>, KeptExpr)>,
     pub foreign_keys: Vec<NewForeignKey>,
-}
-
-/// A foreign key that is yet to be bound.
-#[derive(Debug, Clone)]
-pub struct NewForeignKey {
-    /// Its name, if it is given one.
-    pub name: Option<String>,
-    /// What it says.
-    pub key: ForeignKey,
 }
 
 impl Binder<'_> {
@@ -285,40 +276,6 @@ fn several_defaults(column: &str, table: &str) -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, message)
 }
 
-/// `table_column_label`, shortened as PostgreSQL does.
-pub(super) fn made_name(table: &str, column: &str, label: &str) -> String {
-    let column_len = if column.is_empty() { 0 } else { column.len() + 1 };
-    let room = NAME_BYTES_MAX - label.len() - 1;
-    let table = &table[..table.floor_char_boundary(room.saturating_sub(column_len).max(room / 2))];
-    let left = room - table.len();
-    let column = &column[..column.floor_char_boundary(left.saturating_sub(1))];
-    if column.is_empty() { format!("{table}_{label}") } else { format!("{table}_{column}_{label}") }
-}
-
-/// A name for a constraint that is no relation.
-pub(super) fn unique_name(
-    table: &str,
-    columns: &[ColumnDef],
-    key: &[usize],
-    label: &str,
-    taken: &[String],
-) -> String {
-    free_among(table, columns, key, label, &|name| !taken.iter().any(|t| t == name))
-}
-
-fn free_among(
-    table: &str,
-    columns: &[ColumnDef],
-    key: &[usize],
-    label: &str,
-    is_free: &dyn Fn(&str) -> bool,
-) -> String {
-    let joined: Vec<&str> = key.iter().map(|c| columns[*c].name.as_str()).collect();
-    let base = made_name(table, &joined.join("_"), label);
-    let numbered = |n: u32| if n == 0 { base.clone() } else { format!("{base}{n}") };
-    (0..).map(numbered).find(|n| is_free(n)).unwrap_or(base.clone())
-}
-
 /// The unique keys among the constraints.
 pub(super) fn keys_of(parts: &Parts) -> impl Iterator<Item = (&'static str, &[usize])> {
     let primary = parts.primary_key.iter().map(|(_, columns)| ("PRIMARY KEY", columns.as_slice()));
@@ -354,21 +311,4 @@ fn key_columns(columns: &[Ident], parts: &Parts) -> Result<Vec<usize>> {
         out.push(ordinal);
     }
     Ok(out)
-}
-
-/// 42704 for a type without an order.
-pub(super) fn check_orderable(column_type: ColumnType) -> Result<()> {
-    let ty = Typed::of_column(column_type).ty;
-    if ty != Ty::Json {
-        return Ok(());
-    }
-    let message =
-        format!("data type {} has no default operator class for access method \"btree\"", ty.name());
-    let hint = "You must specify an operator class for the index or define a default operator class for the data type.";
-    Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message).with_hint(hint))
-}
-
-/// 3F000
-pub fn no_schema(name: &str) -> SqlError {
-    SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{name}\" does not exist"))
 }

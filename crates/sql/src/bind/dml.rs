@@ -12,10 +12,9 @@ use std::sync::Arc;
 use varve_engine::{ColumnDef, Identity, TableDef, Value};
 
 use super::answers::Answers;
-use super::query::Returned;
 use super::row::fields_of;
 use super::scope::{Relation, Scope};
-use super::{Binder, Bound};
+use super::{Binder, Bound, Returned};
 use crate::access;
 use crate::ast::{self, Assignment, Expr as Ast, Overriding, SetExpr};
 use crate::error::{Result, SqlError, SqlState};

@@ -161,7 +161,7 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<Bound> {
         let kind = if all { SubqueryKind::All } else { SubqueryKind::Any };
-        match (super::operator::comparison(op), unwrap_nested(right)) {
+        match (super::operator::comparison(op), right.unnested()) {
             (Some(op), Ast::Subquery(query)) => self.compared_with_rows(left, op, query, kind, scope),
             _ => self.quantified(left, op, right, all, scope),
         }
@@ -460,13 +460,5 @@ fn minus_first(e: &Ast) -> Ast {
             Ast::BinaryOp { left, op: BinaryOperator::Power, right: right.clone() }
         }
         operand => Ast::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(operand.clone()) },
-    }
-}
-
-/// The expression inside parentheses.
-pub(super) fn unwrap_nested(e: &Ast) -> &Ast {
-    match e {
-        Ast::Nested(inner) => unwrap_nested(inner),
-        other => other,
     }
 }

@@ -10,12 +10,21 @@ use std::sync::Arc;
 use varve_engine::{ColumnType, ForeignKey, ObjectId, TableDef};
 
 use super::Binder;
-use super::ddl::{NewForeignKey, unique_name};
+use super::made_name::unique_name;
 use super::rules::constraint_exists;
-use crate::ast::{Ident, ObjectName};
+use crate::ast::{self, Ident, ObjectName};
 use crate::error::{Result, SqlError, SqlState};
 use crate::names::{fold, object_name, undefined_table};
 use crate::ty::Typed;
+
+/// A foreign key that is yet to be bound.
+#[derive(Debug, Clone)]
+pub struct NewForeignKey {
+    /// Its name, if it is given one.
+    pub name: Option<String>,
+    /// What it says.
+    pub key: ast::ForeignKey,
+}
 
 impl Binder<'_> {
     /// A foreign key of a table that exists; its id is the engine's to give.

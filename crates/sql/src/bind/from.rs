@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use varve_engine::{TableDef, Value};
 
+use super::relations::{
+    BoundFrom, check_alias, common_names, crossed, named, query_relation, relation_of, relation_over,
+};
 use super::scope::{Found, Merged, Relation, Scope};
 use super::set_functions::{RowsOf, rows_of};
 use super::{Binder, Bound, SOURCES_MAX};
@@ -14,55 +17,26 @@ use crate::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
 use crate::names::{fold, object_name, undefined_table};
-use crate::plan::{Join, JoinKind, Lateral, Source, TableAccess};
+use crate::plan::{JoinKind, Source, TableAccess};
 use crate::rights::{Kind, Needed, Object};
-use crate::sink::Origin;
 use crate::system::{self, SystemTable};
 use crate::ty::{Ty, Typed};
 
-/// FROM, as far as it is bound.
-#[derive(Debug)]
-pub(super) struct From {
-    /// Where rows come from.
-    pub(super) source: Source,
-    /// What their columns are called.
-    pub(super) relations: Vec<Relation>,
-    /// Columns of USING.
-    pub(super) merged: Vec<Merged>,
-    /// What it takes of each row of the items before it: LATERAL.
-    given: Vec<Bound>,
-}
-
-impl From {
-    fn nothing() -> From {
-        From { source: Source::Nothing, relations: Vec::new(), merged: Vec::new(), given: Vec::new() }
-    }
-
-    pub(super) fn one(source: Source, relation: Relation) -> From {
-        From { source, relations: vec![relation], ..From::nothing() }
-    }
-
-    /// How many columns it has.
-    pub(super) fn width(&self) -> usize {
-        self.relations.iter().map(|r| r.columns.len()).sum()
-    }
-
-    fn scope(&self) -> Scope {
-        Scope { relations: self.relations.clone(), merged: self.merged.clone(), ..Scope::default() }
-    }
-}
-
 impl Binder<'_> {
     /// FROM: where rows come from, and what their columns are called.
-    pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<From> {
-        let Some((first, rest)) = from.split_first() else { return Ok(From::nothing()) };
+    pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<BoundFrom> {
+        let Some((first, rest)) = from.split_first() else { return Ok(BoundFrom::nothing()) };
         let outside = std::mem::replace(&mut self.outside, self.levels.len());
         let items = self.items_of_from(first, rest);
         self.outside = outside;
         items
     }
 
-    fn items_of_from(&mut self, first: &ast::TableWithJoins, rest: &[ast::TableWithJoins]) -> Result<From> {
+    fn items_of_from(
+        &mut self,
+        first: &ast::TableWithJoins,
+        rest: &[ast::TableWithJoins],
+    ) -> Result<BoundFrom> {
         let mut all = self.joined(first)?;
         for item in rest {
             let right = self.beside(&all, |b| b.joined(item))?;
@@ -72,8 +46,8 @@ impl Binder<'_> {
     }
 
     /// One item of FROM with the joins that are written behind it. What is LATERAL in it sees the items before it.
-    fn joined(&mut self, item: &ast::TableWithJoins) -> Result<From> {
-        let mut left = self.factor(&item.relation, &From::nothing())?;
+    fn joined(&mut self, item: &ast::TableWithJoins) -> Result<BoundFrom> {
+        let mut left = self.factor(&item.relation, &BoundFrom::nothing())?;
         for join in &item.joins {
             let (kind, constraint) = join_kind(&join.operator);
             let right = self.factor(&join.relation, &left)?;
@@ -87,9 +61,9 @@ impl Binder<'_> {
         &mut self,
         kind: JoinKind,
         constraint: Option<&JoinConstraint>,
-        left: From,
-        right: From,
-    ) -> Result<From> {
+        left: BoundFrom,
+        right: BoundFrom,
+    ) -> Result<BoundFrom> {
         let reads_left = right.given.iter().any(|b| b.expr.reads_columns());
         if reads_left && matches!(kind, JoinKind::Right | JoinKind::Full) {
             let message = "the combining JOIN type must be INNER or LEFT for a LATERAL reference";
@@ -97,8 +71,9 @@ impl Binder<'_> {
         }
         // A recursive query that is bound is one like any other; its own second part reads its work table, and may.
         let is_open = |id| self.is_within_recursion(id);
-        let is_optional =
-            |side: &From, kinds: [JoinKind; 2]| kinds.contains(&kind) && side.source.reads_work(&is_open);
+        let is_optional = |side: &BoundFrom, kinds: [JoinKind; 2]| {
+            kinds.contains(&kind) && side.source.reads_work(&is_open)
+        };
         if is_optional(&right, [JoinKind::Left, JoinKind::Full])
             || is_optional(&left, [JoinKind::Right, JoinKind::Full])
         {
@@ -131,7 +106,7 @@ impl Binder<'_> {
         Ok(all)
     }
 
-    fn join_condition(&mut self, on: &ast::Expr, all: &From) -> Result<Vec<Expr>> {
+    fn join_condition(&mut self, on: &ast::Expr, all: &BoundFrom) -> Result<Vec<Expr>> {
         let mut scope = all.scope();
         scope.no_aggregates = Some("JOIN conditions");
         let bound = self.apart(|b| b.expression(on, &mut scope))?;
@@ -156,7 +131,7 @@ impl Binder<'_> {
         Ok((condition, Merged { name: name.to_owned(), expr, t, hides, first }))
     }
 
-    fn factor(&mut self, factor: &TableFactor, before: &From) -> Result<From> {
+    fn factor(&mut self, factor: &TableFactor, before: &BoundFrom) -> Result<BoundFrom> {
         self.sources += 1;
         if self.sources > SOURCES_MAX {
             let message = format!("a statement may read {SOURCES_MAX} relations");
@@ -179,23 +154,26 @@ impl Binder<'_> {
                         self.note_schema(name, schema);
                     }
                     self.need(Needed::System(table.name));
-                    return Ok(From::one(Source::System(table), system_relation(table, alias.as_ref())?));
+                    return Ok(BoundFrom::one(
+                        Source::System(table),
+                        system_relation(table, alias.as_ref())?,
+                    ));
                 }
                 let (schema, last) = self.find_name(name)?;
                 if let Some(view) = self.catalog.view(&schema, &last).cloned() {
                     let (source, relation) = self.view(&view, alias.as_ref())?;
-                    return Ok(From::one(source, relation));
+                    return Ok(BoundFrom::one(source, relation));
                 }
                 if let Some(sequence) = self.catalog.sequence(&schema, &last) {
                     let (source, relation) = self.sequence(&sequence, alias.as_ref())?;
-                    return Ok(From::one(source, relation));
+                    return Ok(BoundFrom::one(source, relation));
                 }
                 let table = self.table_or_part(name)?;
                 self.only(&table, *only)?;
                 self.need_relation(Object::new(table.id, Kind::Table, &last), &table.schema);
                 let relation = self.named_relation(&table, alias.as_ref())?;
                 let access = TableAccess::whole(table);
-                Ok(From::one(Source::Table(access), relation))
+                Ok(BoundFrom::one(Source::Table(access), relation))
             }
             TableFactor::Derived { lateral: true, subquery, alias } => {
                 self.beside(before, |b| b.derived(subquery, alias.as_ref()))
@@ -225,14 +203,18 @@ impl Binder<'_> {
     }
 
     /// Binds an item that may read those before it.
-    fn beside(&mut self, before: &From, bind: impl FnOnce(&mut Self) -> Result<From>) -> Result<From> {
+    fn beside(
+        &mut self,
+        before: &BoundFrom,
+        bind: impl FnOnce(&mut Self) -> Result<BoundFrom>,
+    ) -> Result<BoundFrom> {
         if before.relations.is_empty() {
             return self.deeper(bind);
         }
         let mut scope = before.scope();
         scope.no_aggregates = Some("FROM clause of their own query level");
         let (found, given) = self.inside(&mut scope, bind)?;
-        Ok(From { given, ..found })
+        Ok(BoundFrom { given, ..found })
     }
 
     /// Binds what does not see the other items of FROM, only the queries around.
@@ -242,7 +224,7 @@ impl Binder<'_> {
     }
 
     /// A query in FROM.
-    fn derived(&mut self, query: &ast::Query, alias: Option<&ast::TableAlias>) -> Result<From> {
+    fn derived(&mut self, query: &ast::Query, alias: Option<&ast::TableAlias>) -> Result<BoundFrom> {
         let Some(alias) = alias else {
             let message = "subquery in FROM must have an alias";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message)
@@ -261,7 +243,7 @@ impl Binder<'_> {
         &mut self,
         name: &ast::ObjectName,
         alias: Option<&ast::TableAlias>,
-    ) -> Result<Option<From>> {
+    ) -> Result<Option<BoundFrom>> {
         let [part] = name.0.as_slice() else { return Ok(None) };
         let Some(place) = self.find_named(&part.value) else {
             return Ok(None);
@@ -349,7 +331,7 @@ impl Binder<'_> {
         args: &[ast::FunctionArg],
         numbered: bool,
         alias: Option<&ast::TableAlias>,
-    ) -> Result<From> {
+    ) -> Result<BoundFrom> {
         let (_, function) = object_name(name)?;
         let rows = rows_of(&function);
         if args.is_empty()
@@ -361,7 +343,7 @@ impl Binder<'_> {
             if alias.is_none() {
                 relation.alias = function;
             }
-            return Ok(From::one(Source::System(table), relation));
+            return Ok(BoundFrom::one(Source::System(table), relation));
         }
         if let Some(RowsOf::Elements) = rows {
             return self.unnest(args, numbered, alias);
@@ -373,7 +355,7 @@ impl Binder<'_> {
         let mut scope = Scope { no_aggregates: Some("functions in FROM"), ..Scope::default() };
         let mut bounds = Vec::new();
         for argument in args {
-            bounds.push(self.expression(super::function::plain_argument(argument)?, &mut scope)?);
+            bounds.push(self.expression(super::call::plain_argument(argument)?, &mut scope)?);
         }
         if !matches!(rows, Some(RowsOf::Series | RowsOf::Subscripts)) || numbered {
             return self.function_rows((name, &function), bounds, numbered, alias);
@@ -402,94 +384,13 @@ impl Binder<'_> {
         let column = alias.and_then(|a| a.columns.first()).map_or(alias_name.clone(), fold);
         let relation =
             Relation { alias: alias_name, columns: vec![(column, Typed::plain(ty))], ..Relation::unnamed() };
-        Ok(From::one(Source::Series(bounds, ty), relation))
+        Ok(BoundFrom::one(Source::Series(bounds, ty), relation))
     }
 }
 
 fn system_relation(table: &SystemTable, alias: Option<&ast::TableAlias>) -> Result<Relation> {
     let columns = table.columns.iter().map(|(name, ty, _)| ((*name).to_owned(), Typed::plain(*ty)));
     Ok(named(table.name, columns.collect(), &[], alias)?.showing(table.oid))
-}
-
-/// The relation that a table is under its alias.
-pub(super) fn relation_of(table: &TableDef, alias: Option<&ast::TableAlias>) -> Result<Relation> {
-    let columns = table.columns.iter().map(|c| (c.name.clone(), Typed::of_column(c.column_type)));
-    Ok(named(&table.name, columns.collect(), table.key_columns(), alias)?.showing(table.id.0))
-}
-
-/// A relation of these columns under its alias.
-pub(super) fn named(
-    table: &str,
-    mut columns: Vec<(String, Typed)>,
-    key: &[usize],
-    alias: Option<&ast::TableAlias>,
-) -> Result<Relation> {
-    let mut name = table.to_owned();
-    let mut hidden = None;
-    if let Some(alias) = alias {
-        check_alias(alias, columns.len())?;
-        hidden = Some(std::mem::replace(&mut name, fold(&alias.name)));
-        for (column, renamed) in columns.iter_mut().zip(&alias.columns) {
-            column.0 = fold(renamed);
-        }
-    }
-    Ok(Relation { alias: name, hidden, columns, key: key.to_vec(), ..Relation::unnamed() })
-}
-
-/// The relation that a query is, its columns renamed by WITH, then by its alias.
-fn query_relation(
-    bound: super::query::BoundQuery,
-    names: &[String],
-    shown: String,
-    alias: Option<&ast::TableAlias>,
-) -> Result<From> {
-    let columns = (renamed(&bound, names), bound.origins());
-    relation_over(Source::Query(Box::new(bound.select)), columns, shown, alias)
-}
-
-/// Names and types of a query's columns, the first ones renamed.
-pub(super) fn renamed(bound: &super::query::BoundQuery, names: &[String]) -> Vec<(String, Typed)> {
-    let columns = bound.columns.iter().zip(&bound.select.outputs);
-    let mut columns: Vec<(String, Typed)> = columns.map(|(c, o)| (c.name.to_string(), o.t)).collect();
-    columns.iter_mut().zip(names).for_each(|(column, name)| column.0.clone_from(name));
-    columns
-}
-
-/// The relation of these columns under an alias, which may rename them.
-fn relation_over(
-    source: Source,
-    (mut columns, origins): (Vec<(String, Typed)>, Vec<Option<Origin>>),
-    shown: String,
-    alias: Option<&ast::TableAlias>,
-) -> Result<From> {
-    if let Some(alias) = alias {
-        check_alias(alias, columns.len())?;
-        for (column, renamed) in columns.iter_mut().zip(&alias.columns) {
-            column.0 = fold(renamed);
-        }
-    }
-    Ok(From::one(source, Relation { alias: shown, columns, origins, ..Relation::unnamed() }))
-}
-
-/// Both sides' rows in all pairs; a condition may be added. 42712 if a name is used twice.
-fn crossed(mut left: From, right: From) -> Result<From> {
-    let left_width = left.width();
-    for mut relation in right.relations {
-        if left.relations.iter().any(|r| r.alias == relation.alias) {
-            let message = format!("table name \"{}\" specified more than once", relation.alias);
-            return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
-        }
-        relation.first += left_width;
-        left.relations.push(relation);
-    }
-    left.merged.extend(right.merged.into_iter().map(|m| m.moved(left_width)));
-    let lateral = (!right.given.is_empty()).then(|| {
-        let (given, types): (Vec<Expr>, Vec<Typed>) = right.given.into_iter().map(|b| (b.expr, b.t)).unzip();
-        Lateral { given: given.into(), types: types.into() }
-    });
-    let (kind, on) = (JoinKind::Inner, Vec::new());
-    let join = Join { kind, left: left.source, right: right.source, left_width, on, lateral };
-    Ok(From { source: Source::Join(Box::new(join)), ..left })
 }
 
 fn using_names(names: &[ast::Ident]) -> Result<Vec<String>> {
@@ -501,25 +402,6 @@ fn using_names(names: &[ast::Ident]) -> Result<Vec<String>> {
         }
     }
     Ok(names)
-}
-
-/// Names that both sides of a NATURAL JOIN have, in the order of the left one.
-pub(super) fn common_names(left: &From, right: &From) -> Vec<String> {
-    let names = |from: &From| -> Vec<String> {
-        let scope = from.scope();
-        let merged = scope.merged.iter().map(|m| m.name.clone());
-        let columns = scope.relations.iter().flat_map(|r| r.columns.iter().zip(r.first..));
-        let plain = columns.filter(|(_, n)| !scope.is_merged(*n)).map(|((name, _), _)| name.clone());
-        merged.chain(plain).collect()
-    };
-    let right = names(right);
-    let mut common: Vec<String> = Vec::new();
-    for name in names(left) {
-        if right.contains(&name) && !common.contains(&name) {
-            common.push(name);
-        }
-    }
-    common
 }
 
 /// A column of USING on one side, and the ordinals that it stands for.
@@ -551,18 +433,4 @@ fn join_kind(operator: &JoinOperator) -> (JoinKind, Option<&JoinConstraint>) {
         JoinOperator::FullOuter(on) => (JoinKind::Full, Some(on)),
         JoinOperator::Cross => (JoinKind::Inner, None),
     }
-}
-
-/// An alias may rename columns from the first on, and nothing more.
-pub(super) fn check_alias(alias: &ast::TableAlias, column_count: usize) -> Result<()> {
-    let ast::TableAlias { name, columns } = alias;
-    if columns.len() > column_count {
-        let message = format!(
-            "table \"{}\" has {column_count} columns available but {} columns specified",
-            fold(name),
-            columns.len()
-        );
-        return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
-    }
-    Ok(())
 }

@@ -9,6 +9,7 @@
 use varve_engine::Value;
 
 use super::aggregate::AggKind;
+use super::call::{function_name, shown, undefined, written_argument};
 use super::coerce::shown_as_text;
 use super::scope::Scope;
 use super::window::WinFunction;
@@ -17,12 +18,7 @@ use crate::ast::{self, Expr as Ast, FunctionArg};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::{self, Builtin};
 use crate::eval::{CmpOp, Expr};
-use crate::names::fold;
 use crate::ty::{self, CastLevel, Reg, Ty, Typed, cast_level};
-
-/// Functions that PostgreSQL has and Varve does not run yet, in order: 0A000 rather than 42883. One that is there by now doesn't
-/// count, so the list need not follow.
-const FOREIGN: &str = include_str!("foreign-functions.txt");
 
 /// Whether a function of this name is bound here rather than found in the table of built-in functions.
 pub fn is_special_function(name: &str) -> bool {
@@ -136,7 +132,7 @@ impl Binder<'_> {
         }
         let (items, t) = self.unify(arguments, clause)?;
         if clause != "COALESCE" {
-            super::query::orderable(t, clause)?;
+            super::order::orderable(t, clause)?;
         }
         Ok(Bound { expr: make(items.into()), t, at })
     }
@@ -289,43 +285,6 @@ fn check_call(name: &str, f: &ast::Function) -> Result<()> {
     }
 }
 
-/// Lower-case name without `pg_catalog.`
-pub(super) fn function_name(f: &ast::Function) -> Result<String> {
-    let parts: Vec<String> = f.name.0.iter().map(fold).collect();
-    match parts.as_slice() {
-        [name] => Ok(name.clone()),
-        [schema, name] if schema == "pg_catalog" => Ok(name.clone()),
-        [schema, name] if schema == "information_schema" && name.starts_with("_pg_") => Ok(name.clone()),
-        [schema, _] => {
-            Err(SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{schema}\" does not exist")))
-        }
-        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "improper function name")),
-    }
-}
-
-/// An argument that is just an expression.
-pub(super) fn plain_argument(argument: &FunctionArg) -> Result<&Ast> {
-    match argument {
-        FunctionArg::Expr(e) => Ok(e),
-        FunctionArg::TableStar(_) => Err(whole_row()),
-        FunctionArg::Star => Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"*\"")),
-        FunctionArg::Named(..) => Err(SqlError::unsupported("a named argument")),
-    }
-}
-
-/// 0A000 for `t.*`, or the name of a relation, where a value is wanted.
-pub(super) fn whole_row() -> SqlError {
-    SqlError::unsupported("a whole row as a value")
-}
-
-/// The expression of an argument with or without a name.
-fn written_argument(argument: &FunctionArg) -> Result<&Ast> {
-    match argument {
-        FunctionArg::Named(_, e) => Ok(e),
-        other => plain_argument(other),
-    }
-}
-
 fn argument_type(b: &Builtin, i: usize) -> Ty {
     let last = b.arguments.len().saturating_sub(1);
     b.arguments.get(i.min(last)).copied().unwrap_or(Ty::Unknown)
@@ -387,34 +346,4 @@ fn choose(name: &str, types: &[Ty]) -> Result<&'static Builtin> {
 fn keep_best(candidates: &mut Vec<&'static Builtin>, score: impl Fn(&'static Builtin) -> usize) {
     let best = candidates.iter().map(|b| score(b)).max();
     candidates.retain(|b| Some(score(b)) == best);
-}
-
-fn shown(name: &str, types: &[Ty]) -> String {
-    let names: Vec<&str> = types.iter().map(|t| t.name()).collect();
-    format!("{name}({})", names.join(", "))
-}
-
-pub(super) fn undefined(name: &str, types: &[Ty]) -> SqlError {
-    undefined_call(name, &shown(name, types))
-}
-
-/// A call with its types, and with its names.
-pub(super) fn shown_call(name: &str, names: &[Option<String>], types: &[Ty]) -> String {
-    let shown = |(written, ty): (&Option<String>, &Ty)| match written {
-        Some(written) => format!("{written} => {}", ty.name()),
-        None => ty.name().to_owned(),
-    };
-    let arguments: Vec<String> = names.iter().zip(types).map(shown).collect();
-    format!("{name}({})", arguments.join(", "))
-}
-
-/// 42883, or 0A000 if PostgreSQL has such a function.
-pub(super) fn undefined_call(name: &str, shown: &str) -> SqlError {
-    if FOREIGN.lines().any(|foreign| foreign == name) && func::overloads(name).next().is_none() {
-        return SqlError::unsupported(format!("function {name}"));
-    }
-    let message = format!("function {shown} does not exist");
-    SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
-        "No function matches the given name and argument types. You might need to add explicit type casts.",
-    )
 }

@@ -8,11 +8,10 @@
 //!
 //! Does not know: how groups are formed.
 
-use super::expression::unwrap_nested;
-use super::function::plain_argument;
+use super::call::plain_argument;
 use super::items::literal_position;
-use super::query::orderable;
-use super::scope::{Found, Grouping, Relation, Scope};
+use super::order::orderable;
+use super::scope::{Found, GROUPING_SET_SLOT, Grouping, Relation, Scope};
 use super::{Binder, Bound};
 use crate::ast::{self, Expr as Ast, GroupItem, SelectItem};
 use crate::error::{Result, SqlError, SqlState};
@@ -24,9 +23,6 @@ use varve_engine::Value;
 /// Most sets of one GROUP BY, and most elements of CUBE, as in PostgreSQL.
 const SETS_MAX: usize = 4096;
 const CUBE_MAX: usize = 12;
-
-/// The slot that stands for the number of a group's set until the number of keys and aggregates is known.
-pub(super) const SET_SLOT: usize = usize::MAX / 8;
 
 /// A set of items as written.
 type Set = Vec<Ast>;
@@ -96,7 +92,7 @@ impl Binder<'_> {
 
     /// Notes that an item of GROUP BY is the name of an output. A star before that would stand for several of them.
     fn note_group_item(&mut self, item: &Ast, output: Option<usize>, s: &ast::Select, scope: &Scope) {
-        let item = unwrap_nested(item);
+        let item = item.unnested();
         let is_item =
             |i: &SelectItem| matches!(i, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
         if let (Ast::Identifier(name), Some(n)) = (item, output)
@@ -116,7 +112,7 @@ impl Binder<'_> {
             };
             // PostgreSQL compares before it computes: only a literal is a constant so far.
             let literal = match e {
-                Ast::Cast { expr, .. } => unwrap_nested(expr),
+                Ast::Cast { expr, .. } => expr.unnested(),
                 other => other,
             };
             if !matches!(literal, Ast::Value(_)) {
@@ -155,7 +151,7 @@ impl Binder<'_> {
             let written = plain_argument(argument)?;
             let constant = |grouping: &Grouping| {
                 let same =
-                    |(slot, _): &&(usize, Option<usize>)| grouping.keys[*slot].0 == *unwrap_nested(written);
+                    |(slot, _): &&(usize, Option<usize>)| grouping.keys[*slot].0 == *written.unnested();
                 grouping.constants.iter().find(same).map(|(slot, _)| *slot)
             };
             if let Some(slot) = scope.grouping.as_ref().and_then(constant) {
@@ -171,7 +167,7 @@ impl Binder<'_> {
         }
         let bits = |set: &[usize]| keys.iter().fold(0i32, |bits, k| bits << 1 | i32::from(!set.contains(k)));
         let branch = |(n, set): (usize, &[usize])| {
-            let sides = (Expr::Slot(SET_SLOT), Expr::Const(Value::Int8(n as i64)));
+            let sides = (Expr::Slot(GROUPING_SET_SLOT), Expr::Const(Value::Int8(n as i64)));
             (Expr::Compare(CmpOp::Eq, Box::new(sides)), Expr::Const(Value::Int4(bits(set))))
         };
         let all = Expr::Const(Value::Int4(0));
@@ -234,11 +230,9 @@ fn product(left: &[Set], right: &[Set]) -> Result<Vec<Set>> {
 
 /// A GROUP BY item: by number, by an output's alias, or itself; and the place in the select list where it stands, too.
 fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<(Ast, Option<usize>)> {
-    let item = unwrap_nested(item);
+    let item = item.unnested();
     let written = |item: &SelectItem| match item {
-        SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => {
-            Some(unwrap_nested(e).clone())
-        }
+        SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => Some(e.unnested().clone()),
         _ => None,
     };
     let at_position = |n: usize| s.projection.get(n).and_then(written).map(|e| (e, Some(n)));
@@ -258,7 +252,7 @@ fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<(Ast, Option
             if let SelectItem::ExprWithAlias { expr, alias } = selected
                 && fold(alias) == name
             {
-                return Ok((unwrap_nested(expr).clone(), Some(n)));
+                return Ok((expr.unnested().clone(), Some(n)));
             }
         }
     }

@@ -6,12 +6,11 @@
 //!
 //! Does not know: how entries are made (the engine), how keys are computed (`derived`).
 
-use std::borrow::Cow;
-
 use varve_engine::{ColumnType, Derived, KeyPart, NewIndex, TableDef};
 
-use super::ddl::{check_orderable, made_name};
-use super::items::output_name;
+use super::made_name::{made_name, numbered};
+use super::order::check_orderable;
+use super::output_name::key_name;
 use super::part::{check_unique_key, partition_by};
 use super::rules::{columns_of, has_subquery, relation_of};
 use super::scope::Scope;
@@ -186,34 +185,6 @@ impl Binder<'_> {
         let is_free = |name: &String| !is_taken(name) && self.catalog.resolve(&table.schema, name).is_none();
         (0..).map(with_number).find(is_free).unwrap_or_else(|| base.clone())
     }
-}
-
-/// What a part of an index's key is called.
-fn key_name(e: &Ast) -> String {
-    match output_name(e) {
-        name if name == "?column?" => "expr".to_owned(),
-        name => name,
-    }
-}
-
-/// Names of which those that come again have a number behind them.
-pub fn numbered<'n>(names: impl Iterator<Item = Cow<'n, str>>) -> Vec<Cow<'n, str>> {
-    let mut out: Vec<Cow<'n, str>> = Vec::new();
-    for base in names {
-        let mut name = base.clone();
-        let mut number = 0;
-        while out.contains(&name) {
-            number += 1;
-            name = format!("{base}{number}").into();
-        }
-        out.push(name);
-    }
-    out
-}
-
-/// What a part of an index's key is called, told from its kept text.
-pub fn name_of_key(text: &str) -> String {
-    crate::parse::expression(text).map_or_else(|_| "expr".to_owned(), |e| key_name(&e))
 }
 
 /// The column that an expression is, if it is no more than that.

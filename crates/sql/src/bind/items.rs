@@ -3,10 +3,10 @@
 //! Does not know: where rows come from.
 
 use super::meaning::StarColumn;
-use super::query::orderable;
+use super::order::{is_descending, orderable};
 use super::scope::{Found, Merged, Relation, Scope};
-use super::{Binder, limits};
-use crate::ast::{self, Direction, Expr as Ast, Link, Placed, SelectItem};
+use super::{Binder, limits, output_name};
+use crate::ast::{self, Expr as Ast, Placed, SelectItem};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::names::fold;
@@ -256,15 +256,6 @@ impl Binder<'_> {
     }
 }
 
-/// Whether rows are sorted from the last to the first.
-pub(super) fn is_descending(direction: Direction) -> Result<bool> {
-    match direction {
-        Direction::Ascending => Ok(false),
-        Direction::Descending => Ok(true),
-        Direction::Using => Err(SqlError::unsupported("ORDER BY USING")),
-    }
-}
-
 /// An output that is a key of the groups.
 fn key_item(e: &Ast, slot: usize, name: String, scope: &Scope, items: &mut Items) {
     let t = scope.grouping.as_ref().map_or(Typed::plain(Ty::Text), |g| g.keys[slot].1.t);
@@ -272,88 +263,6 @@ fn key_item(e: &Ast, slot: usize, name: String, scope: &Scope, items: &mut Items
     items.outputs.push(Output::new(Expr::Slot(slot), t));
     items.names.push(name);
     items.written.push(Some(e.clone()));
-}
-
-/// The name PostgreSQL gives to an output without alias.
-pub fn output_name(e: &Ast) -> String {
-    named(e).0
-}
-
-/// Name and how much it says: 2 a column or function, 1 a type or CASE, 0 nothing.
-fn named(e: &Ast) -> (String, u8) {
-    let strong = |n: &str| (n.to_owned(), 2);
-    match e {
-        Ast::Identifier(i) => (fold(i), 2),
-        Ast::CompoundIdentifier(parts) => (parts.last().map(fold).unwrap_or_default(), 2),
-        Ast::Function(f) => strong(f.name.last()),
-        Ast::ValueFunction(f) => strong(f.name),
-        Ast::Nested(inner) => named(inner),
-        Ast::Collate { expr, .. } => named(expr),
-        Ast::Indirection { root, links } => {
-            let field = links.iter().rev().find_map(|link| match link {
-                Link::Field(field) => Some(strong(&field.value)),
-                Link::Index(_) | Link::Slice(..) => None,
-            });
-            field.unwrap_or_else(|| named(root))
-        }
-        Ast::Cast { expr, data_type } => match named(expr) {
-            (name, 2) => (name, 2),
-            _ => (type_name(data_type), 1),
-        },
-        Ast::Case(case) => match case.otherwise.as_deref().map(named) {
-            Some((name, 2)) => (name, 2),
-            _ => ("case".to_owned(), 1),
-        },
-        Ast::Subquery(query) => (subquery_name(&query.body), 2),
-        Ast::Exists { negated: false, .. } => strong("exists"),
-        Ast::Array(_) | Ast::ArraySubquery(..) => strong("array"),
-        Ast::Row(..) => strong("row"),
-        Ast::AtTimeZone { .. } => strong("timezone"),
-        Ast::Overlay { .. } => strong("overlay"),
-        Ast::Extract { .. } => strong("extract"),
-        Ast::Substring { shorthand: true, .. } => strong("substr"),
-        Ast::Substring { .. } => strong("substring"),
-        Ast::Position { .. } => strong("position"),
-        Ast::Trim { side, .. } => strong(side.function()),
-        _ => ("?column?".to_owned(), 0),
-    }
-}
-
-/// A subquery is called as its only output, even if that has no name of its own.
-fn subquery_name(body: &ast::SetExpr) -> String {
-    let select = match body {
-        ast::SetExpr::Query(query) => return subquery_name(&query.body),
-        ast::SetExpr::SetOperation { left, .. } => return subquery_name(left),
-        ast::SetExpr::Values(_) => return "column1".to_owned(),
-        ast::SetExpr::Select(select) => select,
-    };
-    match select.projection.first() {
-        Some(SelectItem::UnnamedExpr(e)) => output_name(e),
-        Some(SelectItem::ExprWithAlias { alias, .. }) => fold(alias),
-        _ => "?column?".to_owned(),
-    }
-}
-
-fn type_name(t: &ast::TypeName) -> String {
-    let Ok(t) = crate::ty::of_ast(t) else { return "?column?".to_owned() };
-    // An array is named after the type of its elements.
-    let ty = if let Ty::Array(elem) = t.ty { elem.ty() } else { t.ty };
-    match ty {
-        Ty::Bool => "bool",
-        Ty::Int2 => "int2",
-        Ty::Int4 => "int4",
-        Ty::Int8 => "int8",
-        Ty::Float4 => "float4",
-        Ty::Float8 => "float8",
-        Ty::Time => "time",
-        Ty::Char1 => "char",
-        Ty::Char => "bpchar",
-        Ty::Varchar => "varchar",
-        Ty::Timestamp => "timestamp",
-        Ty::TimestampTz => "timestamptz",
-        other => other.name(),
-    }
-    .to_owned()
 }
 
 /// The number of an item like ORDER BY 2; no other constant may stand there.

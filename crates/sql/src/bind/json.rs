@@ -6,7 +6,7 @@ use crate::ast::{self, Expr as Ast};
 use crate::names::fold;
 use varve_engine::Value;
 
-use super::function::plain_argument;
+use super::call::plain_argument;
 use super::row::fields_of;
 use super::scope::{Found, Scope};
 use super::{Binder, Bound};
@@ -76,14 +76,14 @@ impl Binder<'_> {
             let bound = self.expression(argument, scope)?;
             let ty = bound.t.ty;
             if ty == Ty::Unknown {
-                return Err(super::sets::no_polymorphic_type(at));
+                return Err(super::call::no_polymorphic_type(at));
             }
             if name == "to_json" || name == "array_to_json" && ty.element().is_some() {
                 return Ok(Bound { expr: self.value_as_json(bound)?, t: Typed::plain(Ty::Json), at });
             }
             types.push(ty);
         }
-        Err(super::function::undefined(name, &types).at(at))
+        Err(super::call::undefined(name, &types).at(at))
     }
 
     /// An argument as json; and whether it is an array or a row.

@@ -10,9 +10,8 @@
 
 use crate::ast::{self, Expr as Ast};
 
-use super::query::BoundQuery;
 use super::scope::Scope;
-use super::{Binder, Bound};
+use super::{Binder, Bound, BoundQuery};
 use crate::error::Result;
 use crate::eval::{CmpOp, Expr};
 use crate::ty::{Ty, Typed};

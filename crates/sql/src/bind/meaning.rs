@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Binder;
-use super::from::{From, common_names};
+use super::relations::{BoundFrom, common_names};
 use super::scope::{Found, Relation, Scope};
 use crate::ast::{self, Expr as Ast, JoinConstraint, JoinOperator, Placed, TableFactor};
 use crate::error::Result;
@@ -219,7 +219,7 @@ impl Binder<'_> {
     }
 
     /// Notes the columns of a NATURAL join.
-    pub(super) fn note_natural(&mut self, join: &ast::Join, left: &From, right: &From) {
+    pub(super) fn note_natural(&mut self, join: &ast::Join, left: &BoundFrom, right: &BoundFrom) {
         let Some(meanings) = &mut self.meanings else { return };
         let (JoinOperator::Inner(constraint)
         | JoinOperator::LeftOuter(constraint)
@@ -241,7 +241,7 @@ impl Binder<'_> {
             merged: scope.merged.clone(),
             grouping: scope.grouping.clone().filter(|_| !is_key),
             windows: scope.windows.clone(),
-            sets: Some(super::sets::Sets::default()),
+            sets: Some(super::scope::Sets::default()),
             no_aggregates: None,
         };
         self.meanings = self.without_trace(|b| {

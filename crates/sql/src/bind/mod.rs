@@ -13,6 +13,7 @@ pub mod aggregate;
 pub mod alter;
 mod answers;
 mod array;
+mod call;
 pub mod clauses;
 mod coerce;
 mod conflict;
@@ -30,14 +31,18 @@ mod json;
 pub mod limits;
 pub mod lock;
 pub mod locked;
+pub mod made_name;
 mod meaning;
 mod named;
 pub mod only;
 mod operator;
+mod order;
+pub mod output_name;
 pub mod part;
 mod predicate;
 pub mod query;
 mod record;
+mod relations;
 pub mod retype;
 mod row;
 mod rules;
@@ -58,7 +63,7 @@ use std::sync::Arc;
 use varve_engine::{Catalog, ObjectId, Part, TableDef};
 
 pub use function::is_special_function;
-pub use items::output_name;
+pub use output_name::output_name;
 pub use scope::Scope;
 
 use crate::ast::{self, Placed};
@@ -67,7 +72,9 @@ use crate::eval::Expr;
 use crate::names::object_name;
 use crate::oid::Oid;
 use crate::path::Path;
+use crate::plan::{Output, Select};
 use crate::rights::{Need, Needed, Object};
+use crate::sink::{Column, Origin};
 use crate::ty::{Ty, Typed};
 
 /// How deep expressions may nest.
@@ -96,6 +103,25 @@ pub struct Bound {
     /// Where it began in the text.
     pub at: Option<u32>,
 }
+
+/// A bound query and the columns it shows.
+#[derive(Debug)]
+pub struct BoundQuery {
+    /// The plan.
+    pub select: Select,
+    /// Names and types of what the client sees.
+    pub columns: Vec<Column>,
+}
+
+impl BoundQuery {
+    /// What its columns show.
+    fn origins(&self) -> Vec<Option<Origin>> {
+        self.columns.iter().map(|column| column.origin).collect()
+    }
+}
+
+/// Outputs of RETURNING and the columns they show.
+type Returned = (Box<[Output]>, Vec<Column>);
 
 /// Binds one statement.
 pub struct Binder<'c> {

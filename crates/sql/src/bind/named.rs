@@ -9,7 +9,7 @@
 use varve_engine::Value;
 
 use super::Bound;
-use super::function::{shown_call, undefined_call};
+use super::call::{shown_call, undefined_call};
 use crate::ast::FunctionArg;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;

@@ -12,7 +12,7 @@ use varve_engine::{
     Value,
 };
 
-use super::ddl::check_orderable;
+use super::order::check_orderable;
 use super::scope::Scope;
 use super::{Binder, storage};
 use crate::ast::{self, CreateTable, Ident, PartitionBound, PartitionBy, PartitionOf, RangeEdge};

@@ -9,40 +9,19 @@
 //! Does not know: how rows are read.
 
 use super::aggregate::AggCall;
-use super::grouping::SET_SLOT;
 use super::items::Items;
-use super::scope::{Grouping, Relation, Scope};
+use super::order::orderable;
+use super::scope::{GROUPING_SET_SLOT, Grouping, Relation, Scope, Sets, Windows};
 use super::set::Written;
-use super::sets::Sets;
-use super::window::{WinCall, Windows};
-use super::{Binder, Bound, clauses, lock};
+use super::window::WinCall;
+use super::{Binder, Bound, BoundQuery, Returned, clauses, lock};
 use crate::access::{self, WantedOrder};
 use crate::ast::{self, Expr as Ast, SelectItem, SetExpr};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::loops;
 use crate::plan::{Aggregate, Output, Select, SortKey, Source, TableAccess};
-use crate::sink::{Column, Origin};
 use crate::ty::{Ty, Typed};
-
-/// A bound query and the columns it shows.
-#[derive(Debug)]
-pub struct BoundQuery {
-    /// The plan.
-    pub select: Select,
-    /// Names and types of what the client sees.
-    pub columns: Vec<Column>,
-}
-
-impl BoundQuery {
-    /// What its columns show.
-    pub(super) fn origins(&self) -> Vec<Option<Origin>> {
-        self.columns.iter().map(|column| column.origin).collect()
-    }
-}
-
-/// Outputs of RETURNING and the columns they show.
-pub(super) type Returned = (Box<[Output]>, Vec<Column>);
 
 impl Binder<'_> {
     /// Binds a whole query.
@@ -434,22 +413,6 @@ fn wanted_order(select: &Select) -> Option<WantedOrder> {
     Some(WantedOrder { columns, descending: first.descending })
 }
 
-/// 42883 for values without an order, as PostgreSQL says it for its clause.
-pub(super) fn orderable(t: Typed, clause: &str) -> Result<()> {
-    if t.ty != Ty::Json {
-        return Ok(());
-    }
-    let (what, hint) = match clause {
-        "ORDER BY" | "GREATEST" | "LEAST" => {
-            ("an ordering operator", "Use an explicit ordering operator or modify the query.")
-        }
-        _ => ("an equality operator", ""),
-    };
-    let message = format!("could not identify {what} for type {}", t.ty.name());
-    let error = SqlError::new(SqlState::UNDEFINED_FUNCTION, message);
-    Err(if hint.is_empty() { error } else { error.with_hint(hint) })
-}
-
 /// Gives the aggregates their final slots, behind the keys.
 fn renumbered(
     grouping: Grouping,
@@ -461,7 +424,7 @@ fn renumbered(
     let call_count = grouping.calls.len();
     let mut renumber = |e: &mut Expr| match e {
         Expr::Slot(n) if usize::MAX - *n < call_count => *n = key_count + (usize::MAX - *n),
-        Expr::Slot(n) if *n == SET_SLOT => *n = key_count + call_count,
+        Expr::Slot(n) if *n == GROUPING_SET_SLOT => *n = key_count + call_count,
         _ => {}
     };
     items.outputs.iter_mut().for_each(|o| o.expr.walk_mut(&mut renumber));

@@ -6,7 +6,7 @@
 //!
 //! Does not know: rows that are written as such (`row`).
 
-use super::function::function_name;
+use super::call::function_name;
 use super::scope::{Relation, Scope};
 use super::set_functions::{RowsOf, rows_of};
 use super::{Binder, Bound};

@@ -8,7 +8,7 @@
 
 use varve_engine::{ColumnDef, ColumnType, TableDef};
 
-use super::ddl::check_orderable;
+use super::order::check_orderable;
 use super::part::partition_by;
 use super::rules::has_subquery;
 use super::scope::Scope;

@@ -8,7 +8,6 @@
 
 use varve_engine::Value;
 
-use super::expression::unwrap_nested;
 use super::operator::{comparison, no_operator_of};
 use super::scope::Scope;
 use super::{Binder, Bound};
@@ -19,7 +18,7 @@ use crate::ty::{Ty, Typed};
 
 /// The fields of `(a, b)` or `ROW (a, b)`, however many parentheses are around it.
 pub(super) fn fields_of(written: &Ast) -> Option<Vec<&Ast>> {
-    match unwrap_nested(written) {
+    match written.unnested() {
         Ast::Tuple(items) | Ast::Row(items, _) => Some(items.iter().collect()),
         _ => None,
     }
@@ -38,16 +37,14 @@ impl Binder<'_> {
         let (l, r) = match (fields_of(left), fields_of(right)) {
             (None, None) => return Ok(None),
             (Some(l), Some(r)) => (l, r),
-            (Some(l), None)
-                if let (Some(op), Ast::Subquery(query)) = (comparison(op), unwrap_nested(right)) =>
-            {
+            (Some(l), None) if let (Some(op), Ast::Subquery(query)) = (comparison(op), right.unnested()) => {
                 let at = at();
                 let bound = self.compared_with_row(&l, op, query, scope);
                 return bound.map(Some).map_err(|e| if e.position.is_some() { e } else { e.at(at) });
             }
             (l, _) => {
                 let at = at();
-                if comparison(op).is_none() || matches!(unwrap_nested(right), Ast::Subquery(_)) {
+                if comparison(op).is_none() || matches!(right.unnested(), Ast::Subquery(_)) {
                     return Ok(None);
                 }
                 let other = self.expression(if l.is_some() { right } else { left }, scope)?.t.ty;

@@ -12,10 +12,10 @@ use crate::ast;
 
 use super::Bound;
 use super::aggregate::AggCall;
-use super::sets::Sets;
-use super::window::Windows;
+use super::window::WinCall;
 use crate::eval::Expr;
 use crate::oid::Oid;
+use crate::plan::SetCall;
 use crate::sink::Origin;
 use crate::ty::Typed;
 
@@ -80,6 +80,36 @@ pub struct Grouping {
     /// Sets of keys by which rows are grouped, one after the other; none if it is all of them.
     pub sets: Vec<Box<[usize]>>,
 }
+
+/// The slot that stands for the number of a group's set until the number of keys and aggregates is known.
+pub const GROUPING_SET_SLOT: usize = usize::MAX / 8;
+
+/// Window calls of a query while its outputs are bound.
+#[derive(Debug, Clone, Default)]
+pub struct Windows {
+    /// The calls; the slot of the n-th is `WINDOW_SLOT - n` until the width of the rows below is known.
+    pub calls: Vec<WinCall>,
+    /// WINDOW
+    pub(super) named: Vec<(String, ast::WindowSpec)>,
+    /// The clause being bound, if windows may not stand in it.
+    pub refused: Option<&'static str>,
+}
+
+/// The slot that stands for the first window call. Aggregates count down from the largest number.
+pub const WINDOW_SLOT: usize = usize::MAX / 2;
+
+/// Calls of a query while its outputs are bound.
+#[derive(Debug, Default)]
+pub struct Sets {
+    /// The calls; the slot of the n-th is `SET_CALL_SLOT - n` until the width of the rows below is known. A call within another's arguments
+    /// comes before it.
+    pub calls: Vec<SetCall>,
+    /// What is being bound, if no such call may stand in it.
+    pub refused: Option<&'static str>,
+}
+
+/// The slot that stands for the first call of a function that gives a set; windows count down from twice that.
+pub const SET_CALL_SLOT: usize = usize::MAX / 4;
 
 /// Names in reach.
 #[derive(Debug, Default)]

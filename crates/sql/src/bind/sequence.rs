@@ -9,7 +9,7 @@ use std::ops::Range;
 use varve_engine::{ColumnDef, ColumnType, Identity, NewSequence, SequenceDef};
 
 use super::Binder;
-use super::ddl::made_name;
+use super::made_name::made_name;
 use crate::ast::{SequenceOptions, TypeName};
 use crate::error::{Result, SqlError, SqlState};
 use crate::parse;

@@ -8,9 +8,9 @@
 
 use super::coerce::{as_bpchar, with_blanks};
 use super::items::Items;
-use super::query::{BoundQuery, orderable};
+use super::order::orderable;
 use super::scope::{Relation, Scope};
-use super::{Binder, Bound, lock};
+use super::{Binder, Bound, BoundQuery, lock};
 use crate::ast::{self, SetExpr, SetOperator};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;

@@ -12,8 +12,9 @@
 
 use crate::ast;
 
-use super::from::{From, named};
-use super::scope::Scope;
+use super::call::no_polymorphic_type;
+use super::relations::{BoundFrom, named};
+use super::scope::{SET_CALL_SLOT, Scope, Sets};
 use super::set_functions::{ArrayColumn, RowsOf, values_of};
 use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
@@ -22,22 +23,9 @@ use crate::exec::sets::SetFunction;
 use crate::plan::{Expand, Output, Select, SetCall, Source};
 use crate::ty::{self, Ty, Typed};
 
-/// Calls of a query while its outputs are bound.
-#[derive(Debug, Default)]
-pub struct Sets {
-    /// The calls; the slot of the n-th is `SLOT - n` until the width of the rows below is known. A call within another's arguments
-    /// comes before it.
-    pub calls: Vec<SetCall>,
-    /// What is being bound, if no such call may stand in it.
-    pub refused: Option<&'static str>,
-}
-
-/// The slot that stands for the first call; windows count down from twice that.
-const SLOT: usize = usize::MAX / 4;
-
 /// Which call a slot stands for.
 fn call_of(slot: usize, count: usize) -> Option<usize> {
-    SLOT.checked_sub(slot).filter(|n| *n < count)
+    SET_CALL_SLOT.checked_sub(slot).filter(|n| *n < count)
 }
 
 impl Binder<'_> {
@@ -59,7 +47,7 @@ impl Binder<'_> {
         let t = call.output;
         let sets = scope.sets.get_or_insert_default();
         sets.calls.push(call);
-        Ok(Bound { expr: Expr::Slot(SLOT - (sets.calls.len() - 1)), t, at })
+        Ok(Bound { expr: Expr::Slot(SET_CALL_SLOT - (sets.calls.len() - 1)), t, at })
     }
 
     /// The call of this function with these arguments.
@@ -99,7 +87,7 @@ impl Binder<'_> {
                 output: Typed::plain(ty.element().unwrap_or(Ty::Text)),
                 arguments: vec![(array.expr, *ty)],
             }),
-            _ => Err(super::function::undefined("unnest", &types).at(at)),
+            _ => Err(super::call::undefined("unnest", &types).at(at)),
         }
     }
 
@@ -107,7 +95,7 @@ impl Binder<'_> {
         let types: Vec<Ty> = arguments.iter().map(|a| a.t.ty).collect();
         let texts = types.iter().all(|t| *t == Ty::Unknown || t.is_text());
         if !(2..=3).contains(&types.len()) || !texts {
-            return Err(super::function::undefined("regexp_matches", &types).at(at));
+            return Err(super::call::undefined("regexp_matches", &types).at(at));
         }
         if arguments.len() == 2 {
             let none = Expr::Const(varve_engine::Value::Text(String::new()));
@@ -143,7 +131,7 @@ impl Binder<'_> {
         arguments: Vec<Bound>,
         numbered: bool,
         alias: Option<&ast::TableAlias>,
-    ) -> Result<From> {
+    ) -> Result<BoundFrom> {
         let (name, function) = written;
         let at = self.at(name);
         let (call, value) = match values_of(function) {
@@ -170,7 +158,7 @@ impl Binder<'_> {
                 Source::Expand(Box::new(Expand { rows: Select::nothing(), calls, numbered, types }))
             }
         };
-        Ok(From::one(source, named(function, columns, &[], alias)?))
+        Ok(BoundFrom::one(source, named(function, columns, &[], alias)?))
     }
 }
 
@@ -194,7 +182,7 @@ fn refusal(scope: &Scope) -> Option<String> {
 
 /// The type of the values of generate_series of such bounds, and that of the step.
 pub(super) fn series_type(types: &[Ty]) -> Result<(Ty, Ty)> {
-    let undefined = || super::function::undefined("generate_series", types);
+    let undefined = || super::call::undefined("generate_series", types);
     let ends = types.get(..2).ok_or_else(undefined)?;
     let of_time = |t: &Ty| matches!(t, Ty::Date | Ty::Timestamp | Ty::TimestampTz);
     if ends.iter().any(of_time) && types.len() == 3 {
@@ -321,10 +309,4 @@ fn placed(e: &mut Expr, places: &[usize]) {
     {
         *n = places[call];
     }
-}
-
-/// 42804 for an argument of any array type that is an untyped literal or parameter.
-pub(super) fn no_polymorphic_type(at: Option<u32>) -> SqlError {
-    let message = "could not determine polymorphic type because input has type unknown";
-    SqlError::new(SqlState::DATATYPE_MISMATCH, message).at(at)
 }

@@ -111,15 +111,15 @@ impl Binder<'_> {
     }
 
     /// A query that is part of another one: it keeps its conditions and its order, and its literals get types.
-    pub(super) fn inner_query(&mut self, query: &ast::Query) -> Result<super::query::BoundQuery> {
+    pub(super) fn inner_query(&mut self, query: &ast::Query) -> Result<super::BoundQuery> {
         self.as_inner(|b| b.query(query))
     }
 
     /// Binds as a query that is part of another one.
     pub(super) fn as_inner(
         &mut self,
-        bind: impl FnOnce(&mut Self) -> Result<super::query::BoundQuery>,
-    ) -> Result<super::query::BoundQuery> {
+        bind: impl FnOnce(&mut Self) -> Result<super::BoundQuery>,
+    ) -> Result<super::BoundQuery> {
         let keeps = std::mem::replace(&mut self.keep_unknown, false);
         let was_in_from = std::mem::replace(&mut self.in_from, true);
         let part = self.part.take();

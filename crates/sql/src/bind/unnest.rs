@@ -2,7 +2,7 @@
 //!
 //! Does not know: arrays that hang on other items of FROM (LATERAL); these functions in a select list.
 
-use super::from::{From, named};
+use super::relations::{BoundFrom, named};
 use super::scope::Scope;
 use super::set_functions::ArrayColumn;
 use super::{Binder, Bound};
@@ -21,9 +21,9 @@ impl Binder<'_> {
         numbered: bool,
         alias: Option<&ast::TableAlias>,
         at: Option<u32>,
-    ) -> Result<From> {
+    ) -> Result<BoundFrom> {
         let mut scope = Scope { no_aggregates: Some("functions in FROM"), ..Scope::default() };
-        let argument = |a| self.expression(super::function::plain_argument(a)?, &mut scope);
+        let argument = |a| self.expression(super::call::plain_argument(a)?, &mut scope);
         let arguments = args.iter().map(argument).collect::<Result<Vec<_>>>()?;
         let (mut exprs, mut columns) = (Vec::new(), Vec::new());
         for ArrayColumn { name, by, ty } in made_of {
@@ -40,7 +40,7 @@ impl Binder<'_> {
         }
         let types = columns.iter().map(|(_, t)| t.ty).collect();
         let source = Source::Unnest(Box::new(Unnest { arrays: exprs.into(), numbered, types }));
-        Ok(From::one(source, named(function, columns, &[], alias)?))
+        Ok(BoundFrom::one(source, named(function, columns, &[], alias)?))
     }
 
     /// unnest(a, b, ...) in FROM.
@@ -49,13 +49,13 @@ impl Binder<'_> {
         arrays: &[ast::FunctionArg],
         numbered: bool,
         alias: Option<&ast::TableAlias>,
-    ) -> Result<From> {
+    ) -> Result<BoundFrom> {
         let mut scope = Scope { no_aggregates: Some("functions in FROM"), ..Scope::default() };
         let mut exprs = Vec::with_capacity(arrays.len());
         let mut columns: Vec<(String, Typed)> = Vec::with_capacity(arrays.len() + 1);
         let only = alias.filter(|_| arrays.len() == 1).map_or("unnest".to_owned(), |a| fold(&a.name));
         for written in arrays {
-            let array = self.expression(super::function::plain_argument(written)?, &mut scope)?;
+            let array = self.expression(super::call::plain_argument(written)?, &mut scope)?;
             let element = array.t.ty.element().ok_or_else(|| {
                 let message = format!("function unnest({}) does not exist", array.t.ty.name());
                 SqlError::new(SqlState::UNDEFINED_FUNCTION, message).at(array.at)
@@ -68,7 +68,7 @@ impl Binder<'_> {
         }
         let types = columns.iter().map(|(_, t)| t.ty).collect();
         let source = Source::Unnest(Box::new(Unnest { arrays: exprs.into(), numbered, types }));
-        Ok(From::one(source, named("unnest", columns, &[], alias)?))
+        Ok(BoundFrom::one(source, named("unnest", columns, &[], alias)?))
     }
 
     /// generate_subscripts(array, dimension) in FROM: a series.

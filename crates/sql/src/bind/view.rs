@@ -10,11 +10,10 @@
 
 use varve_engine::{NewView, ObjectId, SequenceDef, TableDef, Use, ViewColumn, ViewDef};
 
-use super::from::check_alias;
 use super::meaning::{Extent, Meanings};
-use super::query::BoundQuery;
+use super::relations::check_alias;
 use super::scope::Relation;
-use super::{Binder, limits};
+use super::{Binder, BoundQuery, limits};
 use crate::ast::{self, CreateView, Ident, SetExpr, Statement, StorageOption};
 use crate::error::{Result, SqlError, SqlState};
 use crate::names::{fold, object_name};
@@ -41,7 +40,7 @@ impl Binder<'_> {
     pub fn create_view(&mut self, v: &CreateView) -> Result<ViewSpec> {
         let (schema, name) = object_name(&v.name)?;
         if !self.catalog.has_schema(&schema) {
-            return Err(super::ddl::no_schema(&schema).at(self.at(&v.name)));
+            return Err(crate::names::no_schema(&schema).at(self.at(&v.name)));
         }
         // The path of `public` is that of the text.
         self.path = self.path.filter(|path| path.number() != 0);

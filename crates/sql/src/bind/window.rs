@@ -9,10 +9,10 @@
 use varve_engine::Value;
 
 use super::aggregate::{AggCall, AggKind};
+use super::call::plain_argument;
 use super::coerce::with_blanks;
-use super::function::plain_argument;
-use super::items::is_descending;
-use super::scope::Scope;
+use super::order::is_descending;
+use super::scope::{Scope, WINDOW_SLOT, Windows};
 use super::{Binder, Bound};
 use crate::ast::{self, BinaryOperator, FrameExclusion, Over};
 use crate::error::{Result, SqlError, SqlState};
@@ -165,20 +165,6 @@ impl WinCall {
     }
 }
 
-/// Window calls of a query while its outputs are bound.
-#[derive(Debug, Clone, Default)]
-pub struct Windows {
-    /// The calls; the slot of the n-th is `SLOT - n` until the width of the rows below is known.
-    pub calls: Vec<WinCall>,
-    /// WINDOW
-    named: Vec<(String, ast::WindowSpec)>,
-    /// The clause being bound, if windows may not stand in it.
-    pub refused: Option<&'static str>,
-}
-
-/// The slot that stands for the first window call. Aggregates count down from the largest number.
-pub const SLOT: usize = usize::MAX / 2;
-
 impl WinFunction {
     /// The function of this name that is one only over a window.
     pub fn of(name: &str) -> Option<WinFunction> {
@@ -274,7 +260,7 @@ impl Binder<'_> {
         bound?;
         let t = Typed::plain(call.output);
         windows.calls.push(call);
-        Ok(Bound { expr: Expr::Slot(SLOT - (windows.calls.len() - 1)), t, at })
+        Ok(Bound { expr: Expr::Slot(WINDOW_SLOT - (windows.calls.len() - 1)), t, at })
     }
 
     /// A call over this window, without its function.
@@ -282,7 +268,7 @@ impl Binder<'_> {
         let partition = spec.partition_by.iter().map(|e| {
             let b = self.expression(e, scope)?;
             let b = self.known(b)?;
-            super::query::orderable(b.t, "PARTITION BY")?;
+            super::order::orderable(b.t, "PARTITION BY")?;
             Ok((b.expr, b.t.ty))
         });
         let partition = partition.collect::<Result<Vec<_>>>()?;
@@ -430,7 +416,7 @@ impl Binder<'_> {
         for item in written {
             let b = self.expression(&item.expr, scope)?;
             let b = self.known(b)?;
-            super::query::orderable(b.t, "ORDER BY")?;
+            super::order::orderable(b.t, "ORDER BY")?;
             let descending = is_descending(item.direction)?;
             let nulls_first = item.nulls_first.unwrap_or(descending);
             out.push((WinOrder { expr: b.expr.clone(), ty: b.t.ty, descending, nulls_first }, b));
@@ -601,10 +587,10 @@ impl Windows {
         for expr in exprs {
             expr.walk_mut(&mut |e| {
                 if let Expr::Slot(n) = e
-                    && *n <= SLOT
-                    && SLOT - *n < count
+                    && *n <= WINDOW_SLOT
+                    && WINDOW_SLOT - *n < count
                 {
-                    *n = width + (SLOT - *n);
+                    *n = width + (WINDOW_SLOT - *n);
                 }
             });
         }

@@ -14,9 +14,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::Binder;
-use super::from::renamed;
-use super::query::{BoundQuery, orderable};
+use super::order::orderable;
+use super::relations::renamed;
+use super::{Binder, BoundQuery};
 use crate::ast::{self, SetExpr, SetOperator};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;

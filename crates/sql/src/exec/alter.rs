@@ -458,7 +458,7 @@ impl Alter<'_> {
     fn set_schema(&mut self, table: &TableDef, schema: &str) -> Result<()> {
         let catalog = self.txn.catalog();
         if !catalog.has_schema(schema) {
-            return Err(crate::bind::ddl::no_schema(schema).into());
+            return Err(crate::names::no_schema(schema).into());
         }
         if table.schema == schema {
             return Ok(());

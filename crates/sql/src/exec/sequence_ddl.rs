@@ -16,12 +16,11 @@ use super::definition::{Notices, Result, notice};
 use super::drop::draws_from;
 use crate::ast::{OwnedBy, SequenceAction, SequenceOptions};
 use crate::bind::Binder;
-use crate::bind::ddl::no_schema;
 use crate::bind::sequence::{
     changed, drawing_from_another, identity, refuse_beyond, sequence_of, sequence_text,
 };
 use crate::error::{SqlError, SqlState};
-use crate::names::split_name;
+use crate::names::{no_schema, split_name};
 use crate::system::names::quoted;
 
 /// Runs statements about sequences.

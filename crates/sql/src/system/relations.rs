@@ -20,7 +20,8 @@ use super::{
     Fill, Rows, SystemTable, World, attnum, char1, constraints, ids, list, oid, show, tables, text, type_row,
     vector,
 };
-use crate::bind::index::{name_of_key, numbered};
+use crate::bind::made_name::numbered;
+use crate::bind::output_name::name_of_key;
 use crate::bind::storage;
 use crate::exec::draws_from;
 use crate::partition;

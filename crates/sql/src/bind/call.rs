@@ -1,0 +1,88 @@
+//! A call as it is written: the name of its function, its arguments, and how messages show it.
+//!
+//! Does not know: which overload is called (`function`), what the arguments mean.
+
+use crate::ast::{self, Expr as Ast, FunctionArg};
+use crate::error::{Result, SqlError, SqlState};
+use crate::eval::func;
+use crate::names::fold;
+use crate::ty::Ty;
+
+/// Functions that PostgreSQL has and Varve does not run yet, in order: 0A000 rather than 42883. One that is there by now doesn't
+/// count, so the list need not follow.
+const FOREIGN: &str = include_str!("foreign-functions.txt");
+
+/// Lower-case name without `pg_catalog.`
+pub(super) fn function_name(f: &ast::Function) -> Result<String> {
+    let parts: Vec<String> = f.name.0.iter().map(fold).collect();
+    match parts.as_slice() {
+        [name] => Ok(name.clone()),
+        [schema, name] if schema == "pg_catalog" => Ok(name.clone()),
+        [schema, name] if schema == "information_schema" && name.starts_with("_pg_") => Ok(name.clone()),
+        [schema, _] => {
+            Err(SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{schema}\" does not exist")))
+        }
+        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "improper function name")),
+    }
+}
+
+/// An argument that is just an expression.
+pub(super) fn plain_argument(argument: &FunctionArg) -> Result<&Ast> {
+    match argument {
+        FunctionArg::Expr(e) => Ok(e),
+        FunctionArg::TableStar(_) => Err(whole_row()),
+        FunctionArg::Star => Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"*\"")),
+        FunctionArg::Named(..) => Err(SqlError::unsupported("a named argument")),
+    }
+}
+
+/// The expression of an argument with or without a name.
+pub(super) fn written_argument(argument: &FunctionArg) -> Result<&Ast> {
+    match argument {
+        FunctionArg::Named(_, e) => Ok(e),
+        other => plain_argument(other),
+    }
+}
+
+/// 0A000 for `t.*`, or the name of a relation, where a value is wanted.
+pub(super) fn whole_row() -> SqlError {
+    SqlError::unsupported("a whole row as a value")
+}
+
+/// A call with the types of its arguments.
+pub(super) fn shown(name: &str, types: &[Ty]) -> String {
+    let names: Vec<&str> = types.iter().map(|t| t.name()).collect();
+    format!("{name}({})", names.join(", "))
+}
+
+/// A call with its types, and with its names.
+pub(super) fn shown_call(name: &str, names: &[Option<String>], types: &[Ty]) -> String {
+    let shown = |(written, ty): (&Option<String>, &Ty)| match written {
+        Some(written) => format!("{written} => {}", ty.name()),
+        None => ty.name().to_owned(),
+    };
+    let arguments: Vec<String> = names.iter().zip(types).map(shown).collect();
+    format!("{name}({})", arguments.join(", "))
+}
+
+/// 42883, or 0A000 if PostgreSQL has such a function, for arguments of these types.
+pub(super) fn undefined(name: &str, types: &[Ty]) -> SqlError {
+    undefined_call(name, &shown(name, types))
+}
+
+/// 42883, or 0A000 if PostgreSQL has such a function.
+pub(super) fn undefined_call(name: &str, shown: &str) -> SqlError {
+    if FOREIGN.lines().any(|foreign| foreign == name) && func::overloads(name).next().is_none() {
+        return SqlError::unsupported(format!("function {name}"));
+    }
+    let message = format!("function {shown} does not exist");
+    SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
+        "No function matches the given name and argument types. You might need to add explicit type casts.",
+    )
+}
+
+/// 42804 for an argument of any array type that is an untyped literal or parameter.
+pub(super) fn no_polymorphic_type(at: Option<u32>) -> SqlError {
+    let message = "could not determine polymorphic type because input has type unknown";
+    SqlError::new(SqlState::DATATYPE_MISMATCH, message).at(at)
+}

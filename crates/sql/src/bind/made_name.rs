@@ -1,0 +1,58 @@
+//! Names that the server makes for constraints, indexes and sequences that are given none.
+//!
+//! Does not know: which names are taken.
+
+use std::borrow::Cow;
+
+use varve_engine::ColumnDef;
+
+use crate::names::NAME_BYTES_MAX;
+
+/// `table_column_label`, shortened as PostgreSQL does.
+pub(super) fn made_name(table: &str, column: &str, label: &str) -> String {
+    let column_len = if column.is_empty() { 0 } else { column.len() + 1 };
+    let room = NAME_BYTES_MAX - label.len() - 1;
+    let table = &table[..table.floor_char_boundary(room.saturating_sub(column_len).max(room / 2))];
+    let left = room - table.len();
+    let column = &column[..column.floor_char_boundary(left.saturating_sub(1))];
+    if column.is_empty() { format!("{table}_{label}") } else { format!("{table}_{column}_{label}") }
+}
+
+/// A name for a constraint that is no relation.
+pub(super) fn unique_name(
+    table: &str,
+    columns: &[ColumnDef],
+    key: &[usize],
+    label: &str,
+    taken: &[String],
+) -> String {
+    free_among(table, columns, key, label, &|name| !taken.iter().any(|t| t == name))
+}
+
+pub(super) fn free_among(
+    table: &str,
+    columns: &[ColumnDef],
+    key: &[usize],
+    label: &str,
+    is_free: &dyn Fn(&str) -> bool,
+) -> String {
+    let joined: Vec<&str> = key.iter().map(|c| columns[*c].name.as_str()).collect();
+    let base = made_name(table, &joined.join("_"), label);
+    let numbered = |n: u32| if n == 0 { base.clone() } else { format!("{base}{n}") };
+    (0..).map(numbered).find(|n| is_free(n)).unwrap_or(base.clone())
+}
+
+/// Names of which those that come again have a number behind them.
+pub fn numbered<'n>(names: impl Iterator<Item = Cow<'n, str>>) -> Vec<Cow<'n, str>> {
+    let mut out: Vec<Cow<'n, str>> = Vec::new();
+    for base in names {
+        let mut name = base.clone();
+        let mut number = 0;
+        while out.contains(&name) {
+            number += 1;
+            name = format!("{base}{number}").into();
+        }
+        out.push(name);
+    }
+    out
+}
