@@ -1,8 +1,9 @@
-//! Three measurements of the embedded API below SQL, each beside what the machine itself can do.
+//! Three measurements of the embedded API below SQL, each beside a figure of the machine itself.
 //!
-//! 1. [`points`]: resident point reads of 100-byte rows in READ COMMITTED, one thread.
+//! 1. [`points`]: point reads of 100-byte rows in memory, READ COMMITTED, one thread.
 //! 2. [`commits`]: durable single-row commits beside bare 4 KiB writes with fdatasync, A B A B.
-//! 3. [`random_reads`]: reads from a table larger than the pool, many threads; `bench/random-read` runs fio beside it.
+//! 3. [`random_reads`]: reads from a table larger than the pool, many threads. `bench/random-read` runs fio
+//!    beside it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,9 +1,11 @@
-//! Claims: a figure of one point over that of another, beside what the publication says or what this project demands.
+//! Claims: the ratio of two points, beside the published value or beside a bar of this project.
 //!
-//! 1. What is missed stays missed, whatever other points could not be judged.
-//! 2. What is about processors is judged at dilation 1 only: dilation makes them faster beside the drive.
-//! 3. A ratio of times is judged only where the drive is what limits the slower one of the two: of two that wait for something else an
-//!    emulated drive tells nothing. The faster one may leave the drive idle, which may be how it is faster.
+//! 1. A miss stays a miss, even if other points of the same claim could not be judged.
+//! 2. Times and throughputs that depend on the processors are judged at dilation 1 only. Dilation makes the
+//!    processors faster in relation to the drive.
+//! 3. A ratio of times is judged only if the drive limits the slower point. If both points wait for something
+//!    else, an emulated drive shows nothing. The faster point may leave the drive idle, because that may be
+//!    the reason why it is faster.
 
 use serde::Serialize;
 

@@ -1,11 +1,12 @@
-//! DROP TABLE of a large compressed table (must show 5 of issue 5), in both layouts, on file systems of their own where that can be done.
+//! DROP TABLE of a large compressed table (must show 5 of issue 5), in both layouts, on ext4 and xfs where
+//! possible.
 //!
 //! If each compressed page has a hole, the file system manages a piece of the file for each page. In MariaDB,
-//! dropping such tables can take minutes. Here the statement only notes the drop. Pages and their blocks are
-//! freed later.
+//! dropping such tables can take minutes. Here the statement only records the drop. Pages and their blocks
+//! are freed later.
 //!
 //! 1. Sizes of tables are those of their pages in memory, uncompressed.
-//! 2. Times are those of the real device; nothing is emulated.
+//! 2. Times are those of the real device. Nothing is emulated.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,12 +1,15 @@
 //! Do 2012, chapter 3: a cache of pages on flash, between the buffer pool and eight disks.
 //!
-//! DRAM : flash : database are as in section 3.4: 20 : 140 : 100 to 415 units; home is `hdd-8`, flash `fusion-io-160` (table 3.1), and the log
-//! has one disk of its own (section 3.4.1.1: `hdd-7200`).
+//! The sizes of DRAM : flash : database are those of section 3.4: 20 : 140 : 100 to 415 units. Home is on
+//! `hdd-8`, the cache on `fusion-io-160` (table 3.1). The log has one disk of its own (section 3.4.1.1:
+//! `hdd-7200`).
 //!
-//! 1. The baseline has no cache at all, the same pool, and is warmed by as many transactions as the others.
-//! 2. Pages in place have no protection from tearing, as in SQL Server, which writes them once: a doublewrite would cost whoever writes home most,
-//!    the baseline first. With it they are points of their own.
-//! 3. The log is so long that nothing is brought home for its sake (TPC-C without checkpoints, section 3.4.1.2), unless an experiment asks.
+//! 1. The baseline has no cache and the same pool. It is warmed up by as many transactions as the others.
+//! 2. Pages in place have no protection from tearing, as in SQL Server, which writes them once. Doublewrite
+//!    would cost most where most is written home, which is the baseline. With doublewrite they are points of
+//!    their own.
+//! 3. The log is so long that no page has to be written home to free log space (TPC-C without checkpoints,
+//!    section 3.4.1.2), unless an experiment asks for that.
 
 use std::collections::BTreeSet;
 

@@ -1,11 +1,14 @@
-//! What it costs at the peak that a cache outlives restarts: sustained throughput of each scheme beside none, in pairs of rounds, and what is
-//! written of the frame table among the traffic of the flash drive.
+//! The cost of a cache that outlives restarts, at the peak: the sustained throughput of each scheme beside
+//! that of none, in pairs of rounds, and the share of the frame records in the traffic of the flash drive.
 //!
-//! 1. Both databases of a pair are warmed once and stay open; rounds alternate, A B A B, with the same requests for both of a pair. Whichever is
-//!    not asked has its drives to itself, and rests as long as the other one.
-//! 2. The first pair is not counted. A database that rests brings dirty frames home; each round settles until they are as many as the limit
-//!    lets be, and where they still grow in the rounds that are measured there is no verdict.
-//! 3. Traffic is counted where the medium is touched, by purpose: metadata of the cache and its pages, read and written, in the rounds alone.
+//! 1. Both databases of a pair are warmed up once and stay open. Rounds alternate, A B A B, with the same
+//!    requests for both. While one is measured, the other one rests. So each has its drives to itself, and
+//!    both rest equally long.
+//! 2. The first pair is not counted. A resting database writes dirty frames home. So each round first runs
+//!    until the dirty frames are back at their limit. If they still grow in the measured rounds, there is no
+//!    verdict.
+//! 3. Traffic is counted at the medium, by purpose: records and pages of the cache, read and written, in the
+//!    measured rounds only.
 //!
 //! Not known here: what a scheme writes.
 

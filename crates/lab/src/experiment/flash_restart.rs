@@ -1,15 +1,19 @@
-//! Do 2012, chapter 4: from one peak to the next. A warm database is shut down, or stopped as by a crash; how long it takes until it is open again,
-//! and until its throughput is what it was.
+//! Do 2012, chapter 4: the time from one peak of the throughput to the next. A warm database is shut down, or
+//! stopped as by a crash. Then two times are measured: until it is open again, and until its throughput is
+//! back.
 //!
-//! 1. From peak to peak is shutdown, recovery and ramp-up. The load comes as soon as the database is open, without a pause; it is looked at in
-//!    slices, and the ramp-up ends with the middle one of the first few in a row that have, together, nine tenths of the throughput before. (One
-//!    slice has too few transactions: at the peak itself every fourth would fall short, as Poisson has it.)
-//! 2. What takes longer than the longest ramp-up is told as that: its ratios are lower bounds, and miss no bar.
-//! 3. All schemes of a design and an end have the same dilation, the one at which all of them count.
-//! 4. A point is stopped and started several times, and the round in the middle is told: a look at the throughput more or less is much of what a
-//!    warm start takes.
+//! 1. The time from peak to peak is shutdown, recovery and ramp-up. The load starts as soon as the database
+//!    is open. Its throughput is sampled. The ramp-up ends with the middle sample of the first few in a row
+//!    that together reach nine tenths of the throughput before. (One sample has too few transactions. At the
+//!    peak itself every fourth sample would be too low by chance.)
+//! 2. If the ramp-up is longer than the longest one allowed, the row says so. Its ratios are lower bounds,
+//!    and miss no bar.
+//! 3. All schemes of a design and an end have the same dilation, at which all of them count.
+//! 4. A point is stopped and started several times, and the middle round is reported. One sample more or less
+//!    is a large part of the time of a warm start.
 //!
-//! Not known here: what a scheme keeps; and what it costs is told of a few rounds here, `flash-hardening` measures it.
+//! Not known here: what a scheme keeps. The cost of a scheme is shown here for a few rounds only;
+//! `flash-hardening` measures it.
 
 use std::ops::ControlFlow;
 

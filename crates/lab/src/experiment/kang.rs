@@ -1,11 +1,13 @@
-//! Kang 2016: page protection on flash, and what persistent memory under the buffer pool does for it.
+//! Kang 2016: page protection on flash, and the effect of persistent memory below the buffer pool.
 //!
-//! Pages of 4 KiB, a database 30 times the pool, page area as large as the pool (its section 4.1). Mixes: sysbench's read-write script over ten
-//! tables; TPC-C over warehouses of a twentieth, one for each session or more.
+//! Pages have 4 KiB, the database has 30 times the size of the pool, and the page area is as large as the
+//! pool (section 4.1). The loads are sysbench's read-write script over ten tables, and TPC-C over warehouses
+//! of a twentieth, at least one for each session.
 //!
-//! 1. "original" is InnoDB 5.6 as it came: its doublewrite area and its page cleaner. A well-tuned doublewrite stands beside it, so that a gain
-//!    is not only the repair of a bad baseline.
-//! 2. A loop of sessions without think time has a mean latency of sessions / throughput: the two bars are one measure, at different points.
+//! 1. "original" is InnoDB 5.6 with its defaults: its doublewrite area and its page cleaner. A well-tuned
+//!    doublewrite is measured beside it, so that a gain is not only the repair of a bad baseline.
+//! 2. A loop of sessions without think time has a mean latency of sessions / throughput. So the two bars are
+//!    one measure, at different points.
 
 use varve_pager::{HomeLayout, Pacing, PackedConfig, PagerConfig, ProtectionKind, Replacement};
 

@@ -1,11 +1,14 @@
 //! Lindstrom 2017: pages compressed on flash.
 //!
-//! Mixes: LinkBench and TPC-C. A variant that compresses is loaded compressed, since what it reads is to be what it writes.
+//! The loads are LinkBench and TPC-C. A variant that compresses is loaded compressed, so that the pages that
+//! it reads have the same form as the pages that it writes.
 //!
-//! 1. Settings that the paper mixes up (its plain tables have doublewrite and one flush thread) are factors of their own here.
-//! 2. Bytes written and blocks that the file system has given are two things, and both are shown: in place, only holes save blocks.
+//! 1. Settings that the paper mixes (its plain tables have doublewrite and one flush thread) are separate
+//!    factors here.
+//! 2. The bytes written and the blocks that the file system has allocated are both shown. In place, only
+//!    holes save blocks.
 //!
-//! Its row compression is InnoDB's: `bench/compare` runs the real one.
+//! The paper's row compression is InnoDB's: `bench/compare` runs InnoDB itself.
 
 use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig};
 

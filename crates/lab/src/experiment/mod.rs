@@ -1,11 +1,14 @@
-//! `varve-lab experiment`: published figures and tables, run again on this program, each row beside the published value.
+//! `varve-lab experiment`: published figures and tables, measured again with this program, each row beside
+//! the published value.
 //!
-//! 1. All variants of a comparison run in turns in one process, on copies of one loaded database; a ratio is one of medians.
-//! 2. Device, flush time and dilation are fixed before a point is measured and printed with it; a point that the emulation spoilt gets no verdict.
-//! 3. Values that stand only in a plot are not guessed.
-//! 4. Charts are drawn from rows, those that were just written or those of an earlier run.
+//! 1. All variants of a comparison run in turns in one process, on copies of one loaded database. A ratio is
+//!    one of medians.
+//! 2. Device, flush time and dilation are fixed before a point is measured, and printed with it. A point that
+//!    the emulation spoilt gets no verdict.
+//! 3. Values that the publication shows only in a plot are not guessed.
+//! 4. Charts are drawn from rows: those that were just written, or those of an earlier run.
 //!
-//! It does not know any internals: variants are configurations that anybody can choose.
+//! It does not know any internals: variants are configurations that every user can choose.
 
 mod chart;
 mod charts;

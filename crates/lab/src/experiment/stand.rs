@@ -1,9 +1,12 @@
-//! Variants, and the databases that they are measured on: each variant on its own copy of a loaded one.
+//! Variants, and the databases on which they are measured: each variant has its own copy of a loaded
+//! database.
 //!
-//! 1. Variants share one load, under doublewrite: what they keep in persistent memory moves there when their copy is opened for the first time.
-//!    What is settled when a database is made, or is to lie in its files as they write it, is settled by a load of their own: the same rows in
-//!    the same order.
-//! 2. Loading is neither emulated nor paced. What page writers and checkpoints do by the clock is dilated with the device.
+//! 1. Variants share one load, under doublewrite. If a variant keeps something in persistent memory, it moves
+//!    there when the variant's copy is opened for the first time. Some variants have their own load, with the
+//!    same rows in the same order: those with settings that are fixed when a database is made, and those
+//!    whose files must contain pages as the variant writes them.
+//! 2. Loading is neither emulated nor paced. The intervals of page writers and checkpoints are dilated with
+//!    the device.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

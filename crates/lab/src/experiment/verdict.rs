@@ -1,10 +1,10 @@
 //! Whether a published value was reproduced.
 //!
-//! 1. "Reproduced" is the same order and a ratio within a fifth; "beaten" is better than that.
-//! 2. A better figure never has a worse verdict. But more than twice the published value is "beyond: examine":
-//!    the first suspect is the baseline.
-//! 3. A bar is what this project demands of itself: it is met or missed, without tolerance.
-//! 4. A value that stands only in a plot has no number here.
+//! 1. "Reproduced" means the same order and a ratio within a fifth. "Beaten" is better than that.
+//! 2. A better figure never has a worse verdict. But a ratio of more than twice the published value is
+//!    "beyond: examine", because the baseline may be worse than the source's.
+//! 3. A bar is a goal of this project: it is met or missed, without tolerance.
+//! 4. A value that the publication shows only in a plot has no number here.
 
 use serde::Serialize;
 

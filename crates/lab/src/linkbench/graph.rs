@@ -1,7 +1,8 @@
 //! The number of links of each node, and the choice of nodes for requests.
 //!
-//! 1. Nodes are numbered from 1. The links of node n of one type go to n, n + 1, ...: so a request knows which links were loaded.
-//! 2. Everything is computed from the number of nodes; nothing is stored for each node.
+//! 1. Nodes are numbered from 1. The links of node n of one type go to n, n + 1, and so on. So a request
+//!    knows which links were loaded.
+//! 2. Everything is computed from the number of nodes. Nothing is stored for each node.
 
 use varve_bench::random::{Permutation, Random, Zipfian};
 

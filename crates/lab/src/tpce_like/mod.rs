@@ -1,8 +1,12 @@
-//! A brokerage-like, read-mostly mix: the ten transaction types of TPC-E in its shares, on a reduced schema of 15 tables. It is not TPC-E.
+//! A brokerage-like, read-mostly load: the ten transaction types of TPC-E in its shares, on a reduced schema
+//! of 15 tables. It is not TPC-E.
 //!
-//! Customers are drawn with a skew of the form that TPC-C and TPC-E share (the OR of two uniform draws). What is left out is told by
-//! [`Workload::deviations`]. Not known here: the ratio of page reads to page writes, which depends on the pool and is for an experiment to
-//! measure. One process at a time can run it: numbers of new trades come from a counter of the process, begun after the newest trade.
+//! Customers are drawn with a skew of the form that TPC-C and TPC-E share (the OR of two uniform draws).
+//! [`Workload::deviations`] lists the differences from TPC-E. One process at a time can run it, because the
+//! numbers of new trades come from a counter of the process, which begins after the newest trade.
+//!
+//! Not known here: the ratio of page reads to page writes. It depends on the pool, and experiments measure
+//! it.
 
 mod conditions;
 mod load;

@@ -1,7 +1,9 @@
-//! `varve bench`: the measurements of `varve-bench`, with what opens databases and what runs general queries.
+//! `varve bench`: the measurements of `varve-bench`, with functions that open databases and run general
+//! queries.
 //!
 //! Invariants
-//! 1. A measurement drops and makes tables only in a directory that was empty, or that somebody said an earlier one left.
+//! 1. A measurement drops and creates tables only in an empty directory, or in one that the user has named as
+//!    the result of an earlier measurement.
 //!
 //! What this file doesn't know: what is measured.
 

@@ -1,9 +1,9 @@
-//! `varve nvm`: what a stopped database has in persistent memory, and the way out of it.
+//! `varve nvm`: shows what a stopped database has in persistent memory, and moves it to files.
 //!
 //! Invariants
-//! 1. `drain` opens the database as it is, not as the configuration says; `status` opens nothing.
+//! 1. `drain` opens the database as it is, not as the configuration says. `status` opens nothing.
 //!
-//! What this file doesn't know: how pages go home.
+//! What this file doesn't know: how pages are written home.
 
 use std::path::Path;
 
