@@ -6,7 +6,8 @@ use crate::target::Connection;
 use crate::workload::{Condition, Workload};
 use crate::{BenchError, Result};
 
-/// Asks each condition and writes a line for it; an error if any is broken, after all were asked.
+/// Checks each condition and writes a line for it. Returns an error after all checks if any condition is
+/// broken.
 pub fn run(workload: &dyn Workload, connection: &mut dyn Connection, out: &mut dyn Write) -> Result<()> {
     let conditions = workload.conditions();
     if conditions.is_empty() {

@@ -102,7 +102,7 @@ struct Place {
     pool_mib: Option<u64>,
 }
 
-/// Pool of who says nothing.
+/// The pool if neither an option nor a configuration gives one.
 const POOL_BYTES: u64 = 512 << 20;
 
 /// A database that is to be measured.
@@ -112,7 +112,7 @@ pub struct Wanted<'a> {
     pub directory: &'a Path,
     /// Its configuration; without it, varve.toml in the directory.
     pub config: Option<&'a Path>,
-    /// Bytes of its pool; without them, what the configuration says, ...
+    /// Bytes of its pool. `None`: as the configuration says, ...
     pub pool_bytes: Option<u64>,
     /// ... or this.
     pub pool_bytes_default: u64,

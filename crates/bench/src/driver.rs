@@ -71,7 +71,7 @@ impl Round {
     }
 }
 
-/// A histogram for times up to [`TIME_MAX`] of whatever unit; longer ones count as that.
+/// A histogram of times up to [`TIME_MAX`], in any unit. Longer times count as that.
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, TIME_MAX, 3).expect("the bounds and digits are within what is allowed")
 }
@@ -89,11 +89,12 @@ pub fn run(target: &dyn Target, workload: &dyn Workload, plan: Plan) -> Result<V
         .collect()
 }
 
-/// Somebody who looks at a round while it runs.
+/// An observer of a round.
 pub struct Watch<'w> {
     /// How often, in equal distances.
     pub looks: u32,
-    /// What is done then; it is given what counts the transactions that have ended well, which goes on meanwhile. It may end the round.
+    /// Called at each interval, with a function that returns the number of transactions that have succeeded
+    /// so far. The round continues meanwhile. The observer may end the round by its result.
     pub look: &'w mut dyn FnMut(&dyn Fn() -> u64) -> ControlFlow<()>,
 }
 
@@ -108,7 +109,7 @@ pub fn round(
     round_watched(target, workload, plan, (length, seed), None)
 }
 
-/// The same, perhaps with somebody who looks on.
+/// The same, perhaps with an observer.
 pub fn round_watched(
     target: &dyn Target,
     workload: &dyn Workload,
@@ -138,7 +139,7 @@ pub fn round_watched(
     }))
 }
 
-/// Lets a round run for its time, or until whoever looks on has seen enough.
+/// Lets a round run for its time, or until the observer ends it.
 fn wait(length: Duration, watch: Option<Watch<'_>>, done: Option<&AtomicU64>) {
     let Some(watch) = watch else { return std::thread::sleep(length) };
     for _ in 0..watch.looks {
@@ -153,7 +154,7 @@ fn panicked() -> BenchError {
     BenchError::Connection("a session's thread panicked".to_owned())
 }
 
-/// One session until it is told to stop. Every thread reaches the barrier, also one that can't connect.
+/// One session, until `stop` is set. Every thread reaches the barrier, even if it can't connect.
 fn session(
     target: &dyn Target,
     workload: &dyn Workload,

@@ -15,7 +15,7 @@ use crate::numeric::DECIMAL_PLACES;
 use crate::target::{Connection, Param, Row, Statement, Target, Value};
 use crate::{BenchError, Result};
 
-/// Opens or creates a database in a directory of this machine, with the defaults and a pool of so many bytes.
+/// Opens or creates a database in a directory of this machine, with the defaults and a pool of this size.
 pub fn open(directory: &Path, pool_bytes: usize) -> Result<Arc<Database>> {
     let files =
         FileDirectory::open_or_create(directory, FileOptions::default()).map_err(std::io::Error::other)?;
@@ -41,7 +41,7 @@ impl Embedded {
         Self { shared: Arc::new(SqlDatabase::new(database)), settings: settings.to_owned() }
     }
 
-    /// The same with somebody who runs general queries.
+    /// The same with a runner of general queries.
     pub fn with_general(database: Arc<Database>, general: Arc<dyn General>, settings: &str) -> Self {
         let shared = Arc::new(SqlDatabase::new(database).with_general(general));
         Self { shared, settings: settings.to_owned() }

@@ -25,7 +25,7 @@ pub enum BenchError {
     /// The engine refused a call below SQL.
     #[error(transparent)]
     Engine(#[from] varve_engine::Error),
-    /// The data is not what the workload must leave behind.
+    /// The data violates a condition of the workload.
     #[error("wrong data: {0}")]
     Wrong(String),
     /// The arguments make no sense together.

@@ -154,8 +154,9 @@ impl Zipfian {
     }
 }
 
-/// A shuffling of `0..count` that can be asked both ways: a Feistel network of [`ROUNDS`] rounds over the next even number of bits, walked on
-/// until it gives a number below `count` (Black and Rogaway 2002).
+/// A permutation of `0..count` that can be computed in both directions: a Feistel network of [`ROUNDS`]
+/// rounds over the next even number of bits, repeated until it gives a number below `count` (Black and
+/// Rogaway 2002).
 #[derive(Debug, Clone)]
 pub struct Permutation {
     count: u64,

@@ -47,7 +47,7 @@ pub trait Target: Send + Sync {
     /// Its name in reports: `embedded`, `wire`.
     fn name(&self) -> &'static str;
 
-    /// What it is and how it is configured, for the configuration hash.
+    /// A description of the target and its configuration, for the configuration hash.
     fn describe(&self) -> String;
 
     /// A session with these statements prepared.
@@ -65,6 +65,6 @@ pub trait Connection: Send {
     /// Runs statement `number` of those given at connect; returns how many rows came back.
     fn run(&mut self, number: usize, params: &[Param<'_>]) -> Result<u64>;
 
-    /// As [`Connection::run`], but gives the rows: for workloads whose next statement depends on them.
+    /// Like [`Connection::run`], but returns the rows, for workloads whose next statement depends on them.
     fn rows(&mut self, number: usize, params: &[Param<'_>]) -> Result<Vec<Row>>;
 }

@@ -18,7 +18,7 @@ const UPDATE_BRANCH: usize = 4;
 const INSERT_HISTORY: usize = 5;
 const COMMIT: usize = 6;
 
-/// The load at a scale of so many branches.
+/// The load at a scale of a number of branches.
 #[derive(Debug, Clone)]
 pub struct Tpcb {
     scale: u64,

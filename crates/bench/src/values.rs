@@ -3,8 +3,9 @@
 use crate::random::Random;
 use crate::{BenchError, Result};
 
-/// Bytes of which some repeat: LinkBench's MotifDataGenerator. A value is made of chunks; each is new with the probability `uniqueness`, else
-/// copied from a buffer that all values share. A value alone hardly compresses, a page full of them does.
+/// Bytes with repetitions: LinkBench's MotifDataGenerator. A value is made of chunks. Each chunk is new with
+/// the probability `uniqueness`. Otherwise it is copied from a buffer that all values share. One value alone
+/// hardly compresses, but a page full of them does.
 #[derive(Debug, Clone)]
 pub struct Motif {
     first: u8,
@@ -58,7 +59,7 @@ pub enum Values {
     /// Letters, each drawn on its own: no codec that looks for repetitions finds any.
     #[default]
     Letters,
-    /// Letters of which some repeat.
+    /// Letters with repetitions.
     Motif(Motif),
 }
 

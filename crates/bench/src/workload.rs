@@ -18,13 +18,13 @@ pub struct Kind {
 pub struct Condition {
     /// Its name in the publication.
     pub name: &'static str,
-    /// What it says.
+    /// A description of the condition.
     pub says: &'static str,
     /// A query that counts what breaks it.
     pub violations: String,
 }
 
-/// A published or self-made load, independent of what it runs against.
+/// A load, published or our own, that can run against any target.
 pub trait Workload: Send + Sync {
     /// Its name, as in the publication.
     fn name(&self) -> String;
@@ -32,7 +32,7 @@ pub trait Workload: Send + Sync {
     /// Its parameters, for the configuration hash.
     fn settings(&self) -> serde_json::Value;
 
-    /// In what it differs from the publication, a sentence each; printed with every figure.
+    /// The differences from the publication, a sentence each. They are printed with every figure.
     fn deviations(&self) -> Vec<String> {
         Vec::new()
     }

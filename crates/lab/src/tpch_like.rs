@@ -31,14 +31,14 @@ const ORDERS_OF_PART: u64 = 8;
 /// Fewest orders.
 const ORDERS_MIN: u64 = 160;
 
-/// The mix over so many orders.
+/// The load over a number of orders.
 #[derive(Debug)]
 pub struct TpchLike {
     orders: u64,
 }
 
 impl TpchLike {
-    /// Over so many orders.
+    /// A load over this many orders.
     pub fn new(orders: u64) -> Result<Self> {
         match orders >= ORDERS_MIN {
             true => Ok(Self { orders }),

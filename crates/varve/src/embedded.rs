@@ -26,12 +26,12 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens the database in a directory with the default settings; makes it if there is none.
+    /// Opens the database in a directory with the default settings. Creates it if there is none.
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_with(directory, &Settings::default())
     }
 
-    /// Opens the database in a directory; makes it if there is none.
+    /// Opens the database in a directory. Creates it if there is none.
     pub fn open_with(directory: impl AsRef<Path>, settings: &Settings) -> Result<Self, OpenError> {
         let limit = Arc::new(TemporaryLimit::new(settings.query.temporary_bytes));
         Self::open_limited(directory.as_ref(), settings, limit, None)
@@ -87,7 +87,7 @@ impl Embedded {
         &self.engine
     }
 
-    /// What the server needs.
+    /// The SQL database, which a server needs.
     pub fn sql(&self) -> &Arc<SqlDatabase> {
         &self.sql
     }
@@ -154,7 +154,7 @@ impl Row {
         }
     }
 
-    /// The integer of a column, whatever its width; `None` if it is NULL, of another type, or absent.
+    /// The integer of a column, of any width. `None` if it is NULL, of another type, or absent.
     pub fn integer(&self, column: &str) -> Option<i64> {
         self.get(column)?.as_datum().as_integer()
     }

@@ -13,7 +13,7 @@ pub enum OpenError {
     /// The configuration is wrong.
     #[error("The configuration is wrong: {0}")]
     Config(#[from] ConfigError),
-    /// Whoever runs general queries can't begin.
+    /// The runner of general queries can't start.
     #[error("General queries can't be run: {0}.")]
     Queries(varve_sql::SqlError),
     /// A configuration file that was asked for can't be read.
@@ -21,7 +21,7 @@ pub enum OpenError {
     ConfigFile {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// The directory can't be read or made.
@@ -29,7 +29,7 @@ pub enum OpenError {
     Unreadable {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// There is no database.
@@ -38,7 +38,7 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
-    /// There is not even the directory, and nobody asked for a new database.
+    /// The directory does not exist, and the command does not create one.
     #[error(
         "There is no directory {}, so no database in it. Check the name; `varve sql {} --create` makes a \
          new database there.",
@@ -68,7 +68,7 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
-    /// Somebody else's files are there.
+    /// The directory has files of another program.
     #[error(
         "{} is not a Varve data directory: it holds other files ({names}), and Varve doesn't mix its \
          files with those of others. Choose an empty or a new directory.",
@@ -193,7 +193,7 @@ pub enum OpenError {
     /// The emulated profile doesn't exist.
     #[error("The profile of a device can't be used: {error}.")]
     Profile {
-        /// What is wrong with it.
+        /// The problem of the profile.
         error: varve_device::ProfileError,
     },
     /// The page size can't change.
@@ -205,7 +205,7 @@ pub enum OpenError {
     PageSize {
         /// The directory.
         path: PathBuf,
-        /// What it has.
+        /// The value with which the database was created.
         created: String,
         /// What was asked for.
         wanted: String,
@@ -219,7 +219,7 @@ pub enum OpenError {
     Layout {
         /// The directory.
         path: PathBuf,
-        /// What it has.
+        /// The value with which the database was created.
         created: &'static str,
         /// What was asked for.
         wanted: &'static str,
@@ -239,9 +239,9 @@ pub enum OpenError {
          configuration doesn't name: {command} --region DIRECTORY"
     )]
     RegionElsewhere {
-        /// What is wrong where it was looked for.
+        /// Why it was not found where it was looked for.
         why: String,
-        /// The command that brings the database home.
+        /// The command that drains the region.
         command: String,
     },
     /// The pool doesn't fit.

@@ -32,7 +32,7 @@ use crate::config::{
 use crate::error::OpenError;
 use crate::memory::{default_pool_bytes, memory_bytes};
 
-/// What a directory is.
+/// The state of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// There is no such directory.
@@ -43,12 +43,13 @@ pub enum State {
     Database,
 }
 
-/// Names that may stand in a directory without making it anybody's.
+/// Names that do not make a directory one with foreign files.
 const NOBODYS: &[&str] =
     &[FILE_NAME, AUTO_FILE_NAME, AUTO_FILE_NEW, "varve.lock", "control.new", "nvm.varve.new", "lost+found"];
-/// What is said to be on the device of `[flash]`.
+/// The purpose of the device of `[flash]`, for messages.
 const FLASH: &str = "flash";
-/// Permission bits of a directory: writing by its group, anything by others, writing by others, and that they remove only what is theirs.
+/// Permission bits of a directory: its group may write; others may do anything; others may write; others may
+/// remove only their own files.
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS: u32 = 0o007;
 const OTHERS_WRITE: u32 = 0o002;
@@ -57,7 +58,7 @@ const STICKY: u32 = 0o1000;
 const POOL_IN_FLASH: u64 = 10;
 /// With fewer bytes for pages in persistent memory there is a warning.
 const NVM_PAGES_BYTES_MIN: u64 = 1 << 20;
-/// Most page writers where nobody says how many.
+/// The most page writers by default.
 const WRITERS_MAX: usize = 8;
 
 /// Looks at a directory without changing it.
@@ -92,7 +93,7 @@ pub fn inspect(path: &Path) -> Result<State, OpenError> {
     }
 }
 
-/// A file that somebody made for a region to come, or one that was left.
+/// Whether a file is one that the user made for a new region, or a region that was left.
 fn is_unused_region(path: &Path) -> bool {
     let mut header = Vec::new();
     let read =
@@ -303,7 +304,8 @@ fn flash(settings: &Settings, directory: impl Fn(&str) -> Arc<dyn Directory>) ->
     })
 }
 
-/// What the pager is to have that is no directory. `has_compressed`: the database may have compressed pages, whatever is said now.
+/// Sets the settings of the pager other than directories. `has_compressed`: the database may have compressed
+/// pages, whatever the settings say now.
 fn apply(settings: &Settings, has_compressed: bool, pager: &mut PagerConfig) {
     pager.pool_bytes = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes) as usize;
     pager.replacement = settings.pool.replacement;
@@ -334,7 +336,7 @@ pub fn page_writers(settings: &Settings, has_compressed: bool) -> usize {
     settings.pool.page_writers.unwrap_or_else(|| writers_for(compresses, processors))
 }
 
-/// Page writers where nobody says how many: compressing takes processors.
+/// The default number of page writers. Compression takes processors.
 fn writers_for(compresses: bool, processors: usize) -> usize {
     if compresses { processors.min(WRITERS_MAX) } else { 1 }
 }
@@ -364,9 +366,9 @@ fn layout_of(control: &Control) -> HomeLayout {
     }
 }
 
-/// Closes the data directory to others, who could read rows and passwords there: silently where there is no database yet, as
-/// PostgreSQL's initdb does. One that an older program made is closed, too, which is told; one that others may write in is refused,
-/// since what is in it may be theirs.
+/// Closes the data directory to others, who could read rows and passwords there. If there is no database yet,
+/// it says nothing, as PostgreSQL's initdb. A directory of an older program is closed, too, with a message. A
+/// directory in which others may write is refused, because they may have changed its files.
 fn close_to_others(path: &Path, state: State) -> Result<Option<String>, OpenError> {
     let unreadable = |error| OpenError::Unreadable { path: path.to_owned(), error };
     let mode = varve_device::directory_mode(path).map_err(unreadable)?;
@@ -394,8 +396,8 @@ fn close_to_others(path: &Path, state: State) -> Result<Option<String>, OpenErro
     }
 }
 
-/// Warnings of directories of devices in which others can remove and replace files: these are made by whoever runs the machine, so
-/// they stay as they are.
+/// Warnings about directories of devices in which others can remove and replace files. The operator made
+/// these directories, so they are not changed.
 fn open_devices(settings: &Settings) -> Vec<String> {
     let is_open = |device: &&DeviceSettings| {
         let mode = varve_device::directory_mode(&device.path).unwrap_or(0);
@@ -508,7 +510,7 @@ fn device_error(name: &str, spaces: &[&str], path: &Path, error: DeviceError) ->
 mod tests {
     use super::*;
 
-    /// Who compresses nothing has one, as before there was a choice; packed or not.
+    /// Without compression there is one page writer, packed or not, as before there was a choice.
     #[test]
     fn page_writers_are_as_many_as_compression_needs() {
         assert_eq!([1, 4, 64].map(|processors| writers_for(false, processors)), [1, 1, 1]);

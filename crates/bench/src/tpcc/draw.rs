@@ -34,7 +34,7 @@ pub(super) fn item(scale: &Scale, random: &mut Random) -> i64 {
     nurand(random, (ITEMS_A, ITEMS_C), 1, scale.items)
 }
 
-/// The last name that a transaction asks for: one that somebody has.
+/// A last name that some customer has, for a transaction.
 pub(super) fn last_name(scale: &Scale, random: &mut Random) -> String {
     name(nurand(random, (NAMES_A, NAMES_C), 0, NAMES.min(scale.customers) - 1))
 }

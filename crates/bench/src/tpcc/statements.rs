@@ -8,7 +8,7 @@ pub(super) const BEGIN: usize = 0;
 pub(super) const COMMIT: usize = 1;
 pub(super) const ROLLBACK: usize = 2;
 
-/// New-Order: what the customer and the warehouse take off and put on.
+/// New-Order: the customer's discount and the taxes of warehouse and district.
 pub(super) const RATES: usize = 3;
 pub(super) const TAKE_ORDER_NUMBER: usize = 4;
 pub(super) const INSERT_ORDER: usize = 5;

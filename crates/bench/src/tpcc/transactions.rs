@@ -21,7 +21,7 @@ const CUSTOMER_DATA_CHARS: usize = 500;
 /// Orders that Stock-Level looks back at.
 const RECENT_ORDERS: i64 = 20;
 
-/// Somebody at a district of a warehouse, about to run one transaction.
+/// A terminal at a district of a warehouse, which runs one transaction.
 pub(super) struct Terminal<'a> {
     scale: &'a Scale,
     c: &'a mut dyn Connection,
@@ -63,7 +63,7 @@ impl<'a> Terminal<'a> {
         [Param::Int(self.warehouse), Param::Int(self.district)]
     }
 
-    /// The rows of a statement of which there must be one.
+    /// The rows of a statement that must return exactly one.
     fn one(&mut self, statement: usize, params: &[Param<'_>]) -> Result<Row> {
         self.c.rows(statement, params)?.pop().ok_or_else(|| {
             BenchError::Wrong(format!("statement {statement} of TPC-C found no row for {params:?}"))

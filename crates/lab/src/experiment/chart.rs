@@ -35,7 +35,7 @@ const SOUND: RGBColor = RGBColor(70, 110, 165);
 const PALE: RGBColor = RGBColor(185, 200, 220);
 const PUBLISHED: RGBColor = RGBColor(200, 50, 40);
 const DEMANDED: RGBColor = RGBColor(20, 20, 20);
-/// Told apart by people who see fewer colours, too (Okabe and Ito, the pale yellow left out).
+/// Colours that people who see fewer colours can distinguish (Okabe and Ito, without the pale yellow).
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -47,7 +47,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(140, 140, 140),
 ];
 
-/// What a chart says of itself.
+/// The texts of a chart: title, source, and conditions of the measurement.
 #[derive(Debug, Clone)]
 pub struct Caption {
     /// In large letters.
@@ -108,7 +108,7 @@ fn text_width<'t>(texts: impl Iterator<Item = &'t str>) -> u32 {
     (letters as f64 * LETTER_WIDTH) as u32 + MARGIN
 }
 
-/// Words in lines of so many letters at most, unless one alone is longer.
+/// Breaks words into lines of at most this many letters. A longer word has its own line.
 fn broken(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -148,7 +148,7 @@ fn on_axis(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The SVG of something below a caption that takes so many pixels.
+/// The SVG of a drawing below a caption. `height` is in pixels, without the caption.
 fn captioned(caption: &Caption, height: u32, draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<String> {
     let lines: Vec<String> = caption.lines.iter().flat_map(|line| broken(line)).collect();
     let head = TITLE_HEIGHT + lines.len() as u32 * TEXT_HEIGHT + MARGIN;

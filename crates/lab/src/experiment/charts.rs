@@ -207,7 +207,7 @@ impl Charts<'_> {
         Ok(charts)
     }
 
-    /// Ours, and what is published or demanded.
+    /// Bars of our ratios, with the published values and the bars of this project.
     fn claims(&self) -> Result<Option<(String, String)>> {
         let rows: Vec<&Value> =
             self.of_kind("claim").into_iter().filter(|row| row["ours"].is_number()).collect();
@@ -284,7 +284,7 @@ fn is_sound(row: &Value) -> bool {
     !is_spoilt && row["emulation"]["counts"] != false
 }
 
-/// Rows whose line doesn't count.
+/// Rows of points that do not count.
 fn doubtful(rows: &[&Value]) -> String {
     let labels = Labels::of(rows);
     let names: Vec<String> = rows.iter().filter(|row| !is_sound(row)).map(|row| labels.text(row)).collect();
@@ -305,7 +305,7 @@ fn shared(rows: &[&Value]) -> Option<String> {
     (!common.is_empty()).then(|| format!("Where: {}.", common.join(", ")))
 }
 
-/// What tells a row from others.
+/// The factors that distinguish a row from others.
 fn factors(row: &Value) -> BTreeMap<String, String> {
     let of = |object: &serde_json::Map<String, Value>| {
         object.iter().map(|(name, value)| (name.clone(), tell::plain(value))).collect()

@@ -56,27 +56,27 @@ impl Figure {
     }
 }
 
-/// What a comparison is held against.
+/// The value with which a comparison is compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Expects {
-    /// What the publication's text or a table states, if it does.
+    /// The value that the publication states in its text or in a table, if it states one.
     Published(Option<f64>, Better),
     /// What this project demands.
     AtLeast(f64),
-    /// Nothing: what is compared is of this project alone, and shown.
+    /// No value: the comparison is only of this project, and is shown.
     Nothing,
 }
 
 /// A comparison to judge.
 #[derive(Debug, Clone)]
 pub struct Asked<'p> {
-    /// What is compared, for people.
+    /// A description of the comparison, for people.
     pub says: String,
     /// The figure that came of it.
     pub ours: f64,
     /// The points that it came of; the last one's factors tell where.
     pub of: (&'p Point, &'p Point),
-    /// What it is held against.
+    /// The value with which it is compared.
     pub expects: Expects,
     /// Factors that tell where, instead of the last point's.
     place: Option<Factors>,
@@ -99,7 +99,7 @@ impl<'p> Asked<'p> {
         Self { says: says.to_owned(), ours, of, expects, place: None, spoilt, hidden: None }
     }
 
-    /// It stands for several points, some of which could not be judged.
+    /// Marks the claim as one of several points, of which some could not be judged. `hidden` is the reason.
     pub fn beside(mut self, hidden: Option<String>) -> Self {
         self.hidden = hidden;
         self
@@ -115,7 +115,7 @@ impl<'p> Asked<'p> {
         self
     }
 
-    /// Told with these factors, those of the point that it is about.
+    /// Sets the factors of the point that the claim is about.
     pub fn at(mut self, factors: &Factors) -> Self {
         self.place = Some(factors.clone());
         self
@@ -166,7 +166,8 @@ pub fn extremes<'p>(figure: Figure, pairs: &[(&'p Point, &'p Point)]) -> Option<
     Some(Extremes { best: *best, worst: *worst, hidden })
 }
 
-/// What the publication says about some points, or this project demands, and what we found.
+/// A statement of the publication or a bar of this project, about some points, with our figure and the
+/// verdict.
 #[derive(Debug, Clone, Serialize)]
 pub struct Claim {
     /// `claim`.
@@ -175,9 +176,9 @@ pub struct Claim {
     pub experiment: &'static str,
     /// Figure or table of the publication.
     pub figure: &'static str,
-    /// Where it was found: what the points have in common.
+    /// The factors that the points have in common.
     pub factors: Factors,
-    /// What is compared.
+    /// A description of the comparison.
     pub says: String,
     /// Our figure.
     pub ours: f64,
@@ -189,26 +190,27 @@ pub struct Claim {
     /// What this project demands of itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bar: Option<f64>,
-    /// What it came to.
+    /// The verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
 
 impl Claim {
-    /// Of what isn't told by two points: shown, with nothing to hold it against yet. [`super::lab::Lab::write_claim`] says of which experiment.
+    /// A figure that is not the ratio of two points. It is shown, and has nothing to compare it with yet.
+    /// [`super::lab::Lab::write_claim`] sets the experiment.
     pub fn found(factors: &Factors, says: String, ours: f64) -> Self {
         let (row, experiment, figure, factors) = ("claim", "", "", factors.clone());
         let (rounds, published, bar, verdict) = (Some(1), None, None, Verdict::NoBar);
         Self { row, experiment, figure, factors, says, ours, rounds, published, bar, verdict }
     }
 
-    /// Of so many rounds.
+    /// Sets the number of rounds.
     pub fn of_rounds(mut self, rounds: usize) -> Self {
         self.rounds = Some(rounds);
         self
     }
 
-    /// Beside what the publication's text or a table states, which is not held against it.
+    /// Shows the value that the publication states, without a verdict on it.
     pub fn beside(mut self, published: Option<f64>) -> Self {
         self.published = published;
         self

@@ -20,12 +20,12 @@ use varve_pager::NVM_FILE;
 
 use varve_bench::{BenchError, Result};
 
-/// Tells that the directory is one of experiments.
+/// A file that marks a directory as one of experiments.
 const EXPERIMENTS: &str = "experiments";
-/// What makes a directory nobody's, besides a lock: a file system of its own has it.
+/// A directory that an empty file system has. With only this and a lock, a directory counts as unused.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// Tells that loading has ended: the last file to be made.
+/// A file that is made last: it shows that loading has ended.
 const LOADED: &str = "loaded";
 /// Where a loaded database has its region.
 const REGION: &str = "region";
@@ -48,7 +48,7 @@ impl Place {
     }
 }
 
-/// Directories that are removed when it is dropped, unless they were somebody's.
+/// Directories that are removed when this is dropped, unless the user named them.
 #[derive(Debug)]
 pub struct Bench {
     path: PathBuf,
@@ -102,8 +102,9 @@ fn refused(path: &Path, why: &ErrorKind) -> BenchError {
 }
 
 impl Bench {
-    /// Databases in the directory that was asked for, or in a fresh one of the working directory; regions of copies in a fresh one of
-    /// `memory`, of the machine's memory as a file system, or beside the databases where there is none.
+    /// Opens the directories. Databases are in the directory `asked`, or in a new one below the working
+    /// directory. Regions of copies are in a new directory below `memory`. Without `memory` they are in a
+    /// file system in the machine's memory, or beside the databases if there is none.
     pub fn open(asked: Option<PathBuf>, memory: Option<PathBuf>) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Relaxed);
@@ -162,9 +163,10 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// What `stat` counts blocks in.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// Copies what is written of it to the device, so that the kernel has nothing left to write when something is measured. A file that has all its
-/// blocks, written or only reserved, has them in the copy, too; in one with holes what is reserved becomes holes. By reads
-/// and writes: a call that copies may share blocks (xfs, btrfs).
+/// Copies a file and writes the copy to the device. So the kernel has nothing left to write during a
+/// measurement. If the file has all its blocks, written or only reserved, the copy has them, too. If the file
+/// has holes, reserved blocks become holes. It reads and writes, because a system call that copies may share
+/// blocks (xfs, btrfs).
 fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let (from, to) = (File::open(from)?, File::create(to)?);
     // A hole is found only where nothing waits to be written.
@@ -219,13 +221,13 @@ impl Copied {
         &self.0
     }
 
-    /// Bytes of blocks of those of its files whose name is wanted.
+    /// Bytes of the blocks of those of its files whose name is `wanted`.
     pub fn allocated_bytes(&self, wanted: impl Fn(&str) -> bool) -> Result<u64> {
         allocated_bytes(&self.0.files, wanted)
     }
 }
 
-/// Bytes of blocks that the file system has given to those files of a directory whose name is wanted.
+/// Bytes of the blocks that the file system has allocated to files of a directory whose name is `wanted`.
 pub fn allocated_bytes(directory: &Path, wanted: impl Fn(&str) -> bool) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(directory)? {
@@ -284,7 +286,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(memory.path()).expect("it is there").count(), 0);
     }
 
-    /// They became blocks on ext4, so that a table that nobody had trimmed was as dense as one that somebody had.
+    /// Such blocks became allocated on ext4. So a table that was never trimmed was as dense as a trimmed one.
     #[test]
     fn a_copy_keeps_holes() {
         const LEN_BYTES: u64 = (5 << 20) + 77;

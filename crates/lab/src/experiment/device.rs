@@ -73,7 +73,8 @@ impl Device {
         self
     }
 
-    /// The same, writing so many bytes whole or not at all: in their time alone, a real crash may tear them. What is there is not changed.
+    /// The same, with atomic writes of this many bytes. Only their time is emulated: a real crash may tear
+    /// them. What is there is not changed.
     pub fn with_atomic_writes(mut self, bytes: usize) -> Self {
         if let Some(profile) = &mut self.profile {
             profile.atomic_write_bytes = bytes as u32;

@@ -16,9 +16,9 @@ use super::copies::Place;
 use super::device::{Apart, Device};
 use varve_bench::{BenchError, Result};
 
-/// Emulated persistent memory: as fast as the memory that it lies in, like Kang's NVDIMM.
+/// Emulated persistent memory: as fast as the memory below it, like Kang's NVDIMM.
 const NVM_PROFILE: &str = "nvdimm";
-/// Where a flash cache lies, in whichever directory.
+/// The subdirectory of a flash cache, below any directory.
 const FLASH: &str = "flash";
 
 /// Names of drives in reports.

@@ -39,7 +39,8 @@ const PAGE_BYTES: u64 = 8192;
 /// Rows of a thousand characters in such a page.
 const ROWS_OF_A_PAGE: u64 = 7;
 const ROW_CHARS: usize = 1000;
-/// Letters of which as many repeat as lets a page take about half, stored by lz4 (`packed-wear` finds that).
+/// The uniqueness of values (see `Motif`) with which lz4 stores a page in about half of its size.
+/// `packed-wear` finds such values.
 const UNIQUENESS: f64 = 0.4;
 /// The other table, and the pool, as parts of the table that is dropped.
 const OTHER_PART: u64 = 16;
@@ -47,11 +48,11 @@ const POOL_PART: u64 = 32;
 const POOL_BYTES_MIN: u64 = 4 << 20;
 const LOG_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 30;
 const LOG_SEGMENTS: u64 = 8;
-/// Of an aged table so many rows were replaced, one in this number, by ones that don't compress.
+/// In an aged table one row in this number was replaced by one that does not compress.
 const AGED_PART: u64 = 20;
 /// Reads before the drop.
 const BEFORE: Duration = Duration::from_secs(3);
-/// Blocks that are not free after this, and a second for each of so many bytes, are not waited for.
+/// The longest wait for free blocks: this time, and a second for each of so many bytes.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PATIENCE_BYTES: u64 = 8 << 20;
 /// Pages are.
@@ -59,7 +60,7 @@ const PAGES_PATIENCE: Duration = Duration::from_secs(600);
 /// Pages and blocks count as free when this part of them is.
 const PAGES_PART: f64 = 0.99;
 const BLOCKS_PART: f64 = 0.9;
-/// What this project demands: so many seconds until pages are free, of a table of so many bytes.
+/// The bar of this project: the most seconds until the pages of a table of this size are free.
 const BAR_SECONDS: f64 = 2.0;
 const BAR_BYTES: u64 = 4 << 30;
 
@@ -255,7 +256,7 @@ fn point(lab: &mut Lab<'_>, spot: Spot) -> Result<DropRow> {
     Ok(DropRow { row: "drop", experiment, figure, factors, load_seconds, went, before, meanwhile })
 }
 
-/// A database of which a table is dropped while another one is read.
+/// A database in which one table is dropped while another one is read.
 struct Watch<'d> {
     database: &'d Arc<Database>,
     files: PathBuf,
@@ -315,7 +316,7 @@ impl Watch<'_> {
         })
     }
 
-    /// Reads the other table until it is told to stop; latencies by phase.
+    /// Reads the other table until `stop` is set. Collects latencies by phase.
     fn read(&self, target: &Embedded, phase: &AtomicUsize, stop: &AtomicBool) -> Result<[Histogram<u64>; 2]> {
         let mut c = target.connect(&statements()[..1])?;
         let (mut random, mut latencies) = (Random::seeded(self.others), [histogram(), histogram()]);

@@ -47,7 +47,8 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Makes one of so many bytes below a directory. The image is sparse: it takes what is written to it.
+    /// Makes a file system of this many bytes below a directory. Its image is sparse: it takes only the bytes
+    /// that are written to it.
     pub fn make(kind: FileSystem, below: &Path, bytes: u64) -> Result<Self> {
         let at = below.join("mounted");
         std::fs::create_dir_all(&at)?;

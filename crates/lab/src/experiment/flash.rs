@@ -41,7 +41,7 @@ pub(super) const CACHE_UNITS: u64 = 140;
 const LOG_OF_CACHE: u64 = 8;
 const LOG_SEGMENTS: u64 = 128;
 pub(super) const SEGMENT_BYTES_MIN: u64 = 512 << 10;
-/// Share of the log from which pages are brought home for its sake.
+/// The share of the log at which pages are written home to free log space.
 const LOG_FRACTION: f64 = 0.75;
 
 /// Drives of the paper.
@@ -123,7 +123,7 @@ pub(super) const HOT: Mix = Mix {
 };
 
 impl Mix {
-    /// The load over a database of so many units.
+    /// The load over a database of this many units.
     pub(super) fn load(&self, lab: &Lab<'_>, units: u64) -> Result<Box<dyn Workload>> {
         let bytes = units * lab.scale().flash_unit_bytes;
         match self.name {
@@ -134,7 +134,7 @@ impl Mix {
     }
 }
 
-/// As many warehouses of this kind as take so many bytes.
+/// As many warehouses of this kind as fit into this many bytes.
 fn warehouses(kind: tpcc::Scale, bytes: u64) -> tpcc::Scale {
     let of_stock = kind.items as u64 * BYTES_OF_STOCK;
     let of_customers = (kind.districts * kind.customers) as u64 * BYTES_OF_CUSTOMER;
@@ -193,7 +193,7 @@ pub(super) fn baseline_so(lab: &Lab<'_>, mix: &Mix, settings: Settings) -> Varia
     Variant::new(configure).with("design", OFF).warmed_by(warm_transactions(lab, mix))
 }
 
-/// How a cache is set, and when pages are brought home for the log's sake.
+/// The settings of a cache, and the length of the log at which pages are written home.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
     pub cache_units: u64,
@@ -265,7 +265,8 @@ pub(super) fn begin(lab: &mut Lab<'_>, (round_ms, settle_ms): ((u64, u64), (u64,
     ))
 }
 
-/// What the paper's text states of a design over no cache (section 3.4.2: 8 times, 4.3 times DW, 5.4 times TAC; 3.4.3; table 3.3).
+/// The ratio of a design to no cache that the thesis states in its text (section 3.4.2: 8 times, 4.3 times
+/// DW, 5.4 times TAC; 3.4.3; table 3.3).
 fn published(mix: &str, units: u64, design: &str) -> Option<f64> {
     match (mix, units, design) {
         ("tpcc", 200, LC) => Some(8.0),
@@ -369,14 +370,16 @@ pub fn real(lab: &mut Lab<'_>) -> Result<()> {
     compare_designs(lab, &device, &[(&TPCC, &[200]), (&TPCE, &[230])], of)
 }
 
-/// Limits of dirty frames, and what the largest gains over the others (section 3.4.2).
+/// Limits of dirty frames, in percent, and the published gains of the largest over the others (section
+/// 3.4.2).
 const LAMBDAS: [u8; 3] = [10, 50, 90];
 const GAINS: [(u8, f64); 2] = [(10, 3.5), (50, 1.3)];
 /// The database of that figure, in units.
 const LAMBDA_UNITS: u64 = 400;
 
-/// Lengths of log that redo may have to read, by name and as shares of the log: so much that hardly anything is brought home for its sake, as in
-/// the thesis, or as much as a pool. They are no intervals between checkpoints: those are `flash-checkpoint`'s.
+/// Lengths of log that redo may have to read, by name and as shares of the log. With the first one hardly any
+/// page is written home to free log space, as in the thesis. The second one is as long as a pool. They are
+/// not intervals between checkpoints: `flash-checkpoint` varies those.
 fn redo_lengths(lab: &Lab<'_>) -> [(&'static str, f64); 2] {
     let Sizes { pool_bytes, log_bytes, .. } = sizes(lab);
     [(LONG_REDO, LOG_FRACTION), ("1 pool", pool_bytes as f64 / log_bytes as f64)]
@@ -385,7 +388,7 @@ fn redo_lengths(lab: &Lab<'_>) -> [(&'static str, f64); 2] {
 /// [`LOG_FRACTION`] of [`LOG_OF_CACHE`].
 const LONG_REDO: &str = "6 caches";
 
-/// Figure 3.7: TPC-C under lazy cleaning by the limit of dirty frames, with pages brought home for the log's sake and without.
+/// Figure 3.7: TPC-C under lazy cleaning by the limit of dirty frames, with a long and a short log target.
 pub fn dirty_limit(lab: &mut Lab<'_>) -> Result<()> {
     begin(lab, (ROUND_MS, SETTLE_MS))?;
     let factors = Factors::from([("workload", TPCC.name.into()), ("size", LAMBDA_UNITS.into())]);
@@ -446,7 +449,8 @@ fn queues(lab: &Lab<'_>) -> BTreeSet<usize> {
     [FlashConfig::PENDING_MAX, queued(lab), 8 * queued(lab)].into()
 }
 
-/// Section 3.3.3: what the throttle refuses, and what that costs. TPC-C, by the pages that may wait for flash.
+/// Section 3.3.3: the pages that the throttle refuses, and the cost of that. TPC-C, by the number of pages
+/// that may wait for flash.
 pub fn throttle(lab: &mut Lab<'_>) -> Result<()> {
     begin(lab, (ROUND_MS, SETTLE_MS))?;
     let device = drives(lab)?;

@@ -81,7 +81,7 @@ struct Moved {
     written: Vec<f64>,
 }
 
-/// Who watches it.
+/// The observer of a run.
 #[derive(Default)]
 struct Filling {
     last: Option<Moment>,
@@ -197,7 +197,7 @@ impl FillRow {
     }
 }
 
-/// When figures were so high for so many intervals.
+/// The start of the first run of `intervals` intervals in which all figures are at least this high.
 fn until(seconds: &[f64], figures: &[f64], at_least: f64, intervals: usize) -> Option<f64> {
     let at = figures.windows(intervals).position(|some| some.iter().all(|figure| *figure >= at_least))?;
     seconds.get(at).copied()
@@ -211,7 +211,7 @@ fn mean(figures: &[f64]) -> f64 {
     figures.iter().sum::<f64>() / figures.len().max(1) as f64
 }
 
-/// A load, and what it is measured with.
+/// A load, and the settings with which it is measured.
 struct Course<'a> {
     mix: &'a Mix,
     units: u64,
@@ -245,7 +245,7 @@ impl Course<'_> {
     }
 }
 
-/// A design with settings, cold; no cache where it is none.
+/// A cold cache of a design with settings, or no cache.
 fn cold(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Variant {
     match design {
         FlashDesign::Off => flash::baseline_so(lab, mix, settings).cold(),
@@ -334,7 +334,7 @@ From a cold cache and a cold pool; every third interval:
     ))
 }
 
-/// Sharp checkpoints, so many in a stretch.
+/// This many sharp checkpoints in a stretch.
 fn sharp(lab: &Lab<'_>, in_stretch: u64) -> Option<u64> {
     Some((lab.scale().round_ms / in_stretch).max(1))
 }
@@ -369,7 +369,7 @@ From a cold cache and a cold pool, no reads widened; MiB a second:
     tell_courses(lab, &rows, &["workload", "design"], &claims)
 }
 
-/// What the text has of one design on one load.
+/// Claims about the values that the text states for one design on one load.
 fn claim_traffic(lab: &mut Lab<'_>, rows: &[FillRow]) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     let is_papers =

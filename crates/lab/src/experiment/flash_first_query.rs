@@ -35,10 +35,11 @@ const SETTLE_MS: (u64, u64) = (15_000, 30_000);
 const STARTS: (usize, usize) = (3, 5);
 /// The small cache, a quarter of the other one.
 const SMALL_CACHE_UNITS: u64 = 35;
-/// Log budgets of lazy cleaning, whose redo covers what only the cache has: so small that even the small cache has frames for all pages that
-/// are changed by so much log.
+/// Log budgets of lazy cleaning. Its redo covers the changes that only the cache has. The budgets are so
+/// small that even the small cache has frames for all pages that a log of this length changes.
 const LOG_BUDGETS_UNITS: [u64; 2] = [LOG_BUDGET_UNITS / 6, LOG_BUDGET_UNITS / 2];
-/// Frames of a hundred that may be dirty with lazy cleaning: so many that the log budget alone limits them, whatever the size of the cache.
+/// The limit of dirty frames with lazy cleaning, in percent. It is so high that only the log budget limits
+/// them, whatever the size of the cache.
 const DIRTY_PERCENT: u8 = 80;
 
 /// Starts of one variant after one kind of stop, in seconds of the drives.
@@ -54,7 +55,7 @@ struct FirstQueryRow {
     recovery_seconds: Spread,
     /// Of these, analysis, opening the levels, and redo: means.
     recovery_parts_seconds: [f64; 3],
-    /// What the starts read of the log, and frames that they went on with: means.
+    /// Means: bytes of the log that the starts read, and frames that they reused.
     log_read_bytes: f64,
     restored_pages: f64,
     /// What each had to redo.
@@ -62,7 +63,7 @@ struct FirstQueryRow {
     starts: usize,
     /// Starts beside them that the emulation spoilt.
     spoilt_starts: u32,
-    /// What all ends and starts at this dilation told.
+    /// Messages of all stops and starts at this dilation.
     told: Vec<String>,
     warmth: Option<Warmth>,
     emulation: Option<Emulation>,
@@ -74,7 +75,7 @@ impl FirstQueryRow {
     }
 }
 
-/// What one start told.
+/// The results of one start.
 struct Start {
     first_query_seconds: f64,
     recovery_seconds: f64,
@@ -94,7 +95,7 @@ struct Point {
     told: Vec<String>,
 }
 
-/// What is measured on what.
+/// The load and the lab of a measurement.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     workload: &'a dyn Workload,

@@ -146,7 +146,7 @@ impl<'a> Side<'a> {
         Ok(Emulation::of_drives(last, 0.0).is_none_or(|emulation| emulation.counts))
     }
 
-    /// Nothing of what was measured is told.
+    /// Forgets everything that was measured.
     fn forget(&mut self) {
         self.tps.clear();
         self.reports.clear();
@@ -178,7 +178,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// What is measured on what.
+/// The load and the lab of a measurement.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     workload: &'a dyn Workload,
@@ -277,7 +277,7 @@ fn measure(
     Ok(Some(Some(HardeningRow { experiment, figure, factors, ..row })))
 }
 
-/// What the thesis states of TPC-C, as far as it is no single figure.
+/// Values that the thesis states for TPC-C as a range.
 fn published_range(scheme: FlashRestart) -> &'static str {
     match scheme {
         FlashRestart::LogBased => " (thesis: 0.93 to 0.95)",

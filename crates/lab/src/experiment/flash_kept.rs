@@ -30,8 +30,9 @@ const HOME: &str = "hdd-18";
 
 /// The log budget: half a pool of log behind the oldest change that home lacks.
 ///
-/// The thesis' unit is 1 GiB, that of quick 2 MiB: what takes 30 minutes there takes 3.5 s here. In 3.5 s home reads 9,500 pages, 37 units.
-/// So many pages are changed by a log of 12 units if each of them is, on average, by 2.6 KiB of it.
+/// The thesis' unit is 1 GiB, the unit of quick is 2 MiB. So 30 minutes there correspond to 3.5 s here. In
+/// 3.5 s home reads 9,500 pages, 37 units. A log of 12 units changes that many pages, if each page has 2.6
+/// KiB of it on average.
 pub(super) const LOG_BUDGET_UNITS: u64 = 12;
 /// That of tpce-like: its recovery interval is a quarter (7.5 minutes).
 const LOG_BUDGET_UNITS_E: u64 = LOG_BUDGET_UNITS / 4;
@@ -52,7 +53,7 @@ pub(super) const SESSIONS: usize = flash::SESSIONS;
 pub(super) const TPCC: Mix = Mix { sizes: &[UNITS], dirty_percent: LAMBDA, ..flash::TPCC };
 pub(super) const TPCE: Mix = Mix { sizes: &[UNITS], dirty_percent: LAMBDA, ..flash::TPCE };
 
-/// What tells variants apart.
+/// The factors that distinguish variants.
 #[derive(Clone, Copy)]
 pub(super) struct Kept {
     pub mix: &'static Mix,
@@ -93,7 +94,8 @@ pub(super) fn sizes(lab: &Lab<'_>) -> Sizes {
     Sizes::new(flash::PAGE_BYTES, (POOL_UNITS * unit_bytes) as usize).with_log(LOG_SEGMENTS, segment_bytes)
 }
 
-/// Lengths of rounds and of what runs before them, in quick and in full; and what is the same for all points.
+/// Sets the lengths of rounds and of their warm-up, in quick and in full, and the settings that all points
+/// share.
 pub(super) fn begin(lab: &mut Lab<'_>, (round_ms, settle_ms): ((u64, u64), (u64, u64))) -> Result<()> {
     lab.prefer_lengths(round_ms, settle_ms);
     lab.say(&format!(

@@ -46,9 +46,11 @@ const SETTLE_MS: (u64, u64) = (10_000, 60_000);
 const RAMP_UP_PEAKS: u64 = 15;
 /// Stops and starts of a point.
 const ROUNDS: (usize, usize) = (3, 5);
-/// Throughput is looked at so often: each minute in the thesis, whose unit is that many times as large.
+/// The time between two samples of the throughput. In the thesis it is a minute, with a unit that is as many
+/// times larger.
 const SLICE_MS: (u64, u64) = (100, 500);
-/// Throughput is back at the end of the middle one of so many slices that have, together, this part of what it was.
+/// Throughput is back at the end of the middle one of this many samples, if together they have this share of
+/// the throughput before.
 const SLICES: usize = 5;
 const PEAK: f64 = 0.9;
 
@@ -82,12 +84,12 @@ struct RestartRow {
     /// MiB a second read and written at home: before, and after, slice by slice.
     peak_home_mib_per_second: [f64; 2],
     home_mib_per_second: Vec<[f64; 2]>,
-    /// What the start read of the log, and frames that it went on with.
+    /// Bytes of the log that the start read, and frames that it reused.
     log_read_bytes: u64,
     restored_pages: u64,
-    /// What it had to redo.
+    /// What redo did.
     redone: Redone,
-    /// What all ends and starts at this dilation told.
+    /// Messages of all stops and starts at this dilation.
     told: Vec<String>,
     /// The warm-up, and what ran again of it before each other round.
     warmths: Vec<Warmth>,
@@ -230,10 +232,10 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths, is_last: bool) -> Result<Op
     Ok(Some(RestartRow { sustained_tps, rounds, spoilt_rounds, told, warmths, emulation, ..middle }))
 }
 
-/// What the emulation reports of a span.
+/// Reports of the emulation for an interval.
 type Span = Vec<(&'static str, EmulationReport)>;
 
-/// One end and what follows, what the drives report of before and after, and the database that is open again.
+/// One stop and start. Returns the drives' reports before and after it, and the database, open again.
 fn round(
     on: Ground<'_>,
     (opened, stop): (Opened, Stop),
@@ -299,7 +301,7 @@ fn emulation(reports: &[Span], device: &Device) -> Option<Emulation> {
     Emulation::of_drives(reports, device.flush_us())
 }
 
-/// A design that is ended so, by so many sessions.
+/// A design, the way in which it is stopped, and the number of sessions.
 #[derive(Clone, Copy)]
 struct Group<'a> {
     mix: &'static Mix,
@@ -311,7 +313,8 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// All schemes; nothing if one of them was spoilt and another dilation may help. Whatever is fastest is spoilt most easily, and comes first.
+    /// Measures all schemes. Returns `None` if one of them was spoilt and a larger dilation may help. The
+    /// fastest scheme is spoilt most easily, so it is measured first.
     fn rows(self, lab: &Lab<'_>, (dilation, is_last): (f64, bool)) -> Result<Option<Vec<RestartRow>>> {
         let Group { mix, workload, device, design, stop, clients } = self;
         let lengths = Lengths::of(lab);
@@ -371,8 +374,9 @@ fn restart_mix(
     Ok(())
 }
 
-/// What this project demands of lazy verification from peak to peak, of both workloads, after a shutdown and after a
-/// crash: with dual-write the most that the thesis measured for any scheme. What is published stands beside.
+/// The bars of this project for lazy verification from peak to peak, for both workloads, after a shutdown and
+/// after a crash. With dual-write the bar is the largest ratio that the thesis measured for any scheme. The
+/// published value is shown beside it.
 fn bar(design: FlashDesign, scheme: FlashRestart) -> Option<f64> {
     match (scheme, design) {
         (FlashRestart::LazyVerification, FlashDesign::DualWrite) => Some(3.8),
@@ -381,8 +385,8 @@ fn bar(design: FlashDesign, scheme: FlashRestart) -> Option<f64> {
     }
 }
 
-/// What the thesis' text states of peak to peak, as the ends of a range: of each scheme, design, workload and end
-/// (sections 4.4.2.2 and 4.4.3.2).
+/// The ratios from peak to peak that the thesis states in its text, as the ends of a range, by scheme,
+/// design, workload and kind of stop (sections 4.4.2.2 and 4.4.3.2).
 fn published_gain(
     mix: &Mix,
     scheme: FlashRestart,
@@ -407,8 +411,8 @@ fn published_gain(
     }
 }
 
-/// What it states of sustained throughput beside none, with TPC-C (section 4.4.2.1; of TPC-E, and of lazy
-/// verification, it has no figure).
+/// The sustained throughput in relation to none that the thesis states for TPC-C (section 4.4.2.1). It has no
+/// figure for TPC-E or for lazy verification.
 pub(super) fn published_throughput(design: FlashDesign, scheme: FlashRestart) -> Option<(f64, f64)> {
     match (scheme, design) {
         (FlashRestart::MemoryMapped, FlashDesign::DualWrite) => Some((0.62, 0.62)),
@@ -418,7 +422,7 @@ pub(super) fn published_throughput(design: FlashDesign, scheme: FlashRestart) ->
     }
 }
 
-/// Beside what is published, as a range; its lower end is shown.
+/// Compares a claim with a published range. The lower end is shown.
 pub(super) fn held(claim: Claim, published: Option<(f64, f64)>, spoilt: Option<String>) -> Claim {
     let verdict = match (published, spoilt) {
         (None, _) => Verdict::NotInText,
@@ -429,7 +433,7 @@ pub(super) fn held(claim: Claim, published: Option<(f64, f64)>, spoilt: Option<S
     Claim { published, verdict, ..claim }
 }
 
-/// What a scheme gains from peak to peak, and what it costs at the peak.
+/// Claims about the gain of each scheme from peak to peak, and about its cost at the peak.
 fn claim_schemes(
     lab: &mut Lab<'_>,
     mix: &Mix,

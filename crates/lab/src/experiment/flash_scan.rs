@@ -42,7 +42,7 @@ struct ScanRow {
     hit_rate_before: f64,
     hit_rate_during: f64,
     hit_rate_after: f64,
-    /// Of whatever was waited for, before, during and after.
+    /// The hit rate of all reads for which sessions waited, before, during and after.
     hit_rate_of_all: [f64; 3],
     /// Requests for the hot set a second.
     tps: [f64; 3],
@@ -50,7 +50,8 @@ struct ScanRow {
     scanned_rows: u64,
     /// Pages that the cache refused because a scan had read them.
     refused_sequential: u64,
-    /// What the cache counted before, during and after: pages that came, by whether they were dirty, hits by kind, and so on.
+    /// Counters of the cache before, during and after the scan, such as pages that came, by whether they were
+    /// dirty, and hits by kind.
     counted: [Counted; 3],
     /// Frames in use when the scan began.
     filled_percent: f64,
@@ -113,7 +114,7 @@ impl Moment {
     }
 }
 
-/// Who scans.
+/// The observer that scans.
 #[derive(Default)]
 struct Scanning {
     /// At the begin, before the scan, behind it, at the end.
@@ -141,7 +142,7 @@ impl Onlooker for Scanning {
     }
 }
 
-/// Section 3.2.2: what a scan of a table three times the cache does to a hot set as large as the cache.
+/// Section 3.2.2: the effect of a scan of a table three times the cache on a hot set as large as the cache.
 pub fn scan(lab: &mut Lab<'_>) -> Result<()> {
     flash::begin(lab, (SCAN_MS, SETTLE_MS))?;
     let cache_bytes = flash::cache_bytes(lab);

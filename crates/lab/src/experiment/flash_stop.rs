@@ -25,8 +25,8 @@ use varve_bench::workload::Workload;
 /// Part of the warm-up that is run again between two stops.
 const AGAIN: u64 = 4;
 
-/// So many ends of a point that the emulation spoilt are run again as they are: spans of a second are spoilt by 30 ms in which the machine did
-/// something else, and by no fault of the dilation.
+/// The most stops of a point that are repeated because the emulation spoilt them. An interval of a second is
+/// spoilt by 30 ms in which the machine did something else. A larger dilation would not prevent that.
 const SPOILT_MAX: u32 = 3;
 
 /// The first query of a load.
@@ -85,7 +85,7 @@ impl Spoilt {
     }
 }
 
-/// What is stopped and started, and what asks of it.
+/// The database that is stopped and started, and its load.
 #[derive(Clone, Copy)]
 pub(super) struct Ground<'a> {
     pub stand: &'a Stand,
@@ -105,15 +105,15 @@ pub(super) struct Started {
     pub first_query_seconds: f64,
     /// Of these, seconds of analysis, of opening the levels, and of redo.
     pub parts_seconds: [f64; 3],
-    /// What the start read of the log, the frames of the cache that it went on with, and what it had to redo.
+    /// Bytes of the log that the start read, frames of the cache that it reused, and the work of redo.
     pub log_read_bytes: u64,
     pub restored_pages: u64,
     pub redone: Redone,
-    /// What a person should know of the start.
+    /// Warnings of the start.
     pub warnings: Vec<String>,
 }
 
-/// What a start redid; of one that was tried twice, the second time.
+/// The work of redo. If a start was tried twice, the second try counts.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct Redone {
     /// Log from where redo begins to the end.
@@ -121,7 +121,7 @@ pub(super) struct Redone {
     /// Changes of pages that were applied, and those that the pages had, or did not need.
     pub applied: u64,
     pub skipped: u64,
-    /// Pages that were read until the database was open, for whatever it was, and those that were written.
+    /// Pages that were read until the database was open, for any purpose, and pages that were written.
     pub pages_read: u64,
     pub pages_written: u64,
 }
@@ -158,7 +158,7 @@ impl Ground<'_> {
         Embedded::new(opened.database.clone(), "")
     }
 
-    /// Transactions a second of the drives' time; what a length of nothing comes to is nothing.
+    /// Transactions per second of the drives' time. 0 for an empty interval.
     pub(super) fn rate(&self, opened: &Opened, ms: u64, seed: u64) -> Result<f64> {
         if ms == 0 {
             return Ok(0.0);
@@ -176,7 +176,7 @@ impl Ground<'_> {
         Ok((opened, warmth))
     }
 
-    /// So many transactions; the number is that of the warm-up.
+    /// Runs this many transactions. The number is that of the warm-up.
     pub(super) fn warm(&self, opened: &Opened, transactions: (u64, u64)) -> Result<Warmth> {
         warm::up(opened, &self.target(opened), (self.workload, self.plan()), transactions)
     }
@@ -203,7 +203,7 @@ impl Ground<'_> {
         }
     }
 
-    /// Opens it again and asks it something. Whoever had it open has let go of it.
+    /// Opens the database again and runs a query. It must not be open elsewhere.
     pub(super) fn start(&self) -> Result<Started> {
         let began = Instant::now();
         let opened = self.stand.open_at_once(self.device, self.dilation)?;

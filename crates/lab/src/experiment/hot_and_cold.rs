@@ -12,7 +12,7 @@ use varve_bench::workload::{Workload, load_rows};
 
 /// Characters of a row.
 const ROW_CHARS: usize = 1000;
-/// One request of so many changes its row.
+/// One request in this number changes its row.
 const CHANGES_OF: u64 = 100;
 /// Bytes of a table for each of its rows: seven go into a page.
 const BYTES_OF_ROW: u64 = 8192 / 7;
@@ -28,7 +28,7 @@ impl HotAndCold {
     /// What reads all of the cold table.
     pub const SCAN: &str = "SELECT id FROM cold";
 
-    /// With tables of so many bytes.
+    /// With tables of these sizes.
     pub fn new(hot_bytes: u64, cold_bytes: u64) -> Self {
         Self { hot_rows: (hot_bytes / BYTES_OF_ROW).max(1), cold_rows: (cold_bytes / BYTES_OF_ROW).max(1) }
     }

@@ -26,7 +26,7 @@ const PAGE_BYTES: usize = 4096;
 const TABLES: u64 = 10;
 const MIB: u64 = 1 << 20;
 
-/// InnoDB's area of 2 MiB: so many pages for batches, and for single pages (section 2.1).
+/// Slots of InnoDB's area of 2 MiB for batches, and for single pages (section 2.1).
 const BATCH_SLOTS: u32 = 120;
 const SINGLE_SLOTS: u32 = 392;
 /// Its copies with their header, in persistent memory.
@@ -43,7 +43,7 @@ const DWB: &str = "nvm-dwb";
 const DWB_LOG: &str = "nvm-dwb-log";
 const OPT: &str = "nvm-dwb-log-opt";
 
-/// What the issue demands of nvm-dwb-log-opt over original.
+/// The bars of the issue for nvm-dwb-log-opt over original.
 const BAR_BEST: f64 = 4.0;
 const BAR_WORST: f64 = 2.4;
 const BAR_LATENCY: f64 = 3.7;
@@ -86,7 +86,7 @@ fn original_scaled(pool_bytes: u64) -> Variant {
     })
 }
 
-/// What is chosen here if nothing is said: page writers work as needed.
+/// The defaults of Varve: page writers work as needed.
 fn tuned() -> Variant {
     variant(TUNED, |_| {})
 }
@@ -124,7 +124,7 @@ fn dwb_log() -> Variant {
     variant(DWB_LOG, nvm_dwb).in_nvm(InNvm { area_bytes: COPIES_BYTES, log: true })
 }
 
-/// Pages stay in persistent memory until they are brought home (chapter 3).
+/// Pages stay in persistent memory until they are written home (chapter 3).
 fn opt(area_bytes: u64) -> Variant {
     variant(OPT, |config| config.protection = ProtectionKind::Nvm).in_nvm(InNvm { area_bytes, log: true })
 }
@@ -176,12 +176,12 @@ fn pairs<'p>(points: &'p [Point], over: &str, under: &str) -> Vec<(usize, (&'p P
     overs.filter_map(pair).collect()
 }
 
-/// What is stated for a number of sessions.
+/// The published value for a number of sessions.
 fn stated(values: &[(usize, f64)], clients: usize) -> Option<f64> {
     values.iter().find(|(at, _)| *at == clients).map(|(_, value)| *value)
 }
 
-/// What is held against gains.
+/// The published values with which gains are compared.
 fn higher(figure: Figure, values: &[(usize, f64)]) -> (Figure, &[(usize, f64)], Better) {
     (figure, values, Better::Higher)
 }

@@ -87,7 +87,8 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
-    /// Measures only points whose factors have these values, each given as `factor=value`; points without such a factor stay.
+    /// Measures only points whose factors have these values, each given as `factor=value`. Points without
+    /// such a factor are kept.
     pub fn choose_points(&mut self, wanted: &[String]) -> Result<()> {
         for wanted in wanted {
             let (factor, value) = wanted.split_once('=').ok_or_else(|| {
@@ -145,8 +146,8 @@ impl<'a> Lab<'a> {
         self.scale = self.asked;
     }
 
-    /// The experiment's rounds take so many milliseconds, and what is run before them, in quick and in full, unless another length was asked
-    /// for.
+    /// Sets the lengths of rounds and of their warm-up in milliseconds, in quick and in full, unless the user
+    /// asked for another length.
     pub fn prefer_lengths(&mut self, round_ms: (u64, u64), warm_ms: (u64, u64)) {
         let is_full = self.scale.is_full();
         let of = |(quick, full)| if is_full { full } else { quick };
@@ -159,7 +160,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// The experiment takes so many rounds, in quick and in full, unless another number was asked for.
+    /// Sets the number of rounds, in quick and in full, unless the user asked for another number.
     pub fn prefer_rounds(&mut self, (quick, full): (usize, usize)) {
         let is_full = self.scale.is_full();
         let own = if is_full { Scale::FULL } else { Scale::QUICK };
@@ -168,8 +169,9 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Runs what counts only if the emulation kept up, with all device times doubled as long as it gives nothing; it is told whether that is
-    /// the last time, and then gives what it has. What comes later in the experiment begins with the same dilation.
+    /// Runs a comparison that counts only if the emulation kept up. While `run` returns `None`, it is called
+    /// again with all device times doubled. It gets the dilation, and whether this is the last call, which
+    /// must return results. Later comparisons of the experiment begin with the same dilation.
     pub fn dilated<T>(
         &mut self,
         mut run: impl FnMut(&mut Self, (f64, bool)) -> Result<Option<T>>,
@@ -251,12 +253,12 @@ impl<'a> Lab<'a> {
         Stand::of_all(&self.bench, workload, sizes, &wanted)
     }
 
-    /// An empty place, which goes with what is given.
+    /// An empty directory, which is removed when the result is dropped.
     pub fn empty(&self, name: &str) -> Result<Copied> {
         self.bench.empty(name)
     }
 
-    /// A database that nobody shares and that is loaded on this device; how that went.
+    /// A database that no other stand shares, loaded on this device, and the report of its load.
     pub fn fresh(
         &self,
         workload: &dyn Workload,
@@ -290,8 +292,8 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// All rounds of all stands; nothing if one of them was spoilt and another dilation may help. The last stands are measured first:
-    /// they are the fastest ones, which are spoilt most easily.
+    /// All rounds of all stands. Returns `None` if one of them was spoilt and a larger dilation may help. The
+    /// last stands are the fastest ones, which are spoilt most easily. So they are measured first.
     fn rounds(
         &self,
         stands: &[Stand],

@@ -26,10 +26,11 @@ use varve_bench::workload::Workload;
 
 /// Bytes of data pages for each node of the graph: an estimate. The ratio that comes of it is printed with the points.
 const BYTES_OF_A_NODE: u64 = 1_000;
-/// A database is so many times its pool: 100 GB with 50 (section 5), and 200 with 20 in the page-size study (section 5.4).
+/// The size of a database in pools: 100 GB with 50 (section 5), and 200 with 20 in the page-size study
+/// (section 5.4).
 pub(super) const DATABASE_OF_POOL: u64 = 2;
 const DATABASE_OF_POOL_BY_PAGE_SIZE: u64 = 10;
-/// Pages of the mixes, and of MariaDB unless told otherwise.
+/// Page size of the loads, and the default of MariaDB.
 pub(super) const PAGE_BYTES: usize = 16 << 10;
 const POOL_BYTES_MIN: u64 = 4 << 20;
 
@@ -59,7 +60,7 @@ pub(super) fn sizes(lab: &Lab<'_>, page_bytes: usize, database_of_pool: u64) -> 
     Sizes::new(page_bytes, pool_bytes.max(64 * page_bytes))
 }
 
-/// Of TPC-C, whose tables are made for a database 30 times the scale's pool.
+/// Sizes for TPC-C, whose tables are made for a database 30 times the scale's pool.
 pub(super) fn sizes_of_tpcc(lab: &Lab<'_>) -> Sizes {
     Sizes::new(PAGE_BYTES, lab.scale().pool_bytes * 30 / DATABASE_OF_POOL as usize)
 }

@@ -25,7 +25,7 @@ use varve_bench::workload::Workload;
 const ATOMIC: f64 = 1.13;
 /// What trims gain there (section 5.1).
 const TRIM: f64 = 1.07;
-/// What a trim may cost the drive, in microseconds (section 5.5: file systems differ by 8).
+/// The cost of a trim for the drive, in microseconds (section 5.5: file systems differ by 8).
 const TRIMS_US: [f64; 3] = [0.0, 100.0, 1000.0];
 
 /// Threads that write pages.
@@ -50,7 +50,7 @@ fn name_of(protects: Protects) -> &'static str {
     protects.map_or(PACKED, ProtectionKind::name)
 }
 
-/// What is combined, with each number of flush workers.
+/// The combinations, each with each number of flush workers.
 const PARTS: [(Protects, Algorithm, Trim); 17] = [
     (UNPROTECTED, Algorithm::None, Trim::Off),
     (DOUBLEWRITE, Algorithm::None, Trim::Off),

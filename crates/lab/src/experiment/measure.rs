@@ -57,7 +57,7 @@ const LEVEL_COUNTERS: &[&str] = &[
 /// A round is looked at so often.
 const LOOKS: u32 = 10;
 
-/// What is measured on what.
+/// The load and the lab of a measurement.
 #[derive(Clone, Copy)]
 pub struct Conditions<'a> {
     /// The load.
@@ -139,7 +139,7 @@ impl Counts {
     }
 }
 
-/// Bytes written to all drives for whatever.
+/// Bytes written to all drives, for all purposes.
 fn bytes_of(opened: &Opened) -> u64 {
     opened.drives.iter().map(|drive| moved_bytes(&drive.account)[1]).sum()
 }
@@ -179,7 +179,7 @@ fn subtract(from: &mut BTreeMap<&'static str, u64>, before: &BTreeMap<&'static s
     }
 }
 
-/// Measures a stand once; `number` determines what the sessions ask.
+/// Measures a stand once. `number` determines the requests of the sessions.
 pub fn round(stand: &Stand, on: Conditions<'_>, scale: Scale, number: u64) -> Result<Measured> {
     let opened = stand.open(on.device, on.dilation)?;
     let settings = format!("{}, {}", stand.describe(), on.device.describe(on.dilation));
@@ -229,7 +229,7 @@ fn emulated(opened: &Opened) -> impl Iterator<Item = (&'static str, &Emulated)> 
     opened.drives.iter().filter_map(|drive| Some((drive.name, &**drive.emulated.as_ref()?)))
 }
 
-/// What each of several drives did for each transaction; nothing of a single one.
+/// The work of each drive for a transaction, if there are several drives.
 fn drives(
     rounds: &[Measured],
     (transactions, page_bytes): (f64, f64),

@@ -14,20 +14,20 @@ const ROUND_NOISE: f64 = 0.05;
 /// A figure with the ends of its rounds; more is better.
 #[derive(Debug, Clone)]
 pub struct Placed {
-    /// What it is of.
+    /// The name of the figure.
     pub name: String,
     /// Its median.
     pub median: f64,
     /// Its ends.
     pub ends: (f64, f64),
-    /// What the publication has: equal values are a tie there.
+    /// The published figure. Equal values are a tie.
     pub published: f64,
     /// Why nothing may be concluded from it.
     pub spoilt: Option<String>,
 }
 
 impl Placed {
-    /// Throughput of a point beside another, of which the publication has this multiple.
+    /// The throughput of a point as a multiple of another's, and the published multiple.
     pub fn throughput(name: &str, (point, under): (&Point, &Point), published: f64) -> Self {
         let noise = if point.rounds == 1 { ROUND_NOISE / 2.0 } else { 0.0 };
         let ends = (point.tps.min * (1.0 - noise), point.tps.max * (1.0 + noise));

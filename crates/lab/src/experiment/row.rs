@@ -10,7 +10,7 @@ use varve_device::EmulationReport;
 use super::warm::{CacheState, Warmth};
 use varve_bench::report::Spread;
 
-/// What tells a point from the others: variant, sessions, page size ...
+/// The factors that distinguish a point from others: variant, sessions, page size ...
 pub type Factors = BTreeMap<&'static str, Value>;
 
 /// Model error above which a run doesn't count.
@@ -21,8 +21,8 @@ const CPU_MAX: f64 = 0.85;
 const DIRTY_GROWTH_MAX: f64 = 5.0;
 /// Busy share from which a device is what limits.
 const BUSY_MIN: f64 = 0.9;
-/// Of several drives one that has less than this part of the time of all is not held against the model's error by itself: a single late
-/// request would spoil it.
+/// If there are several drives, a drive with less than this share of all modelled time need not keep to the
+/// limit of the model error by itself, because a single late request would spoil it.
 const MODELLED_MIN: f64 = 0.05;
 
 /// How far the rounds of a point can be believed: the worst of each figure.
@@ -138,7 +138,8 @@ pub struct CacheStates {
 }
 
 impl CacheStates {
-    /// Why throughput would not have stayed what it was: home was not written what it would have to be in the long run.
+    /// The reason why the throughput would not have lasted: fewer pages were written home than in the long
+    /// run.
     pub fn unsteady(&self) -> Option<String> {
         let (begin, end) = (self.begin.dirty_percent, self.end.dirty_percent);
         (end - begin > DIRTY_GROWTH_MAX)
@@ -172,7 +173,7 @@ pub struct Point {
     pub experiment: &'static str,
     /// Figure or table of the publication.
     pub figure: &'static str,
-    /// What tells it from the others.
+    /// The factors that distinguish it from others.
     pub factors: Factors,
     /// [`varve_bench::report::Configuration::hash`].
     pub configuration: String,
@@ -196,7 +197,7 @@ pub struct Point {
     /// Bytes written to persistent memory for each transaction, by purpose.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub nvm_bytes: BTreeMap<&'static str, f64>,
-    /// What the levels below the pool did for each transaction.
+    /// The work of the levels below the pool for each transaction.
     pub levels: BTreeMap<&'static str, f64>,
     /// Pages read for each transaction.
     pub pages_read: f64,
@@ -204,8 +205,9 @@ pub struct Point {
     pub pages_written_inline: f64,
     /// Pages written for each transaction by page writers.
     pub pages_written_ahead: f64,
-    /// Time of all threads by where it went (`varve_pager::Timing`), as a part of the sum of latencies. A page read holds what it waits for, and
-    /// page writers' times count too: the parts don't add up to 1.
+    /// Time of all threads by purpose (`varve_pager::Timing`), as a share of the sum of latencies. A page
+    /// read includes the waits within it, and the times of page writers count, too. So the shares don't add
+    /// up to 1.
     pub time_share: BTreeMap<&'static str, f64>,
     /// Bytes of the database's data pages.
     pub database_bytes: u64,
@@ -223,8 +225,9 @@ pub struct Point {
 }
 
 impl Point {
-    /// Milliseconds of each drive, and of the processors (`cpu`), for a transaction, as a part of all its channels: the time between two
-    /// transactions can't be shorter than the longest of them, whatever runs beside what.
+    /// Milliseconds that each drive, and the processors (`cpu`), are busy for a transaction. All channels of
+    /// a drive together count as one. The time between two transactions can't be shorter than the longest of
+    /// these.
     pub fn demands_ms(&self) -> BTreeMap<&'static str, f64> {
         let rate = self.tps.median.max(f64::MIN_POSITIVE);
         let of = |share: f64| 1000.0 * share / rate;
@@ -259,7 +262,7 @@ impl Point {
         ["data page", "undo page"].iter().filter_map(|purpose| self.written_bytes.get(purpose)).sum()
     }
 
-    /// What a level did for each transaction, by a name such as `nvm.puts`.
+    /// A counter of a level for each transaction, by a name such as `nvm.puts`.
     pub fn level(&self, counter: &str) -> f64 {
         self.levels.get(counter).copied().unwrap_or(0.0)
     }

@@ -15,9 +15,9 @@ pub struct Scale {
     pub tpcc: tpcc::Scale,
     /// Nodes of LinkBench's graph.
     pub nodes: u64,
-    /// Bytes of the rows whose updates wear a drive.
+    /// Bytes of the rows that are updated to wear a drive.
     pub wear_bytes: u64,
-    /// What is written before that is counted, and then, in hundredths of the drive.
+    /// Bytes written before the measured interval, and in it, in percent of the drive.
     pub wear_percent: (u64, u64),
     /// Bytes of the pages of a table that is dropped, as they are in memory.
     pub dropped_bytes: u64,

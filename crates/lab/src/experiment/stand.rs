@@ -68,19 +68,19 @@ impl Sizes {
         Self { page_bytes, pool_bytes, log_bytes, segment_bytes: log_bytes / LOG_SEGMENTS }
     }
 
-    /// With another log, which is as long as so many segments of so many bytes.
+    /// With another log of this many segments of this size.
     pub fn with_log(mut self, segments: u64, segment_bytes: u64) -> Self {
         (self.log_bytes, self.segment_bytes) = (segments * segment_bytes, segment_bytes);
         self
     }
 }
 
-/// What a variant keeps in persistent memory.
+/// The parts of a variant in persistent memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InNvm {
     /// Bytes for pages or doublewrite copies.
     pub area_bytes: u64,
-    /// Whether the log lies there, too, in as many bytes as it would have in files.
+    /// Whether the log is there, too, with the same size as in files.
     pub log: bool,
 }
 
@@ -89,26 +89,26 @@ pub struct InNvm {
 pub struct InFlash {
     /// Bytes of its file.
     pub bytes: u64,
-    /// What it takes.
+    /// The design of the cache.
     pub design: FlashDesign,
     /// Pages that wait in memory to be written there.
     pub queued_max: usize,
     /// Frames of a hundred that may be dirty.
     pub dirty_percent: u8,
-    /// Which of them are brought home first.
+    /// The dirty frames that are written home first.
     pub clean_order: CleanOrder,
     /// What becomes of it when the database is opened again.
     pub restart: FlashRestart,
-    /// What it does to get full.
+    /// How the cache is filled.
     pub fill: FlashFill,
-    /// What tells pages of scans.
+    /// How pages of scans are recognized.
     pub scans: FlashScans,
 }
 
 /// A configuration to compare.
 #[derive(Clone)]
 pub struct Variant {
-    /// What tells it from the others; `variant` is its name if it has one.
+    /// The factors that distinguish it from others. `variant` is its name if it has one.
     pub factors: Factors,
     configure: Arc<dyn Fn(&mut PagerConfig) + Send + Sync>,
     nvm: Option<InNvm>,
@@ -135,7 +135,7 @@ impl Variant {
         Self::new(configure).with("variant", name)
     }
 
-    /// With these settings; its factors are told by [`Variant::with`].
+    /// With these settings. [`Variant::with`] adds the factors.
     pub fn new(configure: impl Fn(&mut PagerConfig) + Send + Sync + 'static) -> Self {
         let (factors, configure) = (Factors::new(), Arc::new(configure));
         let (load, has_atomic_writes) = (Load::Shared, false);
@@ -160,8 +160,8 @@ impl Variant {
         self
     }
 
-    /// Brought into the state that is measured by so many transactions at least, as fast as the machine can: emulated drives take no time of
-    /// their own until then.
+    /// Warmed up by at least this many transactions, as fast as the machine can: until then emulated drives
+    /// take no time.
     pub fn warmed_by(mut self, transactions: u64) -> Self {
         self.warmed_by = Some(transactions);
         self
@@ -178,7 +178,7 @@ impl Variant {
         self.warmed_by
     }
 
-    /// Loaded as it is measured: what lies in its files is to be as it writes it.
+    /// Loaded with its own settings, because its files must contain pages as it writes them.
     pub fn loaded_as_it_is(mut self) -> Self {
         self.load = Load::Own;
         self
@@ -190,7 +190,7 @@ impl Variant {
         self
     }
 
-    /// The settings that its database is loaded under, and what is to be told apart by them.
+    /// The settings for loading its database, and a name that distinguishes loads.
     fn loading(&self) -> (Variant, String) {
         match self.load {
             Load::Shared => (Self::new(|_| {}), String::new()),
@@ -274,7 +274,8 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Bytes written of pages whose owner wants them compressed, as a part of their own; 1 where nobody does.
+    /// Bytes written of pages that are to be compressed, as a share of their plain size. 1 if no page is to
+    /// be compressed.
     pub fn stored_share(&self) -> f64 {
         let of = |name: &str| self.levels.get(name).copied().unwrap_or(0) as f64;
         let plain = of("home.plain_bytes");
@@ -289,7 +290,7 @@ pub struct Stand {
     copy: Copied,
 }
 
-/// A stand's database, open.
+/// The open database of a stand.
 pub struct Opened {
     /// The database.
     pub database: Arc<Database>,
@@ -346,7 +347,8 @@ impl Stand {
         variants.iter().map(stand).collect()
     }
 
-    /// A database that nobody shares, loaded in its place on this device; how that went.
+    /// A database that no other stand shares, loaded in its own directory on this device, and the report of
+    /// its load.
     pub fn fresh(
         bench: &Bench,
         workload: &dyn Workload,
@@ -358,7 +360,7 @@ impl Stand {
         Ok((Stand { variant: variant.clone(), sizes, copy }, loaded))
     }
 
-    /// Opens it; what is to be warmed up takes no time on emulated drives yet.
+    /// Opens the database. If it is to be warmed up, emulated drives take no time yet.
     pub fn open(&self, device: &Device, dilation: f64) -> Result<Opened> {
         self.open_so(device, dilation, self.variant.warmed_by.is_none())
     }

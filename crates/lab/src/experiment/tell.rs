@@ -139,7 +139,7 @@ pub fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A part of a whole; nothing where there is none.
+/// A share of a whole, as text. Empty if the whole is 0.
 fn part(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.2}", part / whole) } else { String::new() }
 }

@@ -24,7 +24,7 @@ pub enum Better {
     Neither,
 }
 
-/// What a claim came to.
+/// The verdict on a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "verdict", content = "reason")]
 pub enum Verdict {
@@ -91,7 +91,7 @@ impl Verdict {
         }
     }
 
-    /// The same, where a part of what it is about could not be judged: what is missed stays missed.
+    /// The same, if some of its points could not be judged. A miss stays a miss.
     pub fn hidden_by(self, reason: Option<String>) -> Self {
         match (self, reason) {
             (missed @ (Self::Missed(_) | Self::Not(_)), _) => missed,

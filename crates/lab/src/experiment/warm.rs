@@ -37,9 +37,9 @@ const FLAT: f64 = 0.02;
 pub struct CacheState {
     /// Frames that aren't free.
     pub filled_percent: f64,
-    /// Frames whose page home lacks.
+    /// Frames whose page home lacks, in percent.
     pub dirty_percent: f64,
-    /// Frames whose page has changed above.
+    /// Frames whose page has changed in memory since, in percent.
     pub invalid_percent: f64,
 }
 
@@ -80,7 +80,7 @@ impl Asked {
         Self { hits: self.hits - before.hits, misses: self.misses - before.misses }
     }
 
-    /// Part of the pages that it had; `None` if nobody asked.
+    /// Share of the reads that the cache answered; `None` without reads.
     pub fn hit_rate(self) -> Option<f64> {
         let all = self.hits + self.misses;
         (all > 0).then(|| self.hits as f64 / all as f64)
@@ -102,7 +102,7 @@ pub struct Warmth {
     pub is_steady: bool,
 }
 
-/// Runs slices of the load until so many transactions are done; `number` is that of the round.
+/// Runs slices of the load until this many transactions are done. `number` is that of the round.
 pub fn up(
     opened: &Opened,
     target: &dyn Target,
@@ -131,7 +131,7 @@ pub fn up(
     Ok(Warmth { transactions, seconds: began.elapsed().as_secs_f64(), cache, hit_rates, is_steady })
 }
 
-/// Hit rates of four parts of as many slices; fewer where nobody asked.
+/// Hit rates of the four quarters of the slices. Quarters without reads are left out.
 fn quarters(seen: &[(u64, Asked)]) -> Vec<f64> {
     let slices = seen.len().saturating_sub(1);
     let at = |quarter: usize| seen.get(slices * quarter / 4).map(|(_, asked)| *asked);

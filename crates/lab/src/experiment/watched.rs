@@ -42,7 +42,7 @@ pub struct Stretch<'a> {
     pub dilation: f64,
 }
 
-/// What somebody sees.
+/// The values that an observer gets with each sample.
 pub struct Sight<'a> {
     /// The database, open.
     pub opened: &'a Opened,
@@ -66,13 +66,13 @@ pub struct Watched {
     pub warmth: Option<Warmth>,
 }
 
-/// What a stretch's onlooker gathers.
+/// An observer of a run, which collects its samples.
 pub trait Onlooker: Default {
     /// Looks; the first time when the stretch begins.
     fn look(&mut self, sight: &Sight<'_>) -> Result<()>;
 }
 
-/// Runs a stretch on a stand.
+/// Runs a load on a stand and samples it.
 pub fn run<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>) -> Result<(Watched, O)> {
     let mut dilation = stretch.dilation;
     loop {

@@ -24,7 +24,7 @@ use varve_bench::report::hash_of;
 use varve_bench::values::Values;
 use varve_bench::{BenchError, Result};
 
-/// What the plain database in place takes of the drive.
+/// The share of the drive that the plain database in place takes.
 const FILL: f64 = 0.9;
 /// A drive that is larger than any database that is measured, as a multiple of its rows.
 const AMPLE: u64 = 4;
@@ -78,7 +78,7 @@ impl Way {
 /// Values by what pages of them are wanted to take, stored.
 #[derive(Clone)]
 struct Filling {
-    /// What is wanted; nothing where nothing is compressed.
+    /// The wanted compressed size as a share; `None` if nothing is compressed.
     wanted: Option<f64>,
     values: Values,
 }
@@ -104,7 +104,7 @@ impl Spot<'_> {
     }
 }
 
-/// What a point came to. Bytes are those of a transaction unless they say otherwise.
+/// The results of a point. Bytes are for a transaction unless the name says otherwise.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct WearRow {
     pub(super) row: &'static str,
@@ -115,9 +115,9 @@ pub(super) struct WearRow {
     /// Flash is modelled: never measured.
     pub(super) flash: &'static str,
     pub(super) capacity_bytes: u64,
-    /// What the host had written before the interval, as a multiple of the drive.
+    /// Bytes that the host had written before the interval, as a multiple of the drive.
     pub(super) overwritten_before: f64,
-    /// What the drive held at the end, as a part of it.
+    /// The share of the drive with valid data at the end.
     pub(super) valid_share: f64,
     pub(super) transactions: u64,
     /// Stored bytes of pages that were to be compressed, as a part of their own.
@@ -192,13 +192,13 @@ fn combinations(fillings: &[Filling]) -> impl Iterator<Item = (&'static Way, &Fi
     })
 }
 
-/// So much of a data file is kept free for those who allocate: eight extents of 64 pages, and as many again.
+/// Bytes of a data file that are kept free for allocations: eight extents of 64 pages, and as many again.
 const KEPT_BYTES: u64 = 2 * 8 * 64 * PAGE_BYTES as u64;
 /// Room that a device must have beyond its files, as a part of them.
 const AIR: f64 = 0.02;
 
-/// The drive, and how many rows fill nine tenths of it when they lie plain and in place. A file grows in large steps, so a first load tells how
-/// many rows the file of a second one has room for.
+/// The drive, and the number of rows that fill nine tenths of it when they are stored plain and in place. A
+/// file grows in large steps. So a first load measures how many rows fit into the file of a second one.
 fn size(lab: &mut Lab<'_>, profile: &Profile, log_is_apart: bool) -> Result<(u64, u64)> {
     let wanted = (lab.scale().wear_bytes / ROW_CHARS as u64).max(1);
     let load = |rows: u64| {
@@ -228,7 +228,7 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Letters of which as many repeat as makes pages take what is wanted, stored by lz4; found by loading some.
+/// Values with which lz4 stores pages in the wanted share of their size. They are found by loading some rows.
 fn fillings(lab: &mut Lab<'_>, profile: &Profile) -> Result<Vec<Filling>> {
     let wanted: &[f64] = if lab.scale().is_full() { &[0.4, 0.5, 0.75, 1.0] } else { &[0.5, 0.75, 1.0] };
     let mut fillings = vec![Filling { wanted: None, values: Values::Letters }];
@@ -253,7 +253,7 @@ fn fillings(lab: &mut Lab<'_>, profile: &Profile) -> Result<Vec<Filling>> {
 
 /// Rows of a load that shows what pages take.
 const SAMPLE_ROWS: u64 = 4_000;
-/// Near enough to what is wanted.
+/// The accepted difference from the wanted share.
 const NEAR: f64 = 0.01;
 
 fn repeating(profile: &Profile, wanted: f64) -> Result<(Values, f64)> {

@@ -15,11 +15,12 @@ use super::wear::{BASE, LZ4, LZ4_TRIM, WearRow};
 const BAR_HOST: f64 = 2.0;
 const BAR_FLASH: f64 = 6.0;
 const BAR_VALUES: f64 = 0.5;
-/// A drive whose flash holds less of the plain database than this is not the one that the bars are about: small databases have room in
-/// their files that was never written.
+/// The least share of the flash that the plain database must fill. With less, the bars are not judged. The
+/// files of small databases have space that was never written.
 const VALID_MIN: f64 = 0.85;
 
-/// Which bytes of a log that lies apart count (as they are written: nothing moves what is appended).
+/// The bytes of a separate log that count. (They count as they are written, because appended bytes are never
+/// moved.)
 #[derive(Clone, Copy, PartialEq)]
 enum LogBytes {
     /// Those that it has more than the baseline's.
@@ -27,7 +28,7 @@ enum LogBytes {
     All,
 }
 
-/// A figure that ways are compared by, and what is demanded of it.
+/// A figure by which variants are compared, and its bar.
 type Compared = (&'static str, fn(&WearRow) -> f64, LogBytes, Option<f64>);
 
 const COMPARED: [Compared; 4] = [
@@ -38,7 +39,7 @@ const COMPARED: [Compared; 4] = [
 ];
 
 impl LogBytes {
-    /// What the log adds to the baseline and to the row.
+    /// The bytes that the log adds to the baseline and to the row.
     fn added(self, base: &WearRow, row: &WearRow) -> (f64, f64) {
         let (of_base, of_row) = (base.log_apart_bytes, row.log_apart_bytes);
         match self {
@@ -48,7 +49,8 @@ impl LogBytes {
     }
 }
 
-/// Every way against those that it is held against. Nothing without plain doublewrite, which tells how full the drive is.
+/// Claims of every variant against its baselines. Without plain doublewrite there are none, because it shows
+/// how full the drive is.
 pub fn claims_of(subject: (&'static str, &'static str), rows: &[WearRow]) -> Vec<Claim> {
     let Some(plain) = rows.iter().find(|row| row.is(BASE)) else { return Vec::new() };
     let mut claims = Vec::new();

@@ -24,7 +24,7 @@ use varve_bench::{BenchError, Result};
 
 /// Pages: this program's own choice.
 pub const PAGE_BYTES: usize = 8192;
-/// A database is so many times its pool.
+/// The size of a database in pools.
 const DATABASE_OF_POOL: u64 = 30;
 const POOL_FRAMES_MIN: usize = 64;
 /// Pool while a database is loaded.
@@ -35,15 +35,15 @@ const DATA: &str = "data.varve";
 const ROLLBACK: &str = "rollback.varve";
 /// The least that an extent may be (`PackedConfig`).
 const EXTENT_BYTES_MIN: u64 = 64 << 10;
-/// A drive has so many erase blocks at least.
+/// The least number of erase blocks of a drive.
 const BLOCKS: u64 = 512;
 /// So much is done between looks at how much has been written.
 const ROUND: Duration = Duration::from_millis(200);
 
-/// Settings of a database, on what it is opened.
+/// Sets the configuration with which a database is opened.
 pub type Configure<'a> = &'a (dyn Fn(&mut PagerConfig) + Sync);
 
-/// The drive of a database and, if that lies apart, the one of its log.
+/// The drive of a database, and the drive of its log if that is separate.
 pub struct Drive {
     memory: Arc<MemoryDirectory>,
     emulated: Arc<Emulated>,
@@ -52,7 +52,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// An empty one with room for so many bytes.
+    /// An empty drive of this capacity.
     pub fn new(profile: &Profile, capacity_bytes: u64, log_is_apart: bool) -> Result<Self> {
         let mut profile = profile.clone().without_time();
         let Some(translation) = &mut profile.translation else {
@@ -80,7 +80,7 @@ impl Drive {
         self.block_bytes.clamp(EXTENT_BYTES_MIN, PackedConfig::DEFAULT.extent_bytes)
     }
 
-    /// Bytes of those of its files whose name is wanted.
+    /// Bytes of those of its files whose name is `wanted`.
     fn file_bytes(&self, wanted: impl Fn(&str) -> bool) -> u64 {
         let images = self.memory.images();
         images.iter().filter(|(name, _)| wanted(name)).map(|(_, image)| image.len_bytes()).sum()
@@ -136,20 +136,20 @@ impl Drive {
     }
 }
 
-/// The pool of a database of so many bytes.
+/// The size of the pool for a database of this many bytes.
 pub fn pool_bytes(database_bytes: u64) -> usize {
     let frames = (database_bytes / DATABASE_OF_POOL) as usize / PAGE_BYTES;
     frames.max(POOL_FRAMES_MIN) * PAGE_BYTES
 }
 
-/// What a load left.
+/// Sizes after a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Loaded {
     /// Bytes of the drive's files.
     pub files_bytes: u64,
-    /// The same without pages that nobody uses. In place only.
+    /// The same without unused pages. In place only.
     pub live_bytes: u64,
-    /// Bytes of pages of the data file that nobody uses. In place only.
+    /// Bytes of unused pages of the data file. In place only.
     pub unused_bytes: u64,
     /// Stored bytes of pages that are to be compressed, as a part of their own.
     pub stored_share: f64,
@@ -164,7 +164,7 @@ pub struct Worn<'d> {
 }
 
 impl Worn<'_> {
-    /// Runs sessions until the host has written so many bytes more; what was done.
+    /// Runs sessions until the host has written this many bytes more. Returns the work done.
     pub fn run(&mut self, workload: &dyn Workload, clients: usize, host_bytes: u64) -> Result<Interval> {
         let before = self.counts();
         let target = Embedded::new(Arc::clone(&self.database), "");
@@ -213,7 +213,7 @@ pub struct Interval {
     pub flash: FlashReport,
     /// Bytes that the host wrote to it, by purpose.
     pub by_purpose: BTreeMap<&'static str, u64>,
-    /// Bytes of a log that lies apart.
+    /// Bytes of a separate log.
     pub log_apart_bytes: u64,
     levels: BTreeMap<String, u64>,
 }

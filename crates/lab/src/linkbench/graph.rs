@@ -9,8 +9,8 @@ use varve_bench::random::{Permutation, Random, Zipfian};
 /// Types of links.
 pub(super) const LINK_TYPES: [i64; 2] = [123_456_789, 123_456_790];
 
-/// Of a million nodes, how many have more than so many links: points of `nlinks` in LinkBench's `config/Distribution.dat`.
-/// Between two points the logarithms are interpolated.
+/// How many of a million nodes have more than this many links: points of `nlinks` in LinkBench's
+/// `config/Distribution.dat`. Between two points the logarithms are interpolated.
 const MORE_LINKS: [(u64, f64); 16] = [
     (0, 546_684.0),
     (1, 225_374.0),
@@ -49,7 +49,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Of so many nodes; takes time linear in them.
+    /// A graph of this many nodes. The time is linear in them.
     pub fn of(nodes: u64) -> Self {
         Self {
             nodes,
@@ -80,12 +80,12 @@ impl Graph {
         [all.div_ceil(2), all / 2]
     }
 
-    /// A node whose links are read.
+    /// Draws a node for a read of its links.
     pub(super) fn link_read(&self, random: &mut Random) -> i64 {
         self.link_request(&self.link_reads, READS_UNCORRELATED, random)
     }
 
-    /// A node whose links change.
+    /// Draws a node for a change of its links.
     pub(super) fn link_write(&self, random: &mut Random) -> i64 {
         self.link_request(&self.link_writes, WRITES_UNCORRELATED, random)
     }

@@ -52,7 +52,8 @@ const LINK_DATA_MAX: u64 = 254;
 const NODE_DATA_MEDIAN: f64 = 128.0;
 const NODE_DATA_MAX: u64 = (1 << 20) - 1;
 
-/// When the graph was loaded, in milliseconds since 1970; what a run writes is younger by a millisecond for each write, so that no clock is asked.
+/// The time at which the graph was loaded, in milliseconds since 1970. Each write of a run is a millisecond
+/// younger, so no clock is needed.
 const LOADED_AT_MS: i64 = 1_767_225_600_000;
 /// Loaded links are up to some 50 days old.
 const AGE_MS_MAX: u64 = 1 << 32;

@@ -15,7 +15,7 @@ const EXISTS_WHEN_ADDED: f64 = 0.05;
 const EXISTS_WHEN_CHANGED: f64 = 0.9;
 const EXISTS_WHEN_READ: f64 = 0.5;
 
-/// A request for links goes on to one more with this probability (`link_multiget_dist_prob` is 1 less it).
+/// The probability that a request for links asks for one more (`link_multiget_dist_prob` is 1 minus it).
 const ONE_MORE_LINK: f64 = 1.0 - 0.382;
 
 const VISIBLE: Value = Value::Int(1);
@@ -92,7 +92,7 @@ impl Request<'_> {
         self.c.run(COMMIT, &[]).map(drop)
     }
 
-    /// A node and a type whose links are read.
+    /// Draws a node and a type for a read of links.
     fn list(&mut self) -> (i64, usize) {
         (self.bench.graph.link_read(self.random), self.link_type())
     }

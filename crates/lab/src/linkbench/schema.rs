@@ -22,7 +22,7 @@ const TABLES: &str = "
     CREATE TABLE nodetable (
         id bigserial PRIMARY KEY, type integer NOT NULL, version bigint NOT NULL, time integer NOT NULL, data bytea NOT NULL);";
 
-/// Counts nodes and types whose count is wrong.
+/// Counts the nodes and types with a wrong count.
 pub(super) const WRONG_COUNTS: &str = "
     SELECT count(*) FROM
         (SELECT id1, link_type, count(*) AS visible FROM linktable WHERE visibility = 1 GROUP BY id1, link_type) AS links

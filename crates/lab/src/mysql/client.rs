@@ -8,7 +8,8 @@ use std::net::TcpStream;
 use varve_bench::target::{Param, Row, Value};
 use varve_bench::{BenchError, Result};
 
-/// What the client can do: protocol 4.1, transactions, several statements and results, a database and a plug-in named at log-in.
+/// Capabilities of the client: protocol 4.1, transactions, several statements and results, a database and a
+/// plug-in named at log-in.
 const CAPABILITIES: u32 = 0x0001 | 0x0008 | 0x0200 | 0x2000 | 0x8000 | 0x1_0000 | 0x2_0000 | 0x8_0000;
 const PACKET_BYTES_MAX: u32 = 1 << 24;
 /// utf8mb4_general_ci.
@@ -34,7 +35,7 @@ const INT24: u8 = 9;
 const YEAR: u8 = 13;
 const BLOB: u8 = 252;
 const STRING: u8 = 254;
-/// Column types whose values are times: a byte with their length comes first.
+/// Column types whose values are times. A byte with their length comes first.
 const TIMES: [u8; 4] = [7, 10, 11, 12];
 /// Character set of columns that hold bytes.
 const BINARY: u16 = 63;
@@ -144,7 +145,7 @@ impl Client {
         rows.iter().map(|row| binary_row(row, &columns)).collect()
     }
 
-    /// Descriptions of so many columns or parameters, and their end.
+    /// Descriptions of this many columns or parameters, and their end.
     fn columns(&mut self, count: u64) -> Result<Vec<Column>> {
         let columns = (0..count).map(|_| Column::read(&self.receive()?)).collect::<Result<_>>()?;
         self.receive()?;
@@ -184,7 +185,7 @@ impl Client {
         Ok(self.stream.get_mut().write_all(&whole)?)
     }
 
-    /// The next packet; an error that it tells is one.
+    /// Receives the next packet. A packet with an error becomes an error.
     fn receive(&mut self) -> Result<Vec<u8>> {
         let mut head = [0; 4];
         self.stream.read_exact(&mut head)?;
@@ -262,7 +263,7 @@ fn refusal(packet: &[u8]) -> Result<BenchError> {
     Ok(BenchError::Statement { sqlstate: sqlstate.to_owned(), message: format!("{message} ({code})") })
 }
 
-/// What of a column's description tells how to read its values.
+/// The parts of a column's description that are needed to read its values.
 struct Column {
     kind: u8,
     is_binary: bool,

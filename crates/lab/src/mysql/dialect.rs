@@ -2,7 +2,7 @@
 //!
 //! It only knows the words and literals of these statements.
 
-/// What is written in another way.
+/// Words that are written in another way.
 const WORDS: [(&str, &str); 3] = [
     ("bigserial PRIMARY KEY", "bigint AUTO_INCREMENT PRIMARY KEY"),
     ("bytea", "mediumblob"),

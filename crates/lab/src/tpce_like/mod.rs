@@ -74,7 +74,7 @@ impl Scale {
     }
 }
 
-/// Requests wait in so many queues, so that sessions don't all wait for one row.
+/// The number of queues in which requests wait, so that sessions don't all wait for one row.
 const QUEUES: i64 = 16;
 /// Requests that the load leaves waiting.
 const REQUESTS: i64 = QUEUES * 8;
@@ -97,7 +97,7 @@ pub struct TpceLike {
 }
 
 impl TpceLike {
-    /// Over so many customers.
+    /// A load over this many customers.
     pub fn new(customers: u64) -> Result<Self> {
         if !(CUSTOMERS_MIN..=10_000_000).contains(&customers) {
             return Err(BenchError::Arguments(format!(

@@ -28,7 +28,7 @@ pub(super) fn newest_trade(c: &mut dyn Connection) -> Result<i64> {
     c.rows(NEWEST_TRADE, &[])?.first().map_or(Ok(0), |row| int(row, 0))
 }
 
-/// Somebody about to run one transaction.
+/// A session that runs one transaction.
 pub(super) struct Session<'a> {
     pub(super) workload: &'a TpceLike,
     pub(super) c: &'a mut dyn Connection,
@@ -79,7 +79,7 @@ impl Session<'_> {
         (0..TRADES).map(|_| skewed(self.random, count) + 1).collect()
     }
 
-    /// The row of a statement of which there must be one.
+    /// The row of a statement that must return exactly one.
     fn one(&mut self, statement: usize, params: &[Param<'_>]) -> Result<Row> {
         self.c.rows(statement, params)?.pop().ok_or_else(|| {
             BenchError::Wrong(format!("statement {statement} of tpce-like found no row for {params:?}"))
@@ -149,7 +149,7 @@ impl Session<'_> {
         self.trades().into_iter().try_for_each(|trade| self.look_at(trade))
     }
 
-    /// As a look-up, but it changes who executed the trades.
+    /// Like a look-up, but it changes the executor of the trades.
     fn trade_update(&mut self) -> Result<()> {
         let executor = self.random.letters(30);
         for trade in self.trades() {

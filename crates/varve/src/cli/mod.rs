@@ -52,7 +52,7 @@ pub enum CommandError {
     System {
         /// What was tried.
         what: &'static str,
-        /// What it said.
+        /// The error of the system.
         error: std::io::Error,
     },
 }
@@ -87,7 +87,7 @@ enum Command {
     Bench(varve_bench::cli::BenchArgs),
 }
 
-/// The directory of who names none.
+/// The directory if the command names none.
 const DEFAULT_DIRECTORY: &str = "varve-data";
 
 /// What all commands on a directory take.
@@ -258,12 +258,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-/// Says what is wrong, and no error. Where it can't be said, it goes on all the same.
+/// Writes a warning. If it can't be written, the command continues.
 fn warn(what: &str) {
     let _ = writeln!(std::io::stderr(), "varve: warning: {what}");
 }
 
-/// Prints a line. When nobody reads any more, the work goes on.
+/// Prints a line. If the reader has gone, the command continues.
 fn say(line: impl AsRef<str>) {
     let mut out = std::io::stdout();
     let _ = writeln!(out, "{}", line.as_ref());

@@ -93,7 +93,8 @@ fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The region that the database needs. Where there is none, or another one, and nobody said where it is: how to say that.
+/// The region that the database needs. If it is missing, or another one is there, and the user has not named
+/// it: an error that says how to name it.
 fn needed<'f>(arguments: &RegionArgs, found: &'f NvmFound) -> Result<Option<&'f RegionFound>, CommandError> {
     match (&found.region, &arguments.region) {
         (Some(Err(why)), None) => {
@@ -104,7 +105,7 @@ fn needed<'f>(arguments: &RegionArgs, found: &'f NvmFound) -> Result<Option<&'f 
     }
 }
 
-/// The command line that brings the database home, with what this one said.
+/// The command line that drains the region, with the arguments of this one.
 fn drain_command(arguments: &RegionArgs) -> String {
     let mut command = format!("varve nvm drain {}", arguments.place.directory.display());
     for (option, path) in [("--config", &arguments.place.config), ("--region", &arguments.region)] {
@@ -193,7 +194,7 @@ fn described(region: &RegionFound) -> String {
     said
 }
 
-/// What the next start makes of the configuration, and what to do about it.
+/// How the next start would use the configuration, and what to do about it.
 fn advice(found: &NvmFound, configured: &Settings, fits: bool, drain: &str) -> String {
     let wants_log = configured.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes > 0);
     match (found.attached.is_some(), fits) {

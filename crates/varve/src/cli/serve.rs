@@ -21,7 +21,7 @@ use crate::config::{AUTO_FILE_NAME, Misfit, ServerSettings, Settings, show_bytes
 use crate::home::State;
 use crate::memory::default_pool_bytes;
 
-/// How long sessions may take to end, once they are told.
+/// The time that sessions have to end after the stop signal.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
 /// How long a notice may wait until it is said.
 const NOTICE_PAUSE: Duration = Duration::from_millis(100);
@@ -66,7 +66,7 @@ pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
     stop(server, database)
 }
 
-/// What a start after a crash had to do.
+/// Reports the work of a start after a crash.
 fn tell_recovery(database: &Embedded) {
     let Some(recovery) = database.engine().pager().recovery().filter(|did| did.redo.applied_count > 0) else {
         return;

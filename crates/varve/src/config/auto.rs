@@ -42,7 +42,7 @@ pub struct SystemFile {
     directory: PathBuf,
     /// What varve.toml says.
     base: Settings,
-    /// What the process runs with.
+    /// The settings of this process.
     in_force: Settings,
     /// The same without flags of the command line.
     at_start: Settings,
@@ -65,9 +65,9 @@ pub enum Misfit {
 
 /// What changes.
 struct Now {
-    /// What the file says.
+    /// The contents of the file.
     said: Table,
-    /// What the next start takes of it.
+    /// The part of it that the next start can use.
     fit: Fit,
 }
 
@@ -192,7 +192,8 @@ impl SystemFile {
         }))
     }
 
-    /// What the next start would take of this. What it left out before may stay left out, if it is not what is altered; nothing else.
+    /// The part of these settings that the next start would use. Settings that were ignored before may stay
+    /// ignored, except the altered one. All others must be possible.
     fn fit(&self, now: &Now, said: &Table, altered: Option<&Key>) -> Result<Fit, ConfigError> {
         let error = match self.base.clone().overlaid(&said.to_string(), &self.directory) {
             Ok(next) => return Ok(Fit::whole(next, said)),
@@ -238,7 +239,7 @@ impl SystemFile {
         applied.map_err(|error| SqlError::from(Error::from(error))).and(self.resize(next))
     }
 
-    /// The cache on flash goes on with the size that is said, if there is one.
+    /// Resizes the cache on flash to the configured size, if there is a cache.
     fn resize(&self, next: &Settings) -> Result<(), SqlError> {
         let pager = self.database.get().map(|database| database.pager());
         let resized = match (&next.flash, pager.filter(|pager| pager.flash_design().is_some())) {
@@ -331,7 +332,7 @@ impl SystemSettings for SystemFile {
     }
 }
 
-/// What is left out, for people.
+/// Descriptions of ignored settings, for people.
 fn told(fit: &Fit, said: &Table, error: &ConfigError) -> Vec<String> {
     let misfits = fit.left.iter().map(|(key, why)| format!("{} is left out: {}", key.name, why.message));
     let unknown = unknown_of(said)
@@ -372,7 +373,7 @@ fn flag(value: &str) -> Option<bool> {
     }
 }
 
-/// 42704; settings of varve.toml that are no matter of ALTER SYSTEM are told apart.
+/// Error 42704. It distinguishes settings of varve.toml that ALTER SYSTEM cannot change.
 fn unknown(name: &str) -> SqlError {
     let message = format!("unrecognized configuration parameter \"{name}\"");
     let error = SqlError::new(SqlState::UNDEFINED_OBJECT, message);

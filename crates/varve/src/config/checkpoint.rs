@@ -20,7 +20,7 @@ impl CheckpointSettings {
     /// The default.
     pub const DEFAULT: Self = Self { kind: CheckpointKind::Indirect, interval_seconds: 1 };
 
-    /// What the section says, over what was said before.
+    /// These settings, overridden by those of the section.
     pub(super) fn overlaid(self, mut section: Reader<'_>) -> Result<Self, ConfigError> {
         let kinds = CheckpointKind::ALL.map(|kind| (kind.name(), kind));
         let kind = section.choice("kind", &kinds)?.unwrap_or(self.kind);

@@ -22,7 +22,7 @@ pub struct FlashSettings {
     pub clean_order: CleanOrder,
     /// What becomes of it when the database is opened again.
     pub restart: FlashRestart,
-    /// What it does to get full.
+    /// How the cache is filled.
     pub fill: FlashFill,
     /// How pages of scans are recognized.
     pub scans: FlashScans,
@@ -31,7 +31,7 @@ pub struct FlashSettings {
 }
 
 impl FlashSettings {
-    /// What the section says, over what was said before.
+    /// The earlier settings, overridden by those of the section.
     pub(super) fn read(before: Option<&Self>, section: &mut Reader<'_>) -> Result<Self, ConfigError> {
         let at = ["device", "size"].map(|key| section.position(key));
         let device = section.text("device")?.or(before.map(|flash| flash.device.clone()));

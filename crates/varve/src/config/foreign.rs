@@ -22,7 +22,7 @@ const POSTGRES: &[(&str, &str, &str)] = &[
     ("work_mem", "query", "memory"),
     ("block_size", "pool", "page_size"),
 ];
-/// Settings whose value means something else.
+/// Settings whose value has another meaning.
 const OF_ANOTHER_KIND: &[&str] =
     &["listen_addresses", "port", "ssl", "checkpoint_timeout", "full_page_writes"];
 

@@ -36,7 +36,7 @@ pub struct Key {
     pub key: &'static str,
     /// How it is written.
     pub kind: Kind,
-    /// What it is for.
+    /// A description of the setting.
     pub description: &'static str,
     /// Whether a change waits for the next start.
     pub needs_restart: bool,
@@ -45,7 +45,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// What a file says of it.
+    /// The value of the setting in a file.
     pub fn said_in<'f>(&self, file: &'f Table) -> Option<&'f toml::Value> {
         file.get(self.section)?.get(self.key)
     }
@@ -76,7 +76,7 @@ const fn on_line(
     Key { needs_restart: false, ..key(names, kind, description, shown) }
 }
 
-/// When pages go home from persistent memory; the defaults where there is none.
+/// When pages are written home from persistent memory. The defaults if there is none.
 fn flush(settings: &Settings) -> NvmFlush {
     settings.nvm.as_ref().map_or(NvmFlush::DEFAULT, |nvm| nvm.flush)
 }

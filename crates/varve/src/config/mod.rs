@@ -136,7 +136,7 @@ pub struct PoolSettings {
     pub page_writers: Option<usize>,
     /// How they keep frames free; `None`: as needed.
     pub pacing: Option<Pacing>,
-    /// Bytes of a page; `None`: the default for a new directory, whatever it is for an old one.
+    /// Bytes of a page. `None`: the default for a new directory, the existing size for an old one.
     pub page_size_bytes: Option<u64>,
 }
 
@@ -489,7 +489,7 @@ fn slots(protection: ProtectionKind) -> Option<(u32, u32)> {
     }
 }
 
-/// Whether what protects lies in persistent memory.
+/// Whether the protection keeps its copies or pages in persistent memory.
 fn is_in_nvm(protection: ProtectionKind) -> bool {
     matches!(protection, ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::Nvm)
 }

@@ -11,7 +11,7 @@ use super::reader::{ConfigError, Reader};
 pub struct PackedSettings {
     /// Percent of a file that may hold pages before it grows.
     pub fill_percent: u8,
-    /// Bytes of an extent; `None`: the default for new files, whatever it is for old ones.
+    /// Bytes of an extent. `None`: the default for new files, the existing size for old ones.
     pub extent_bytes: Option<u64>,
 }
 
@@ -22,7 +22,7 @@ impl Default for PackedSettings {
 }
 
 impl PackedSettings {
-    /// The same with what the section says.
+    /// The same, overridden by the section.
     pub(super) fn overlaid(self, mut section: Reader<'_>) -> Result<Self, ConfigError> {
         let (fills, extents) = (PackedConfig::FILL_PERCENT, PackedConfig::EXTENT_BYTES);
         let fill = section.count("fill", usize::from(*fills.start())..=usize::from(*fills.end()))?;

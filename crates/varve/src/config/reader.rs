@@ -71,7 +71,7 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// All tables within this one, whatever their names.
+    /// All tables within this one, by any name.
     pub fn all_sections(mut self) -> Result<Vec<(String, Reader<'i>)>> {
         let entries = std::mem::take(&mut self.entries);
         let named = entries.into_iter().map(|(key, value)| {

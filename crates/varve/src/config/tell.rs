@@ -68,7 +68,7 @@ fn protection(now: &PagerConfig, wished: ProtectionKind) -> (String, String) {
     (now.protection.name().to_owned(), next.name().to_owned())
 }
 
-/// Whether the layout makes a protection of what is written in place needless.
+/// Whether the layout needs no protection, so that this one changes nothing.
 fn changes_nothing(layout: HomeLayout, wished: ProtectionKind) -> bool {
     let is_in_nvm = matches!(wished, ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::Nvm);
     matches!(layout, HomeLayout::Packed(_)) && !is_in_nvm

@@ -14,7 +14,7 @@ use super::split::Scan;
 /// A line that began with a backslash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Statements whose results are shown, each under its heading.
+    /// Statements whose results are shown, each below a heading.
     Ask(Vec<(&'static str, String)>),
     /// Load a file: the COPY statement, and the file.
     Load(String, PathBuf),
@@ -49,7 +49,7 @@ pub const HELP: &str = "\
 A statement ends with a semicolon and may have many lines. Ctrl-C gives up what was begun and cancels what runs.
 ";
 
-/// Reads a line that begins with a backslash; the error says what is wrong with it.
+/// Reads a line that begins with a backslash. The error describes the mistake.
 pub fn read(line: &str) -> Result<Command, String> {
     let line = line.trim().trim_end_matches(';').trim_end();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -81,8 +81,9 @@ fn unquoted(text: &str) -> &str {
     text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).unwrap_or(text)
 }
 
-/// `TABLE [(COLUMNS)] from 'FILE' [OPTIONS]`, or `to`, and then a query in parentheses may stand for the table. The name of the
-/// file is between quotes or has no blanks; STDIN and STDOUT without quotes are what they are in COPY.
+/// `TABLE [(COLUMNS)] from 'FILE' [OPTIONS]`, or `to`. Before `to`, a query in parentheses may replace the
+/// table. The name of the file is in quotes or has no blanks. STDIN and STDOUT without quotes mean the same
+/// as in COPY.
 fn copy(text: &str) -> Result<Command, String> {
     let usage = || "write \\copy TABLE from 'FILE' [with (OPTIONS)], or to 'FILE'".to_owned();
     let (at, word) = direction(text).ok_or_else(usage)?;
@@ -105,7 +106,7 @@ fn copy(text: &str) -> Result<Command, String> {
     })
 }
 
-/// Where the first `from` or `to` outside of quotes, comments and parentheses stands, and which it is.
+/// The position of the first `from` or `to` outside of quotes, comments and parentheses, and the word.
 fn direction(text: &str) -> Option<(usize, &'static str)> {
     let (mut scan, mut is_free) = (Scan::default(), false);
     while let Some(plain) = scan.next(text) {
@@ -122,7 +123,7 @@ fn direction(text: &str) -> Option<(usize, &'static str)> {
     None
 }
 
-/// The name of a file at the beginning of a text, and what is behind it. Two quotes within quotes are one.
+/// The name of a file at the beginning of a text, and the rest of the text. Two quotes within quotes are one.
 fn file_name(text: &str) -> Option<(String, &str)> {
     let Some(mut rest) = text.strip_prefix('\'') else {
         let (file, options) = text.split_once(char::is_whitespace).unwrap_or((text, ""));

@@ -78,7 +78,7 @@ const WORDS: &[&str] = &[
     "WHERE",
     "WITH",
 ];
-/// The least OID of what is not in the system catalog.
+/// The least OID of an object outside the system catalog.
 const OBJECTS_FIRST: u32 = 16_384;
 const COMMANDS: &[&str] = &[
     "\\?", "\\copy", "\\d", "\\di", "\\dn", "\\ds", "\\dt", "\\du", "\\dv", "\\format", "\\i", "\\q",

@@ -16,7 +16,7 @@ pub trait Lines {
     /// The next line of the data of a COPY, with its end. Ctrl-C is an error of kind `Interrupted`.
     fn next_data(&mut self) -> io::Result<Option<Vec<u8>>>;
 
-    /// Whether somebody types these lines.
+    /// Whether a person types these lines.
     fn is_typed(&self) -> bool;
 }
 
@@ -32,7 +32,7 @@ pub enum Next {
 
 /// Lines of a file or of standard input.
 pub struct FileLines {
-    /// `None`: standard input, whose buffer is the process's.
+    /// `None`: standard input, which has its own buffer.
     file: Option<BufReader<File>>,
 }
 

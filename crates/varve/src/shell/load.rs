@@ -62,9 +62,9 @@ pub struct FileData {
     progress: Progress,
 }
 
-/// How far a load is, for somebody who may be looking.
+/// The progress of a load, for a person at a terminal.
 struct Progress {
-    /// `None`: nobody knows.
+    /// `None`: unknown.
     total_bytes: Option<u64>,
     done_bytes: u64,
     began: Instant,
@@ -134,7 +134,7 @@ impl Progress {
         Progress { total_bytes, done_bytes: 0, began: now, told: now, is_told: false }
     }
 
-    /// Writes how far it is, now and then, where somebody may be looking.
+    /// Writes the progress from time to time, if standard error is a terminal.
     fn add(&mut self, bytes: usize) {
         self.done_bytes += bytes as u64;
         if self.told.elapsed() < PERIOD {

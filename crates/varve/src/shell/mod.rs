@@ -45,7 +45,7 @@ const INCLUDE_DEPTH_MAX: u32 = 16;
 /// Exit code after Ctrl-C where no statement ran.
 const INTERRUPTED: i32 = 130;
 
-/// What the shell is to run.
+/// The input of the shell.
 pub enum Work {
     /// Statements or commands, one after the other.
     Texts(Vec<String>),
@@ -213,7 +213,7 @@ impl Shell {
         done.map(|_| ())
     }
 
-    /// Asks the catalog. What has a heading is left out where there is nothing of it.
+    /// Runs queries on the catalog. If a heading is given and the result is empty, both are left out.
     fn ask(&mut self, questions: &[(&'static str, String)]) -> Result<(), Failed> {
         for (heading, sql) in questions {
             let mut results = Results::new(self.format, self.session.forms().clone(), None, false);
@@ -272,7 +272,7 @@ fn cannot_read(path: &Path, error: &io::Error) -> Failed {
     failed(&format!("{} cannot be read: {error}", path.display()))
 }
 
-/// Says what is wrong with a statement, with the line and a mark below the place.
+/// Reports an error of a statement, with the line and a mark below the position.
 fn report(error: &SqlError, sql: &str) -> Failed {
     let mut text = format!("ERROR:  {}: {}", error.sqlstate, error.message);
     if let Some(mark) = error.position.and_then(|position| marked(sql, position as usize)) {

@@ -252,7 +252,7 @@ fn csv_line<'v>(values: impl Iterator<Item = Option<&'v str>>, out: &mut dyn Wri
 mod tests {
     use super::*;
 
-    /// What somebody had stored ran in the terminal of who looked at it (review 10, P11).
+    /// Stored control characters acted on the terminal of a person who looked at them (review 10, P11).
     #[test]
     fn a_value_commands_no_terminal() {
         let check = |text: &str, expect: &str| assert_eq!(visible(text.to_owned()), expect, "{text:?}");

@@ -158,7 +158,7 @@ impl Scan {
         Some(found)
     }
 
-    /// So many bytes at the beginning of the text are gone.
+    /// The first bytes of the text are gone.
     fn move_back(&mut self, bytes: usize) {
         self.at -= bytes;
         if let At::Dollar(tag) = &mut self.state {
