@@ -26,7 +26,7 @@ use crate::eval::{Cx, Env, Input, NoSequences, Sequences, unless_cancelled};
 use crate::exec::keys::Ranges;
 use crate::exec::select::Window;
 pub use crate::exec::series::Series;
-pub use crate::exec::sets::{SetFunction, SetRows};
+pub use crate::exec::sets::SetRows;
 use crate::exec::{self, Beside, Facts, Row};
 use crate::system::World;
 use crate::time::{self, TimeForms};
@@ -46,8 +46,8 @@ pub use crate::explain::expression::shown as shown_expression;
 pub use crate::explain::short::scan_of;
 pub use crate::explain::{Actual, Step};
 pub use crate::plan::{
-    Access, Aggregate, Expand, Join, JoinKind, Lateral, Output, Recursion, Select, SetKind, SetOperation,
-    Shared, SharedBody, SortKey, Source, Subquery, SubqueryKind, TableAccess, Unnest,
+    Access, Aggregate, Expand, Join, JoinKind, Lateral, Output, Recursion, Select, SetFunction, SetKind,
+    SetOperation, Shared, SharedBody, SortKey, Source, Subquery, SubqueryKind, TableAccess, Unnest,
 };
 pub use crate::system::SystemTable;
 pub use crate::system::names::quoted as quoted_name;

@@ -4,6 +4,7 @@
 
 mod access;
 mod activity;
+mod advisory;
 pub mod array;
 mod ast;
 pub mod binary;
@@ -26,6 +27,7 @@ mod lexeme;
 pub mod log;
 mod loops;
 mod names;
+mod nextval;
 pub mod oid;
 pub mod panics;
 mod parse;
@@ -37,6 +39,7 @@ mod prepared;
 mod rights;
 mod scan;
 pub mod scram;
+mod sequence_memory;
 mod session;
 mod settings;
 mod sink;

@@ -24,8 +24,8 @@ pub use select::{
     Aggregate, LockWait, LockedTable, Output, RowLock, Select, SortKey, Subquery, SubqueryKind,
 };
 pub use source::{
-    Expand, Join, JoinKind, Lateral, Recursion, SetCall, SetKind, SetOperation, Shared, SharedBody, Source,
-    Step, Unnest,
+    Expand, Join, JoinKind, Lateral, Recursion, SetCall, SetFunction, SetKind, SetOperation, Shared,
+    SharedBody, Source, Step, Unnest,
 };
 
 /// A statement that runs on rows.

@@ -14,13 +14,14 @@ use super::order::check_orderable;
 use super::part::{check_unique_key, partition_key};
 use super::rules::{Condition, constraint_exists};
 use super::scope::Scope;
-use super::sequence::{drawn_from, identity, serial_type};
+use super::sequence::{identity, serial_type};
 use super::{Binder, limits, storage};
 use crate::ast::{
     ColumnDefinition, Constraint, ConstraintKind, CreateTable, Ident, KeptExpr, SequenceOptions,
 };
 use crate::error::{Result, SqlError, SqlState};
 use crate::names::{fold, no_schema, object_name, split_name};
+use crate::nextval::drawn_from;
 use crate::ty;
 
 /// CREATE TABLE, understood.

@@ -19,8 +19,7 @@ use super::set_functions::{ArrayColumn, RowsOf, values_of};
 use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
-use crate::exec::sets::SetFunction;
-use crate::plan::{Expand, Output, Select, SetCall, Source};
+use crate::plan::{Expand, Output, Select, SetCall, SetFunction, Source};
 use crate::ty::{self, Ty, Typed};
 
 /// Which call a slot stands for.

@@ -8,39 +8,12 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use varve_engine::AdvisoryKey;
-
 use super::Lists;
+use crate::advisory::AdvisoryCall;
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::system::World;
 use crate::time::{Reading, TimeForms, Zone};
-
-/// What a function of advisory locks does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deed {
-    /// Waits for the key.
-    Lock,
-    /// Takes it if nobody is in the way.
-    Try,
-    /// Gives it back once.
-    Unlock,
-    /// Gives back all that the session has.
-    UnlockAll,
-}
-
-/// A call of a function of advisory locks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LockCall {
-    /// The key.
-    pub key: AdvisoryKey,
-    /// Others may have it too.
-    pub is_shared: bool,
-    /// It outlives the transaction.
-    pub of_session: bool,
-    /// What to do.
-    pub deed: Deed,
-}
 
 /// Functions of the running transaction that have effects: those of sequences and of advisory locks.
 pub trait Sequences {
@@ -53,7 +26,7 @@ pub trait Sequences {
     /// setval
     fn set(&self, name: &str, value: i64, called: bool) -> Result<i64>;
     /// A function of advisory locks; whether it had what it asked for.
-    fn lock(&self, call: &LockCall, world: &World) -> Result<bool> {
+    fn lock(&self, call: &AdvisoryCall, world: &World) -> Result<bool> {
         world.lock(call)
     }
 }

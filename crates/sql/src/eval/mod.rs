@@ -28,7 +28,7 @@ use bumpalo::Bump;
 use smallvec::SmallVec;
 use varve_engine::{ArrayRef, Datum, NumericRef, RowRef, Value};
 
-pub use env::{Deed, Env, LockCall, NoSequences, Sequences, unless_cancelled};
+pub use env::{Env, NoSequences, Sequences, unless_cancelled};
 pub use list::{List, ListId, Lists};
 pub use types::type_of;
 

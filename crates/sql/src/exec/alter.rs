@@ -17,17 +17,18 @@ use varve_engine::{
     RowImage, ScanSpec, TableDef, Transaction, Value,
 };
 
-use super::definition::{Notices, Result, duplicate_in_build, notice, tell_of_compression};
 use super::drop::{Dependent, defaults_of_owned, drop_dependents};
+use super::notice::{Notices, Result, duplicate_in_build, notice, tell_of_compression};
 use super::reference;
 use super::sequence::InTransaction;
 use super::sequence_ddl::SequenceDdl;
-use super::{Facts, Failure, SequenceMemory};
+use super::{Facts, Failure};
 use crate::ast::{AlterTable, ColumnAction, TableAction};
 use crate::bind::alter::{Alteration, NewColumn, Renaming};
 use crate::bind::{Binder, limits, only};
 use crate::error::{SqlError, SqlState};
 use crate::eval::{Cx, Expr, Input, NoSequences};
+use crate::sequence_memory::SequenceMemory;
 use crate::system;
 
 /// Runs ALTER TABLE.

@@ -6,7 +6,7 @@ use crate::ast;
 use crate::names::{fold, object_name, undefined_table};
 use varve_engine::{Catalog, Named, ObjectId, TableId, Transaction};
 
-use super::definition::{Notices, Result};
+use super::notice::{Notices, Result};
 use crate::ast::{Comment, CommentKind};
 use crate::error::{SqlError, SqlState};
 use crate::sink::Severity;

@@ -3,7 +3,6 @@
 //! Invariants
 //! 1. A statement changes the catalog through the transaction only, so it is undone with it.
 //! 2. IF [NOT] EXISTS turns the error into a notice.
-//! 3. A table that was dropped or replaced while the statement waited for it is not reported by what it was: `Failed::Stale`.
 //!
 //! Does not know: which statements may come in which transaction (`session`).
 
@@ -11,44 +10,17 @@ use std::sync::Arc;
 
 use crate::ast;
 use crate::names::{object_name, undefined_table};
-use varve_engine::{Catalog, Error as EngineError, NewIndex, StorageOptions, TableDef, Transaction};
+use varve_engine::{Catalog, Error as EngineError, NewIndex, TableDef, Transaction};
 
 use super::Facts;
 use super::drop;
+use super::notice::{Notices, Result, duplicate_in_build, notice, tell_of_compression};
 use super::sequence_ddl::SequenceDdl;
 use crate::ast::{CreateIndex, CreateSchema, CreateTable, Definition, DropKind, Truncate};
 use crate::bind::index::IndexSpec;
 use crate::bind::{Binder, only};
 use crate::error::{SqlError, SqlState};
-use crate::sink::{CommandTag, Severity};
-
-/// Why a statement has defined nothing.
-pub enum Failed {
-    /// What a name stood for is gone: take back what was done, look the names up again, and repeat.
-    Stale,
-    /// An error for the client.
-    Error(SqlError),
-}
-
-pub(super) type Result<T, E = Failed> = std::result::Result<T, E>;
-
-impl From<SqlError> for Failed {
-    fn from(e: SqlError) -> Self {
-        Failed::Error(e)
-    }
-}
-
-impl From<EngineError> for Failed {
-    fn from(e: EngineError) -> Self {
-        match e {
-            EngineError::StaleDefinition { .. } => Failed::Stale,
-            e => Failed::Error(e.into()),
-        }
-    }
-}
-
-/// Receives notices.
-pub type Notices = Vec<(Severity, SqlError)>;
+use crate::sink::CommandTag;
 
 /// Runs a statement that defines something.
 pub fn run(
@@ -86,19 +58,6 @@ pub fn run(
         Definition::Drop(d) if d.kind == DropKind::Schema => drop::drop_schema(&catalog, d, txn, notices)?,
         Definition::Drop(d) => drop::drop_objects(&catalog, d, txn, notices)?,
     }))
-}
-
-pub(super) fn notice(notices: &mut Notices, state: &'static str, message: String) {
-    notices.push((Severity::Notice, SqlError::new(SqlState(state), message)));
-}
-
-/// A compression that can save nothing here is taken, with a notice.
-pub(crate) fn tell_of_compression(txn: &Transaction, storage: StorageOptions, notices: &mut Notices) {
-    if storage.compression.is_some_and(|how| !how.is_none())
-        && let Some(why) = txn.pager().saves_nothing()
-    {
-        notice(notices, "00000", why);
-    }
 }
 
 fn create_table(
@@ -162,18 +121,6 @@ fn create_index(
     };
     made.map_err(|e| duplicate_in_build(e, &name, &table))?;
     Ok("CREATE INDEX")
-}
-
-/// PostgreSQL's words for a duplicate met while an index is built.
-pub(super) fn duplicate_in_build(e: EngineError, name: &str, table: &TableDef) -> Failed {
-    let out = match Failed::from(e) {
-        Failed::Error(e) if e.sqlstate == SqlState::UNIQUE_VIOLATION => e,
-        other => return other,
-    };
-    let detail = out.detail.as_deref().map(|d| d.replace(" already exists.", " is duplicated."));
-    let message = format!("could not create unique index \"{name}\"").into();
-    let error = SqlError { message, detail: detail.map(Into::into), ..out };
-    error.of_table(&table.schema, &table.name).into()
 }
 
 /// Tables that refer to those that are emptied: refused, or (with CASCADE) emptied too.

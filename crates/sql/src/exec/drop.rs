@@ -9,16 +9,16 @@
 use std::sync::Arc;
 
 use crate::ast;
-use crate::names::{object_name, split_name};
+use crate::names::object_name;
+use crate::nextval::draws_from;
 use varve_engine::{
     Catalog, Error as EngineError, ForeignKey, IndexId, ObjectId, SequenceDef, SequenceId, TableDef, TableId,
     Transaction, ViewDef,
 };
 
-use super::definition::{Notices, Result, notice};
+use super::notice::{Notices, Result, notice};
 use crate::ast::{Drop, DropKind};
 use crate::bind::foreign::same_columns;
-use crate::bind::sequence::drawn_from;
 use crate::error::{SqlError, SqlState};
 use crate::sink::Severity;
 
@@ -454,16 +454,4 @@ fn defaults_of(catalog: &Catalog, sequence: &SequenceDef) -> Vec<(ObjectId, Depe
         }
     }
     found
-}
-
-/// Whether a default names a sequence as PostgreSQL keeps it by OID: `nextval('name')`, not `nextval('name'::text)`.
-pub fn draws_from(default: &str, sequence: &SequenceDef) -> bool {
-    // The scanner is asked only where the name may be in the text: the catalog compares each default with each sequence.
-    let is_plain = sequence.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    let may_name = |name: &str| default.to_ascii_lowercase().contains(&name.to_ascii_lowercase());
-    if is_plain && !may_name(&sequence.name) {
-        return false;
-    }
-    let wanted = (sequence.schema.clone(), sequence.name.clone());
-    drawn_from(default).iter().any(|name| split_name(name) == wanted)
 }

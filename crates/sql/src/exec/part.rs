@@ -10,7 +10,7 @@ use varve_engine::{
 };
 
 use super::Facts;
-use super::definition::{Notices, Result, notice};
+use super::notice::{Notices, Result, notice};
 use crate::ast::{CreateTable, PartitionOf};
 use crate::bind::Binder;
 use crate::bind::part::check_bound;

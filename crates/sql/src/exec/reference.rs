@@ -20,7 +20,7 @@ use varve_engine::{
 
 use super::rules::shown_value;
 use super::sought::{Sought, equal, fit_integer};
-use super::{Facts, Failure, Row, definition};
+use super::{Facts, Failure, Row, notice};
 use crate::bind::Binder;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Input, NoSequences};
@@ -505,7 +505,7 @@ pub(super) fn check_rows(
     key: &ForeignKey,
     txn: &mut Transaction,
     facts: &Facts,
-) -> definition::Result<()> {
+) -> notice::Result<()> {
     let mut from = None;
     loop {
         let (some, next) = some_referring(txn, def, key, from.as_deref())?;
@@ -528,7 +528,7 @@ fn some_referring(
     def: &TableDef,
     added: &ForeignKey,
     from: Option<&[u8]>,
-) -> definition::Result<(Pending, Option<Vec<u8>>)> {
+) -> notice::Result<(Pending, Option<Vec<u8>>)> {
     let opened = txn.table(def)?;
     let (mut pending, mut next) = (Pending::default(), None);
     let lower = from.map_or(Bound::Unbounded, Bound::Excluded);

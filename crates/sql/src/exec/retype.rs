@@ -15,7 +15,7 @@ use varve_engine::{
 
 use super::Failure;
 use super::alter::{Alter, contains_nulls};
-use super::definition::{Failed, Result, duplicate_in_build};
+use super::notice::{Failed, Result, duplicate_in_build};
 use super::reference;
 use crate::bind::Binder;
 use crate::bind::foreign::check_key_types;

@@ -1,78 +1,26 @@
 //! Sequence functions within a transaction.
 //!
-//! Invariants
-//! 1. `currval` and `lastval` return only values that this session has taken.
-//!
 //! Does not know: how values are kept (`engine`).
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use varve_engine::{Catalog, ColumnDef, Rights, SequenceDef, SequenceId, TableDef, Transaction};
 
 use super::Facts;
-use super::drop::draws_from;
+use crate::advisory::AdvisoryCall;
 use crate::error::{Result, SqlError, SqlState};
-use crate::eval::{LockCall, NoSequences, Sequences};
+use crate::eval::{NoSequences, Sequences};
+use crate::nextval::draws_from;
 use crate::path::Path;
 use crate::rights::{Holder, Kind, Object, Who};
+use crate::sequence_memory::{READ, SequenceMemory};
 use crate::system::World;
 
 /// One of these lets a role draw the next value.
 const NEXT: &[Rights] = &[Rights::USAGE, Rights::UPDATE];
-/// One of these lets a role ask what it has drawn.
-const READ: &[Rights] = &[Rights::USAGE, Rights::SELECT];
 /// This lets a role set the next value.
 const SET: &[Rights] = &[Rights::UPDATE];
-
-/// What a session has drawn from sequences.
-#[derive(Default)]
-pub struct SequenceMemory(Mutex<Remembered>);
-
-#[derive(Default)]
-struct Remembered {
-    values: FxHashMap<u32, i64>,
-    last: Option<u32>,
-}
-
-impl SequenceMemory {
-    fn note(&self, id: SequenceId, value: i64) {
-        let mut remembered = self.0.lock();
-        remembered.values.insert(id.0, value);
-        remembered.last = Some(id.0);
-    }
-
-    /// Forgets everything (DISCARD).
-    pub fn clear(&self) {
-        *self.0.lock() = Remembered::default();
-    }
-
-    /// currval
-    fn current(&self, sequence: &SequenceDef) -> Result<i64> {
-        self.0.lock().values.get(&sequence.id.0).copied().ok_or_else(|| {
-            let message =
-                format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name);
-            SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message)
-        })
-    }
-
-    /// lastval
-    fn last(&self, catalog: &Catalog, who: Who) -> Result<i64> {
-        let remembered = self.0.lock();
-        let last = remembered.last.and_then(|id| Some((id, remembered.values.get(&id).copied()?)));
-        let (id, value) = last.ok_or_else(|| {
-            SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, "lastval is not yet defined in this session")
-        })?;
-        let Some(sequence) = catalog.sequences().find(|s| s.id.0 == id) else { return Ok(value) };
-        let object = Object::new(sequence.id, Kind::Sequence, &sequence.name);
-        match Holder::of(catalog, who).may_any(catalog, &object, READ) {
-            true => Ok(value),
-            false => Err(object.denied()),
-        }
-    }
-}
 
 /// The sequence functions while the transaction is not busy with rows.
 pub struct InTransaction<'x> {
@@ -222,7 +170,7 @@ pub enum Wanted {
     /// The next value of a sequence.
     Next(String),
     /// A function of advisory locks.
-    Lock(LockCall),
+    Lock(AdvisoryCall),
 }
 
 /// `nextval` and the functions of advisory locks while a row is being changed, when the transaction is busy and the row is latched: the
@@ -284,7 +232,7 @@ impl Sequences for Drawn {
         NoSequences.set(name, value, called)
     }
 
-    fn lock(&self, call: &LockCall, _: &World) -> Result<bool> {
+    fn lock(&self, call: &AdvisoryCall, _: &World) -> Result<bool> {
         self.given(Wanted::Lock(*call)).map(|value| value != 0)
     }
 }

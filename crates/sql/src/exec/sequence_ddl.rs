@@ -1,4 +1,4 @@
-//! CREATE SEQUENCE, ALTER SEQUENCE, and identity columns of ALTER TABLE.
+//! CREATE SEQUENCE and ALTER SEQUENCE.
 //!
 //! Invariants
 //! 1. A sequence that a column owns is in the column's schema, and of its owner.
@@ -8,19 +8,15 @@
 
 use std::sync::Arc;
 
-use varve_engine::{Catalog, Identity, SequenceDef, TableDef, TableId, Transaction};
+use varve_engine::{Catalog, SequenceDef, TableDef, TableId, Transaction};
 
 use super::Facts;
-use super::alter::Alter;
-use super::definition::{Notices, Result, notice};
-use super::drop::draws_from;
+use super::notice::{Notices, Result, notice};
 use crate::ast::{OwnedBy, SequenceAction, SequenceOptions};
-use crate::bind::Binder;
-use crate::bind::sequence::{
-    changed, drawing_from_another, identity, refuse_beyond, sequence_of, sequence_text,
-};
+use crate::bind::sequence::{changed, refuse_beyond, sequence_of};
 use crate::error::{SqlError, SqlState};
 use crate::names::{no_schema, split_name};
+use crate::nextval::{drawing_from_another, draws_from, sequence_text};
 use crate::system::names::quoted;
 
 /// Runs statements about sequences.
@@ -218,104 +214,4 @@ fn identity_table(catalog: &Catalog, owned_by: Option<(TableId, usize)>) -> Opti
     let (table, ordinal) = owned_by?;
     let table = catalog.table_by_id(table)?;
     table.columns.get(ordinal).is_some_and(|column| column.identity.is_some()).then_some(table)
-}
-
-impl Alter<'_> {
-    /// ADD GENERATED ... AS IDENTITY
-    pub(super) fn add_identity(
-        &mut self,
-        table: &TableDef,
-        ordinal: usize,
-        kind: Identity,
-        options: &SequenceOptions,
-    ) -> Result<()> {
-        let mut column = table.columns[ordinal].clone();
-        let refused = |what: &str| {
-            let message = format!("column \"{}\" of relation \"{}\" {what}", column.name, table.name);
-            Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message).into())
-        };
-        if !column.not_null {
-            return refused("must be declared NOT NULL before identity can be added");
-        }
-        if column.identity.is_some() {
-            return refused("is already an identity column");
-        }
-        if column.default.is_some() {
-            return refused("already has a default value");
-        }
-        identity(&table.name, &mut column, kind)?;
-        let catalog = self.txn.catalog();
-        let binder = Binder::new(&catalog, "", &[])?;
-        let mut sequence = binder.sequence_of_column(&table.schema, &table.name, &mut column, options)?;
-        if catalog.resolve(&sequence.schema, &sequence.name).is_some() {
-            let message = format!("relation \"{}\" already exists", sequence.name);
-            return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
-        }
-        sequence.owned_by = Some((table.id, ordinal));
-        self.txn.create_sequence(sequence)?;
-        self.txn.set_identity(table.id, ordinal, Some(kind), column.default)?;
-        Ok(())
-    }
-
-    /// SET GENERATED, SET option, RESTART
-    pub(super) fn set_identity(
-        &mut self,
-        table: &TableDef,
-        ordinal: usize,
-        kind: Option<Identity>,
-        options: &SequenceOptions,
-    ) -> Result<()> {
-        let column = &table.columns[ordinal];
-        let Some(old) = column.identity else { return Err(no_identity(table, ordinal).into()) };
-        if kind.is_some_and(|kind| kind != old) {
-            self.txn.set_identity(table.id, ordinal, kind, column.default.clone())?;
-        }
-        if *options != SequenceOptions::default() {
-            let sequence = self.sequence_behind(table, ordinal)?;
-            let (new, restart) = changed(&sequence, options)?;
-            if restart.is_none() {
-                refuse_beyond("RESTART", self.txn.sequence_state(sequence.id)?.last_value, &new)?;
-            }
-            self.txn.alter_sequence(sequence.id, new, restart)?;
-        }
-        Ok(())
-    }
-
-    /// DROP IDENTITY
-    pub(super) fn drop_identity(&mut self, table: &TableDef, ordinal: usize, if_exists: bool) -> Result<()> {
-        if table.columns[ordinal].identity.is_none() {
-            let missing = no_identity(table, ordinal);
-            if if_exists {
-                self.tell(format!("{}, skipping", missing.message));
-                return Ok(());
-            }
-            return Err(missing.into());
-        }
-        let sequence = self.sequence_behind(table, ordinal)?;
-        self.txn.set_identity(table.id, ordinal, None, None)?;
-        self.txn.drop_sequence(sequence.id)?;
-        Ok(())
-    }
-
-    /// The sequence of an identity column has the column's type.
-    pub(super) fn retype_identity(&mut self, table: &TableDef, ordinal: usize) -> Result<()> {
-        let data_type = Some(table.columns[ordinal].column_type);
-        self.set_identity(table, ordinal, None, &SequenceOptions { data_type, ..SequenceOptions::default() })
-    }
-
-    /// The sequence of an identity column. The column may own another one, of the time when it was serial.
-    fn sequence_behind(&mut self, table: &TableDef, ordinal: usize) -> Result<Arc<SequenceDef>> {
-        let catalog = self.txn.catalog();
-        let default = table.columns[ordinal].default.as_deref().unwrap_or_default();
-        let is_its = |s: &SequenceDef| s.owned_by == Some((table.id, ordinal)) && draws_from(default, s);
-        let found = catalog.sequences().find(|s| is_its(s));
-        found.cloned().ok_or_else(|| SqlError::internal("an identity column without a sequence").into())
-    }
-}
-
-/// 55000
-fn no_identity(table: &TableDef, ordinal: usize) -> SqlError {
-    let name = &table.columns[ordinal].name;
-    let message = format!("column \"{name}\" of relation \"{}\" is not an identity column", table.name);
-    SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message)
 }

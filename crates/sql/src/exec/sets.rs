@@ -13,21 +13,9 @@ use varve_engine::{Datum, Interval, Numeric, NumericRef, Special, Value};
 use super::series::Series;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{func, number};
+use crate::plan::SetFunction;
 use crate::time::{self, Zone};
 use crate::ty::Ty;
-
-/// A function that gives a set of values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SetFunction {
-    /// generate_series of start, stop and step; values of this type.
-    Series(Ty),
-    /// unnest: the elements of an array.
-    Elements,
-    /// regexp_matches of text, pattern and flags.
-    Matches,
-    /// So many rows, numbered from 0: of grouping sets.
-    Copies(usize),
-}
 
 /// The rows of one call that are still to come.
 pub enum SetRows {

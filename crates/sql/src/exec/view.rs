@@ -7,7 +7,7 @@
 
 use varve_engine::{ViewColumn, ViewDef};
 
-use super::definition::Result;
+use super::notice::Result;
 use crate::ast::CreateView;
 use crate::bind::Binder;
 use crate::error::{SqlError, SqlState};

@@ -8,7 +8,6 @@ use varve_engine::TableDef;
 
 use super::{Select, TableAccess};
 use crate::eval::Expr;
-use crate::exec::sets::SetFunction;
 use crate::system::SystemTable;
 use crate::ty::{Ty, Typed};
 
@@ -148,6 +147,19 @@ pub struct Expand {
     pub numbered: bool,
     /// Types of the columns that are added.
     pub types: Box<[Ty]>,
+}
+
+/// A function that gives a set of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetFunction {
+    /// generate_series of start, stop and step; values of this type.
+    Series(Ty),
+    /// unnest: the elements of an array.
+    Elements,
+    /// regexp_matches of text, pattern and flags.
+    Matches,
+    /// So many rows, numbered from 0: of grouping sets.
+    Copies(usize),
 }
 
 /// A call of a function that gives a set.

@@ -20,7 +20,7 @@ use super::roles::Done;
 use super::{Session, SessionParams, SqlDatabase};
 use crate::activity::{Closing, Seat};
 use crate::error::{Result, SqlError, SqlState};
-use crate::exec::definition::Failed;
+use crate::exec::notice::Failed;
 use crate::rights::{Holder, Object, Who, denied};
 use crate::settings::{self, Settings};
 use crate::sink::Severity;

@@ -17,7 +17,7 @@ use varve_engine::{
 use super::Session;
 use super::authorize::grantable;
 use crate::error::{Result, SqlError, SqlState};
-use crate::exec::definition::Failed;
+use crate::exec::notice::Failed;
 use crate::rights::{Holder, Kind, Object, denied, grant, is_circular, memberships, no_role, revoke};
 use crate::scram::Verifier;
 use crate::sink::Severity;

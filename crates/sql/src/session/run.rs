@@ -19,7 +19,8 @@ use super::{Block, Session};
 use crate::ast::Definition;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::keep_in;
-use crate::exec::definition::{self, Failed};
+use crate::exec::definition;
+use crate::exec::notice::{Failed, Notices};
 use crate::exec::reference::Pending;
 use crate::exec::{Exec, Facts, Opened};
 use crate::oid;
@@ -506,7 +507,7 @@ fn define_current(
     what: &Definition,
     txn: &mut Transaction,
     facts: &Facts,
-    notices: &mut definition::Notices,
+    notices: &mut Notices,
 ) -> Result<CommandTag> {
     let (noticed, mut seen, mut turns) = (notices.len(), 0, 0);
     loop {

@@ -13,7 +13,7 @@ use super::constraints::{self, Constraint, Demand};
 use super::privileges;
 use super::relations::{Attribute, Relation, What, namespace, relations, sequence_type};
 use super::{Fill, Rows, World, attnum, show, text, type_row, yes};
-use crate::exec::draws_from;
+use crate::nextval::draws_from;
 use crate::rights::{Holder, Kind, Object};
 use crate::ty::{Ty, Typed};
 

@@ -50,11 +50,11 @@ use varve_engine::{
 };
 
 use crate::activity::Watched;
+use crate::advisory::{AdvisoryAction, AdvisoryCall};
 use crate::error::{Result, SqlError};
-use crate::eval::{Deed, LockCall};
-use crate::exec::SequenceMemory;
 use crate::path::Path;
 use crate::rights::{self, Holder, Who};
+use crate::sequence_memory::SequenceMemory;
 use crate::settings::{self, Settings};
 use crate::system_settings::{self, ProcessSettings};
 use crate::ty::{Elem, Reg, Ty};
@@ -174,15 +174,15 @@ impl World {
     }
 
     /// Executes a function of advisory locks. Returns whether it got the lock.
-    pub fn lock(&self, call: &LockCall) -> Result<bool> {
+    pub fn lock(&self, call: &AdvisoryCall) -> Result<bool> {
         let (locker, session) = &self.locks;
-        let LockCall { key, is_shared, of_session, deed } = *call;
-        match deed {
-            Deed::Lock | Deed::Try => {
+        let AdvisoryCall { key, is_shared, of_session, action } = *call;
+        match action {
+            AdvisoryAction::Lock | AdvisoryAction::Try => {
                 let session = of_session.then_some(&**session);
-                Ok(locker.lock(key, is_shared, session, deed == Deed::Lock)?)
+                Ok(locker.lock(key, is_shared, session, action == AdvisoryAction::Lock)?)
             }
-            Deed::Unlock => {
+            AdvisoryAction::Unlock => {
                 let was_there = session.unlock(key, is_shared);
                 if !was_there {
                     let mode = if is_shared { LockMode::Share } else { LockMode::Exclusive };
@@ -190,7 +190,7 @@ impl World {
                 }
                 Ok(was_there)
             }
-            Deed::UnlockAll => {
+            AdvisoryAction::UnlockAll => {
                 session.unlock_all();
                 Ok(true)
             }

@@ -23,7 +23,7 @@ use super::{
 use crate::bind::made_name::numbered;
 use crate::bind::output_name::name_of_key;
 use crate::bind::storage;
-use crate::exec::draws_from;
+use crate::nextval::draws_from;
 use crate::partition;
 use crate::rights::{self, Holder};
 use crate::ty::{Ty, Typed};

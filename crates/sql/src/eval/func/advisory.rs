@@ -5,8 +5,9 @@
 use varve_engine::{AdvisoryKey, Datum};
 
 use super::{Builtin, Run, catalog, int, volatile};
+use crate::advisory::{AdvisoryAction, AdvisoryCall};
 use crate::error::Result;
-use crate::eval::{Cx, Deed, LockCall};
+use crate::eval::Cx;
 use crate::ty::Elem;
 use crate::ty::Ty::{Array, Bool, Int4, Int8, Void};
 
@@ -32,7 +33,7 @@ pub(super) const TABLE: &[Builtin] = &[
     tells("pg_advisory_unlock_shared", &[Int8], |a, cx| unlock(one(a, cx)?, true, cx)),
     tells("pg_advisory_unlock_shared", &[Int4, Int4], |a, cx| unlock(two(a, cx)?, true, cx)),
     takes("pg_advisory_unlock_all", &[], |_, cx| {
-        call(one(&[Datum::Int8(0)], cx)?, false, true, Deed::UnlockAll, cx).map(|_| VOID)
+        call(one(&[Datum::Int8(0)], cx)?, false, true, AdvisoryAction::UnlockAll, cx).map(|_| VOID)
     }),
     catalog("pg_blocking_pids", &[Int4], Array(Elem::Int4), |a, cx| {
         let pid = int(a, 0) as u32;
@@ -72,17 +73,23 @@ fn two(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<AdvisoryKey> {
 }
 
 fn lock<'a>(key: AdvisoryKey, is_shared: bool, of_session: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    call(key, is_shared, of_session, Deed::Lock, cx).map(|_| VOID)
+    call(key, is_shared, of_session, AdvisoryAction::Lock, cx).map(|_| VOID)
 }
 
 fn attempt<'a>(key: AdvisoryKey, is_shared: bool, of_session: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    call(key, is_shared, of_session, Deed::Try, cx).map(Datum::Bool)
+    call(key, is_shared, of_session, AdvisoryAction::Try, cx).map(Datum::Bool)
 }
 
 fn unlock<'a>(key: AdvisoryKey, is_shared: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    call(key, is_shared, true, Deed::Unlock, cx).map(Datum::Bool)
+    call(key, is_shared, true, AdvisoryAction::Unlock, cx).map(Datum::Bool)
 }
 
-fn call(key: AdvisoryKey, is_shared: bool, of_session: bool, deed: Deed, cx: &Cx<'_>) -> Result<bool> {
-    cx.env.sequences.lock(&LockCall { key, is_shared, of_session, deed }, cx.env.world()?)
+fn call(
+    key: AdvisoryKey,
+    is_shared: bool,
+    of_session: bool,
+    action: AdvisoryAction,
+    cx: &Cx<'_>,
+) -> Result<bool> {
+    cx.env.sequences.lock(&AdvisoryCall { key, is_shared, of_session, action }, cx.env.world()?)
 }

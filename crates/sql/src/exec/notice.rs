@@ -1,0 +1,65 @@
+//! What a definition says beside its result: notices, and why it failed.
+//!
+//! Invariants
+//! 1. A table that was dropped or replaced while the statement waited for it is not reported by what it was: `Failed::Stale`.
+//!
+//! Does not know: what was to be defined.
+
+use varve_engine::{Error as EngineError, StorageOptions, TableDef, Transaction};
+
+use crate::error::{SqlError, SqlState};
+use crate::sink::Severity;
+
+/// Why a statement has defined nothing.
+pub enum Failed {
+    /// What a name stood for is gone: take back what was done, look the names up again, and repeat.
+    Stale,
+    /// An error for the client.
+    Error(SqlError),
+}
+
+pub(super) type Result<T, E = Failed> = std::result::Result<T, E>;
+
+impl From<SqlError> for Failed {
+    fn from(e: SqlError) -> Self {
+        Failed::Error(e)
+    }
+}
+
+impl From<EngineError> for Failed {
+    fn from(e: EngineError) -> Self {
+        match e {
+            EngineError::StaleDefinition { .. } => Failed::Stale,
+            e => Failed::Error(e.into()),
+        }
+    }
+}
+
+/// Receives notices.
+pub type Notices = Vec<(Severity, SqlError)>;
+
+/// Adds a notice.
+pub(super) fn notice(notices: &mut Notices, state: &'static str, message: String) {
+    notices.push((Severity::Notice, SqlError::new(SqlState(state), message)));
+}
+
+/// A compression that can save nothing here is taken, with a notice.
+pub(crate) fn tell_of_compression(txn: &Transaction, storage: StorageOptions, notices: &mut Notices) {
+    if storage.compression.is_some_and(|how| !how.is_none())
+        && let Some(why) = txn.pager().saves_nothing()
+    {
+        notice(notices, "00000", why);
+    }
+}
+
+/// PostgreSQL's words for a duplicate met while an index is built.
+pub(super) fn duplicate_in_build(e: EngineError, name: &str, table: &TableDef) -> Failed {
+    let out = match Failed::from(e) {
+        Failed::Error(e) if e.sqlstate == SqlState::UNIQUE_VIOLATION => e,
+        other => return other,
+    };
+    let detail = out.detail.as_deref().map(|d| d.replace(" already exists.", " is duplicated."));
+    let message = format!("could not create unique index \"{name}\"").into();
+    let error = SqlError { message, detail: detail.map(Into::into), ..out };
+    error.of_table(&table.schema, &table.name).into()
+}

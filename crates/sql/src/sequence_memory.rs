@@ -1,0 +1,64 @@
+//! What a session has drawn from sequences, for `currval` and `lastval`.
+//!
+//! Invariants
+//! 1. `currval` and `lastval` return only values that this session has taken.
+//!
+//! Does not know: how values are given out (`engine`), which sequence a name means.
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use varve_engine::{Catalog, Rights, SequenceDef, SequenceId};
+
+use crate::error::{Result, SqlError, SqlState};
+use crate::rights::{Holder, Kind, Object, Who};
+
+/// One of these lets a role ask what it has drawn.
+pub const READ: &[Rights] = &[Rights::USAGE, Rights::SELECT];
+
+/// What a session has drawn from sequences.
+#[derive(Default)]
+pub struct SequenceMemory(Mutex<Remembered>);
+
+#[derive(Default)]
+struct Remembered {
+    values: FxHashMap<u32, i64>,
+    last: Option<u32>,
+}
+
+impl SequenceMemory {
+    /// Notes a value that the session has drawn.
+    pub fn note(&self, id: SequenceId, value: i64) {
+        let mut remembered = self.0.lock();
+        remembered.values.insert(id.0, value);
+        remembered.last = Some(id.0);
+    }
+
+    /// Forgets everything (DISCARD).
+    pub fn clear(&self) {
+        *self.0.lock() = Remembered::default();
+    }
+
+    /// currval
+    pub fn current(&self, sequence: &SequenceDef) -> Result<i64> {
+        self.0.lock().values.get(&sequence.id.0).copied().ok_or_else(|| {
+            let message =
+                format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name);
+            SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message)
+        })
+    }
+
+    /// lastval
+    pub fn last(&self, catalog: &Catalog, who: Who) -> Result<i64> {
+        let remembered = self.0.lock();
+        let last = remembered.last.and_then(|id| Some((id, remembered.values.get(&id).copied()?)));
+        let (id, value) = last.ok_or_else(|| {
+            SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, "lastval is not yet defined in this session")
+        })?;
+        let Some(sequence) = catalog.sequences().find(|s| s.id.0 == id) else { return Ok(value) };
+        let object = Object::new(sequence.id, Kind::Sequence, &sequence.name);
+        match Holder::of(catalog, who).may_any(catalog, &object, READ) {
+            true => Ok(value),
+            false => Err(object.denied()),
+        }
+    }
+}
