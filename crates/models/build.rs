@@ -84,7 +84,8 @@ fn declare(of: &Crate, file: &str) -> String {
 
 /// All Rust files below `root`, relative to it.
 fn sources(root: &Path, below: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(root.join(below)).expect("the sources of the house are there");
+    let entries =
+        fs::read_dir(root.join(below)).expect("the sources of the pager and the engine can be listed");
     let paths = entries.map(|entry| below.join(entry.expect("a directory can be read").file_name()));
     let (folders, files): (Vec<_>, Vec<_>) = paths.partition(|path| root.join(path).is_dir());
     let inner = folders.iter().flat_map(|folder| sources(root, folder));
@@ -118,7 +119,7 @@ impl Crate {
             assert_eq!(
                 text.matches(from).count(),
                 1,
-                "{name}: the place of a model's change is not there once: {from}"
+                "{name}: the text that a model changes does not occur exactly once: {from}"
             );
             text = text.replace(from, to);
             used[at] = true;

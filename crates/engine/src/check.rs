@@ -18,6 +18,7 @@ use crate::catalog::Catalog;
 use crate::core::Core;
 use crate::error::Result;
 use crate::overflow;
+use crate::paged::PagedStore;
 use crate::root::Root;
 use crate::tree::Checker;
 use crate::undo::page::{HeaderPage, UndoPage, listed, undo_page};
@@ -44,7 +45,7 @@ pub(crate) fn check(core: &Arc<Core>) -> Result<CheckReport> {
     let catalog = core.catalog.current();
     let mut checker = Checker::new();
     for table in catalog.system().iter().chain(catalog.open_tables()) {
-        if let Some(store) = table.store.as_paged() {
+        if let Some(store) = PagedStore::of(table) {
             report.rows += store.check(core, &mut checker)?;
         }
     }
@@ -110,7 +111,7 @@ fn check_records(core: &Core, catalog: &Catalog, checker: &mut Checker, page: Un
         };
         let payload = record.before.payload;
         let is_whole = overflow::is_stub(payload) && record.chain.is_some();
-        if let Some(store) = catalog.store_of(record.tree).filter(|_| is_whole) {
+        if let Some(store) = PagedStore::of_tree(catalog, record.tree).filter(|_| is_whole) {
             overflow::check(&core.pager, &store.tree, payload, checker);
         }
     }

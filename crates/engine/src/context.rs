@@ -21,7 +21,7 @@ use crate::lock_queue::Tag;
 use crate::marks::Marks;
 use crate::modes::LockMode;
 use crate::node::Stamp;
-use crate::purge::Finished;
+use crate::purge_queue::Finished;
 use crate::row_access::{Isolation, ScanIndex};
 use crate::serial::Serial;
 use crate::share::Share;

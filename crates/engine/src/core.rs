@@ -15,18 +15,18 @@ use parking_lot::{Mutex, MutexGuard};
 use varve_device::{Directory, planted};
 use varve_pager::{Lsn, Pager, SpaceId};
 
-use crate::catalog::{CatalogState, ObjectChange, TableDef, TableId};
+use crate::catalog::Deriver;
+use crate::catalog::{CatalogState, ObjectChange, Table, TableDef, TableId};
 use crate::context::Loser;
-use crate::derived::Deriver;
 use crate::error::Result;
 use crate::ids::{Owner, TxnId};
-use crate::purge::PurgeState;
+use crate::purge_queue::PurgeState;
 use crate::registry::Registry;
 use crate::root::Root;
 use crate::serial::Recent;
 use crate::share::Shares;
 use crate::status::{Status, StatusTable};
-use crate::table_engine::TableEngine;
+use crate::table_engine::{CoreRef, TableEngine};
 use crate::undo::SegmentPool;
 use crate::waits::Waits;
 
@@ -205,8 +205,20 @@ impl Core {
         self.pager.set_compression(SpaceId::DATA, &owners);
     }
 
+    /// Opens a definition.
+    pub(crate) fn open_table(&self, def: TableDef) -> Arc<Table> {
+        let def = Arc::new(def);
+        let store = self.engine(&def.engine).open(&CoreRef(self), &def);
+        let rewriter = self.catalog.trees.rewriter(def.place.owner);
+        let table = Arc::new(Table::new(Arc::clone(&def), store, self.catalog.lock_of(def.id), rewriter));
+        if def.handle.set(Arc::downgrade(&table)).is_err() {
+            panic!("a table definition is opened twice");
+        }
+        table
+    }
+
     /// A table engine by name; definitions name only engines that exist.
-    pub(crate) fn engine(&self, name: &str) -> &dyn TableEngine {
+    fn engine(&self, name: &str) -> &dyn TableEngine {
         let engine = self.engines.iter().find(|engine| engine.name() == name);
         engine.map_or(&*self.engines[0], |engine| &**engine)
     }

@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::quota::TemporaryQuota;
 use crate::redo::EngineRedo;
 use crate::row_access::Isolation;
-use crate::sequence::SequenceDrawer;
+use crate::sequence::{self, SequenceDrawer};
 use crate::sizes::{Savings, Sizes};
 use crate::spool::Spool;
 use crate::transaction::Transaction;
@@ -90,7 +90,7 @@ impl Database {
     pub fn sequence_state(&self, sequence: &SequenceDef) -> Result<SequenceState> {
         let range = self.core.catalog.range_of(sequence);
         let range = range.lock();
-        range.state(&self.core, sequence)
+        sequence::state(&range, &self.core, sequence)
     }
 
     /// Draws from sequences while a transaction is busy.
@@ -182,7 +182,7 @@ impl Database {
     /// a gap.
     pub fn shutdown(&self) -> Result<()> {
         self.threads.stop();
-        let given_back = self.core.catalog.give_back_ranges(&self.core);
+        let given_back = sequence::give_back_all(&self.core);
         self.core.pager.shutdown()?;
         match given_back {
             Err(Error::Pager(error)) if error.is_no_space() => Ok(()),

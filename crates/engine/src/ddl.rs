@@ -12,14 +12,17 @@ use std::sync::{Arc, OnceLock};
 
 use varve_pager::SpaceId;
 
+use crate::catalog::sequence_range::StoredSequence;
 use crate::catalog::{
-    Catalog, Check, Definition, Identity, IndexDef, IndexId, NewIndex, NewTable, ObjectChange, ObjectId,
-    Partitions, PrimaryKey, SchemaDef, StorageOptions, Table, TableDef, TableId, TreePlace, store,
+    Catalog, Check, Definition, Derived, Identity, IndexDef, IndexId, NewIndex, NewTable, ObjectChange,
+    ObjectId, Partitions, PrimaryKey, SchemaDef, StorageOptions, Table, TableDef, TableId,
 };
-use crate::derived::Derived;
 use crate::error::{Error, ObjectKind, Result};
+use crate::ids::TreeAddress;
 use crate::modes::LockMode;
+use crate::paged::PagedStore;
 use crate::row::RowSchema;
+use crate::system_tables;
 use crate::table_lock::TableLock;
 use crate::transaction::Transaction;
 use crate::tree::{Tree, TreeKind};
@@ -54,7 +57,7 @@ impl Transaction {
         self.refuse_in_template()?;
         self.whole(|txn| {
             let id = txn.new_object_id()?;
-            store::add_name(&mut txn.cx, ObjectKind::Schema, "", name, id)?;
+            system_tables::add_name(&mut txn.cx, ObjectKind::Schema, "", name, id)?;
             let def = SchemaDef { id: ObjectId(id), database: txn.cx.database, name: name.to_owned() };
             txn.store_new(id, Definition::Schema(def)).map(|_| ())
         })
@@ -84,8 +87,8 @@ impl Transaction {
         }
         let id = schema.id;
         self.whole(|txn| {
-            store::remove_name_of(&mut txn.cx, "", name, id.0)?;
-            store::remove_object(&mut txn.cx, id.0)?;
+            system_tables::remove_name_of(&mut txn.cx, "", name, id.0)?;
+            system_tables::remove_object(&mut txn.cx, id.0)?;
             txn.forget_about(id)?;
             txn.note_change(ObjectChange::Schema(id, None));
             Ok(())
@@ -98,9 +101,9 @@ impl Transaction {
         check_table(&new)?;
         self.whole(|txn| {
             let id = txn.new_object_id()?;
-            store::add_name(&mut txn.cx, ObjectKind::Table, &new.schema, &new.name, id)?;
+            system_tables::add_name(&mut txn.cx, ObjectKind::Table, &new.schema, &new.name, id)?;
             if let Some(key) = &new.primary_key {
-                store::add_name(&mut txn.cx, ObjectKind::Index, &new.schema, &key.name, id)?;
+                system_tables::add_name(&mut txn.cx, ObjectKind::Index, &new.schema, &key.name, id)?;
             }
             let place = txn.new_tree(TreeKind::Clustered, new.storage)?;
             let mut def = table_def(new, TableId(id), txn.cx.database, place);
@@ -133,12 +136,12 @@ impl Transaction {
             }
             txn.forget_about_table(&def)?;
             for (schema, name, _) in def.names() {
-                store::remove_name(&mut txn.cx, schema, name)?;
+                system_tables::remove_name(&mut txn.cx, schema, name)?;
             }
             for index in &def.indexes {
                 txn.give_up(index.place)?;
             }
-            store::remove_object(&mut txn.cx, table.0)?;
+            system_tables::remove_object(&mut txn.cx, table.0)?;
             txn.give_up(def.place)?;
             txn.note_change(ObjectChange::Table(table, None));
             parents.iter().try_for_each(|parent| txn.reopen(*parent))
@@ -192,7 +195,7 @@ impl Transaction {
     ) -> Result<Arc<TableDef>> {
         self.whole(|txn| {
             let id = txn.new_object_id()?;
-            store::add_name(&mut txn.cx, ObjectKind::Index, &old.schema, &new.name, id)?;
+            system_tables::add_name(&mut txn.cx, ObjectKind::Index, &old.schema, &new.name, id)?;
             let owner = txn.new_segment(old.storage)?;
             let table = txn.open_own(old)?;
             let index = IndexDef {
@@ -202,10 +205,10 @@ impl Transaction {
                 unique: new.unique,
                 constraint: new.constraint,
                 derived,
-                place: TreePlace { root: 0, owner },
+                place: TreeAddress { root: 0, owner },
             };
-            let tree = table.paged()?.build_index(&mut txn.cx, &index)?;
-            let place = TreePlace { root: tree.root().no().0, owner };
+            let tree = PagedStore::needed(&table)?.build_index(&mut txn.cx, &index)?;
+            let place = TreeAddress { root: tree.root().no().0, owner };
             let mut def = TableDef::clone(old);
             def.indexes.push(Arc::new(IndexDef { place, ..index }));
             txn.store_table(def, false)
@@ -218,7 +221,7 @@ impl Transaction {
         let missing = || Error::StaleDefinition { table: old.name.clone() };
         let gone = Arc::clone(old.index(index).ok_or_else(missing)?);
         self.whole(|txn| {
-            store::remove_name(&mut txn.cx, &old.schema, &gone.name)?;
+            system_tables::remove_name(&mut txn.cx, &old.schema, &gone.name)?;
             txn.forget_about(index)?;
             txn.give_up(gone.place)?;
             let mut def = TableDef::clone(&old);
@@ -236,7 +239,7 @@ impl Transaction {
             return Err(Error::InvalidDefinition { what });
         }
         self.whole(|txn| {
-            store::add_name(&mut txn.cx, ObjectKind::Index, &old.schema, &key.name, table.0)?;
+            system_tables::add_name(&mut txn.cx, ObjectKind::Index, &old.schema, &key.name, table.0)?;
             let mut def = TableDef::clone(&old);
             key.columns.iter().for_each(|column| def.columns[*column].not_null = true);
             def.primary_key = Some(key);
@@ -260,7 +263,7 @@ impl Transaction {
             let mut def = TableDef::clone(&old);
             if not_null && !old.columns[column].not_null {
                 let table = txn.open_own(&old)?;
-                table.paged()?.refuse_nulls(&txn.cx, column)?;
+                PagedStore::needed(&table)?.refuse_nulls(&txn.cx, column)?;
             }
             def.columns[column].default = default;
             def.columns[column].not_null = not_null;
@@ -308,10 +311,14 @@ impl Transaction {
     }
 
     pub(crate) fn new_object_id(&self) -> Result<u32> {
-        let given =
-            store::advance_sequence(&self.cx.core, store::OBJECT_IDS, |next, _| Ok((next, next + 1, false)))?;
-        let (id, _) = given.ok_or_else(|| Error::corrupt("the row that gives out object ids is gone"))?;
-        u32::try_from(id).map_err(|_| Error::Unsupported { what: "more than four billion objects".into() })
+        let given = system_tables::advance_sequence(
+            &self.cx.core,
+            system_tables::OBJECT_IDS,
+            |StoredSequence { next, .. }| Ok((next, StoredSequence { next: next + 1, is_ended: false })),
+        )?;
+        let given = given.ok_or_else(|| Error::corrupt("the row that gives out object ids is gone"))?;
+        u32::try_from(given.result)
+            .map_err(|_| Error::Unsupported { what: "more than four billion objects".into() })
     }
 
     /// The current definition of a table, locked for this transaction alone; `StaleDefinition` if it was dropped, perhaps
@@ -368,20 +375,20 @@ impl Transaction {
         Ok(owner)
     }
 
-    fn new_tree(&mut self, kind: TreeKind, storage: StorageOptions) -> Result<TreePlace> {
+    fn new_tree(&mut self, kind: TreeKind, storage: StorageOptions) -> Result<TreeAddress> {
         let owner = self.new_segment(storage)?;
         let tree = Tree::create_in(&self.cx.core.pager, SpaceId::DATA, owner, kind)?;
-        Ok(TreePlace { root: tree.root().no().0, owner })
+        Ok(TreeAddress { root: tree.root().no().0, owner })
     }
 
     /// Purge drops the segment once this transaction is committed and no older snapshot is left.
-    pub(crate) fn give_up(&mut self, place: TreePlace) -> Result<()> {
+    pub(crate) fn give_up(&mut self, place: TreeAddress) -> Result<()> {
         self.cx.append_plain(Kind::DropSegment, place.owner, |_| Ok(None)).map(|_| ())
     }
 
     pub(crate) fn store_new(&mut self, id: u32, definition: Definition) -> Result<()> {
-        store::add_object(&mut self.cx, id, &definition)?;
-        let change = store::opened(&self.cx.core, definition);
+        system_tables::add_object(&mut self.cx, id, &definition)?;
+        let change = system_tables::opened(&self.cx.core, definition);
         self.note_made(change);
         Ok(())
     }
@@ -391,8 +398,8 @@ impl Transaction {
         if is_new {
             self.store_new(id.0, definition)?;
         } else {
-            store::set_object(&mut self.cx, id.0, &definition)?;
-            let change = store::opened(&self.cx.core, definition);
+            system_tables::set_object(&mut self.cx, id.0, &definition)?;
+            let change = system_tables::opened(&self.cx.core, definition);
             self.note_change(change);
         }
         self.catalog().table_by_id(id).ok_or_else(|| Error::corrupt("a new table is not in the catalog"))
@@ -440,7 +447,7 @@ fn check_key_columns(columns: &[usize], column_count: usize) -> Result<()> {
     }
 }
 
-fn table_def(new: NewTable, id: TableId, database: ObjectId, place: TreePlace) -> TableDef {
+fn table_def(new: NewTable, id: TableId, database: ObjectId, place: TreeAddress) -> TableDef {
     let mut columns = new.columns;
     if let Some(key) = &new.primary_key {
         key.columns.iter().for_each(|column| columns[*column].not_null = true);

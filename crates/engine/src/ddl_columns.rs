@@ -11,55 +11,25 @@ use std::sync::Arc;
 use varve_device::{planted, reached};
 
 use crate::catalog::{
-    Check, ColumnDef, Definition, ForeignKey, IndexDef, Named, Partitions, PrimaryKey, SequenceDef,
-    StorageOptions, TableDef, TableId, TreePlace, Use, ViewDef, store,
+    Check, ColumnDef, Definition, Derived, ForeignKey, IndexDef, KeyPart, Named, Partitions, PrimaryKey,
+    SequenceDef, StorageOptions, TableDef, TableId, Use, ViewDef,
 };
 use crate::ddl::{COLUMNS_MAX, invalid};
-use crate::derived::{Derived, KeyPart};
 use crate::error::{Error, ObjectKind, Result};
+use crate::ids::TreeAddress;
 use crate::paged::PagedStore;
-use crate::row::{RowRef, RowSchema};
+use crate::reshape::{ColumnSource, Compute, Reshape};
+use crate::row::RowSchema;
+use crate::system_tables;
 use crate::transaction::Transaction;
 use crate::types::{ColumnType, Value};
-
-/// Where a column of a rewritten table comes from.
-#[derive(Clone, Debug)]
-pub enum ColumnSource {
-    /// The column of this ordinal, before.
-    Column(usize),
-    /// The column of this ordinal, before, with a value that the caller computes from the old row.
-    Computed(usize),
-    /// The same value in every row.
-    Value(Value),
-}
-
-impl ColumnSource {
-    /// Ordinal of the column that it was before the rewrite.
-    fn before(&self) -> Option<usize> {
-        match self {
-            Self::Column(ordinal) | Self::Computed(ordinal) => Some(*ordinal),
-            Self::Value(_) => None,
-        }
-    }
-}
-
-/// Computes the new value of a column, by its old ordinal, from the old row.
-pub type Compute<'c> = dyn FnMut(usize, RowRef<'_>) -> Result<Value> + 'c;
-
-/// What a rewrite makes of the columns of each row.
-pub(crate) struct Reshape<'r, 'c> {
-    /// One for each new column.
-    pub sources: &'r [ColumnSource],
-    /// For the computed ones.
-    pub compute: &'r mut Compute<'c>,
-}
 
 impl Transaction {
     /// Renames a table.
     pub fn rename_table(&mut self, table: TableId, name: &str) -> Result<Arc<TableDef>> {
         self.alter(table, |txn, def| {
-            store::remove_name(&mut txn.cx, &def.schema, &def.name)?;
-            store::add_name(&mut txn.cx, ObjectKind::Table, &def.schema, name, table.0)?;
+            system_tables::remove_name(&mut txn.cx, &def.schema, &def.name)?;
+            system_tables::add_name(&mut txn.cx, ObjectKind::Table, &def.schema, name, table.0)?;
             def.name = name.to_owned();
             Ok(())
         })
@@ -157,8 +127,8 @@ impl Transaction {
                 })
                 .collect();
             for (name, kind, id) in names {
-                store::remove_name(&mut txn.cx, &def.schema, &name)?;
-                store::add_name(&mut txn.cx, kind, schema, &name, id)?;
+                system_tables::remove_name(&mut txn.cx, &def.schema, &name)?;
+                system_tables::add_name(&mut txn.cx, kind, schema, &name, id)?;
             }
             def.schema = schema.to_owned();
             Ok(())
@@ -166,8 +136,8 @@ impl Transaction {
     }
 
     fn rename_index(&mut self, schema: &str, from: &str, to: &str, id: u32) -> Result<()> {
-        store::remove_name(&mut self.cx, schema, from)?;
-        store::add_name(&mut self.cx, ObjectKind::Index, schema, to, id)
+        system_tables::remove_name(&mut self.cx, schema, from)?;
+        system_tables::add_name(&mut self.cx, ObjectKind::Index, schema, to, id)
     }
 
     /// How the table's pages are stored from this transaction's commit on; those that are there stay as they are until they
@@ -195,7 +165,7 @@ impl Transaction {
         let missing = || Error::StaleDefinition { table: old.name.clone() };
         let key = old.primary_key.clone().ok_or_else(missing)?;
         self.whole(|txn| {
-            store::remove_name(&mut txn.cx, &old.schema, &key.name)?;
+            system_tables::remove_name(&mut txn.cx, &old.schema, &key.name)?;
             let def = TableDef { primary_key: None, ..TableDef::clone(&old) };
             txn.rebuild(&old, def, None)
         })
@@ -311,8 +281,8 @@ impl Transaction {
         let columns = columns.filter(|_| !planted("rewrite: the rows' new columns are not there"));
         let table = self.open_own(old)?;
         let owner = self.new_segment(def.storage)?;
-        let tree = table.paged()?.rebuild(&mut self.cx, &def, owner, columns)?;
-        def.place = TreePlace { root: tree.root().no().0, owner };
+        let tree = PagedStore::needed(&table)?.rebuild(&mut self.cx, &def, owner, columns)?;
+        def.place = TreeAddress { root: tree.root().no().0, owner };
         self.cx.core.catalog.trees.note_rewriter(owner, self.cx.id);
         self.give_up(old.place)?;
         let bare = TableDef { indexes: Vec::new(), ..TableDef::clone(&def) };
@@ -323,9 +293,9 @@ impl Transaction {
             let owner = self.new_segment(storage)?;
             let tree = rebuilt.build_index(
                 &mut self.cx,
-                &IndexDef { place: TreePlace { root: 0, owner }, ..IndexDef::clone(index) },
+                &IndexDef { place: TreeAddress { root: 0, owner }, ..IndexDef::clone(index) },
             )?;
-            let place = TreePlace { root: tree.root().no().0, owner };
+            let place = TreeAddress { root: tree.root().no().0, owner };
             *index = Arc::new(IndexDef { place, ..IndexDef::clone(index) });
         }
         self.store_table(def, false)

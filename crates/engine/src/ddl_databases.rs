@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use crate::catalog::{
     About, BOOTSTRAP_ROLE, Catalog, DatabaseDef, Definition, ObjectChange, ObjectId, PUBLIC, SchemaDef,
-    TEMPLATE0, TEMPLATE1, TableDef, predefined, store,
+    TEMPLATE0, TEMPLATE1, TableDef, predefined,
 };
 use crate::error::{Error, ObjectKind, Result};
+use crate::system_tables;
 use crate::transaction::Transaction;
 
 impl Transaction {
@@ -24,7 +25,13 @@ impl Transaction {
         public.iter().flat_map(About::roles).try_for_each(|role| self.hold_role(role))?;
         self.whole(|txn| {
             let id = txn.new_object_id()?;
-            store::add_name(&mut txn.cx, ObjectKind::Database, store::DATABASE_NAMES, &new.name, id)?;
+            system_tables::add_name(
+                &mut txn.cx,
+                ObjectKind::Database,
+                system_tables::DATABASE_NAMES,
+                &new.name,
+                id,
+            )?;
             let database = ObjectId(id);
             txn.store_new(id, Definition::Database(DatabaseDef { id: database, ..new }))?;
             if let Some(about) = public {
@@ -45,7 +52,7 @@ impl Transaction {
             },
             None if matches!(template, TEMPLATE0 | TEMPLATE1) => {
                 let mut about = About::new(ObjectId(0), ObjectId(0));
-                about.set_comment(None, Some(store::PUBLIC_COMMENT.to_owned()));
+                about.set_comment(None, Some(system_tables::PUBLIC_COMMENT.to_owned()));
                 about
             }
             None => return None,
@@ -59,7 +66,7 @@ impl Transaction {
 
     fn create_public(&mut self, copied: About) -> Result<()> {
         let id = self.new_object_id()?;
-        store::add_name(&mut self.cx, ObjectKind::Schema, "", PUBLIC, id)?;
+        system_tables::add_name(&mut self.cx, ObjectKind::Schema, "", PUBLIC, id)?;
         let public = SchemaDef { id: ObjectId(id), database: self.cx.database, name: PUBLIC.to_owned() };
         self.store_new(id, Definition::Schema(public))?;
         self.set_about(ObjectId(id), |about| *about = About { id: about.id, ..copied })
@@ -80,11 +87,16 @@ impl Transaction {
         edit(&mut new);
         new.id = database;
         self.whole(|txn| {
-            if !store::has_object(&mut txn.cx, database.0)? {
+            if !system_tables::has_object(&mut txn.cx, database.0)? {
                 return txn.store_predefined(new);
             }
             if old.name != new.name {
-                store::remove_name_of(&mut txn.cx, store::DATABASE_NAMES, &old.name, database.0)?;
+                system_tables::remove_name_of(
+                    &mut txn.cx,
+                    system_tables::DATABASE_NAMES,
+                    &old.name,
+                    database.0,
+                )?;
                 txn.name_database(&new)?;
             }
             txn.exchange(database, Definition::Database(DatabaseDef::clone(&old)), Definition::Database(new))
@@ -92,7 +104,13 @@ impl Transaction {
     }
 
     fn name_database(&mut self, def: &DatabaseDef) -> Result<()> {
-        store::add_name(&mut self.cx, ObjectKind::Database, store::DATABASE_NAMES, &def.name, def.id.0)
+        system_tables::add_name(
+            &mut self.cx,
+            ObjectKind::Database,
+            system_tables::DATABASE_NAMES,
+            &def.name,
+            def.id.0,
+        )
     }
 
     /// The first thing that is said of a database that exists from the start.
@@ -100,12 +118,12 @@ impl Transaction {
         let stale = Error::StaleDefinition { table: format!("database {}", def.name) };
         let id = def.id.0;
         let definition = Definition::Database(def.clone());
-        store::add_object(&mut self.cx, id, &definition).map_err(|error| match error {
+        system_tables::add_object(&mut self.cx, id, &definition).map_err(|error| match error {
             Error::UniqueViolation { .. } => stale,
             other => other,
         })?;
         self.name_database(&def)?;
-        self.note_change(store::opened(&self.cx.core, definition));
+        self.note_change(system_tables::opened(&self.cx.core, definition));
         Ok(())
     }
 
@@ -125,24 +143,24 @@ impl Transaction {
         let catalog = self.catalog().of_database(database);
         self.whole(|txn| {
             txn.inside(database, |txn| txn.drop_contents(&catalog))?;
-            store::remove_name_of(&mut txn.cx, store::DATABASE_NAMES, &old.name, database.0)?;
+            system_tables::remove_name_of(&mut txn.cx, system_tables::DATABASE_NAMES, &old.name, database.0)?;
             txn.remove(&catalog, database, ObjectChange::Database(database, None))
         })
     }
 
     fn drop_contents(&mut self, catalog: &Catalog) -> Result<()> {
         for view in catalog.views() {
-            store::remove_name(&mut self.cx, &view.schema, &view.name)?;
+            system_tables::remove_name(&mut self.cx, &view.schema, &view.name)?;
             self.remove(catalog, view.id, ObjectChange::View(view.id, None))?;
         }
         for sequence in catalog.sequences() {
-            store::remove_name(&mut self.cx, &sequence.schema, &sequence.name)?;
-            store::remove_sequence(&mut self.cx, sequence.state)?;
+            system_tables::remove_name(&mut self.cx, &sequence.schema, &sequence.name)?;
+            system_tables::remove_sequence(&mut self.cx, sequence.state)?;
             self.remove(catalog, sequence.id, ObjectChange::Sequence(sequence.id, None))?;
         }
         catalog.tables().try_for_each(|table| self.drop_whole_table(catalog, table))?;
         for schema in catalog.schemas() {
-            store::remove_name(&mut self.cx, "", &schema.name)?;
+            system_tables::remove_name(&mut self.cx, "", &schema.name)?;
             self.remove(catalog, schema.id, ObjectChange::Schema(schema.id, None))?;
         }
         Ok(())
@@ -151,7 +169,7 @@ impl Transaction {
     /// A table goes whatever refers to it: that goes, too.
     fn drop_whole_table(&mut self, catalog: &Catalog, def: &Arc<TableDef>) -> Result<()> {
         for (schema, name, _) in def.names() {
-            store::remove_name(&mut self.cx, schema, name)?;
+            system_tables::remove_name(&mut self.cx, schema, name)?;
         }
         for about in def.parts_with_about().filter_map(|object| catalog.about(object)) {
             self.forget(about)?;
@@ -166,7 +184,7 @@ impl Transaction {
     /// Removes a definition and what is kept about the object.
     fn remove(&mut self, catalog: &Catalog, id: impl Into<ObjectId>, change: ObjectChange) -> Result<()> {
         let id = id.into();
-        store::remove_object(&mut self.cx, id.0)?;
+        system_tables::remove_object(&mut self.cx, id.0)?;
         if let Some(about) = catalog.about(id) {
             self.forget(about)?;
         }
@@ -177,8 +195,8 @@ impl Transaction {
     /// Removes what is kept about an object.
     pub(crate) fn forget(&mut self, about: &About) -> Result<()> {
         let name = about.object.0.to_string();
-        store::remove_name_of(&mut self.cx, store::ABOUT_NAMES, &name, about.id.0)?;
-        store::remove_object(&mut self.cx, about.id.0)?;
+        system_tables::remove_name_of(&mut self.cx, system_tables::ABOUT_NAMES, &name, about.id.0)?;
+        system_tables::remove_object(&mut self.cx, about.id.0)?;
         self.note_change(ObjectChange::About(about.object, None));
         Ok(())
     }

@@ -17,10 +17,11 @@ use varve_device::{planted, reached};
 
 use crate::catalog::{
     About, Check, Definition, ForeignKey, NewView, ObjectChange, ObjectId, Part, RoleDef, TableDef, TableId,
-    ViewDef, store,
+    ViewDef,
 };
 use crate::error::{Error, ObjectKind, Result};
 use crate::modes::LockMode;
+use crate::system_tables;
 use crate::transaction::Transaction;
 
 impl Transaction {
@@ -85,7 +86,7 @@ impl Transaction {
         self.hold_schema(&part.schema)?;
         self.alter(table, |txn, def| {
             let id = txn.new_object_id()?;
-            store::add_name(&mut txn.cx, ObjectKind::Table, &part.schema, &part.name, id)?;
+            system_tables::add_name(&mut txn.cx, ObjectKind::Table, &part.schema, &part.name, id)?;
             parts_of(def)?.push(Part { id: ObjectId(id), ..part });
             Ok(())
         })
@@ -99,7 +100,7 @@ impl Transaction {
             let at = parts.iter().position(|p| p.id == part).ok_or_else(stale)?;
             let gone = parts.remove(at);
             txn.forget_about(part)?;
-            store::remove_name(&mut txn.cx, &gone.schema, &gone.name)
+            system_tables::remove_name(&mut txn.cx, &gone.schema, &gone.name)
         })
     }
 
@@ -108,7 +109,7 @@ impl Transaction {
         self.hold_schema(&new.schema)?;
         self.whole(|txn| {
             let id = txn.new_object_id()?;
-            store::add_name(&mut txn.cx, ObjectKind::View, &new.schema, &new.name, id)?;
+            system_tables::add_name(&mut txn.cx, ObjectKind::View, &new.schema, &new.name, id)?;
             let def = view_def(new, ObjectId(id), txn.cx.database);
             txn.store_new(id, Definition::View(def.clone()))?;
             Ok(Arc::new(def))
@@ -147,8 +148,8 @@ impl Transaction {
         let old = self.exclusive_view(view)?;
         self.whole(|txn| {
             if (&old.schema, &old.name) != (&new.schema, &new.name) {
-                store::remove_name_of(&mut txn.cx, &old.schema, &old.name, view.0)?;
-                store::add_name(&mut txn.cx, ObjectKind::View, &new.schema, &new.name, view.0)?;
+                system_tables::remove_name_of(&mut txn.cx, &old.schema, &old.name, view.0)?;
+                system_tables::add_name(&mut txn.cx, ObjectKind::View, &new.schema, &new.name, view.0)?;
             }
             let new = Definition::View(view_def(new, view, old.database));
             txn.exchange(view, Definition::View(ViewDef::clone(&old)), new)
@@ -159,8 +160,8 @@ impl Transaction {
     pub fn drop_view(&mut self, view: ObjectId) -> Result<()> {
         let old = self.exclusive_view(view)?;
         self.whole(|txn| {
-            store::remove_name_of(&mut txn.cx, &old.schema, &old.name, view.0)?;
-            store::remove_object(&mut txn.cx, view.0)?;
+            system_tables::remove_name_of(&mut txn.cx, &old.schema, &old.name, view.0)?;
+            system_tables::remove_object(&mut txn.cx, view.0)?;
             txn.forget_about(view)?;
             txn.note_change(ObjectChange::View(view, None));
             Ok(())
@@ -176,7 +177,13 @@ impl Transaction {
     pub fn create_role(&mut self, role: RoleDef) -> Result<ObjectId> {
         self.whole(|txn| {
             let id = txn.new_object_id()?;
-            store::add_name(&mut txn.cx, ObjectKind::Role, store::ROLE_NAMES, &role.name, id)?;
+            system_tables::add_name(
+                &mut txn.cx,
+                ObjectKind::Role,
+                system_tables::ROLE_NAMES,
+                &role.name,
+                id,
+            )?;
             let role = RoleDef { id: ObjectId(id), ..role };
             txn.store_new(id, Definition::Role(role))?;
             Ok(ObjectId(id))
@@ -191,8 +198,14 @@ impl Transaction {
         new.id = role;
         self.whole(|txn| {
             if old.name != new.name {
-                store::remove_name_of(&mut txn.cx, store::ROLE_NAMES, &old.name, role.0)?;
-                store::add_name(&mut txn.cx, ObjectKind::Role, store::ROLE_NAMES, &new.name, role.0)?;
+                system_tables::remove_name_of(&mut txn.cx, system_tables::ROLE_NAMES, &old.name, role.0)?;
+                system_tables::add_name(
+                    &mut txn.cx,
+                    ObjectKind::Role,
+                    system_tables::ROLE_NAMES,
+                    &new.name,
+                    role.0,
+                )?;
             }
             txn.exchange(role, Definition::Role(RoleDef::clone(&old)), Definition::Role(new))
         })
@@ -218,8 +231,8 @@ impl Transaction {
         self.lock_role(role)?;
         let old = self.role(role)?;
         self.whole(|txn| {
-            store::remove_name_of(&mut txn.cx, store::ROLE_NAMES, &old.name, role.0)?;
-            store::remove_object(&mut txn.cx, role.0)?;
+            system_tables::remove_name_of(&mut txn.cx, system_tables::ROLE_NAMES, &old.name, role.0)?;
+            system_tables::remove_object(&mut txn.cx, role.0)?;
             txn.forget_about(role)?;
             txn.note_change(ObjectChange::Role(role, None));
             Ok(())
@@ -258,7 +271,13 @@ impl Transaction {
     fn store_about(&mut self, new: About) -> Result<()> {
         let id = new.id.0;
         let name = new.object.0.to_string();
-        let added = store::add_name(&mut self.cx, ObjectKind::Constraint, store::ABOUT_NAMES, &name, id);
+        let added = system_tables::add_name(
+            &mut self.cx,
+            ObjectKind::Constraint,
+            system_tables::ABOUT_NAMES,
+            &name,
+            id,
+        );
         added.map_err(|error| match error {
             Error::Duplicate { name, .. } => Error::StaleDefinition { table: format!("object {name}") },
             other => other,
@@ -279,8 +298,8 @@ impl Transaction {
 
     /// Replaces a definition that no lock protects.
     pub(crate) fn exchange(&mut self, id: ObjectId, old: Definition, new: Definition) -> Result<()> {
-        store::exchange_object(&mut self.cx, id.0, &old, &new)?;
-        let change = store::opened(&self.cx.core, new);
+        system_tables::exchange_object(&mut self.cx, id.0, &old, &new)?;
+        let change = system_tables::opened(&self.cx.core, new);
         self.note_change(change);
         Ok(())
     }
@@ -302,7 +321,7 @@ impl Transaction {
     /// Statements that were planned for this table, which is locked, are to be planned again.
     pub(crate) fn reopen(&mut self, table: TableId) -> Result<()> {
         let def = TableDef::clone(&*self.current(table)?);
-        let change = store::opened(&self.cx.core, Definition::Table(def));
+        let change = system_tables::opened(&self.cx.core, Definition::Table(def));
         self.note_change(change);
         Ok(())
     }

@@ -10,12 +10,12 @@
 
 use std::sync::Arc;
 
-use crate::catalog::{
-    Definition, NewSequence, ObjectChange, ObjectId, SequenceDef, SequenceId, TableId, store,
-};
+use crate::catalog::sequence_range::{LastValue, StoredSequence, after};
+use crate::catalog::{Definition, NewSequence, ObjectChange, ObjectId, SequenceDef, SequenceId, TableId};
 use crate::ddl::invalid;
 use crate::error::{Error, ObjectKind, Result};
 use crate::sequence;
+use crate::system_tables;
 use crate::transaction::Transaction;
 
 impl Transaction {
@@ -25,8 +25,12 @@ impl Transaction {
         check_sequence(&new)?;
         self.whole(|txn| {
             let id = txn.new_object_id()?;
-            store::add_name(&mut txn.cx, ObjectKind::Sequence, &new.schema, &new.name, id)?;
-            store::add_sequence(&mut txn.cx, id, new.start, false)?;
+            system_tables::add_name(&mut txn.cx, ObjectKind::Sequence, &new.schema, &new.name, id)?;
+            system_tables::add_sequence(
+                &mut txn.cx,
+                id,
+                StoredSequence { next: new.start, is_ended: false },
+            )?;
             txn.store_new(id, Definition::Sequence(defined(txn.cx.database, new, SequenceId(id), id)))?;
             let missing = || Error::corrupt("a new sequence is not in the catalog");
             txn.catalog().sequence_by_id(SequenceId(id)).ok_or_else(missing)
@@ -60,20 +64,27 @@ impl Transaction {
         // Held until the old row is gone: from then on others find none, and wait for this transaction.
         let range = self.cx.core.catalog.range_of(&old);
         let mut range = range.lock();
-        let now = range.state(&self.cx.core, &old)?;
-        range.give_back(&self.cx.core, old.state)?;
-        let (last, called) = restart.map_or((now.last_value, now.is_called), |value| (value, false));
+        let now = sequence::state(&range, &self.cx.core, &old)?;
+        sequence::give_back(&mut range, &self.cx.core, old.state)?;
+        let now = LastValue { value: now.last_value, is_called: now.is_called };
+        let last = restart.map_or(now, |value| LastValue { value, is_called: false });
         let changed = self.whole(|txn| {
             if (&new.schema, &new.name) != (&old.schema, &old.name) {
-                store::remove_name_of(&mut txn.cx, &old.schema, &old.name, sequence.0)?;
-                store::add_name(&mut txn.cx, ObjectKind::Sequence, &new.schema, &new.name, sequence.0)?;
+                system_tables::remove_name_of(&mut txn.cx, &old.schema, &old.name, sequence.0)?;
+                system_tables::add_name(
+                    &mut txn.cx,
+                    ObjectKind::Sequence,
+                    &new.schema,
+                    &new.name,
+                    sequence.0,
+                )?;
             }
             let state = txn.new_object_id()?;
             let def = defined(txn.cx.database, new, sequence, state);
-            let (next, ended) = sequence::after(&def, last, called);
-            store::remove_sequence(&mut txn.cx, old.state)?;
-            store::add_sequence(&mut txn.cx, state, next, ended)?;
-            txn.cx.core.catalog.range_of(&def).lock().standing_at(last, called);
+            let row = after(&def, last);
+            system_tables::remove_sequence(&mut txn.cx, old.state)?;
+            system_tables::add_sequence(&mut txn.cx, state, row)?;
+            txn.cx.core.catalog.range_of(&def).lock().continue_after(last);
             txn.replace_sequence(def)?;
             let missing = || Error::corrupt("a changed sequence is not in the catalog");
             txn.catalog().sequence_by_id(sequence).ok_or_else(missing)
@@ -97,8 +108,8 @@ impl Transaction {
         }
         self.whole(|txn| {
             if is_renamed {
-                store::remove_name_of(&mut txn.cx, &old.schema, &old.name, sequence.0)?;
-                store::add_name(&mut txn.cx, ObjectKind::Sequence, schema, name, sequence.0)?;
+                system_tables::remove_name_of(&mut txn.cx, &old.schema, &old.name, sequence.0)?;
+                system_tables::add_name(&mut txn.cx, ObjectKind::Sequence, schema, name, sequence.0)?;
             }
             let (schema, name) = (schema.to_owned(), name.to_owned());
             txn.replace_sequence(SequenceDef { schema, name, owned_by, ..SequenceDef::clone(&old) })
@@ -116,16 +127,16 @@ impl Transaction {
     pub(crate) fn replace_sequence(&mut self, def: SequenceDef) -> Result<()> {
         let id = def.id.0;
         let new = Definition::Sequence(def);
-        store::set_object(&mut self.cx, id, &new)?;
-        let change: ObjectChange = store::opened(&self.cx.core, new);
+        system_tables::set_object(&mut self.cx, id, &new)?;
+        let change: ObjectChange = system_tables::opened(&self.cx.core, new);
         self.note_change(change);
         Ok(())
     }
 
     pub(crate) fn remove_sequence(&mut self, def: &SequenceDef) -> Result<()> {
-        store::remove_name_of(&mut self.cx, &def.schema, &def.name, def.id.0)?;
-        store::remove_sequence(&mut self.cx, def.state)?;
-        store::remove_object(&mut self.cx, def.id.0)?;
+        system_tables::remove_name_of(&mut self.cx, &def.schema, &def.name, def.id.0)?;
+        system_tables::remove_sequence(&mut self.cx, def.state)?;
+        system_tables::remove_object(&mut self.cx, def.id.0)?;
         self.forget_about(def.id)?;
         self.note_change(ObjectChange::Sequence(def.id, None));
         Ok(())

@@ -1,4 +1,4 @@
-//! Identities of the transaction layer.
+//! Identities of transactions, versions and trees.
 //!
 //! Invariants
 //! 1. A transaction id is used once and fits into 48 bits. 0 means "before all transactions".
@@ -110,6 +110,15 @@ impl fmt::Debug for RollPointer {
 pub struct Owner {
     pub(crate) slot: u32,
     pub(crate) serial: u64,
+}
+
+/// The root page of a tree and the segment of its pages, both in the data space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TreeAddress {
+    /// Number of the root page.
+    pub root: u32,
+    /// Segment that owns the pages.
+    pub owner: u32,
 }
 
 #[cfg(test)]

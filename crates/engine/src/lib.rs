@@ -21,7 +21,6 @@ mod ddl_databases;
 mod ddl_objects;
 mod ddl_sequences;
 mod deadlock;
-mod derived;
 mod entry_columns;
 mod error;
 #[cfg(feature = "fuzzing")]
@@ -37,16 +36,19 @@ mod marks;
 mod modes;
 pub mod node;
 pub mod numeric;
+mod object_ids;
 mod options;
 pub mod overflow;
 mod paged;
 mod purge;
+mod purge_queue;
 mod quota;
 mod ranges;
 mod reader;
 mod recovery;
 pub mod redo;
 mod registry;
+mod reshape;
 mod root;
 pub mod row;
 mod row_access;
@@ -58,6 +60,7 @@ mod sizes;
 mod sort;
 mod spool;
 mod status;
+mod system_tables;
 pub mod table_engine;
 mod table_lock;
 mod transaction;
@@ -65,6 +68,7 @@ pub mod tree;
 pub mod types;
 mod undo;
 mod versions;
+mod visible_version;
 mod waits;
 
 pub use advisory::{Locker, SessionLocks};
@@ -72,15 +76,14 @@ pub use array::{Array, ArrayRef, Elements};
 pub use catalog::predefined;
 pub use catalog::{
     About, Action, BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Bound, Catalog, Check, ColumnDef,
-    Comment, DatabaseDef, Edge, ForeignKey, Grant, Identity, IndexDef, IndexId, Membership, Named, NewIndex,
-    NewSequence, NewTable, NewView, ObjectId, POSTGRES, POSTGRES_NAME, Part, PartitionMethod, Partitions,
-    PrimaryKey, Rights, RoleDef, SchemaDef, Secret, SequenceDef, SequenceId, SequenceState, StorageOptions,
-    TEMPLATE0, TEMPLATE1, Table, TableDef, TableId, Use, ViewColumn, ViewDef,
+    Comment, DatabaseDef, DeriveKey, Derived, Deriver, Edge, ForeignKey, Grant, Identity, IndexDef, IndexId,
+    KeyPart, Membership, Named, NewIndex, NewSequence, NewTable, NewView, ObjectId, POSTGRES, POSTGRES_NAME,
+    Part, PartitionMethod, Partitions, PrimaryKey, Rights, RoleDef, SchemaDef, Secret, SequenceDef,
+    SequenceId, SequenceState, StorageOptions, TEMPLATE0, TEMPLATE1, Table, TableDef, TableId, Use,
+    ViewColumn, ViewDef,
 };
 pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};
-pub use ddl_columns::{ColumnSource, Compute};
-pub use derived::{DeriveKey, Derived, Deriver, KeyPart};
 pub use error::{Error, ObjectKind, Result};
 pub use interval::{DAY_US, Interval};
 pub use io::IoRow;
@@ -91,6 +94,7 @@ pub use numeric::{Numeric, NumericError, NumericRef, Special, lifted};
 pub use options::Options;
 pub use quota::TemporaryQuota;
 pub use reader::Reader;
+pub use reshape::{ColumnSource, Compute};
 pub use row::{RowError, RowImage, RowRef, RowSchema};
 pub use row_access::{Change, Isolation, OnRow, Outcome, ScanIndex, ScanSpec};
 pub use sequence::SequenceDrawer;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use varve_pager::PagerConfig;
 
-use crate::derived::Deriver;
+use crate::catalog::Deriver;
 
 /// What [`crate::Database::open`] needs.
 pub struct Options {

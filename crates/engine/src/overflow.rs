@@ -15,8 +15,9 @@
 use varve_device::reached;
 use varve_pager::{Access, H, Mtr, PageId, PageNo, Pager, page};
 
+use crate::node::KIND_OVERFLOW;
 use crate::row::{EXTERNAL, ROW_BYTES_MAX, ROW_LAYOUT};
-use crate::tree::{Checker, KIND_OVERFLOW, Tree, TreeError, TreeResult};
+use crate::tree::{Checker, Tree, TreeError, TreeResult};
 
 const NEXT: usize = 32;
 const LENGTH: usize = 36;

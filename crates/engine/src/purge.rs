@@ -8,19 +8,17 @@
 //!
 //! Does not know: rows (`paged::purge`).
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use varve_device::{planted, reached};
 use varve_pager::{Access, Lsn, PageId, SpaceId};
 
-use crate::bell::Bell;
 use crate::core::Core;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ids::{RollPointer, TxnId};
+use crate::paged::PagedStore;
+use crate::purge_queue::Finished;
 use crate::undo::page::{self, HeaderPage, UndoPage};
 use crate::undo::{Kind, Mark, Record, not_undo};
 
@@ -28,88 +26,6 @@ use crate::undo::{Kind, Mark, Record, not_undo};
 const PERIOD: Duration = Duration::from_millis(20);
 /// Transactions purged before the floor is raised again.
 const ROUND_LEN: usize = 1024;
-/// Commits after which it is woken before that.
-const KICK_LEN: usize = 256;
-
-/// A committed transaction whose undo is still there.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Finished {
-    pub(crate) lsn: Lsn,
-    pub(crate) header: PageId,
-    pub(crate) start: Mark,
-    pub(crate) end: Mark,
-}
-
-/// What purge shares with the rest.
-pub(crate) struct PurgeState {
-    horizon: AtomicU64,
-    /// Snapshots below have lost something.
-    forced: AtomicU64,
-    queue: Mutex<VecDeque<Finished>>,
-    /// One purger at a time.
-    running: Mutex<Record>,
-    pub(crate) purged_count: AtomicU64,
-    limit_bytes: Option<u64>,
-    bell: Arc<Bell>,
-}
-
-impl PurgeState {
-    /// Nothing to purge but what a restart found.
-    pub(crate) fn new(found: Vec<Finished>, limit_bytes: Option<u64>) -> Self {
-        Self {
-            horizon: AtomicU64::new(0),
-            forced: AtomicU64::new(0),
-            queue: Mutex::new(found.into()),
-            running: Mutex::default(),
-            purged_count: AtomicU64::new(0),
-            limit_bytes,
-            bell: Arc::default(),
-        }
-    }
-
-    /// Transactions at or below are purged, or may be at any moment.
-    pub(crate) fn horizon(&self) -> Lsn {
-        Lsn::new(self.horizon.load(Ordering::SeqCst))
-    }
-
-    /// 72000 if the snapshot lost something.
-    #[inline]
-    pub(crate) fn check_snapshot(&self, snapshot: Lsn) -> Result<()> {
-        if snapshot.get() < self.forced.load(Ordering::SeqCst) {
-            return Err(Error::SnapshotTooOld);
-        }
-        Ok(())
-    }
-
-    /// Called in the append section of a commit, so the queue is in commit order.
-    pub(crate) fn push(&self, finished: Finished) {
-        self.queue.lock().push_back(finished);
-    }
-
-    /// Committed transactions that wait for purge.
-    pub(crate) fn backlog(&self) -> usize {
-        self.queue.lock().len()
-    }
-
-    /// Wakes the thread if much is waiting.
-    pub(crate) fn kick(&self) {
-        if self.queue.lock().len() % KICK_LEN == KICK_LEN - 1 {
-            self.bell.ring();
-        }
-    }
-
-    pub(crate) fn bell(&self) -> &Arc<Bell> {
-        &self.bell
-    }
-
-    fn next_below(&self, horizon: Lsn) -> Option<Finished> {
-        let mut queue = self.queue.lock();
-        if queue.front()?.lsn > horizon {
-            return None;
-        }
-        queue.pop_front()
-    }
-}
 
 /// The background thread's loop.
 pub(crate) fn run(core: &Core) {
@@ -212,7 +128,7 @@ fn purge_record(core: &Core, at: Mark, record: &Record) -> Result<()> {
         Kind::Update | Kind::UpdatePlain | Kind::Delete => {
             let catalog = core.catalog.current();
             let pointer = RollPointer::new(at.page.no(), at.slot as u16, TxnId::new(read.txn.get()));
-            match catalog.store_of(read.tree) {
+            match PagedStore::of_tree(&catalog, read.tree) {
                 Some(store) => store.purge_row(core, &read, pointer),
                 // The tree is gone, and its segment with it.
                 None => Ok(()),

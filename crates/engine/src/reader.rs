@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::catalog::{IndexId, Table};
 use crate::context::Context;
 use crate::error::Result;
+use crate::paged::PagedStore;
 use crate::row::RowRef;
 use crate::row_access::{OnRow, ScanIndex, ScanSpec};
 use crate::transaction::Transaction;
@@ -62,7 +63,7 @@ impl Reader {
     /// About how many rows a table has, and up to `places` primary keys spread evenly over them: lower bounds for scans that
     /// take a sample.
     pub fn estimate(&mut self, table: &Table, places: usize) -> Result<Estimate> {
-        match table.store.as_paged() {
+        match PagedStore::of(table) {
             Some(store) => Ok(store.tree.estimate(&self.cx.core.pager, places)?),
             None => Ok(Estimate::default()),
         }

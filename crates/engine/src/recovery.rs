@@ -14,14 +14,14 @@ use varve_device::{Directory, reached};
 use varve_pager::{Lsn, Pager, SpaceId};
 
 use crate::bell::Bell;
-use crate::catalog::store::SYSTEM_LEN;
-use crate::catalog::{Catalog, CatalogState, TreePlace, store};
+use crate::catalog::Deriver;
+use crate::catalog::{Catalog, CatalogState};
 use crate::context::{Context, Loser};
 use crate::core::{Core, Counters, Stripes};
-use crate::derived::Deriver;
 use crate::error::{Error, Result};
-use crate::paged::{PagedEngine, roll_back};
-use crate::purge::{Finished, PurgeState};
+use crate::ids::TreeAddress;
+use crate::paged::{PagedEngine, PagedStore, roll_back};
+use crate::purge_queue::{Finished, PurgeState};
 use crate::registry::Registry;
 use crate::root::{Root, RootInfo};
 use crate::row_access::Isolation;
@@ -29,6 +29,7 @@ use crate::serial::Recent;
 use crate::share::Shares;
 use crate::sort;
 use crate::status::StatusTable;
+use crate::system_tables::{self, SYSTEM_LEN};
 use crate::transaction::end_undone;
 use crate::tree::{Tree, TreeKind};
 use crate::undo::{Found, Mark, SegmentPool};
@@ -52,7 +53,7 @@ pub(crate) fn open(
     };
     sort::clean(&temporary)?;
     let core = assemble(pager, &info, temporary, rollback_limit_bytes, derive)?;
-    core.catalog.install(store::bare(&core, &info.places[1..]));
+    core.catalog.install(system_tables::bare(&core, &info.places[1..]));
     if !info.is_ready {
         fill(&core)?;
     }
@@ -67,14 +68,14 @@ fn create(pager: &Pager, begun: Option<RootInfo>) -> Result<RootInfo> {
         None => Root::create(pager)?,
     }
     let owner = pager.create_segment(SpaceId::ROLLBACK)?;
-    Root::set_place(pager, DIRECTORY, TreePlace { root: 0, owner })?;
+    Root::set_place(pager, DIRECTORY, TreeAddress { root: 0, owner })?;
     let directory = SegmentPool::create(pager, owner)?;
-    Root::set_place(pager, DIRECTORY, TreePlace { root: directory.no().0, owner })?;
+    Root::set_place(pager, DIRECTORY, TreeAddress { root: directory.no().0, owner })?;
     for which in 1..=SYSTEM_LEN {
         let owner = pager.create_segment(SpaceId::DATA)?;
-        Root::set_place(pager, which, TreePlace { root: 0, owner })?;
+        Root::set_place(pager, which, TreeAddress { root: 0, owner })?;
         let tree = Tree::create_in(pager, SpaceId::DATA, owner, TreeKind::Clustered)?;
-        Root::set_place(pager, which, TreePlace { root: tree.root().no().0, owner })?;
+        Root::set_place(pager, which, TreeAddress { root: tree.root().no().0, owner })?;
     }
     Root::read(pager)?.ok_or_else(|| Error::corrupt("the engine's root page is gone"))
 }
@@ -88,7 +89,7 @@ fn give_back(pager: &Pager, info: &RootInfo) -> Result<()> {
         }
     }
     if directory.owner != 0 {
-        Root::set_place(pager, DIRECTORY, TreePlace { root: 0, owner: directory.owner })?;
+        Root::set_place(pager, DIRECTORY, TreeAddress { root: 0, owner: directory.owner })?;
         pager.drop_segment(SpaceId::ROLLBACK, directory.owner)?;
     }
     for place in info.places[1..].iter().filter(|p| p.owner != 0) {
@@ -152,7 +153,7 @@ fn sort_out(registry: &Registry, found: Vec<Found>) -> (Vec<Finished>, Vec<Loser
 /// First rows, in a transaction; then the database is complete.
 fn fill(core: &Arc<Core>) -> Result<()> {
     let mut cx = Context::new(Arc::clone(core), Isolation::ReadCommitted, None);
-    store::fill(&mut cx)?;
+    system_tables::fill(&mut cx)?;
     let lsn = cx.log_commit()?;
     core.pager.flush_log(lsn)?;
     cx.leave();
@@ -163,7 +164,7 @@ fn fill(core: &Arc<Core>) -> Result<()> {
 fn load_catalog(core: &Arc<Core>) -> Result<()> {
     let mut cx = Context::new(Arc::clone(core), Isolation::ReadCommitted, None);
     let bare = core.catalog.current();
-    let loaded = store::load(&mut cx, core.catalog.derive(&bare, []))?;
+    let loaded = system_tables::load(&mut cx, core.catalog.derive(&bare, []))?;
     tell_storage(core, &loaded)?;
     core.catalog.install(loaded);
     cx.leave();
@@ -185,8 +186,8 @@ pub(crate) fn undo_losers(core: &Arc<Core>) -> Result<usize> {
     for loser in losers {
         let mut cx = Context::of_loser(Arc::clone(core), loser);
         let catalog = core.catalog.current();
-        let undone =
-            roll_back(&mut cx, 0, &|owner| catalog.store_of(owner)).and_then(|()| end_undone(&mut cx));
+        let undone = roll_back(&mut cx, 0, &|owner| PagedStore::of_tree(&catalog, owner))
+            .and_then(|()| end_undone(&mut cx));
         match cx.take_unfinished() {
             Some(loser) => core.losers.lock().push(loser),
             None => cx.leave(),

@@ -25,8 +25,7 @@ use varve_pager::page::page_kind;
 use varve_pager::{H, Mtr, RedoError, RedoOps};
 
 use crate::node::edit::{self, Frame};
-use crate::node::{NodeRef, STAMP_BYTES, Stamp, check};
-use crate::tree::{KIND_NODE, KIND_OVERFLOW};
+use crate::node::{KIND_NODE, KIND_OVERFLOW, NodeRef, STAMP_BYTES, Stamp, check};
 use crate::undo::page::{KIND_DIRECTORY, KIND_UNDO};
 
 /// First operation number that is not the tree's.

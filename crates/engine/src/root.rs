@@ -19,9 +19,8 @@
 use parking_lot::{Mutex, MutexGuard};
 use varve_pager::{Access, Mtr, PageId, Pager};
 
-use crate::catalog::TreePlace;
 use crate::error::{Error, Result};
-use crate::ids::TxnId;
+use crate::ids::{TreeAddress, TxnId};
 
 /// Page kind in the pager's header.
 const KIND_ROOT: u8 = 43;
@@ -47,7 +46,7 @@ pub(crate) struct Root {
 pub(crate) struct RootInfo {
     pub(crate) is_ready: bool,
     pub(crate) next_txn: TxnId,
-    pub(crate) places: [TreePlace; PLACES_LEN],
+    pub(crate) places: [TreeAddress; PLACES_LEN],
 }
 
 impl Root {
@@ -77,7 +76,7 @@ impl Root {
     }
 
     /// Notes where a structure lies.
-    pub(crate) fn set_place(pager: &Pager, which: usize, place: TreePlace) -> Result<()> {
+    pub(crate) fn set_place(pager: &Pager, which: usize, place: TreeAddress) -> Result<()> {
         let mut raw = [0; PLACE_BYTES];
         raw[..4].copy_from_slice(&place.root.to_le_bytes());
         raw[4..].copy_from_slice(&place.owner.to_le_bytes());
@@ -117,7 +116,7 @@ pub(crate) fn decode(page: &[u8]) -> Result<RootInfo> {
     if version != u64::from(VERSION) {
         return Err(Error::Unsupported { what: format!("version {version} of the engine's formats") });
     }
-    let mut places = [TreePlace { root: 0, owner: 0 }; PLACES_LEN];
+    let mut places = [TreeAddress { root: 0, owner: 0 }; PLACES_LEN];
     for (which, place) in places.iter_mut().enumerate() {
         let at = PLACES_AT + which * PLACE_BYTES;
         place.root = number::<4>(page, at) as u32;

@@ -4,8 +4,8 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use crate::catalog::{IndexId, TableDef};
 use crate::error::Result;
+use crate::object_ids::IndexId;
 use crate::row::{RowImage, RowRef};
 use crate::share::LockStrength;
 
@@ -35,14 +35,6 @@ pub enum ScanIndex {
     Primary,
     /// The order of a secondary index, then of the primary key.
     Secondary(IndexId),
-}
-
-impl ScanIndex {
-    /// Whether a scan of this tree of a table can read these columns from an index alone.
-    pub fn covers(self, table: &TableDef, columns: &[usize]) -> bool {
-        let Self::Secondary(id) = self else { return false };
-        table.index(id).is_some_and(|index| table.entry_columns(index).wanted(columns).is_some())
-    }
 }
 
 /// What to scan. Bounds are key prefixes as built by `TableDef::push_key`: they are compared byte by byte with full keys,

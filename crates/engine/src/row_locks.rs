@@ -4,6 +4,7 @@
 
 use crate::catalog::Table;
 use crate::error::Result;
+use crate::paged::PagedStore;
 use crate::reader::Reader;
 use crate::row::RowRef;
 use crate::row_access::Outcome;
@@ -20,7 +21,7 @@ impl Transaction {
         key: &[u8],
         is_it: &mut dyn FnMut(RowRef<'_>) -> bool,
     ) -> Result<bool> {
-        table.paged()?.rely_on(&mut self.cx, key, is_it)
+        PagedStore::needed(table)?.rely_on(&mut self.cx, key, is_it)
     }
 
     /// Locks the newest version of a row that `decide` wants, as `modify` would; `Changed` if it is locked.

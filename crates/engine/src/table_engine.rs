@@ -7,13 +7,13 @@
 //!
 //! Does not know: catalogs, locks on tables (the transaction holds one).
 
+use std::any::Any;
 use std::sync::Arc;
 
 use crate::catalog::{IndexId, TableDef};
 use crate::context::Context;
 use crate::core::Core;
 use crate::error::Result;
-use crate::paged::PagedStore;
 use crate::row::RowRef;
 use crate::row_access::{Change, OnRow, Outcome, ScanSpec};
 use crate::share::LockStrength;
@@ -44,7 +44,9 @@ pub struct Run {
 }
 
 /// The rows and indexes of one table. Keys are encoded primary keys.
-pub trait TableStore: Send + Sync {
+///
+/// It is `Any` because DDL, undo and purge of a table engine look for their own kind of store.
+pub trait TableStore: Any + Send + Sync {
     /// Calls `found` with the visible row of a key.
     fn get(&self, cx: &mut Context, key: &[u8], found: &mut dyn FnMut(RowRef<'_>)) -> Result<bool>;
 
@@ -99,9 +101,4 @@ pub trait TableStore: Send + Sync {
         strength: LockStrength,
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<bool>,
     ) -> Result<Outcome>;
-
-    /// The paged store, if it is one: DDL, undo and purge of paged tables go past the seam.
-    fn as_paged(&self) -> Option<&PagedStore> {
-        None
-    }
 }

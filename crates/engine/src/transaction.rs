@@ -16,6 +16,7 @@ use varve_device::{planted, planted_panic};
 use varve_pager::{Pager, PagerError};
 
 use crate::background::BackgroundThreads;
+use crate::catalog::sequence_range::{LastValue, SequenceRange};
 use crate::catalog::{
     Catalog, IndexId, ObjectChange, ObjectId, SequenceDef, SequenceId, SequenceState, Table, TableDef,
     TableId,
@@ -25,10 +26,10 @@ use crate::core::Core;
 use crate::error::{Error, ObjectKind, Result};
 use crate::ids::TxnId;
 use crate::modes::LockMode;
-use crate::paged::undo_newest;
+use crate::paged::{PagedStore, undo_newest};
 use crate::row::RowRef;
 use crate::row_access::{Change, Isolation, OnRow, Outcome, ScanIndex, ScanSpec};
-use crate::sequence::{SequenceDrawer, SequenceRange};
+use crate::sequence::{self, SequenceDrawer};
 use crate::types::Datum;
 
 /// A point in a transaction to roll back to.
@@ -220,7 +221,7 @@ impl Transaction {
         while self.cx.record_count > mark {
             self.forget_changes(self.cx.record_count);
             let catalog = self.catalog();
-            if !undo_newest(&mut self.cx, &|owner| catalog.store_of(owner))? {
+            if !undo_newest(&mut self.cx, &|owner| PagedStore::of_tree(&catalog, owner))? {
                 break;
             }
         }
@@ -465,7 +466,7 @@ impl Transaction {
 
     /// The next value; never given twice, not given back by a rollback.
     pub fn next_value(&mut self, sequence: SequenceId) -> Result<i64> {
-        self.with_sequence(sequence, |range, core, def| range.next_value(core, def))
+        self.with_sequence(sequence, sequence::next_value)
     }
 
     /// Does something with the values of a sequence; waits for a transaction that has replaced them.
@@ -495,7 +496,9 @@ impl Transaction {
 
     /// `setval(sequence, value, called)`: the next value is `value`, or the one after it if `called`. Not rolled back.
     pub fn set_value(&mut self, sequence: SequenceId, value: i64, called: bool) -> Result<()> {
-        self.with_sequence(sequence, |range, core, def| range.set(core, def, value, called))
+        self.with_sequence(sequence, |range, core, def| {
+            sequence::set_value(range, core, def, LastValue { value, is_called: called })
+        })
     }
 
     /// Its commit waits until what was drawn is durable.
@@ -508,7 +511,7 @@ impl Transaction {
         let def = self.sequence(sequence)?;
         let range = self.cx.core.catalog.range_of(&def);
         let range = range.lock();
-        range.state(&self.cx.core, &def)
+        sequence::state(&range, &self.cx.core, &def)
     }
 
     fn sequence(&mut self, id: SequenceId) -> Result<Arc<SequenceDef>> {

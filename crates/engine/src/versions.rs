@@ -1,4 +1,4 @@
-//! The version of a row that a view sees, found by following roll pointers.
+//! A version of a row, and the step from it to the version before, along its roll pointer.
 //!
 //! Invariants
 //! 1. No latch is held while an undo page is fixed; an undo page is left before the next one is fixed.
@@ -7,14 +7,11 @@
 //!    purged and filled again is found out.
 //! 3. A page that can't be read is never taken for the end of the versions.
 //!
-//! Does not know: trees; who reads.
+//! Does not know: trees; which version a snapshot sees (`visible_version.rs`).
 
-use std::thread;
+use varve_pager::{Access, Pager};
 
-use varve_pager::Access;
-
-use crate::core::{Core, Sight, View};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ids::{RollPointer, TxnId};
 use crate::node::{FLAG_DELETED, Stamp};
 use crate::overflow;
@@ -32,11 +29,6 @@ pub(crate) const FLAG_VACATED: u8 = 0x08;
 
 /// Flag of an entry: its newest transaction locked it FOR UPDATE, which keeps out also who only relies on the row's keys.
 pub(crate) const FLAG_KEY: u8 = 0x10;
-
-/// Times that a version may be stale and the row unchanged.
-const SAME_STAMP_MAX: u32 = 100;
-/// Times that an undo page may be unreadable and the row unchanged.
-const UNREADABLE_MAX: u32 = 2;
 
 /// A version of a row: what a leaf entry or a before-image holds.
 #[derive(Clone, Debug, Default)]
@@ -72,13 +64,13 @@ impl Version {
 
     /// Replaces this version by the one before it. A stale pointer may lead to a page that is free and can't be read: who
     /// gets an error reads the row again before reporting it.
-    pub(crate) fn step_back(&mut self, core: &Core, tree: u32, key: &[u8]) -> Result<Step> {
+    pub(crate) fn step_back(&mut self, pager: &Pager, tree: u32, key: &[u8]) -> Result<Step> {
         let pointer = RollPointer::from_raw(self.stamp.roll);
         let txn = TxnId::new(self.stamp.txn);
         if pointer.is_none() {
             return Ok(Step::Nothing);
         }
-        let page = core.pager.fix_s(pointer.page(), Access::Random)?;
+        let page = pager.fix_s(pointer.page(), Access::Random)?;
         let bytes = UndoPage::new(&page).and_then(|p| p.record(u32::from(pointer.slot())));
         match bytes.and_then(RecordRef::decode).filter(|r| answers(r, pointer, txn, tree, key)) {
             None => Ok(Step::Stale),
@@ -88,23 +80,6 @@ impl Version {
                 Ok(Step::Older)
             }
         }
-    }
-
-    /// As `step_back`, for who has kept the row from being rolled back since it was read: `false` if nobody sees an older
-    /// version.
-    pub(crate) fn step_back_held(&mut self, core: &Core, tree: u32, key: &[u8]) -> Result<bool> {
-        let step = self.step_back(core, tree, key);
-        match step {
-            Ok(Step::Older) => return Ok(true),
-            Ok(Step::Nothing) => return Ok(false),
-            Ok(Step::Stale) | Err(_) => {}
-        }
-        // Before purge takes a record, it publishes a horizon that sees the record's transaction.
-        let view = View { snapshot: core.purge.horizon(), me: TxnId::NONE, floor: core.status.floor() };
-        if core.sight(&view, TxnId::new(self.stamp.txn)) == Sight::Seen {
-            return Ok(false);
-        }
-        step.and_then(|_| Err(missing_record(self.stamp)))
     }
 
     fn take(&mut self, record: &RecordRef<'_>) {
@@ -120,76 +95,4 @@ impl Version {
 
 fn answers(record: &RecordRef<'_>, pointer: RollPointer, txn: TxnId, tree: u32, key: &[u8]) -> bool {
     record.kind.is_row() && record.txn == txn && pointer.fits(txn) && record.tree == tree && record.key == key
-}
-
-/// What a view finds behind a version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// `version` holds the row.
-    Row,
-    /// The view sees no row.
-    NoRow,
-    /// The version is out of date: read the row again.
-    Stale,
-}
-
-/// Goes back from `version` (seen or not) to the newest one that the view sees.
-pub(crate) fn look_back(
-    core: &Core,
-    view: &View,
-    tree: u32,
-    key: &[u8],
-    version: &mut Version,
-) -> Result<Look> {
-    loop {
-        match core.sight(view, TxnId::new(version.stamp.txn)) {
-            Sight::Seen if version.is_deleted() => return Ok(Look::NoRow),
-            Sight::Seen => return Ok(Look::Row),
-            Sight::Stale => return Ok(Look::Stale),
-            Sight::Unseen => {}
-        }
-        match version.step_back(core, tree, key)? {
-            Step::Older => {}
-            Step::Nothing => return Ok(Look::NoRow),
-            Step::Stale => return Ok(Look::Stale),
-        }
-    }
-}
-
-pub(crate) fn missing_record(stamp: Stamp) -> Error {
-    let pointer = RollPointer::from_raw(stamp.roll);
-    Error::corrupt(format!("the undo record of transaction {} is not at {pointer:?}", stamp.txn))
-}
-
-/// Tells a row that changed under the reader from undo that is gone for good.
-#[derive(Debug, Default)]
-pub(crate) struct Retry {
-    last: Option<Stamp>,
-    count: u32,
-}
-
-impl Retry {
-    /// The version with this stamp turned out to be stale, or (`cause`) could not be followed. The same stamp again and
-    /// again is an error. (Once or twice it can happen to a row that its transaction changes, takes back to a savepoint
-    /// and changes again.)
-    pub(crate) fn again(
-        &mut self,
-        core: &Core,
-        view: &View,
-        stamp: Stamp,
-        cause: Option<Error>,
-    ) -> Result<()> {
-        core.purge.check_snapshot(view.snapshot)?;
-        if self.last.replace(stamp) != Some(stamp) {
-            self.count = 0;
-            return Ok(());
-        }
-        self.count += 1;
-        let max = if cause.is_some() { UNREADABLE_MAX } else { SAME_STAMP_MAX };
-        if self.count < max {
-            thread::yield_now();
-            return Ok(());
-        }
-        Err(cause.unwrap_or_else(|| missing_record(stamp)))
-    }
 }

@@ -85,8 +85,8 @@ fn settled_entries_are_read_alone() {
     let table = txn.table(&def).unwrap();
     let spec = ScanSpec { columns: Some(&[0, 2]), ..spec(&def, false, true) };
     assert_eq!(read(|on_row| txn.scan(&table, &spec, on_row)).without_note, 0);
-    assert!(spec.index.covers(&def, &[0, 1]) && !spec.index.covers(&def, &[0, 2]));
-    assert!(!ScanIndex::Primary.covers(&def, &[0]));
+    assert!(def.covers(spec.index, &[0, 1]) && !def.covers(spec.index, &[0, 2]));
+    assert!(!def.covers(ScanIndex::Primary, &[0]));
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn columns_come_from_the_key_as_they_are_stored() {
     let mut covered = Vec::new();
     for (n, index) in def.indexes.iter().enumerate() {
         let index = ScanIndex::Secondary(index.id);
-        let can = |columns: &[usize]| index.covers(&def, columns);
+        let can = |columns: &[usize]| def.covers(index, columns);
         let readable: Vec<usize> = (0..def.columns.len()).filter(|c| can(&[*c])).collect();
         assert!(readable.contains(&0) && readable.contains(&1) && can(&[]) && can(&readable));
         covered.push(readable.contains(&(2 + n)));

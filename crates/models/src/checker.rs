@@ -1,4 +1,6 @@
-//! The list of the models, the switch for planted flaws, and the search through the schedules of a model.
+//! What a model is, the switch for planted flaws, and the search through the schedules of a model.
+//!
+//! Does not know: which models there are (`all.rs`).
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 
-/// Who chooses what runs next.
+/// The model checker: it chooses the thread that runs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// Shuttle: random schedules, and those that delay one thread at a few points (probabilistic concurrency testing).
@@ -17,40 +19,15 @@ pub enum How {
 
 /// One model: a few threads on real code, with assertions.
 pub struct Model {
-    /// What it shows when it finds nothing.
+    /// The property that the real code has.
     pub name: &'static str,
-    /// Who searches.
+    /// The model checker that runs it.
     pub how: How,
     /// One execution.
     pub run: fn(),
     /// The planted flaws that it must find. (`IN_ORDER` has none: `TAKEN` is narrower.)
     pub flaws: &'static [&'static str],
 }
-
-/// All models.
-pub const MODELS: &[Model] = &[
-    crate::latch::MODES,
-    crate::pages::CHANGES,
-    crate::pages::FAILED_WRITE,
-    crate::pages::DISCARD,
-    crate::pages::PINNED,
-    crate::pages::IN_ORDER,
-    crate::pages::TAKEN,
-    crate::log::COMMITS,
-    crate::log::FAILS,
-    crate::visibility::SNAPSHOTS,
-    crate::visibility::HORIZON,
-    crate::locks::TABLES,
-    crate::locks::WATCHED,
-    crate::locks::CIRCLES,
-    crate::locks::UPGRADES,
-    crate::workers::WORKERS,
-    crate::flash::CLEANERS,
-    crate::flash::QUEUE,
-    crate::flash::LEAVES,
-    crate::orders::AWAITED,
-    crate::orders::FAILED,
-];
 
 /// Coroutines run debug builds of the real code.
 const STACK_BYTES: usize = 512 << 10;
@@ -62,13 +39,13 @@ thread_local! {
     static PLANTED: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
-/// Whether this flaw is planted now; what the build script puts into the copies asks.
+/// Whether this flaw is planted now. The copied sources call it where the build script has planted a flaw.
 pub(crate) fn flaw(name: &str) -> bool {
     PLANTED.get() == Some(name)
 }
 
 impl Model {
-    /// Searches; gives what was found.
+    /// Searches the schedules. The result is the message of the first failed assertion.
     pub fn search(&self, seed: u64, executions: usize) -> Option<String> {
         let searched = match self.how {
             How::Shuttle => catch_unwind(AssertUnwindSafe(|| self.search_shuttle(seed, executions))),

@@ -17,6 +17,7 @@ use varve_device::{
     AlignedBuf, DeviceError, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, When,
 };
 
+use crate::checker::{How, Model};
 use crate::frames::plain;
 use crate::pager::base::image::Image;
 use crate::pager::flash::io::store::frames_of;
@@ -25,7 +26,6 @@ use crate::pager::level::ledger::Ledger;
 use crate::pager::level::{Cause, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
 use crate::pager::log::WriteAhead;
 use crate::pager::{Access, Lsn, PageId, PageNo, PageRange, PagerError, Result, SpaceId, page};
-use crate::{Model, checker::How};
 
 pub(crate) const CLEANERS: Model = Model {
     name: "what is brought home from flash never lands after a newer version, also where home refuses it",

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
+use crate::checker::{How, Model};
 use crate::pager::base::latch::sealed::Mode as _;
 use crate::pager::base::latch::{Exclusive, Latch, Shared, SharedExclusive};
-use crate::{Model, checker::How};
 
 pub(crate) const MODES: Model = Model {
     name: "shared with shared, one shared-exclusive among them, exclusive alone, also after upgrade and downgrade",

@@ -13,6 +13,7 @@
 //!
 //! What it does not know: failing devices and crashes (see `varve-sim`).
 
+mod all;
 pub mod checker;
 mod flash;
 #[path = "flaws.rs"]
@@ -28,18 +29,18 @@ mod sync;
 mod visibility;
 mod workers;
 
-use checker::flaw;
-pub use checker::{MODELS, Model};
-
-/// The copied sources. Their own house checks them for style.
+/// The copied sources. The crates that they come from check them for style.
 #[allow(
     warnings,
     clippy::all,
     clippy::undocumented_unsafe_blocks,
     clippy::unwrap_used,
-    reason = "checked where it is at home"
+    reason = "checked in the crates that they come from"
 )]
-mod modelled {
-    include!(concat!(env!("OUT_DIR"), "/modelled.rs"));
-}
-use modelled::{engine, loomed, pager};
+mod modelled;
+
+pub use all::MODELS;
+pub use checker::Model;
+// The copied sources use these paths.
+pub(crate) use checker::flaw;
+pub(crate) use modelled::{engine, loomed, pager};

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use shuttle::thread;
 
+use crate::checker::{How, Model};
 use crate::engine::ids::Owner;
 use crate::engine::modes::LockMode;
 use crate::engine::registry::Registry;
@@ -15,7 +16,6 @@ use crate::engine::table_lock::{TableLock, Waiting};
 use crate::engine::waits::{Held, Patience, Waits, wake_one};
 use crate::frames::plain;
 use crate::pager::PagerError;
-use crate::{Model, checker::How};
 
 pub(crate) const TABLES: Model = Model {
     name: "no two have modes of a table that exclude each other, and nobody waits for ever",

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use shuttle::thread;
 use varve_device::{Directory, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
 
+use crate::checker::{How, Model};
 use crate::frames::plain;
 use crate::pager::log::{FIRST_LSN, Known, Life, LogConfig, Record, StoredLog, Tail, record};
 use crate::pager::{Log, LogError, Lsn};
-use crate::{Model, checker::How};
 
 pub(crate) const COMMITS: Model = Model {
     name: "appends are told of in LSN order, and what a flush acknowledged is on the device",

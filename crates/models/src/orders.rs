@@ -6,9 +6,9 @@
 use loom::sync::Arc;
 use loom::thread;
 
+use crate::checker::{How, Model};
 use crate::loomed::frame::Frame;
 use crate::loomed::ids::{Access, PageId, PageNo, SpaceId};
-use crate::{Model, checker::How};
 
 pub(crate) const AWAITED: Model = Model {
     name: "a frame gets no other page while somebody is going to wait for the one it had",

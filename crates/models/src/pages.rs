@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering::SeqCst;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread::{self, JoinHandle};
 
+use crate::checker::{How, Model};
 use crate::frames::{PAGES, World, id};
 use crate::pager::base::latch::{Exclusive, Shared};
 use crate::pager::level::Cause;
 use crate::pager::pool::Pin;
 use crate::pager::{Lsn, PageId, PageRange, page};
-use crate::{Model, checker::How};
 
 pub(crate) const CHANGES: Model = Model {
     name: "no page is lost, doubled, mistaken or half changed",

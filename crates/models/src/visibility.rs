@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex};
 use shuttle::thread;
 use varve_device::MemoryDirectory;
 
+use crate::checker::{How, Model, flaw};
 use crate::engine::ids::TxnId;
 use crate::engine::registry::Registry;
 use crate::engine::status::{Status, StatusTable};
 use crate::frames::plain;
 use crate::pager::log::{FIRST_LSN, LogConfig, StoredLog, Tail, record};
 use crate::pager::{Log, Lsn};
-use crate::{Model, checker::How, flaw};
 
 pub(crate) const SNAPSHOTS: Model = Model {
     name: "a snapshot always shows the same prefix of the commits, with all that were acknowledged before it",

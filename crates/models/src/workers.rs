@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use shuttle::thread;
 
+use crate::checker::{How, Model};
 use crate::pager::running::workers::{Job, Workers};
-use crate::{Model, checker::How};
 
 pub(crate) const WORKERS: Model = Model {
     name: "each job runs once and has ended when its results come; threads that are too many leave",

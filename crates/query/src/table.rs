@@ -76,7 +76,7 @@ impl SnapshotTable {
         let mut columns = given.to_vec();
         filter.into_iter().for_each(|filter| filter.add_columns(&mut columns));
         columns.retain(|column| *column < self.table.def().columns.len());
-        index.covers(self.table.def(), &columns).then(|| columns.into())
+        self.table.def().covers(index, &columns).then(|| columns.into())
     }
 
     /// What its conditions may ask for.

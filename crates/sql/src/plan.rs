@@ -94,7 +94,7 @@ impl TableAccess {
     /// Notes the columns that are read of its rows: the index may be enough for them.
     pub fn note_reads(&mut self, columns: &[usize]) {
         if let Access::Ranges { index, .. } = self.access {
-            self.reads = index.covers(&self.table, columns).then(|| columns.into());
+            self.reads = self.table.covers(index, columns).then(|| columns.into());
         }
     }
 }

@@ -21,12 +21,11 @@ use std::sync::{Arc, OnceLock};
 use varve_pager::{Algorithm, Compression};
 
 use super::databases::{DatabaseDef, POSTGRES};
-use super::defs::{
-    ColumnDef, IndexDef, IndexId, ObjectId, PrimaryKey, SchemaDef, SequenceDef, SequenceId, StorageOptions,
-    TableDef, TableId, TreePlace,
-};
+use super::defs::{ColumnDef, IndexDef, PrimaryKey, SchemaDef, SequenceDef, StorageOptions, TableDef};
+use super::derived::{Derived, KeyPart};
 use super::objects::{About, RoleDef, ViewDef};
-use crate::derived::{Derived, KeyPart};
+use crate::ids::TreeAddress;
+use crate::object_ids::{IndexId, ObjectId, SequenceId, TableId};
 use crate::row::{self, RowSchema};
 use crate::types::{ColumnType, Moment, Value};
 
@@ -200,7 +199,7 @@ impl Writer {
         items.for_each(|item| put(self, item));
     }
 
-    fn place(&mut self, value: TreePlace) {
+    fn place(&mut self, value: TreeAddress) {
         self.word(value.root);
         self.word(value.owner);
     }
@@ -445,8 +444,8 @@ impl Reader<'_> {
         if self.flag()? { read(self).map(Some) } else { Some(None) }
     }
 
-    fn place(&mut self) -> Option<TreePlace> {
-        Some(TreePlace { root: self.word()?, owner: self.word()? })
+    fn place(&mut self) -> Option<TreeAddress> {
+        Some(TreeAddress { root: self.word()?, owner: self.word()? })
     }
 
     fn table(&mut self) -> Option<TableDef> {

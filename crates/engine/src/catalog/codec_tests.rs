@@ -6,15 +6,14 @@ use varve_pager::{Algorithm, Compression};
 
 use super::codec::{Definition, decode, encode};
 use super::databases::{DatabaseDef, POSTGRES};
-use super::defs::{
-    ColumnDef, IndexDef, IndexId, ObjectId, PrimaryKey, SchemaDef, SequenceDef, SequenceId, StorageOptions,
-    TableDef, TableId, TreePlace,
-};
+use super::defs::{ColumnDef, IndexDef, PrimaryKey, SchemaDef, SequenceDef, StorageOptions, TableDef};
+use super::derived::{Derived, KeyPart};
 use super::objects::{
     About, Action, Bound, Check, Comment, Edge, ForeignKey, Grant, Identity, Membership, Part,
     PartitionMethod, Partitions, Rights, RoleDef, Use, ViewColumn, ViewDef,
 };
-use crate::derived::{Derived, KeyPart};
+use crate::ids::TreeAddress;
+use crate::object_ids::{IndexId, ObjectId, SequenceId, TableId};
 use crate::row::RowSchema;
 use crate::types::{ColumnType, Moment, Value};
 
@@ -40,7 +39,7 @@ fn table() -> TableDef {
         unique: true,
         constraint: false,
         derived: None,
-        place: TreePlace { root: 5, owner: 6 },
+        place: TreeAddress { root: 5, owner: 6 },
     };
     let part = KeyPart::Expression { text: "lower(name)".into(), column_type: ColumnType::Text };
     let derived = Derived { keys: vec![part, KeyPart::Column(1)], predicate: Some("name <> ''".into()) };
@@ -61,7 +60,7 @@ fn table() -> TableDef {
         not_valid: [ObjectId(21)].into(),
         storage: StorageOptions { compression: Some(Compression { algorithm: Algorithm::Zstd, level: 19 }) },
         engine: "paged".into(),
-        place: TreePlace { root: 3, owner: 4 },
+        place: TreeAddress { root: 3, owner: 4 },
         row_schema: Arc::new(RowSchema::new(&types)),
         handle: OnceLock::new(),
     }

@@ -7,7 +7,7 @@
 //!
 //! Does not know: what is in a database (each definition of a schema, table, view or sequence names its own).
 
-use super::defs::ObjectId;
+use crate::object_ids::ObjectId;
 
 /// The database that exists from the start, with PostgreSQL's number.
 pub const POSTGRES: ObjectId = ObjectId(5);

@@ -11,47 +11,16 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use varve_pager::Compression;
 
+use super::derived::{Derived, KeyPart};
 use super::objects::{Check, ForeignKey, Identity, PartitionMethod, Partitions};
 use super::{Named, Table};
-use crate::derived::{Derived, KeyPart};
 use crate::entry_columns::EntryColumns;
+use crate::ids::TreeAddress;
 use crate::key;
+use crate::object_ids::{IndexId, ObjectId, SequenceId, TableId};
 use crate::row::RowSchema;
+use crate::row_access::ScanIndex;
 use crate::types::{ColumnType, Datum};
-
-/// Identity of any object: schema, table, index, sequence, constraint, part, view, role (PostgreSQL's oid).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ObjectId(pub u32);
-
-impl From<TableId> for ObjectId {
-    fn from(id: TableId) -> Self {
-        Self(id.0)
-    }
-}
-
-impl From<IndexId> for ObjectId {
-    fn from(id: IndexId) -> Self {
-        Self(id.0)
-    }
-}
-
-impl From<SequenceId> for ObjectId {
-    fn from(id: SequenceId) -> Self {
-        Self(id.0)
-    }
-}
-
-/// Identity of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TableId(pub u32);
-
-/// Identity of an index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct IndexId(pub u32);
-
-/// Identity of a sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SequenceId(pub u32);
 
 /// A schema (namespace).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,15 +71,6 @@ pub struct StorageOptions {
     pub compression: Option<Compression>,
 }
 
-/// Where a tree lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TreePlace {
-    /// Number of its root page in the data space.
-    pub root: u32,
-    /// Segment that owns its pages.
-    pub owner: u32,
-}
-
 /// A secondary index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexDef {
@@ -126,7 +86,7 @@ pub struct IndexDef {
     pub constraint: bool,
     /// Expressions and condition, if it has any.
     pub derived: Option<Arc<Derived>>,
-    pub(crate) place: TreePlace,
+    pub(crate) place: TreeAddress,
 }
 
 impl IndexDef {
@@ -166,7 +126,7 @@ pub struct TableDef {
     pub storage: StorageOptions,
     /// Name of the table engine (`USING`).
     pub engine: String,
-    pub(crate) place: TreePlace,
+    pub(crate) place: TreeAddress,
     pub(crate) row_schema: Arc<RowSchema>,
     /// The table opened with this definition.
     pub(crate) handle: OnceLock<Weak<Table>>,
@@ -399,6 +359,12 @@ impl TableDef {
     /// The index with this id.
     pub fn index(&self, id: IndexId) -> Option<&Arc<IndexDef>> {
         self.indexes.iter().find(|i| i.id == id)
+    }
+
+    /// Whether a scan of this index can read these columns from the index alone.
+    pub fn covers(&self, index: ScanIndex, columns: &[usize]) -> bool {
+        let ScanIndex::Secondary(id) = index else { return false };
+        self.index(id).is_some_and(|index| self.entry_columns(index).wanted(columns).is_some())
     }
 
     /// The names that the table takes: its own, those of its indexes and of its parts, each with its schema.

@@ -7,17 +7,18 @@
 //!    all databases share (roles, databases). Work across databases (undo, purge, checks) uses separate
 //!    functions, whose documentation says so.
 //!
-//! Does not know: how it is stored (`store.rs`), who may see what.
+//! Does not know: how it is stored (`system_tables.rs`), who may see what.
 
 pub(crate) mod codec;
 #[cfg(test)]
 mod codec_tests;
 mod databases;
 mod defs;
+mod derived;
 mod objects;
 mod records;
+pub(crate) mod sequence_range;
 mod state;
-pub(crate) mod store;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,18 +27,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use codec::Definition;
 pub use databases::{DatabaseDef, POSTGRES, POSTGRES_NAME, TEMPLATE0, TEMPLATE1};
-pub(crate) use defs::TreePlace;
 pub(crate) use state::CatalogState;
 
-use crate::error::{Error, Result};
 use crate::ids::TxnId;
-use crate::paged::PagedStore;
+pub use crate::object_ids::{IndexId, ObjectId, SequenceId, TableId};
 use crate::table_engine::TableStore;
 use crate::table_lock::TableLock;
 pub use defs::{
-    ColumnDef, IndexDef, IndexId, NewIndex, NewSequence, NewTable, ObjectId, PrimaryKey, SchemaDef,
-    SequenceDef, SequenceId, SequenceState, StorageOptions, TableDef, TableId,
+    ColumnDef, IndexDef, NewIndex, NewSequence, NewTable, PrimaryKey, SchemaDef, SequenceDef, SequenceState,
+    StorageOptions, TableDef,
 };
+pub(crate) use derived::Keys;
+pub use derived::{DeriveKey, Derived, Deriver, KeyPart};
 /// The roles that every database has.
 pub mod predefined {
     pub use super::objects::{
@@ -95,13 +96,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// Its store, if it is paged: definitions change only that kind.
-    pub(crate) fn paged(&self) -> Result<&PagedStore> {
-        self.store
-            .as_paged()
-            .ok_or_else(|| Error::Unsupported { what: format!("this on engine {}", self.def.engine) })
-    }
-
     pub(crate) fn new(
         def: Arc<TableDef>,
         store: Arc<dyn TableStore>,
@@ -247,13 +241,13 @@ impl Catalog {
         self.all.tables.get(&id)
     }
 
-    /// The open paged table, of any database, whose clustered tree a segment owns.
-    pub(crate) fn store_of(&self, owner: u32) -> Option<&PagedStore> {
+    /// The open table, of any database, whose clustered tree a segment owns.
+    pub(crate) fn table_of_tree(&self, owner: u32) -> Option<&Table> {
         let table = match self.all.owners.get(&owner) {
             Some(id) => self.all.tables.get(id)?,
             None => self.all.system.iter().find(|t| t.def.place.owner == owner)?,
         };
-        table.store.as_paged()
+        Some(table)
     }
 
     /// The table, of any database, that a segment belongs to, and the name of the index if it has that.

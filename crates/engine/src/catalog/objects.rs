@@ -10,7 +10,7 @@
 use std::mem::discriminant;
 
 use super::databases::{POSTGRES, TEMPLATE0, TEMPLATE1};
-use super::defs::{ObjectId, TableId};
+use crate::object_ids::{ObjectId, TableId};
 use crate::types::Value;
 
 /// The role that exists from the start; it owns whatever says nothing else.

@@ -5,11 +5,11 @@
 
 use super::codec::{Reader, Writer};
 use super::databases::{DatabaseDef, POSTGRES};
-use super::defs::{ObjectId, TableId};
 use super::objects::{
     About, Action, Bound, Check, Comment, Edge, ForeignKey, Grant, Identity, Membership, Part,
     PartitionMethod, Partitions, Rights, RoleDef, Use, ViewColumn, ViewDef,
 };
+use crate::object_ids::{ObjectId, TableId};
 
 /// Tag of a view's option: a flag follows.
 const VIEW_SECURITY_INVOKER: u8 = 1;

@@ -14,13 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use varve_pager::{PageId, PageNo, SpaceId};
 
-use super::defs::{SequenceDef, TableDef, TableId, TreePlace};
-use super::{Catalog, ObjectChange, ObjectId, POSTGRES, Table};
-use crate::core::Core;
-use crate::error::Result;
-use crate::ids::TxnId;
-use crate::sequence::SequenceRange;
-use crate::table_engine::CoreRef;
+use super::defs::SequenceDef;
+use super::{Catalog, ObjectChange, ObjectId, POSTGRES};
+use crate::catalog::sequence_range::SequenceRange;
+use crate::ids::{TreeAddress, TxnId};
+use crate::object_ids::TableId;
 use crate::table_lock::TableLock;
 use crate::tree::{Tree, TreeKind};
 
@@ -34,21 +32,21 @@ pub(crate) struct Trees {
 }
 
 impl Trees {
-    pub(crate) fn clustered(&self, place: TreePlace) -> Tree {
+    pub(crate) fn clustered(&self, place: TreeAddress) -> Tree {
         self.open(place, TreeKind::Clustered)
     }
 
-    pub(crate) fn secondary(&self, place: TreePlace) -> Tree {
+    pub(crate) fn secondary(&self, place: TreeAddress) -> Tree {
         self.open(place, TreeKind::Secondary)
     }
 
-    fn open(&self, place: TreePlace, kind: TreeKind) -> Tree {
+    fn open(&self, place: TreeAddress, kind: TreeKind) -> Tree {
         let root = PageId::new(SpaceId::DATA, PageNo(place.root));
         self.open.lock().entry(place.owner).or_insert_with(|| Tree::open(root, place.owner, kind)).clone()
     }
 
     /// The next row id of a clustered tree; 0 if it was not looked up yet.
-    pub(crate) fn row_ids(&self, place: TreePlace) -> Arc<AtomicU64> {
+    pub(crate) fn row_ids(&self, place: TreeAddress) -> Arc<AtomicU64> {
         Arc::clone(self.row_ids.lock().entry(place.owner).or_default())
     }
 
@@ -58,7 +56,7 @@ impl Trees {
     }
 
     /// The transaction whose tree this is, if it took the place of another one.
-    fn rewriter(&self, owner: u32) -> Option<TxnId> {
+    pub(crate) fn rewriter(&self, owner: u32) -> Option<TxnId> {
         self.rewriters.lock().get(&owner).copied()
     }
 
@@ -143,32 +141,21 @@ impl CatalogState {
         self.lock_of(TableId(object.0))
     }
 
-    fn lock_of(&self, table: TableId) -> Arc<TableLock> {
+    /// The lock of a table.
+    pub(crate) fn lock_of(&self, table: TableId) -> Arc<TableLock> {
         let mut locks = self.locks.lock();
         Arc::clone(locks.entry(table).or_insert_with(|| Arc::new(TableLock::new(table.0))))
     }
 
-    /// The values that a sequence has in store.
+    /// The reserved values of a sequence.
     pub(crate) fn range_of(&self, sequence: &SequenceDef) -> Arc<Mutex<SequenceRange>> {
         Arc::clone(self.sequences.lock().entry(sequence.state).or_default())
     }
 
-    /// At a clean shutdown: no sequence keeps values in store.
-    pub(crate) fn give_back_ranges(&self, core: &Core) -> Result<()> {
+    /// The reserved values of all sequences, each with the id of its row in the system table; none are left.
+    pub(crate) fn take_ranges(&self) -> impl Iterator<Item = (u32, Arc<Mutex<SequenceRange>>)> + use<> {
         let ranges: Vec<_> = self.sequences.lock().drain().collect();
-        ranges.into_iter().try_for_each(|(state, range)| range.lock().give_back(core, state))
-    }
-
-    /// Opens a definition.
-    pub(crate) fn open_table(&self, core: &Core, def: TableDef) -> Arc<Table> {
-        let def = Arc::new(def);
-        let store = core.engine(&def.engine).open(&CoreRef(core), &def);
-        let rewriter = self.trees.rewriter(def.place.owner);
-        let table = Arc::new(Table::new(Arc::clone(&def), store, self.lock_of(def.id), rewriter));
-        if def.handle.set(Arc::downgrade(&table)).is_err() {
-            panic!("a table definition is opened twice");
-        }
-        table
+        ranges.into_iter()
     }
 
     /// `base` with changes, under a version of its own.

@@ -46,6 +46,10 @@ pub(crate) use entry::encode_stamp;
 pub use entry::{EntryRef, FLAG_DELETED, Stamp, TXN_MAX};
 pub use read::{Found, NodeRef, common_prefix_bytes, entry_bytes};
 
+/// Page kind of tree nodes, in the pager's header.
+pub const KIND_NODE: u8 = 16;
+/// Page kind of the pages of large values (`overflow.rs`).
+pub const KIND_OVERFLOW: u8 = 17;
 /// First byte of the node in its page.
 pub const NODE_START: usize = 32;
 pub(crate) const SLOTS_START: usize = 72;

@@ -16,19 +16,28 @@ use super::{KEY_LENGTH_BYTES, PagedIndex, PagedStore, split_entry_key};
 use crate::catalog::{IndexDef, TableDef};
 use crate::context::Context;
 use crate::core::{Core, Sight, View};
-use crate::ddl_columns::{ColumnSource, Reshape};
 use crate::error::{Error, Result};
 use crate::ids::TxnId;
 use crate::node::{FLAG_DELETED, Stamp};
 use crate::overflow;
+use crate::reshape::{ColumnSource, Reshape};
 use crate::row::{RowImage, RowRef};
 use crate::sort::{Sorted, Sorter};
 use crate::tree::{BulkError, Direction, Scan, Tree, TreeKind, bulk_build};
 use crate::types::{Datum, Value};
 use crate::versions::Version;
+use crate::visible_version::step_back_kept;
 
 /// Key, stamp and payload of an entry of a clustered leaf.
 type LeafEntry = (Vec<u8>, Stamp, Vec<u8>);
+
+/// A row was changed in place.
+pub(crate) struct ChangedInPlace<T> {
+    /// The result of the edit.
+    pub(crate) result: T,
+    /// The change is durable when the log is durable up to here.
+    pub(crate) durable_by: Lsn,
+}
 
 /// What a version contributes to an index.
 struct Contribution {
@@ -157,7 +166,7 @@ impl PagedStore {
             if core.sight(&view, TxnId::new(version.stamp.txn)) == Sight::Seen {
                 return Ok(());
             }
-            if !version.step_back_held(core, self.tree.owner(), key)? {
+            if !step_back_kept(version, core, self.tree.owner(), key)? {
                 return Ok(());
             }
         }
@@ -264,14 +273,14 @@ impl PagedStore {
         Ok(found.flatten())
     }
 
-    /// Replaces a row's content for everybody at once, outside of all transactions and without undo. `edit` gives what the
-    /// caller gets and the new row, which must be as large as the old one.
+    /// Replaces a row's content for all transactions at once, outside of all of them and without undo. `edit` gives its
+    /// result and the new row, which must be as large as the old one. `None`: there is no such row.
     pub(crate) fn change_in_place<T>(
         &self,
         core: &Core,
         key: &[u8],
         edit: impl FnOnce(RowRef<'_>) -> Result<(T, RowImage)>,
-    ) -> Result<Option<(T, Lsn)>> {
+    ) -> Result<Option<ChangedInPlace<T>>> {
         let mut mtr = core.pager.begin()?;
         let mut at = self.tree.locate_x(&core.pager, &mut mtr, key)?;
         if !at.found || self.tree.entry(&mtr, &at).is_deleted() {
@@ -279,11 +288,11 @@ impl PagedStore {
         }
         let entry = self.tree.entry(&mtr, &at);
         let stamp = entry.stamp();
-        let (given, image) = edit(self.row(entry.payload()))?;
+        let (result, image) = edit(self.row(entry.payload()))?;
         assert_eq!(image.as_bytes().len(), entry.payload().len(), "a row of another size in place");
         let put = self.tree.put(&mut mtr, &mut at, key, stamp, image.as_bytes());
         assert_eq!(put, crate::tree::Put::Done, "a row of the same size needs no room");
-        Ok(Some((given, mtr.commit())))
+        Ok(Some(ChangedInPlace { result, durable_by: mtr.commit() }))
     }
 }
 

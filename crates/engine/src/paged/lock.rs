@@ -20,7 +20,8 @@ use crate::overflow;
 use crate::row::RowRef;
 use crate::row_access::{Change, Outcome};
 use crate::share::LockStrength;
-use crate::versions::{FLAG_KEY, FLAG_MOVED, FLAG_VACATED, Retry, Step, Version};
+use crate::versions::{FLAG_KEY, FLAG_MOVED, FLAG_VACATED, Step, Version};
+use crate::visible_version::Retry;
 
 /// The committed version beneath an uncommitted one (or one that is newer than the snapshot) that nobody who relies on the row has
 /// to wait for.
@@ -155,7 +156,7 @@ impl PagedStore {
                 return Ok(in_the_way);
             }
             let writer = version.stamp.txn;
-            match version.step_back(core, self.tree.owner(), key)? {
+            match version.step_back(&core.pager, self.tree.owner(), key)? {
                 Step::Older => {}
                 Step::Nothing => return Ok(in_the_way),
                 Step::Stale => return Ok(Under::Stale),

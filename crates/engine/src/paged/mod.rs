@@ -25,15 +25,17 @@ mod runs;
 mod undo;
 mod write;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub(crate) use build::ChangedInPlace;
 pub(crate) use undo::{roll_back, undo_newest};
 
-use crate::catalog::{IndexDef, IndexId, TableDef};
+use crate::catalog::Keys;
+use crate::catalog::{Catalog, IndexDef, IndexId, Table, TableDef};
 use crate::context::Context;
 use crate::core::Core;
-use crate::derived::Keys;
 use crate::entry_columns::EntryColumns;
 use crate::error::{Error, Result};
 use crate::key;
@@ -104,6 +106,22 @@ impl PagedStore {
             next_row_id: trees.row_ids(def.place),
             def: Arc::clone(def),
         }
+    }
+
+    /// The paged store of a table; `None` if another engine stores it.
+    pub(crate) fn of(table: &Table) -> Option<&Self> {
+        (&*table.store as &dyn Any).downcast_ref()
+    }
+
+    /// The same for a step that only paged tables have.
+    pub(crate) fn needed(table: &Table) -> Result<&Self> {
+        let other = || Error::Unsupported { what: format!("this on engine {}", table.def().engine) };
+        Self::of(table).ok_or_else(other)
+    }
+
+    /// The paged table, of any database, whose clustered tree the segment `owner` has.
+    pub(crate) fn of_tree(catalog: &Catalog, owner: u32) -> Option<&Self> {
+        Self::of(catalog.table_of_tree(owner)?)
     }
 
     pub(crate) fn row<'a>(&'a self, payload: &'a [u8]) -> RowRef<'a> {
@@ -301,10 +319,6 @@ impl TableStore for PagedStore {
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<bool>,
     ) -> Result<Outcome> {
         self.lock_row(cx, key, strength, decide)
-    }
-
-    fn as_paged(&self) -> Option<&PagedStore> {
-        Some(self)
     }
 }
 

@@ -25,7 +25,8 @@ use crate::node::Stamp;
 use crate::row_access::Isolation;
 use crate::undo::RecordRef;
 use crate::undo::page::UndoPage;
-use crate::versions::{FLAG_MOVED, FLAG_VACATED, Version, missing_record};
+use crate::versions::{FLAG_MOVED, FLAG_VACATED, Version};
+use crate::visible_version::{missing_record, step_back_kept};
 
 /// The version with which a row arrived at a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,7 @@ impl PagedStore {
             if version.is_deleted() {
                 oldest_mark = Some(version.stamp);
             }
-            if !version.step_back_held(&core, self.tree.owner(), key)? {
+            if !step_back_kept(&mut version, &core, self.tree.owner(), key)? {
                 return cx.view().map(|_| None);
             }
         }

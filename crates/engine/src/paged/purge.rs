@@ -17,6 +17,7 @@ use crate::overflow;
 use crate::row::RowRef;
 use crate::undo::{Kind, RecordRef, page};
 use crate::versions::Version;
+use crate::visible_version::step_back_kept;
 
 impl PagedStore {
     /// Purges the record of an update or delete.
@@ -74,7 +75,7 @@ impl PagedStore {
                 return Ok(true);
             }
             let is_last = RollPointer::from_raw(version.stamp.roll) == until;
-            if is_last || !version.step_back_held(core, self.tree.owner(), key)? {
+            if is_last || !step_back_kept(&mut version, core, self.tree.owner(), key)? {
                 return Ok(false);
             }
         }

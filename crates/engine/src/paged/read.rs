@@ -25,7 +25,8 @@ use crate::overflow;
 use crate::row::RowRef;
 use crate::row_access::{OnRow, ScanIndex, ScanSpec};
 use crate::tree::{Direction, Scan};
-use crate::versions::{Look, Retry, Version, look_back};
+use crate::versions::Version;
+use crate::visible_version::{Look, Retry, look_back};
 
 /// What the first look at an entry, under the leaf's latch, came to.
 enum First {

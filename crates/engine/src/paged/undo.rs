@@ -23,6 +23,7 @@ use crate::overflow;
 use crate::tree::{Put, Tree, TreeKind};
 use crate::undo::{Kind, Record, RecordRef, Segment};
 use crate::versions::Version;
+use crate::visible_version::step_back_kept;
 
 /// Finds the open table whose clustered tree a segment owns.
 pub(crate) type Resolve<'r, 't> = dyn Fn(u32) -> Option<&'t PagedStore> + 'r;
@@ -191,7 +192,7 @@ impl PagedStore {
             if core.sight(&view, TxnId::new(version.stamp.txn)) == Sight::Seen {
                 return Ok(false);
             }
-            if !version.step_back_held(core, self.tree.owner(), key)? {
+            if !step_back_kept(&mut version, core, self.tree.owner(), key)? {
                 return Ok(false);
             }
         }

@@ -28,6 +28,7 @@ use crate::tree::{Position, Put};
 use crate::types::Datum;
 use crate::undo::{Before, Kind, RecordRef};
 use crate::versions::{FLAG_KEY, FLAG_LOCK, FLAG_MOVED, Version};
+use crate::visible_version::step_back_kept;
 
 /// What became of one attempt under the leaf's latch.
 enum Attempt<T> {
@@ -441,7 +442,7 @@ impl PagedStore {
     fn look_below(&self, cx: &mut Context, key: &[u8], mut version: Version) -> Result<Stamp> {
         let lock = version.stamp;
         while version.stamp.flags & FLAG_LOCK != 0 {
-            if !version.step_back_held(&cx.core, self.tree.owner(), key)? {
+            if !step_back_kept(&mut version, &cx.core, self.tree.owner(), key)? {
                 // A lock that is newer than the snapshot is purged only beyond the rollback limit.
                 return cx.view().map(|_| Stamp::default());
             }

@@ -9,9 +9,9 @@
 use thiserror::Error;
 use varve_pager::{PageId, Pager, SpaceId};
 
-use super::{KIND_NODE, Tree, TreeError, TreeKind};
+use super::{Tree, TreeError, TreeKind};
 use crate::node::edit::Frame;
-use crate::node::{self, Stamp, common_prefix_bytes, entry_bytes, prefix_bytes_max, usable_bytes};
+use crate::node::{self, KIND_NODE, Stamp, common_prefix_bytes, entry_bytes, prefix_bytes_max, usable_bytes};
 use crate::redo::{self, NodeOp};
 
 const FILL_PERCENT: usize = 95;

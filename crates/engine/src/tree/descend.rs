@@ -10,8 +10,8 @@
 
 use varve_pager::{Access, H, Mtr, PageId, PageS, Pager, page};
 
-use super::{KIND_NODE, Tree, TreeError, TreeResult};
-use crate::node::NodeRef;
+use super::{Tree, TreeError, TreeResult};
+use crate::node::{KIND_NODE, NodeRef};
 
 /// Attempts to have an absent page read while no latch is held.
 const READS_UNLATCHED_MAX: u32 = 8;

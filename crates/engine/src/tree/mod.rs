@@ -27,18 +27,13 @@ use thiserror::Error;
 use varve_pager::{Access, H, Mtr, PageId, PageNo, Pager, PagerError, SpaceId};
 
 use crate::node::edit::Frame;
-use crate::node::{EntryRef, NodeRef};
+use crate::node::{EntryRef, KIND_NODE, NodeRef};
 use crate::redo::{self, NodeOp};
 
 pub use bulk::{BulkError, bulk_build};
 pub use check::Checker;
 pub use estimate::Estimate;
 pub use scan::{Direction, Scan};
-
-/// Page kind of tree nodes.
-pub const KIND_NODE: u8 = 16;
-/// Page kind of overflow pages.
-pub const KIND_OVERFLOW: u8 = 17;
 
 /// What the leaves of a tree hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

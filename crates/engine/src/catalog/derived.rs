@@ -12,7 +12,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::catalog::{IndexDef, TableDef};
+use super::defs::{IndexDef, TableDef};
 use crate::error::{Error, Result};
 use crate::row::RowRef;
 use crate::types::{ColumnType, Value};

@@ -2,7 +2,7 @@
 //!
 //! | table | columns | key |
 //! |---|---|---|
-//! | objects | id int4, definition bytea (`codec.rs`) | id |
+//! | objects | id int4, definition bytea (`catalog/codec.rs`) | id |
 //! | names | schema text, name text, id int4 | schema, name |
 //! | sequences | id int4, value int8, ended bool | id |
 //!
@@ -21,20 +21,20 @@ use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, OnceLock};
 
-use super::codec::{self, Definition};
-use super::{
-    About, Catalog, ColumnDef, ObjectChange, POSTGRES, PUBLIC, PrimaryKey, RoleDef, SchemaDef,
-    StorageOptions, Table, TableDef, TableId, TreePlace,
-};
 use varve_device::planted;
-use varve_pager::Lsn;
 
-use crate::catalog::ObjectId;
+use crate::catalog::codec::{self, Definition};
+use crate::catalog::sequence_range::StoredSequence;
+use crate::catalog::{
+    About, Catalog, ColumnDef, ObjectChange, ObjectId, POSTGRES, PUBLIC, PrimaryKey, RoleDef, SchemaDef,
+    StorageOptions, Table, TableDef, TableId,
+};
 use crate::context::Context;
 use crate::core::Core;
 use crate::error::{Error, ObjectKind, Result};
+use crate::ids::TreeAddress;
 use crate::key;
-use crate::paged::PagedStore;
+use crate::paged::{ChangedInPlace, PagedStore};
 use crate::row::{RowImage, RowRef, RowSchema};
 use crate::row_access::{Change, Isolation, Outcome, ScanIndex, ScanSpec};
 use crate::types::{ColumnType, Datum};
@@ -65,7 +65,7 @@ fn column(name: &str, column_type: ColumnType) -> ColumnDef {
     ColumnDef { not_null: true, ..ColumnDef::new(name, column_type) }
 }
 
-fn system_def(which: usize, place: TreePlace) -> TableDef {
+fn system_def(which: usize, place: TreeAddress) -> TableDef {
     let (name, columns, key_columns) = match which {
         OBJECTS => (
             "objects",
@@ -106,15 +106,15 @@ fn system_def(which: usize, place: TreePlace) -> TableDef {
 }
 
 /// A catalog of nothing but the system tables.
-pub(crate) fn bare(core: &Core, places: &[TreePlace]) -> Catalog {
-    let open = |(which, place): (usize, &TreePlace)| core.catalog.open_table(core, system_def(which, *place));
+pub(crate) fn bare(core: &Core, places: &[TreeAddress]) -> Catalog {
+    let open = |(which, place): (usize, &TreeAddress)| core.open_table(system_def(which, *place));
     let mut catalog = Catalog::predefined();
     catalog.set_system(places.iter().enumerate().map(open).collect());
     catalog
 }
 
 fn store(tables: &[Arc<Table>], which: usize) -> &PagedStore {
-    match tables[which].store.as_paged() {
+    match PagedStore::of(&tables[which]) {
         Some(store) => store,
         None => unreachable!("system tables are paged"),
     }
@@ -245,9 +245,9 @@ fn change(
     }
 }
 
-/// Adds the values of a sequence: the next one, and whether there is none.
-pub(crate) fn add_sequence(cx: &mut Context, id: u32, next: i64, ended: bool) -> Result<()> {
-    let row = [Datum::Int4(id as i32), Datum::Int8(next), Datum::Bool(ended)];
+/// Adds the row of a sequence.
+pub(crate) fn add_sequence(cx: &mut Context, id: u32, sequence: StoredSequence) -> Result<()> {
+    let row = [Datum::Int4(id as i32), Datum::Int8(sequence.next), Datum::Bool(sequence.is_ended)];
     on_newest(cx, SEQUENCES, |cx, sequences| sequences.insert_row(cx, &row))
 }
 
@@ -256,31 +256,31 @@ pub(crate) fn remove_sequence(cx: &mut Context, id: u32) -> Result<()> {
     change(cx, SEQUENCES, &id_key(id), |_| Ok(Change::Delete))
 }
 
-/// The next value of a sequence, and whether it is at its end, as they are stored.
-pub(crate) fn values_of(core: &Core, id: u32) -> Result<Option<(i64, bool)>> {
+/// The row of a sequence.
+pub(crate) fn stored_sequence(core: &Core, id: u32) -> Result<Option<StoredSequence>> {
     let catalog = core.catalog.current();
     store(catalog.system(), SEQUENCES).peek(core, &id_key(id), |row| match (row.get(1), row.get(2)) {
-        (Datum::Int8(value), Datum::Bool(ended)) => (value, ended),
-        _ => (0, true),
+        (Datum::Int8(next), Datum::Bool(is_ended)) => StoredSequence { next, is_ended },
+        _ => StoredSequence { next: 0, is_ended: true },
     })
 }
 
-/// Changes the values of a sequence for everybody at once, outside of all transactions. `edit` gets (value, ended).
-/// Gives the LSN too, from which on the change is durable.
+/// Changes the row of a sequence for all transactions at once, outside of all of them. `edit` gets the row, and
+/// gives its result and the new row.
 pub(crate) fn advance_sequence<T>(
     core: &Core,
     id: u32,
-    edit: impl FnOnce(i64, bool) -> Result<(T, i64, bool)>,
-) -> Result<Option<(T, Lsn)>> {
+    edit: impl FnOnce(StoredSequence) -> Result<(T, StoredSequence)>,
+) -> Result<Option<ChangedInPlace<T>>> {
     let catalog = core.catalog.current();
     let sequences = store(catalog.system(), SEQUENCES);
     sequences.change_in_place(core, &id_key(id), |row| {
-        let (Datum::Int8(value), Datum::Bool(ended)) = (row.get(1), row.get(2)) else {
+        let (Datum::Int8(next), Datum::Bool(is_ended)) = (row.get(1), row.get(2)) else {
             return Err(Error::corrupt("a row of the system table sequences has NULLs"));
         };
-        let (given, value, ended) = edit(value, ended)?;
-        let data = [Datum::Int4(id as i32), Datum::Int8(value), Datum::Bool(ended)];
-        Ok((given, RowImage::encode(row.schema(), &data)?))
+        let (result, new) = edit(StoredSequence { next, is_ended })?;
+        let data = [Datum::Int4(id as i32), Datum::Int8(new.next), Datum::Bool(new.is_ended)];
+        Ok((result, RowImage::encode(row.schema(), &data)?))
     })
 }
 
@@ -313,7 +313,7 @@ pub(crate) fn load(cx: &mut Context, mut catalog: Catalog) -> Result<Catalog> {
 pub(crate) fn opened(core: &Core, definition: Definition) -> ObjectChange {
     match definition {
         Definition::Schema(def) => ObjectChange::Schema(def.id, Some(Arc::new(def))),
-        Definition::Table(def) => ObjectChange::Table(def.id, Some(core.catalog.open_table(core, def))),
+        Definition::Table(def) => ObjectChange::Table(def.id, Some(core.open_table(def))),
         Definition::Sequence(def) => ObjectChange::Sequence(def.id, Some(Arc::new(def))),
         Definition::View(def) => ObjectChange::View(def.id, Some(Arc::new(def))),
         Definition::Database(def) => ObjectChange::Database(def.id, Some(Arc::new(def))),
@@ -324,7 +324,7 @@ pub(crate) fn opened(core: &Core, definition: Definition) -> ObjectChange {
 
 /// First rows of a new database.
 pub(crate) fn fill(cx: &mut Context) -> Result<()> {
-    add_sequence(cx, OBJECT_IDS, FIRST_OBJECT, false)?;
+    add_sequence(cx, OBJECT_IDS, StoredSequence { next: FIRST_OBJECT, is_ended: false })?;
     let public = SchemaDef { id: ObjectId(PUBLIC_ID), database: POSTGRES, name: PUBLIC.into() };
     add_name(cx, ObjectKind::Schema, "", PUBLIC, PUBLIC_ID)?;
     add_object(cx, PUBLIC_ID, &Definition::Schema(public))?;

@@ -1,0 +1,98 @@
+//! Committed transactions whose undo is still there, in commit order, and the horizon below which purge removes it.
+//!
+//! Does not know: how undo is removed (`purge.rs`).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use varve_pager::{Lsn, PageId};
+
+use crate::bell::Bell;
+use crate::error::{Error, Result};
+use crate::undo::{Mark, Record};
+
+/// Commits after which the purge thread is woken before its period ends.
+const KICK_LEN: usize = 256;
+
+/// A committed transaction whose undo is still there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finished {
+    pub(crate) lsn: Lsn,
+    pub(crate) header: PageId,
+    pub(crate) start: Mark,
+    pub(crate) end: Mark,
+}
+
+/// What purge shares with the rest.
+pub(crate) struct PurgeState {
+    pub(crate) horizon: AtomicU64,
+    /// Snapshots below have lost something.
+    pub(crate) forced: AtomicU64,
+    pub(crate) queue: Mutex<VecDeque<Finished>>,
+    /// One purger at a time.
+    pub(crate) running: Mutex<Record>,
+    pub(crate) purged_count: AtomicU64,
+    pub(crate) limit_bytes: Option<u64>,
+    pub(crate) bell: Arc<Bell>,
+}
+
+impl PurgeState {
+    /// Nothing to purge but what a restart found.
+    pub(crate) fn new(found: Vec<Finished>, limit_bytes: Option<u64>) -> Self {
+        Self {
+            horizon: AtomicU64::new(0),
+            forced: AtomicU64::new(0),
+            queue: Mutex::new(found.into()),
+            running: Mutex::default(),
+            purged_count: AtomicU64::new(0),
+            limit_bytes,
+            bell: Arc::default(),
+        }
+    }
+
+    /// Transactions at or below are purged, or may be at any moment.
+    pub(crate) fn horizon(&self) -> Lsn {
+        Lsn::new(self.horizon.load(Ordering::SeqCst))
+    }
+
+    /// 72000 if the snapshot lost something.
+    #[inline]
+    pub(crate) fn check_snapshot(&self, snapshot: Lsn) -> Result<()> {
+        if snapshot.get() < self.forced.load(Ordering::SeqCst) {
+            return Err(Error::SnapshotTooOld);
+        }
+        Ok(())
+    }
+
+    /// Called in the append section of a commit, so the queue is in commit order.
+    pub(crate) fn push(&self, finished: Finished) {
+        self.queue.lock().push_back(finished);
+    }
+
+    /// Committed transactions that wait for purge.
+    pub(crate) fn backlog(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    /// Wakes the thread if much is waiting.
+    pub(crate) fn kick(&self) {
+        if self.queue.lock().len() % KICK_LEN == KICK_LEN - 1 {
+            self.bell.ring();
+        }
+    }
+
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
+    /// The first transaction in the queue, if it is at or below the horizon.
+    pub(crate) fn next_below(&self, horizon: Lsn) -> Option<Finished> {
+        let mut queue = self.queue.lock();
+        if queue.front()?.lsn > horizon {
+            return None;
+        }
+        queue.pop_front()
+    }
+}

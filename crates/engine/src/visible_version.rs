@@ -1,0 +1,109 @@
+//! The version of a row that a view sees, found by stepping back from the newest one.
+//!
+//! Invariants
+//! 1. No latch is held while an undo page is fixed.
+//! 2. A reader that meets the same unusable version of a row again and again gets an error. It never reads on without it.
+//!
+//! Does not know: trees; who reads.
+
+use std::thread;
+
+use crate::core::{Core, Sight, View};
+use crate::error::{Error, Result};
+use crate::ids::{RollPointer, TxnId};
+use crate::node::Stamp;
+use crate::versions::{Step, Version};
+
+/// Times that a version may be stale and the row unchanged.
+const SAME_STAMP_MAX: u32 = 100;
+/// Times that an undo page may be unreadable and the row unchanged.
+const UNREADABLE_MAX: u32 = 2;
+
+/// As [`Version::step_back`], for a caller that has kept the row from being rolled back since it was read: `false` if no
+/// snapshot sees an older version.
+pub(crate) fn step_back_kept(version: &mut Version, core: &Core, tree: u32, key: &[u8]) -> Result<bool> {
+    let step = version.step_back(&core.pager, tree, key);
+    match step {
+        Ok(Step::Older) => return Ok(true),
+        Ok(Step::Nothing) => return Ok(false),
+        Ok(Step::Stale) | Err(_) => {}
+    }
+    // Before purge takes a record, it publishes a horizon that sees the record's transaction.
+    let view = View { snapshot: core.purge.horizon(), me: TxnId::NONE, floor: core.status.floor() };
+    if core.sight(&view, TxnId::new(version.stamp.txn)) == Sight::Seen {
+        return Ok(false);
+    }
+    step.and_then(|_| Err(missing_record(version.stamp)))
+}
+
+/// What a view finds behind a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// `version` holds the row.
+    Row,
+    /// The view sees no row.
+    NoRow,
+    /// The version is out of date: read the row again.
+    Stale,
+}
+
+/// Goes back from `version` (seen or not) to the newest one that the view sees.
+pub(crate) fn look_back(
+    core: &Core,
+    view: &View,
+    tree: u32,
+    key: &[u8],
+    version: &mut Version,
+) -> Result<Look> {
+    loop {
+        match core.sight(view, TxnId::new(version.stamp.txn)) {
+            Sight::Seen if version.is_deleted() => return Ok(Look::NoRow),
+            Sight::Seen => return Ok(Look::Row),
+            Sight::Stale => return Ok(Look::Stale),
+            Sight::Unseen => {}
+        }
+        match version.step_back(&core.pager, tree, key)? {
+            Step::Older => {}
+            Step::Nothing => return Ok(Look::NoRow),
+            Step::Stale => return Ok(Look::Stale),
+        }
+    }
+}
+
+pub(crate) fn missing_record(stamp: Stamp) -> Error {
+    let pointer = RollPointer::from_raw(stamp.roll);
+    Error::corrupt(format!("the undo record of transaction {} is not at {pointer:?}", stamp.txn))
+}
+
+/// Tells a row that changed under the reader from undo that is gone for good.
+#[derive(Debug, Default)]
+pub(crate) struct Retry {
+    last: Option<Stamp>,
+    count: u32,
+}
+
+impl Retry {
+    /// The version with this stamp turned out to be stale, or (`cause`) could not be followed. The same stamp again and
+    /// again is an error. (Once or twice it can happen to a row that its transaction changes, takes back to a savepoint
+    /// and changes again.)
+    pub(crate) fn again(
+        &mut self,
+        core: &Core,
+        view: &View,
+        stamp: Stamp,
+        cause: Option<Error>,
+    ) -> Result<()> {
+        core.purge.check_snapshot(view.snapshot)?;
+        if self.last.replace(stamp) != Some(stamp) {
+            self.count = 0;
+            return Ok(());
+        }
+        self.count += 1;
+        let max = if cause.is_some() { UNREADABLE_MAX } else { SAME_STAMP_MAX };
+        if self.count < max {
+            thread::yield_now();
+            return Ok(());
+        }
+        Err(cause.unwrap_or_else(|| missing_record(stamp)))
+    }
+}
