@@ -32,22 +32,21 @@ use crate::system::World;
 use crate::time::{self, TimeForms};
 
 pub use crate::access::{Choice, choose, conjuncts, joined};
-pub use crate::bind::aggregate::{AggCall, AggKind};
-pub use crate::bind::window::{Exclude, Frame, FrameBound, FrameUnits, WinCall, WinFunction, WinOrder};
 pub use crate::error::{SqlError, SqlState};
 pub use crate::eval::arith::{ArithOp, Class};
 pub use crate::eval::func::json::quoted as push_json_string;
 pub use crate::eval::pattern::matches as like_matches;
 pub use crate::eval::{CmpOp, Expr, Like};
 pub use crate::exec::group::bits;
-pub use crate::exec::moments::{Moment, Moments};
+pub use crate::exec::moments::Moments;
 pub use crate::exec::sum::Sum;
 pub use crate::explain::expression::shown as shown_expression;
 pub use crate::explain::short::scan_of;
 pub use crate::explain::{Actual, Step};
 pub use crate::plan::{
-    Access, Aggregate, Expand, Join, JoinKind, Lateral, Output, Recursion, Select, SetFunction, SetKind,
-    SetOperation, Shared, SharedBody, SortKey, Source, Subquery, SubqueryKind, TableAccess, Unnest,
+    Access, AggCall, AggKind, Aggregate, Exclude, Expand, Frame, FrameBound, FrameUnits, Join, JoinKind,
+    Lateral, Moment, Output, Recursion, Select, SetFunction, SetKind, SetOperation, Shared, SharedBody,
+    SortKey, Source, Subquery, SubqueryKind, TableAccess, Unnest, WinCall, WinFunction, WinOrder,
 };
 pub use crate::system::SystemTable;
 pub use crate::system::names::quoted as quoted_name;

@@ -7,10 +7,12 @@
 //!
 //! Does not know: how it came about (`bind`, `access`) or how it runs (`exec`).
 
+mod aggregate;
 mod change;
 mod select;
 mod source;
 mod walk;
+mod window;
 
 use std::sync::Arc;
 
@@ -19,6 +21,7 @@ use varve_engine::{ScanIndex, TableDef};
 use crate::eval::Expr;
 
 // One vocabulary, whose files nobody needs to know who reads or makes plans.
+pub use aggregate::{AggCall, AggKind, Moment};
 pub use change::{Arbiter, Delete, Found, Insert, InsertSource, OnConflict, Rules, Update, Upsert};
 pub use select::{
     Aggregate, LockWait, LockedTable, Output, RowLock, Select, SortKey, Subquery, SubqueryKind,
@@ -27,6 +30,7 @@ pub use source::{
     Expand, Join, JoinKind, Lateral, Recursion, SetCall, SetFunction, SetKind, SetOperation, Shared,
     SharedBody, Source, Step, Unnest,
 };
+pub use window::{Exclude, Frame, FrameBound, FrameUnits, WinCall, WinFunction, WinOrder};
 
 /// A statement that runs on rows.
 #[derive(Debug)]

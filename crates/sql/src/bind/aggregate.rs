@@ -9,128 +9,16 @@
 
 use super::call::{plain_argument, whole_row};
 use super::coerce::with_blanks;
-use super::scope::{Found, Scope};
-use super::window::WinOrder;
+use super::scope::{Found, Scope, WrittenAggregate};
 use super::{Binder, Bound};
 use crate::ast::{self, FunctionArg};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
-use crate::exec::moments::Moment;
 use crate::names::fold;
-use crate::ty::{Elem, Ty, Typed};
-
-/// An aggregate function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AggKind {
-    /// count(*) and count(x)
-    Count,
-    /// sum
-    Sum,
-    /// avg
-    Avg,
-    /// min
-    Min,
-    /// max
-    Max,
-    /// bool_and, every
-    BoolAnd,
-    /// bool_or
-    BoolOr,
-    /// bit_and
-    BitAnd,
-    /// bit_or
-    BitOr,
-    /// bit_xor
-    BitXor,
-    /// string_agg
-    StringAgg,
-    /// array_agg
-    ArrayAgg,
-    /// Variance, correlation, regression.
-    Moment(Moment),
-    /// percentile_cont
-    PercentileCont,
-    /// percentile_disc
-    PercentileDisc,
-    /// percentile_cont of an array of fractions
-    PercentilesCont,
-    /// percentile_disc of an array of fractions
-    PercentilesDisc,
-    /// mode
-    Mode,
-    /// json_agg; of rows or arrays, which stand in lines of their own, if the flag is set.
-    JsonAgg(bool),
-    /// json_object_agg
-    JsonObjectAgg,
-}
-
-/// One aggregate to compute.
-#[derive(Debug, Clone)]
-pub struct AggCall {
-    /// The function.
-    pub kind: AggKind,
-    /// Its argument over the input row; `None` for count(*).
-    pub argument: Option<Expr>,
-    /// The argument's type.
-    pub input: Ty,
-    /// The result's type.
-    pub output: Ty,
-    /// DISTINCT
-    pub distinct: bool,
-    /// FILTER (WHERE ...)
-    pub filter: Option<Expr>,
-    /// A second argument: what string_agg puts before each value but the first, the x of a pair, the fraction of a percentile.
-    pub second: Option<Expr>,
-    /// ORDER BY within the call, WITHIN GROUP.
-    pub order: Vec<WinOrder>,
-    /// The call as written, by which equal ones are found.
-    written: Option<ast::Function>,
-}
-
-impl AggCall {
-    /// The same when all calls of its query are known.
-    pub(super) fn bound(self) -> AggCall {
-        AggCall { written: None, ..self }
-    }
-}
+use crate::plan::{AggCall, AggKind, WinOrder};
+use crate::ty::{Ty, Typed};
 
 impl AggKind {
-    /// The aggregate of this name.
-    pub fn of(name: &str) -> Option<AggKind> {
-        Some(match name {
-            "count" => AggKind::Count,
-            "sum" => AggKind::Sum,
-            "avg" => AggKind::Avg,
-            "min" => AggKind::Min,
-            "max" => AggKind::Max,
-            "bool_and" | "every" => AggKind::BoolAnd,
-            "bool_or" => AggKind::BoolOr,
-            "bit_and" => AggKind::BitAnd,
-            "bit_or" => AggKind::BitOr,
-            "bit_xor" => AggKind::BitXor,
-            "string_agg" => AggKind::StringAgg,
-            "array_agg" => AggKind::ArrayAgg,
-            "percentile_cont" => AggKind::PercentileCont,
-            "percentile_disc" => AggKind::PercentileDisc,
-            "mode" => AggKind::Mode,
-            "json_agg" => AggKind::JsonAgg(false),
-            "json_object_agg" => AggKind::JsonObjectAgg,
-            name => AggKind::Moment(Moment::of(name)?),
-        })
-    }
-
-    /// Whether it keeps all values: only a runner of general queries computes it.
-    pub fn collects(self) -> bool {
-        matches!(self, AggKind::StringAgg | AggKind::ArrayAgg | AggKind::JsonAgg(_) | AggKind::JsonObjectAgg)
-            || self.is_ordered_set()
-    }
-
-    /// Whether it is of sorted values: WITHIN GROUP.
-    pub fn is_ordered_set(self) -> bool {
-        use AggKind::{Mode, PercentileCont, PercentileDisc, PercentilesCont, PercentilesDisc};
-        matches!(self, PercentileCont | PercentileDisc | PercentilesCont | PercentilesDisc | Mode)
-    }
-
     /// The same aggregate, beside an argument of this type.
     fn beside(self, first: Option<&Bound>) -> AggKind {
         let is_list = first.and_then(|b| b.t.ty.element()).is_some_and(Ty::is_number);
@@ -138,31 +26,6 @@ impl AggKind {
             AggKind::PercentileCont if is_list => AggKind::PercentilesCont,
             AggKind::PercentileDisc if is_list => AggKind::PercentilesDisc,
             other => other,
-        }
-    }
-
-    /// Whether it is of pairs of values, of which neither may be NULL.
-    pub fn is_of_pairs(self) -> bool {
-        matches!(self, AggKind::Moment(moment) if moment.is_of_pairs())
-    }
-
-    /// Whether only a runner of general queries computes it.
-    pub fn needs_runner(self) -> bool {
-        self.collects() || self.is_of_pairs()
-    }
-
-    /// Whether NULL is left out of what it collects.
-    pub fn skips_null(self) -> bool {
-        !matches!(self, AggKind::ArrayAgg | AggKind::JsonAgg(_) | AggKind::JsonObjectAgg)
-    }
-
-    /// The type of its second argument beside a first one of this type.
-    pub fn second_type(self, input: Ty) -> Ty {
-        match self {
-            AggKind::PercentileCont | AggKind::PercentileDisc => Ty::Float8,
-            AggKind::PercentilesCont | AggKind::PercentilesDisc => Ty::Array(Elem::Float8),
-            AggKind::JsonObjectAgg => Ty::Json,
-            _ => input,
         }
     }
 
@@ -265,9 +128,8 @@ impl Binder<'_> {
         let call = self.argument_of(kind, f, at, scope).map_err(nested);
         let grouping = scope.grouping.insert(grouping);
         let (call, t) = call?;
-        let same = |c: &AggCall| c.written.is_some() && c.written == call.written;
-        let index = grouping.calls.iter().position(same).unwrap_or_else(|| {
-            grouping.calls.push(call);
+        let index = grouping.calls.iter().position(|known| known.written == *f).unwrap_or_else(|| {
+            grouping.calls.push(WrittenAggregate { written: f.clone(), call });
             grouping.calls.len() - 1
         });
         // Slots of aggregates are counted from the top; the plan renumbers them behind the keys.
@@ -382,7 +244,6 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<(AggCall, Typed)> {
         let filter = self.filter_of_call(f, scope)?;
-        let written = Some(f.clone());
         if let [FunctionArg::Star] = f.args.as_slice() {
             if kind != AggKind::Count || f.distinct {
                 return Err(no_such(f, Ty::Unknown).at(at));
@@ -396,7 +257,6 @@ impl Binder<'_> {
                 filter,
                 second: None,
                 order: Vec::new(),
-                written,
             };
             return Ok((call, Typed::plain(Ty::Int8)));
         }
@@ -439,7 +299,6 @@ impl Binder<'_> {
             filter,
             second,
             order,
-            written,
         };
         Ok((call, Typed { ty: result, ..shown }))
     }
@@ -481,20 +340,6 @@ fn ordered_values(
         }
         true => order,
     })
-}
-
-impl AggCall {
-    /// Its expressions.
-    pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
-        let order = self.order.iter().map(|o| &o.expr);
-        self.argument.iter().chain(&self.filter).chain(&self.second).chain(order)
-    }
-
-    /// Its expressions, to change them.
-    pub fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
-        let order = self.order.iter_mut().map(|o| &mut o.expr);
-        self.argument.iter_mut().chain(&mut self.filter).chain(&mut self.second).chain(order)
-    }
 }
 
 /// Only ordered-set aggregates have WITHIN GROUP, and these must have it. `count` values are written in all; no error of its own

@@ -8,16 +8,15 @@
 
 use varve_engine::Value;
 
-use super::aggregate::AggKind;
 use super::call::{function_name, shown, undefined, written_argument};
 use super::coerce::shown_as_text;
 use super::scope::Scope;
-use super::window::WinFunction;
 use super::{Binder, Bound, limits, named};
 use crate::ast::{self, Expr as Ast, FunctionArg};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::{self, Builtin};
 use crate::eval::{CmpOp, Expr};
+use crate::plan::{AggKind, WinFunction};
 use crate::ty::{self, CastLevel, Reg, Ty, Typed, cast_level};
 
 /// Whether a function of this name is bound here rather than found in the table of built-in functions.

@@ -8,19 +8,17 @@
 //!
 //! Does not know: how rows are read.
 
-use super::aggregate::AggCall;
 use super::items::Items;
 use super::order::orderable;
 use super::scope::{GROUPING_SET_SLOT, Grouping, Relation, Scope, Sets, Windows};
 use super::set::Written;
-use super::window::WinCall;
 use super::{Binder, Bound, BoundQuery, Returned, clauses, lock};
 use crate::access::{self, WantedOrder};
 use crate::ast::{self, Expr as Ast, SelectItem, SetExpr};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::loops;
-use crate::plan::{Aggregate, Output, Select, SortKey, Source, TableAccess};
+use crate::plan::{Aggregate, Output, Select, SortKey, Source, TableAccess, WinCall};
 use crate::ty::{Ty, Typed};
 
 impl Binder<'_> {
@@ -435,7 +433,7 @@ fn renumbered(
     }
     let key_types = grouping.keys.iter().map(|(_, b)| b.t).collect();
     let keys = grouping.keys.into_iter().map(|(_, b)| b.expr).collect();
-    let calls = grouping.calls.into_iter().map(AggCall::bound).collect();
+    let calls = grouping.calls.into_iter().map(|aggregate| aggregate.call).collect();
     let sets = grouping.sets.into();
     Aggregate { keys, key_types, calls, sets, having: having.map(Box::new), single: false }
 }

@@ -11,11 +11,9 @@ use std::ops::Range;
 use crate::ast;
 
 use super::Bound;
-use super::aggregate::AggCall;
-use super::window::WinCall;
 use crate::eval::Expr;
 use crate::oid::Oid;
-use crate::plan::SetCall;
+use crate::plan::{AggCall, SetCall, WinCall};
 use crate::sink::Origin;
 use crate::ty::Typed;
 
@@ -66,13 +64,22 @@ pub enum Found {
     Several,
 }
 
+/// An aggregate of a grouped query.
+#[derive(Debug, Clone)]
+pub struct WrittenAggregate {
+    /// The call as written, by which equal ones are found.
+    pub written: ast::Function,
+    /// What it is bound to.
+    pub call: AggCall,
+}
+
 /// Group keys and aggregates of a grouped query, collected while it is bound.
 #[derive(Debug, Clone, Default)]
 pub struct Grouping {
     /// GROUP BY items as written, with what they are bound to.
     pub keys: Vec<(ast::Expr, Bound)>,
     /// Aggregates in the order of their slots, which follow those of the keys.
-    pub calls: Vec<AggCall>,
+    pub calls: Vec<WrittenAggregate>,
     /// Keys that are constants: the slot, and which item of the select list is the key.
     pub constants: Vec<(usize, Option<usize>)>,
     /// Columns of the relations whose primary keys are among the keys: these may be used freely.

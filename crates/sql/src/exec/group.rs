@@ -13,10 +13,9 @@ use varve_engine::{Datum, Value, key};
 
 use super::moments::Moments;
 use super::sum::Sum;
-use crate::bind::aggregate::{AggCall, AggKind};
 use crate::error::{Result, SqlError};
 use crate::eval::{Cx, Input, keep_in};
-use crate::plan::Aggregate;
+use crate::plan::{AggCall, AggKind, Aggregate};
 use crate::value_bytes::key_type;
 
 /// State of one aggregate of one group.

@@ -14,86 +14,8 @@ use varve_engine::{Datum, Numeric, NumericRef, Value};
 use super::sum::Sum;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::number;
+use crate::plan::Moment;
 use crate::ty::Ty;
-
-/// An aggregate of moments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
-    /// var_pop
-    VarPop,
-    /// var_samp, variance
-    VarSamp,
-    /// stddev_pop
-    StddevPop,
-    /// stddev_samp, stddev
-    StddevSamp,
-    /// covar_pop
-    CovarPop,
-    /// covar_samp
-    CovarSamp,
-    /// corr
-    Corr,
-    /// regr_count
-    RegrCount,
-    /// regr_avgx
-    RegrAvgX,
-    /// regr_avgy
-    RegrAvgY,
-    /// regr_sxx
-    RegrSxx,
-    /// regr_syy
-    RegrSyy,
-    /// regr_sxy
-    RegrSxy,
-    /// regr_r2
-    RegrR2,
-    /// regr_slope
-    RegrSlope,
-    /// regr_intercept
-    RegrIntercept,
-}
-
-impl Moment {
-    /// All of them, by their names.
-    const NAMES: [(&'static str, Moment); 18] = [
-        ("var_pop", Moment::VarPop),
-        ("var_samp", Moment::VarSamp),
-        ("variance", Moment::VarSamp),
-        ("stddev_pop", Moment::StddevPop),
-        ("stddev_samp", Moment::StddevSamp),
-        ("stddev", Moment::StddevSamp),
-        ("covar_pop", Moment::CovarPop),
-        ("covar_samp", Moment::CovarSamp),
-        ("corr", Moment::Corr),
-        ("regr_count", Moment::RegrCount),
-        ("regr_avgx", Moment::RegrAvgX),
-        ("regr_avgy", Moment::RegrAvgY),
-        ("regr_sxx", Moment::RegrSxx),
-        ("regr_syy", Moment::RegrSyy),
-        ("regr_sxy", Moment::RegrSxy),
-        ("regr_r2", Moment::RegrR2),
-        ("regr_slope", Moment::RegrSlope),
-        ("regr_intercept", Moment::RegrIntercept),
-    ];
-
-    /// The aggregate of this name.
-    pub fn of(name: &str) -> Option<Moment> {
-        Moment::NAMES.iter().find(|(n, _)| *n == name).map(|(_, moment)| *moment)
-    }
-
-    /// The type of what it is of double precision.
-    pub fn result(self) -> Ty {
-        match self {
-            Moment::RegrCount => Ty::Int8,
-            _ => Ty::Float8,
-        }
-    }
-
-    /// Whether it is of two values: y, then x.
-    pub fn is_of_pairs(self) -> bool {
-        !matches!(self, Moment::VarPop | Moment::VarSamp | Moment::StddevPop | Moment::StddevSamp)
-    }
-}
 
 /// The moments of the values so far.
 #[derive(Debug, Clone)]

@@ -10,10 +10,11 @@ use varve_engine::{ScanIndex, TableDef};
 
 use super::expression::{Names, shown};
 use super::{Actual, Step};
-use crate::bind::aggregate::{AggCall, AggKind};
 use crate::eval::{CmpOp, Expr};
 use crate::exec::watch::{At, Meter};
-use crate::plan::{Access, Insert, InsertSource, KeyRange, OnConflict, Plan, Select, Source, TableAccess};
+use crate::plan::{
+    Access, AggCall, AggKind, Insert, InsertSource, KeyRange, OnConflict, Plan, Select, Source, TableAccess,
+};
 
 /// The steps; with what `meter` says of them if it ran.
 pub fn steps(plan: &Plan, meter: Option<&Meter>) -> Step {

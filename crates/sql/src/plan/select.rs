@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use varve_engine::{LockStrength, TableDef};
 
-use super::Source;
-use crate::bind::aggregate::{AggCall, AggKind};
-use crate::bind::window::WinCall;
+use super::{AggCall, AggKind, Source, WinCall};
 use crate::eval::Expr;
 use crate::sink::Column;
 use crate::ty::{Ty, Typed};

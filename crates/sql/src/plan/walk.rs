@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use varve_engine::TableDef;
 
-use super::{Select, Shared, SharedBody, Source, SubqueryKind};
-use crate::bind::aggregate::AggCall;
-use crate::bind::window::WinCall;
+use super::{AggCall, Select, Shared, SharedBody, Source, SubqueryKind, WinCall};
 use crate::eval::Expr;
 
 impl Select {

@@ -1,0 +1,229 @@
+//! Aggregates: which there are, and a call of one.
+//!
+//! Does not know: which types an aggregate takes (`bind::aggregate`), how it is computed.
+
+use super::WinOrder;
+use crate::eval::Expr;
+use crate::ty::{Elem, Ty};
+
+/// An aggregate function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AggKind {
+    /// count(*) and count(x)
+    Count,
+    /// sum
+    Sum,
+    /// avg
+    Avg,
+    /// min
+    Min,
+    /// max
+    Max,
+    /// bool_and, every
+    BoolAnd,
+    /// bool_or
+    BoolOr,
+    /// bit_and
+    BitAnd,
+    /// bit_or
+    BitOr,
+    /// bit_xor
+    BitXor,
+    /// string_agg
+    StringAgg,
+    /// array_agg
+    ArrayAgg,
+    /// Variance, correlation, regression.
+    Moment(Moment),
+    /// percentile_cont
+    PercentileCont,
+    /// percentile_disc
+    PercentileDisc,
+    /// percentile_cont of an array of fractions
+    PercentilesCont,
+    /// percentile_disc of an array of fractions
+    PercentilesDisc,
+    /// mode
+    Mode,
+    /// json_agg; of rows or arrays, which stand in lines of their own, if the flag is set.
+    JsonAgg(bool),
+    /// json_object_agg
+    JsonObjectAgg,
+}
+
+/// An aggregate of moments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// var_pop
+    VarPop,
+    /// var_samp, variance
+    VarSamp,
+    /// stddev_pop
+    StddevPop,
+    /// stddev_samp, stddev
+    StddevSamp,
+    /// covar_pop
+    CovarPop,
+    /// covar_samp
+    CovarSamp,
+    /// corr
+    Corr,
+    /// regr_count
+    RegrCount,
+    /// regr_avgx
+    RegrAvgX,
+    /// regr_avgy
+    RegrAvgY,
+    /// regr_sxx
+    RegrSxx,
+    /// regr_syy
+    RegrSyy,
+    /// regr_sxy
+    RegrSxy,
+    /// regr_r2
+    RegrR2,
+    /// regr_slope
+    RegrSlope,
+    /// regr_intercept
+    RegrIntercept,
+}
+
+impl Moment {
+    /// All of them, by their names.
+    const NAMES: [(&'static str, Moment); 18] = [
+        ("var_pop", Moment::VarPop),
+        ("var_samp", Moment::VarSamp),
+        ("variance", Moment::VarSamp),
+        ("stddev_pop", Moment::StddevPop),
+        ("stddev_samp", Moment::StddevSamp),
+        ("stddev", Moment::StddevSamp),
+        ("covar_pop", Moment::CovarPop),
+        ("covar_samp", Moment::CovarSamp),
+        ("corr", Moment::Corr),
+        ("regr_count", Moment::RegrCount),
+        ("regr_avgx", Moment::RegrAvgX),
+        ("regr_avgy", Moment::RegrAvgY),
+        ("regr_sxx", Moment::RegrSxx),
+        ("regr_syy", Moment::RegrSyy),
+        ("regr_sxy", Moment::RegrSxy),
+        ("regr_r2", Moment::RegrR2),
+        ("regr_slope", Moment::RegrSlope),
+        ("regr_intercept", Moment::RegrIntercept),
+    ];
+
+    /// The aggregate of this name.
+    pub fn of(name: &str) -> Option<Moment> {
+        Moment::NAMES.iter().find(|(n, _)| *n == name).map(|(_, moment)| *moment)
+    }
+
+    /// The type of what it is of double precision.
+    pub fn result(self) -> Ty {
+        match self {
+            Moment::RegrCount => Ty::Int8,
+            _ => Ty::Float8,
+        }
+    }
+
+    /// Whether it is of two values: y, then x.
+    pub fn is_of_pairs(self) -> bool {
+        !matches!(self, Moment::VarPop | Moment::VarSamp | Moment::StddevPop | Moment::StddevSamp)
+    }
+}
+
+/// One aggregate to compute.
+#[derive(Debug, Clone)]
+pub struct AggCall {
+    /// The function.
+    pub kind: AggKind,
+    /// Its argument over the input row; `None` for count(*).
+    pub argument: Option<Expr>,
+    /// The argument's type.
+    pub input: Ty,
+    /// The result's type.
+    pub output: Ty,
+    /// DISTINCT
+    pub distinct: bool,
+    /// FILTER (WHERE ...)
+    pub filter: Option<Expr>,
+    /// A second argument: what string_agg puts before each value but the first, the x of a pair, the fraction of a percentile.
+    pub second: Option<Expr>,
+    /// ORDER BY within the call, WITHIN GROUP.
+    pub order: Vec<WinOrder>,
+}
+
+impl AggKind {
+    /// The aggregate of this name.
+    pub fn of(name: &str) -> Option<AggKind> {
+        Some(match name {
+            "count" => AggKind::Count,
+            "sum" => AggKind::Sum,
+            "avg" => AggKind::Avg,
+            "min" => AggKind::Min,
+            "max" => AggKind::Max,
+            "bool_and" | "every" => AggKind::BoolAnd,
+            "bool_or" => AggKind::BoolOr,
+            "bit_and" => AggKind::BitAnd,
+            "bit_or" => AggKind::BitOr,
+            "bit_xor" => AggKind::BitXor,
+            "string_agg" => AggKind::StringAgg,
+            "array_agg" => AggKind::ArrayAgg,
+            "percentile_cont" => AggKind::PercentileCont,
+            "percentile_disc" => AggKind::PercentileDisc,
+            "mode" => AggKind::Mode,
+            "json_agg" => AggKind::JsonAgg(false),
+            "json_object_agg" => AggKind::JsonObjectAgg,
+            name => AggKind::Moment(Moment::of(name)?),
+        })
+    }
+
+    /// Whether it keeps all values: only a runner of general queries computes it.
+    pub fn collects(self) -> bool {
+        matches!(self, AggKind::StringAgg | AggKind::ArrayAgg | AggKind::JsonAgg(_) | AggKind::JsonObjectAgg)
+            || self.is_ordered_set()
+    }
+
+    /// Whether it is of sorted values: WITHIN GROUP.
+    pub fn is_ordered_set(self) -> bool {
+        use AggKind::{Mode, PercentileCont, PercentileDisc, PercentilesCont, PercentilesDisc};
+        matches!(self, PercentileCont | PercentileDisc | PercentilesCont | PercentilesDisc | Mode)
+    }
+
+    /// Whether it is of pairs of values, of which neither may be NULL.
+    pub fn is_of_pairs(self) -> bool {
+        matches!(self, AggKind::Moment(moment) if moment.is_of_pairs())
+    }
+
+    /// Whether only a runner of general queries computes it.
+    pub fn needs_runner(self) -> bool {
+        self.collects() || self.is_of_pairs()
+    }
+
+    /// Whether NULL is left out of what it collects.
+    pub fn skips_null(self) -> bool {
+        !matches!(self, AggKind::ArrayAgg | AggKind::JsonAgg(_) | AggKind::JsonObjectAgg)
+    }
+
+    /// The type of its second argument beside a first one of this type.
+    pub fn second_type(self, input: Ty) -> Ty {
+        match self {
+            AggKind::PercentileCont | AggKind::PercentileDisc => Ty::Float8,
+            AggKind::PercentilesCont | AggKind::PercentilesDisc => Ty::Array(Elem::Float8),
+            AggKind::JsonObjectAgg => Ty::Json,
+            _ => input,
+        }
+    }
+}
+
+impl AggCall {
+    /// Its expressions.
+    pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        let order = self.order.iter().map(|o| &o.expr);
+        self.argument.iter().chain(&self.filter).chain(&self.second).chain(order)
+    }
+
+    /// Its expressions, to change them.
+    pub fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        let order = self.order.iter_mut().map(|o| &mut o.expr);
+        self.argument.iter_mut().chain(&mut self.filter).chain(&mut self.second).chain(order)
+    }
+}
