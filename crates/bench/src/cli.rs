@@ -52,7 +52,7 @@ struct RunArgs {
     #[arg(long)]
     server: Option<String>,
     #[command(flatten)]
-    place: Place,
+    place: DatabaseArgs,
     #[command(flatten)]
     measured: MeasureArgs,
     /// Tables of sysbench
@@ -89,7 +89,7 @@ struct RunArgs {
 
 /// Where an embedded database is.
 #[derive(Debug, Args)]
-struct Place {
+struct DatabaseArgs {
     /// Directory for the embedded database: a new or an empty one, which stays; without it, one of the working directory that is
     /// removed afterwards
     #[arg(long)]
@@ -107,7 +107,7 @@ const POOL_BYTES: u64 = 512 << 20;
 
 /// A database that is to be measured.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub struct DatabaseRequest<'a> {
     /// Its directory.
     pub directory: &'a Path,
     /// Its configuration; without it, varve.toml in the directory.
@@ -121,7 +121,7 @@ pub struct Wanted<'a> {
 }
 
 /// A database that was opened to be measured.
-pub struct Opened {
+pub struct OpenedDatabase {
     /// The database.
     pub database: Arc<Database>,
     /// Keeps others from its directories.
@@ -129,12 +129,12 @@ pub struct Opened {
 }
 
 /// Opens databases as the program does that includes this command line.
-pub type Opener<'a> = &'a dyn Fn(&Wanted<'_>) -> Result<Opened>;
+pub type Opener<'a> = &'a dyn Fn(&DatabaseRequest<'_>) -> Result<OpenedDatabase>;
 
 #[derive(Debug, Args)]
 struct GateArgs {
     #[command(flatten)]
-    place: Place,
+    place: DatabaseArgs,
     /// Rows
     #[arg(long, default_value_t = 1_000_000)]
     rows: u64,
@@ -227,14 +227,14 @@ fn with_rows(
 
 /// Opens a database where it is said to be, or in a fresh directory of the working directory that is removed afterwards.
 fn with_database(
-    place: &Place,
+    place: &DatabaseArgs,
     open: Opener<'_>,
     may_exist: bool,
     act: impl FnOnce(&Measured<'_>) -> Result<()>,
 ) -> Result<()> {
     let fresh = PathBuf::from(format!("varve-bench-{}", std::process::id()));
     let directory = place.directory.as_deref().unwrap_or(&fresh);
-    let opened = open(&Wanted {
+    let opened = open(&DatabaseRequest {
         directory,
         config: place.config.as_deref(),
         pool_bytes: place.pool_mib.map(|mib| mib << 20),

@@ -90,7 +90,7 @@ pub fn run(target: &dyn Target, workload: &dyn Workload, plan: Plan) -> Result<V
 }
 
 /// An observer of a round.
-pub struct Watch<'w> {
+pub struct RoundObserver<'w> {
     /// How often, in equal distances.
     pub looks: u32,
     /// Called at each interval, with a function that returns the number of transactions that have succeeded
@@ -115,7 +115,7 @@ pub fn round_watched(
     workload: &dyn Workload,
     plan: Plan,
     (length, seed): (Duration, u64),
-    watch: Option<Watch<'_>>,
+    watch: Option<RoundObserver<'_>>,
 ) -> Result<Round> {
     let done = AtomicU64::new(0);
     let done = watch.is_some().then_some(&done);
@@ -140,7 +140,7 @@ pub fn round_watched(
 }
 
 /// Lets a round run for its time, or until the observer ends it.
-fn wait(length: Duration, watch: Option<Watch<'_>>, done: Option<&AtomicU64>) {
+fn wait(length: Duration, watch: Option<RoundObserver<'_>>, done: Option<&AtomicU64>) {
     let Some(watch) = watch else { return std::thread::sleep(length) };
     for _ in 0..watch.looks {
         std::thread::sleep(length / watch.looks);

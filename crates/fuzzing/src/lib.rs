@@ -44,10 +44,10 @@ mod undo;
 pub use input::{Input, page_runs};
 
 /// A target: takes any bytes.
-pub type Target = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 /// All targets, by the name of their program and of their folder of kept inputs.
-pub const TARGETS: &[(&str, Target)] = &[
+pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("allocation", allocation),
     ("catalog", catalog),
     ("config", config),

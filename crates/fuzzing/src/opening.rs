@@ -46,7 +46,7 @@ enum Kind {
 
 /// Where that is.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct DamagedRange {
     kind: Kind,
     file: usize,
     offset: u64,
@@ -56,7 +56,7 @@ struct Place {
 /// A crashed database, and the places in it that may be changed.
 struct Crashed {
     files: Files,
-    places: Vec<Place>,
+    places: Vec<DamagedRange>,
 }
 
 thread_local! {
@@ -160,8 +160,8 @@ impl Kind {
 }
 
 /// The places of a file that the target may change.
-fn places(file: usize, name: &str, image: &MemoryImage) -> Vec<Place> {
-    let place = |kind, offset, len_bytes| Place { kind, file, offset, len_bytes };
+fn places(file: usize, name: &str, image: &MemoryImage) -> Vec<DamagedRange> {
+    let place = |kind, offset, len_bytes| DamagedRange { kind, file, offset, len_bytes };
     match name {
         "data.varve" | "rollback.varve" => {
             pages(image).into_iter().map(|offset| place(Kind::Page, offset, PAGE_BYTES)).collect()

@@ -16,22 +16,22 @@ use crate::input::{Input, PAGE_BYTES};
 const CHAIN_PAGES: usize = 4;
 const NEXT: usize = 32;
 
-struct Place {
+struct ChainDatabase {
     pager: Pager,
     tree: Tree,
     pages: Vec<PageId>,
 }
 
 thread_local! {
-    static PLACE: OnceCell<Place> = const { OnceCell::new() };
+    static PLACE: OnceCell<ChainDatabase> = const { OnceCell::new() };
 }
 
 /// A chain is reported as damaged, or it has exactly as many bytes as its stub says.
 pub fn overflow(bytes: &[u8]) {
-    PLACE.with(|place| run(place.get_or_init(Place::new), Input::new(bytes)));
+    PLACE.with(|place| run(place.get_or_init(ChainDatabase::new), Input::new(bytes)));
 }
 
-fn run(place: &Place, mut input: Input<'_>) {
+fn run(place: &ChainDatabase, mut input: Input<'_>) {
     let mut mtr = place.pager.begin().expect("memory has room");
     let held: Vec<_> = place.pages.iter().map(|id| mtr.x(*id).expect("the page is there")).collect();
     for page in held {
@@ -56,7 +56,7 @@ fn run(place: &Place, mut input: Input<'_>) {
     place.pager.checkpoint().expect("memory has room");
 }
 
-fn stub(place: &Place, input: &mut Input<'_>) -> Vec<u8> {
+fn stub(place: &ChainDatabase, input: &mut Input<'_>) -> Vec<u8> {
     let mut stub = input.piece().to_vec();
     if stub.is_empty() {
         stub = vec![0x21];
@@ -67,8 +67,8 @@ fn stub(place: &Place, input: &mut Input<'_>) -> Vec<u8> {
     stub
 }
 
-impl Place {
-    fn new() -> Place {
+impl ChainDatabase {
+    fn new() -> ChainDatabase {
         let mut config = PagerConfig::new(MemoryDirectory::new());
         config.page_size = PAGE_BYTES;
         config.pool_bytes = 256 * PAGE_BYTES;
@@ -78,7 +78,7 @@ impl Place {
         let pager = Pager::open(config, std::sync::Arc::new(EngineRedo)).expect("a pager in memory opens");
         let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).expect("memory has room");
         let pages = (0..CHAIN_PAGES).map(|_| begin(&pager, &tree)).collect();
-        Place { pager, tree, pages }
+        ChainDatabase { pager, tree, pages }
     }
 
     /// A page number: of the chain, none, or of something else.

@@ -34,7 +34,7 @@ use crate::memory::{default_pool_bytes, memory_bytes};
 
 /// The state of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum DirectoryState {
     /// There is no such directory.
     Missing,
     /// It holds nothing that matters.
@@ -62,14 +62,14 @@ const NVM_PAGES_BYTES_MIN: u64 = 1 << 20;
 const WRITERS_MAX: usize = 8;
 
 /// Looks at a directory without changing it.
-pub fn inspect(path: &Path) -> Result<State, OpenError> {
+pub fn inspect(path: &Path) -> Result<DirectoryState, OpenError> {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return if path.is_symlink() {
                 Err(OpenError::Dangling { path: path.to_owned() })
             } else {
-                Ok(State::Missing)
+                Ok(DirectoryState::Missing)
             };
         }
         Err(error) => return Err(OpenError::Unreadable { path: path.to_owned(), error }),
@@ -86,8 +86,8 @@ pub fn inspect(path: &Path) -> Result<State, OpenError> {
     names.sort();
     let ours = |name: &String| name == CONTROL_FILE || name.ends_with(".varve");
     match names.first() {
-        None => Ok(State::Empty),
-        Some(_) if names.iter().any(|name| name == CONTROL_FILE) => Ok(State::Database),
+        None => Ok(DirectoryState::Empty),
+        Some(_) if names.iter().any(|name| name == CONTROL_FILE) => Ok(DirectoryState::Database),
         Some(_) if names.iter().any(ours) => Err(OpenError::ControlLost { path: path.to_owned() }),
         Some(_) => Err(OpenError::Foreign { path: path.to_owned(), names: some_of(&names) }),
     }
@@ -144,7 +144,7 @@ impl Home {
         let mut warnings = Vec::from_iter(close_to_others(path, state)?);
         warnings.extend(open_devices(settings));
         warnings.extend(small_levels(settings));
-        let is_new = state != State::Database;
+        let is_new = state != DirectoryState::Database;
         let main =
             DeviceSettings { path: path.to_owned(), profile: None, capacity_bytes: None, direct: true };
         let mut home = Home { devices: Vec::new(), is_new, warnings, locks: Vec::new() };
@@ -369,16 +369,16 @@ fn layout_of(control: &Control) -> HomeLayout {
 /// Closes the data directory to others, who could read rows and passwords there. If there is no database yet,
 /// it says nothing, as PostgreSQL's initdb. A directory of an older program is closed, too, with a message. A
 /// directory in which others may write is refused, because they may have changed its files.
-fn close_to_others(path: &Path, state: State) -> Result<Option<String>, OpenError> {
+fn close_to_others(path: &Path, state: DirectoryState) -> Result<Option<String>, OpenError> {
     let unreadable = |error| OpenError::Unreadable { path: path.to_owned(), error };
     let mode = varve_device::directory_mode(path).map_err(unreadable)?;
     let is_closed = mode & (GROUP_WRITES | OTHERS) == 0;
     match state {
-        State::Database if mode & (GROUP_WRITES | OTHERS_WRITE) != 0 => {
+        DirectoryState::Database if mode & (GROUP_WRITES | OTHERS_WRITE) != 0 => {
             Err(OpenError::Permissions { path: path.to_owned(), mode: mode & 0o777 })
         }
         _ if is_closed => Ok(None),
-        State::Database => {
+        DirectoryState::Database => {
             let closed = varve_device::restrict_directory(path);
             let who =
                 if closed.is_ok() { "only its owner may from now on" } else { "close it with chmod 700" };
@@ -388,7 +388,7 @@ fn close_to_others(path: &Path, state: State) -> Result<Option<String>, OpenErro
                 mode & 0o777
             )))
         }
-        State::Missing | State::Empty => {
+        DirectoryState::Missing | DirectoryState::Empty => {
             // Who may write there without owning it has to leave it as it is: the files are his alone.
             let _not_the_owner = varve_device::restrict_directory(path);
             Ok(None)

@@ -69,7 +69,7 @@ pub enum Expects {
 
 /// A comparison to judge.
 #[derive(Debug, Clone)]
-pub struct Asked<'p> {
+pub struct Comparison<'p> {
     /// A description of the comparison, for people.
     pub says: String,
     /// The figure that came of it.
@@ -86,7 +86,7 @@ pub struct Asked<'p> {
     hidden: Option<String>,
 }
 
-impl<'p> Asked<'p> {
+impl<'p> Comparison<'p> {
     /// One point's figure over another's.
     pub fn ratio(says: &str, figure: Figure, of: (&'p Point, &'p Point), expects: Expects) -> Self {
         let (ours, spoilt) = (figure.ratio(of), figure.not_judged(of));
@@ -281,7 +281,7 @@ mod tests {
             point
         };
         let judge = |figure, over: &Point, under: &Point| {
-            Asked::ratio("a / b", figure, (over, under), Expects::AtLeast(1.0)).judge(("e", "f")).verdict
+            Comparison::ratio("a / b", figure, (over, under), Expects::AtLeast(1.0)).judge(("e", "f")).verdict
         };
         let (fast, slow) = (point(2.0, 0.0), point(1.0, 0.0));
         let (fast_idle, slow_idle) = (idle(point(2.0, 0.0)), idle(point(1.0, 0.0)));
@@ -304,7 +304,7 @@ mod tests {
         let of = |points: &[Point], bar: f64| {
             let pairs: Vec<_> = points.iter().map(|over| (over, &under)).collect();
             let Extremes { best, worst, hidden } = extremes(Figure::Throughput, &pairs)?;
-            let asked = Asked::ratio("all", Figure::Throughput, worst, Expects::AtLeast(bar));
+            let asked = Comparison::ratio("all", Figure::Throughput, worst, Expects::AtLeast(bar));
             let verdict = asked.beside(hidden).judge(("e", "f")).verdict;
             Some((best.0.tps.median, worst.0.tps.median, verdict))
         };
@@ -326,7 +326,8 @@ mod tests {
             point
         };
         let judge = |(over, under): (&Point, &Point)| {
-            let asked = Asked::ratio("lz4 / none", Figure::Throughput, (over, under), Expects::AtLeast(0.95));
+            let asked =
+                Comparison::ratio("lz4 / none", Figure::Throughput, (over, under), Expects::AtLeast(0.95));
             asked.of_processors().judge(("e", "f")).verdict
         };
         assert_eq!(judge((&dilated(1.0), &dilated(1.0))), Verdict::Met);

@@ -34,14 +34,14 @@ const MEMORY: &str = "/dev/shm";
 
 /// The two directories of a database.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct DatabasePaths {
     /// Of its files.
     pub files: PathBuf,
     /// Of its region.
     pub region: PathBuf,
 }
 
-impl Place {
+impl DatabasePaths {
     fn remove(&self) -> Result<()> {
         remove(&self.files)?;
         remove(&self.region)
@@ -119,9 +119,9 @@ impl Bench {
     }
 
     /// The place of a loaded database; `load` fills it unless an earlier run has.
-    pub fn base(&self, name: &str, load: impl FnOnce(&Place) -> Result<()>) -> Result<Place> {
+    pub fn base(&self, name: &str, load: impl FnOnce(&DatabasePaths) -> Result<()>) -> Result<DatabasePaths> {
         let files = self.path.join(name);
-        let place = Place { region: files.join(REGION), files };
+        let place = DatabasePaths { region: files.join(REGION), files };
         if place.files.join(LOADED).exists() {
             return Ok(place);
         }
@@ -133,7 +133,8 @@ impl Bench {
 
     /// A place for a database that goes with it.
     pub fn empty(&self, name: &str) -> Result<Copied> {
-        let place = Place { files: self.path.join(format!("copy-{name}")), region: self.regions.join(name) };
+        let place =
+            DatabasePaths { files: self.path.join(format!("copy-{name}")), region: self.regions.join(name) };
         place.remove()?;
         std::fs::create_dir_all(&place.files)?;
         std::fs::create_dir_all(&place.region)?;
@@ -141,7 +142,7 @@ impl Bench {
     }
 
     /// A fresh copy of a loaded database.
-    pub fn copy(&self, base: &Place, name: &str) -> Result<Copied> {
+    pub fn copy(&self, base: &DatabasePaths, name: &str) -> Result<Copied> {
         let copied = self.empty(name)?;
         for entry in std::fs::read_dir(&base.files)? {
             let entry = entry?;
@@ -213,11 +214,11 @@ impl Drop for Bench {
 
 /// A database's place, which is removed when it is dropped.
 #[derive(Debug)]
-pub struct Copied(Place);
+pub struct Copied(DatabasePaths);
 
 impl Copied {
     /// Its directories.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &DatabasePaths {
         &self.0
     }
 
@@ -254,7 +255,7 @@ fn remove(path: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn load(place: &Place) -> Result<()> {
+    fn load(place: &DatabasePaths) -> Result<()> {
         std::fs::create_dir_all(&place.region)?;
         std::fs::write(place.region.join(NVM_FILE), "lines")?;
         Ok(std::fs::write(place.files.join("data"), "rows")?)

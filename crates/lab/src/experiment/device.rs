@@ -14,7 +14,7 @@ const FLUSH_US_MAX: f64 = 1_000_000.0;
 pub const THERE: &str = "the device that is there";
 
 /// A directory, and the emulated drive that it is on.
-type Opened = (Arc<dyn Directory>, Option<Arc<Emulated>>);
+type OpenDirectory = (Arc<dyn Directory>, Option<Arc<Emulated>>);
 
 /// The drive.
 #[derive(Debug, Clone)]
@@ -138,7 +138,7 @@ impl Device {
     }
 
     /// An existing directory on it, and the emulation's own handle.
-    pub fn open(&self, path: &Path, dilation: f64) -> Result<Opened> {
+    pub fn open(&self, path: &Path, dilation: f64) -> Result<OpenDirectory> {
         let files =
             FileDirectory::open_or_create(path, FileOptions::default()).map_err(std::io::Error::other)?;
         let Some(profile) = &self.profile else { return Ok((files, None)) };

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use varve_device::{Accounting, Directory, Emulated, EmulatedMemory, FileDirectory, FileOptions, NvmProfile};
 
-use super::copies::Place;
+use super::copies::DatabasePaths;
 use super::device::{Apart, Device};
 use varve_bench::{BenchError, Result};
 
@@ -64,7 +64,7 @@ pub struct Drives {
 
 impl Drives {
     /// Opens those of a place: with persistent memory or without.
-    pub fn open(place: &Place, has_nvm: bool, (device, dilation): (&Device, f64)) -> Result<Self> {
+    pub fn open(place: &DatabasePaths, has_nvm: bool, (device, dilation): (&Device, f64)) -> Result<Self> {
         let mut all = Vec::new();
         let mut open = |name, device: &Device, path: &Path| -> Result<Arc<dyn Directory>> {
             let (directory, emulated) = device.open(path, dilation)?;

@@ -24,7 +24,7 @@ use super::copies::allocated_bytes;
 use super::filesystem::{FileSystem, Mounted};
 use super::lab::Lab;
 use super::row::Factors;
-use super::table::Table;
+use super::table::TextTable;
 use super::tell;
 use super::verdict::Verdict;
 use varve_bench::driver::histogram;
@@ -248,7 +248,7 @@ fn point(lab: &mut Lab<'_>, spot: Spot) -> Result<DropRow> {
     let mounted = Mounted::make(spot.filesystem, &place.place().files, filesystem_bytes(lab))?;
     let (others, load_seconds) = prepare(lab, mounted.path(), spot)?;
     let database = open_with(config(lab, mounted.path(), spot)?)?;
-    let watch = Watch { database: &database, files: mounted.path().join("database"), others };
+    let watch = DropRun { database: &database, files: mounted.path().join("database"), others };
     let (went, [before, meanwhile]) = watch.drop_it(lab.scale().dropped_bytes)?;
     database.shutdown()?;
     let (experiment, figure) = lab.subject();
@@ -257,13 +257,13 @@ fn point(lab: &mut Lab<'_>, spot: Spot) -> Result<DropRow> {
 }
 
 /// A database in which one table is dropped while another one is read.
-struct Watch<'d> {
+struct DropRun<'d> {
     database: &'d Arc<Database>,
     files: PathBuf,
     others: u64,
 }
 
-impl Watch<'_> {
+impl DropRun<'_> {
     fn data_pages(&self) -> u64 {
         self.database.stats().pager.data_pages
     }
@@ -372,8 +372,8 @@ fn claim(lab: &mut Lab<'_>, row: &DropRow) -> Result<Claim> {
     Ok(claim)
 }
 
-fn table(rows: &[DropRow]) -> Table {
-    let mut table = Table::headed(&[
+fn table(rows: &[DropRow]) -> TextTable {
+    let mut table = TextTable::headed(&[
         "file system",
         "layout",
         "aged",

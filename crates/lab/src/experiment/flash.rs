@@ -18,11 +18,11 @@ use varve_pager::{
     ProtectionKind,
 };
 
-use super::claim::{Asked, Claim, Expects, Figure};
+use super::claim::{Claim, Comparison, Expects, Figure};
 use super::device::Device;
 use super::flash_tell;
 use super::lab::Lab;
-use super::order::{self, Placed};
+use super::order::{self, RankedFigure};
 use super::row::{Factors, Point};
 use super::stand::{InFlash, Sizes, Variant};
 use super::verdict::Better;
@@ -298,7 +298,7 @@ fn claim_speedups(lab: &mut Lab<'_>, (mix, units): (&Mix, u64), points: &[Point]
             let is_papers = !point.factors.contains_key("queued");
             let published = published(mix.name, units, design).filter(|_| is_papers);
             let expects = Expects::Published(published, Better::Higher);
-            let asked = Asked::ratio(&says, Figure::Throughput, (point, off), expects);
+            let asked = Comparison::ratio(&says, Figure::Throughput, (point, off), expects);
             claims.push(lab.claim(asked.at(&point.factors))?);
         }
         if let Some((limit, bound)) = point.bound() {
@@ -307,13 +307,13 @@ fn claim_speedups(lab: &mut Lab<'_>, (mix, units): (&Mix, u64), points: &[Point]
             // Of the baseline it says whether the load is enough for the drives; a ratio to one that leaves them idle is
             // not judged. Only a cache can miss what its drives allow.
             let expects = if design == OFF { Expects::Nothing } else { Expects::AtLeast(BOUND) };
-            claims.push(lab.claim(Asked::figure(&says, share, point, expects))?);
+            claims.push(lab.claim(Comparison::figure(&says, share, point, expects))?);
         }
     }
     let papers = || points.iter().filter(|point| !point.factors.contains_key("queued"));
     let places = papers().filter_map(|point| {
         let design = point.factors.get("design")?.as_str()?;
-        Some(Placed::throughput(design, (point, point), published(mix.name, units, design)?))
+        Some(RankedFigure::throughput(design, (point, point), published(mix.name, units, design)?))
     });
     let order = off.and_then(|off| order::judge("order of throughput", off, places.collect()));
     claims.extend(order.map(|claim| lab.write_claim(claim)).transpose()?);
@@ -429,12 +429,12 @@ fn claim_limits(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
             let published = Some(published).filter(|_| redo == LONG_REDO);
             let expects = Expects::Published(published, Better::Neither);
             let says = format!("lambda {} % / {lambda} %", LAMBDAS[2]);
-            claims.push(lab.claim(Asked::ratio(&says, Figure::Throughput, (most, other), expects))?);
+            claims.push(lab.claim(Comparison::ratio(&says, Figure::Throughput, (most, other), expects))?);
         }
         if redo == LONG_REDO {
             let places = LAMBDAS.into_iter().filter_map(|lambda| {
                 let point = find(lambda, redo)?;
-                Some(Placed::throughput(&format!("{lambda} %"), (point, point), lambda.into()))
+                Some(RankedFigure::throughput(&format!("{lambda} %"), (point, point), lambda.into()))
             });
             let order = points.first().and_then(|of| order::judge("order of limits", of, places.collect()));
             claims.extend(order.map(|claim| lab.write_claim(claim)).transpose()?);

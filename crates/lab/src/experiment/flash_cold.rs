@@ -19,10 +19,10 @@ use super::lab::Lab;
 use super::measure::{mib_per_second, moved_bytes};
 use super::row::{Emulation, Factors};
 use super::stand::Variant;
-use super::table::Table;
+use super::table::TextTable;
 use super::tell;
 use super::verdict::{Better, Verdict};
-use super::warm::{Asked, CacheState};
+use super::warm::{CacheReads, CacheState};
 use super::watched::{self, Onlooker, Sight, Stretch};
 use varve_bench::Result;
 
@@ -84,7 +84,7 @@ struct Moved {
 /// The observer of a run.
 #[derive(Default)]
 struct Filling {
-    last: Option<Moment>,
+    last: Option<FillSample>,
     seconds: Vec<f64>,
     tps: Vec<f64>,
     hit_rate: Vec<f64>,
@@ -93,21 +93,21 @@ struct Filling {
 }
 
 /// What had been done.
-struct Moment {
+struct FillSample {
     seconds: f64,
     transactions: u64,
-    asked: Asked,
+    asked: CacheReads,
     /// Bytes read and written, by drive.
     bytes: BTreeMap<&'static str, [u64; 2]>,
 }
 
-impl Moment {
+impl FillSample {
     fn of(sight: &Sight<'_>) -> Self {
         let drives = sight.opened.drives.iter();
         Self {
             seconds: sight.seconds,
             transactions: (sight.done)(),
-            asked: Asked::of(&sight.opened.database),
+            asked: CacheReads::of(&sight.opened.database),
             bytes: drives.map(|drive| (drive.name, moved_bytes(&drive.account))).collect(),
         }
     }
@@ -115,7 +115,7 @@ impl Moment {
 
 impl Onlooker for Filling {
     fn look(&mut self, sight: &Sight<'_>) -> Result<()> {
-        let now = Moment::of(sight);
+        let now = FillSample::of(sight);
         if let Some(before) = &self.last {
             let seconds = (now.seconds - before.seconds).max(1e-3);
             self.seconds.push(now.seconds);
@@ -317,7 +317,7 @@ fn tell_courses(
     claims: &[Claim],
 ) -> Result<()> {
     let head = ["to peak s", "to full s", "peak tps", "counts", "tps over time"];
-    let mut table = Table::headed(&[factors, &head].concat());
+    let mut table = TextTable::headed(&[factors, &head].concat());
     let seconds = |seconds: Option<f64>| seconds.map_or_else(|| "no".to_owned(), |s| format!("{s:.1}"));
     for row in rows {
         let mut line: Vec<String> = factors.iter().map(|name| row.factor(name)).collect();
@@ -401,10 +401,10 @@ fn most(figures: &[f64]) -> f64 {
 }
 
 /// A line for each drive.
-fn traffic_table(rows: &[FillRow]) -> Table {
+fn traffic_table(rows: &[FillRow]) -> TextTable {
     let each = ["read: first tenth", "half-way", "last quarter", "most"];
     let ways = ["written: first tenth", "half-way", "last quarter", "most", "counts"];
-    let mut table = Table::headed(&[&["workload", "design", "drive"], &each[..], &ways].concat());
+    let mut table = TextTable::headed(&[&["workload", "design", "drive"], &each[..], &ways].concat());
     for row in rows {
         for (drive, moved) in &row.mib_per_second {
             let mut line = vec![row.factor("workload"), row.factor("design"), (*drive).to_owned()];

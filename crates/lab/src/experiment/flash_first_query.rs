@@ -16,12 +16,12 @@ use varve_pager::{FlashDesign, FlashRestart};
 
 use super::claim::Claim;
 use super::device::Device;
-use super::flash_kept::{self, CACHE_UNITS, DESIGNS, Kept, LOG_BUDGET_UNITS, SESSIONS, TPCC, UNITS};
+use super::flash_kept::{self, CACHE_UNITS, DESIGNS, KeptVariant, LOG_BUDGET_UNITS, SESSIONS, TPCC, UNITS};
 use super::flash_stop::{Fate, Ground, Redone, Spoilt, Stop, reports};
 use super::lab::Lab;
 use super::row::{Emulation, Factors};
 use super::stand::Variant;
-use super::table::Table;
+use super::table::TextTable;
 use super::tell;
 use super::verdict::{TOLERANCE, Verdict};
 use super::warm::Warmth;
@@ -97,7 +97,7 @@ struct Point {
 
 /// The load and the lab of a measurement.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct StartConditions<'a> {
     workload: &'a dyn Workload,
     device: &'a Device,
     clients: usize,
@@ -113,8 +113,8 @@ fn variants(lab: &Lab<'_>, design: FlashDesign) -> Vec<Variant> {
     let mut variants = Vec::new();
     for log_budget_units in budgets_units.iter().copied() {
         for cache_units in [SMALL_CACHE_UNITS, CACHE_UNITS] {
-            let kept = Kept::of(&TPCC, design, FlashRestart::LazyVerification);
-            let kept = Kept { cache_units, log_budget_units, dirty_percent, ..kept };
+            let kept = KeptVariant::of(&TPCC, design, FlashRestart::LazyVerification);
+            let kept = KeptVariant { cache_units, log_budget_units, dirty_percent, ..kept };
             let variant = kept.variant(lab).with("cache", cache_units).with("log budget", log_budget_units);
             variants.push(variant.with("lambda", dirty_percent));
         }
@@ -123,7 +123,11 @@ fn variants(lab: &Lab<'_>, design: FlashDesign) -> Vec<Variant> {
 }
 
 /// Stops and starts, crashes first; nothing if too many were spoilt and another dilation may help.
-fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec<Point>, Option<Warmth>)>> {
+fn starts(
+    on: Ground<'_>,
+    asked: StartConditions<'_>,
+    is_last: bool,
+) -> Result<Option<(Vec<Point>, Option<Warmth>)>> {
     let (mut opened, warmth) = on.warmed()?;
     let (mut points, mut rewarmed, mut number) = (Vec::new(), Vec::new(), 0);
     // Crashes first; they are told last.
@@ -168,7 +172,7 @@ fn starts(on: Ground<'_>, asked: Asked<'_>, is_last: bool) -> Result<Option<(Vec
     Ok(Some((points, warmth)))
 }
 
-fn row(point: Point, (asked, warmth): (Asked<'_>, &Option<Warmth>)) -> FirstQueryRow {
+fn row(point: Point, (asked, warmth): (StartConditions<'_>, &Option<Warmth>)) -> FirstQueryRow {
     let Point { stop, starts, spoilt, told } = point;
     let spread = |of: fn(&Start) -> f64| Spread::of(&starts.iter().map(of).collect::<Vec<_>>());
     let mean = |of: &dyn Fn(&Start) -> f64| starts.iter().map(of).sum::<f64>() / starts.len() as f64;
@@ -195,10 +199,10 @@ fn row(point: Point, (asked, warmth): (Asked<'_>, &Option<Warmth>)) -> FirstQuer
 /// All variants of a design; nothing if too many starts were spoilt and another dilation may help.
 fn rows(
     lab: &Lab<'_>,
-    (design, asked): (FlashDesign, Asked<'_>),
+    (design, asked): (FlashDesign, StartConditions<'_>),
     (dilation, is_last): (f64, bool),
 ) -> Result<Option<Vec<FirstQueryRow>>> {
-    let Asked { workload, device, clients, .. } = asked;
+    let StartConditions { workload, device, clients, .. } = asked;
     let mut rows = Vec::new();
     for variant in variants(lab, design) {
         for stand in lab.stands(workload, flash_kept::sizes(lab), &[variant])? {
@@ -224,7 +228,7 @@ pub fn first_query(lab: &mut Lab<'_>) -> Result<()> {
     let (mut all, mut claims) = (Vec::new(), Vec::new());
     for clients in lab.clients(&[SESSIONS], &[SESSIONS]) {
         let (settle_ms, starts) = (lab.scale().warm_ms, lab.scale().rounds);
-        let asked = Asked { workload: &*workload, device: &device, clients, settle_ms, starts };
+        let asked = StartConditions { workload: &*workload, device: &device, clients, settle_ms, starts };
         for design in DESIGNS {
             let measured = lab.dilated(|lab, dilation| rows(lab, (design, asked), dilation))?;
             measured.iter().try_for_each(|row| lab.write_row(row))?;
@@ -289,7 +293,7 @@ fn tell_rows(lab: &mut Lab<'_>, rows: &[FirstQueryRow], claims: &[Claim]) -> Res
         "spoilt",
         "counts",
     ];
-    let mut table = Table::headed(&head);
+    let mut table = TextTable::headed(&head);
     for row in rows {
         let factor = |name: &str| row.factors.get(name).map_or_else(String::new, tell::plain);
         let mut line = ["design", "stop", "cache", "log budget", "lambda"].map(factor).to_vec();

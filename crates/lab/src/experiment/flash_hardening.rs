@@ -18,14 +18,14 @@ use varve_pager::{FlashDesign, FlashRestart};
 
 use super::claim::Claim;
 use super::device::Device;
-use super::flash_kept::{self, DESIGNS, Kept, SCHEMES, SESSIONS, TPCC, UNITS};
+use super::flash_kept::{self, DESIGNS, KeptVariant, SCHEMES, SESSIONS, TPCC, UNITS};
 use super::flash_restart::{held as held_published, published_throughput};
 use super::flash_stop::{Ground, begin_reports, reports};
 use super::lab::Lab;
 use super::paired::Interval;
 use super::row::{CacheStates, Emulation, Factors};
-use super::stand::{Opened, Stand};
-use super::table::Table;
+use super::stand::{OpenStand, Stand};
+use super::table::TextTable;
 use super::tell;
 use super::verdict::Verdict;
 use super::warm::{CacheState, Warmth};
@@ -50,7 +50,7 @@ struct Traffic {
 }
 
 impl Traffic {
-    fn of(opened: &Opened) -> Self {
+    fn of(opened: &OpenStand) -> Self {
         let mut sums = Self::default();
         for row in opened.drives.iter().flat_map(|drive| drive.account.rows()) {
             let both = row.read + row.written;
@@ -105,7 +105,7 @@ struct HardeningRow {
 /// One of the two databases.
 struct Side<'a> {
     on: Ground<'a>,
-    opened: Opened,
+    opened: OpenStand,
     warmth: Option<Warmth>,
     tps: Vec<f64>,
     transactions: u64,
@@ -180,7 +180,7 @@ impl<'a> Side<'a> {
 
 /// The load and the lab of a measurement.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct PairConditions<'a> {
     workload: &'a dyn Workload,
     device: &'a Device,
     clients: usize,
@@ -191,10 +191,10 @@ struct Asked<'a> {
 /// Pairs of rounds; nothing if one was spoilt and another dilation may help.
 fn pairs(
     stands: &[Stand; 2],
-    asked: Asked<'_>,
+    asked: PairConditions<'_>,
     (dilation, is_last): (f64, bool),
 ) -> Result<Option<HardeningRow>> {
-    let Asked { workload, device, clients, lengths_ms, pairs } = asked;
+    let PairConditions { workload, device, clients, lengths_ms, pairs } = asked;
     let on = |stand| Ground { stand, device, workload, clients, dilation };
     let [none, with] = stands;
     let mut sides = [Side::warmed(on(none))?, Side::warmed(on(with))?];
@@ -245,7 +245,7 @@ pub fn hardening(lab: &mut Lab<'_>) -> Result<()> {
         for clients in lab.clients(&[SESSIONS], &[SESSIONS]) {
             let scale = lab.scale();
             let (lengths_ms, pairs) = ((scale.warm_ms, scale.round_ms), scale.rounds);
-            let asked = Asked { workload: &*workload, device: &device, clients, lengths_ms, pairs };
+            let asked = PairConditions { workload: &*workload, device: &device, clients, lengths_ms, pairs };
             let Some(row) = lab.dilated(|lab, on| measure(lab, asked, (design, scheme), on))? else {
                 continue;
             };
@@ -260,11 +260,12 @@ pub fn hardening(lab: &mut Lab<'_>) -> Result<()> {
 /// The row of a scheme beside none, on copies of their own; nothing in it if one of the two isn't asked for.
 fn measure(
     lab: &Lab<'_>,
-    asked: Asked<'_>,
+    asked: PairConditions<'_>,
     (design, scheme): (FlashDesign, FlashRestart),
     on: (f64, bool),
 ) -> Result<Option<Option<HardeningRow>>> {
-    let variants = [FlashRestart::None, scheme].map(|scheme| Kept::of(&TPCC, design, scheme).variant(lab));
+    let variants =
+        [FlashRestart::None, scheme].map(|scheme| KeptVariant::of(&TPCC, design, scheme).variant(lab));
     if !variants.iter().all(|variant| lab.wants(&variant.factors)) {
         return Ok(Some(None));
     }
@@ -331,7 +332,7 @@ fn tell_rows(lab: &mut Lab<'_>, rows: &[HardeningRow], claims: &[Claim]) -> Resu
         "with",
         "counts",
     ];
-    let mut table = Table::headed(&head);
+    let mut table = TextTable::headed(&head);
     for row in rows {
         let factor = |name: &str| row.factors.get(name).map_or_else(String::new, tell::plain);
         let mut line = ["scheme", "design"].map(factor).to_vec();

@@ -55,7 +55,7 @@ pub(super) const TPCE: Mix = Mix { sizes: &[UNITS], dirty_percent: LAMBDA, ..fla
 
 /// The factors that distinguish variants.
 #[derive(Clone, Copy)]
-pub(super) struct Kept {
+pub(super) struct KeptVariant {
     pub mix: &'static Mix,
     pub design: FlashDesign,
     pub restart: FlashRestart,
@@ -65,7 +65,7 @@ pub(super) struct Kept {
     pub dirty_percent: u8,
 }
 
-impl Kept {
+impl KeptVariant {
     /// As in the thesis.
     pub(super) fn of(mix: &'static Mix, design: FlashDesign, restart: FlashRestart) -> Self {
         let log_budget_units = if mix.name == TPCE.name { LOG_BUDGET_UNITS_E } else { LOG_BUDGET_UNITS };

@@ -25,18 +25,18 @@ use super::claim::Claim;
 use super::device::Device;
 use super::drives::HOME;
 use super::flash::Mix;
-use super::flash_kept::{self, DESIGNS, Kept, SCHEMES, SESSIONS, TPCC, TPCE, UNITS};
+use super::flash_kept::{self, DESIGNS, KeptVariant, SCHEMES, SESSIONS, TPCC, TPCE, UNITS};
 use super::flash_stop::{Fate, Ground, Redone, Spoilt, Started, Stop, begin_reports, reports};
 use super::lab::Lab;
 use super::measure::{mib_per_second, moved_bytes};
 use super::row::{Emulation, Factors};
-use super::stand::Opened;
-use super::table::Table;
+use super::stand::OpenStand;
+use super::table::TextTable;
 use super::tell;
 use super::verdict::{Better, Verdict};
 use super::warm::{CacheState, Warmth};
 use varve_bench::Result;
-use varve_bench::driver::{self, Watch};
+use varve_bench::driver::{self, RoundObserver};
 use varve_bench::report::Spread;
 use varve_bench::workload::Workload;
 
@@ -161,7 +161,7 @@ impl Ramp {
 }
 
 /// Bytes read and written at home.
-fn home_bytes(opened: &Opened) -> [u64; 2] {
+fn home_bytes(opened: &OpenStand) -> [u64; 2] {
     let home = opened.drives.iter().find(|drive| drive.name == HOME);
     home.map(|drive| moved_bytes(&drive.account)).unwrap_or_default()
 }
@@ -191,7 +191,7 @@ fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, (lengths, seed): (Lengt
         ramp.look(on.seconds(started.at), done(), home_bytes(&started.opened));
         if ramp.back(peak).is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let watch = Watch { looks: looks as u32, look: &mut look };
+    let watch = RoundObserver { looks: looks as u32, look: &mut look };
     let (target, length) = (on.target(&started.opened), on.dilated(looks * lengths.slice));
     driver::round_watched(&target, on.workload, on.plan(), (length, seed), Some(watch))?;
     Ok(ramp)
@@ -238,10 +238,10 @@ type Span = Vec<(&'static str, EmulationReport)>;
 /// One stop and start. Returns the drives' reports before and after it, and the database, open again.
 fn round(
     on: Ground<'_>,
-    (opened, stop): (Opened, Stop),
+    (opened, stop): (OpenStand, Stop),
     lengths: Lengths,
     number: u64,
-) -> Result<((RestartRow, [Span; 2]), Opened)> {
+) -> Result<((RestartRow, [Span; 2]), OpenStand)> {
     on.rate(&opened, lengths.settle, 10 * number + 1)?;
     begin_reports(&opened);
     let home = home_bytes(&opened);
@@ -320,7 +320,7 @@ impl Group<'_> {
         let lengths = Lengths::of(lab);
         let mut rows = Vec::new();
         for scheme in SCHEMES.into_iter().rev() {
-            let variant = Kept::of(mix, design, scheme).variant(lab);
+            let variant = KeptVariant::of(mix, design, scheme).variant(lab);
             for stand in lab.stands(workload, flash_kept::sizes(lab), &[variant])? {
                 let on = Ground { stand: &stand, device, workload, clients, dilation };
                 let Some(row) = run(on, stop, lengths, is_last)? else { return Ok(None) };
@@ -505,7 +505,7 @@ fn tell_rows(lab: &mut Lab<'_>, rows: &[RestartRow], claims: &[Claim]) -> Result
         "tps after",
         "home MiB/s read+written, peak: after",
     ];
-    let mut table = Table::headed(&head);
+    let mut table = TextTable::headed(&head);
     rows.iter().for_each(|row| table.push(told(row)));
     lab.say(&format!("\nIn the drives' seconds; throughput after the start slice by slice:\n{table}"))?;
     lab.say(&tell::claims(claims))

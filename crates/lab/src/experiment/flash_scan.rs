@@ -16,11 +16,11 @@ use super::flash;
 use super::hot_and_cold::HotAndCold;
 use super::lab::Lab;
 use super::row::{Emulation, Factors};
-use super::table::Table;
+use super::table::TextTable;
 use super::tell;
 use super::verdict::Verdict;
 use super::warm::{CacheState, Warmth};
-use super::watched::{self, Onlooker, Sight, Stretch, Watched};
+use super::watched::{self, Onlooker, SampledRun, Sight, Stretch};
 use varve_bench::Result;
 
 /// Sessions that ask for the hot set.
@@ -64,7 +64,7 @@ type Counted = BTreeMap<String, u64>;
 
 /// Counters at a moment.
 #[derive(Debug, Clone, Default)]
-struct Moment {
+struct ScanSample {
     seconds: f64,
     transactions: u64,
     hits: u64,
@@ -73,7 +73,7 @@ struct Moment {
     counters: Counted,
 }
 
-impl Moment {
+impl ScanSample {
     fn of(sight: &Sight<'_>) -> Self {
         let stats = sight.opened.database.stats().pager;
         let levels = super::stand::levels(&sight.opened.database);
@@ -88,7 +88,7 @@ impl Moment {
         }
     }
 
-    fn hit_rate(&self, before: &Moment) -> f64 {
+    fn hit_rate(&self, before: &ScanSample) -> f64 {
         let counted = self.counted(before);
         let hits = counted.get("read_hits_leaf").copied().unwrap_or(0);
         let is_other = |name: &str| name.starts_with("read_misses_") && name != "read_misses_leaf";
@@ -97,15 +97,15 @@ impl Moment {
         hits as f64 / (hits + missed).max(1) as f64
     }
 
-    fn hit_rate_of_all(&self, before: &Moment) -> f64 {
+    fn hit_rate_of_all(&self, before: &ScanSample) -> f64 {
         (self.hits - before.hits) as f64 / (self.waited_for - before.waited_for).max(1) as f64
     }
 
-    fn tps(&self, before: &Moment) -> f64 {
+    fn tps(&self, before: &ScanSample) -> f64 {
         (self.transactions - before.transactions) as f64 / (self.seconds - before.seconds).max(1e-3)
     }
 
-    fn counted(&self, before: &Moment) -> Counted {
+    fn counted(&self, before: &ScanSample) -> Counted {
         let grown = |(name, count): (&String, &u64)| {
             let by = count.saturating_sub(before.counters.get(name).copied().unwrap_or(0));
             (by > 0).then(|| (name.clone(), by))
@@ -118,7 +118,7 @@ impl Moment {
 #[derive(Default)]
 struct Scanning {
     /// At the begin, before the scan, behind it, at the end.
-    moments: Vec<Moment>,
+    moments: Vec<ScanSample>,
     scanned_rows: u64,
     scan_seconds: f64,
     filled_percent: f64,
@@ -126,7 +126,7 @@ struct Scanning {
 
 impl Onlooker for Scanning {
     fn look(&mut self, sight: &Sight<'_>) -> Result<()> {
-        self.moments.push(Moment::of(sight));
+        self.moments.push(ScanSample::of(sight));
         if self.moments.len() != 2 {
             return Ok(());
         }
@@ -137,7 +137,7 @@ impl Onlooker for Scanning {
         self.scanned_rows = connection.run(0, &[])?;
         self.scan_seconds = began.elapsed().as_secs_f64() / sight.dilation;
         let seconds = sight.seconds + self.scan_seconds;
-        self.moments.push(Moment::of(&Sight { seconds, ..*sight }));
+        self.moments.push(ScanSample::of(&Sight { seconds, ..*sight }));
         Ok(())
     }
 }
@@ -183,9 +183,9 @@ pub fn scan(lab: &mut Lab<'_>) -> Result<()> {
     tell_scans(lab, &rows, &claims)
 }
 
-fn scan_row(lab: &Lab<'_>, factors: Factors, watched: Watched, scanning: &Scanning) -> ScanRow {
+fn scan_row(lab: &Lab<'_>, factors: Factors, watched: SampledRun, scanning: &Scanning) -> ScanRow {
     let (experiment, figure) = lab.subject();
-    let rate = |at: usize, of: fn(&Moment, &Moment) -> f64| match scanning.moments.get(at..at + 2) {
+    let rate = |at: usize, of: fn(&ScanSample, &ScanSample) -> f64| match scanning.moments.get(at..at + 2) {
         Some([before, after]) => of(after, before),
         _ => f64::NAN,
     };
@@ -198,11 +198,11 @@ fn scan_row(lab: &Lab<'_>, factors: Factors, watched: Watched, scanning: &Scanni
         experiment,
         figure,
         factors,
-        hit_rate_before: rate(0, Moment::hit_rate),
-        hit_rate_during: rate(1, Moment::hit_rate),
-        hit_rate_after: rate(2, Moment::hit_rate),
-        hit_rate_of_all: [0, 1, 2].map(|at| rate(at, Moment::hit_rate_of_all)),
-        tps: [0, 1, 2].map(|at| rate(at, Moment::tps)),
+        hit_rate_before: rate(0, ScanSample::hit_rate),
+        hit_rate_during: rate(1, ScanSample::hit_rate),
+        hit_rate_after: rate(2, ScanSample::hit_rate),
+        hit_rate_of_all: [0, 1, 2].map(|at| rate(at, ScanSample::hit_rate_of_all)),
+        tps: [0, 1, 2].map(|at| rate(at, ScanSample::tps)),
         scan_seconds: scanning.scan_seconds,
         scanned_rows: scanning.scanned_rows,
         refused_sequential: counted[1].get("refused_sequential").copied().unwrap_or(0),
@@ -268,7 +268,7 @@ fn tell_scans(lab: &mut Lab<'_>, rows: &[ScanRow], claims: &[Claim]) -> Result<(
         "filled %",
         "counts",
     ];
-    let mut table = Table::headed(&head);
+    let mut table = TextTable::headed(&head);
     for row in rows {
         let factor = |name: &str| row.factors.get(name).map_or_else(String::new, tell::plain);
         let mut line = vec![factor("design"), factor("scans"), factor("lambda")];

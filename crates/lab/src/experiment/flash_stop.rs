@@ -14,7 +14,7 @@ use serde::Serialize;
 use varve_device::{EmulationReport, Purpose};
 
 use super::device::Device;
-use super::stand::{Opened, Stand, levels};
+use super::stand::{OpenStand, Stand, levels};
 use super::warm::{self, Warmth};
 use varve_bench::Result;
 use varve_bench::driver::{self, Plan};
@@ -97,7 +97,7 @@ pub(super) struct Ground<'a> {
 
 /// A database that is open again.
 pub(super) struct Started {
-    pub opened: Opened,
+    pub opened: OpenStand,
     /// When that was.
     pub at: Instant,
     /// Seconds of the drives until then, and until the first query was answered.
@@ -127,7 +127,7 @@ pub(super) struct Redone {
 }
 
 impl Redone {
-    fn by(opened: &Opened) -> Redone {
+    fn by(opened: &OpenStand) -> Redone {
         let redo = opened.database.pager().recovery().unwrap_or_default().redo;
         let stats = opened.database.pager().stats();
         Redone {
@@ -154,12 +154,12 @@ impl Ground<'_> {
         since.elapsed().as_secs_f64() / self.dilation
     }
 
-    pub(super) fn target(&self, opened: &Opened) -> Embedded {
+    pub(super) fn target(&self, opened: &OpenStand) -> Embedded {
         Embedded::new(opened.database.clone(), "")
     }
 
     /// Transactions per second of the drives' time. 0 for an empty interval.
-    pub(super) fn rate(&self, opened: &Opened, ms: u64, seed: u64) -> Result<f64> {
+    pub(super) fn rate(&self, opened: &OpenStand, ms: u64, seed: u64) -> Result<f64> {
         if ms == 0 {
             return Ok(0.0);
         }
@@ -168,7 +168,7 @@ impl Ground<'_> {
     }
 
     /// Opened, and warmed as fast as the machine can; then the drives take their time.
-    pub(super) fn warmed(&self) -> Result<(Opened, Option<Warmth>)> {
+    pub(super) fn warmed(&self) -> Result<(OpenStand, Option<Warmth>)> {
         let opened = self.stand.open(self.device, self.dilation)?;
         let warm = |transactions| self.warm(&opened, (transactions, 0));
         let warmth = self.stand.variant.warm_transactions().map(warm).transpose()?;
@@ -177,13 +177,13 @@ impl Ground<'_> {
     }
 
     /// Runs this many transactions. The number is that of the warm-up.
-    pub(super) fn warm(&self, opened: &Opened, transactions: (u64, u64)) -> Result<Warmth> {
+    pub(super) fn warm(&self, opened: &OpenStand, transactions: (u64, u64)) -> Result<Warmth> {
         warm::up(opened, &self.target(opened), (self.workload, self.plan()), transactions)
     }
 
     /// A part of the warm-up once more, in no time of the drives: the next round of stops and starts is to begin with a pool, a cache and a log like
     /// the first one's.
-    pub(super) fn warm_again(&self, opened: &Opened, round: u64) -> Result<Option<Warmth>> {
+    pub(super) fn warm_again(&self, opened: &OpenStand, round: u64) -> Result<Option<Warmth>> {
         opened.take_times(false);
         let warm = |transactions| self.warm(opened, (transactions / AGAIN, round));
         let warmth = self.stand.variant.warm_transactions().map(warm).transpose()?;
@@ -192,7 +192,7 @@ impl Ground<'_> {
     }
 
     /// How long the end takes, in seconds of the drives.
-    pub(super) fn stop(&self, opened: &Opened, stop: Stop) -> Result<f64> {
+    pub(super) fn stop(&self, opened: &OpenStand, stop: Stop) -> Result<f64> {
         let began = Instant::now();
         match stop {
             Stop::Crash => Ok(0.0),
@@ -232,18 +232,18 @@ impl Ground<'_> {
 }
 
 /// Bytes read for this.
-fn read_of(opened: &Opened, purpose: Purpose) -> u64 {
+fn read_of(opened: &OpenStand, purpose: Purpose) -> u64 {
     let rows = opened.drives.iter().flat_map(|drive| drive.account.rows());
     rows.filter(|row| row.purpose == purpose).map(|row| row.read.bytes).sum()
 }
 
 /// Reports of all emulated drives begin here.
-pub(super) fn begin_reports(opened: &Opened) {
+pub(super) fn begin_reports(opened: &OpenStand) {
     opened.drives.iter().filter_map(|drive| drive.emulated.as_ref()).for_each(|drive| drive.begin_report());
 }
 
 /// Reports of all emulated drives.
-pub(super) fn reports(opened: &Opened) -> Vec<(&'static str, EmulationReport)> {
+pub(super) fn reports(opened: &OpenStand) -> Vec<(&'static str, EmulationReport)> {
     let drives = opened.drives.iter();
     drives.filter_map(|drive| Some((drive.name, drive.emulated.as_ref()?.report()))).collect()
 }

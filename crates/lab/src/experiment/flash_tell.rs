@@ -7,7 +7,7 @@ use super::claim::Claim;
 use super::drives::{FLASH_DRIVE, HOME, LOG};
 use super::lab::Lab;
 use super::row::Point;
-use super::table::Table;
+use super::table::TextTable;
 use super::tell;
 use varve_bench::Result;
 
@@ -30,7 +30,7 @@ fn line(point: &Point, head: &[&'static str]) -> Vec<String> {
 }
 
 /// Pages, busy shares and bounds.
-fn bounds(points: &[Point]) -> Table {
+fn bounds(points: &[Point]) -> TextTable {
     let factors = head(points);
     let drives =
         [(HOME, ["home rd", "home wr", "home %"]), (FLASH_DRIVE, ["flash rd", "flash wr", "flash %"])];
@@ -38,7 +38,7 @@ fn bounds(points: &[Point]) -> Table {
     head.push("tps");
     head.extend(drives.iter().flat_map(|(_, names)| names));
     head.extend(["log wr", "log %", "cpu %", "limit", "bound", "of bound"]);
-    let mut table = Table::headed(&head);
+    let mut table = TextTable::headed(&head);
     for point in points {
         let mut line = line(point, &factors);
         line.push(format!("{:.1}", point.tps.median));
@@ -69,7 +69,7 @@ fn percent(share: Option<f64>) -> String {
 }
 
 /// How full and how well used.
-fn caches(points: &[Point]) -> Table {
+fn caches(points: &[Point]) -> TextTable {
     let factors = head(points);
     let mut head = factors.clone();
     head.extend(["hit %", "dirty hits %", "filled %", "dirty %", "dirty after", "invalid %"]);
@@ -84,7 +84,7 @@ fn caches(points: &[Point]) -> Table {
         "warm hit %",
         "steady",
     ]);
-    let mut table = Table::headed(&head);
+    let mut table = TextTable::headed(&head);
     for point in points {
         let mut line = line(point, &factors);
         let part = |part: &str, whole: &str| {

@@ -11,9 +11,9 @@
 
 use varve_pager::{HomeLayout, Pacing, PackedConfig, PagerConfig, ProtectionKind, Replacement};
 
-use super::claim::{Asked, Claim, Expects, Extremes, Figure, extremes};
+use super::claim::{Claim, Comparison, Expects, Extremes, Figure, extremes};
 use super::lab::Lab;
-use super::order::{self, Placed};
+use super::order::{self, RankedFigure};
 use super::row::{Factors, Point};
 use super::stand::{InNvm, Sizes, Variant};
 use super::verdict::Better;
@@ -208,7 +208,7 @@ fn claim_each(
             true => Expects::Nothing,
             false => Expects::Published(stated(values, clients), better),
         };
-        lab.claim(Asked::ratio(&says, figure, pair, expects))
+        lab.claim(Comparison::ratio(&says, figure, pair, expects))
     };
     pairs(points, over, under).into_iter().map(claim).collect()
 }
@@ -224,13 +224,13 @@ fn claim_bars(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
     ] {
         let Some(Extremes { best, worst, hidden }) = extremes(figure, pairs) else { continue };
         let says = |which: &str| format!("bar: {what}, at the {which} point");
-        claims.push(lab.claim(Asked::ratio(&says("best"), figure, best, Expects::AtLeast(bars.0)))?);
-        let asked = Asked::ratio(&says("worst"), figure, worst, Expects::AtLeast(bars.1));
+        claims.push(lab.claim(Comparison::ratio(&says("best"), figure, best, Expects::AtLeast(bars.0)))?);
+        let asked = Comparison::ratio(&says("worst"), figure, worst, Expects::AtLeast(bars.1));
         claims.push(lab.claim(asked.beside(hidden))?);
     }
     if let Some(Extremes { worst, hidden, .. }) = extremes(Figure::Bytes, &back) {
         let says = "bar: drive bytes a transaction, original over opt, at the worst point";
-        let asked = Asked::ratio(says, Figure::Bytes, worst, Expects::AtLeast(BAR_BYTES));
+        let asked = Comparison::ratio(says, Figure::Bytes, worst, Expects::AtLeast(BAR_BYTES));
         claims.push(lab.claim(asked.beside(hidden))?);
     }
     Ok(claims)
@@ -278,7 +278,7 @@ pub fn doublewrite_cost(lab: &mut Lab<'_>) -> Result<()> {
         let (published, ratio) = (stated(&COSTS, *clients)?, Figure::Throughput.ratio((over, under)));
         let ends = (over.tps.min / under.tps.max, over.tps.max / under.tps.min);
         let spoilt = Figure::Throughput.not_judged((over, under));
-        Some(Placed { name: format!("{clients} sessions"), median: ratio, ends, published, spoilt })
+        Some(RankedFigure { name: format!("{clients} sessions"), median: ratio, ends, published, spoilt })
     });
     let of = pairs.first().map(|(_, (over, _))| *over);
     let order = of.and_then(|of| order::judge("order of the cost by sessions", of, places.collect()));
@@ -339,7 +339,7 @@ pub fn latency(lab: &mut Lab<'_>) -> Result<()> {
             let ours = parts.iter().map(|part| point.share(part)).sum();
             let says = format!("part of the time, {what}, {variant}");
             let expects = Expects::Published(Some(theirs), better);
-            claims.push(lab.claim(Asked::figure(&says, ours, point, expects))?);
+            claims.push(lab.claim(Comparison::figure(&says, ours, point, expects))?);
         }
     }
     lab.tell(&points, &claims)
@@ -396,13 +396,13 @@ fn claim_area(lab: &mut Lab<'_>, least: &Point, larger: &Point) -> Result<Claim>
     let published = AREAS.iter().find(|(part, _)| *part == of_pool).map(|(_, saved)| *saved);
     let says = format!("page bytes a transaction, area of 2 MiB over one of {of_pool:.2} pools");
     let expects = Expects::Published(published, Better::Higher);
-    lab.claim(Asked::ratio(&says, Figure::PageBytes, (least, larger), expects))
+    lab.claim(Comparison::ratio(&says, Figure::PageBytes, (least, larger), expects))
 }
 
 fn claim_bytes(lab: &mut Lab<'_>, original: &Point, opt: &Point) -> Result<Claim> {
     let of_pool = area_of_pool(lab, opt);
     let says = format!("bar: drive bytes a transaction, original over an area of {of_pool:.2} pools");
-    lab.claim(Asked::ratio(&says, Figure::Bytes, (original, opt), Expects::AtLeast(BAR_BYTES)))
+    lab.claim(Comparison::ratio(&says, Figure::Bytes, (original, opt), Expects::AtLeast(BAR_BYTES)))
 }
 
 /// Flush times around the profile's, from a drive with power-loss protection to a slow one.

@@ -12,7 +12,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::charts::Charts;
-use super::claim::{Asked, Claim};
+use super::claim::{Claim, Comparison};
 use super::copies::{Bench, Copied};
 use super::device::Device;
 use super::measure::{self, Conditions, Measured};
@@ -314,7 +314,7 @@ impl<'a> Lab<'a> {
     }
 
     /// Judges a comparison, and writes its row.
-    pub fn claim(&mut self, asked: Asked<'_>) -> Result<Claim> {
+    pub fn claim(&mut self, asked: Comparison<'_>) -> Result<Claim> {
         let claim = asked.judge(self.subject());
         self.write_row(&claim)?;
         Ok(claim)

@@ -12,11 +12,11 @@
 
 use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig};
 
-use super::claim::{Asked, Claim, Expects, Figure};
+use super::claim::{Claim, Comparison, Expects, Figure};
 use super::lab::Lab;
 use super::row::{Factors, LoadRow, Point};
 use super::stand::{Sizes, Variant};
-use super::table::Table;
+use super::table::TextTable;
 use super::tell;
 use super::verdict::Better;
 use crate::linkbench::LinkBench;
@@ -109,7 +109,7 @@ fn claim_codecs(
                 _ => format!("{name} / {NONE}"),
             };
             let pair = if figure == Figure::Bytes { (plain, point) } else { pair };
-            let asked = Asked::ratio(&says, figure, pair, expects);
+            let asked = Comparison::ratio(&says, figure, pair, expects);
             let asked = if figure == Figure::Bytes { asked } else { asked.of_processors() };
             claims.push(lab.claim(asked)?);
         }
@@ -137,7 +137,7 @@ fn claim_packed(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
             _ => Expects::Nothing,
         };
         let says = format!("{PACKED} {name} / {NONE} in place");
-        let asked = Asked::ratio(&says, Figure::Throughput, (point, plain), expects);
+        let asked = Comparison::ratio(&says, Figure::Throughput, (point, plain), expects);
         lab.claim(if name == NONE { asked } else { asked.of_processors() })
     };
     compared.iter().filter(|point| is_packed(point)).map(claim).collect()
@@ -263,7 +263,7 @@ fn by_page_size(codec: &str, page_kib: usize) -> Expects {
 pub fn load(lab: &mut Lab<'_>) -> Result<()> {
     let rows = loads(lab)?;
     let Some(plain) = rows.first().map(|row| row.seconds) else { return Ok(()) };
-    let mut table = Table::headed(&["layout", "compression", "seconds", "of plain"]);
+    let mut table = TextTable::headed(&["layout", "compression", "seconds", "of plain"]);
     for row in &rows {
         let figures = [row.seconds, row.seconds / plain].map(|figure| format!("{figure:.2}"));
         table.push([vec![row.layout.to_owned(), row.compression.clone()], figures.to_vec()].concat());
@@ -275,7 +275,7 @@ pub fn load(lab: &mut Lab<'_>) -> Result<()> {
 pub fn space(lab: &mut Lab<'_>) -> Result<()> {
     let rows = loads(lab)?;
     let mut table =
-        Table::headed(&["layout", "compression", "pages MiB", "stored MiB", "saved %", "allocated MiB"]);
+        TextTable::headed(&["layout", "compression", "pages MiB", "stored MiB", "saved %", "allocated MiB"]);
     let mib = |bytes: f64| format!("{:.1}", bytes / f64::from(1 << 20));
     for row in &rows {
         let stored = row.pages_bytes as f64 * row.stored_share;

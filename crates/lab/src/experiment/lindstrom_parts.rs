@@ -8,7 +8,7 @@
 
 use varve_pager::{Algorithm, Compression, PagerConfig, ProtectionKind, Trim};
 
-use super::claim::{Asked, Claim, Expects, Figure};
+use super::claim::{Claim, Comparison, Expects, Figure};
 use super::lab::Lab;
 use super::lindstrom::{
     DATABASE_OF_POOL, NONE, PACKED, PAGE_BYTES, lay_out_packed, linkbench, sizes, sizes_of_tpcc,
@@ -175,7 +175,7 @@ fn claim_parts(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
         };
         let says =
             format!("{protection}, {compression}, trim {trim}, {workers} / doublewrite, {NONE}, off, 1");
-        claims.push(lab.claim(Asked::ratio(&says, Figure::Throughput, (point, base), expects))?);
+        claims.push(lab.claim(Comparison::ratio(&says, Figure::Throughput, (point, base), expects))?);
     }
     claims.extend(claim_trim(lab, compared)?);
     Ok(claims)
@@ -204,7 +204,7 @@ fn claim_trim(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
             false => Expects::Nothing,
             true => Expects::Published(is_theirs.then_some(TRIM), Better::Higher),
         };
-        claims.push(lab.claim(Asked::ratio("trim on / off", Figure::Throughput, (on, off), expects))?);
+        claims.push(lab.claim(Comparison::ratio("trim on / off", Figure::Throughput, (on, off), expects))?);
     }
     Ok(claims)
 }

@@ -13,10 +13,10 @@ use super::device::Device;
 use super::drives::flush_us;
 use super::row::{CacheStates, DriveFigures, Emulation, Factors, KindLatency, Point};
 use super::scale::Scale;
-use super::stand::{Opened, Stand, levels};
+use super::stand::{OpenStand, Stand, levels};
 use super::warm::{self, CacheState, Warmth};
 use varve_bench::Result;
-use varve_bench::driver::{self, Plan, Round, Watch, histogram};
+use varve_bench::driver::{self, Plan, Round, RoundObserver, histogram};
 use varve_bench::embedded::Embedded;
 use varve_bench::report::{Configuration, Spread};
 use varve_bench::workload::Workload;
@@ -107,8 +107,8 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(opened: &Opened, page_bytes: usize) -> Self {
-        let Opened { database, drives, times, nvm } = opened;
+    fn of(opened: &OpenStand, page_bytes: usize) -> Self {
+        let OpenStand { database, drives, times, nvm } = opened;
         let pager = database.stats().pager;
         Self {
             written_bytes: written_bytes(drives.iter().map(|drive| &*drive.account)),
@@ -140,7 +140,7 @@ impl Counts {
 }
 
 /// Bytes written to all drives, for all purposes.
-fn bytes_of(opened: &Opened) -> u64 {
+fn bytes_of(opened: &OpenStand) -> u64 {
     opened.drives.iter().map(|drive| moved_bytes(&drive.account)[1]).sum()
 }
 
@@ -209,7 +209,7 @@ pub fn round(stand: &Stand, on: Conditions<'_>, scale: Scale, number: u64) -> Re
         last = (done, bytes);
         ControlFlow::Continue(())
     };
-    let watch = Watch { looks: LOOKS, look: &mut look };
+    let watch = RoundObserver { looks: LOOKS, look: &mut look };
     let length = (dilated(scale.round_ms), 2 * number + 1);
     let round = driver::round_watched(&target, on.workload, plan, length, Some(watch))?;
     let reports = emulated(&opened).map(|(name, device)| (name, device.report())).collect();
@@ -225,7 +225,7 @@ pub fn round(stand: &Stand, on: Conditions<'_>, scale: Scale, number: u64) -> Re
 }
 
 /// Drives that are emulated, by name.
-fn emulated(opened: &Opened) -> impl Iterator<Item = (&'static str, &Emulated)> {
+fn emulated(opened: &OpenStand) -> impl Iterator<Item = (&'static str, &Emulated)> {
     opened.drives.iter().filter_map(|drive| Some((drive.name, &**drive.emulated.as_ref()?)))
 }
 

@@ -13,7 +13,7 @@ const ROUND_NOISE: f64 = 0.05;
 
 /// A figure with the ends of its rounds; more is better.
 #[derive(Debug, Clone)]
-pub struct Placed {
+pub struct RankedFigure {
     /// The name of the figure.
     pub name: String,
     /// Its median.
@@ -26,7 +26,7 @@ pub struct Placed {
     pub spoilt: Option<String>,
 }
 
-impl Placed {
+impl RankedFigure {
     /// The throughput of a point as a multiple of another's, and the published multiple.
     pub fn throughput(name: &str, (point, under): (&Point, &Point), published: f64) -> Self {
         let noise = if point.rounds == 1 { ROUND_NOISE / 2.0 } else { 0.0 };
@@ -37,7 +37,7 @@ impl Placed {
 }
 
 /// Whether a pair is as published; `one` is the better one there, or both are tied.
-fn judge_pair(one: &Placed, other: &Placed) -> Verdict {
+fn judge_pair(one: &RankedFigure, other: &RankedFigure) -> Verdict {
     let is_tied = one.ends.0 <= other.ends.1 && other.ends.0 <= one.ends.1;
     let is_tied_there = one.published == other.published;
     let spoilt = one.spoilt.clone().or_else(|| other.spoilt.clone());
@@ -57,7 +57,7 @@ fn judge_pair(one: &Placed, other: &Placed) -> Verdict {
 }
 
 /// The claim about the order of several figures; `None` where there are less than two.
-pub fn judge(says: &str, of: &Point, mut placed: Vec<Placed>) -> Option<Claim> {
+pub fn judge(says: &str, of: &Point, mut placed: Vec<RankedFigure>) -> Option<Claim> {
     placed.sort_by(|one, other| other.published.total_cmp(&one.published));
     let pairs: Vec<Verdict> = placed
         .iter()
@@ -92,9 +92,9 @@ pub fn judge(says: &str, of: &Point, mut placed: Vec<Placed>) -> Option<Claim> {
 mod tests {
     use super::*;
 
-    fn placed(name: &str, median: f64, published: f64) -> Placed {
+    fn placed(name: &str, median: f64, published: f64) -> RankedFigure {
         let ends = (median * 0.99, median * 1.01);
-        Placed { name: name.to_owned(), median, ends, published, spoilt: None }
+        RankedFigure { name: name.to_owned(), median, ends, published, spoilt: None }
     }
 
     #[test]

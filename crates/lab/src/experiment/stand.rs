@@ -19,7 +19,7 @@ use varve_pager::{
     CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans, NvmConfig, PagerConfig, Times,
 };
 
-use super::copies::{Bench, Copied, Place};
+use super::copies::{Bench, Copied, DatabasePaths};
 use super::device::Device;
 use super::drives::{Drive, Drives};
 use super::row::Factors;
@@ -291,7 +291,7 @@ pub struct Stand {
 }
 
 /// The open database of a stand.
-pub struct Opened {
+pub struct OpenStand {
     /// The database.
     pub database: Arc<Database>,
     /// The drives; the first is that of data.
@@ -302,7 +302,7 @@ pub struct Opened {
     pub times: Arc<Times>,
 }
 
-impl Opened {
+impl OpenStand {
     /// Whether emulated drives take their time.
     pub fn take_times(&self, is_on: bool) {
         take_times(&self.drives, is_on);
@@ -328,7 +328,8 @@ impl Stand {
         let loads: Vec<(String, &Variant)> = missing.into_iter().collect();
         let load_part = |part: &[(String, &Variant)]| {
             part.iter().try_for_each(|(name, variant)| {
-                let load = |place: &Place| load(place, workload, sizes, variant, &Device::REAL).map(drop);
+                let load =
+                    |place: &DatabasePaths| load(place, workload, sizes, variant, &Device::REAL).map(drop);
                 bench.base(name, load).map(drop)
             })
         };
@@ -361,16 +362,16 @@ impl Stand {
     }
 
     /// Opens the database. If it is to be warmed up, emulated drives take no time yet.
-    pub fn open(&self, device: &Device, dilation: f64) -> Result<Opened> {
+    pub fn open(&self, device: &Device, dilation: f64) -> Result<OpenStand> {
         self.open_so(device, dilation, self.variant.warmed_by.is_none())
     }
 
     /// Opens it in the drives' time, whether it is to be warmed up or not.
-    pub fn open_at_once(&self, device: &Device, dilation: f64) -> Result<Opened> {
+    pub fn open_at_once(&self, device: &Device, dilation: f64) -> Result<OpenStand> {
         self.open_so(device, dilation, true)
     }
 
-    fn open_so(&self, device: &Device, dilation: f64, takes_times: bool) -> Result<Opened> {
+    fn open_so(&self, device: &Device, dilation: f64, takes_times: bool) -> Result<OpenStand> {
         let device = self.device(device);
         let drives = Drives::open(self.copy.place(), self.variant.nvm.is_some(), (&device, dilation))?;
         take_times(&drives.all, takes_times);
@@ -378,7 +379,7 @@ impl Stand {
         let times = Arc::new(Times::on());
         config.times = Arc::clone(&times);
         let nvm = drives.nvm.as_ref().map(|directory| Arc::clone(directory.accounting()));
-        Ok(Opened { database: open_with(config)?, drives: drives.all, nvm, times })
+        Ok(OpenStand { database: open_with(config)?, drives: drives.all, nvm, times })
     }
 
     fn device(&self, device: &Device) -> Device {
@@ -416,7 +417,7 @@ fn base_name(workload: &dyn Workload, sizes: Sizes, variant: &Variant) -> String
 
 /// Fills a new database and shuts it down.
 fn load(
-    place: &Place,
+    place: &DatabasePaths,
     workload: &dyn Workload,
     sizes: Sizes,
     variant: &Variant,

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 /// Lines of cells below a head.
 #[derive(Debug, Clone)]
-pub struct Table {
+pub struct TextTable {
     lines: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     /// An empty one.
     pub fn headed(head: &[&str]) -> Self {
         Self { lines: vec![head.iter().map(|cell| (*cell).to_owned()).collect()] }
@@ -21,7 +21,7 @@ impl Table {
     }
 }
 
-impl std::fmt::Display for Table {
+impl std::fmt::Display for TextTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let columns = self.lines[0].len();
         let width = |at: usize| self.lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let mut table = Table::headed(&["variant", "tps", "verdict"]);
+        let mut table = TextTable::headed(&["variant", "tps", "verdict"]);
         table.push(vec!["none".into(), "12".into(), "reproduced".into()]);
         table.push(vec!["doublewrite".into(), "1234".into(), "".into()]);
         let expected = "variant      tps   verdict\nnone           12  reproduced\ndoublewrite  1234\n";

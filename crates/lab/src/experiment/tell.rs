@@ -5,7 +5,7 @@ use varve_pager::Timing;
 
 use super::claim::Claim;
 use super::row::{Emulation, Factors, Point};
-use super::table::Table;
+use super::table::TextTable;
 use super::verdict::Verdict;
 
 /// Purposes that have a column of their own, with its head.
@@ -13,14 +13,14 @@ const PURPOSES: [(&str, &str); 4] =
     [("doublewrite", "doublewrite"), ("log", "log"), ("data page", "data"), ("undo page", "undo")];
 
 /// What was measured; bytes are those of a transaction.
-pub fn points(points: &[Point]) -> Table {
-    let Some(first) = points.first() else { return Table::headed(&["no points"]) };
+pub fn points(points: &[Point]) -> TextTable {
+    let Some(first) = points.first() else { return TextTable::headed(&["no points"]) };
     let mut head: Vec<&str> = first.factors.keys().copied().collect();
     head.extend(["tps", "mean ms", "p99 ms", "drive KiB"]);
     head.extend(PURPOSES.map(|(_, head)| head));
     head.extend(["NVM KiB", "home/put", "stored", "drive reads", "NVM reads", "inline", "ahead"]);
     head.extend(["counts", "dilation", "error %", "busy %", "cpu %"]);
-    let mut table = Table::headed(&head);
+    let mut table = TextTable::headed(&head);
     for point in points {
         let mut line: Vec<String> = first.factors.keys().map(|name| cell(&point.factors, name)).collect();
         line.push(point.tps.to_string());
@@ -46,11 +46,11 @@ pub fn points(points: &[Point]) -> Table {
 }
 
 /// Where time went, in percent of the sum of latencies.
-pub fn times(points: &[Point]) -> Table {
-    let Some(first) = points.first() else { return Table::headed(&["no points"]) };
+pub fn times(points: &[Point]) -> TextTable {
+    let Some(first) = points.first() else { return TextTable::headed(&["no points"]) };
     let mut head: Vec<&str> = first.factors.keys().copied().collect();
     head.extend(Timing::ALL.map(Timing::name));
-    let mut table = Table::headed(&head);
+    let mut table = TextTable::headed(&head);
     for point in points {
         let mut line: Vec<String> = first.factors.keys().map(|name| cell(&point.factors, name)).collect();
         line.extend(Timing::ALL.map(|what| format!("{:.3} %", 100.0 * point.share(what.name()))));
@@ -60,11 +60,11 @@ pub fn times(points: &[Point]) -> Table {
 }
 
 /// Mean and 99th percentile of each kind of transaction, in milliseconds.
-pub fn kinds(points: &[Point]) -> Table {
-    let Some(first) = points.first() else { return Table::headed(&["no points"]) };
+pub fn kinds(points: &[Point]) -> TextTable {
+    let Some(first) = points.first() else { return TextTable::headed(&["no points"]) };
     let mut head: Vec<&str> = first.factors.keys().copied().collect();
     head.extend(["kind", "mean ms", "p99 ms"]);
-    let mut table = Table::headed(&head);
+    let mut table = TextTable::headed(&head);
     for point in points {
         for (kind, latency) in &point.kinds {
             let mut line: Vec<String> = first.factors.keys().map(|name| cell(&point.factors, name)).collect();
@@ -77,12 +77,12 @@ pub fn kinds(points: &[Point]) -> Table {
 }
 
 /// KiB written for each transaction by tenths of a round.
-pub fn over_time(points: &[Point]) -> Table {
-    let Some(first) = points.first() else { return Table::headed(&["no points"]) };
+pub fn over_time(points: &[Point]) -> TextTable {
+    let Some(first) = points.first() else { return TextTable::headed(&["no points"]) };
     let tenths: Vec<String> = (1..=first.written_over_time.len()).map(|tenth| tenth.to_string()).collect();
     let mut head: Vec<&str> = first.factors.keys().copied().collect();
     head.extend(tenths.iter().map(String::as_str));
-    let mut table = Table::headed(&head);
+    let mut table = TextTable::headed(&head);
     for point in points {
         let mut line: Vec<String> = first.factors.keys().map(|name| cell(&point.factors, name)).collect();
         line.extend(point.written_over_time.iter().map(|bytes| format!("{:.2}", bytes / 1024.0)));
@@ -96,7 +96,7 @@ pub fn claims(claims: &[Claim]) -> String {
     if claims.is_empty() {
         return String::new();
     }
-    let mut table = Table::headed(&["claim", "where", "ours", "of", "published", "bar", "verdict"]);
+    let mut table = TextTable::headed(&["claim", "where", "ours", "of", "published", "bar", "verdict"]);
     for claim in claims {
         let figure = |value: Option<f64>, missing: &str| value.map_or_else(|| missing.to_owned(), short);
         let is_ours = claim.bar.is_some() || claim.verdict == Verdict::NoBar;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use varve_engine::Database;
 
-use super::stand::{Opened, levels};
+use super::stand::{OpenStand, levels};
 use varve_bench::Result;
 use varve_bench::driver::{self, Plan};
 use varve_bench::target::Target;
@@ -59,12 +59,12 @@ impl CacheState {
 
 /// What was asked of a cache.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Asked {
+pub struct CacheReads {
     hits: u64,
     misses: u64,
 }
 
-impl Asked {
+impl CacheReads {
     /// Since the database was opened; nothing without a cache.
     pub fn of(database: &Database) -> Self {
         Self::among(&levels(database))
@@ -104,13 +104,13 @@ pub struct Warmth {
 
 /// Runs slices of the load until this many transactions are done. `number` is that of the round.
 pub fn up(
-    opened: &Opened,
+    opened: &OpenStand,
     target: &dyn Target,
     (workload, plan): (&dyn Workload, Plan),
     (transactions, number): (u64, u64),
 ) -> Result<Warmth> {
     let began = Instant::now();
-    let mut seen = vec![(0, Asked::of(&opened.database))];
+    let mut seen = vec![(0, CacheReads::of(&opened.database))];
     for slice in 0..SLICES_MAX {
         let done = seen.last().map_or(0, |(done, _)| *done);
         if done >= transactions {
@@ -118,7 +118,7 @@ pub fn up(
         }
         let seed = SEEDS * number + slice + SEEDS;
         let round = driver::round(target, workload, plan, SLICE, seed)?;
-        seen.push((done + round.transactions, Asked::of(&opened.database)));
+        seen.push((done + round.transactions, CacheReads::of(&opened.database)));
     }
     let cache = CacheState::of(&opened.database);
     let hit_rates = quarters(&seen);
@@ -132,7 +132,7 @@ pub fn up(
 }
 
 /// Hit rates of the four quarters of the slices. Quarters without reads are left out.
-fn quarters(seen: &[(u64, Asked)]) -> Vec<f64> {
+fn quarters(seen: &[(u64, CacheReads)]) -> Vec<f64> {
     let slices = seen.len().saturating_sub(1);
     let at = |quarter: usize| seen.get(slices * quarter / 4).map(|(_, asked)| *asked);
     (0..4).filter_map(|quarter| at(quarter + 1)?.since(at(quarter)?).hit_rate()).collect()
@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn quarters_of_a_warm_up_tell_whether_hits_still_rise() {
-        let seen: Vec<(u64, Asked)> = [(0, 0), (0, 100), (20, 180), (70, 230), (120, 280)]
-            .map(|(hits, misses)| (0, Asked { hits, misses }))
+        let seen: Vec<(u64, CacheReads)> = [(0, 0), (0, 100), (20, 180), (70, 230), (120, 280)]
+            .map(|(hits, misses)| (0, CacheReads { hits, misses }))
             .into();
         assert_eq!(quarters(&seen), [0.0, 0.2, 0.5, 0.5]);
         assert!(quarters(&seen[..1]).is_empty());
-        assert_eq!(Asked::default().hit_rate(), None);
+        assert_eq!(CacheReads::default().hit_rate(), None);
     }
 }

@@ -14,9 +14,9 @@ use varve_device::EmulationReport;
 use super::device::Device;
 use super::drives::Drive;
 use super::row::Emulation;
-use super::stand::{Opened, Stand};
+use super::stand::{OpenStand, Stand};
 use super::warm::{self, Warmth};
-use varve_bench::driver::{self, Plan, Watch};
+use varve_bench::driver::{self, Plan, RoundObserver};
 use varve_bench::embedded::Embedded;
 use varve_bench::target::Target;
 use varve_bench::workload::Workload;
@@ -45,7 +45,7 @@ pub struct Stretch<'a> {
 /// The values that an observer gets with each sample.
 pub struct Sight<'a> {
     /// The database, open.
-    pub opened: &'a Opened,
+    pub opened: &'a OpenStand,
     /// For statements of the onlooker's own.
     pub target: &'a dyn Target,
     /// Seconds of the drives since the stretch began.
@@ -57,7 +57,7 @@ pub struct Sight<'a> {
 }
 
 /// How it went.
-pub struct Watched {
+pub struct SampledRun {
     /// Device times were multiplied by this.
     pub dilation: f64,
     /// How far it can be believed.
@@ -73,7 +73,7 @@ pub trait Onlooker: Default {
 }
 
 /// Runs a load on a stand and samples it.
-pub fn run<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>) -> Result<(Watched, O)> {
+pub fn run<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>) -> Result<(SampledRun, O)> {
     let mut dilation = stretch.dilation;
     loop {
         let (watched, onlooker) = once(stand, stretch, dilation)?;
@@ -86,7 +86,7 @@ pub fn run<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>) -> Result<(Watched,
 }
 
 /// Runs it on all of them under one dilation, the last ones first, which are the fastest and are spoilt most easily. In their order.
-pub fn all<O: Onlooker>(stands: &[Stand], stretch: Stretch<'_>) -> Result<Vec<(Watched, O)>> {
+pub fn all<O: Onlooker>(stands: &[Stand], stretch: Stretch<'_>) -> Result<Vec<(SampledRun, O)>> {
     let mut dilation = stretch.dilation;
     loop {
         let mut done = Vec::new();
@@ -106,7 +106,7 @@ pub fn all<O: Onlooker>(stands: &[Stand], stretch: Stretch<'_>) -> Result<Vec<(W
     }
 }
 
-fn once<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>, dilation: f64) -> Result<(Watched, O)> {
+fn once<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>, dilation: f64) -> Result<(SampledRun, O)> {
     let opened = stand.open(stretch.device, dilation)?;
     let target = Embedded::new(opened.database.clone(), &stand.describe());
     let plan = Plan { threads: stretch.clients, rounds: 1, seconds: 0, warm_seconds: 0 };
@@ -130,7 +130,7 @@ fn once<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>, dilation: f64) -> Resu
         ControlFlow::Continue(())
     };
     let _begins = look(&|| 0);
-    let watch = Watch { looks: stretch.looks, look: &mut look };
+    let watch = RoundObserver { looks: stretch.looks, look: &mut look };
     driver::round_watched(&target, stretch.workload, plan, (dilated(length_ms), 2), Some(watch))?;
     let reports: Vec<(&'static str, EmulationReport)> =
         drives.iter().map(|(name, drive)| (*name, drive.report())).collect();
@@ -141,5 +141,5 @@ fn once<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>, dilation: f64) -> Resu
         return Err(BenchError::Wrong(format!("what was looked at while the load ran failed: {error}")));
     }
     let emulation = Emulation::of_drives(&[reports], stretch.device.flush_us());
-    Ok((Watched { dilation, emulation, warmth }, onlooker))
+    Ok((SampledRun { dilation, emulation, warmth }, onlooker))
 }

@@ -15,7 +15,7 @@ use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig,
 
 use super::lab::Lab;
 use super::row::Factors;
-use super::table::Table;
+use super::table::TextTable;
 use super::tell;
 use super::wear_claim::claims_of;
 use super::wear_drive::{Drive, Interval, PAGE_BYTES, pool_bytes};
@@ -370,8 +370,8 @@ fn row(
     }
 }
 
-fn table(rows: &[WearRow]) -> Table {
-    let mut table = Table::headed(&[
+fn table(rows: &[WearRow]) -> TextTable {
+    let mut table = TextTable::headed(&[
         "log",
         "theta",
         "values",

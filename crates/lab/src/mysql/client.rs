@@ -89,7 +89,7 @@ impl Client {
         let mut first = None;
         loop {
             let packet = self.receive()?;
-            let mut head = Reader(&packet);
+            let mut head = PacketReader(&packet);
             let status = match packet.first() {
                 Some(&OK) => {
                     head.skip(1)?;
@@ -102,7 +102,7 @@ impl Client {
                     self.columns(columns)?;
                     let (rows, status) = self.packets_to_end()?;
                     if let (None, Some(row)) = (&first, rows.first()) {
-                        first = Reader(row).text()?;
+                        first = PacketReader(row).text()?;
                     }
                     status
                 }
@@ -117,7 +117,7 @@ impl Client {
     pub(super) fn prepare(&mut self, sql: &str) -> Result<Prepared> {
         self.command(PREPARE, sql.as_bytes())?;
         let packet = self.receive()?;
-        let mut head = Reader(&packet);
+        let mut head = PacketReader(&packet);
         head.skip(1)?;
         let (id, columns, params) = (head.u32()?, head.u16()?, head.u16()?);
         for count in [params, columns] {
@@ -139,7 +139,7 @@ impl Client {
         if packet.first() == Some(&OK) {
             return Ok(Vec::new());
         }
-        let count = Reader(&packet).length()?;
+        let count = PacketReader(&packet).length()?;
         let columns = self.columns(count)?;
         let (rows, _) = self.packets_to_end()?;
         rows.iter().map(|row| binary_row(row, &columns)).collect()
@@ -158,7 +158,7 @@ impl Client {
         loop {
             let packet = self.receive()?;
             if packet.first() == Some(&END) && packet.len() < 9 {
-                let mut end = Reader(&packet);
+                let mut end = PacketReader(&packet);
                 end.skip(3)?;
                 return Ok((packets, end.u16()?));
             }
@@ -249,7 +249,7 @@ fn push_bytes(body: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 fn refusal(packet: &[u8]) -> Result<BenchError> {
-    let mut reader = Reader(packet);
+    let mut reader = PacketReader(packet);
     reader.skip(1)?;
     let code = reader.u16()?;
     let text = String::from_utf8_lossy(reader.0).into_owned();
@@ -271,7 +271,7 @@ struct Column {
 
 impl Column {
     fn read(packet: &[u8]) -> Result<Self> {
-        let mut reader = Reader(packet);
+        let mut reader = PacketReader(packet);
         for _ in 0..6 {
             reader.bytes()?;
         }
@@ -285,7 +285,7 @@ impl Column {
 fn binary_row(packet: &[u8], columns: &[Column]) -> Result<Row> {
     // Two bits of the bitmap of NULLs are not used.
     let nulls_bytes = (columns.len() + 2).div_ceil(8);
-    let mut reader = Reader(packet);
+    let mut reader = PacketReader(packet);
     reader.skip(1)?;
     let nulls = reader.take(nulls_bytes)?;
     let is_null = |at: usize| nulls[(at + 2) / 8] >> ((at + 2) % 8) & 1 == 1;
@@ -295,7 +295,7 @@ fn binary_row(packet: &[u8], columns: &[Column]) -> Result<Row> {
     columns.iter().enumerate().map(value).collect()
 }
 
-fn binary_value(reader: &mut Reader<'_>, column: &Column) -> Result<Value> {
+fn binary_value(reader: &mut PacketReader<'_>, column: &Column) -> Result<Value> {
     Ok(match column.kind {
         TINY => Value::Int(i64::from(reader.u8()? as i8)),
         SHORT | YEAR => Value::Int(i64::from(reader.u16()? as i16)),
@@ -321,15 +321,15 @@ fn binary_value(reader: &mut Reader<'_>, column: &Column) -> Result<Value> {
 }
 
 /// A value that no workload looks at.
-fn skipped(reader: &mut Reader<'_>, len: usize) -> Result<Value> {
+fn skipped(reader: &mut PacketReader<'_>, len: usize) -> Result<Value> {
     reader.skip(len)?;
     Ok(Value::Other)
 }
 
 /// Reads a packet from its beginning.
-struct Reader<'a>(&'a [u8]);
+struct PacketReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> PacketReader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         let cut = || BenchError::Connection("a packet ends in the middle of a value".to_owned());
         let (taken, rest) = self.0.split_at_checked(len).ok_or_else(cut)?;
@@ -405,7 +405,7 @@ mod tests {
             let mut body = Vec::new();
             push_bytes(&mut body, &vec![1; len]);
             assert_eq!(body.len(), len + head);
-            assert_eq!(Reader(&body).bytes().expect("whole").map(<[u8]>::len), Some(len));
+            assert_eq!(PacketReader(&body).bytes().expect("whole").map(<[u8]>::len), Some(len));
         }
     }
 

@@ -21,7 +21,7 @@ use varve_bench::target::{Connection, Statement};
 use varve_bench::workload::{Condition, Kind, Workload};
 use varve_bench::{BenchError, Result};
 
-use transactions::Session;
+use transactions::TransactionRun;
 
 const KINDS: &[Kind] = &[
     Kind { name: "trade_order", rate: None },
@@ -157,7 +157,7 @@ impl Workload for TpceLike {
     }
 
     fn transaction(&self, kind: usize, connection: &mut dyn Connection, random: &mut Random) -> Result<()> {
-        Session { workload: self, c: connection, random }.run(kind)
+        TransactionRun { workload: self, c: connection, random }.run(kind)
     }
 
     /// Numbers of new trades are never used twice: a duplicate is a fault.

@@ -29,13 +29,13 @@ pub(super) fn newest_trade(c: &mut dyn Connection) -> Result<i64> {
 }
 
 /// A session that runs one transaction.
-pub(super) struct Session<'a> {
+pub(super) struct TransactionRun<'a> {
     pub(super) workload: &'a TpceLike,
     pub(super) c: &'a mut dyn Connection,
     pub(super) random: &'a mut Random,
 }
 
-impl Session<'_> {
+impl TransactionRun<'_> {
     /// One transaction, of the kind at this place.
     pub(super) fn run(&mut self, kind: usize) -> Result<()> {
         if kind == 0 {

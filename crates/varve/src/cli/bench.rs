@@ -10,13 +10,13 @@
 use std::sync::Arc;
 
 use varve_bench::BenchError;
-use varve_bench::cli::{BenchArgs, Opened, Wanted};
+use varve_bench::cli::{BenchArgs, DatabaseRequest, OpenedDatabase};
 use varve_engine::Database;
 use varve_query::{Queries, QueryOptions};
 
 use super::{CommandError, Where, warn};
 use crate::error::OpenError;
-use crate::home::{Home, State};
+use crate::home::{DirectoryState, Home};
 
 /// Measures, and prints the figures.
 pub fn run(arguments: &BenchArgs) -> Result<(), CommandError> {
@@ -25,12 +25,12 @@ pub fn run(arguments: &BenchArgs) -> Result<(), CommandError> {
         let text = error.to_string();
         BenchError::Arguments(text.strip_suffix('.').unwrap_or(&text).to_owned())
     };
-    let open = |wanted: &Wanted<'_>| open(wanted).map_err(refused);
+    let open = |wanted: &DatabaseRequest<'_>| open(wanted).map_err(refused);
     Ok(varve_bench::cli::run(arguments, &open, Arc::new(queries), &mut std::io::stdout())?)
 }
 
 /// Opens a database as `varve serve` would: locked, by the configuration, on the devices that it names.
-fn open(wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
+fn open(wanted: &DatabaseRequest<'_>) -> Result<OpenedDatabase, OpenError> {
     let place = Where {
         directory: wanted.directory.to_owned(),
         config: wanted.config.map(ToOwned::to_owned),
@@ -40,7 +40,7 @@ fn open(wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
     let mut settings = place.settings()?;
     settings.pool.size_bytes.get_or_insert(wanted.pool_bytes_default);
     let refuse = || OpenError::NotForMeasuring { path: place.directory.clone() };
-    if !wanted.may_exist && place.state()? == State::Database {
+    if !wanted.may_exist && place.state()? == DirectoryState::Database {
         return Err(refuse());
     }
     let home = Home::open(&place.directory, &settings)?;
@@ -49,5 +49,5 @@ fn open(wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
     }
     home.warnings.iter().for_each(|what| warn(what));
     let database = Database::open(home.options(&settings)?)?;
-    Ok(Opened { database, lock: Box::new(home) })
+    Ok(OpenedDatabase { database, lock: Box::new(home) })
 }

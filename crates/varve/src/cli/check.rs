@@ -3,7 +3,7 @@
 use super::{CheckArgs, CommandError, say, warn};
 use crate::Embedded;
 use crate::error::OpenError;
-use crate::home::State;
+use crate::home::DirectoryState;
 
 /// More than these aren't printed: the first is where to look.
 const DAMAGES_SHOWN: usize = 20;
@@ -12,7 +12,7 @@ pub fn run(arguments: &CheckArgs) -> Result<(), CommandError> {
     let place = &arguments.place;
     let settings = place.settings()?;
     let path = place.directory.clone();
-    if place.state()? != State::Database {
+    if place.state()? != DirectoryState::Database {
         return Err(OpenError::NoDatabase { path }.into());
     }
     let database = Embedded::open_with(&path, &settings)?;

@@ -8,13 +8,13 @@ use varve_sql::SqlError;
 use super::{CommandError, InitArgs, say, warn};
 use crate::Embedded;
 use crate::error::OpenError;
-use crate::home::State;
+use crate::home::DirectoryState;
 
 pub fn run(arguments: &InitArgs) -> Result<(), CommandError> {
     let place = &arguments.place;
     let settings = place.settings()?;
     let path = place.directory.clone();
-    if place.state()? == State::Database {
+    if place.state()? == DirectoryState::Database {
         return Err(OpenError::AlreadyDatabase { path }.into());
     }
     let password = arguments.password_file.as_deref().map(first_line).transpose()?;

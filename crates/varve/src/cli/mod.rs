@@ -18,7 +18,7 @@ use crate::config::{
     AUTO_FILE_NAME, ConfigError, FILE_NAME, Misfit, Settings, SystemFile, parse_address, parse_bytes, text_of,
 };
 use crate::error::OpenError;
-use crate::home::{State, inspect};
+use crate::home::{DirectoryState, inspect};
 use crate::shell::Format;
 
 /// Why a command failed, as a paragraph for people.
@@ -216,7 +216,7 @@ impl Where {
         Ok(system)
     }
 
-    fn state(&self) -> Result<State, OpenError> {
+    fn state(&self) -> Result<DirectoryState, OpenError> {
         inspect(&self.directory)
     }
 }

@@ -14,7 +14,7 @@ use varve_pager::{NVM_FILE, NvmFlush, NvmFound, ProtectionKind, RegionFound};
 use super::{CommandError, NvmArgs, NvmCommand, RegionArgs, say, warn};
 use crate::config::{DeviceSettings, MAIN_DEVICE, NvmSettings, Settings, show_bytes};
 use crate::error::OpenError;
-use crate::home::{Home, State, next_config};
+use crate::home::{DirectoryState, Home, next_config};
 
 /// Name of the device that `--region` makes.
 const REGION_DEVICE: &str = "--region";
@@ -127,7 +127,7 @@ fn no_database(directory: &Path) -> Result<(), CommandError> {
 /// The database's devices, locked, with the one of its region.
 fn open(arguments: &RegionArgs, configured: &Settings) -> Result<Home, CommandError> {
     let place = &arguments.place;
-    if place.state()? != State::Database {
+    if place.state()? != DirectoryState::Database {
         return Err(OpenError::NoDatabase { path: place.directory.clone() }.into());
     }
     if let Some(path) = arguments.region.as_ref().filter(|path| !path.is_dir()) {

@@ -18,7 +18,7 @@ use super::init::how_to_log_in;
 use super::{CommandError, ServeArgs, say, warn};
 use crate::Embedded;
 use crate::config::{AUTO_FILE_NAME, Misfit, ServerSettings, Settings, show_bytes, tell};
-use crate::home::State;
+use crate::home::DirectoryState;
 use crate::memory::default_pool_bytes;
 
 /// The time that sessions have to end after the stop signal.
@@ -123,9 +123,9 @@ fn raise_descriptor_limit(connections: u64) {
     }
 }
 
-fn introduce(database: &Embedded, settings: &Settings, state: State) {
+fn introduce(database: &Embedded, settings: &Settings, state: DirectoryState) {
     let home = database.home();
-    let made = if state == State::Database { "" } else { " (new)" };
+    let made = if state == DirectoryState::Database { "" } else { " (new)" };
     say(format!("varve {}", env!("CARGO_PKG_VERSION")));
     for (number, device) in home.devices.iter().enumerate() {
         let made = if number == 0 { made } else { "" };

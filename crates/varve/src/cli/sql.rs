@@ -8,12 +8,12 @@ use super::{CommandError, DEFAULT_DIRECTORY, SqlArgs, warn};
 use crate::Embedded;
 use crate::config::Misfit;
 use crate::error::OpenError;
-use crate::home::State;
+use crate::home::DirectoryState;
 use crate::shell::{Shell, Work};
 
 pub fn run(arguments: &SqlArgs) -> Result<(), CommandError> {
     let place = &arguments.place;
-    if place.state()? == State::Missing && !may_create(arguments) {
+    if place.state()? == DirectoryState::Missing && !may_create(arguments) {
         return Err(OpenError::NoDirectory { path: place.directory.clone() }.into());
     }
     let system = place.system(Misfit::Told)?;

@@ -2,7 +2,7 @@
 
 use varve_pager::{CheckpointConfig, CheckpointKind};
 
-use super::reader::{ConfigError, Reader};
+use super::reader::{ConfigError, SectionReader};
 
 /// Most seconds between two of them: a day.
 const SECONDS_MAX: usize = 86_400;
@@ -21,7 +21,7 @@ impl CheckpointSettings {
     pub const DEFAULT: Self = Self { kind: CheckpointKind::Indirect, interval_seconds: 1 };
 
     /// These settings, overridden by those of the section.
-    pub(super) fn overlaid(self, mut section: Reader<'_>) -> Result<Self, ConfigError> {
+    pub(super) fn overlaid(self, mut section: SectionReader<'_>) -> Result<Self, ConfigError> {
         let kinds = CheckpointKind::ALL.map(|kind| (kind.name(), kind));
         let kind = section.choice("kind", &kinds)?.unwrap_or(self.kind);
         let interval_seconds = section.count("interval", 1..=SECONDS_MAX)?.unwrap_or(self.interval_seconds);

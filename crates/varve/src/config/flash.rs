@@ -4,7 +4,7 @@
 
 use varve_pager::{CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans};
 
-use super::reader::{ConfigError, Reader};
+use super::reader::{ConfigError, SectionReader};
 use super::{KIB, MIB, TIB};
 
 /// The cache.
@@ -32,7 +32,7 @@ pub struct FlashSettings {
 
 impl FlashSettings {
     /// The earlier settings, overridden by those of the section.
-    pub(super) fn read(before: Option<&Self>, section: &mut Reader<'_>) -> Result<Self, ConfigError> {
+    pub(super) fn read(before: Option<&Self>, section: &mut SectionReader<'_>) -> Result<Self, ConfigError> {
         let at = ["device", "size"].map(|key| section.position(key));
         let device = section.text("device")?.or(before.map(|flash| flash.device.clone()));
         let size = section.bytes("size", MIB..=64 * TIB)?.or(before.map(|flash| flash.size_bytes));

@@ -38,7 +38,7 @@ pub use auto::{AUTO_FILE_NAME, AUTO_FILE_NEW, Misfit, SystemFile};
 pub use checkpoint::CheckpointSettings;
 pub use flash::FlashSettings;
 pub use packed::PackedSettings;
-use reader::Reader;
+use reader::SectionReader;
 pub use reader::{ConfigError, text_of};
 pub use suggest::nearest;
 pub use units::{parse_bytes, show_bytes};
@@ -248,7 +248,7 @@ impl Settings {
 
     /// The same settings where the text doesn't say others.
     pub fn overlaid(mut self, text: &str, home: &Path) -> Result<Self, ConfigError> {
-        let mut file = Reader::parse(text)?;
+        let mut file = SectionReader::parse(text)?;
         self.devices.extend(devices(file.section("devices")?, home)?);
         self.spaces(file.section("spaces")?)?;
         self.pool(file.section("pool")?)?;
@@ -272,7 +272,7 @@ impl Settings {
         Ok(self)
     }
 
-    fn spaces(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+    fn spaces(&mut self, mut section: SectionReader<'_>) -> Result<(), ConfigError> {
         let places = [
             ("data", &mut self.spaces.data),
             ("log", &mut self.spaces.log),
@@ -290,7 +290,7 @@ impl Settings {
         section.finish()
     }
 
-    fn pool(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+    fn pool(&mut self, mut section: SectionReader<'_>) -> Result<(), ConfigError> {
         let replacements = [("clock", Replacement::Clock), ("lru2", Replacement::Lru2)];
         let pool = &mut self.pool;
         pool.size_bytes = section.bytes("size", MIB..=TIB)?.or(pool.size_bytes);
@@ -305,14 +305,14 @@ impl Settings {
         section.finish()
     }
 
-    fn query(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+    fn query(&mut self, mut section: SectionReader<'_>) -> Result<(), ConfigError> {
         let query = &mut self.query;
         query.memory_bytes = section.bytes("memory", MIB..=TIB)?.or(query.memory_bytes);
         query.temporary_bytes = section.bytes("temporary", MIB..=TIB)?.or(query.temporary_bytes);
         section.finish()
     }
 
-    fn log(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+    fn log(&mut self, mut section: SectionReader<'_>) -> Result<(), ConfigError> {
         let log = &mut self.log;
         log.segment_bytes = section.bytes("segment", MIB..=64 * 1024 * MIB)?.unwrap_or(log.segment_bytes);
         let at = section.position("capacity");
@@ -329,7 +329,7 @@ impl Settings {
         section.finish()
     }
 
-    fn nvm(&self, mut section: Reader<'_>) -> Result<NvmSettings, ConfigError> {
+    fn nvm(&self, mut section: SectionReader<'_>) -> Result<NvmSettings, ConfigError> {
         let before = self.nvm.as_ref();
         let at = ["device", "size", "log"].map(|key| section.position(key));
         let device = section.text("device")?.or(before.map(|nvm| nvm.device.clone()));
@@ -359,7 +359,7 @@ impl Settings {
         Ok(NvmSettings { device, size_bytes, log_bytes, emulate, flush })
     }
 
-    fn flash(&self, mut section: Reader<'_>) -> Result<FlashSettings, ConfigError> {
+    fn flash(&self, mut section: SectionReader<'_>) -> Result<FlashSettings, ConfigError> {
         let at = section.position("device");
         let flash = FlashSettings::read(self.flash.as_ref(), &mut section)?;
         if flash.device != MAIN_DEVICE && !self.devices.contains_key(&flash.device) {
@@ -369,7 +369,7 @@ impl Settings {
         Ok(flash)
     }
 
-    fn home(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+    fn home(&mut self, mut section: SectionReader<'_>) -> Result<(), ConfigError> {
         let layouts = [HomeLayout::InPlace, HomeLayout::Packed(PackedConfig::DEFAULT)];
         self.layout =
             section.choice("layout", &layouts.map(|layout| (layout.name(), layout)))?.or(self.layout);
@@ -394,7 +394,7 @@ impl Settings {
         section.finish()
     }
 
-    fn protection(&mut self, mut section: Reader<'_>) -> Result<(), ConfigError> {
+    fn protection(&mut self, mut section: SectionReader<'_>) -> Result<(), ConfigError> {
         let (batch, single) =
             slots(self.protection).or(slots(ProtectionKind::DOUBLEWRITE)).unwrap_or_default();
         let at = ["kind", "batch_slots", "single_slots"].map(|key| section.position(key));
@@ -425,7 +425,7 @@ impl Settings {
         section.finish()
     }
 
-    fn server(&mut self, mut section: Reader<'_>, home: &Path) -> Result<(), ConfigError> {
+    fn server(&mut self, mut section: SectionReader<'_>, home: &Path) -> Result<(), ConfigError> {
         let at = section.position("listen");
         if let Some(address) = section.text("listen")? {
             self.server.listen =
@@ -449,7 +449,7 @@ impl Settings {
 }
 
 /// The keys about when pages go home from persistent memory.
-fn flush(section: &mut Reader<'_>, before: NvmFlush) -> Result<NvmFlush, ConfigError> {
+fn flush(section: &mut SectionReader<'_>, before: NvmFlush) -> Result<NvmFlush, ConfigError> {
     let workers = section.count("flush_workers", 1..=64)?.unwrap_or(before.workers);
     let at = section.position("high_water");
     let high_water = section.count("high_water", 1..=99)?.map_or(before.high_water, |mark| mark as u32);
@@ -463,7 +463,7 @@ fn flush(section: &mut Reader<'_>, before: NvmFlush) -> Result<NvmFlush, ConfigE
 }
 
 /// The keys about when page writers work.
-fn pacing(section: &mut Reader<'_>, before: Option<Pacing>) -> Result<Option<Pacing>, ConfigError> {
+fn pacing(section: &mut SectionReader<'_>, before: Option<Pacing>) -> Result<Option<Pacing>, ConfigError> {
     let at = section.position("writer_frames");
     let interval_ms = section.count("writer_interval_ms", 0..=60_000)?.map(|ms| ms as u64);
     let free_frames = section.count("writer_frames", 1..=1 << 20)?;
@@ -496,7 +496,7 @@ fn is_in_nvm(protection: ProtectionKind) -> bool {
 
 /// The keys about TLS; what was said before, if there are none.
 fn tls(
-    section: &mut Reader<'_>,
+    section: &mut SectionReader<'_>,
     home: &Path,
     before: Option<TlsSettings>,
 ) -> Result<Option<TlsSettings>, ConfigError> {
@@ -530,7 +530,7 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("= \"{text}\" is no address; write ADDRESS:PORT, such as \"127.0.0.1:5433\""))
 }
 
-fn devices(section: Reader<'_>, home: &Path) -> Result<BTreeMap<String, DeviceSettings>, ConfigError> {
+fn devices(section: SectionReader<'_>, home: &Path) -> Result<BTreeMap<String, DeviceSettings>, ConfigError> {
     let mut devices = BTreeMap::new();
     for (name, mut device) in section.all_sections()? {
         if name == MAIN_DEVICE {

@@ -4,7 +4,7 @@
 
 use varve_pager::PackedConfig;
 
-use super::reader::{ConfigError, Reader};
+use super::reader::{ConfigError, SectionReader};
 
 /// Room of packed files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl Default for PackedSettings {
 
 impl PackedSettings {
     /// The same, overridden by the section.
-    pub(super) fn overlaid(self, mut section: Reader<'_>) -> Result<Self, ConfigError> {
+    pub(super) fn overlaid(self, mut section: SectionReader<'_>) -> Result<Self, ConfigError> {
         let (fills, extents) = (PackedConfig::FILL_PERCENT, PackedConfig::EXTENT_BYTES);
         let fill = section.count("fill", usize::from(*fills.start())..=usize::from(*fills.end()))?;
         let at = section.position("extent");

@@ -31,7 +31,7 @@ type Result<T> = std::result::Result<T, ConfigError>;
 type Entry<'i> = (Spanned<Cow<'i, str>>, Spanned<DeValue<'i>>);
 
 /// A table and the keys that weren't taken yet.
-pub struct Reader<'i> {
+pub struct SectionReader<'i> {
     text: &'i str,
     path: String,
     /// Where the table is named.
@@ -40,7 +40,7 @@ pub struct Reader<'i> {
     known: Vec<&'static str>,
 }
 
-impl<'i> Reader<'i> {
+impl<'i> SectionReader<'i> {
     /// Parses a whole file.
     pub fn parse(text: &'i str) -> Result<Self> {
         let table = DeTable::parse(text).map_err(|error| {
@@ -63,7 +63,7 @@ impl<'i> Reader<'i> {
     }
 
     /// The table under `key`; an empty one if it is absent.
-    pub fn section(&mut self, key: &'static str) -> Result<Reader<'i>> {
+    pub fn section(&mut self, key: &'static str) -> Result<SectionReader<'i>> {
         let at = self.key_position(key);
         match self.take(key) {
             Some(value) => self.table(key, at, value),
@@ -72,7 +72,7 @@ impl<'i> Reader<'i> {
     }
 
     /// All tables within this one, by any name.
-    pub fn all_sections(mut self) -> Result<Vec<(String, Reader<'i>)>> {
+    pub fn all_sections(mut self) -> Result<Vec<(String, SectionReader<'i>)>> {
         let entries = std::mem::take(&mut self.entries);
         let named = entries.into_iter().map(|(key, value)| {
             let named_at = key.span().start;
@@ -83,7 +83,7 @@ impl<'i> Reader<'i> {
         named.collect()
     }
 
-    fn table(&self, key: &str, named_at: usize, value: Spanned<DeValue<'i>>) -> Result<Reader<'i>> {
+    fn table(&self, key: &str, named_at: usize, value: Spanned<DeValue<'i>>) -> Result<SectionReader<'i>> {
         let at = value.span().start;
         match value.into_inner() {
             DeValue::Table(table) => Ok(Self::new(self.text, self.full(key), named_at, table)),

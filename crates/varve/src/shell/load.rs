@@ -27,7 +27,7 @@ pub enum Data<'d> {
 }
 
 /// Where the rows of a COPY go.
-pub enum Target {
+pub enum CopyDestination {
     /// Standard output, between other results.
     StandardOutput,
     /// A file that nothing was done to as yet: an old one stays until the statement has been found right.
@@ -36,22 +36,22 @@ pub enum Target {
     File(BufWriter<File>),
 }
 
-impl Target {
+impl CopyDestination {
     /// Creates the file, or empties an existing one.
     pub fn create(&mut self) -> Result<(), SqlError> {
-        let Target::Named(path) = &*self else { return Ok(()) };
+        let CopyDestination::Named(path) = &*self else { return Ok(()) };
         let cannot = |error| {
             SqlError::new(SqlState("58030"), format!("{} cannot be written: {error}", path.display()))
         };
-        *self = Target::File(BufWriter::new(File::create(path).map_err(cannot)?));
+        *self = CopyDestination::File(BufWriter::new(File::create(path).map_err(cannot)?));
         Ok(())
     }
 
     /// Writes the buffered data.
     pub fn flush(&mut self) -> io::Result<()> {
         match self {
-            Target::StandardOutput | Target::Named(_) => Ok(()),
-            Target::File(file) => file.flush(),
+            CopyDestination::StandardOutput | CopyDestination::Named(_) => Ok(()),
+            CopyDestination::File(file) => file.flush(),
         }
     }
 }

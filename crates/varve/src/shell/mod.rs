@@ -35,7 +35,7 @@ use varve_sql::{
 use commands::Command;
 use editor::Terminal;
 use input::{FileLines, Lines, Next, TextLines};
-use load::{Data, FileData, Target};
+use load::{CopyDestination, Data, FileData};
 pub use output::Format;
 use output::Printer;
 use split::Splitter;
@@ -188,7 +188,7 @@ impl Shell {
                 let data = FileData::open(&file).map_err(|error| cannot_read(&file, &error))?;
                 self.statement(&sql, Data::File(data))?;
             }
-            Command::Save(sql, file) => self.run_statement(&sql, None, Target::Named(file))?,
+            Command::Save(sql, file) => self.run_statement(&sql, None, CopyDestination::Named(file))?,
             Command::Statement(sql) => self.statement(&sql, Data::Lines(lines))?,
             Command::Include(file) => self.include(&file)?,
             Command::Format(format) => self.format = format,
@@ -225,10 +225,15 @@ impl Shell {
     }
 
     fn statement(&mut self, sql: &str, data: Data<'_>) -> Result<(), Failed> {
-        self.run_statement(sql, Some(data), Target::StandardOutput)
+        self.run_statement(sql, Some(data), CopyDestination::StandardOutput)
     }
 
-    fn run_statement(&mut self, sql: &str, data: Option<Data<'_>>, target: Target) -> Result<(), Failed> {
+    fn run_statement(
+        &mut self,
+        sql: &str,
+        data: Option<Data<'_>>,
+        target: CopyDestination,
+    ) -> Result<(), Failed> {
         let began = Instant::now();
         let forms = self.session.forms().clone();
         let mut results = Results::new(self.format, forms, data, self.format == Format::Table);
@@ -310,7 +315,7 @@ struct Results<'d> {
     forms: TimeForms,
     data: Option<Data<'d>>,
     /// Where COPY TO STDOUT goes.
-    target: Target,
+    target: CopyDestination,
     /// Rows of a COPY went to standard output, where no tag belongs.
     has_copied: bool,
     /// Whether tags of statements without rows are shown.
@@ -328,7 +333,7 @@ impl<'d> Results<'d> {
             printer: Printer::new(format),
             forms,
             data,
-            target: Target::StandardOutput,
+            target: CopyDestination::StandardOutput,
             has_copied: false,
             has_tags,
             has_columns: false,
@@ -409,16 +414,16 @@ impl Sink for Results<'_> {
     }
 
     fn copy_out(&mut self, shape: CopyShape) -> Result<(), SqlError> {
-        self.has_copied = matches!(self.target, Target::StandardOutput);
+        self.has_copied = matches!(self.target, CopyDestination::StandardOutput);
         refuse_binary(shape, self.has_copied)?;
         self.target.create()
     }
 
     fn copy_data(&mut self, piece: &[u8]) -> Result<(), SqlError> {
         let written = match &mut self.target {
-            Target::File(file) => file.write_all(piece),
+            CopyDestination::File(file) => file.write_all(piece),
             // A named file has been made when the first piece comes.
-            Target::StandardOutput | Target::Named(_) => self.out.write_all(piece),
+            CopyDestination::StandardOutput | CopyDestination::Named(_) => self.out.write_all(piece),
         };
         written.map_err(unwritable)
     }
