@@ -24,7 +24,7 @@ const MARGIN: u32 = 12;
 /// Estimated width of a letter, and letters of a line.
 const LETTER_WIDTH: f64 = 6.4;
 const LINE_LETTERS: usize = 160;
-/// Room behind the longest bar for its figures, as a part of it.
+/// Space behind the longest bar for its figures, as a share of its length.
 const BEHIND: f64 = 0.75;
 
 const FONT: &str = "sans-serif";
@@ -50,46 +50,46 @@ const COLOURS: [RGBColor; 8] = [
 /// The texts of a chart: title, source, and conditions of the measurement.
 #[derive(Debug, Clone)]
 pub struct Caption {
-    /// In large letters.
+    /// The title, in large letters.
     pub title: String,
-    /// Below it; long ones are broken.
+    /// Lines below the title. Long ones are broken.
     pub lines: Vec<String>,
 }
 
 /// A bar.
 #[derive(Debug, Clone)]
 pub struct Bar {
-    /// To its left.
+    /// The text to its left.
     pub label: String,
     /// Its length.
     pub value: f64,
-    /// Behind it.
+    /// The text behind it.
     pub note: String,
-    /// Whether it counts; a pale one does not.
+    /// Whether the point counts. If not, the bar is pale.
     pub is_sound: bool,
-    /// A diamond.
+    /// The published value, drawn as a diamond.
     pub published: Option<f64>,
-    /// An upright line.
+    /// The bar of this project, drawn as an upright line.
     pub demanded: Option<f64>,
 }
 
 /// A line.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// In the legend.
+    /// The name in the legend.
     pub name: String,
-    /// Where it goes through.
+    /// The points of the line.
     pub points: Vec<(f64, f64)>,
 }
 
 /// The axes of a chart of lines.
 #[derive(Debug, Clone, Copy)]
 pub struct Axes<'a> {
-    /// Below.
+    /// The title of the axis below.
     pub x: &'a str,
-    /// To the left.
+    /// The title of the axis to the left.
     pub y: &'a str,
-    /// Names of 0, 1, 2 ... below, if figures there are no measure.
+    /// Names of 0, 1, 2 ... on the axis below, if the values are no numbers.
     pub ticks: &'a [String],
 }
 
@@ -123,7 +123,7 @@ fn broken(text: &str) -> Vec<String> {
     lines
 }
 
-/// A figure with as many digits as tell something, thousands apart.
+/// A figure with its significant digits, and with separated thousands.
 pub fn figure(value: f64) -> String {
     if value.abs() < 100.0 {
         return tell::short(value);
@@ -139,7 +139,7 @@ pub fn figure(value: f64) -> String {
     text
 }
 
-/// The same beside an axis, where figures are round.
+/// The same for an axis, where figures are round.
 fn on_axis(value: f64) -> String {
     if value.abs() >= 100.0 {
         return figure(value);

@@ -16,16 +16,16 @@ use super::device::THERE;
 use super::tell;
 use varve_bench::Result;
 
-/// Lines that a chart can tell apart.
+/// The most lines of a chart, so that they can be told apart.
 const SERIES_MAX: usize = 14;
-/// Fields of rows that are no factors where a row has none by that name.
+/// Fields of a row that are not factors, for rows without a field `factors`.
 const NO_FACTORS: [&str; 7] = ["row", "experiment", "figure", "device", "configuration", "scale", "flash"];
 
-/// A figure that a kind of rows has one of.
+/// A figure that each row of a kind has.
 struct Figure {
     row: &'static str,
     field: &'static str,
-    /// In the name of the file.
+    /// The part of the file name.
     name: &'static str,
     axis: &'static str,
 }
@@ -82,12 +82,12 @@ pub struct Charts<'a> {
     pub experiment: &'a str,
     /// Its source.
     pub source: &'a str,
-    /// What it wrote.
+    /// The rows that it wrote.
     pub rows: &'a [Value],
 }
 
 impl Charts<'_> {
-    /// Writes all of them into this directory; their files' names.
+    /// Writes all charts into this directory. Returns the names of the files.
     pub fn write(&self, directory: &Path) -> Result<Vec<String>> {
         std::fs::create_dir_all(directory)?;
         let mut charts = Vec::new();
@@ -144,7 +144,8 @@ impl Charts<'_> {
         Ok(Some((figure.name.to_owned(), chart::bars(&caption, figure.axis, &bars)?)))
     }
 
-    /// Throughput over the factor that is a number with the most values, a line for each combination of the others.
+    /// Throughput over the numeric factor with the most values. Each combination of the other factors is a
+    /// line.
     fn by_number(&self) -> Result<Option<(String, String)>> {
         let rows = self.of_kind("point");
         let Some((factor, values)) = numbers(&rows) else { return Ok(None) };
@@ -190,7 +191,7 @@ impl Charts<'_> {
         Ok(Some((figure.name.to_owned(), svg)))
     }
 
-    /// What each drive read and wrote over time, a chart for each row.
+    /// Bytes that each drive read and wrote over time, a chart for each row.
     fn traffic(&self) -> Result<Vec<(String, String)>> {
         let has_it = |row: &&Value| row.pointer(TRAFFIC).is_some_and(Value::is_object);
         let rows: Vec<&Value> = self.rows.iter().filter(has_it).collect();
@@ -240,7 +241,7 @@ impl Charts<'_> {
 
 const SECONDS: &str = "seconds of the drives";
 
-/// What drives there were, how far they were emulated, and how many of these rows count.
+/// The drives, the report of their emulation, and how many of these rows count.
 fn circumstances(rows: &[&Value]) -> Vec<String> {
     let emulations: Vec<&Value> =
         rows.iter().map(|row| &row["emulation"]).filter(|emulation| emulation.is_object()).collect();
@@ -278,7 +279,7 @@ fn circumstances(rows: &[&Value]) -> Vec<String> {
     lines
 }
 
-/// Whether something may be concluded from a row; on the machine's own drive there is no emulation that could have spoilt it.
+/// Whether a row counts. On the machine's own drive there is no emulation that could have spoilt it.
 fn is_sound(row: &Value) -> bool {
     let is_spoilt = row["emulation"].is_object() && row["not_judged"].is_string();
     !is_spoilt && row["emulation"]["counts"] != false
@@ -353,7 +354,7 @@ impl Labels {
     }
 }
 
-/// The factor that is a number in all rows, with the most values; those, from small to large.
+/// The numeric factor with the most values, and these values in increasing order.
 fn numbers(rows: &[&Value]) -> Option<(String, Vec<f64>)> {
     let names: BTreeSet<String> = rows.iter().flat_map(|row| factors(row).into_keys()).collect();
     let values = |name: String| {
@@ -391,7 +392,7 @@ fn bracketed(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("({text})") }
 }
 
-/// Our figure, the others, and what came of it.
+/// Our figure, the published value or the bar, and the verdict.
 fn verdict_note(row: &Value) -> String {
     let figure = |name: &str| row[name].as_f64().map(chart::figure);
     let mut note = figure("ours").unwrap_or_default();

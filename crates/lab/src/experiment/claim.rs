@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::row::{Factors, Point};
 use super::verdict::{Better, Verdict};
 
-/// What of a point is compared.
+/// The figure of a point that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     /// Median of transactions a second.
@@ -23,7 +23,7 @@ pub enum Figure {
     SlowLatency,
     /// Bytes written to the drive for each transaction.
     Bytes,
-    /// Bytes of pages written in their places for each transaction.
+    /// Bytes of pages written in place, for each transaction.
     PageBytes,
 }
 
@@ -38,19 +38,19 @@ impl Figure {
         }
     }
 
-    /// Whether it hangs on how fast the drive is.
+    /// Whether the figure depends on the speed of the drive.
     fn is_timed(self) -> bool {
         matches!(self, Figure::Throughput | Figure::Latency | Figure::SlowLatency)
     }
 
-    /// Why nothing may be concluded from it for two points.
+    /// The reason why the figure is not judged for two points.
     pub(super) fn not_judged(self, (over, under): (&Point, &Point)) -> Option<String> {
         let slower = if over.tps.median < under.tps.median { over } else { under };
         let idle = || slower.drive_idle().filter(|_| self.is_timed());
         over.not_judged().or_else(|| under.not_judged()).or_else(idle)
     }
 
-    /// Of one point over that of another.
+    /// The figure of one point divided by that of another.
     pub fn ratio(self, (over, under): (&Point, &Point)) -> f64 {
         self.of(over) / self.of(under)
     }
@@ -61,7 +61,7 @@ impl Figure {
 pub enum Expects {
     /// The value that the publication states in its text or in a table, if it states one.
     Published(Option<f64>, Better),
-    /// What this project demands.
+    /// The bar of this project.
     AtLeast(f64),
     /// No value: the comparison is only of this project, and is shown.
     Nothing,
@@ -72,17 +72,17 @@ pub enum Expects {
 pub struct Comparison<'p> {
     /// A description of the comparison, for people.
     pub says: String,
-    /// The figure that came of it.
+    /// The figure.
     pub ours: f64,
-    /// The points that it came of; the last one's factors tell where.
+    /// The points from which it was computed. The factors of the last one are shown.
     pub of: (&'p Point, &'p Point),
     /// The value with which it is compared.
     pub expects: Expects,
-    /// Factors that tell where, instead of the last point's.
+    /// Factors that are shown instead of the last point's.
     place: Option<Factors>,
-    /// Why nothing may be concluded.
+    /// The reason why it is not judged.
     spoilt: Option<String>,
-    /// Why more than what was judged may be missed.
+    /// The reason why some points of the claim were not judged.
     hidden: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl<'p> Comparison<'p> {
         self
     }
 
-    /// It is about what processors do beside the drive, such as compression.
+    /// Marks the claim as one that depends on the processors, such as one about compression.
     pub fn of_processors(mut self) -> Self {
         let (over, under) = self.of;
         let dilation = |point: &Point| point.emulation.as_ref().map_or(1.0, |emulation| emulation.dilation);
@@ -121,7 +121,7 @@ impl<'p> Comparison<'p> {
         self
     }
 
-    /// The claim, of this experiment and figure.
+    /// The claim of this experiment and figure, with its verdict.
     pub fn judge(self, (experiment, figure): (&'static str, &'static str)) -> Claim {
         let (over, under) = self.of;
         let (published, bar) = match self.expects {
@@ -144,17 +144,17 @@ impl<'p> Comparison<'p> {
     }
 }
 
-/// Pairs between which a bar must hold everywhere.
+/// The best and the worst of several pairs, for a bar that must hold for all of them.
 pub struct Extremes<'p> {
-    /// That with the greatest ratio, of those that count if any do.
+    /// The pair with the greatest ratio, among those that count if there are any.
     pub best: (&'p Point, &'p Point),
-    /// That with the least, of those that count if any do.
+    /// The pair with the least ratio, among those that count if there are any.
     pub worst: (&'p Point, &'p Point),
-    /// Why one of the others doesn't count: a worse one may be among them.
+    /// The reason why one of the other pairs does not count. It could be worse.
     pub hidden: Option<String>,
 }
 
-/// Those of some pairs, if there are any.
+/// The extremes of these pairs; `None` if there are no pairs.
 pub fn extremes<'p>(figure: Figure, pairs: &[(&'p Point, &'p Point)]) -> Option<Extremes<'p>> {
     let by_ratio =
         |a: &&(&Point, &Point), b: &&(&Point, &Point)| figure.ratio(**a).total_cmp(&figure.ratio(**b));
@@ -182,12 +182,12 @@ pub struct Claim {
     pub says: String,
     /// Our figure.
     pub ours: f64,
-    /// Rounds that it came of, the fewer of two points'; missing where nothing is measured in rounds.
+    /// The number of rounds, of two points the lower one. Missing for figures without rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<usize>,
-    /// The publication's, if its text or a table states it.
+    /// The value of the publication, if its text or a table states it.
     pub published: Option<f64>,
-    /// What this project demands of itself.
+    /// The bar of this project.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bar: Option<f64>,
     /// The verdict.
@@ -216,7 +216,7 @@ impl Claim {
         self
     }
 
-    /// Held against a bar.
+    /// Sets a bar and the verdict on it.
     pub fn judged(mut self, bar: f64, verdict: Verdict) -> Self {
         (self.bar, self.verdict) = (Some(bar), verdict);
         self

@@ -27,17 +27,17 @@ const LOST_AND_FOUND: &str = "lost+found";
 
 /// A file that is made last: it shows that loading has ended.
 const LOADED: &str = "loaded";
-/// Where a loaded database has its region.
+/// The subdirectory of a loaded database for its region.
 const REGION: &str = "region";
-/// Memory as a file system.
+/// The directory of a file system in memory.
 const MEMORY: &str = "/dev/shm";
 
 /// The two directories of a database.
 #[derive(Debug, Clone)]
 pub struct DatabasePaths {
-    /// Of its files.
+    /// The directory of its files.
     pub files: PathBuf,
-    /// Of its region.
+    /// The directory of its region.
     pub region: PathBuf,
 }
 
@@ -53,13 +53,13 @@ impl DatabasePaths {
 pub struct Bench {
     path: PathBuf,
     is_ours: bool,
-    /// Where copies have their regions.
+    /// The directory for the regions of copies.
     regions: PathBuf,
-    /// Keeps others out.
+    /// Locks the directory against other processes.
     _lock: DirLock,
 }
 
-/// Takes the directory for experiments alone; refused if others use it or have something in it.
+/// Locks the directory for experiments. It is refused if another process uses it, or if it has other files.
 fn take(path: &Path) -> Result<DirLock> {
     std::fs::create_dir_all(path)?;
     check_ours(path)?;
@@ -118,7 +118,7 @@ impl Bench {
         Ok(Self { path, is_ours, regions, _lock: lock })
     }
 
-    /// The place of a loaded database; `load` fills it unless an earlier run has.
+    /// The directories of a loaded database. `load` fills them unless an earlier run has done so.
     pub fn base(&self, name: &str, load: impl FnOnce(&DatabasePaths) -> Result<()>) -> Result<DatabasePaths> {
         let files = self.path.join(name);
         let place = DatabasePaths { region: files.join(REGION), files };
@@ -131,7 +131,7 @@ impl Bench {
         Ok(place)
     }
 
-    /// A place for a database that goes with it.
+    /// Empty directories for a database, which are removed when the result is dropped.
     pub fn empty(&self, name: &str) -> Result<Copied> {
         let place =
             DatabasePaths { files: self.path.join(format!("copy-{name}")), region: self.regions.join(name) };
@@ -159,9 +159,9 @@ impl Bench {
     }
 }
 
-/// So much of a file is copied at once.
+/// The bytes of a file that are copied at once.
 const PIECE_BYTES: u64 = 1 << 20;
-/// What `stat` counts blocks in.
+/// The unit in which `stat` counts blocks.
 const STAT_BLOCK_BYTES: u64 = 512;
 
 /// Copies a file and writes the copy to the device. So the kernel has nothing left to write during a
@@ -194,7 +194,7 @@ fn copy_file(from: &Path, to: &Path) -> Result<()> {
     Ok(to.sync_all()?)
 }
 
-/// Where something is written in a file, from this offset on.
+/// The offset of the next written range of a file, from this offset on.
 fn next_written(file: &File, from: u64) -> Result<Option<u64>> {
     match seek(file, SeekFrom::Data(from)) {
         Ok(start) => Ok(Some(start)),
@@ -212,7 +212,7 @@ impl Drop for Bench {
     }
 }
 
-/// A database's place, which is removed when it is dropped.
+/// The directories of a database, which are removed when this is dropped.
 #[derive(Debug)]
 pub struct Copied(DatabasePaths);
 

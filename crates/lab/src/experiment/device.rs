@@ -7,10 +7,10 @@ use varve_device::{Directory, Emulated, FileDirectory, FileOptions, Profile};
 
 use varve_bench::{BenchError, Result};
 
-/// A longer flush is taken for a mistake.
+/// A longer flush is refused as a mistake.
 const FLUSH_US_MAX: f64 = 1_000_000.0;
 
-/// How a drive that is not emulated is called.
+/// The name of a drive that is not emulated.
 pub const THERE: &str = "the device that is there";
 
 /// A directory, and the emulated drive that it is on.
@@ -33,11 +33,11 @@ pub struct Apart {
 }
 
 impl Device {
-    /// The device that is there.
+    /// The real device.
     pub const REAL: Device = Device { profile: None, apart: None };
 
-    /// A shipped profile, with another flush time if one is given; `none` for the device that is there, which takes its own time. A time that
-    /// can't be is refused.
+    /// A shipped profile, with another flush time if one is given. `none` is the real device, which takes its
+    /// own time. An impossible time is refused.
     pub fn named(profile: &str, flush_us: Option<f64>) -> Result<Self> {
         if let Some(flush_us) = flush_us.filter(|time_us| !(0.0..=FLUSH_US_MAX).contains(time_us)) {
             return Err(BenchError::Arguments(format!(
@@ -88,7 +88,7 @@ impl Device {
         self
     }
 
-    /// Drives beside it.
+    /// The separate drives of log and flash cache.
     pub fn apart(&self) -> Option<&Apart> {
         self.apart.as_deref()
     }
@@ -137,7 +137,7 @@ impl Device {
         }
     }
 
-    /// An existing directory on it, and the emulation's own handle.
+    /// Opens an existing directory on it. Returns also the emulation's own handle.
     pub fn open(&self, path: &Path, dilation: f64) -> Result<OpenDirectory> {
         let files =
             FileDirectory::open_or_create(path, FileOptions::default()).map_err(std::io::Error::other)?;

@@ -40,30 +40,30 @@ pub fn flush_us(device: &Device, name: &str) -> f64 {
 pub struct Drive {
     /// Its name in reports.
     pub name: &'static str,
-    /// What makes it as slow as its profile says.
+    /// The emulation, which makes it as slow as its profile says.
     pub emulated: Option<Arc<Emulated>>,
-    /// What it was asked for.
+    /// The counters of its requests.
     pub account: Arc<Accounting>,
 }
 
 /// The directories of one opening.
 pub struct Drives {
-    /// Of data and undo, and of the log unless it is apart.
+    /// The directory of data and undo, and of the log unless that is separate.
     pub files: Arc<dyn Directory>,
-    /// Of the log, if it is apart.
+    /// The directory of the log, if it is separate.
     pub log: Option<Arc<dyn Directory>>,
-    /// Of the flash cache, if there may be one.
+    /// The directory of the flash cache, if there may be one.
     pub flash: Option<Arc<dyn Directory>>,
-    /// Of temporary files.
+    /// The directory of temporary files.
     pub temporary: Arc<dyn Directory>,
-    /// Of the region of persistent memory.
+    /// The directory of the region of persistent memory.
     pub nvm: Option<Arc<dyn Directory>>,
-    /// All but temporary files and the region.
+    /// All drives except those of temporary files and of the region.
     pub all: Vec<Drive>,
 }
 
 impl Drives {
-    /// Opens those of a place: with persistent memory or without.
+    /// Opens the directories of a database, with persistent memory or without.
     pub fn open(place: &DatabasePaths, has_nvm: bool, (device, dilation): (&Device, f64)) -> Result<Self> {
         let mut all = Vec::new();
         let mut open = |name, device: &Device, path: &Path| -> Result<Arc<dyn Directory>> {

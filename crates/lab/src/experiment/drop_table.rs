@@ -42,7 +42,7 @@ const ROW_CHARS: usize = 1000;
 /// The uniqueness of values (see `Motif`) with which lz4 stores a page in about half of its size.
 /// `packed-wear` finds such values.
 const UNIQUENESS: f64 = 0.4;
-/// The other table, and the pool, as parts of the table that is dropped.
+/// The size of the other table, and of the pool, as a part of the table that is dropped.
 const OTHER_PART: u64 = 16;
 const POOL_PART: u64 = 32;
 const POOL_BYTES_MIN: u64 = 4 << 20;
@@ -55,7 +55,7 @@ const BEFORE: Duration = Duration::from_secs(3);
 /// The longest wait for free blocks: this time, and a second for each of so many bytes.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PATIENCE_BYTES: u64 = 8 << 20;
-/// Pages are.
+/// The longest wait for free pages.
 const PAGES_PATIENCE: Duration = Duration::from_secs(600);
 /// Pages and blocks count as free when this part of them is.
 const PAGES_PART: f64 = 0.99;
@@ -67,7 +67,7 @@ const BAR_BYTES: u64 = 4 << 30;
 const READ: usize = 0;
 const UPDATE: usize = 1;
 
-/// Where a point is measured.
+/// The file system, layout and age of a point.
 #[derive(Clone, Copy)]
 struct Spot {
     filesystem: FileSystem,
@@ -85,7 +85,7 @@ impl Spot {
     }
 }
 
-/// A drop, and what others noticed.
+/// A drop, and the reads of another session meanwhile.
 #[derive(Debug, Clone, Serialize)]
 struct DropRow {
     row: &'static str,
@@ -97,11 +97,11 @@ struct DropRow {
     went: Went,
     /// Point reads of another table before the drop.
     before: Reads,
-    /// And from the statement's begin to the end.
+    /// The same reads from the start of the statement to the end.
     meanwhile: Reads,
 }
 
-/// How a drop went.
+/// The times of a drop.
 #[derive(Debug, Clone, Serialize)]
 struct Went {
     /// Pages of the table, uncompressed.
@@ -109,9 +109,9 @@ struct Went {
     /// Blocks that the file system had given to the database before.
     allocated_bytes: u64,
     statement_seconds: f64,
-    /// From the statement's begin until its pages were free.
+    /// Seconds from the start of the statement until its pages were free.
     pages_free_seconds: f64,
-    /// The same until its blocks were, if that was waited for.
+    /// Seconds until its blocks were free, if that was waited for.
     blocks_free_seconds: Option<f64>,
     /// Blocks that the file system got back.
     freed_bytes: u64,
@@ -152,7 +152,7 @@ pub fn drop_table(lab: &mut Lab<'_>) -> Result<()> {
     lab.say(&format!("\n{}{}", table(&rows), tell::claims(&claims)))
 }
 
-/// Those that can be made here, or the one that is there.
+/// The file systems that can be made here, or the one of the directory.
 fn filesystems(lab: &mut Lab<'_>) -> Result<Vec<FileSystem>> {
     let is_wanted = |kind: &FileSystem| lab.wants(&Factors::from([("file system", kind.name().into())]));
     let wanted: Vec<FileSystem> = [FileSystem::Ext4, FileSystem::Xfs].into_iter().filter(is_wanted).collect();
@@ -224,7 +224,8 @@ fn age(c: &mut dyn Connection, rows: u64) -> Result<()> {
     Ok(())
 }
 
-/// A database at rest with both tables; rows of the other one, and seconds of the load.
+/// Prepares a resting database with both tables. Returns the number of rows of the other one, and the seconds
+/// of the load.
 fn prepare(lab: &Lab<'_>, directory: &Path, spot: Spot) -> Result<(u64, f64)> {
     let bytes = lab.scale().dropped_bytes;
     let began = Instant::now();
@@ -272,7 +273,7 @@ impl DropRun<'_> {
         allocated_bytes(&self.files, |name| !name.starts_with("log"))
     }
 
-    /// Drops the table; how that went, and reads before and meanwhile.
+    /// Drops the table. Returns the times, and the reads before and meanwhile.
     fn drop_it(&self, table_bytes: u64) -> Result<(Went, [Reads; 2])> {
         let (phase, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let target = Embedded::new(Arc::clone(self.database), "");
@@ -329,7 +330,7 @@ impl DropRun<'_> {
     }
 }
 
-/// Seconds since `began` when it holds, unless that takes too long.
+/// Waits until a condition holds. Returns the seconds since `began`, or `None` after too long a wait.
 fn wait(
     began: Instant,
     patience: Duration,

@@ -49,7 +49,7 @@ const HOME: &str = "hdd-8";
 pub(super) const FLASH: &str = "fusion-io-160";
 pub(super) const LOG: &str = "hdd-7200";
 
-/// Frames of a hundred that may be dirty, by mix (table 3.2: lambda).
+/// Limits of dirty frames in percent, by mix (table 3.2: lambda).
 const LAMBDA_C: u8 = 50;
 const LAMBDA_E: u8 = 1;
 
@@ -59,15 +59,15 @@ const BYTES_OF_CUSTOMER: u64 = 2_170;
 const BYTES_OF_TRADER: u64 = 40_000;
 const BYTES_OF_ORDER: u64 = 700;
 
-/// Times of a round and of what runs before it on the drives' time, in milliseconds.
+/// Lengths of a round and of its warm-up in the drives' time, in milliseconds.
 const ROUND_MS: (u64, u64) = (30_000, 120_000);
 const SETTLE_MS: (u64, u64) = (10_000, 60_000);
 
-/// Sessions that are enough for eight disks, and streams of queries.
+/// Enough sessions to keep eight disks busy, and the number of query streams.
 pub(super) const SESSIONS: usize = 64;
 const STREAMS: usize = 8;
 
-/// Part of what its drives allow that a point has to reach.
+/// The share of its bound that a point must reach.
 const BOUND: f64 = 0.85;
 
 /// The name of the baseline.
@@ -80,9 +80,9 @@ const TAC: &str = "temperature-aware";
 /// A load with its sizes and settings.
 pub(super) struct Mix {
     pub name: &'static str,
-    /// Of the database, in units.
+    /// Sizes of the database, in units.
     pub sizes: &'static [u64],
-    /// Frames of a hundred that may be dirty.
+    /// The limit of dirty frames, in percent.
     pub dirty_percent: u8,
     /// Transactions of the warm-up, for each frame of the cache.
     pub warm_of_frame: f64,
@@ -141,7 +141,7 @@ fn warehouses(kind: tpcc::Scale, bytes: u64) -> tpcc::Scale {
     tpcc::Scale { warehouses: (bytes / (of_stock + of_customers)).max(1) as i64, ..kind }
 }
 
-/// Home, log and flash of the paper; the machine's own where nothing is to be emulated.
+/// Home, log and flash of the paper, or the machine's own drive if nothing is to be emulated.
 pub(super) fn drives(lab: &Lab<'_>) -> Result<Device> {
     drives_with(lab, HOME)
 }
@@ -176,13 +176,13 @@ pub(super) fn warm_transactions(lab: &Lab<'_>, mix: &Mix) -> u64 {
     ((cache_bytes(lab) / PAGE_BYTES as u64) as f64 * mix.warm_of_frame) as u64
 }
 
-/// What all variants have in common.
+/// Settings that all variants share.
 pub(super) fn common(config: &mut PagerConfig) {
     config.protection = ProtectionKind::None;
     config.checkpoint.log_fraction = LOG_FRACTION;
 }
 
-/// Without a cache, warmed.
+/// The baseline without a cache, warmed up.
 pub(super) fn baseline(lab: &Lab<'_>, mix: &Mix) -> Variant {
     baseline_so(lab, mix, Settings::of(lab, mix))
 }
@@ -202,14 +202,14 @@ pub(super) struct Settings {
     pub restart: FlashRestart,
     pub fill: FlashFill,
     pub scans: FlashScans,
-    /// Share of the log that redo may have to read.
+    /// The share of the log that redo may have to read.
     pub log_fraction: f64,
-    /// Sharp checkpoints so often, in milliseconds; else they bring nothing home.
+    /// The interval of sharp checkpoints in milliseconds; `None`: checkpoints have no page written.
     pub sharp_ms: Option<u64>,
 }
 
 impl Settings {
-    /// The paper's.
+    /// The settings of the paper.
     pub(super) fn of(lab: &Lab<'_>, mix: &Mix) -> Self {
         let (dirty_percent, queued_max) = (mix.dirty_percent, queued(lab));
         let (restart, fill, scans) = (FlashRestart::None, FlashConfig::FILL, FlashConfig::SCANS);
@@ -231,7 +231,7 @@ pub(super) fn cached(lab: &Lab<'_>, mix: &Mix, design: FlashDesign) -> Variant {
     cached_so(lab, mix, design, Settings::of(lab, mix))
 }
 
-/// With a cache so set; it is warmed by as many transactions as one of the paper's size.
+/// With a cache of these settings. It is warmed up by as many transactions as one of the paper's size.
 pub(super) fn cached_so(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Variant {
     let Settings { cache_units, dirty_percent, queued_max, restart, fill, scans, .. } = settings;
     let (bytes, clean_order) = (cache_units * lab.scale().flash_unit_bytes, CleanOrder::LastUse);
@@ -255,7 +255,7 @@ pub(super) fn has(factors: &Factors, factor: &str, value: &str) -> bool {
     factors.get(factor).is_some_and(|found| found == value)
 }
 
-/// Rounds of these drives take longer.
+/// Longer rounds, because these drives are slow.
 pub(super) fn begin(lab: &mut Lab<'_>, (round_ms, settle_ms): ((u64, u64), (u64, u64))) -> Result<()> {
     lab.prefer_lengths(round_ms, settle_ms);
     lab.say(&format!(
@@ -287,7 +287,7 @@ fn published(mix: &str, units: u64, design: &str) -> Option<f64> {
     }
 }
 
-/// Throughput of each design over that without a cache, and how near each is to what its drives allow.
+/// The throughput of each design over that without a cache, and its share of the bound of the drives.
 fn claim_speedups(lab: &mut Lab<'_>, (mix, units): (&Mix, u64), points: &[Point]) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     let off = points.iter().find(|point| is(point, "design", OFF));
@@ -443,8 +443,8 @@ fn claim_limits(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// Pages that wait in memory, from which on more are not taken: as few as may be under way (table 3.2: mu), as the other experiments have,
-/// and more.
+/// Numbers of pages that may wait in memory before further pages are refused: as few as may be under way
+/// (table 3.2: mu), as in the other experiments, and more.
 fn queues(lab: &Lab<'_>) -> BTreeSet<usize> {
     [FlashConfig::PENDING_MAX, queued(lab), 8 * queued(lab)].into()
 }

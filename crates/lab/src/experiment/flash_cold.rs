@@ -28,22 +28,24 @@ use varve_bench::Result;
 
 /// Sessions.
 const SESSIONS: usize = 64;
-/// How long a cache is watched while it fills, and how often.
+/// The length of a run from a cold cache, and the number of its samples.
 const FILL_MS: (u64, u64) = (150_000, 1_200_000);
 const FILL_LOOKS: u32 = 30;
-/// Throughput is at a peak when it is this part of it, twice.
+/// The throughput is at the peak when it is this share of it in two intervals in a row.
 const PEAK: f64 = 0.9;
 /// Databases, in units: 2,000 warehouses, 20,000 customers.
 const TPCC_UNITS: u64 = 200;
 const TPCE_UNITS: u64 = 230;
-/// How much sooner the peak comes with widened reads (section 4.4.1.1, dual-write; the text has no time).
+/// The published ratio of the times to the peak, plain over widened reads (section 4.4.1.1, dual-write; the
+/// text has no times).
 const SOONER: f64 = 7.0;
 /// Checkpoints in a stretch: 40 minutes of ten hours, and five hours (sections 3.4.3 and 3.4.3.3).
 const SHORT_OF_STRETCH: u64 = 15;
 const LONG_OF_STRETCH: u64 = 2;
-/// Frames of a hundred that may be dirty there.
+/// The limit of dirty frames there, in percent.
 const LAMBDA_CHECKPOINT: u8 = 50;
-/// MiB a second of the thesis' drives at the end, and of its cache at most (section 3.4.3.2, dual-write on TPC-E).
+/// MiB per second of the thesis' drives at the end, and the most of its cache (section 3.4.3.2, dual-write on
+/// TPC-E).
 const HOME_AT_LAST: f64 = 6.5;
 const FLASH_READ_MOST: f64 = 46.0;
 const FLASH_WRITTEN_MOST: f64 = 9.7;
@@ -55,19 +57,19 @@ struct FillRow {
     experiment: &'static str,
     figure: &'static str,
     factors: Factors,
-    /// When intervals ended.
+    /// The ends of the intervals.
     seconds: Vec<f64>,
-    /// Transactions a second in them.
+    /// Transactions per second in them.
     tps: Vec<f64>,
-    /// Part of the pages asked for that the cache had.
+    /// The share of the reads that the cache answered.
     hit_rate: Vec<f64>,
     /// Frames in use.
     filled_percent: Vec<f64>,
-    /// What each drive moved, if it moved anything.
+    /// The traffic of each drive, if it had any.
     mib_per_second: BTreeMap<&'static str, Moved>,
-    /// Until throughput was nine tenths of the last quarter's, twice.
+    /// Seconds until the throughput was nine tenths of the last quarter's in two intervals.
     seconds_to_peak: Option<f64>,
-    /// Until the cache was full.
+    /// Seconds until the cache was full.
     seconds_to_full: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     not_judged: Option<String>,
@@ -92,7 +94,7 @@ struct Filling {
     moved: BTreeMap<&'static str, Moved>,
 }
 
-/// What had been done.
+/// Counters at a sample.
 struct FillSample {
     seconds: f64,
     transactions: u64,
@@ -219,7 +221,7 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// Watches all of them, under one dilation. The last ones first: they are spoilt most easily.
+    /// Runs all variants under one dilation. The last ones run first, because they are spoilt most easily.
     fn watch(&self, lab: &mut Lab<'_>) -> Result<Vec<FillRow>> {
         let shared = Factors::from([("workload", self.mix.name.into()), ("size", self.units.into())]);
         if !lab.wants(&shared) {
@@ -253,7 +255,7 @@ fn cold(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Va
     }
 }
 
-/// Figures 3.6 and 4.9: how long a cold cache takes, with reads widened while it fills and without.
+/// Figures 3.6 and 4.9: how long a cold cache takes to fill, with widened reads and without.
 pub fn ramp_up(lab: &mut Lab<'_>) -> Result<()> {
     flash::begin(lab, (FILL_MS, (0, 0)))?;
     let settings = Settings::of(lab, &TPCC);
@@ -270,7 +272,7 @@ pub fn ramp_up(lab: &mut Lab<'_>) -> Result<()> {
     tell_courses(lab, &rows, &["design", "fill"], &claims)
 }
 
-/// Plain over aggressive, to the higher one of their peaks.
+/// The time of plain over that of aggressive filling, to the higher one of their peaks.
 fn claim_fills(lab: &mut Lab<'_>, rows: &[FillRow]) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     for plain in rows.iter().filter(|row| row.is("fill", FlashFill::Plain.name())) {
@@ -286,7 +288,7 @@ fn claim_fills(lab: &mut Lab<'_>, rows: &[FillRow]) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// Nothing if not even widened reads got to the peak.
+/// `None` if not even widened reads reached the peak.
 fn claim_fill(plain: &FillRow, aggressive: &FillRow) -> Option<Claim> {
     let peak = plain.peak().max(aggressive.peak());
     let soon = aggressive.seconds_to(peak)?;

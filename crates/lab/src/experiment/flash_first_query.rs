@@ -29,7 +29,7 @@ use varve_bench::Result;
 use varve_bench::report::Spread;
 use varve_bench::workload::Workload;
 
-/// Milliseconds that the load runs before a stop; there are no rounds.
+/// Milliseconds of load before a stop. There are no rounds.
 const SETTLE_MS: (u64, u64) = (15_000, 30_000);
 /// Starts after each kind of stop.
 const STARTS: (usize, usize) = (3, 5);
@@ -58,10 +58,10 @@ struct FirstQueryRow {
     /// Means: bytes of the log that the starts read, and frames that they reused.
     log_read_bytes: f64,
     restored_pages: f64,
-    /// What each had to redo.
+    /// The work of redo in each start.
     redone: Vec<Redone>,
     starts: usize,
-    /// Starts beside them that the emulation spoilt.
+    /// Further starts that the emulation spoilt.
     spoilt_starts: u32,
     /// Messages of all stops and starts at this dilation.
     told: Vec<String>,
@@ -91,7 +91,7 @@ struct Point {
     stop: Stop,
     starts: Vec<Start>,
     spoilt: Spoilt,
-    /// Of all of them, also those that were spoilt.
+    /// Messages of all starts, also of spoilt ones.
     told: Vec<String>,
 }
 
@@ -122,7 +122,7 @@ fn variants(lab: &Lab<'_>, design: FlashDesign) -> Vec<Variant> {
     variants
 }
 
-/// Stops and starts, crashes first; nothing if too many were spoilt and another dilation may help.
+/// Stops and starts, crashes first. Returns `None` if too many were spoilt and a larger dilation may help.
 fn starts(
     on: Ground<'_>,
     asked: StartConditions<'_>,
@@ -196,7 +196,7 @@ fn row(point: Point, (asked, warmth): (StartConditions<'_>, &Option<Warmth>)) ->
     }
 }
 
-/// All variants of a design; nothing if too many starts were spoilt and another dilation may help.
+/// All variants of a design. Returns `None` if too many starts were spoilt and a larger dilation may help.
 fn rows(
     lab: &Lab<'_>,
     (design, asked): (FlashDesign, StartConditions<'_>),

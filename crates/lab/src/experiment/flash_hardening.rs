@@ -33,11 +33,12 @@ use varve_bench::Result;
 use varve_bench::driver;
 use varve_bench::workload::Workload;
 
-/// Milliseconds of a round, and of what runs before each; and pairs.
+/// Milliseconds of a round and of the load before it, and the number of pairs.
 const ROUND_MS: (u64, u64) = (15_000, 40_000);
 const SETTLE_MS: (u64, u64) = (10_000, 20_000);
 const PAIRS: (usize, usize) = (5, 9);
-/// Part of the throughput that lazy verification has to keep, and of the flash traffic that its records may be.
+/// The bars of lazy verification: the share of the throughput that must be kept, and the share of the flash
+/// traffic that its records may have.
 const KEPT_BAR: f64 = 0.98;
 const SHARE_BAR: f64 = 0.01;
 
@@ -72,7 +73,7 @@ impl Traffic {
         Self { page: self.page + other.page, meta: self.meta + other.meta, log: self.log + other.log }
     }
 
-    /// What metadata are of both.
+    /// The share of the records in the sum of both.
     fn share(&self, of: fn(&Tally) -> u64) -> f64 {
         let (meta, page) = (of(&self.meta) as f64, of(&self.page) as f64);
         if meta > 0.0 { meta / (meta + page) } else { 0.0 }
@@ -86,12 +87,12 @@ struct HardeningRow {
     experiment: &'static str,
     figure: &'static str,
     factors: Factors,
-    /// Transactions a second of the rounds without it, and with it.
+    /// Transactions per second of the rounds without the scheme, and with it.
     none_tps: Vec<f64>,
     tps: Vec<f64>,
-    /// With it over without it, pair by pair.
+    /// The ratio of each pair, with over without.
     ratio: Interval,
-    /// What metadata are of the bytes and requests of the flash drive.
+    /// The share of the records in the bytes and requests of the flash drive.
     meta_bytes_share: f64,
     meta_requests_share: f64,
     /// Bytes of the log for each transaction, without it and with it.
@@ -115,7 +116,7 @@ struct Side<'a> {
 }
 
 impl HardeningRow {
-    /// Why nothing may be concluded from it.
+    /// The reason why the pair is not judged.
     fn not_judged(&self) -> Option<String> {
         let unsteady = || self.cache.iter().flatten().find_map(CacheStates::unsteady);
         Emulation::not_judged(self.emulation.as_ref()).or_else(unsteady)
@@ -129,7 +130,7 @@ impl<'a> Side<'a> {
         Ok(Self { on, opened, warmth, tps, transactions: 0, traffic: Traffic::default(), states, reports })
     }
 
-    /// A round. Whether it counts.
+    /// Runs a round. Returns whether it counts.
     fn round(&mut self, (settle_ms, round_ms): (u64, u64), number: u64) -> Result<bool> {
         self.on.rate(&self.opened, settle_ms, 2 * number)?;
         begin_reports(&self.opened);
@@ -188,7 +189,7 @@ struct PairConditions<'a> {
     pairs: usize,
 }
 
-/// Pairs of rounds; nothing if one was spoilt and another dilation may help.
+/// Pairs of rounds. Returns `None` if one was spoilt and a larger dilation may help.
 fn pairs(
     stands: &[Stand; 2],
     asked: PairConditions<'_>,
@@ -233,7 +234,7 @@ fn row([none, with]: [Side<'_>; 2], device: &Device) -> HardeningRow {
     }
 }
 
-/// Section 4.4: what each scheme costs at the peak.
+/// Section 4.4: the cost of each scheme at the peak.
 pub fn hardening(lab: &mut Lab<'_>) -> Result<()> {
     flash_kept::begin(lab, (ROUND_MS, SETTLE_MS))?;
     lab.prefer_rounds(PAIRS);
@@ -257,7 +258,7 @@ pub fn hardening(lab: &mut Lab<'_>) -> Result<()> {
     tell_rows(lab, &rows, &claims)
 }
 
-/// The row of a scheme beside none, on copies of their own; nothing in it if one of the two isn't asked for.
+/// The row of a scheme beside none, on separate copies. Returns `None` if the user has not asked for both.
 fn measure(
     lab: &Lab<'_>,
     asked: PairConditions<'_>,

@@ -24,7 +24,7 @@ use varve_bench::Result;
 const POOL_UNITS: u64 = 24;
 pub(super) const CACHE_UNITS: u64 = flash::CACHE_UNITS;
 pub(super) const UNITS: u64 = 200;
-/// Frames of a hundred that may be dirty.
+/// The limit of dirty frames, in percent.
 const LAMBDA: u8 = 20;
 const HOME: &str = "hdd-18";
 
@@ -34,12 +34,12 @@ const HOME: &str = "hdd-18";
 /// 3.5 s home reads 9,500 pages, 37 units. A log of 12 units changes that many pages, if each page has 2.6
 /// KiB of it on average.
 pub(super) const LOG_BUDGET_UNITS: u64 = 12;
-/// That of tpce-like: its recovery interval is a quarter (7.5 minutes).
+/// The budget of tpce-like. Its recovery interval is a quarter (7.5 minutes).
 const LOG_BUDGET_UNITS_E: u64 = LOG_BUDGET_UNITS / 4;
 /// The log: four pools, in as many files as the program's own default has. A start reads the headers of all of them.
 const LOG_UNITS: u64 = 4 * POOL_UNITS;
 const LOG_SEGMENTS: u64 = 16;
-/// Part of the log that cleaning may let fill: the pager keeps the rest back.
+/// The share of the log that may be filled. The pager reserves the rest.
 const LOG_ADMITTED: f64 = 7.0 / 8.0;
 
 /// Designs, and schemes from nothing to all.
@@ -61,7 +61,7 @@ pub(super) struct KeptVariant {
     pub restart: FlashRestart,
     pub cache_units: u64,
     pub log_budget_units: u64,
-    /// Frames of a hundred that may be dirty.
+    /// The limit of dirty frames, in percent.
     pub dirty_percent: u8,
 }
 
@@ -83,7 +83,7 @@ impl KeptVariant {
     }
 }
 
-/// Home, log and flash; the machine's own where nothing is to be emulated.
+/// Home, log and flash, or the machine's own drive if nothing is to be emulated.
 pub(super) fn drives(lab: &Lab<'_>) -> Result<Device> {
     flash::drives_with(lab, HOME)
 }

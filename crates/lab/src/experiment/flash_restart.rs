@@ -40,7 +40,8 @@ use varve_bench::driver::{self, RoundObserver};
 use varve_bench::report::Spread;
 use varve_bench::workload::Workload;
 
-/// Milliseconds of the peak before, and of what runs before that; the longest ramp-up after is this many peaks.
+/// Milliseconds of the peak before the stop and of its warm-up. The longest ramp-up is a multiple of the
+/// peak.
 const PEAK_MS: (u64, u64) = (20_000, 60_000);
 const SETTLE_MS: (u64, u64) = (10_000, 60_000);
 const RAMP_UP_PEAKS: u64 = 15;
@@ -61,7 +62,7 @@ struct RestartRow {
     experiment: &'static str,
     figure: &'static str,
     factors: Factors,
-    /// Transactions a second before the end.
+    /// Transactions per second before the stop.
     peak_tps: f64,
     /// The same, the median of all rounds.
     sustained_tps: f64,
@@ -71,17 +72,18 @@ struct RestartRow {
     recovery_parts_seconds: [f64; 3],
     /// From the beginning of the start to the answer.
     first_query_seconds: f64,
-    /// Missing if throughput wasn't back before the longest ramp-up was over.
+    /// Missing if the throughput was not back within the longest ramp-up.
     ramp_up_seconds: Option<f64>,
-    /// All three, or at least so long: of the round in the middle, as all figures are that don't say otherwise.
+    /// The sum of all three, or a lower bound. It is of the middle round, as all figures that don't say
+    /// otherwise.
     peak_to_peak_seconds: f64,
-    /// All rounds, as they came.
+    /// All rounds, in order of time.
     rounds: Vec<Round>,
-    /// Rounds beside them that the emulation spoilt.
+    /// Further rounds that the emulation spoilt.
     spoilt_rounds: u32,
-    /// Transactions a second after, slice by slice.
+    /// Transactions per second of each sample after the start.
     tps: Vec<f64>,
-    /// MiB a second read and written at home: before, and after, slice by slice.
+    /// MiB per second that home read and wrote: at the peak before, and in each sample after.
     peak_home_mib_per_second: [f64; 2],
     home_mib_per_second: Vec<[f64; 2]>,
     /// Bytes of the log that the start read, and frames that it reused.
@@ -91,14 +93,14 @@ struct RestartRow {
     redone: Redone,
     /// Messages of all stops and starts at this dilation.
     told: Vec<String>,
-    /// The warm-up, and what ran again of it before each other round.
+    /// The warm-up, and its repeated part before each other round.
     warmths: Vec<Warmth>,
-    /// The cache when the end came.
+    /// The state of the cache at the stop.
     cache: Option<CacheState>,
     emulation: Option<Emulation>,
 }
 
-/// What one round came to.
+/// The results of one round.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Round {
     peak_tps: f64,
@@ -121,7 +123,7 @@ impl Round {
 }
 
 impl RestartRow {
-    /// Why nothing may be concluded from it.
+    /// The reason why the round is not judged.
     fn not_judged(&self) -> Option<String> {
         Emulation::not_judged(self.emulation.as_ref())
     }
@@ -136,7 +138,7 @@ impl RestartRow {
 struct Ramp {
     last: (f64, u64),
     last_home: [u64; 2],
-    /// When slices ended.
+    /// The ends of the samples.
     seconds: Vec<f64>,
     tps: Vec<f64>,
     home: Vec<[f64; 2]>,
@@ -152,7 +154,7 @@ impl Ramp {
         self.last = (seconds, transactions);
     }
 
-    /// When throughput was back at this peak.
+    /// The time when the throughput was back at this peak.
     fn back(&self, peak: f64) -> Option<f64> {
         let is_back = |slices: &[f64]| slices.iter().sum::<f64>() >= PEAK * peak * SLICES as f64;
         let first = self.tps.windows(SLICES).position(is_back)?;
@@ -183,7 +185,7 @@ impl Lengths {
     }
 }
 
-/// Slices until throughput is back, from the moment on at which the database was open.
+/// Samples from the moment when the database was open until the throughput is back.
 fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, (lengths, seed): (Lengths, u64)) -> Result<Ramp> {
     let looks = (lengths.peak * RAMP_UP_PEAKS).div_ceil(lengths.slice).max(SLICES as u64);
     let mut ramp = Ramp { last_home: home_bytes(&started.opened), ..Ramp::default() };
@@ -197,8 +199,8 @@ fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, (lengths, seed): (Lengt
     Ok(ramp)
 }
 
-/// Ends and what follows, one after the other. Gives the one in the middle, by the time from peak to peak; nothing if too many were spoilt and
-/// another dilation may help.
+/// Stops and starts, one after the other. Returns the middle one by the time from peak to peak, or `None` if
+/// too many were spoilt and a larger dilation may help.
 fn run(on: Ground<'_>, stop: Stop, lengths: Lengths, is_last: bool) -> Result<Option<RestartRow>> {
     let (mut opened, warmth) = on.warmed()?;
     let (mut rows, mut spans, mut warmths) = (Vec::new(), Vec::new(), Vec::from_iter(warmth));
@@ -470,7 +472,7 @@ fn claim_schemes(
     Ok(claims)
 }
 
-/// A gain that is a lower bound meets a bar, and misses none.
+/// If a gain is a lower bound, it can meet a bar, but not miss it.
 fn judge(bar: f64, gain: f64, (none, row): (&RestartRow, &RestartRow)) -> Verdict {
     match none.not_judged().or_else(|| row.not_judged()) {
         Some(reason) => Verdict::NotJudged(reason),

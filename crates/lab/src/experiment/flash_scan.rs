@@ -23,12 +23,12 @@ use super::warm::{CacheState, Warmth};
 use super::watched::{self, Onlooker, SampledRun, Sight, Stretch};
 use varve_bench::Result;
 
-/// Sessions that ask for the hot set.
+/// Sessions that read the hot set.
 const HOT_SESSIONS: usize = 16;
-/// How long before and after a scan, together.
+/// Milliseconds before and after the scan, together.
 const SCAN_MS: (u64, u64) = (10_000, 60_000);
 const SETTLE_MS: (u64, u64) = (3_000, 20_000);
-/// Hit rates may fall so far.
+/// The bar: hit rates may fall by this much.
 const BAR: f64 = 0.03;
 
 /// Hits of a hot set before, while and after a table is scanned.
@@ -38,7 +38,7 @@ struct ScanRow {
     experiment: &'static str,
     figure: &'static str,
     factors: Factors,
-    /// Of the hot set.
+    /// Hit rate of the hot set.
     hit_rate_before: f64,
     hit_rate_during: f64,
     hit_rate_after: f64,
@@ -59,7 +59,7 @@ struct ScanRow {
     emulation: Option<Emulation>,
 }
 
-/// What counters of the cache have grown by, those that have.
+/// The growth of counters of the cache, if they have grown.
 type Counted = BTreeMap<String, u64>;
 
 /// Counters at a moment.
@@ -69,7 +69,7 @@ struct ScanSample {
     transactions: u64,
     hits: u64,
     waited_for: u64,
-    /// Of the cache.
+    /// The counters of the cache.
     counters: Counted,
 }
 
@@ -117,7 +117,7 @@ impl ScanSample {
 /// The observer that scans.
 #[derive(Default)]
 struct Scanning {
-    /// At the begin, before the scan, behind it, at the end.
+    /// Samples at the beginning, before the scan, after it, and at the end.
     moments: Vec<ScanSample>,
     scanned_rows: u64,
     scan_seconds: f64,
@@ -213,7 +213,7 @@ fn scan_row(lab: &Lab<'_>, factors: Factors, watched: SampledRun, scanning: &Sca
     }
 }
 
-/// The designs of the thesis have a bar with the classifier that it chose; others take what they take.
+/// Designs of the thesis have a bar with the classifier that the thesis chose. Other designs have no bar.
 fn claim_scan(lab: &mut Lab<'_>, row: &ScanRow) -> Result<Vec<Claim>> {
     let design = row.factors.get("design").map_or_else(String::new, tell::plain);
     let is_told_best = flash::has(&row.factors, "scans", FlashConfig::SCANS.name());

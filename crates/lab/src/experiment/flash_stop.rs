@@ -22,7 +22,7 @@ use varve_bench::embedded::Embedded;
 use varve_bench::target::Target;
 use varve_bench::workload::Workload;
 
-/// Part of the warm-up that is run again between two stops.
+/// The part of the warm-up that is repeated between two stops, as a divisor.
 const AGAIN: u64 = 4;
 
 /// The most stops of a point that are repeated because the emulation spoilt them. An interval of a second is
@@ -37,7 +37,7 @@ fn first_query(workload: &dyn Workload) -> &'static str {
     }
 }
 
-/// How a database ends.
+/// How a database is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
     Shutdown,
@@ -55,23 +55,23 @@ impl Stop {
     }
 }
 
-/// Ends and starts of a point that the emulation spoilt, and that were run again.
+/// The number of spoilt stops and starts of a point that were repeated.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Spoilt {
     pub count: u32,
 }
 
-/// What becomes of an end and start.
+/// What to do with a stop and start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Keep,
     RunAgain,
-    /// All of the comparison is measured at another dilation.
+    /// Measure the whole comparison at a larger dilation.
     GiveUp,
 }
 
 impl Spoilt {
-    /// Of one that counts, or was spoilt, which is noted; the last dilation there is keeps it all the same.
+    /// Judges a stop and start, and counts it if it was spoilt. At the largest dilation spoilt ones are kept.
     pub(super) fn judge(&mut self, counts: bool, is_last: bool) -> Fate {
         match counts {
             true => Fate::Keep,
@@ -98,9 +98,9 @@ pub(super) struct Ground<'a> {
 /// A database that is open again.
 pub(super) struct Started {
     pub opened: OpenStand,
-    /// When that was.
+    /// The moment when it was open.
     pub at: Instant,
-    /// Seconds of the drives until then, and until the first query was answered.
+    /// Seconds of the drives until it was open, and until the first query was answered.
     pub recovery_seconds: f64,
     pub first_query_seconds: f64,
     /// Of these, seconds of analysis, of opening the levels, and of redo.
@@ -118,7 +118,7 @@ pub(super) struct Started {
 pub(super) struct Redone {
     /// Log from where redo begins to the end.
     pub log_bytes: u64,
-    /// Changes of pages that were applied, and those that the pages had, or did not need.
+    /// Changes of pages that were applied, and changes that were in the pages already or not needed.
     pub applied: u64,
     pub skipped: u64,
     /// Pages that were read until the database was open, for any purpose, and pages that were written.
@@ -167,7 +167,7 @@ impl Ground<'_> {
         Ok(round.tps() * self.dilation)
     }
 
-    /// Opened, and warmed as fast as the machine can; then the drives take their time.
+    /// Opens the database and warms it up as fast as the machine can. Then the drives take their time.
     pub(super) fn warmed(&self) -> Result<(OpenStand, Option<Warmth>)> {
         let opened = self.stand.open(self.device, self.dilation)?;
         let warm = |transactions| self.warm(&opened, (transactions, 0));
@@ -181,8 +181,8 @@ impl Ground<'_> {
         warm::up(opened, &self.target(opened), (self.workload, self.plan()), transactions)
     }
 
-    /// A part of the warm-up once more, in no time of the drives: the next round of stops and starts is to begin with a pool, a cache and a log like
-    /// the first one's.
+    /// Repeats a part of the warm-up, in no time of the drives. So the next round of stops and starts begins
+    /// with a pool, a cache and a log like the first one.
     pub(super) fn warm_again(&self, opened: &OpenStand, round: u64) -> Result<Option<Warmth>> {
         opened.take_times(false);
         let warm = |transactions| self.warm(opened, (transactions / AGAIN, round));
@@ -191,7 +191,7 @@ impl Ground<'_> {
         Ok(warmth)
     }
 
-    /// How long the end takes, in seconds of the drives.
+    /// Stops the database. Returns the seconds of the drives.
     pub(super) fn stop(&self, opened: &OpenStand, stop: Stop) -> Result<f64> {
         let began = Instant::now();
         match stop {
@@ -231,13 +231,13 @@ impl Ground<'_> {
     }
 }
 
-/// Bytes read for this.
+/// Bytes read for this purpose.
 fn read_of(opened: &OpenStand, purpose: Purpose) -> u64 {
     let rows = opened.drives.iter().flat_map(|drive| drive.account.rows());
     rows.filter(|row| row.purpose == purpose).map(|row| row.read.bytes).sum()
 }
 
-/// Reports of all emulated drives begin here.
+/// Starts the reports of all emulated drives.
 pub(super) fn begin_reports(opened: &OpenStand) {
     opened.drives.iter().filter_map(|drive| drive.emulated.as_ref()).for_each(|drive| drive.begin_report());
 }

@@ -68,7 +68,7 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| format!("{:.1}", 100.0 * share))
 }
 
-/// How full and how well used.
+/// How full the caches are, and their hits.
 fn caches(points: &[Point]) -> TextTable {
     let factors = head(points);
     let mut head = factors.clone();

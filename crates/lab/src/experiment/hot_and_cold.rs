@@ -25,7 +25,7 @@ pub struct HotAndCold {
 }
 
 impl HotAndCold {
-    /// What reads all of the cold table.
+    /// Reads all of the cold table.
     pub const SCAN: &str = "SELECT id FROM cold";
 
     /// With tables of these sizes.

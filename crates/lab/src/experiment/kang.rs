@@ -29,10 +29,10 @@ const MIB: u64 = 1 << 20;
 /// Slots of InnoDB's area of 2 MiB for batches, and for single pages (section 2.1).
 const BATCH_SLOTS: u32 = 120;
 const SINGLE_SLOTS: u32 = 392;
-/// Its copies with their header, in persistent memory.
+/// The bytes of its copies with their header, in persistent memory.
 const COPIES_BYTES: u64 = 4 * MIB;
 
-/// Names of variants that claims speak of.
+/// Names of variants in claims.
 const ORIGINAL: &str = "original";
 const TUNED: &str = "doublewrite";
 const UNPROTECTED: &str = "none";
@@ -51,8 +51,9 @@ const BAR_BYTES: f64 = 2.8;
 /// Bytes written, as the paper counts them (section 4.2.3).
 const BYTES_SAVED: f64 = 2.78;
 
-/// Over a pool that gives up what was used longest ago, like InnoDB's: dirty pages are met there too, and written singly where page writers fall
-/// behind. (A clock that prefers clean pages leaves those few to be read again and again, which would flatter the others.)
+/// A variant with LRU-2 replacement, like InnoDB's pool. There the pool meets dirty pages, and sessions write
+/// single pages if page writers fall behind. (A clock that prefers clean pages would evict and read those few
+/// again and again, which would favour the other variants.)
 fn variant(name: &str, configure: impl Fn(&mut PagerConfig) + Send + Sync + 'static) -> Variant {
     Variant::named(name, move |config| {
         config.replacement = Replacement::Lru2;
@@ -91,12 +92,12 @@ fn tuned() -> Variant {
     variant(TUNED, |_| {})
 }
 
-/// Pages that are torn by a crash are lost.
+/// A crash can destroy pages.
 fn unprotected() -> Variant {
     variant(UNPROTECTED, |config| config.protection = ProtectionKind::None)
 }
 
-/// Like [`original`] but for the protection: the only thing that doublewrite-cost is about.
+/// Like [`original`] except for the protection, so that doublewrite-cost changes only one thing.
 fn unprotected_paced() -> Variant {
     variant(PACED, |config| {
         config.protection = ProtectionKind::None;
@@ -104,12 +105,12 @@ fn unprotected_paced() -> Variant {
     })
 }
 
-/// Pages out of place: nothing is overwritten, so nothing need be written twice.
+/// The packed layout: nothing is overwritten, so nothing has to be written twice.
 fn packed() -> Variant {
     variant(PACKED, |config| config.layout = HomeLayout::Packed(PackedConfig::DEFAULT)).loaded_as_it_is()
 }
 
-/// Copies in persistent memory, the rest as it was.
+/// Copies in persistent memory, and everything else as in `original`.
 fn nvm_dwb(config: &mut PagerConfig) {
     config.protection =
         ProtectionKind::NvmDoublewrite { batch_slots: BATCH_SLOTS, single_slots: SINGLE_SLOTS };
@@ -134,7 +135,7 @@ fn opt_of(lab: &Lab<'_>) -> Variant {
     opt(lab.scale().pool_bytes as u64)
 }
 
-/// All that a table of throughput holds, the fastest last.
+/// All variants of a table of throughput, the fastest last.
 fn all(lab: &Lab<'_>) -> Vec<Variant> {
     let scaled = original_scaled(lab.scale().pool_bytes as u64);
     vec![original(), scaled, tuned(), packed(), dwb(), dwb_log(), opt_of(lab)]
@@ -236,7 +237,8 @@ fn claim_bars(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// Throughput of everything over original and over the tuned doublewrite; `stated` is opt over original.
+/// The throughput of all variants over original and over the tuned doublewrite. `stated` are the published
+/// ratios of opt over original.
 fn claim_throughput(lab: &mut Lab<'_>, points: &[Point], stated: &[(usize, f64)]) -> Result<Vec<Claim>> {
     let mut claims = claim_each(lab, points, (OPT, ORIGINAL), higher(Figure::Throughput, stated))?;
     for pair in [
@@ -323,7 +325,8 @@ const SHARES: [(&str, &str, &[&str], f64); 6] = [
     (OPT, "writing pages home", &["batch_place"], 0.006_5),
 ];
 
-/// Figure 4.3, tables 2.1 and 4.4: latencies, and the parts of the time that go into the log and into page writes, at most sessions.
+/// Figure 4.3, tables 2.1 and 4.4: latencies, and the shares of the time for the log and for page writes,
+/// with the most sessions.
 pub fn latency(lab: &mut Lab<'_>) -> Result<()> {
     let workload = sysbench(lab)?;
     let clients = lab.clients(&[8, 64], &[8, 16, 24, 32, 64]);
@@ -357,7 +360,7 @@ fn areas(lab: &Lab<'_>) -> Vec<u64> {
     areas
 }
 
-/// Figure 4.4, and beside it what original writes: how large an area has to be for the bar.
+/// Figure 4.4, with the bytes of original beside it: how large an area has to be for the bar.
 pub fn area_size(lab: &mut Lab<'_>) -> Result<()> {
     let workload = sysbench(lab)?;
     let of_area = |area| opt(area).with("area MiB", area / MIB);
@@ -408,7 +411,7 @@ fn claim_bytes(lab: &mut Lab<'_>, original: &Point, opt: &Point) -> Result<Claim
 /// Flush times around the profile's, from a drive with power-loss protection to a slow one.
 const FLUSHES_US: [f64; 5] = [0.0, 400.0, 800.0, 1643.0, 3500.0];
 
-/// No figure of the paper: how far the result hangs on the emulated drive's flush time.
+/// No figure of the paper: how much the result depends on the flush time of the emulated drive.
 pub fn flush_sweep(lab: &mut Lab<'_>) -> Result<()> {
     let workload = sysbench(lab)?;
     let stands = lab.stands(&workload, sizes(lab), &[original(), tuned(), opt_of(lab)])?;

@@ -23,10 +23,10 @@ use super::tell;
 use varve_bench::workload::Workload;
 use varve_bench::{BenchError, Result};
 
-/// Dilation beyond which a point is given up.
+/// The largest dilation. A point that still doesn't count is shown without a verdict.
 const DILATION_MAX: f64 = 8.0;
 
-/// Values of a factor that are asked for.
+/// The values of a factor that the user asked for.
 struct Only {
     factor: String,
     values: BTreeSet<String>,
@@ -34,10 +34,10 @@ struct Only {
     is_known: Cell<bool>,
 }
 
-/// The place.
+/// The environment of measurements.
 pub struct Lab<'a> {
     scale: Scale,
-    /// The scale without what an experiment prefers.
+    /// The scale before the preferences of an experiment.
     asked: Scale,
     device: Device,
     bench: Bench,
@@ -45,7 +45,8 @@ pub struct Lab<'a> {
     only: Vec<Only>,
     out: &'a mut dyn Write,
     rows: Option<BufWriter<File>>,
-    /// Where charts go, if anybody wants them, and the experiment's rows, which they are drawn from.
+    /// The directory for charts, if the user wants them, and the rows of the experiment from which they are
+    /// drawn.
     charts: Option<(PathBuf, Vec<serde_json::Value>)>,
     experiment: &'static str,
     figure: &'static str,
@@ -53,7 +54,8 @@ pub struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    /// With databases in `directory`, or in one of its own; with regions of persistent memory in `memory`, or in the machine's memory.
+    /// Databases are in `directory`, or in a new one. Regions of persistent memory are in `memory`, or in the
+    /// machine's memory.
     pub fn new(
         scale: Scale,
         device: Device,
@@ -78,7 +80,7 @@ impl<'a> Lab<'a> {
         })
     }
 
-    /// Sessions to measure with, instead of the experiment's own; none to leave it at those.
+    /// Sets the numbers of sessions instead of those of the experiment. An empty list changes nothing.
     pub fn choose_clients(&mut self, clients: &[usize]) -> Result<()> {
         if clients.contains(&0) {
             return Err(BenchError::Arguments("there must be at least one session".to_owned()));
@@ -107,7 +109,7 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
-    /// Whether points with these factors are asked for.
+    /// Whether the user asked for points with these factors.
     pub fn wants(&self, factors: &Factors) -> bool {
         self.only.iter().all(|only| match factors.get(only.factor.as_str()) {
             None => true,
@@ -131,7 +133,7 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
-    /// Draws the charts of the experiment, if anybody wants them.
+    /// Draws the charts of the experiment, if the user wants them.
     pub fn draw(&mut self) -> Result<()> {
         let Some((directory, rows)) = &mut self.charts else { return Ok(()) };
         let (directory, rows) = (directory.clone(), std::mem::take(rows));
@@ -140,7 +142,7 @@ impl<'a> Lab<'a> {
         self.say(&format!("charts in {}: {}", directory.display(), names.join(", ")))
     }
 
-    /// Rows belong to this experiment from here.
+    /// Begins an experiment: later rows belong to it.
     pub fn begin(&mut self, experiment: &'static str, figure: &'static str) {
         (self.experiment, self.figure, self.dilation) = (experiment, figure, 1.0);
         self.scale = self.asked;
@@ -188,7 +190,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Everything is written.
+    /// Writes everything that is still buffered.
     pub fn end(mut self) -> Result<()> {
         self.rows.as_mut().map_or(Ok(()), Write::flush)?;
         self.out.flush()?;
@@ -205,12 +207,12 @@ impl<'a> Lab<'a> {
         self.scale
     }
 
-    /// The device that was asked for.
+    /// The device that the user asked for.
     pub fn device(&self) -> Device {
         self.device.clone()
     }
 
-    /// The sessions that were asked for; else all of `full`, or those of `quick`. From few to many.
+    /// The numbers of sessions that the user asked for, or those of `full` or `quick`, in increasing order.
     pub fn clients(&self, quick: &[usize], full: &[usize]) -> Vec<usize> {
         let mut clients = match () {
             () if !self.clients.is_empty() => self.clients.clone(),
@@ -246,7 +248,7 @@ impl<'a> Lab<'a> {
         (self.experiment, self.figure)
     }
 
-    /// Copies of loaded databases, one for each variant that is asked for.
+    /// Copies of loaded databases, one for each variant that the user asked for.
     pub fn stands(&self, workload: &dyn Workload, sizes: Sizes, variants: &[Variant]) -> Result<Vec<Stand>> {
         let wanted: Vec<Variant> =
             variants.iter().filter(|variant| self.wants(&variant.factors)).cloned().collect();
@@ -268,7 +270,7 @@ impl<'a> Lab<'a> {
         Stand::fresh(&self.bench, workload, (sizes, device), variant)
     }
 
-    /// Measures all of them in turns; a point for each, in their order.
+    /// Measures all stands in turns. Returns a point for each, in their order.
     pub fn compare(
         &mut self,
         stands: &[Stand],
@@ -320,7 +322,7 @@ impl<'a> Lab<'a> {
         Ok(claim)
     }
 
-    /// Writes the row of a claim that isn't one of points.
+    /// Writes the row of a claim that is not about points.
     pub fn write_claim(&mut self, claim: Claim) -> Result<Claim> {
         let (experiment, figure) = self.subject();
         let claim = Claim { experiment, figure, ..claim };

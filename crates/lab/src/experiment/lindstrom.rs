@@ -39,10 +39,10 @@ const LZ4_LINKBENCH: f64 = 0.94;
 const LZ4_TPCC: f64 = 0.97;
 /// The same with pages of 16 KiB (section 5.4).
 const LZ4_BY_16_KIB: f64 = 0.95;
-/// What this project demands of lz4 in place, and packed, over plain pages in place.
+/// The bars of this project for lz4 in place, and packed, over plain pages in place.
 const BAR_IN_PLACE: f64 = 0.95;
 const BAR_PACKED: f64 = 1.0;
-/// What compression saves at least and at most (section 5.2).
+/// The published range of saved bytes (section 5.2).
 const SAVED: (f64, f64) = (0.32, 0.48);
 /// Bytes written with compression and atomic writes, less than plain (conclusions: "about 4x").
 const WRITTEN_LESS: f64 = 4.0;
@@ -65,13 +65,13 @@ pub(super) fn sizes_of_tpcc(lab: &Lab<'_>) -> Sizes {
     Sizes::new(PAGE_BYTES, lab.scale().pool_bytes * 30 / DATABASE_OF_POOL as usize)
 }
 
-/// Pages compressed so, at home.
+/// Pages compressed with this algorithm, in place.
 fn compressed(algorithm: Algorithm) -> Variant {
     let set = move |config: &mut PagerConfig| config.compression = Compression::of(algorithm);
     Variant::new(set).with("compression", algorithm.name()).loaded_as_it_is()
 }
 
-/// Pages out of place, compressed so.
+/// Packed pages, compressed with this algorithm.
 fn packed(algorithm: Algorithm) -> Variant {
     let set = move |config: &mut PagerConfig| {
         lay_out_packed(config);
@@ -117,7 +117,7 @@ fn claim_codecs(
     Ok(claims)
 }
 
-/// lz4 is held against the paper and the bar, the others against nothing.
+/// lz4 is compared with the paper and the bar, the other codecs with nothing.
 fn of_lz4(published: f64) -> impl Fn(&str) -> Vec<Expects> {
     move |name| match name {
         "lz4" => {

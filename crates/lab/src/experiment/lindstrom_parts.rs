@@ -21,9 +21,9 @@ use varve_bench::Result;
 use varve_bench::tpcc::Tpcc;
 use varve_bench::workload::Workload;
 
-/// Doublewrite's cost undone by atomic writes, in plain tables of LinkBench (section 5.1).
+/// The published gain of atomic writes over doublewrite, in plain tables of LinkBench (section 5.1).
 const ATOMIC: f64 = 1.13;
-/// What trims gain there (section 5.1).
+/// The published gain of trims there (section 5.1).
 const TRIM: f64 = 1.07;
 /// The cost of a trim for the drive, in microseconds (section 5.5: file systems differ by 8).
 const TRIMS_US: [f64; 3] = [0.0, 100.0, 1000.0];
@@ -209,7 +209,7 @@ fn claim_trim(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// No figure of the paper: how far the gain of trims hangs on what one costs the emulated drive.
+/// No figure of the paper: how much the gain of trims depends on their cost for the emulated drive.
 pub fn trim_sweep(lab: &mut Lab<'_>) -> Result<()> {
     let workload = linkbench(lab)?;
     let parts = [(DOUBLEWRITE, Algorithm::Lz4), (OUT_OF_PLACE, Algorithm::Lz4)];

@@ -21,7 +21,7 @@ use varve_bench::embedded::Embedded;
 use varve_bench::report::{Configuration, Spread};
 use varve_bench::workload::Workload;
 
-/// Counters of levels that go into rows, by their names there: what has been done, not how much there is.
+/// Counters of levels that go into rows, by their names there. They count work, not states.
 const LEVEL_COUNTERS: &[&str] = &[
     "nvm.puts",
     "nvm.inline_puts",
@@ -54,7 +54,7 @@ const LEVEL_COUNTERS: &[&str] = &[
     "home.moved_bytes",
 ];
 
-/// A round is looked at so often.
+/// The number of samples in a round.
 const LOOKS: u32 = 10;
 
 /// The load and the lab of a measurement.
@@ -84,7 +84,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Whether the emulation kept up; without one, nothing was spoilt.
+    /// Whether the emulation kept up. On real drives a round always counts.
     pub fn counts(&self) -> bool {
         let rounds = std::slice::from_ref(&self.reports);
         Emulation::of_drives(rounds, 0.0).is_none_or(|emulation| emulation.counts)

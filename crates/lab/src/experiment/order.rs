@@ -8,7 +8,7 @@ use super::claim::{Claim, Figure};
 use super::row::Point;
 use super::verdict::{TOLERANCE, Verdict};
 
-/// Rounds of one build differ by this much, where a point has only one.
+/// Rounds of one build differ by this much. It is used for points with a single round.
 const ROUND_NOISE: f64 = 0.05;
 
 /// A figure with the ends of its rounds; more is better.
@@ -16,13 +16,13 @@ const ROUND_NOISE: f64 = 0.05;
 pub struct RankedFigure {
     /// The name of the figure.
     pub name: String,
-    /// Its median.
+    /// The median of its rounds.
     pub median: f64,
-    /// Its ends.
+    /// The least and the greatest of its rounds.
     pub ends: (f64, f64),
     /// The published figure. Equal values are a tie.
     pub published: f64,
-    /// Why nothing may be concluded from it.
+    /// The reason why it is not judged.
     pub spoilt: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl RankedFigure {
     }
 }
 
-/// Whether a pair is as published; `one` is the better one there, or both are tied.
+/// Whether a pair has the published order. `one` is the better one there, or both are tied.
 fn judge_pair(one: &RankedFigure, other: &RankedFigure) -> Verdict {
     let is_tied = one.ends.0 <= other.ends.1 && other.ends.0 <= one.ends.1;
     let is_tied_there = one.published == other.published;

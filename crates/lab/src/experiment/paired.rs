@@ -39,7 +39,7 @@ impl Interval {
         Self { pairs, mean, ends: half.map(|half| [mean - half, mean + half]) }
     }
 
-    /// Whether it is at least so much.
+    /// Whether the mean is at least this much.
     pub fn at_least(&self, bar: f64) -> Verdict {
         match self.ends {
             None => Verdict::NotJudged("a single pair has no interval".to_owned()),

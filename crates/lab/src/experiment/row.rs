@@ -19,22 +19,22 @@ const MODEL_ERROR_MAX: f64 = 0.03;
 const CPU_MAX: f64 = 0.85;
 /// Percentage points that the dirty frames of a flash cache may grow by in a round.
 const DIRTY_GROWTH_MAX: f64 = 5.0;
-/// Busy share from which a device is what limits.
+/// The busy share from which a device is called the limit.
 const BUSY_MIN: f64 = 0.9;
 /// If there are several drives, a drive with less than this share of all modelled time need not keep to the
 /// limit of the model error by itself, because a single late request would spoil it.
 const MODELLED_MIN: f64 = 0.05;
 
-/// How far the rounds of a point can be believed: the worst of each figure.
+/// The report of the emulation over the rounds of a point: the worst of each figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Emulation {
     /// The profile's name.
     pub profile: String,
     /// Time of a flush.
     pub flush_us: f64,
-    /// Device times were multiplied by this, and figures put back.
+    /// The factor by which device times were multiplied. The printed figures are converted back.
     pub dilation: f64,
-    /// Delay that could not be made good, as a share of the modelled time.
+    /// Delay that was not caught up, as a share of the modelled time.
     pub model_error_share: f64,
     /// Busy share of the device; the least of all rounds.
     pub busy_share: f64,
@@ -42,7 +42,7 @@ pub struct Emulation {
     pub cpu_share: f64,
     /// Whether it counts.
     pub counts: bool,
-    /// Whether the device is what limits.
+    /// Whether the device is the limit.
     pub device_limits: bool,
 }
 
@@ -65,13 +65,15 @@ impl Emulation {
         })
     }
 
-    /// Of rounds on several drives: each must keep to its model, and whichever is busiest limits.
+    /// The report for rounds on several drives. Each must keep to its model, and the busiest one is the
+    /// limit.
     pub fn of_drives(rounds: &[Vec<(&'static str, EmulationReport)>], flush_us: f64) -> Option<Self> {
         let reports: Vec<EmulationReport> = rounds.iter().filter_map(|drives| together(drives)).collect();
         Self::worst(&reports, flush_us)
     }
 
-    /// Why nothing may be concluded of what was measured under it; `None` for `emulation`: the drives were real.
+    /// The reason why nothing is judged that was measured under this emulation. `None` as `emulation` means
+    /// real drives.
     pub fn not_judged(emulation: Option<&Self>) -> Option<String> {
         match emulation {
             None => Some("no device was emulated".to_owned()),
@@ -79,7 +81,7 @@ impl Emulation {
         }
     }
 
-    /// Why it doesn't count.
+    /// The reason why it does not count.
     pub fn spoilt(&self) -> String {
         format!(
             "model error {:.1} %, processors {:.0} % busy at dilation {}",
@@ -115,7 +117,7 @@ fn together(drives: &[(&'static str, EmulationReport)]) -> Option<EmulationRepor
     })
 }
 
-/// What one of several drives did for each transaction.
+/// The work of one of several drives for each transaction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DriveFigures {
     /// Pages' worth of bytes read.
@@ -124,7 +126,7 @@ pub struct DriveFigures {
     pub pages_written: f64,
     /// Requests by the model.
     pub operations: f64,
-    /// How far its model can be believed.
+    /// The report of its emulation.
     pub emulation: Option<Emulation>,
 }
 
@@ -157,7 +159,7 @@ pub struct KindLatency {
 }
 
 impl KindLatency {
-    /// Of a dilated run, put back.
+    /// The latencies of a dilated run, converted back.
     pub fn of(latency_us: &Histogram<u64>, dilation: f64) -> Self {
         let p99_us = latency_us.value_at_quantile(0.99) as f64;
         Self { mean_us: latency_us.mean() / dilation, p99_us: p99_us / dilation }
@@ -177,7 +179,7 @@ pub struct Point {
     pub factors: Factors,
     /// [`varve_bench::report::Configuration::hash`].
     pub configuration: String,
-    /// What was made smaller, and what stayed.
+    /// What was scaled down, and what was not.
     pub scale: String,
     /// Rounds.
     pub rounds: usize,
