@@ -36,6 +36,7 @@ mod path;
 mod plan;
 mod planted;
 mod prepared;
+mod qualify;
 mod rights;
 mod scan;
 pub mod scram;

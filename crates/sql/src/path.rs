@@ -10,8 +10,6 @@
 //!
 //! Does not know: settings, sessions.
 
-mod qualify;
-
 use std::sync::{Arc, LazyLock};
 
 use crate::ast;
@@ -29,7 +27,7 @@ const SYSTEM: &str = "pg_catalog";
 const INFORMATION: &str = "information_schema";
 
 /// The schema of names that nothing has.
-const NOWHERE: &str = "";
+pub const NOWHERE: &str = "";
 
 /// Most paths that are known by number; then they get new numbers, and plans are made again.
 const PATHS_MAX: usize = 4096;
@@ -102,7 +100,8 @@ impl Path {
         &self.0.searched
     }
 
-    fn is_public(&self) -> bool {
+    /// Whether it is the path of `public` alone.
+    pub fn is_public(&self) -> bool {
         self.0.number == 0
     }
 
@@ -139,7 +138,7 @@ impl Path {
     }
 
     /// The schema that a new object is made in; 3F000 if there is none.
-    fn place(&self, name: &str) -> Result<&str> {
+    pub fn place(&self, name: &str) -> Result<&str> {
         let Some(schema) = self.0.named.first() else {
             let message = "no schema has been selected to create in";
             return Err(SqlError::new(SqlState::INVALID_SCHEMA, message));

@@ -8,7 +8,7 @@
 //!
 //! Does not know: how the rows are written (`exec::insert`).
 
-use super::dml::{queried, unpadded};
+use super::value_rows::queried;
 use crate::error::{Result, SqlError};
 use crate::eval::Expr;
 use crate::plan::{InsertSource, Output, Select, Source};
@@ -98,7 +98,7 @@ impl Answers {
         let mut outputs: Vec<Output> = query.outputs[..count]
             .iter()
             .enumerate()
-            .map(|(n, o)| unpadded(Output::new(Expr::Column(n), o.t)))
+            .map(|(n, o)| Output::unpadded(Output::new(Expr::Column(n), o.t)))
             .collect();
         for (subquery, t) in &self.subqueries {
             let mut answer = over(subquery, &row)?;
@@ -107,7 +107,7 @@ impl Answers {
                     *e = Expr::Column(*n);
                 }
             });
-            outputs.push(unpadded(Output::new(answer, *t)));
+            outputs.push(Output::unpadded(Output::new(answer, *t)));
         }
         row.extend((count..outputs.len()).map(Expr::Slot));
         let select = Select {

@@ -9,11 +9,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use varve_engine::{ColumnDef, Identity, TableDef, Value};
+use varve_engine::{ColumnDef, Identity, TableDef};
 
 use super::answers::Answers;
 use super::row::fields_of;
 use super::scope::{Relation, Scope};
+use super::value_rows::queried;
 use super::{Binder, Bound, Returned};
 use crate::access;
 use crate::ast::{self, Assignment, Expr as Ast, Overriding, SetExpr};
@@ -21,7 +22,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::names::fold;
 use crate::plan::{
-    Delete, Found, Insert, InsertSource, Join, JoinKind, OnConflict, Output, Plan, Select, SortKey, Source,
+    Delete, Found, Insert, InsertSource, Join, JoinKind, OnConflict, Output, Plan, Select, Source,
     TableAccess, Update,
 };
 use crate::sink::Column;
@@ -155,7 +156,7 @@ impl Binder<'_> {
         let slots: Vec<Bound> = bound.select.outputs[..given].iter().enumerate().map(slot).collect();
         let row = self.row_of(table, targets, slots.into_iter().map(Some).collect())?;
         let select = Select {
-            outputs: bound.select.outputs.into_vec().into_iter().map(unpadded).collect(),
+            outputs: bound.select.outputs.into_vec().into_iter().map(Output::unpadded).collect(),
             ..bound.select
         };
         Ok(InsertSource::Query(Box::new(select), row))
@@ -334,47 +335,6 @@ impl Binder<'_> {
     }
 }
 
-/// Rows of VALUES, subqueries among them. Only these are left to a general query: sequences are the executor's.
-pub(super) fn queried(mut rows: Vec<Box<[Expr]>>) -> InsertSource {
-    let ordinal = Typed::plain(Ty::Int8);
-    let (mut types, mut given) = (vec![ordinal], Vec::with_capacity(rows.len()));
-    for (n, row) in rows.iter_mut().enumerate() {
-        let mut values = vec![Some(Expr::Const(Value::Int8(n as i64)))];
-        row.iter_mut().for_each(|e| into_columns(e, &mut types, &mut values));
-        given.push(values);
-    }
-    let filled = |row: Vec<Option<Expr>>| {
-        let missing = std::iter::repeat_with(|| None);
-        row.into_iter().chain(missing).take(types.len()).map(|e| e.unwrap_or(Expr::NULL)).collect()
-    };
-    let source =
-        Source::Values(given.into_iter().map(filled).collect(), types.iter().map(|t| t.ty).collect());
-    let outputs: Box<[Output]> =
-        types.iter().enumerate().map(|(n, t)| Output::new(Expr::Slot(n), *t)).map(unpadded).collect();
-    // Rows are written as they are given, which is what gives them their numbers.
-    let order = [SortKey { output: 0, descending: false, nulls_first: false }];
-    let select = Select { source, visible: outputs.len(), outputs, order: order.into(), ..Select::nothing() };
-    InsertSource::Queried(Box::new(select), rows)
-}
-
-/// Moves each subquery of an expression into a column of its type that its row has not used so far.
-fn into_columns(e: &mut Expr, types: &mut Vec<Typed>, row: &mut Vec<Option<Expr>>) {
-    if let Expr::Subquery(_, subquery) = e {
-        let t = subquery.result();
-        let unused = |(n, other): &(usize, &Typed)| **other == t && !matches!(row.get(*n), Some(Some(_)));
-        let place = types.iter().enumerate().find(unused).map_or(types.len(), |(n, _)| n);
-        if place == types.len() {
-            types.push(t);
-        }
-        if row.len() <= place {
-            row.resize(place + 1, None);
-        }
-        row[place] = Some(std::mem::replace(e, Expr::Slot(place)));
-        return;
-    }
-    e.children_mut(&mut |child| into_columns(child, types, row));
-}
-
 /// The table whose rows UPDATE or DELETE changes.
 struct Target {
     table: Arc<TableDef>,
@@ -424,7 +384,7 @@ impl Target {
             source: beside(self.others, self.width, &table),
             filter,
             visible: outputs.len(),
-            outputs: outputs.into_iter().map(unpadded).collect(),
+            outputs: outputs.into_iter().map(Output::unpadded).collect(),
             ..Select::nothing()
         };
         let target = TableAccess::whole(table);
@@ -564,11 +524,6 @@ fn always_generated(column: &str) -> SqlError {
 
 fn always(column: &str) -> String {
     format!("Column \"{column}\" is an identity column defined as GENERATED ALWAYS.")
-}
-
-/// A value that goes into another table keeps char(n) without blanks.
-pub(super) fn unpadded(output: Output) -> Output {
-    Output { pad: None, ..output }
 }
 
 fn is_default(e: &Ast) -> bool {

@@ -54,6 +54,7 @@ mod sets;
 pub mod storage;
 mod subquery;
 mod unnest;
+mod value_rows;
 pub mod view;
 pub mod window;
 mod with;

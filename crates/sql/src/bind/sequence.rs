@@ -11,7 +11,7 @@ use super::made_name::made_name;
 use crate::ast::{SequenceOptions, TypeName};
 use crate::error::{Result, SqlError, SqlState};
 use crate::nextval::sequence_text;
-use crate::ty::{self, Typed};
+use crate::ty::Typed;
 
 impl Binder<'_> {
     /// The sequences of serial and identity columns, which become the columns' defaults.
@@ -164,14 +164,6 @@ fn bounds_of(t: ColumnType) -> (i64, i64) {
         ColumnType::Int2 => (i16::MIN.into(), i16::MAX.into()),
         ColumnType::Int4 => (i32::MIN.into(), i32::MAX.into()),
         _ => (i64::MIN, i64::MAX),
-    }
-}
-
-/// AS: 22023 unless it is a type of integers.
-pub fn sequence_type(data_type: &TypeName) -> Result<ColumnType> {
-    match ty::of_ast(data_type).and_then(Typed::storage)? {
-        t @ (ColumnType::Int2 | ColumnType::Int4 | ColumnType::Int8) => Ok(t),
-        _ => Err(invalid("sequence type must be smallint, integer, or bigint")),
     }
 }
 

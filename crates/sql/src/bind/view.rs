@@ -18,6 +18,7 @@ use crate::ast::{self, CreateView, Ident, SetExpr, Statement, StorageOption};
 use crate::error::{Result, SqlError, SqlState};
 use crate::names::{fold, object_name};
 use crate::oid;
+use crate::parse::view_option::security_invoker;
 use crate::parse::{self, Parsed, Token};
 use crate::plan::{Select, Source};
 use crate::rights::{Kind, Need, Object};
@@ -238,29 +239,6 @@ fn options_of(options: &[StorageOption]) -> Result<Option<bool>> {
         found = Some(security_invoker(&option.name, option.value.as_deref())?);
     }
     Ok(found)
-}
-
-/// The value of a view's option, which has to be `security_invoker`: the only one there is.
-pub fn security_invoker(name: &str, value: Option<&str>) -> Result<bool> {
-    match name {
-        "security_invoker" => {}
-        "security_barrier" | "check_option" => {
-            return Err(SqlError::unsupported(format!("the option {name} of a view")));
-        }
-        other => {
-            let message = format!("unrecognized parameter \"{other}\"");
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-        }
-    }
-    match value.map(str::to_ascii_lowercase).as_deref() {
-        None | Some("true" | "on" | "yes" | "1" | "t" | "y") => Ok(true),
-        Some("false" | "off" | "no" | "0" | "f" | "n") => Ok(false),
-        Some(_) => {
-            let given = value.unwrap_or_default();
-            let message = format!("invalid value for boolean option \"{name}\": {given}");
-            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
-        }
-    }
 }
 
 /// Whether two bound queries are the same.

@@ -8,6 +8,7 @@
 
 pub mod postgres;
 mod token;
+pub mod view_option;
 
 use postgres::NodeEnum;
 pub use token::{Token, cut_names, tokens};

@@ -170,6 +170,12 @@ impl Output {
         Output { expr, t, pad }
     }
 
+    /// The same for another table, in which a value of char(n) is kept without blanks.
+    #[must_use]
+    pub fn unpadded(self) -> Output {
+        Output { pad: None, ..self }
+    }
+
     /// The column that a client sees.
     pub fn column(&self, name: &str) -> Column {
         Column { name: name.into(), type_oid: self.t.ty.oid(), typmod: self.t.typmod, origin: None }

@@ -8,8 +8,8 @@ use pg_query::protobuf::{
     AlterTableCmd, AlterTableStmt, AlterTableType, DefElem, Node, ObjectType, RangeVar,
 };
 
-use crate::bind::view::security_invoker;
 use crate::error::{Result, SqlError, SqlState};
+use crate::parse::view_option::security_invoker;
 
 /// ALTER VIEW ... SET (...) or RESET (...)
 #[derive(Debug, Clone)]

@@ -4,13 +4,14 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AlterSeqStmt, CreateSeqStmt, Node};
+use varve_engine::ColumnType;
 
 use super::definition::persistence;
 use super::node::{Opt, Source, options, redundant};
 use super::place::{Reader, strings};
-use crate::ast::{AlterSequence, CreateSequence, OwnedBy, SequenceAction, SequenceOptions};
-use crate::bind::sequence::sequence_type;
+use crate::ast::{AlterSequence, CreateSequence, OwnedBy, SequenceAction, SequenceOptions, TypeName};
 use crate::error::{Result, SqlError, SqlState};
+use crate::ty::{self, Typed};
 
 impl Reader<'_> {
     pub(super) fn create_sequence(&self, s: &CreateSeqStmt) -> Result<CreateSequence> {
@@ -109,5 +110,16 @@ fn owner(mut parts: Vec<String>) -> Result<OwnedBy> {
         (Some(column), [_, ..]) => Ok(OwnedBy::Column(parts, column)),
         _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")
             .with_hint("Specify OWNED BY table.column or OWNED BY NONE.")),
+    }
+}
+
+/// AS: 22023 unless it is a type of integers.
+fn sequence_type(data_type: &TypeName) -> Result<ColumnType> {
+    match ty::of_ast(data_type).and_then(Typed::storage)? {
+        t @ (ColumnType::Int2 | ColumnType::Int4 | ColumnType::Int8) => Ok(t),
+        _ => Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "sequence type must be smallint, integer, or bigint",
+        )),
     }
 }

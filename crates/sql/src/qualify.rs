@@ -10,7 +10,6 @@ use std::borrow::Cow;
 
 use varve_engine::Catalog;
 
-use super::{NOWHERE, Path, has_schema};
 use crate::ast::{
     ColumnAction, ColumnDefinition, Comment, CommentKind, Constraint, ConstraintKind, CreateTable,
     Definition, DropKind, Ident, KeptExpr, ObjectName, TableAction,
@@ -19,6 +18,7 @@ use crate::copy::CopyWhat;
 use crate::error::Result;
 use crate::names::{fold, undefined_table};
 use crate::parse;
+use crate::path::{NOWHERE, Path, has_schema};
 use crate::system::names::quoted;
 use crate::utility::Utility;
 use crate::utility::role::{Objects, RoleCommand};
