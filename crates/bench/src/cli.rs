@@ -87,17 +87,17 @@ struct RunArgs {
     foreign_keys: bool,
 }
 
-/// Where an embedded database is.
+/// Arguments for an embedded database.
 #[derive(Debug, Args)]
 struct DatabaseArgs {
-    /// Directory for the embedded database: a new or an empty one, which stays; without it, one of the working directory that is
-    /// removed afterwards
+    /// Directory for the embedded database, new or empty; it is kept. Without it, a directory below the
+    /// working directory that is removed afterwards
     #[arg(long)]
     directory: Option<PathBuf>,
     /// Configuration of the embedded database; without it, varve.toml in --directory, if there is one
     #[arg(long, value_name = "FILE", requires = "directory")]
     config: Option<PathBuf>,
-    /// Pool of the embedded database, in MiB [default: what the configuration says, or 512]
+    /// Pool of the embedded database, in MiB [default: the pool of the configuration, or 512]
     #[arg(long)]
     pool_mib: Option<u64>,
 }
@@ -116,7 +116,8 @@ pub struct DatabaseRequest<'a> {
     pub pool_bytes: Option<u64>,
     /// ... or this.
     pub pool_bytes_default: u64,
-    /// Whether it may be one that is there: otherwise the directory must be new or empty, since loading drops tables.
+    /// Whether it may be an existing database. Otherwise the directory must be new or empty, because loading
+    /// drops tables.
     pub may_exist: bool,
 }
 
@@ -124,11 +125,11 @@ pub struct DatabaseRequest<'a> {
 pub struct OpenedDatabase {
     /// The database.
     pub database: Arc<Database>,
-    /// Keeps others from its directories.
+    /// Locks its directories against other processes.
     pub lock: Box<dyn Any>,
 }
 
-/// Opens databases as the program does that includes this command line.
+/// Opens databases in the way of the program that includes this command line.
 pub type Opener<'a> = &'a dyn Fn(&DatabaseRequest<'_>) -> Result<OpenedDatabase>;
 
 #[derive(Debug, Args)]
@@ -225,7 +226,8 @@ fn with_rows(
     })
 }
 
-/// Opens a database where it is said to be, or in a fresh directory of the working directory that is removed afterwards.
+/// Opens a database in the named directory, or in a new one below the working directory that is removed
+/// afterwards.
 fn with_database(
     place: &DatabaseArgs,
     open: Opener<'_>,
@@ -268,7 +270,7 @@ fn run_workload(
     })
 }
 
-/// What was measured, in so far as a configuration can change it.
+/// A description of the measured database, as far as a configuration can change it.
 fn describe(opened: &Measured<'_>) -> String {
     let config = opened.database.pager().config();
     let (layout, protection) = (config.layout.name(), config.protection.name());

@@ -12,7 +12,7 @@ use crate::target::Target;
 use crate::workload::{Kind, Workload};
 use crate::{BenchError, Result};
 
-/// How long and how wide.
+/// The length of a measurement, and the number of its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Plan {
     /// Sessions, each with a thread of its own.
@@ -25,10 +25,10 @@ pub struct Plan {
     pub warm_seconds: u64,
 }
 
-/// What one round measured.
+/// The results of a round.
 #[derive(Debug, Clone)]
 pub struct Round {
-    /// Transactions that ended well.
+    /// Transactions that succeeded.
     pub transactions: u64,
     /// Transactions that were run again: serialization failures, deadlock victims, taken keys.
     pub restarted: u64,
@@ -91,14 +91,14 @@ pub fn run(target: &dyn Target, workload: &dyn Workload, plan: Plan) -> Result<V
 
 /// An observer of a round.
 pub struct RoundObserver<'w> {
-    /// How often, in equal distances.
+    /// The number of calls, at equal intervals.
     pub looks: u32,
     /// Called at each interval, with a function that returns the number of transactions that have succeeded
     /// so far. The round continues meanwhile. The observer may end the round by its result.
     pub look: &'w mut dyn FnMut(&dyn Fn() -> u64) -> ControlFlow<()>,
 }
 
-/// One round of so much time on fresh sessions; `seed` determines what they ask.
+/// One round of this length on new sessions. `seed` determines their requests.
 pub fn round(
     target: &dyn Target,
     workload: &dyn Workload,

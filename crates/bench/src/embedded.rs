@@ -36,7 +36,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Over a database that [`open`] gave; general queries are refused.
+    /// A target on a database that [`open`] returned. General queries are refused.
     pub fn new(database: Arc<Database>, settings: &str) -> Self {
         Self { shared: Arc::new(SqlDatabase::new(database)), settings: settings.to_owned() }
     }

@@ -28,7 +28,7 @@ pub enum BenchError {
     /// The data violates a condition of the workload.
     #[error("wrong data: {0}")]
     Wrong(String),
-    /// The arguments make no sense together.
+    /// The arguments contradict each other.
     #[error("{0}")]
     Arguments(String),
 }

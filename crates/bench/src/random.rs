@@ -46,7 +46,7 @@ impl Random {
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     }
 
-    /// A place in `weights`, each as often as its weight says.
+    /// An index into `weights`, as often as its weight says.
     pub fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut draw = self.below(weights.iter().sum());
         let found = weights.iter().position(|weight| {
@@ -72,7 +72,7 @@ fn mix(bits: u64) -> u64 {
 /// How keys `0..count` are chosen.
 #[derive(Debug, Clone)]
 pub enum Keys {
-    /// All alike.
+    /// All keys equally often.
     Uniform {
         /// Number of keys.
         count: u64,
@@ -173,12 +173,12 @@ impl Permutation {
         Self { count, half_bits: bits.div_ceil(2).max(1), seed }
     }
 
-    /// Where `rank` goes. Both are below `count`.
+    /// The position of `rank`. Both are below `count`.
     pub fn place(&self, rank: u64) -> u64 {
         self.walk(rank, |at| (0..ROUNDS).fold(at, |at, round| self.forward(at, round)))
     }
 
-    /// What goes to `place`: the inverse of [`Permutation::place`].
+    /// The rank at `place`: the inverse of [`Permutation::place`].
     pub fn rank(&self, place: u64) -> u64 {
         self.walk(place, |at| (0..ROUNDS).rev().fold(at, |at, round| self.back(at, round)))
     }

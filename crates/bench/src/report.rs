@@ -54,7 +54,7 @@ impl Configuration {
         }
     }
 
-    /// Changes when anything in the configuration does.
+    /// A hash of everything in the configuration.
     pub fn hash(&self) -> String {
         hash_of(&serde_json::to_string(self).unwrap_or_default())
     }
@@ -79,7 +79,7 @@ pub struct Row {
     pub round: usize,
     /// Transactions a second.
     pub tps: f64,
-    /// Transactions that ended well.
+    /// Transactions that succeeded.
     pub transactions: u64,
     /// Transactions that were run again.
     pub restarted: u64,
@@ -91,12 +91,12 @@ pub struct Row {
     pub kinds: Vec<KindRow>,
 }
 
-/// What one kind of transaction of a mix did in a round.
+/// The results of one kind of transaction in a round.
 #[derive(Debug, Clone, Serialize)]
 pub struct KindRow {
     /// Its name.
     pub kind: &'static str,
-    /// Those that ended well.
+    /// Transactions that succeeded.
     pub transactions: u64,
     /// The same a minute.
     pub per_minute: f64,

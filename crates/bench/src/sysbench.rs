@@ -88,7 +88,7 @@ impl Sysbench {
         self.keys.next(random) as i64 + 1
     }
 
-    /// A statement's place for a random table.
+    /// The number of a statement for a random table.
     fn of_a_table(&self, statement: usize, random: &mut Random) -> usize {
         2 + random.below(self.tables) as usize * STATEMENTS_OF_A_TABLE + statement
     }

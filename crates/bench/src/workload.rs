@@ -13,14 +13,14 @@ pub struct Kind {
     pub rate: Option<&'static str>,
 }
 
-/// Something that must hold for the data of a workload at rest.
+/// A condition that the data of a workload must meet at rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     /// Its name in the publication.
     pub name: &'static str,
     /// A description of the condition.
     pub says: &'static str,
-    /// A query that counts what breaks it.
+    /// A query that counts the violations.
     pub violations: String,
 }
 
@@ -37,7 +37,7 @@ pub trait Workload: Send + Sync {
         Vec::new()
     }
 
-    /// The statements that [`Workload::transaction`] runs by their place in this list.
+    /// The statements that [`Workload::transaction`] runs by their number in this list.
     fn statements(&self) -> Vec<Statement>;
 
     /// Makes and fills the tables; drops them first if they exist.
@@ -48,12 +48,13 @@ pub trait Workload: Send + Sync {
         &[]
     }
 
-    /// The place in [`Workload::kinds`] of the transaction that comes next.
+    /// The index in [`Workload::kinds`] of the next transaction.
     fn next_kind(&self, _random: &mut Random) -> usize {
         0
     }
 
-    /// One transaction. After an error the driver runs [`Workload::rollback`], and then, if it may, the same once more: it restores `random`.
+    /// One transaction. After an error the driver runs [`Workload::rollback`], and then, if the error is
+    /// retryable, the same transaction with the same `random`.
     fn transaction(&self, kind: usize, connection: &mut dyn Connection, random: &mut Random) -> Result<()>;
 
     /// Whether a transaction that met this error is run again.
@@ -66,12 +67,12 @@ pub trait Workload: Send + Sync {
         connection.simple("ROLLBACK")
     }
 
-    /// What must hold for the data after a run, such as equal sums; nothing by default.
+    /// Checks conditions of the data after a run, such as equal sums. By default there are none.
     fn verify(&self, _connection: &mut dyn Connection) -> Result<()> {
         Ok(())
     }
 
-    /// What may be checked on request, because it reads everything; each by a general query.
+    /// Conditions that are checked on request, because they read everything. Each is a general query.
     fn conditions(&self) -> Vec<Condition> {
         Vec::new()
     }

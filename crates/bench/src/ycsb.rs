@@ -87,7 +87,7 @@ impl Ycsb {
         self.values.text(random, FIELD_CHARS)
     }
 
-    /// An existing key; workload D reads what was inserted last.
+    /// An existing key. Workload D reads the keys that were inserted last.
     fn key(&self, random: &mut Random) -> String {
         let newest = self.rows + self.inserted.load(Ordering::Relaxed);
         key_text(if self.letter == 'd' {

@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::target::Connection;
 use crate::workload::load_rows;
 
-/// When everything was loaded: one date, so that the same scale gives the same rows.
+/// The time of all loaded rows: one date, so that the same scale gives the same rows.
 const LOADED_AT: &str = "2026-01-01 00:00:00";
 
 /// Lines of an order.

@@ -19,7 +19,7 @@ use crate::{BenchError, Result};
 
 use transactions::Terminal;
 
-/// How many rows there are. The ratios are the specification's [4.3.3], the counts only in [`Scale::full`].
+/// The numbers of rows. The ratios are the specification's [4.3.3], the counts only in [`Scale::full`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Scale {
     /// Warehouses.

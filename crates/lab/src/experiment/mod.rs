@@ -65,28 +65,30 @@ pub use verdict::{Better, Verdict};
 pub struct ExperimentArgs {
     /// The experiment: `list` names them, `all` runs them
     name: String,
-    /// Small, one round (what is done without --full): most take up to two minutes times their dilation (1 to 8), and their loads
+    /// Small, one round (the default): most take up to two minutes times their dilation (1 to 8), and their
+    /// loads
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// Larger, longer, three rounds: most take up to half an hour times their dilation (1 to 8), and their loads
     #[arg(long)]
     full: bool,
-    /// Where the rows go, one JSON object a line; without it, to standard output
+    /// File for the rows, one JSON object a line; without it, standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Where charts of the rows go, SVG files; the directory is made if it isn't there
+    /// Directory for charts of the rows (SVG files); it is created if it is missing
     #[arg(long, value_name = "DIRECTORY")]
     charts: Option<PathBuf>,
-    /// Measure nothing, but draw charts of the rows in this file, that --out wrote
+    /// Measure nothing, but draw charts of the rows in this file, which --out wrote
     #[arg(long, value_name = "FILE", requires = "charts", conflicts_with = "out")]
     from: Option<PathBuf>,
-    /// Where databases are made (some GiB); the loaded ones stay there for the next run. Without it, in a directory that is removed afterwards
+    /// Directory for databases (some GiB); loaded databases stay there for the next run. Without it, a
+    /// directory that is removed afterwards
     #[arg(long)]
     directory: Option<PathBuf>,
-    /// Where regions of persistent memory are made: a file system in memory. Without it, /dev/shm
+    /// Directory for regions of persistent memory, on a file system in memory. Without it, /dev/shm
     #[arg(long, value_name = "DIRECTORY")]
     memory: Option<PathBuf>,
-    /// Device to emulate; `none` for the one that is there
+    /// Device to emulate; `none` for the real device
     #[arg(long, default_value = "sata-ssd-2014")]
     profile: String,
     /// Microseconds of a flush of the emulated device, instead of its profile's
@@ -104,7 +106,8 @@ pub struct ExperimentArgs {
     /// MiB of the table that `drop-table` drops, uncompressed, and of the rows that `packed-wear` updates
     #[arg(long)]
     table_mib: Option<u64>,
-    /// Measure only points with these values, such as `variant=packed,workers=4`; points without such a factor stay
+    /// Measure only points with these values, such as `variant=packed,workers=4`; points without such a
+    /// factor are kept
     #[arg(long, value_delimiter = ',', value_name = "FACTOR=VALUE")]
     only: Vec<String>,
 }

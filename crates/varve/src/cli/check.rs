@@ -5,7 +5,7 @@ use crate::Embedded;
 use crate::error::OpenError;
 use crate::home::DirectoryState;
 
-/// More than these aren't printed: the first is where to look.
+/// The most damages that are printed. The first one is the most important.
 const DAMAGES_SHOWN: usize = 20;
 
 pub fn run(arguments: &CheckArgs) -> Result<(), CommandError> {

@@ -33,13 +33,13 @@ pub enum CommandError {
     /// There is no session for this user.
     #[error("There is no session: {0}.")]
     Session(String),
-    /// A statement or a command failed; it was said.
+    /// A statement or a command failed. The error was printed.
     #[error("a statement failed")]
     Said,
     /// The check found damage; it was printed.
     #[error("{0}")]
     Damaged(String),
-    /// Not everything could be brought home from persistent memory.
+    /// Some pages could not be written home from persistent memory.
     #[error(
         "The pages could not be written to the data files: {0}. Nothing is lost. Repair that, and run the command again."
     )]
@@ -47,10 +47,10 @@ pub enum CommandError {
     /// The measurement failed.
     #[error("The measurement failed: {0}.")]
     Bench(#[from] varve_bench::BenchError),
-    /// The system refused something else.
+    /// The system refused another operation.
     #[error("{what}: {error}.")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The error of the system.
         error: std::io::Error,
@@ -76,7 +76,7 @@ enum Command {
     /// Read everything in a database and report damage
     #[command(long_about = help::CHECK)]
     Check(CheckArgs),
-    /// What a stopped database has in persistent memory; bring it home
+    /// Show what a stopped database has in persistent memory, or move it to files
     #[command(long_about = help::NVM)]
     Nvm(NvmArgs),
     /// Run statements on a database in this process, without a server
@@ -90,7 +90,7 @@ enum Command {
 /// The directory if the command names none.
 const DEFAULT_DIRECTORY: &str = "varve-data";
 
-/// What all commands on a directory take.
+/// Arguments of all commands on a directory.
 #[derive(Debug, Args)]
 struct Where {
     /// The data directory
@@ -141,7 +141,7 @@ struct SqlArgs {
 struct InitArgs {
     #[command(flatten)]
     place: Where,
-    /// Give the first role, varve, the password in the first line of this file
+    /// Give the first role, postgres, the password in the first line of this file
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
 }
@@ -160,9 +160,9 @@ struct NvmArgs {
 
 #[derive(Debug, Subcommand)]
 enum NvmCommand {
-    /// Say what is in persistent memory, and whether the configuration goes with it
+    /// Show what is in persistent memory, and what the next start will do with the configuration
     Status(RegionArgs),
-    /// Bring everything home, so that the database needs no persistent memory, or can have another one
+    /// Move everything to files, so that the database needs no persistent memory, or can get another region
     Drain(RegionArgs),
 }
 
@@ -190,7 +190,8 @@ impl Where {
         Ok(self.with_flags(self.system(Misfit::Told)?.settings().clone()))
     }
 
-    /// The same without what ALTER SYSTEM has said and no start would take: a way out must not wait for that to be mended.
+    /// The same without settings of ALTER SYSTEM that no start would accept. `varve nvm drain` must work even
+    /// with such settings.
     fn settings_that_fit(&self) -> Result<Settings, OpenError> {
         Ok(self.with_flags(self.system(Misfit::LeftOut)?.settings().clone()))
     }
@@ -201,7 +202,7 @@ impl Where {
         settings
     }
 
-    /// The settings without flags, and what changes them.
+    /// The settings without flags, and the file of ALTER SYSTEM.
     fn system(&self, misfit: Misfit) -> Result<SystemFile, OpenError> {
         let in_directory = self.directory.join(FILE_NAME);
         let settings = match &self.config {

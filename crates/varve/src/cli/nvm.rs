@@ -16,7 +16,7 @@ use crate::config::{DeviceSettings, MAIN_DEVICE, NvmSettings, Settings, show_byt
 use crate::error::OpenError;
 use crate::home::{DirectoryState, Home, next_config};
 
-/// Name of the device that `--region` makes.
+/// The name of the device that `--region` adds.
 const REGION_DEVICE: &str = "--region";
 
 pub fn run(arguments: &NvmArgs) -> Result<(), CommandError> {
@@ -124,7 +124,7 @@ fn no_database(directory: &Path) -> Result<(), CommandError> {
     Err(OpenError::NoDatabase { path: directory.to_owned() }.into())
 }
 
-/// The database's devices, locked, with the one of its region.
+/// The locked devices of the database, with the one of its region.
 fn open(arguments: &RegionArgs, configured: &Settings) -> Result<Home, CommandError> {
     let place = &arguments.place;
     if place.state()? != DirectoryState::Database {

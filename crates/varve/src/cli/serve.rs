@@ -23,7 +23,7 @@ use crate::memory::default_pool_bytes;
 
 /// The time that sessions have to end after the stop signal.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
-/// How long a notice may wait until it is said.
+/// The longest delay of a notice.
 const NOTICE_PAUSE: Duration = Duration::from_millis(100);
 /// Descriptors beside those of connections: files, rings, the listener.
 const DESCRIPTORS_BESIDE: u64 = 256;
@@ -82,7 +82,7 @@ fn tell_recovery(database: &Embedded) {
     ));
 }
 
-/// How the server is to serve.
+/// The options of the server.
 fn options(settings: &ServerSettings) -> Result<Options, CommandError> {
     let encryption = match &settings.tls {
         None => Encryption::Off,
@@ -99,7 +99,7 @@ fn options(settings: &ServerSettings) -> Result<Options, CommandError> {
     })
 }
 
-/// The first SIGINT or SIGTERM is read from the result; the second ends the process.
+/// The result reads the first SIGINT or SIGTERM. The second one ends the process.
 fn catch_signals() -> Result<Signals, CommandError> {
     let fail = |error| CommandError::System { what: "Cannot catch signals", error };
     let again = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -185,7 +185,7 @@ fn introduce(database: &Embedded, settings: &Settings, state: DirectoryState) {
     say(format!("clients: {proof}, {tls}"));
 }
 
-/// Says on stderr what happens to the database behind the backs of its clients, for as long as there is one.
+/// Writes notices of the database to standard error, as long as it is open.
 fn watch(database: &Arc<Database>) -> Result<(), CommandError> {
     let database = Arc::downgrade(database);
     let watch = move || {

@@ -25,7 +25,7 @@ pub fn run(arguments: &SqlArgs) -> Result<(), CommandError> {
     done
 }
 
-/// Whether a directory that is missing is made: one that was named may be the wrong name of another.
+/// Whether a missing directory is created. A directory that the user named may be a wrong name, so it is not.
 fn may_create(arguments: &SqlArgs) -> bool {
     arguments.create || arguments.place.directory == Path::new(DEFAULT_DIRECTORY)
 }

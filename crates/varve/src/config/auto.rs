@@ -34,36 +34,36 @@ use crate::home::{check_next, check_settings, page_writers};
 
 /// The file's name within a data directory.
 pub const AUTO_FILE_NAME: &str = "varve.auto.toml";
-/// Where the next one is written.
+/// The name under which the next version of the file is written.
 pub const AUTO_FILE_NEW: &str = "varve.auto.new";
 
 /// The settings of a process and of the starts after it.
 pub struct SystemFile {
     directory: PathBuf,
-    /// What varve.toml says.
+    /// The settings of varve.toml.
     base: Settings,
     /// The settings of this process.
     in_force: Settings,
     /// The same without flags of the command line.
     at_start: Settings,
     temporary: Arc<TemporaryLimit>,
-    /// The database that the settings are of, once it is open.
+    /// The database with these settings, once it is open.
     database: OnceLock<Arc<Database>>,
-    /// What was left out, for people.
+    /// Ignored settings, as text for people.
     left_out: Vec<String>,
     now: Mutex<Now>,
 }
 
-/// What becomes of a setting that doesn't go with varve.toml.
+/// How to treat a setting that is impossible with varve.toml.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misfit {
-    /// It is left out if it leans on others, else an error.
+    /// It is ignored if it depends on other settings. Otherwise it is an error.
     Told,
-    /// It is left out.
+    /// It is ignored.
     LeftOut,
 }
 
-/// What changes.
+/// The state that changes.
 struct Now {
     /// The contents of the file.
     said: Table,
@@ -135,7 +135,7 @@ impl SystemFile {
         SystemFile { database: OnceLock::from(database), ..self }
     }
 
-    /// Names of the settings that the file says, without those that are left out.
+    /// Names of the settings in the file, without the ignored ones.
     pub fn altered(&self) -> Vec<&'static str> {
         let now = self.now.lock();
         KEYS.iter().filter(|key| key.said_in(&now.fit.kept).is_some()).map(|key| key.name).collect()
@@ -146,7 +146,8 @@ impl SystemFile {
         &self.left_out
     }
 
-    /// Refuses another length of the log's segments while there is a log: nothing would come of it, after a restart either.
+    /// Refuses another length of the log's segments while there is a log, because it would have no effect,
+    /// even after a restart.
     fn check_segment(&self, key: &Key, value: Option<&str>) -> Result<(), SqlError> {
         let Some(database) = self.database.get().filter(|_| key.name == tell::SEGMENT) else { return Ok(()) };
         let pager = database.pager();
@@ -163,7 +164,8 @@ impl SystemFile {
             ))
     }
 
-    /// Makes the file say this, if the next start would take it; `altered` is the setting that is new in it.
+    /// Writes these settings to the file, if the next start would accept them. `altered` is the new setting
+    /// among them.
     fn replace(&self, now: &mut Now, said: Table, altered: Option<&Key>) -> Result<(), SqlError> {
         let refused = |problem: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, problem);
         let fit = self.fit(now, &said, altered).map_err(|error| refused(error.message))?;
@@ -211,7 +213,8 @@ impl SystemFile {
         }
     }
 
-    /// Settings that change on line. The file says them already: what fails here is done by the next start.
+    /// Applies settings that can change while the database runs. The file has them already. If one fails
+    /// here, the next start applies it.
     fn apply(&self, next: &Settings) -> Result<(), SqlError> {
         self.temporary.set(next.query.temporary_bytes);
         log::keep_connections(next.server.logs_connections, next.server.logs_disconnections);
@@ -249,7 +252,7 @@ impl SystemFile {
         resized.map_err(|error| SqlError::from(Error::from(error)))
     }
 
-    /// The inner result is whether the new file's name is durable.
+    /// The inner result says whether the new file's name is durable.
     fn write(&self, text: &str) -> io::Result<io::Result<()>> {
         let new = self.directory.join(AUTO_FILE_NEW);
         let directory = File::open(&self.directory)?;

@@ -12,7 +12,7 @@ const SECONDS_MAX: usize = 86_400;
 pub struct CheckpointSettings {
     /// Which pages a checkpoint has written.
     pub kind: CheckpointKind,
-    /// Seconds between two of them, at most.
+    /// The most seconds between two of them.
     pub interval_seconds: usize,
 }
 
@@ -29,7 +29,7 @@ impl CheckpointSettings {
         Ok(Self { kind, interval_seconds })
     }
 
-    /// As the pager has it.
+    /// The pager's configuration with these settings.
     pub fn over(self, now: CheckpointConfig) -> CheckpointConfig {
         CheckpointConfig { kind: self.kind, interval_ms: self.interval_seconds as u64 * 1000, ..now }
     }

@@ -13,14 +13,14 @@ use super::{ConfigError, Settings};
 pub struct Fit {
     /// The settings of varve.toml, changed by the settings that are used.
     pub next: Settings,
-    /// What goes with varve.toml.
+    /// The entries that are possible with varve.toml.
     pub kept: Table,
-    /// What does not, and why.
+    /// The other entries, and the reasons.
     pub left: Vec<(&'static Key, ConfigError)>,
 }
 
 impl Fit {
-    /// All that is said goes with varve.toml: these settings.
+    /// All entries are possible with varve.toml. `next` are the resulting settings.
     pub fn whole(next: Settings, said: &Table) -> Fit {
         Fit { next, kept: said.clone(), left: Vec::new() }
     }
@@ -46,12 +46,12 @@ impl Fit {
         }
     }
 
-    /// Whether this setting is left out.
+    /// Whether this setting is ignored.
     pub fn leaves_out(&self, key: &Key) -> bool {
         self.left.iter().any(|(left, _)| left.name == key.name)
     }
 
-    /// Whether all that is left out may be right beside another varve.toml.
+    /// Whether all ignored settings could be possible with another varve.toml.
     pub fn all_left_lean(&self) -> bool {
         self.left.iter().all(|(key, _)| key.leans())
     }
@@ -71,7 +71,7 @@ pub fn unknown_of(said: &Table) -> Vec<String> {
     unknown
 }
 
-/// A part of the file, and this key of it.
+/// A copy of `kept` with this key of `said`.
 fn with(kept: &Table, key: &Key, said: &Table) -> Table {
     let mut with = kept.clone();
     let section = with.entry(key.section).or_insert_with(|| Value::Table(Table::new()));

@@ -14,19 +14,19 @@ pub struct FlashSettings {
     pub device: String,
     /// Bytes of the file.
     pub size_bytes: u64,
-    /// Which pages it takes.
+    /// The design: which pages the cache admits.
     pub design: FlashDesign,
-    /// Dirty frames of a hundred, at most, where the design keeps changed pages back.
+    /// The limit of dirty frames in percent, for designs that keep changed pages back.
     pub dirty_percent: u8,
-    /// Which of them goes home first.
+    /// The dirty frames that are written home first.
     pub clean_order: CleanOrder,
-    /// What becomes of it when the database is opened again.
+    /// How the cache is reused when the database is opened again.
     pub restart: FlashRestart,
     /// How the cache is filled.
     pub fill: FlashFill,
     /// How pages of scans are recognized.
     pub scans: FlashScans,
-    /// Bytes written to its device a day, at most; `None`: as many as come.
+    /// The most bytes written to its device per day; `None`: no limit.
     pub daily_write_bytes: Option<u64>,
 }
 

@@ -26,7 +26,8 @@ const POSTGRES: &[(&str, &str, &str)] = &[
 const OF_ANOTHER_KIND: &[&str] =
     &["listen_addresses", "port", "ssl", "checkpoint_timeout", "full_page_writes"];
 
-/// How a line `name = value` is written here, if the name is PostgreSQL's, or the one of ALTER SYSTEM.
+/// The same line `name = value` in the form of varve.toml, if the name is one of PostgreSQL or of ALTER
+/// SYSTEM.
 pub fn advice(name: &str, value: &str) -> Option<String> {
     let of_postgres = POSTGRES.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name));
     let (section, key) = match of_postgres {

@@ -50,7 +50,7 @@ impl Key {
         file.get(self.section)?.get(self.key)
     }
 
-    /// Whether valid values depend on other settings, which varve.toml may have.
+    /// Whether the valid values depend on other settings in varve.toml.
     pub fn leans(&self) -> bool {
         let on_others = ["home_compression_level", "log_capacity", "protection_kind"];
         ["flash", "nvm"].contains(&self.section) || on_others.contains(&self.name)
@@ -66,7 +66,7 @@ const fn key(
     Key { name, section, key, kind, description, needs_restart: true, shown }
 }
 
-/// The same for one that changes on line.
+/// The same for a setting that can change while the database runs.
 const fn on_line(
     names: [&'static str; 3],
     kind: Kind,

@@ -52,7 +52,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
 
-/// Most sessions that may be asked for: each is a thread with a stack, and Linux gives a process this many.
+/// The most sessions. Each is a thread with a stack, and Linux allows a process this many.
 const CONNECTIONS_MAX: usize = 32_768;
 
 /// Pages of one doublewrite batch, and pages that threads evicting inline have in flight, at most.
@@ -63,7 +63,7 @@ const NVM_FOR_NOTHING: &str = "holds nothing: give the log a part of it with log
 /// As in PostgreSQL.
 const AUTHENTICATION_SECONDS_MAX: usize = 600;
 
-/// Everything that a configuration says.
+/// All settings of a configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The devices by name, without the data directory itself.
