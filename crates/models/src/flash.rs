@@ -21,7 +21,7 @@ use crate::checker::{How, Model};
 use crate::frames::plain;
 use crate::pager::base::image::Image;
 use crate::pager::flash::io::store::frames_of;
-use crate::pager::flash::{FlashCache, FlashConfig, FlashDesign, FlashRestart, Place, running};
+use crate::pager::flash::{FlashCache, FlashConfig, FlashDesign, FlashRestart, Owner, Surroundings, running};
 use crate::pager::level::ledger::Ledger;
 use crate::pager::level::{Cause, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
 use crate::pager::log::WriteAhead;
@@ -190,17 +190,15 @@ impl World {
             restart: FlashRestart::None,
             ..FlashConfig::new(drive.clone(), bytes)
         };
-        let place = Place {
-            database: 7,
-            page_size: PAGE_BYTES,
+        let owner = Owner { database: 7, page_size: PAGE_BYTES, clock: running() };
+        let around = Surroundings {
             has_threads: true,
             is_below_nvm: false,
             below: home.clone(),
             ledger: ledger.clone(),
             log: Arc::new(ModelLog),
-            clock: running(),
         };
-        let cache = FlashCache::open(&config, place).cache.expect("its device is sound");
+        let cache = FlashCache::open(&config, owner, around).cache.expect("its device is sound");
         cache.threads_begin();
         let world = World { cache, home, ledger, drive, newest: Mutex::default() };
         for no in 0..pages {

@@ -208,20 +208,20 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
     (
         "mark of a cleaning taken away after its frame was let go",
         "pager/flash/cache/cleaning.rs",
-        "self.underway.end(begun.id);",
-        "if MODELS::flaw(\"mark of a cleaning taken away after its frame was let go\") { drop(table); }\n            self.underway.end(begun.id);",
+        "self.transit.cleaning.end(begun.id);",
+        "if MODELS::flaw(\"mark of a cleaning taken away after its frame was let go\") { drop(table); }\n            self.transit.cleaning.end(begun.id);",
     ),
     (
         "put without waiting for what is on its way home",
         "pager/flash/cache/admission.rs",
-        "self.underway.wait_for_page(id);",
-        "if !MODELS::flaw(\"put without waiting for what is on its way home\") { self.underway.wait_for_page(id); }",
+        "self.transit.cleaning.wait_for_page(id);",
+        "if !MODELS::flaw(\"put without waiting for what is on its way home\") { self.transit.cleaning.wait_for_page(id); }",
     ),
     (
         "frame free before its page has left the queue",
         "pager/flash/cache/admission.rs",
-        "self.writes.done(one);",
-        "if MODELS::flaw(\"frame free before its page has left the queue\") { drop(table); }\n        self.writes.done(one);",
+        "self.drive.writes.done(one);",
+        "if MODELS::flaw(\"frame free before its page has left the queue\") { drop(table); }\n        self.drive.writes.done(one);",
     ),
     (
         "dirty pages looked for before the last of them is taken",

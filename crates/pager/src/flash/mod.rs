@@ -34,6 +34,6 @@ pub use crate::flash::policy::scans::FlashScans;
 pub(crate) use crate::flash::restart::log_based::Noted;
 pub(crate) use crate::flash::restart::seal::is_sealed;
 pub(crate) use crate::flash::restart::start::Earlier;
-pub(crate) use cache::{FlashCache, Opened, Place};
+pub(crate) use cache::{FlashCache, Opened, Owner, Surroundings};
 pub use config::{FlashConfig, FlashFill, FlashRestart};
 pub use table::CleanOrder;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::base::error::Result;
 use crate::config::PagerConfig;
-use crate::flash::{self, FlashCache, Opened, Place};
+use crate::flash::{self, FlashCache, Opened, Owner, Surroundings};
 use crate::level::Level;
 use crate::level::ledger::Ledger;
 use crate::log::Log;
@@ -41,17 +41,15 @@ pub(super) fn stack(
 ) -> Result<Stack> {
     let area = region.and_then(NvmRegion::page_area);
     let open_cache = |flash| {
-        let place = Place {
-            database,
-            page_size: config.page_size,
+        let owner = Owner { database, page_size: config.page_size, clock: flash::running() };
+        let around = Surroundings {
             has_threads: config.background,
             is_below_nvm: area.is_some(),
             below: home.clone(),
             ledger: ledger.clone(),
             log: log.clone(),
-            clock: flash::running(),
         };
-        FlashCache::open(flash, place)
+        FlashCache::open(flash, owner, around)
     };
     let Opened { cache, warning } = config.flash.as_ref().map(open_cache).unwrap_or_default();
     let below = cache.clone().map_or(home, |cache| cache as Arc<dyn Level>);

@@ -51,7 +51,7 @@ impl FlashCache {
         // For the log's sake, or for the end's, home has to get them.
         let is_evicted = matches!(cause, Cause::Evict | Cause::EvictInline);
         let may_keep = need == Need::Held && (is_evicted || cause == Cause::Drain && self.stays_dirty());
-        if may_keep && self.has_threads && self.keeps_back() {
+        if may_keep && self.around.has_threads && self.keeps_back() {
             self.wait_for_room(batch.len())?;
             if is_evicted {
                 self.hold_to_limit(batch.len())?;
@@ -75,7 +75,7 @@ impl FlashCache {
         for Promised { at, partition, frame, is_dirty } in plan.promised {
             add(&self.counters.admitted_dirty);
             if is_dirty && planted("flash: what is kept back counts as stable") {
-                self.ledger.stable(batch[at].id(), batch[at].lsn());
+                self.around.ledger.stable(batch[at].id(), batch[at].lsn());
             }
             self.push(Write { partition, frame, image: batch[at].clone(), is_dirty });
         }
@@ -85,11 +85,11 @@ impl FlashCache {
     /// Puts them below. What is not want of room stops the log, as it would a moment later where a page writer hears of it; but at once, so that
     /// a frame that can't be read meanwhile isn't taken for the reason.
     pub(in crate::flash) fn put_below(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
-        let put = self.below.put(batch, cause, need);
+        let put = self.around.below.put(batch, cause, need);
         if let Err(refused) = &put
             && !refused.is_no_space()
         {
-            self.log.stop(refused);
+            self.around.log.stop(refused);
         }
         put
     }
@@ -97,12 +97,12 @@ impl FlashCache {
     /// Waits for room in the queue: whoever can't leave a page here waits for home instead, which takes longer, unless it was seen not to.
     fn wait_for_room(&self, pages: usize) -> Result<()> {
         if !self.threads_run() {
-            while !self.writes.has_room(pages) && self.write_some(Duration::ZERO)? {}
+            while !self.drive.writes.has_room(pages) && self.write_some(Duration::ZERO)? {}
             // Somebody else may be writing what takes it.
-            self.writes.wait_for_room(pages, ROOM_WAIT);
-        } else if !self.throttle.is_home_faster() && !self.writes.has_room(pages) {
+            self.drive.writes.wait_for_room(pages, ROOM_WAIT);
+        } else if !self.drive.throttle.is_home_faster() && !self.drive.writes.has_room(pages) {
             reached("flash: a put waits for room");
-            self.writes.wait_for_room(pages, ROOM_WAIT);
+            self.drive.writes.wait_for_room(pages, ROOM_WAIT);
         }
         Ok(())
     }
@@ -127,17 +127,17 @@ impl FlashCache {
     pub(in crate::flash) fn give_up_older(&self, newer: &Image) {
         let id = newer.id();
         let mut table = self.table_of(id);
-        self.watched.overtake(id);
+        self.transit.read_along.overtake(id);
         if !planted(OLDER_STAY) && table.remove_older(id, newer.lsn()) {
             add(&self.counters.invalidated);
         }
         drop(table);
-        self.underway.wait_for_page(id);
+        self.transit.cleaning.wait_for_page(id);
     }
 
     /// Takes frames for changed pages, as far as the design and the queue want them.
     fn plan(&self, batch: &[Image], keeps_back: bool) -> Plan {
-        let (design, most) = (self.design(), self.dirty_most());
+        let (design, most) = (self.policy.design(), self.dirty_most());
         let (mut plan, mut is_over) = (Plan::default(), false);
         for (at, image) in batch.iter().enumerate().filter(|(_, image)| image.id().space().is_logged()) {
             let (id, lsn) = (image.id(), image.lsn());
@@ -146,7 +146,7 @@ impl FlashCache {
             let partition = table.partition;
             if self.is_failing()
                 || !design.takes_dirty(
-                    self.scans.access(id, image.access()),
+                    self.policy.scans.access(id, image.access()),
                     self.is_filling(&table),
                     table.has_invalid(id),
                 )
@@ -156,9 +156,9 @@ impl FlashCache {
             if !self.promise() {
                 continue;
             }
-            let since = || self.ledger.since(id).unwrap_or(lsn);
-            let new = Arrival { id, lsn, lacks: keeps_back.then(since), now: self.tick(), heat: None };
-            match table.admit(new, |id| self.heat.of(id)) {
+            let since = || self.around.ledger.since(id).unwrap_or(lsn);
+            let new = Arrival { id, lsn, lacks: keeps_back.then(since), now: self.frames.tick(), heat: None };
+            match table.admit(new, |id| self.policy.heat.of(id)) {
                 Admitted::Frame(frame) => {
                     plan.promised.push(Promised { at, partition, frame, is_dirty: keeps_back });
                     plan.kept.extend(keeps_back.then_some(at));
@@ -172,16 +172,16 @@ impl FlashCache {
             }
         }
         if is_over {
-            self.underway.ring();
+            self.transit.cleaning.ring();
         }
         plan
     }
 
     /// Whether a page may come: a place in the queue, which has to be used or given back.
     pub(in crate::flash) fn promise(&self) -> bool {
-        let refused = match self.store.budget.allows() {
+        let refused = match self.drive.store.budget.allows() {
             false => &self.counters.budget,
-            true if self.writes.promise() => return true,
+            true if self.drive.writes.promise() => return true,
             true => &self.counters.throttled,
         };
         add(refused);
@@ -189,7 +189,7 @@ impl FlashCache {
     }
 
     fn take_no(&self, admitted: Admitted) {
-        self.writes.give_back(1);
+        self.drive.writes.give_back(1);
         match admitted {
             Admitted::Busy => add(&self.counters.busy),
             Admitted::Colder => add(&self.counters.colder),
@@ -201,7 +201,7 @@ impl FlashCache {
         for Promised { partition, frame, .. } in promised {
             self.table(*partition).written(*frame, false);
         }
-        self.writes.give_back(promised.len());
+        self.drive.writes.give_back(promised.len());
     }
 
     /// A clean page leaves the pool.
@@ -210,10 +210,10 @@ impl FlashCache {
             return;
         }
         let mut table = self.table_of(id);
-        if table.touch(id, self.tick()) || self.design().takes_read() {
+        if table.touch(id, self.frames.tick()) || self.policy.design().takes_read() {
             return;
         }
-        if !self.design().takes_clean(why, self.is_filling(&table)) {
+        if !self.policy.design().takes_clean(why, self.is_filling(&table)) {
             return add(&self.counters.sequential);
         }
         drop(table);
@@ -222,8 +222,8 @@ impl FlashCache {
 
     /// A page was read from home.
     pub(in crate::flash) fn take_read(&self, id: PageId, why: Access, bytes: &[u8]) {
-        let Some(_gate) = self.gate.try_read().filter(|_| !self.is_failing()) else { return };
-        let heat = self.design().goes_by_heat().then(|| self.heat.of(id));
+        let Some(_gate) = self.policy.gate.try_read().filter(|_| !self.is_failing()) else { return };
+        let heat = self.policy.design().goes_by_heat().then(|| self.policy.heat.of(id));
         if let Ok(image) = Image::of_sealed(id, AlignedBuf::copy_of(bytes), why) {
             self.take(id, heat, &mut || image.clone());
         }
@@ -234,9 +234,9 @@ impl FlashCache {
             return;
         }
         let image = copy();
-        let new = Arrival { id, lsn: image.lsn(), lacks: None, now: self.tick(), heat };
+        let new = Arrival { id, lsn: image.lsn(), lacks: None, now: self.frames.tick(), heat };
         let mut table = self.table_of(id);
-        let (partition, admitted) = (table.partition, table.admit(new, |id| self.heat.of(id)));
+        let (partition, admitted) = (table.partition, table.admit(new, |id| self.policy.heat.of(id)));
         drop(table);
         match admitted {
             Admitted::Frame(frame) => {
@@ -248,9 +248,9 @@ impl FlashCache {
     }
 
     pub(in crate::flash) fn push(&self, write: Write) {
-        self.writes.push(write);
-        let is_asked = !self.threads_run() && self.writes.pending() >= TOGETHER_MAX;
-        if !self.has_threads || is_asked {
+        self.drive.writes.push(write);
+        let is_asked = !self.threads_run() && self.drive.writes.pending() >= TOGETHER_MAX;
+        if !self.around.has_threads || is_asked {
             // What fails stays queued, or is brought home later.
             let _tried_again = self.write_some(Duration::ZERO);
         }
@@ -260,31 +260,32 @@ impl FlashCache {
     /// written neither here nor home.
     pub(crate) fn write_some(&self, longest: Duration) -> Result<bool> {
         // Redo, whose reads keep the drive busy, and a shutdown wait for what they write: in small parts it would take them longer.
-        let most = if self.threads_run() { self.throttle.room() } else { TOGETHER_MAX };
-        let writes = self.writes.take(most.min(TOGETHER_MAX), longest);
+        let most = if self.threads_run() { self.drive.throttle.room() } else { TOGETHER_MAX };
+        let writes = self.drive.writes.take(most.min(TOGETHER_MAX), longest);
         if writes.is_empty() {
             return Ok(false);
         }
         let is_unwanted = |one: &Write| self.table(one.partition).is_unwanted(one.frame);
         let (unwanted, writes): (Vec<Write>, Vec<Write>) = writes.into_iter().partition(is_unwanted);
         unwanted.iter().for_each(|one| self.wrote(one, true));
-        self.writes.give_back(unwanted.len());
+        self.drive.writes.give_back(unwanted.len());
         if writes.is_empty() {
             return Ok(true);
         }
-        let frames = writes.iter().map(|one| (self.stored(one.partition, one.frame), one.image.bytes()));
+        let frames =
+            writes.iter().map(|one| (self.frames.stored(one.partition, one.frame), one.image.bytes()));
         add(&self.counters.write_batches);
-        let in_flight = self.throttle.begin(writes.len());
+        let in_flight = self.drive.throttle.begin(writes.len());
         let written = match self.is_lost() || self.is_failing() {
             true => None,
-            false => Some(self.store.write(frames)),
+            false => Some(self.drive.store.write(frames)),
         };
         drop(in_flight);
         if let Some(Ok(())) = written {
             self.note_success();
             self.counters.written.fetch_add(writes.len() as u64, Relaxed);
             writes.iter().for_each(|one| self.wrote(one, true));
-            self.writes.give_back(writes.len());
+            self.drive.writes.give_back(writes.len());
             return Ok(true);
         }
         let rescued = self.rescue(writes);
@@ -296,7 +297,7 @@ impl FlashCache {
 
     /// Writes all that is queued, or has it at home. There are no threads any more.
     pub(in crate::flash) fn write_all(&self) -> Result<()> {
-        while self.writes.pending() > 0 && self.write_some(Duration::ZERO)? {}
+        while self.drive.writes.pending() > 0 && self.write_some(Duration::ZERO)? {}
         if self.stays_dirty() { Ok(()) } else { self.clean_all() }
     }
 
@@ -304,7 +305,7 @@ impl FlashCache {
         // Both at once: the next page of a frame that is free is not to be found, or forgotten, in place of this one.
         let mut table = self.table(one.partition);
         table.written(one.frame, is_good);
-        self.writes.done(one);
+        self.drive.writes.done(one);
     }
 
     /// Flash didn't take them: what home lacks is brought home, or goes back into the queue; the others are given up.
@@ -312,17 +313,17 @@ impl FlashCache {
     fn rescue(&self, writes: Vec<Write>) -> Result<()> {
         let (dirty, clean): (Vec<Write>, Vec<Write>) = writes.into_iter().partition(|one| one.is_dirty);
         clean.iter().for_each(|one| self.wrote(one, false));
-        self.writes.give_back(clean.len());
+        self.drive.writes.give_back(clean.len());
         let ids: Vec<PageId> = dirty.iter().map(|one| one.image.id()).collect();
         let cleaned = self.clean_pages(&ids);
         for one in dirty {
             let is_needed = self.table(one.partition).lacks(one.frame, one.image.id());
             if is_needed {
                 reached("flash: a page that nobody takes stays in the queue");
-                self.writes.push(one);
+                self.drive.writes.push(one);
             } else {
                 self.wrote(&one, false);
-                self.writes.give_back(1);
+                self.drive.writes.give_back(1);
             }
         }
         cleaned.map(drop)

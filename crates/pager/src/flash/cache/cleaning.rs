@@ -49,14 +49,14 @@ impl FlashCache {
         let mut image = None;
         if !cleaning.is_written {
             let is_meant = |image: &Image| image.id() == id && image.lsn() == cleaning.lsn;
-            image = self.writes.only_here(partition, cleaning.frame).filter(is_meant);
+            image = self.drive.writes.only_here(partition, cleaning.frame).filter(is_meant);
             if image.is_none() {
                 // Its put isn't over: nobody has been told that it is here.
                 table.end_clean(cleaning.frame, false);
                 return None;
             }
         }
-        self.underway.begin(id);
+        self.transit.cleaning.begin(id);
         Some(Begun { id, partition, cleaning, image })
     }
 
@@ -113,7 +113,7 @@ impl FlashCache {
             let takes = |others: &&mut Vec<Begun>| {
                 let spaces =
                     others.first().zip(group.first()).map(|(other, one)| (other.id.space(), one.id.space()));
-                spaces.is_some_and(|(other, one)| self.below.takes_together(other, one))
+                spaces.is_some_and(|(other, one)| self.around.below.takes_together(other, one))
             };
             match together.iter_mut().find(takes) {
                 Some(others) => others.extend(group),
@@ -144,7 +144,7 @@ impl FlashCache {
 
     /// Waits for something to clean, at most as long as this.
     pub(crate) fn wait_for_dirty(&self, longest: Duration) {
-        self.underway.bell.wait_for(&mut self.underway.pages.lock(), longest);
+        self.transit.cleaning.bell.wait_for(&mut self.transit.cleaning.pages.lock(), longest);
     }
 
     /// Brings these home, as far as they are here only, with their neighbours. Gives how many.
@@ -164,7 +164,7 @@ impl FlashCache {
                 (Err(cause), _) => return Err(cause),
             }
             // Somebody else may be about one of them.
-            self.underway.wait_for(|other| dirty.contains(&other));
+            self.transit.cleaning.wait_for(|other| dirty.contains(&other));
         }
         outcome
     }
@@ -176,7 +176,7 @@ impl FlashCache {
             let mut pages: Vec<PageId> = each.collect();
             if pages.is_empty() {
                 // Some of them have changed above while they were on their way.
-                self.underway.wait_for(|_| true);
+                self.transit.cleaning.wait_for(|_| true);
                 return Ok(());
             }
             pages.sort_unstable();
@@ -199,7 +199,7 @@ impl FlashCache {
             if is_refused && !is_home {
                 table.pass_over(begun.cleaning.frame);
             }
-            self.underway.end(begun.id);
+            self.transit.cleaning.end(begun.id);
         }
         let count = is_home.iter().filter(|is_home| **is_home).count();
         if count > 0 {
@@ -212,11 +212,11 @@ impl FlashCache {
     /// Puts images, which are of these pages of a group, and notes which of them are home.
     fn put_home(&self, images: &[(usize, Image)], is_home: &mut [bool]) -> Result<()> {
         if planted("flash: what is cleaned does not go home") {
-            images.iter().for_each(|(_, image)| self.ledger.stable(image.id(), image.lsn()));
+            images.iter().for_each(|(_, image)| self.around.ledger.stable(image.id(), image.lsn()));
             images.iter().for_each(|(at, _)| is_home[*at] = true);
             return Ok(());
         }
-        self.put_parts(images, self.below.put_pages_max(), is_home)
+        self.put_parts(images, self.around.below.put_pages_max(), is_home)
     }
 
     fn put_parts(&self, images: &[(usize, Image)], most: usize, is_home: &mut [bool]) -> Result<()> {
@@ -243,7 +243,7 @@ impl FlashCache {
     /// What is to be brought home, verified, and where it is in the group. What can't be had and nobody needs any more is left out.
     fn images_of(&self, group: &[Begun]) -> Result<Vec<(usize, Image)>> {
         let in_frames: Vec<&Begun> = group.iter().filter(|begun| begun.image.is_none()).collect();
-        let mut buffers: Vec<AlignedBuf> = in_frames.iter().map(|_| self.store.buffer()).collect();
+        let mut buffers: Vec<AlignedBuf> = in_frames.iter().map(|_| self.drive.store.buffer()).collect();
         let parts = in_frames.chunks(READ_MAX).zip(buffers.chunks_mut(READ_MAX));
         let read: Vec<Result<()>> = parts.map(|(begun, buffers)| self.read_frames(begun, buffers)).collect();
         let each = in_frames
@@ -267,10 +267,10 @@ impl FlashCache {
 
     fn read_frames(&self, begun: &[&Begun], buffers: &mut [AlignedBuf]) -> Result<()> {
         let frames = begun.iter().zip(buffers);
-        let frames =
-            frames.map(|(begun, buf)| (self.stored(begun.partition, begun.cleaning.frame), &mut buf[..]));
-        let in_flight = self.throttle.begin(begun.len());
-        let read = self.store.read(frames);
+        let frames = frames
+            .map(|(begun, buf)| (self.frames.stored(begun.partition, begun.cleaning.frame), &mut buf[..]));
+        let in_flight = self.drive.throttle.begin(begun.len());
+        let read = self.drive.store.read(frames);
         drop(in_flight);
         read.inspect_err(|cause| self.note_error(cause))
     }
@@ -286,8 +286,11 @@ impl FlashCache {
             })
         };
         let again = |_| {
-            let mut bytes = self.store.buffer();
-            let read = self.store.read_one(self.stored(begun.partition, begun.cleaning.frame), &mut bytes);
+            let mut bytes = self.drive.store.buffer();
+            let read = self
+                .drive
+                .store
+                .read_one(self.frames.stored(begun.partition, begun.cleaning.frame), &mut bytes);
             found(read.map(|()| bytes)).inspect(|_| self.note_success())
         };
         match found(read).or_else(again) {

@@ -39,6 +39,8 @@ pub(in crate::flash) struct Counters {
     pub(in crate::flash) restored_dirty: AtomicU64,
     pub(in crate::flash) not_restored: AtomicU64,
     pub(in crate::flash) restored_wrong: AtomicU64,
+    /// Reads by kind of page.
+    pub(in crate::flash) kinds: Kinds,
 }
 
 /// Reads by kind of page, as the engine tells them apart. Nothing is counted before it is known how.

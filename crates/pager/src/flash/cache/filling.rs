@@ -43,13 +43,13 @@ struct Along {
 impl FlashCache {
     /// Whether whatever leaves the pool is welcome.
     pub(in crate::flash) fn is_filling(&self, table: &Partition) -> bool {
-        self.fills_aggressively() && table.is_filling()
+        self.policy.fills_aggressively() && table.is_filling()
     }
 
     /// Reads a page from home together with neighbours, which are admitted. Whether it did: if not, nothing was read.
     pub(in crate::flash) fn read_widened(&self, id: PageId, want: &mut Want<'_>, why: Access) -> bool {
         let first = PageId::new(id.space(), PageNo(id.no().0 / TOGETHER * TOGETHER));
-        if !self.may_widen(id, why) || self.watched.unreadable.lock().contains(&first) {
+        if !self.may_widen(id, why) || self.transit.read_along.unreadable.lock().contains(&first) {
             return false;
         }
         let mut along = self.begin_along(id, first);
@@ -66,17 +66,17 @@ impl FlashCache {
                 reached("flash: a read that can't be widened");
                 add(&self.counters.widened_refused);
                 if matches!(cause, PagerError::DamagedPage { .. } | PagerError::NoSuchPage { .. }) {
-                    self.watched.note_unreadable(first);
+                    self.transit.read_along.note_unreadable(first);
                 }
             }
         }
         // Nobody waits for another design with a frame of the pool latched.
-        let gate = self.gate.try_read();
+        let gate = self.policy.gate.try_read();
         let may_take = read.is_ok() && gate.is_some() && self.is_on() && !self.is_failing();
         for one in along {
             match may_take {
                 true => self.take_along(one),
-                false => self.watched.forget(one.id),
+                false => self.transit.read_along.forget(one.id),
             }
         }
         read.is_ok()
@@ -84,14 +84,14 @@ impl FlashCache {
 
     /// Read-ahead comes one page at a time, too, and of pages that nobody keeps in use.
     fn may_widen(&self, id: PageId, why: Access) -> bool {
-        let is_possible = why == Access::Random && id.space().is_logged() && !self.is_below_nvm;
+        let is_possible = why == Access::Random && id.space().is_logged() && !self.around.is_below_nvm;
         is_possible
-            && self.design().widens()
-            && self.fills_aggressively()
-            && self.is_open()
+            && self.policy.design().widens()
+            && self.policy.fills_aggressively()
+            && self.life.is_open()
             && self.is_on()
             && !self.is_failing()
-            && self.store.budget.allows()
+            && self.drive.store.budget.allows()
             && self.table_of(id).is_filling()
     }
 
@@ -100,17 +100,17 @@ impl FlashCache {
         let others = (0..TOGETHER).map(|at| first.plus(at)).filter(|other| *other != id);
         let begun = others.filter(|other| {
             let table = self.table_of(*other);
-            if table.has(*other) || !self.watched.begin(*other) {
+            if table.has(*other) || !self.transit.read_along.begin(*other) {
                 return false;
             }
             // In this order: whoever puts it after that overtakes it.
-            let is_newest_at_home = !self.ledger.has(*other) && !self.underway.has(*other);
+            let is_newest_at_home = !self.around.ledger.has(*other) && !self.transit.cleaning.has(*other);
             if !is_newest_at_home {
-                self.watched.forget(*other);
+                self.transit.read_along.forget(*other);
             }
             is_newest_at_home
         });
-        begun.map(|id| Along { id, bytes: self.store.buffer() }).collect()
+        begun.map(|id| Along { id, bytes: self.drive.store.buffer() }).collect()
     }
 
     fn read_along(
@@ -128,7 +128,7 @@ impl FlashCache {
         }
         let at = (id.no().0 % TOGETHER) as usize;
         wants[at] = Want::Page { frame, got: None };
-        self.below.read(&mut [Run { first, want: &mut wants }], why)?;
+        self.around.below.read(&mut [Run { first, want: &mut wants }], why)?;
         if let Want::Page { got: found, .. } = &wants[at] {
             *got = *found;
         }
@@ -138,13 +138,16 @@ impl FlashCache {
     /// Admits a neighbour, if nobody has overtaken it. The gate is held.
     fn take_along(&self, Along { id, bytes }: Along) {
         let image = match Image::of_sealed(id, bytes, Access::Random) {
-            Ok(image) if self.design().widens() && self.promise() => image,
-            _ => return self.watched.forget(id),
+            Ok(image) if self.policy.design().widens() && self.promise() => image,
+            _ => return self.transit.read_along.forget(id),
         };
-        let new = Arrival { id, lsn: image.lsn(), lacks: None, now: self.tick(), heat: None };
+        let new = Arrival { id, lsn: image.lsn(), lacks: None, now: self.frames.tick(), heat: None };
         let mut table = self.table_of(id);
         let partition = table.partition;
-        let is_welcome = self.watched.end(id) && table.is_filling() && !table.has(id) && !self.ledger.has(id);
+        let is_welcome = self.transit.read_along.end(id)
+            && table.is_filling()
+            && !table.has(id)
+            && !self.around.ledger.has(id);
         let admitted = is_welcome.then(|| table.admit(new, |_| 0));
         drop(table);
         match admitted {
@@ -152,7 +155,7 @@ impl FlashCache {
                 add(&self.counters.widened_pages);
                 self.push(Write { partition, frame, image, is_dirty: false });
             }
-            _ => self.writes.give_back(1),
+            _ => self.drive.writes.give_back(1),
         }
     }
 }

@@ -1,19 +1,21 @@
-//! Whether dirty pages may stay on flash, and how many.
+//! Whether changed pages may stay on flash, beside what the design wants, and how many.
 //!
-//! What it does not know: what the design says of it.
+//! Invariants
+//! 1. While pages are drained, or a sharp checkpoint writes all of them, no page is kept back. Both are set with
+//!    the gate closed or before the pages are looked for, so that none is overlooked.
+//!
+//! What it does not know: the design, and the state of the device.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
-/// What holds for dirty pages, beside the design.
+/// What holds for changed pages, beside the design.
 pub(super) struct KeptBack {
-    /// None stays: the design, or the size, is about to change.
-    pub(super) is_draining: AtomicBool,
-    /// No frame stays dirty. This is the number of sharp checkpoints that write all frames home.
-    pub(super) sharp_checkpoints: AtomicU32,
-    /// A shutdown leaves them here.
-    pub(super) stays_dirty: AtomicBool,
-    /// How many frames may be dirty, in percent of all.
-    pub(super) percent: AtomicU8,
+    /// The design, or the size, is about to change.
+    is_draining: AtomicBool,
+    /// Sharp checkpoints that write all frames to the data files now.
+    sharp_checkpoints: AtomicU32,
+    /// Frames that may be dirty, in percent of all.
+    percent: AtomicU8,
 }
 
 impl KeptBack {
@@ -22,8 +24,36 @@ impl KeptBack {
         KeptBack {
             is_draining: AtomicBool::new(false),
             sharp_checkpoints: AtomicU32::new(0),
-            stays_dirty: AtomicBool::new(false),
             percent: AtomicU8::new(percent),
         }
+    }
+
+    /// Whether no page may be kept back now.
+    pub(super) fn is_pausing(&self) -> bool {
+        self.is_draining.load(Relaxed) || self.sharp_checkpoints.load(Relaxed) > 0
+    }
+
+    /// Begins or ends a drain.
+    pub(super) fn set_draining(&self, is_draining: bool) {
+        self.is_draining.store(is_draining, Relaxed);
+    }
+
+    /// A sharp checkpoint begins or ends.
+    pub(super) fn count_sharp_checkpoint(&self, begins: bool) {
+        match begins {
+            true => self.sharp_checkpoints.fetch_add(1, Relaxed),
+            false => self.sharp_checkpoints.fetch_sub(1, Relaxed),
+        };
+    }
+
+    /// Frames that may be dirty, in percent of all.
+    #[inline]
+    pub(super) fn percent(&self) -> u8 {
+        self.percent.load(Relaxed)
+    }
+
+    /// Another limit of dirty frames.
+    pub(super) fn set_percent(&self, percent: u8) {
+        self.percent.store(percent, Relaxed);
     }
 }

@@ -1,72 +1,213 @@
-//! Where the cache stands: in a start, and with its device. Each is one state, which goes one way.
+//! The life of the cache: one state, from the start of the database to its end.
 //!
 //! ```text
-//!   phase    opened --begin, with frames of the start before--> restoring --redone--> open
-//!              '---------------------------- redone ------------------------------------^
-//!   device   sound --errors in a row--> failing --lose--> lost
+//!   Opened --begin--> Restoring --redone--> Open --threads_begin--> Serving --stay_dirty--> Leaving
+//!     |                                      ^                         ^                       |
+//!     '----------------redone----------------'                         '-----stay_no_more------'
+//!
+//!   from                 take_no_more                  lose
+//!   Restoring            ------------> FailingInRedo   ----> LostInRedo
+//!                                       | redone              | redone
+//!                                       v                     v
+//!   any other state      ------------> Failing         ----> Lost
 //! ```
 //!
+//! An edge has the name of the function of the cache that takes it. [`State::after`] is the only place where a
+//! state follows another one. `begin` and `redone` are in `restart/start.rs`, `take_no_more` and `lose` in
+//! `trouble.rs`, the others in `mod.rs`.
+//!
 //! Invariants
-//! 1. A state is never left for an earlier one, until the next start.
+//! 1. A failing or lost cache never becomes a sound one; it may do so only at the next start.
+//! 2. Redo that reads pages of the start before ends once, with `redone`.
+//! 3. States are ordered: those of a failing device are behind those of a sound one, and those of a lost device
+//!    behind both. One comparison tells whether the device can be used.
 //!
 //! What it does not know: what is done in a state.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// How far the start has come.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// Where the cache is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(in crate::flash) enum Phase {
-    /// Redo is not over.
+pub(in crate::flash) enum State {
+    /// Redo has not ended. The cache has no pages of the start before.
     Opened,
-    /// Redo is not over, and frames from before the start are there.
+    /// Redo has not ended. The cache may have pages of the start before.
     Restoring,
-    /// Redo is over. From now on, each change of a page is reported to the cache.
+    /// Redo has ended, and every change of a page is reported to the cache. No thread writes for the cache yet;
+    /// a pager without threads stays in this state.
     Open,
-}
-
-/// What the device is good for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub(in crate::flash) enum Device {
-    /// Everything.
-    Sound,
-    /// No page is taken any more, and what is dirty goes home.
+    /// Threads write what is queued, and clean.
+    Serving,
+    /// A shutdown leaves changed pages on flash.
+    Leaving,
+    /// As `Failing`, and redo has not ended.
+    FailingInRedo,
+    /// The cache takes no more pages, and its changed pages are written to the data files.
     Failing,
-    /// Nothing is to be had of it.
+    /// As `Lost`, and redo has not ended.
+    LostInRedo,
+    /// The cache is not used until the next start.
     Lost,
 }
 
-/// The two of them.
-pub(in crate::flash) struct Life {
-    phase: AtomicU8,
-    device: AtomicU8,
+/// What moves the cache from one state to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::flash) enum Event {
+    /// `begin`: a start looks for pages that the start before left.
+    Restore,
+    /// `redone`: redo has ended.
+    RedoEnds,
+    /// `threads_begin`: threads write what is queued.
+    ThreadsBegin,
+    /// `stay_dirty`: a shutdown leaves changed pages on flash.
+    LeavePages,
+    /// `stay_no_more`: the shutdown was refused, or can't leave pages.
+    KeepRunning {
+        /// Threads write what is queued.
+        has_threads: bool,
+    },
+    /// `take_no_more`: the device returned too many errors.
+    Fail,
+    /// `lose`: the device is of no use.
+    Lose,
 }
+
+impl State {
+    const ALL: [State; 9] = [
+        State::Opened,
+        State::Restoring,
+        State::Open,
+        State::Serving,
+        State::Leaving,
+        State::FailingInRedo,
+        State::Failing,
+        State::LostInRedo,
+        State::Lost,
+    ];
+
+    #[inline]
+    fn of(code: u8) -> State {
+        State::ALL.get(usize::from(code)).copied().unwrap_or(State::Lost)
+    }
+
+    /// The state behind an event; `None`: the event changes nothing.
+    fn after(self, event: Event) -> Option<State> {
+        use State::{Failing, FailingInRedo, Leaving, Lost, LostInRedo, Open, Opened, Restoring, Serving};
+        let next = match (self, event) {
+            (Opened, Event::Restore) => Restoring,
+            (Failing, Event::Restore) => FailingInRedo,
+            (Lost, Event::Restore) => LostInRedo,
+            (Opened | Restoring, Event::RedoEnds) => Open,
+            (FailingInRedo, Event::RedoEnds) => Failing,
+            (LostInRedo, Event::RedoEnds) => Lost,
+            (Opened | Restoring | Open, Event::ThreadsBegin) => Serving,
+            (Open | Serving, Event::LeavePages) => Leaving,
+            (Leaving, Event::KeepRunning { has_threads }) => {
+                if has_threads {
+                    Serving
+                } else {
+                    Open
+                }
+            }
+            (Restoring, Event::Fail) => FailingInRedo,
+            (Opened | Open | Serving | Leaving, Event::Fail) => Failing,
+            (Restoring | FailingInRedo, Event::Lose) => LostInRedo,
+            (Opened | Open | Serving | Leaving | Failing, Event::Lose) => Lost,
+            _ => return None,
+        };
+        Some(next)
+    }
+}
+
+/// The state, which all threads read.
+pub(in crate::flash) struct Life(AtomicU8);
 
 impl Default for Life {
     fn default() -> Life {
-        Life { phase: AtomicU8::new(Phase::Opened as u8), device: AtomicU8::new(Device::Sound as u8) }
+        Life(AtomicU8::new(State::Opened as u8))
     }
 }
 
 impl Life {
-    /// Goes on to this phase, if it has not come so far.
-    pub(in crate::flash) fn enter(&self, phase: Phase) {
-        self.phase.fetch_max(phase as u8, Relaxed);
+    /// Moves on. Whether the event changed the state.
+    pub(in crate::flash) fn on(&self, event: Event) -> bool {
+        let next = |code| State::of(code).after(event).map(|state| state as u8);
+        self.0.fetch_update(Relaxed, Relaxed, next).is_ok()
     }
 
-    /// Whether it is in this phase.
-    pub(in crate::flash) fn is_in(&self, phase: Phase) -> bool {
-        self.phase.load(Relaxed) == phase as u8
+    /// The state now.
+    #[inline]
+    pub(in crate::flash) fn state(&self) -> State {
+        State::of(self.0.load(Relaxed))
     }
 
-    /// The device is no better than this from now on. Whether that is news.
-    pub(in crate::flash) fn worsen(&self, device: Device) -> bool {
-        self.device.fetch_max(device as u8, Relaxed) < device as u8
+    /// Whether redo runs that may use pages of the start before.
+    #[inline]
+    pub(in crate::flash) fn is_restoring(&self) -> bool {
+        matches!(self.state(), State::Restoring | State::FailingInRedo | State::LostInRedo)
     }
 
-    /// Whether the device is this, or worse.
-    pub(in crate::flash) fn is_at_least(&self, device: Device) -> bool {
-        self.device.load(Relaxed) >= device as u8
+    /// Whether redo has ended, and the device is sound.
+    #[inline]
+    pub(in crate::flash) fn is_open(&self) -> bool {
+        matches!(self.state(), State::Open | State::Serving | State::Leaving)
+    }
+
+    /// Whether the device is failing or lost.
+    #[inline]
+    pub(in crate::flash) fn is_failing(&self) -> bool {
+        self.0.load(Relaxed) >= State::FailingInRedo as u8
+    }
+
+    /// Whether the device is lost.
+    #[inline]
+    pub(in crate::flash) fn is_lost(&self) -> bool {
+        self.0.load(Relaxed) >= State::LostInRedo as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Event, State};
+
+    const EVENTS: [Event; 7] = [
+        Event::Restore,
+        Event::RedoEnds,
+        Event::ThreadsBegin,
+        Event::LeavePages,
+        Event::KeepRunning { has_threads: true },
+        Event::Fail,
+        Event::Lose,
+    ];
+
+    #[test]
+    fn codes_are_the_order_of_the_list() {
+        for (code, state) in (0..).zip(State::ALL) {
+            assert_eq!((state as u8, State::of(code)), (code, state));
+        }
+    }
+
+    #[test]
+    fn a_device_never_gets_better() {
+        let rank =
+            |state: State| u8::from(state >= State::FailingInRedo) + u8::from(state >= State::LostInRedo);
+        for state in State::ALL {
+            for event in EVENTS {
+                let next = state.after(event).unwrap_or(state);
+                assert!(rank(next) >= rank(state), "{state:?} --{event:?}--> {next:?}");
+            }
+            let after = |event| state.after(event).unwrap_or(state);
+            assert_eq!(rank(after(Event::Lose)), 2, "{state:?}");
+            assert!(rank(after(Event::Fail)) >= 1, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn redo_ends_once() {
+        for state in State::ALL {
+            let behind = state.after(Event::RedoEnds).unwrap_or(state);
+            assert!(behind.after(Event::RedoEnds).is_none(), "{state:?}");
+        }
     }
 }

@@ -18,32 +18,33 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::MutexGuard;
 use varve_device::{planted, reached};
 
-use super::config::{FlashConfig, FlashFill, FlashRestart};
-use super::table::{CleanOrder, FrameNo, Partition};
-use crate::base::error::Result;
+use super::config::{FlashConfig, FlashRestart};
+use super::table::Partition;
+use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageRange, SpaceId};
 use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::refuse::beyond_device;
-use crate::flash::cache::counters::{Counters, Kinds};
+use crate::flash::cache::counters::Counters;
+use crate::flash::cache::transit::Transit;
 use crate::flash::cache::trouble::Trouble;
-use crate::flash::cache::underway::Underway;
-use crate::flash::cache::watched::Watched;
+use crate::flash::io::drive::Drive;
 use crate::flash::io::store::{Marks, OpenStore, Seal, Store, Whose};
 use crate::flash::io::writes::Writes;
+use crate::flash::policy::chosen::Policy;
 use crate::flash::policy::daily_writes::{Budget, Clock};
 use crate::flash::policy::design::FlashDesign;
-use crate::flash::policy::scans::Scans;
-use crate::flash::policy::temperature::Heat;
 use crate::flash::policy::throttle::Throttle;
 use crate::flash::restart::mirror::Keeping;
+use crate::flash::restart::records::Records;
 use crate::flash::restart::rounds::Hardening;
-use crate::flash::table::shape::{PARTITIONS_MAX, Shape};
+use crate::flash::table::frames::Frames;
+use crate::flash::table::shape::Shape;
 use crate::level::ledger::Ledger;
 use crate::level::{Cause, DiscardHold, Level, LevelReport, Need, Run, Step, summed};
 use crate::log::WriteAhead;
@@ -57,54 +58,29 @@ pub(crate) mod life;
 pub(crate) mod reading;
 pub(crate) mod report;
 pub(crate) mod resizing;
+pub(crate) mod transit;
 pub(crate) mod trouble;
 pub(crate) mod underway;
 pub(crate) mod watched;
 
 use kept_back::KeptBack;
-use life::{Life, Phase};
-
-/// What spreads neighbouring pages over the partitions: 2^64 divided by the golden ratio.
-const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+use life::{Event, Life, State};
 
 /// A planted fault.
 pub(super) const OLDER_STAY: &str = "flash: older copies stay";
 
-/// The level.
+/// The level: its parts.
 pub(crate) struct FlashCache {
-    pub(super) store: Store,
-    /// As many as there can be; those that the shape doesn't speak of have no frames.
-    partitions: Box<[Mutex<Partition>]>,
-    pub(super) shape: Shape,
-    pub(super) writes: Writes,
-    pub(super) throttle: Throttle,
-    pub(super) underway: Underway,
-    pub(super) watched: Watched,
-    pub(super) heat: Heat,
-    pub(super) scans: Scans,
-    design: AtomicU8,
-    /// Held by those who take pages, and alone by who changes the design.
-    pub(super) gate: RwLock<()>,
-    pub(super) switching: Mutex<()>,
+    pub(super) frames: Frames,
+    pub(super) drive: Drive,
+    pub(super) policy: Policy,
     kept_back: KeptBack,
-    pub(super) config: FlashConfig,
-    /// Counts accesses: the time of LRU-2.
-    pub(super) clock: AtomicU64,
-    pub(super) hardening: Hardening,
-    pub(super) keeping: Keeping,
+    pub(super) transit: Transit,
+    pub(super) records: Records,
     pub(super) life: Life,
-    /// Threads write what is queued.
-    is_served: AtomicBool,
     pub(super) trouble: Trouble,
-    /// Whether threads write what is queued, and clean.
-    pub(super) has_threads: bool,
-    /// Persistent memory is above: home may be behind, and what it puts it forgets.
-    pub(super) is_below_nvm: bool,
-    pub(super) below: Arc<dyn Level>,
-    pub(super) ledger: Arc<Ledger>,
-    pub(super) log: Arc<dyn WriteAhead>,
+    pub(super) around: Surroundings,
     pub(super) counters: Counters,
-    pub(super) kinds: Kinds,
 }
 
 /// A cache, or why there is none.
@@ -114,17 +90,24 @@ pub(crate) struct Opened {
     pub(crate) warning: Option<String>,
 }
 
-/// Whose pages a cache has, and where it stands.
-pub(crate) struct Place {
-    /// Id of the database.
-    pub(crate) database: u64,
-    pub(crate) page_size: usize,
+/// What is around a cache: the parts of the pager that it works with.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    /// Threads write what is queued, and clean, once they run.
     pub(crate) has_threads: bool,
-    /// Persistent memory is above.
+    /// Persistent memory is above the cache: home may be behind, and what it puts it forgets.
     pub(crate) is_below_nvm: bool,
+    /// The level below: home.
     pub(crate) below: Arc<dyn Level>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) log: Arc<dyn WriteAhead>,
+}
+
+/// Whose pages a cache has.
+pub(crate) struct Owner {
+    /// Id of the database.
+    pub(crate) database: u64,
+    pub(crate) page_size: usize,
     /// What tells the days of the budget of writes.
     pub(crate) clock: Clock,
 }
@@ -167,84 +150,62 @@ pub(super) fn add(counter: &AtomicU64) {
 
 impl FlashCache {
     /// Opens an empty cache; [`begin`](Self::begin) goes on with what is in it. What its device refuses is a warning: the database does without.
-    pub(crate) fn open(config: &FlashConfig, place: Place) -> Opened {
-        let Place { database, page_size, .. } = place;
+    pub(crate) fn open(config: &FlashConfig, owner: Owner, around: Surroundings) -> Opened {
+        let Owner { database, page_size, clock } = owner;
         let shape = Shape::of(config.frames(page_size));
-        let (order, clean_order) = (config.design.order(), config.clean_order);
-        let partition = |no| Mutex::new(Partition::new(shape.frames_of(no), order, clean_order));
-        let frames = shape.frames();
-        let (how, epoch) = (config.restart as u8, 0);
         let (marks, seal) = (Marks::default(), Seal::default());
-        let whose = Whose { database, page_size, frames, how, epoch, marks, seal };
-        let throttle = Throttle::new(config.pending_max, place.clock.clone());
-        let budget = Budget::new(config.daily_write_bytes, place.clock);
+        let how = config.restart as u8;
+        let whose = Whose { database, page_size, frames: shape.frames(), how, epoch: 0, marks, seal };
+        let throttle = Throttle::new(config.pending_max, clock.clone());
+        let budget = Budget::new(config.daily_write_bytes, clock);
         match Store::open(&*config.directory, whose, budget) {
             Ok(OpenStore { store, whose, earlier, seal }) => {
-                let cache = FlashCache {
+                let records = Records {
+                    scheme: config.restart,
                     hardening: Hardening::new(whose, (earlier, seal), store.table_blocks()),
                     keeping: Keeping::new(config.restart, store.table_blocks()),
-                    life: Life::default(),
-                    is_served: AtomicBool::new(false),
-                    store,
-                    partitions: (0..PARTITIONS_MAX).map(partition).collect(),
-                    shape,
-                    writes: Writes::new(config.queued_max),
-                    throttle,
-                    underway: Underway::default(),
-                    watched: Watched::default(),
-                    heat: Heat::default(),
-                    scans: Scans::new(config.scans),
-                    design: AtomicU8::new(config.design as u8),
-                    gate: RwLock::default(),
-                    switching: Mutex::default(),
+                };
+                let (directory, writes) = (config.directory.clone(), Writes::new(config.queued_max));
+                let cache = FlashCache {
+                    frames: Frames::new(shape, config.design.order(), config.clean_order),
+                    drive: Drive { directory, store, writes, throttle },
+                    policy: Policy::new(config),
                     kept_back: KeptBack::new(config.dirty_percent),
-                    config: config.clone(),
-                    clock: AtomicU64::new(1),
+                    transit: Transit::default(),
+                    records,
+                    life: Life::default(),
                     trouble: Trouble::default(),
-                    has_threads: place.has_threads,
-                    is_below_nvm: place.is_below_nvm,
-                    below: place.below,
-                    ledger: place.ledger,
-                    log: place.log,
+                    around,
                     counters: Counters::default(),
-                    kinds: Kinds::default(),
                 };
                 Opened { cache: Some(Arc::new(cache)), warning: None }
             }
             Err(cause) => {
                 reached("flash: there is no cache");
-                let why = match cause.is_no_space() {
-                    true => format!(
-                        "{}; starting without the cache. Lower [flash] size, or name a larger device in [flash]",
-                        beyond_device("flash.size", config.size_bytes, &*config.directory)
-                    ),
-                    false => format!("there is no flash cache: {cause}"),
-                };
-                Opened { cache: None, warning: Some(why) }
+                Opened { cache: None, warning: Some(without_cache(config, &cause)) }
             }
         }
     }
 
     /// The design in force.
     pub(crate) fn design(&self) -> FlashDesign {
-        let code = self.design.load(Relaxed);
-        FlashDesign::ALL.into_iter().find(|design| *design as u8 == code).unwrap_or(FlashDesign::Off)
+        self.policy.design()
     }
 
     /// Goes on with another design. What is cached stays valid under any of them but `Off`, during which nobody says what changes. Of
     /// designs that keep dirty pages back others take over only when all of them are home; if there is no room at home, nothing changes.
     pub(crate) fn set_design(&self, design: FlashDesign) -> Result<()> {
-        let _one_at_a_time = self.switching.lock();
-        let drains = (self.design().is_lazy() || self.has_dirty()) && !design.is_lazy();
+        let _one_at_a_time = self.policy.switching.lock();
+        let drains = (self.policy.design().is_lazy() || self.has_dirty()) && !design.is_lazy();
         if drains {
             self.drain_dirty()?;
         }
-        let _nobody_takes = self.gate.write();
-        if !self.design().is_on() || !design.is_on() {
+        let _nobody_takes = self.policy.gate.write();
+        if !self.policy.design().is_on() || !design.is_on() {
             self.forget_all();
         }
-        self.design.store(design as u8, Relaxed);
-        self.tables().for_each(|mut table| table.reorder(design.order(), self.config.clean_order));
+        self.policy.set_design(design);
+        self.tables().for_each(|mut table| table.reorder(design.order(), self.policy.clean_order));
         self.end_draining();
         Ok(())
     }
@@ -252,158 +213,131 @@ impl FlashCache {
     /// Brings home what is dirty, and keeps nothing back until [`end_draining`](Self::end_draining), unless that is refused.
     pub(super) fn drain_dirty(&self) -> Result<()> {
         {
-            let _nobody_takes = self.gate.write();
-            self.kept_back.is_draining.store(true, Relaxed);
+            let _nobody_takes = self.policy.gate.write();
+            self.kept_back.set_draining(true);
         }
         self.clean_all().inspect_err(|_| self.end_draining())
     }
 
     /// What the design keeps back it keeps back again.
     pub(super) fn end_draining(&self) {
-        self.kept_back.is_draining.store(false, Relaxed);
-    }
-
-    /// Which dirty frame is cleaned next.
-    pub(super) fn clean_order(&self) -> CleanOrder {
-        self.config.clean_order
+        self.kept_back.set_draining(false);
     }
 
     /// So many of a hundred frames may be dirty from now on.
     pub(crate) fn set_dirty_percent(&self, percent: u8) {
-        self.kept_back.percent.store(percent, Relaxed);
-        self.underway.ring();
+        self.kept_back.set_percent(percent);
+        self.transit.cleaning.ring();
     }
 
     /// Dirty frames of a hundred, at most.
     pub(crate) fn dirty_percent(&self) -> u8 {
-        self.kept_back.percent.load(Relaxed)
+        self.kept_back.percent()
     }
 
     /// Dirty frames of a partition, at most.
     pub(super) fn dirty_most(&self) -> u64 {
-        u64::from(self.shape.partition_frames()) * u64::from(self.dirty_percent()) / 100
+        u64::from(self.frames.shape.partition_frames()) * u64::from(self.dirty_percent()) / 100
     }
 
     /// So many bytes a day are written to the drive from now on; `None`: as many as come.
     pub(crate) fn set_daily_writes(&self, bytes: Option<u64>) {
-        self.store.budget.set(bytes);
+        self.drive.store.budget.set(bytes);
     }
 
     /// From now on no more dirty pages stay here, or they do again. Those that are here stay until somebody has them cleaned.
     pub(crate) fn keep_none_back(&self, keeps_none: bool) {
-        match keeps_none {
-            true => self.kept_back.sharp_checkpoints.fetch_add(1, Relaxed),
-            false => self.kept_back.sharp_checkpoints.fetch_sub(1, Relaxed),
-        };
+        self.kept_back.count_sharp_checkpoint(keeps_none);
     }
 
     /// Whether dirty pages stay here, and home gets them later. What persistent memory puts it forgets, and the ledger with it.
     pub(super) fn keeps_back(&self) -> bool {
-        let is_pausing =
-            self.kept_back.is_draining.load(Relaxed) || self.kept_back.sharp_checkpoints.load(Relaxed) > 0;
-        let ends_dirty = || self.kept_back.stays_dirty.load(Relaxed) && self.design().may_end_dirty();
-        let is_meant = self.design().is_lazy() || ends_dirty();
-        is_meant && !self.is_below_nvm && !is_pausing && !self.is_failing()
-    }
-
-    /// Whether an empty cache is filled with what it would not take else.
-    pub(super) fn fills_aggressively(&self) -> bool {
-        self.config.fill == FlashFill::Aggressive
+        let is_leaving = self.life.state() == State::Leaving;
+        let design = self.policy.design();
+        let is_meant = design.is_lazy() || is_leaving && design.may_end_dirty();
+        is_meant && !self.around.is_below_nvm && !self.kept_back.is_pausing() && !self.is_failing()
     }
 
     /// From now on threads write what is queued: after redo, and what else a start does.
     pub(crate) fn threads_begin(&self) {
-        self.is_served.store(true, Relaxed);
+        self.life.on(Event::ThreadsBegin);
     }
 
     /// Whether they do: no more when a shutdown leaves pages here.
     pub(super) fn threads_run(&self) -> bool {
-        self.is_served.load(Relaxed) && !self.stays_dirty()
-    }
-
-    /// Whether redo is over.
-    pub(super) fn is_open(&self) -> bool {
-        self.life.is_in(Phase::Open)
+        match self.life.state() {
+            State::Serving => true,
+            State::Leaving => self.around.has_threads && !self.stays_dirty(),
+            State::Failing | State::Lost => self.around.has_threads,
+            State::Opened | State::Restoring | State::Open | State::FailingInRedo | State::LostInRedo => {
+                false
+            }
+        }
     }
 
     /// Whether records of the frames are kept. Below persistent memory nobody tells redo what is newer than home.
     pub(crate) fn keeps_records(&self) -> bool {
-        self.config.restart != FlashRestart::None && !self.is_below_nvm
+        self.records.scheme != FlashRestart::None && !self.around.is_below_nvm
     }
 
     /// From now on, for a shutdown, what only flash has stays there, if the next start can go on with it; `may_seal`: without redo, for which
     /// it is worth it under designs that keep nothing back before. Whether it does.
     pub(crate) fn stay_dirty(&self, may_seal: bool) -> bool {
-        let is_meant = self.design().is_lazy() || may_seal && self.may_be_sealed();
-        let may = is_meant && self.keeps_records() && self.is_on() && self.hardening.is_on();
-        self.kept_back.stays_dirty.store(may, Relaxed);
+        let is_meant = self.policy.design().is_lazy() || may_seal && self.may_be_sealed();
+        let may = is_meant && self.keeps_records() && self.is_on() && self.records.hardening.is_on();
+        if may {
+            self.life.on(Event::LeavePages);
+        }
         // Settled here: a checkpoint that ends its pause meanwhile changes nothing of it.
         let stays = may && self.keeps_back();
-        self.kept_back.stays_dirty.store(stays, Relaxed);
+        if !stays {
+            self.stay_no_more();
+        }
         stays
     }
 
-    /// The shutdown was refused.
+    /// The shutdown was refused, or can't leave pages here.
     pub(crate) fn stay_no_more(&self) {
-        self.kept_back.stays_dirty.store(false, Relaxed);
+        self.life.on(Event::KeepRunning { has_threads: self.around.has_threads });
     }
 
-    /// Whether it does.
+    /// Whether a shutdown leaves changed pages here.
     pub(super) fn stays_dirty(&self) -> bool {
-        self.kept_back.stays_dirty.load(Relaxed) && self.keeps_back() && self.is_on()
-    }
-
-    /// What becomes of the cache when the database is opened again.
-    pub(super) fn restart(&self) -> FlashRestart {
-        self.config.restart
+        self.life.state() == State::Leaving && self.keeps_back() && self.is_on()
     }
 
     /// All frames.
     pub(super) fn frames(&self) -> u32 {
-        self.shape.frames()
+        self.frames.shape.frames()
     }
 
     pub(super) fn is_on(&self) -> bool {
-        self.design().is_on() && !self.is_lost()
-    }
-
-    pub(super) fn tick(&self) -> u64 {
-        self.clock.fetch_add(1, Relaxed)
-    }
-
-    /// Where the page's frame is, as long as the shape stays.
-    pub(super) fn partition_of(&self, id: PageId) -> usize {
-        (id.to_u64().wrapping_mul(SPREAD) >> 32) as usize % self.shape.partitions() as usize
+        self.policy.design().is_on() && !self.is_lost()
     }
 
     /// The one that has the page's frame, if it has any. That it is that one doesn't change as long as it is locked.
     pub(super) fn table_of(&self, id: PageId) -> Table<'_> {
         loop {
-            let table = self.table(self.partition_of(id));
+            let table = self.table(self.frames.partition_of(id));
             // While the shape changes all of them are locked.
-            if table.partition == self.partition_of(id) {
+            if table.partition == self.frames.partition_of(id) {
                 return table;
             }
         }
     }
 
-    /// One by its number.
+    /// A partition by its number.
     pub(super) fn table(&self, partition: usize) -> Table<'_> {
-        Table { table: self.partitions[partition].lock(), cache: self, partition }
+        Table { table: self.frames.lock(partition), cache: self, partition }
     }
 
     /// All of them, one after the other.
     pub(super) fn tables(&self) -> impl Iterator<Item = Table<'_>> {
-        (0..self.partitions.len()).map(|partition| self.table(partition))
-    }
-
-    /// The frame's number in the file.
-    pub(super) fn stored(&self, partition: usize, frame: FrameNo) -> u32 {
-        partition as u32 * self.shape.partition_frames() + frame
+        (0..self.frames.partitions()).map(|partition| self.table(partition))
     }
 
     pub(super) fn forget_all(&self) {
-        self.scans.forget(|_| true);
+        self.policy.scans.forget(|_| true);
         let each = self.tables().map(|mut table| table.remove_all(|_| true));
         self.counters.invalidated.fetch_add(each.sum(), Relaxed);
     }
@@ -411,17 +345,28 @@ impl FlashCache {
     /// Whether nothing is read, written, cleaned or queued.
     #[cfg(test)]
     pub(super) fn is_at_rest(&self) -> bool {
-        self.writes.pending() == 0 && self.tables().all(|table| table.is_at_rest())
+        self.drive.writes.pending() == 0 && self.tables().all(|table| table.is_at_rest())
+    }
+}
+
+/// Why a start does without the cache.
+fn without_cache(config: &FlashConfig, cause: &PagerError) -> String {
+    match cause.is_no_space() {
+        true => format!(
+            "{}; starting without the cache. Lower [flash] size, or name a larger device in [flash]",
+            beyond_device("flash.size", config.size_bytes, &*config.directory)
+        ),
+        false => format!("there is no flash cache: {cause}"),
     }
 }
 
 impl Level for FlashCache {
     fn read(&self, runs: &mut [Run<'_, '_>], why: Access) -> Result<()> {
         if !self.is_on() && !self.has_lost_dirty(runs) {
-            return self.below.read(runs, why);
+            return self.around.below.read(runs, why);
         }
         self.read_runs(runs, why)?;
-        self.kinds.count(runs);
+        self.counters.kinds.count(runs);
         if self.is_on() {
             self.look_at_what_was_read(runs, why);
         }
@@ -432,64 +377,64 @@ impl Level for FlashCache {
         if !self.is_on() {
             // An older version may still be here, or on its way: the cache was lost, or switched off, meanwhile.
             batch.iter().for_each(|image| self.give_up_older(image));
-            return self.below.put(batch, cause, need);
+            return self.around.below.put(batch, cause, need);
         }
-        let gate = self.gate.read();
+        let gate = self.policy.gate.read();
         self.put_some(batch, cause, need)?;
         drop(gate);
-        if self.has_threads {
+        if self.around.has_threads {
             return Ok(());
         }
-        if self.hardening.is_turn() {
+        if self.records.hardening.is_turn() {
             self.harden_some();
         }
         self.clean_to_limit()
     }
 
     fn offer(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image) {
-        self.below.offer(id, why, copy);
-        let why = self.scans.leaves(id, why);
+        self.around.below.offer(id, why, copy);
+        let why = self.policy.scans.leaves(id, why);
         if !self.is_on() || !id.space().is_logged() {
             return;
         }
         // Nobody waits under the replacer's lock for another design.
-        if let Some(_gate) = self.gate.try_read() {
+        if let Some(_gate) = self.policy.gate.try_read() {
             self.take_clean(id, why, copy);
         }
     }
 
     fn changed(&self, id: PageId) {
-        let is_kept = planted(OLDER_STAY) || !self.design().is_on() || !id.space().is_logged();
+        let is_kept = planted(OLDER_STAY) || !self.policy.design().is_on() || !id.space().is_logged();
         if !is_kept {
             let mut table = self.table_of(id);
-            self.watched.overtake(id);
+            self.transit.read_along.overtake(id);
             let was_valid =
-                if self.design().keeps_invalid() { table.invalidate(id) } else { table.remove(id) };
+                if self.policy.design().keeps_invalid() { table.invalidate(id) } else { table.remove(id) };
             self.counters.invalidated.fetch_add(u64::from(was_valid), Relaxed);
         }
-        self.below.changed(id);
+        self.around.below.changed(id);
     }
 
     fn discard(&self, ids: PageRange, after: Lsn) -> Result<()> {
-        if self.design().is_on() && ids.first.space().is_logged() {
-            self.watched.overtake_all(ids);
-            self.scans.forget(|id| ids.contains(id));
+        if self.policy.design().is_on() && ids.first.space().is_logged() {
+            self.transit.read_along.overtake_all(ids);
+            self.policy.scans.forget(|id| ids.contains(id));
             let each = self.tables().map(|mut table| table.remove_range(ids));
             self.counters.invalidated.fetch_add(each.sum(), Relaxed);
         }
-        self.underway.wait_for(|id| ids.contains(id));
-        self.below.discard(ids, after)
+        self.transit.cleaning.wait_for(|id| ids.contains(id));
+        self.around.below.discard(ids, after)
     }
 
     fn checkpoint(&self, step: Step) -> Result<()> {
-        let writes = step == Step::Begin && !self.has_threads;
-        if writes && (self.hardening.is_turn() || self.is_hardening_awaited()) {
+        let writes = step == Step::Begin && !self.around.has_threads;
+        if writes && (self.records.hardening.is_turn() || self.is_hardening_awaited()) {
             // Who asks writes himself: to the end of the round, and a whole one.
-            self.await_hardening(self.log.durable_block());
+            self.await_hardening(self.around.log.durable_block());
             while !self.harden_some() {}
             while self.is_hardening_awaited() && !self.harden_some() {}
         }
-        self.below.checkpoint(step)
+        self.around.below.checkpoint(step)
     }
 
     fn drain(&self) -> Result<()> {
@@ -497,47 +442,47 @@ impl Level for FlashCache {
             true => self.write_all()?,
             false => self.clean_all()?,
         }
-        self.below.drain()
+        self.around.below.drain()
     }
 
     fn clean(&self, ids: &[PageId]) -> Result<usize> {
         let cleaned = if self.stays_dirty() { Ok(0) } else { self.clean_pages(ids) };
-        summed([cleaned, self.below.clean(ids)])
+        summed([cleaned, self.around.below.clean(ids)])
     }
 
     fn check(&self, damages: &mut Vec<String>) -> Result<()> {
         let each = self.tables().flat_map(|table| table.pages());
         let pages: Vec<PageId> = each.collect();
-        let mut buffers = [self.store.buffer(), self.store.buffer()];
+        let mut buffers = [self.drive.store.buffer(), self.drive.store.buffer()];
         for id in pages {
             damages.extend(self.compare(id, &mut buffers)?);
         }
-        self.below.check(damages)
+        self.around.below.check(damages)
     }
 
     fn discarding(&self, space: SpaceId) -> Option<DiscardHold<'_>> {
-        self.below.discarding(space)
+        self.around.below.discarding(space)
     }
 
     fn settle(&self) -> Result<()> {
-        self.below.settle()
+        self.around.below.settle()
     }
 
     fn needs_log_from(&self) -> Option<Lsn> {
-        self.below.needs_log_from()
+        self.around.below.needs_log_from()
     }
 
     fn takes_together(&self, one: SpaceId, other: SpaceId) -> bool {
-        self.below.takes_together(one, other)
+        self.around.below.takes_together(one, other)
     }
 
     fn put_pages_max(&self) -> usize {
-        self.below.put_pages_max()
+        self.around.below.put_pages_max()
     }
 
     fn report(&self) -> Vec<LevelReport> {
         let mut reports = vec![self.report_of_cache()];
-        reports.extend(self.below.report());
+        reports.extend(self.around.below.report());
         reports
     }
 }

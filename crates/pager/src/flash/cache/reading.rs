@@ -66,7 +66,7 @@ impl FlashCache {
         loop {
             let mut table = self.table_of(id);
             let partition = table.partition;
-            let found = table.begin_read(id, self.tick())?;
+            let found = table.begin_read(id, self.frames.tick())?;
             drop(table);
             match found {
                 Found::Frame(reading) => {
@@ -75,7 +75,7 @@ impl FlashCache {
                 }
                 Found::OnItsWay(frame) => {
                     if let Some(image) =
-                        self.writes.only_here(partition, frame).filter(|image| image.id() == id)
+                        self.drive.writes.only_here(partition, frame).filter(|image| image.id() == id)
                     {
                         reached("flash: read on its way");
                         return Some(Source::Image(image));
@@ -127,7 +127,7 @@ impl FlashCache {
         let may_be_there = read.is_err() && !is_alone && !self.is_failing();
         let mut found = pin.look(frame, read);
         if found.is_err() && (is_needed || may_be_there) {
-            let read = self.store.read_one(self.stored(pin.partition, pin.frame), frame);
+            let read = self.drive.store.read_one(self.frames.stored(pin.partition, pin.frame), frame);
             self.note(&read);
             found = pin.look(frame, read);
         }
@@ -146,7 +146,7 @@ impl FlashCache {
     /// A dirty frame can't be read. `Ok`: home has its page by now.
     #[cold]
     fn lose_page(&self, id: PageId, cause: PagerError) -> Result<()> {
-        self.underway.wait_for_page(id);
+        self.transit.cleaning.wait_for_page(id);
         if self.table_of(id).is_dirty(id) {
             return Err(self.lose_for(cause));
         }
@@ -165,13 +165,13 @@ impl FlashCache {
             Some(Source::Frame(pin)) => pin,
         };
         let Want::Page { frame, .. } = want else { return Ok(false) };
-        if may_bypass && !pin.is_dirty && self.throttle.is_home_sooner() {
+        if may_bypass && !pin.is_dirty && self.drive.throttle.is_home_sooner() {
             self.end_read(pin, Saw::Nothing);
             add(&self.counters.bypassed);
             return Ok(false);
         }
-        let stored = self.stored(pin.partition, pin.frame);
-        let read = self.throttle.read_here(|| self.store.read_one(stored, frame));
+        let stored = self.frames.stored(pin.partition, pin.frame);
+        let read = self.drive.throttle.read_here(|| self.drive.store.read_one(stored, frame));
         self.note(&read);
         self.end(pin, want, read, true)
     }
@@ -190,11 +190,11 @@ impl FlashCache {
         }
         let count = pinned.len();
         let frames = pinned.iter_mut().filter_map(|(pin, want)| match want {
-            Want::Page { frame, .. } => Some((self.stored(pin.partition, pin.frame), &mut **frame)),
+            Want::Page { frame, .. } => Some((self.frames.stored(pin.partition, pin.frame), &mut **frame)),
             Want::Hole => None,
         });
-        let in_flight = self.throttle.begin(count);
-        let read = self.store.read(frames);
+        let in_flight = self.drive.throttle.begin(count);
+        let read = self.drive.store.read(frames);
         drop(in_flight);
         self.note(&read);
         let (mut failed, mut lost) = (Vec::new(), None);
@@ -264,7 +264,7 @@ impl FlashCache {
                 return Ok(());
             }
             let mut run = [Run { first: *first, want: std::slice::from_mut(want) }];
-            return self.throttle.read_home(|| self.below.read(&mut run, why));
+            return self.drive.throttle.read_home(|| self.around.below.read(&mut run, why));
         }
         let (mut cached, mut misses) = (Vec::new(), Vec::new());
         for run in runs.iter_mut() {
@@ -273,14 +273,14 @@ impl FlashCache {
         let failed = self.read_cached(cached)?;
         misses
             .extend(failed.into_iter().map(|(first, want)| Run { first, want: std::slice::from_mut(want) }));
-        if misses.is_empty() { Ok(()) } else { self.below.read(&mut misses, why) }
+        if misses.is_empty() { Ok(()) } else { self.around.below.read(&mut misses, why) }
     }
 
     /// Tells which pages a scan reads, offers what came from home, and gives up what came from flash, where the design wants that.
     pub(in crate::flash) fn look_at_what_was_read(&self, runs: &mut [Run<'_, '_>], why: Access) {
-        let design = self.design();
+        let design = self.policy.design();
         let is_of_interest = design.takes_read() || design.gives_up_what_is_read();
-        if !is_of_interest && !self.scans.is_told() {
+        if !is_of_interest && !self.policy.scans.is_told() {
             // The usual case.
             return;
         }
@@ -292,10 +292,10 @@ impl FlashCache {
                     continue;
                 }
                 if got.from == Tier::Home {
-                    self.scans.note(id);
+                    self.policy.scans.note(id);
                 }
                 if design.takes_read() {
-                    self.heat.note(id, why);
+                    self.policy.heat.note(id, why);
                 }
                 match got.from {
                     Tier::Home if design.takes_read() => self.take_read(id, why, frame),
@@ -332,9 +332,9 @@ impl FlashCache {
         if !self.read_one(id, &mut cached[0], false)? {
             return Ok(None);
         }
-        let may_lack = self.is_below_nvm || is_dirty;
+        let may_lack = self.around.is_below_nvm || is_dirty;
         let mut at_home = [Want::Page { frame: home, got: None }];
-        match self.below.read(&mut [Run { first: id, want: &mut at_home }], Access::Sequential) {
+        match self.around.below.read(&mut [Run { first: id, want: &mut at_home }], Access::Sequential) {
             // It never was there, or a crash tore it on its way: a slot or a frame has it, else whoever reads the page finds the damage.
             Err(PagerError::DamagedPage { .. }) if may_lack => return Ok(None),
             Err(damage @ PagerError::DamagedPage { .. }) => return Ok(Some(damage.to_string())),

@@ -17,7 +17,7 @@ impl FlashCache {
         let counters = ops.counted_kinds().iter().map(|names| names.map(|name| (name, AtomicU64::new(0))));
         let counters = counters.collect();
         // There is one engine.
-        let _first = self.kinds.0.set(ByKind { ops, counters });
+        let _first = self.counters.kinds.0.set(ByKind { ops, counters });
     }
 
     /// Frames by state.
@@ -57,7 +57,7 @@ impl FlashCache {
             ("write_batches", of(&counters.write_batches)),
             ("cleaned_pages", of(&counters.cleaned)),
             ("clean_batches", of(&counters.clean_batches)),
-            ("pending", self.writes.pending() as u64),
+            ("pending", self.drive.writes.pending() as u64),
             ("widened_reads", of(&counters.widened)),
             ("widened_pages", of(&counters.widened_pages)),
             ("widened_refused", of(&counters.widened_refused)),
@@ -68,7 +68,7 @@ impl FlashCache {
             ("not_restored", of(&counters.not_restored)),
             ("restored_wrong", of(&counters.restored_wrong)),
         ];
-        told.extend(self.kinds.told());
+        told.extend(self.counters.kinds.told());
         LevelReport { name: "flash", part: None, counters: told }
     }
 }

@@ -30,17 +30,17 @@ use crate::flash::table::shape::Shape;
 impl FlashCache {
     /// Goes on with room for so many pages, and begins empty. A cache that is lost, or about to be, has it at the next start.
     pub(crate) fn resize(&self, frames: u32) -> Result<()> {
-        let _one_at_a_time = self.switching.lock();
+        let _one_at_a_time = self.policy.switching.lock();
         let shape = Shape::of(frames);
         if shape.frames() == self.frames() || self.is_lost() || self.is_failing() {
             return Ok(());
         }
         let grows = shape.frames() > self.frames();
-        let has_room = if grows { self.store.set_length(shape.frames()) } else { Ok(()) };
+        let has_room = if grows { self.drive.store.set_length(shape.frames()) } else { Ok(()) };
         let drains = !planted("flash: another size forgets what home lacks");
         let drained = has_room.and_then(|()| if drains { self.drain_dirty() } else { Ok(()) });
         let resized = drained.and_then(|()| {
-            let _nobody_takes = self.gate.write();
+            let _nobody_takes = self.policy.gate.write();
             self.forget_all();
             self.wait_for_rest()?;
             self.reshape(&shape).inspect_err(|cause| self.lose(cause))
@@ -48,7 +48,7 @@ impl FlashCache {
         self.end_draining();
         match &resized {
             Err(_) if grows => {
-                let _as_long_as_it_was = self.store.set_length(self.frames());
+                let _as_long_as_it_was = self.drive.store.set_length(self.frames());
             }
             // Without the gate: a long file takes its time.
             Ok(()) if !grows => self.shorten(),
@@ -59,7 +59,7 @@ impl FlashCache {
 
     /// Nothing is found any more, and nobody adds anything: waits until nobody uses a frame.
     fn wait_for_rest(&self) -> Result<()> {
-        while self.writes.pending() > 0 || !self.tables().all(|table| table.is_empty()) {
+        while self.drive.writes.pending() > 0 || !self.tables().all(|table| table.is_empty()) {
             if !self.write_some(Duration::ZERO)? {
                 std::thread::yield_now();
             }
@@ -70,16 +70,16 @@ impl FlashCache {
     /// The gate is closed, and all frames are free. `Err`: what the header says is not known.
     fn reshape(&self, shape: &Shape) -> Result<()> {
         // Who keeps records goes by the shape.
-        let nobody_writes = self.hardening.nobody_writes();
-        let mut noted = self.keeping.noted.lock();
-        let whose = Whose { frames: shape.frames(), epoch: random_id(), ..self.hardening.whose() };
-        self.store.sign(&whose)?;
+        let nobody_writes = self.records.hardening.nobody_writes();
+        let mut noted = self.records.keeping.noted.lock();
+        let whose = Whose { frames: shape.frames(), epoch: random_id(), ..self.records.hardening.whose() };
+        self.drive.store.sign(&whose)?;
         self.renew_tables(shape);
-        self.hardening.reshape(whose, self.store.table_blocks());
-        self.keeping.reshape(self.restart(), self.store.table_blocks());
+        self.records.hardening.reshape(whose, self.drive.store.table_blocks());
+        self.records.keeping.reshape(self.records.scheme, self.drive.store.table_blocks());
         *noted = None;
         drop((nobody_writes, noted));
-        if self.hardening.is_on() {
+        if self.records.hardening.is_on() {
             self.begin_keeping();
         }
         reached("flash: another size");
@@ -88,10 +88,10 @@ impl FlashCache {
 
     /// Frames are counted, and lie, as the shape says.
     fn renew_tables(&self, shape: &Shape) {
-        let (order, clean_order) = (self.design().order(), self.clean_order());
+        let (order, clean_order) = (self.policy.design().order(), self.policy.clean_order);
         let mut tables: Vec<Table<'_>> = self.tables().collect();
-        self.store.reshape(shape.frames());
-        self.shape.become_like(shape);
+        self.drive.store.reshape(shape.frames());
+        self.frames.shape.become_like(shape);
         for (no, table) in (0..).zip(&mut tables) {
             table.renew(Partition::new(shape.frames_of(no), order, clean_order));
         }
@@ -99,7 +99,7 @@ impl FlashCache {
 
     /// The file has no more room than its frames need.
     fn shorten(&self) {
-        if let Err(cause) = self.store.set_length(self.frames()) {
+        if let Err(cause) = self.drive.store.set_length(self.frames()) {
             // It only takes room, and the next start begins with an empty cache.
             self.note_error(&cause);
         }

@@ -1,20 +1,20 @@
-//! Trouble with the cache's device.
+//! Errors of the cache's device, and what the cache does about them (the states: `life.rs`).
 //!
 //! ```text
-//!         note_error, ERRORS_MAX in a row             leave: nothing is dirty any more
-//!   sound ------------------------------> failing --------------------------------> lost: the database goes on without
-//!     | |                                    |                                        ^
-//!     | '------------------------------------'-- lose, with nothing dirty ------------'
-//!     '--------------------------------------'-- lose, of a dirty frame that can't be read ---> lost with dirty frames: the log stops
+//!   sound ---> failing:  note_error counts ERRORS_MAX errors in a row
+//!   failing -> lost:     leave has written all changed pages to the data files
+//!   sound, failing -> lost:  lose, with no changed page in the cache
+//!   sound, failing -> lost with changed pages: lose, of a changed page that can't be read; the log stops
 //! ```
 //!
 //! Invariants
-//! 1. A state is never left for one to its left, until the next start. What succeeds ends a row of errors of a sound device.
-//! 2. Of a failing device nothing more is taken; whoever cleans brings home what is dirty.
-//! 3. Lost with dirty frames: home lacks something that can't be read here. The log has stopped before anybody sees that the cache is lost; no such page
-//!    is read from home: what can still be read here is, and the rest is refused. Only where it is this that stopped the log is the cache
-//!    why (`why_stopped`).
-//! 4. What changes leaves a lost cache as it leaves any.
+//! 1. A request that succeeds ends a row of errors of a sound device.
+//! 2. A failing cache takes no page. Whoever cleans writes its changed pages to the data files.
+//! 3. A cache that is lost with changed pages has pages that the data files lack and that can't be read here. The
+//!    log has stopped before any thread sees that the cache is lost. No such page is read from the data files: a
+//!    page that can still be read here is read here, and the others are refused. The cache is the reason for the
+//!    stop only if nothing else stopped the log before (`why_stopped`).
+//! 4. A page that changes leaves a lost cache as it leaves any.
 //!
 //! Not known here: what a device is asked for, and by whom.
 
@@ -26,7 +26,7 @@ use varve_device::reached;
 
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::PageId;
-use crate::flash::cache::life::Device;
+use crate::flash::cache::life::Event;
 use crate::flash::cache::{FlashCache, add};
 use crate::level::Run;
 
@@ -48,7 +48,7 @@ pub(in crate::flash) struct Trouble {
 impl FlashCache {
     /// Whether nothing is to be had of the device any more.
     pub(crate) fn is_lost(&self) -> bool {
-        self.life.is_at_least(Device::Lost)
+        self.life.is_lost()
     }
 
     /// The device refused something.
@@ -64,7 +64,7 @@ impl FlashCache {
         }
         // Whoever cleans brings home what can still be read.
         reached("flash: dirty pages leave a failing device");
-        self.underway.ring();
+        self.transit.cleaning.ring();
         if is_news {
             self.notice(
                 "fails",
@@ -80,7 +80,7 @@ impl FlashCache {
 
     /// What somebody should hear of the cache.
     pub(in crate::flash) fn tell(&self, what: &str) {
-        let place = self.config.directory.location();
+        let place = self.drive.directory.location();
         self.trouble.notices.lock().push(format!("the flash cache on {place} {what}"));
     }
 
@@ -94,7 +94,7 @@ impl FlashCache {
     #[cold]
     fn take_no_more(&self, cause: &PagerError) -> bool {
         self.trouble.failing.lock().get_or_insert_with(|| cause.clone());
-        self.life.worsen(Device::Failing)
+        self.life.on(Event::Fail)
     }
 
     /// Whether home lacks a page that is here.
@@ -104,7 +104,7 @@ impl FlashCache {
 
     /// Whether the device is to be left.
     pub(in crate::flash) fn is_failing(&self) -> bool {
-        self.life.is_at_least(Device::Failing)
+        self.life.is_failing()
     }
 
     /// Brings home what the failing device still has; then it is lost. Gives the pages brought home.
@@ -136,19 +136,19 @@ impl FlashCache {
         let dirty: u64 = self.tables().map(|table| table.dirty_count()).sum();
         // First of all: whoever sees that the cache is lost finds the log stopped, if home lacks anything.
         if dirty > 0 {
-            let place = self.config.directory.location();
+            let place = self.drive.directory.location();
             let why = format!("the flash cache on {place} is lost with {dirty} changed pages: {cause}");
             let stopped = PagerError::Stopped { cause: why.into() };
             let is_first = self.trouble.lost_dirty.set(stopped).is_ok();
             // The log keeps the first reason. Whoever comes second finds it stopped, too, whether or not the first one has come so far.
             if let Some(own) = self.trouble.lost_dirty.get() {
-                self.log.stop(own);
+                self.around.log.stop(own);
             }
             if is_first {
                 self.tell_lost_dirty(dirty, cause);
             }
         }
-        if !self.life.worsen(Device::Lost) {
+        if !self.life.on(Event::Lose) {
             return;
         }
         reached("flash: the cache is lost");
@@ -179,12 +179,12 @@ impl FlashCache {
     #[cold]
     pub(in crate::flash) fn lose_for(&self, cause: PagerError) -> PagerError {
         self.lose(&cause);
-        self.log.check().err().unwrap_or(cause)
+        self.around.log.check().err().unwrap_or(cause)
     }
 
     /// Why the cache stopped the database, if it was the cache: what else stopped it first is not this.
     pub(crate) fn why_stopped(&self) -> Option<&PagerError> {
-        let is_why = |own: &&PagerError| match (own, self.log.check()) {
+        let is_why = |own: &&PagerError| match (own, self.around.log.check()) {
             (PagerError::Stopped { cause: own }, Err(PagerError::Stopped { cause })) => *own == cause,
             _ => false,
         };

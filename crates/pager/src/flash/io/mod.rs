@@ -2,5 +2,6 @@
 //!
 //! What it does not know: which pages they are.
 
+pub(crate) mod drive;
 pub(crate) mod store;
 pub(crate) mod writes;

@@ -2,6 +2,7 @@
 //!
 //! What it does not know: frames, and how they are written.
 
+pub(crate) mod chosen;
 pub(crate) mod daily_writes;
 pub(crate) mod design;
 pub(crate) mod scans;

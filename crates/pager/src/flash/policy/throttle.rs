@@ -145,9 +145,9 @@ mod tests {
         cache.put(&[image(4, 9)], Cause::Evict, Need::Held).expect("flash takes it");
         let from = |no| read(&cache, no, Access::Random).1;
         assert_eq!([3, 4].map(from), [Tier::Flash, Tier::Flash]);
-        cache.throttle.read_here(|| std::thread::sleep(Duration::from_millis(5)));
-        cache.throttle.read_home(|| ());
-        let in_flight = cache.throttle.begin(FlashConfig::PENDING_MAX);
+        cache.drive.throttle.read_here(|| std::thread::sleep(Duration::from_millis(5)));
+        cache.drive.throttle.read_home(|| ());
+        let in_flight = cache.drive.throttle.begin(FlashConfig::PENDING_MAX);
         assert_eq!([3, 4].map(from), [Tier::Home, Tier::Flash]);
         drop(in_flight);
         assert_eq!([3, 4].map(from), [Tier::Flash, Tier::Flash]);

@@ -18,27 +18,28 @@ use crate::flash::table::{FrameNo, Partition};
 impl FlashCache {
     /// From now on what changes is kept.
     pub(in crate::flash) fn begin_keeping(&self) {
-        if !matches!(self.restart(), FlashRestart::MemoryMapped | FlashRestart::LogBased) {
+        if !matches!(self.records.scheme, FlashRestart::MemoryMapped | FlashRestart::LogBased) {
             return;
         }
         self.tables().for_each(|mut table| table.tell_touched());
-        if self.restart() == FlashRestart::MemoryMapped {
+        if self.records.scheme == FlashRestart::MemoryMapped {
             self.keep_all();
         }
     }
 
     /// Records of these frames, under the lock of their partition.
     pub(in crate::flash) fn keep_records(&self, partition: usize, table: &Partition, touched: &[FrameNo]) {
-        if self.keeping.is_void.load(Relaxed) || !self.hardening.is_on() {
+        if self.records.keeping.is_void.load(Relaxed) || !self.records.hardening.is_on() {
             return;
         }
-        let mut frames: Vec<u32> = touched.iter().map(|frame| self.stored(partition, *frame)).collect();
+        let mut frames: Vec<u32> =
+            touched.iter().map(|frame| self.frames.stored(partition, *frame)).collect();
         frames.sort_unstable();
         frames.dedup();
         let kept = |stored: u32| {
-            table.kept(stored % self.shape.partition_frames()).filter(|kept| self.is_newest(kept))
+            table.kept(stored % self.frames.shape.partition_frames()).filter(|kept| self.is_newest(kept))
         };
-        match self.restart() {
+        match self.records.scheme {
             FlashRestart::LogBased => {
                 let frames = frames.into_iter().filter_map(|stored| Some((stored, kept(stored)?)));
                 self.note_frames(&frames.collect::<Vec<_>>());

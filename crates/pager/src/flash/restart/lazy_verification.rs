@@ -39,7 +39,7 @@ use crate::flash::table::Kept;
 impl FlashCache {
     /// Writes the records of the next chunk, if that is worth it. Whether a round ended with that, or nothing may be written now.
     pub(crate) fn harden_some(&self) -> bool {
-        let hardening = &self.hardening;
+        let hardening = &self.records.hardening;
         if self.is_redo_running() {
             return true;
         }
@@ -49,7 +49,7 @@ impl FlashCache {
         }
         let _one_at_a_time = hardening.writing.lock();
         let awaited = hardening.awaited();
-        if !self.store.budget.allows_records(awaited.is_some()) {
+        if !self.drive.store.budget.allows_records(awaited.is_some()) {
             return true;
         }
         let (chunk, last) = hardening.turn();
@@ -64,7 +64,7 @@ impl FlashCache {
 
     /// What is written of it then.
     fn harden_if_worth(&self, chunk: u32, last: Chunk, awaited: Option<Lsn>) -> Chunk {
-        let before = self.log.durable_block();
+        let before = self.around.log.durable_block();
         let (content, bytes) = self.records_of_chunk(chunk, before);
         let is_same = last.content.is_some_and(|last| last.is_same(content));
         let is_useless = awaited.is_some_and(|awaited| last.before < Some(awaited.min(before)));
@@ -84,38 +84,39 @@ impl FlashCache {
     }
 
     pub(in crate::flash) fn hardens(&self) -> bool {
-        let is_meant = self.restart() == FlashRestart::LazyVerification && self.hardening.is_on();
+        let is_meant =
+            self.records.scheme == FlashRestart::LazyVerification && self.records.hardening.is_on();
         is_meant && self.is_on() && !self.is_failing()
     }
 
     /// Writes the records of all frames. Nothing changes any more, and redo would begin here: what is not in the log behind that, has not
     /// changed since. A sum over them, which are durable; `None`: no records are kept, or no more.
     pub(crate) fn harden_all(&self, redo: Lsn) -> Result<Option<u32>> {
-        let hardening = &self.hardening;
+        let hardening = &self.records.hardening;
         if !self.hardens() {
             return Ok(None);
         }
         let _one_at_a_time = hardening.writing.lock();
-        let before = self.log.durable_lsn().max(redo);
+        let before = self.around.log.durable_lsn().max(redo);
         let mut sum = 0;
         for chunk in 0..hardening.chunks() {
             let (_, bytes) = self.records_of_chunk(chunk, before);
             sum = sum_of(sum, &bytes);
             self.write_chunk(chunk, &bytes)?;
         }
-        self.store.flush().inspect_err(|cause| self.note_error(cause))?;
+        self.drive.store.flush().inspect_err(|cause| self.note_error(cause))?;
         Ok(Some(sum))
     }
 
     /// Chunks to be looked at until the next pause: so many that their records are a small part of what the drive has moved since this was
     /// asked last (pages read for others than cleaners, and written), or those of a slow round.
     pub(crate) fn chunks_at_once(&self) -> usize {
-        let (chunk_blocks, chunks) = self.hardening.shape();
+        let (chunk_blocks, chunks) = self.records.hardening.shape();
         let chunk_bytes = u64::from(chunk_blocks) * TABLE_BLOCK_BYTES as u64;
-        let pages_of_chunk = (SHARE_OF_TRAFFIC * chunk_bytes).div_ceil(self.store.page_size() as u64);
+        let pages_of_chunk = (SHARE_OF_TRAFFIC * chunk_bytes).div_ceil(self.drive.store.page_size() as u64);
         let counters = &self.counters;
         let moved = counters.hits.load(Relaxed) + counters.written.load(Relaxed);
-        let seen = &self.hardening.moved_seen;
+        let seen = &self.records.hardening.moved_seen;
         let pages = moved.saturating_sub(seen.load(Relaxed));
         // What is not enough for a chunk counts the next time.
         seen.store(moved - pages % pages_of_chunk, Relaxed);
@@ -125,38 +126,38 @@ impl FlashCache {
 
     /// Where the log has to reach back to for all records to be of use: start of a block, which only moves on. `None`: there are none.
     pub(crate) fn hardened_from(&self) -> Option<Lsn> {
-        if self.hardens() { self.hardening.oldest() } else { None }
+        if self.hardens() { self.records.hardening.oldest() } else { None }
     }
 
     /// Somebody would like the redo position to pass records that are older than this.
     pub(crate) fn await_hardening(&self, wanted: Lsn) {
-        self.hardening.wait(wanted);
+        self.records.hardening.wait(wanted);
     }
 
     /// Whether somebody does.
     pub(crate) fn is_hardening_awaited(&self) -> bool {
-        self.hardening.awaited().is_some()
+        self.records.hardening.awaited().is_some()
     }
 
     /// Whether the redo position stays for their sake.
     pub(crate) fn note_held(&self, is_held: bool) {
-        self.hardening.is_held.store(is_held, Relaxed);
+        self.records.hardening.is_held.store(is_held, Relaxed);
     }
 
     /// Whether it does.
     pub(crate) fn holds_log(&self) -> bool {
-        self.hardening.is_held.load(Relaxed)
+        self.records.hardening.is_held.load(Relaxed)
     }
 
     /// A checkpoint sees that so much was changed. Whether the one before saw the same.
     pub(crate) fn sees_pause(&self, changes: u64) -> bool {
-        self.hardening.changes_seen.swap(changes, Relaxed) == changes
+        self.records.hardening.changes_seen.swap(changes, Relaxed) == changes
     }
 
     fn write_chunk(&self, chunk: u32, bytes: &AlignedBuf) -> Result<()> {
-        let (first, _) = self.hardening.place(chunk, self.store.table_blocks());
-        self.store.budget.owe(bytes.len() as u64);
-        let written = self.store.write_records(first, bytes, Durability::Later);
+        let (first, _) = self.records.hardening.place(chunk, self.drive.store.table_blocks());
+        self.drive.store.budget.owe(bytes.len() as u64);
+        let written = self.drive.store.write_records(first, bytes, Durability::Later);
         written.inspect_err(|cause| self.note_error(cause))?;
         let blocks = (bytes.len() / TABLE_BLOCK_BYTES) as u64;
         self.counters.hardened.fetch_add(blocks, Relaxed);
@@ -164,8 +165,8 @@ impl FlashCache {
     }
 
     fn records_of_chunk(&self, chunk: u32, before: Lsn) -> (Content, AlignedBuf) {
-        let whose = self.hardening.whose();
-        let (first, blocks) = self.hardening.place(chunk, self.store.table_blocks());
+        let whose = self.records.hardening.whose();
+        let (first, blocks) = self.records.hardening.place(chunk, self.drive.store.table_blocks());
         let mut bytes = AlignedBuf::new(blocks as usize * TABLE_BLOCK_BYTES);
         let (mut pages, mut times, mut records) = (FxHasher::default(), FxHasher::default(), 0);
         for (block, bytes) in (first..).zip(bytes.chunks_exact_mut(TABLE_BLOCK_BYTES)) {
@@ -190,7 +191,7 @@ impl FlashCache {
     ) {
         let (first, frames) = (block * RECORDS_OF_BLOCK as u32, self.frames());
         for stored in (first..frames).take(RECORDS_OF_BLOCK) {
-            let of_each = self.shape.partition_frames();
+            let of_each = self.frames.shape.partition_frames();
             let (partition, frame) = (stored / of_each, stored % of_each);
             let table = self.table(partition as usize);
             let kept = table.kept(frame).filter(|kept| self.is_newest(kept));
@@ -202,6 +203,6 @@ impl FlashCache {
 
     /// Under the lock of the page's partition.
     pub(in crate::flash) fn is_newest(&self, kept: &Kept) -> bool {
-        self.ledger.is_held_by(kept.page, kept.lsn)
+        self.around.ledger.is_held_by(kept.page, kept.lsn)
     }
 }

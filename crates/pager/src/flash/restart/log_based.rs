@@ -33,13 +33,13 @@ impl FlashCache {
             return true;
         }
         let mut payload = Vec::with_capacity(EPOCH_BYTES + frames.len() * NOTED_FRAME_BYTES as usize);
-        payload.extend(self.hardening.whose().epoch.to_le_bytes());
+        payload.extend(self.records.hardening.whose().epoch.to_le_bytes());
         for (stored, Kept { page, lsn, .. }) in frames {
             let fields = [u64::from(*stored), page.to_u64(), lsn.get()];
             fields.into_iter().for_each(|field| put_varint(&mut payload, field));
         }
         add(&self.counters.hardened);
-        self.log.note(NOTE_FLASH, &payload)
+        self.around.log.note(NOTE_FLASH, &payload)
     }
 
     /// Before the redo position is looked for, which would be `from` now (`None`: behind everything) while the log's open block begins at
@@ -50,16 +50,16 @@ impl FlashCache {
         block: impl Fn() -> Lsn,
         end: impl Fn() -> Lsn,
     ) -> Option<Lsn> {
-        if self.restart() != FlashRestart::LogBased || !self.hardening.is_on() || !self.is_on() {
+        if self.records.scheme != FlashRestart::LogBased || !self.records.hardening.is_on() || !self.is_on() {
             return None;
         }
-        let mut noted = self.keeping.noted.lock();
+        let mut noted = self.records.keeping.noted.lock();
         if let Some((begin, then)) = *noted
             && (from.is_some_and(|from| from <= begin) || then == end())
         {
             return Some(begin);
         }
-        if !self.log.make_room_for(&self.notes_of_table()) {
+        if !self.around.log.make_room_for(&self.notes_of_table()) {
             reached("flash: no room in the log for the table");
             *noted = None;
             return None;
@@ -67,7 +67,10 @@ impl FlashCache {
         let begin = block();
         let all = self.tables().enumerate().all(|(partition, table)| {
             let each = (0..table.frame_count()).filter_map(|frame| {
-                Some((self.stored(partition, frame), table.kept(frame).filter(|kept| self.is_newest(kept))?))
+                Some((
+                    self.frames.stored(partition, frame),
+                    table.kept(frame).filter(|kept| self.is_newest(kept))?,
+                ))
             });
             let frames: Vec<(u32, Kept)> = each.collect();
             frames.chunks(NOTE_FRAMES_MAX).all(|some| self.note_frames(some))

@@ -21,8 +21,8 @@ impl FlashCache {
     /// All records of one block.
     pub(super) fn keep_on_flash(&self, records: &[(u32, Option<Kept>)], durability: Durability) {
         let Some((first, _)) = records.first() else { return };
-        let (block, epoch) = (block_of(*first), self.hardening.whose().epoch);
-        let mirror = self.keeping.mirror.read();
+        let (block, epoch) = (block_of(*first), self.records.hardening.whose().epoch);
+        let mirror = self.records.keeping.mirror.read();
         let mut bytes = mirror[block as usize].lock();
         for (stored, kept) in records {
             // It is right as long as it is there.
@@ -30,7 +30,7 @@ impl FlashCache {
             Record::put(record, &mut bytes, epoch, *stored);
         }
         add(&self.counters.hardened);
-        if let Err(cause) = self.store.write_records(block, &bytes, durability) {
+        if let Err(cause) = self.drive.store.write_records(block, &bytes, durability) {
             drop(bytes);
             self.void_records(&cause);
         }
@@ -38,13 +38,13 @@ impl FlashCache {
 
     pub(super) fn keep_all(&self) {
         for (partition, table) in self.tables().enumerate() {
-            let each =
-                (0..table.frame_count()).map(|frame| (self.stored(partition, frame), table.kept(frame)));
+            let each = (0..table.frame_count())
+                .map(|frame| (self.frames.stored(partition, frame), table.kept(frame)));
             let all: Vec<(u32, Option<Kept>)> = each.collect();
             let of_blocks = all.chunk_by(|(one, _), (other, _)| block_of(*one) == block_of(*other));
             of_blocks.for_each(|records| self.keep_on_flash(records, Durability::Later));
         }
-        if let Err(cause) = self.store.flush() {
+        if let Err(cause) = self.drive.store.flush() {
             self.void_records(&cause);
         }
     }
@@ -55,16 +55,16 @@ impl FlashCache {
         reached("flash: records are void");
         add(&self.counters.errors);
         // Until they are, whoever changes something keeps its record, or comes here.
-        let _one_at_a_time = self.keeping.voiding.lock();
-        if self.keeping.is_void.load(Relaxed) {
+        let _one_at_a_time = self.records.keeping.voiding.lock();
+        if self.records.keeping.is_void.load(Relaxed) {
             return;
         }
-        let void = Whose { marks: Marks::default(), ..self.hardening.whose() };
-        match self.store.sign(&void) {
-            Ok(()) => self.keeping.is_void.store(true, Relaxed),
+        let void = Whose { marks: Marks::default(), ..self.records.hardening.whose() };
+        match self.drive.store.sign(&void) {
+            Ok(()) => self.records.keeping.is_void.store(true, Relaxed),
             Err(_) => {
                 let what = format!("the records of the flash cache can't be kept, nor be voided: {cause}");
-                self.log.stop(&PagerError::Stopped { cause: what.into() });
+                self.around.log.stop(&PagerError::Stopped { cause: what.into() });
             }
         }
     }

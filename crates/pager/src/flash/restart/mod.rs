@@ -9,6 +9,7 @@ pub(crate) mod memory_mapped;
 pub(crate) mod mirror;
 pub(crate) mod notes;
 pub(crate) mod record;
+pub(crate) mod records;
 pub(crate) mod rounds;
 pub(crate) mod seal;
 pub(crate) mod start;

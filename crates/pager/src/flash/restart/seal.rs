@@ -26,9 +26,9 @@ use crate::flash::restart::start::{ANY_SUM, READ_BLOCKS};
 impl FlashCache {
     /// Whether this design and this way to keep records go with a seal.
     pub(crate) fn may_be_sealed(&self) -> bool {
-        self.restart() == FlashRestart::LazyVerification
-            && self.design().may_end_dirty()
-            && !self.is_below_nvm
+        self.records.scheme == FlashRestart::LazyVerification
+            && self.policy.design().may_end_dirty()
+            && !self.around.is_below_nvm
     }
 
     /// Seals the records, whose sum this is, if they say all that home lacks. Nothing changes any more. The seal's number, or why there is
@@ -39,7 +39,7 @@ impl FlashCache {
             return Err(stranger);
         }
         let seal = Seal { number: random_id(), sum };
-        let signed = self.store.sign(&Whose { seal, ..self.hardening.whose() });
+        let signed = self.drive.store.sign(&Whose { seal, ..self.records.hardening.whose() });
         match signed.inspect_err(|cause| self.note_error(cause)) {
             Ok(()) => Ok(seal.number),
             Err(cause) => Err(cause.to_string()),
@@ -65,10 +65,10 @@ impl FlashCache {
         let is_told = |id| {
             let version = self.table_of(id).version(id);
             version.is_some_and(|(lsn, is_dirty)| {
-                is_dirty && self.ledger.has(id) && self.ledger.is_held_by(id, lsn)
+                is_dirty && self.around.ledger.has(id) && self.around.ledger.is_held_by(id, lsn)
             })
         };
-        let lacking = self.ledger.pages_count();
+        let lacking = self.around.ledger.pages_count();
         if lacking != dirty.len() {
             return Some(format!("home lacks {lacking} pages, and {} are dirty here", dirty.len()));
         }
@@ -79,10 +79,10 @@ impl FlashCache {
     /// Whether the records are as they were when they got this seal, in the start of this number.
     pub(crate) fn has_seal(&self, number: u64, start: u64) -> bool {
         let is_meant = self.may_be_sealed() && self.is_on();
-        let is_it = self.hardening.seal.number == number
-            && self.hardening.earlier.is_ok_and(|marks| marks.are_of(start));
+        let is_it = self.records.hardening.seal.number == number
+            && self.records.hardening.earlier.is_ok_and(|marks| marks.are_of(start));
         let read = if is_meant && is_it { self.sum_of_table() } else { return false };
-        let is_whole = read.is_ok_and(|sum| sum == self.hardening.seal.sum);
+        let is_whole = read.is_ok_and(|sum| sum == self.records.hardening.seal.sum);
         if !is_whole {
             reached("flash: a seal over other records");
         }
@@ -90,10 +90,10 @@ impl FlashCache {
     }
 
     fn sum_of_table(&self) -> Result<u32> {
-        let (blocks, mut sum) = (self.store.table_blocks(), 0);
+        let (blocks, mut sum) = (self.drive.store.table_blocks(), 0);
         for first in (0..blocks).step_by(READ_BLOCKS as usize) {
             let mut bytes = AlignedBuf::new(READ_BLOCKS.min(blocks - first) as usize * TABLE_BLOCK_BYTES);
-            self.store.read_records(first, &mut bytes)?;
+            self.drive.store.read_records(first, &mut bytes)?;
             sum = sum_of(sum, &bytes);
         }
         Ok(sum)

@@ -34,7 +34,7 @@ use crate::base::lsn::Lsn;
 use crate::base::space_format::Geometry;
 use crate::control::random_id;
 use crate::flash::cache::FlashCache;
-use crate::flash::cache::life::Phase;
+use crate::flash::cache::life::Event;
 use crate::flash::config::FlashRestart;
 use crate::flash::io::store::{Cold, Marks, Whose};
 use crate::flash::table::Kept;
@@ -95,11 +95,11 @@ impl FlashCache {
             return note(start).map(|()| false);
         }
         let is_first = earlier.as_ref().is_none_or(|earlier| !earlier.has_cache);
-        if is_first && self.hardening.earlier == Err(Cold::OtherDatabase) {
+        if is_first && self.records.hardening.earlier == Err(Cold::OtherDatabase) {
             self.tell("takes the place of another database's, which begins empty when it is started");
         }
         if earlier.is_some() {
-            self.life.enter(Phase::Restoring);
+            self.life.on(Event::Restore);
         }
         let restored = earlier.filter(|earlier| self.is_on() && self.restore_or_tell(earlier));
         self.tables().for_each(|mut table| table.found_all());
@@ -108,12 +108,12 @@ impl FlashCache {
         }
         note(start)?;
         self.enter(restored.as_ref());
-        let found = self.hardening.whose();
+        let found = self.records.hardening.whose();
         let epoch = if restored.is_some() { found.epoch } else { random_id() };
         let whose = Whose { marks: Marks::of(start), epoch, ..found };
-        match self.store.sign(&whose) {
+        match self.drive.store.sign(&whose) {
             Ok(()) => {
-                self.hardening.begin(whose);
+                self.records.hardening.begin(whose);
                 if !self.is_redo_running() {
                     self.begin_keeping();
                 }
@@ -141,7 +141,7 @@ impl FlashCache {
     /// The file and the control file get the number one after the other: a start that ends in between leaves the cache to the next.
     fn announce(&self, earlier: u64, start: u64) {
         let marks = Marks { mark: earlier, announced: start };
-        let signed = self.store.sign(&Whose { marks, ..self.hardening.whose() });
+        let signed = self.drive.store.sign(&Whose { marks, ..self.records.hardening.whose() });
         signed.unwrap_or_else(|cause| self.note_error(&cause));
     }
 
@@ -153,7 +153,7 @@ impl FlashCache {
                 reached("flash: a start behind a seal");
                 let dirty = self.tables().flat_map(|table| table.dirty_pages());
                 if !planted("flash: behind a seal the ledger hears nothing") {
-                    dirty.for_each(|id| self.ledger.first_change(id, *redo, *redo));
+                    dirty.for_each(|id| self.around.ledger.first_change(id, *redo, *redo));
                 }
             }
             Some(_) => {}
@@ -162,17 +162,17 @@ impl FlashCache {
 
     /// Finds what the start before left; if that is of no use, frames that were found already have to be forgotten.
     fn restore(&self, earlier: &Earlier<'_>) -> Result<(), Cold> {
-        if !self.hardening.earlier?.are_of(earlier.start) {
+        if !self.records.hardening.earlier?.are_of(earlier.start) {
             reached("flash: the start before did not have the cache");
             return Err(Cold::Older);
         }
-        if self.hardening.earlier != Ok(Marks::of(earlier.start)) {
+        if self.records.hardening.earlier != Ok(Marks::of(earlier.start)) {
             reached("flash: a start follows one that did no more than announce itself");
         }
         let mut found = Found::default();
-        let is_ours = match earlier.noted.filter(|_| self.restart() == FlashRestart::LogBased) {
+        let is_ours = match earlier.noted.filter(|_| self.records.scheme == FlashRestart::LogBased) {
             Some(noted) => {
-                let epoch = self.hardening.whose().epoch;
+                let epoch = self.records.hardening.whose().epoch;
                 noted
                     .records(epoch)
                     .all(|(stored, record)| self.look_at(stored, &record, earlier, &mut found))
@@ -183,9 +183,9 @@ impl FlashCache {
             reached("flash: a cache of another history is not believed");
             return Err(Cold::OtherHistory);
         }
-        self.clock.fetch_max(found.newest + 1, Relaxed);
+        self.frames.tick_past(found.newest);
         let history = earlier.history;
-        self.hardening.found_from(history.from, history.until, self.log.durable_block());
+        self.records.hardening.found_from(history.from, history.until, self.around.log.durable_block());
         let Found { left, clean, dirty, .. } = found;
         let counters = &self.counters;
         counters.not_restored.fetch_add(left, Relaxed);
@@ -202,11 +202,11 @@ impl FlashCache {
 
     /// Whether the records are ours.
     fn look_at_table(&self, earlier: &Earlier<'_>, found: &mut Found) -> Result<bool, Cold> {
-        let (blocks, mut sum) = (self.store.table_blocks(), 0);
+        let (blocks, mut sum) = (self.drive.store.table_blocks(), 0);
         for first in (0..blocks).step_by(READ_BLOCKS as usize) {
             let some = READ_BLOCKS.min(blocks - first);
             let mut bytes = AlignedBuf::new(some as usize * TABLE_BLOCK_BYTES);
-            self.store.read_records(first, &mut bytes).map_err(|cause| {
+            self.drive.store.read_records(first, &mut bytes).map_err(|cause| {
                 self.note_error(&cause);
                 Cold::Unreadable
             })?;
@@ -220,7 +220,7 @@ impl FlashCache {
             }
         }
         // What is believed is what was summed: a drive may answer otherwise than a moment ago.
-        if earlier.sealed.is_some() && sum != self.hardening.seal.sum && !planted(ANY_SUM) {
+        if earlier.sealed.is_some() && sum != self.records.hardening.seal.sum && !planted(ANY_SUM) {
             reached("flash: records change between two reads");
             return Err(Cold::Unsteady);
         }
@@ -246,7 +246,7 @@ impl FlashCache {
     }
 
     fn records_of(&self, block: u32, bytes: &[u8]) -> Vec<(u32, Record)> {
-        let epoch = self.hardening.whose().epoch;
+        let epoch = self.records.hardening.whose().epoch;
         let first = block * RECORDS_OF_BLOCK as u32;
         let each = (first..self.frames()).take(RECORDS_OF_BLOCK);
         each.filter_map(|stored| Some((stored, Record::get(bytes, epoch, stored)?))).collect()
@@ -256,15 +256,16 @@ impl FlashCache {
         let Record { page, lsn, before, .. } = *record;
         let (from, stable, end) = (history.from, history.stable, history.until.max(history.from));
         // One that is right as long as it is there says nothing of a moment.
-        let is_kept = self.restart() == FlashRestart::MemoryMapped;
+        let is_kept = self.records.scheme == FlashRestart::MemoryMapped;
         if lsn > history.until || before > end {
             return Fate::Foreign;
         }
-        let is_its_place = self.partition_of(page) == (stored / self.shape.partition_frames()) as usize;
+        let is_its_place =
+            self.frames.partition_of(page) == (stored / self.frames.shape.partition_frames()) as usize;
         let is_possible = stored < self.frames() && SpaceId::DURABLE.contains(&page.space()) && is_its_place;
         // Home may have a new one, that of a file which was cut and has grown again; nothing notes that.
         let is_possible =
-            is_possible && !Geometry::of(page.space(), self.store.page_size()).is_descriptor(page);
+            is_possible && !Geometry::of(page.space(), self.drive.store.page_size()).is_descriptor(page);
         let is_read =
             is_kept || lsn.max(before) >= from || planted("flash: records from before redo are believed");
         if !is_possible || !is_read || history.is_discarded_after(page, lsn) {
@@ -296,7 +297,7 @@ impl FlashCache {
             Fate::Left | Fate::Foreign => return,
         };
         let kept = Kept { page, lsn, last, last_but_one, admitted, is_dirty };
-        let of_each = self.shape.partition_frames();
+        let of_each = self.frames.shape.partition_frames();
         let (partition, frame) = (stored / of_each, stored % of_each);
         self.table(partition as usize).find(frame, kept, lacks, earlier.sealed.is_some());
     }
@@ -304,7 +305,7 @@ impl FlashCache {
     /// Redo found the page with this LSN, and has nothing to do. Whether home may lack it, and the ledger has to know: in this order it
     /// hears of the page's changes.
     pub(crate) fn is_only_here(&self, id: PageId, lsn: Lsn) -> bool {
-        if !self.life.is_in(Phase::Restoring) {
+        if !self.life.is_restoring() {
             return false;
         }
         let mut table = self.table_of(id);
@@ -318,7 +319,8 @@ impl FlashCache {
     /// Redo is over. `has_place`: whether the page is within its space.
     pub(crate) fn redone(&self, has_place: impl Fn(PageId) -> bool) {
         if !self.is_redo_running() {
-            return self.life.enter(Phase::Open);
+            self.life.on(Event::RedoEnds);
+            return;
         }
         for mut table in self.tables() {
             let (unseen, outside) =
@@ -328,14 +330,14 @@ impl FlashCache {
             }
             self.counters.not_restored.fetch_add(unseen + outside, Relaxed);
         }
-        self.life.enter(Phase::Open);
+        self.life.on(Event::RedoEnds);
         self.begin_keeping();
     }
 
     /// The device failed while redo runs: redo has what nobody has seen on it.
     #[cold]
     pub(in crate::flash) fn forget_unverified(&self) {
-        if self.life.is_in(Phase::Restoring) {
+        if self.life.is_restoring() {
             let each = self.tables().map(|mut table| table.remove_unverified_dirty());
             self.counters.not_restored.fetch_add(each.sum(), Relaxed);
         }
@@ -343,6 +345,6 @@ impl FlashCache {
 
     /// Whether redo is still to come, or running.
     pub(in crate::flash) fn is_redo_running(&self) -> bool {
-        self.life.is_in(Phase::Restoring)
+        self.life.is_restoring()
     }
 }

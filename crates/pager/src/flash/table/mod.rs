@@ -27,6 +27,7 @@ use crate::base::lsn::Lsn;
 use crate::flash::table::heap::Heap;
 
 mod frame;
+pub(crate) mod frames;
 pub(crate) mod heap;
 pub(crate) mod shape;
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
 use crate::flash::FlashConfig;
-use crate::flash::cache::{FlashCache, Opened, Place};
+use crate::flash::cache::{FlashCache, Opened, Owner, Surroundings};
 use crate::flash::config::FlashFill;
 use crate::flash::policy::daily_writes::{Clock, Hands, running};
 use crate::flash::policy::design::FlashDesign;
@@ -123,17 +123,9 @@ fn open_all(
         daily_write_bytes,
         ..FlashConfig::new(directory, 4096 + frames * PAGE_BYTES as u64)
     };
-    let place = Place {
-        database: 7,
-        page_size: PAGE_BYTES,
-        has_threads,
-        is_below_nvm: false,
-        below,
-        ledger: Arc::default(),
-        log,
-        clock,
-    };
-    let Opened { cache, warning } = FlashCache::open(&config, place);
+    let owner = Owner { database: 7, page_size: PAGE_BYTES, clock };
+    let around = Surroundings { has_threads, is_below_nvm: false, below, ledger: Arc::default(), log };
+    let Opened { cache, warning } = FlashCache::open(&config, owner, around);
     assert_eq!(warning, None);
     cache.expect("its device is sound")
 }
@@ -326,7 +318,7 @@ fn a_put_far_beyond_the_limit_cleans_about_what_it_brings() {
     put(2 * PAGES);
     let cleaned = u64::from(PAGES) + 1 - cache.counts().dirty;
     assert!(
-        cleaned > 0 && cleaned <= u64::from(cache.shape.partitions()),
+        cleaned > 0 && cleaned <= u64::from(cache.frames.shape.partitions()),
         "{cleaned}: one of each partition"
     );
 }
@@ -338,12 +330,12 @@ fn a_frame_that_a_change_overtook_gets_no_record() {
     let cache = open(64, false);
     cache.begin(7, None, |_| Ok(())).unwrap();
     cache.put(&[image(1, 100), image(2, 100)], Cause::Evict, Need::Held).unwrap();
-    cache.ledger.first_change(page(2), Lsn::new(120), Lsn::new(130));
+    cache.around.ledger.first_change(page(2), Lsn::new(120), Lsn::new(130));
     let found = |cache: &FlashCache| -> Vec<(PageId, Lsn)> {
         let frames = (0..cache.frames()).filter_map(|frame| {
             let mut block = AlignedBuf::new(TABLE_BLOCK_BYTES);
-            cache.store.read_records(frame / RECORDS_OF_BLOCK as u32, &mut block).unwrap();
-            Record::get(&block, cache.hardening.whose().epoch, frame)
+            cache.drive.store.read_records(frame / RECORDS_OF_BLOCK as u32, &mut block).unwrap();
+            Record::get(&block, cache.records.hardening.whose().epoch, frame)
         });
         frames.map(|record| (record.page, record.lsn)).collect()
     };
@@ -351,7 +343,7 @@ fn a_frame_that_a_change_overtook_gets_no_record() {
     assert_eq!(found(&cache), [(page(1), Lsn::new(100))]);
     // Home has the newer one, and the put took the older one away.
     cache.put(&[image(2, 140)], Cause::Evict, Need::Held).unwrap();
-    cache.ledger.stable(page(2), Lsn::new(140));
+    cache.around.ledger.stable(page(2), Lsn::new(140));
     cache.harden_all(Lsn::ZERO).unwrap();
     let mut both = found(&cache);
     both.sort_unstable();
@@ -454,10 +446,10 @@ fn records_are_written_beyond_the_budget_and_made_up_for() {
         cache.harden_all(Lsn::ZERO).unwrap();
     }
     let takes = || {
-        let pending = cache.writes.pending();
+        let pending = cache.drive.writes.pending();
         let id = pending as u32;
         cache.put(&[image(id, 5)], Cause::Evict, Need::Held).expect("home takes all");
-        cache.writes.pending() > pending
+        cache.drive.writes.pending() > pending
     };
     let taken = [0, 3600, 3599, 1].map(|seconds| {
         hands.pass(seconds);
@@ -476,7 +468,7 @@ fn a_put_that_the_loss_overtakes_goes_home() {
     cache.lose(&PagerError::Corrupt { what: "a test says so".into() });
     let images: Vec<Image> = (0..4).map(|no| image(no, 5)).collect();
     cache.put_some(&images, Cause::Evict, Need::Held).expect("home takes all");
-    assert_eq!((cache.counts().dirty, cache.writes.pending()), (0, 0));
+    assert_eq!((cache.counts().dirty, cache.drive.writes.pending()), (0, 0));
     assert!(read(&cache, 0, &[false; 4], &[5; 4]), "from home");
     cache.changed(page(1));
     cache.put(&[image(1, 9), image(2, 9)], Cause::Evict, Need::Held).expect("home takes all");

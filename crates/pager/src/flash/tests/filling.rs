@@ -13,7 +13,7 @@ use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
 use crate::flash::FlashConfig;
-use crate::flash::cache::{FlashCache, Opened, Place};
+use crate::flash::cache::{FlashCache, Opened, Owner, Surroundings};
 use crate::flash::config::{FlashFill, FlashRestart};
 use crate::flash::policy::daily_writes::running;
 use crate::flash::policy::design::FlashDesign;
@@ -99,17 +99,15 @@ pub(in crate::flash) fn open(
     };
     let home = Arc::new(Home::default());
     home.pages.lock().extend((0..40).map(|no| (page(no), image(no, 5))));
-    let place = Place {
-        database: 7,
-        page_size: PAGE_BYTES,
+    let owner = Owner { database: 7, page_size: PAGE_BYTES, clock: running() };
+    let around = Surroundings {
         has_threads: false,
         is_below_nvm: false,
         below: home.clone(),
         ledger: home.ledger.clone(),
         log: Arc::new(NoLog),
-        clock: running(),
     };
-    let Opened { cache, warning } = FlashCache::open(&config, place);
+    let Opened { cache, warning } = FlashCache::open(&config, owner, around);
     assert_eq!(warning, None);
     let cache = cache.expect("its device is sound");
     cache.redone(|_| true);

@@ -15,7 +15,7 @@ use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::space_format::Geometry;
 use crate::flash::FlashConfig;
-use crate::flash::cache::{FlashCache, Opened, Place};
+use crate::flash::cache::{FlashCache, Opened, Owner, Surroundings};
 use crate::flash::config::{FlashFill, FlashRestart};
 use crate::flash::policy::daily_writes::{Clock, Hands, running};
 use crate::flash::policy::design::FlashDesign;
@@ -96,8 +96,8 @@ impl Rig {
     fn oldest(&self) -> Option<Lsn> {
         let frames = (0..self.cache.frames()).filter_map(|frame| {
             let mut block = AlignedBuf::new(TABLE_BLOCK_BYTES);
-            self.cache.store.read_records(frame / RECORDS_OF_BLOCK as u32, &mut block).unwrap();
-            Record::get(&block, self.cache.hardening.whose().epoch, frame)
+            self.cache.drive.store.read_records(frame / RECORDS_OF_BLOCK as u32, &mut block).unwrap();
+            Record::get(&block, self.cache.records.hardening.whose().epoch, frame)
         });
         frames.map(|record| record.before).min()
     }
@@ -127,7 +127,7 @@ fn reading_alone_has_records_written_now_and_then() {
         // An access of every page.
         for mut table in rig.cache.tables() {
             for id in table.pages() {
-                assert!(table.touch(id, rig.cache.tick()));
+                assert!(table.touch(id, rig.cache.frames.tick()));
             }
         }
         written += rig.round();
@@ -219,8 +219,10 @@ fn records_have_a_share_of_the_budget() {
             // Every chunk changes all the time.
             for no in 0..CHUNKS as u32 {
                 let frame = no * CHUNK_BLOCKS_MIN * RECORDS_OF_BLOCK as u32;
-                let (partition, frame) =
-                    (frame / rig.cache.shape.partition_frames(), frame % rig.cache.shape.partition_frames());
+                let (partition, frame) = (
+                    frame / rig.cache.frames.shape.partition_frames(),
+                    frame % rig.cache.frames.shape.partition_frames(),
+                );
                 let mut table = rig.cache.table(partition as usize);
                 let kept = table.kept(frame).map(|kept| kept.page);
                 kept.map(|id| table.remove(id));
@@ -253,17 +255,15 @@ fn kept(directory: Arc<dyn Directory>, restart: FlashRestart) -> Arc<FlashCache>
         fill: FlashFill::Aggressive,
         ..FlashConfig::new(directory, 4096 * (1 + BLOCKS + FRAMES))
     };
-    let place = Place {
-        database: 7,
-        page_size: PAGE_BYTES,
+    let owner = Owner { database: 7, page_size: PAGE_BYTES, clock: running() };
+    let around = Surroundings {
         has_threads: false,
         is_below_nvm: false,
         below: Arc::new(Home::default()),
         ledger: Arc::default(),
         log: Arc::new(Durable(AtomicU64::new(1000))),
-        clock: running(),
     };
-    let Opened { cache, .. } = FlashCache::open(&config, place);
+    let Opened { cache, .. } = FlashCache::open(&config, owner, around);
     cache.expect("its device is sound")
 }
 
@@ -280,8 +280,10 @@ fn nobody_changes_a_page_before_its_record_is_void() {
         .iter()
         .for_each(|no| cache.put(&[image(*no, 5)], Cause::Evict, Need::Held).expect("home takes all"));
     let one = page(0);
-    let other =
-        pages.iter().map(|no| page(*no)).find(|id| cache.partition_of(*id) != cache.partition_of(one));
+    let other = pages
+        .iter()
+        .map(|no| page(*no))
+        .find(|id| cache.frames.partition_of(*id) != cache.frames.partition_of(one));
     let other = other.expect("there are several partitions");
     let write = |when, fault| Rule { operation: Some(Operation::Write), space: None, when, fault };
     // The record, then the header.
@@ -302,7 +304,7 @@ fn nobody_changes_a_page_before_its_record_is_void() {
             let mut block = AlignedBuf::new(TABLE_BLOCK_BYTES);
             let at = 4096 * (1 + u64::from(frame) / RECORDS_OF_BLOCK as u64);
             file.read_at(at, &mut block, Purpose::FlashMeta).unwrap();
-            let record = Record::get(&block, cache.hardening.whose().epoch, frame);
+            let record = Record::get(&block, cache.records.hardening.whose().epoch, frame);
             record.is_some_and(|record| record.page == other)
         });
         has_record && !is_void

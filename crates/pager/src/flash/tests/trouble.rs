@@ -180,7 +180,7 @@ fn who_puts_beyond_the_limit_cleans() {
 #[test]
 fn without_threads_a_busy_drive_gets_whole_batches() {
     let rig = Rig::new(200, FlashDesign::LazyCleaning);
-    let _in_flight = rig.cache.throttle.begin(1_000);
+    let _in_flight = rig.cache.drive.throttle.begin(1_000);
     let pages: Vec<Image> = (0..10).map(|no| image(no, 5)).collect();
     rig.cache.put(&pages, Cause::Evict, Need::Held).expect("flash takes them");
     assert!(rig.cache.write_some(Duration::ZERO).expect("the drive takes them"));

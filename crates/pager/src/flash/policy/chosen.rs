@@ -1,0 +1,66 @@
+//! The policy in force: the design, and what tells pages apart for it.
+//!
+//! Invariants
+//! 1. Only the thread that holds `switching` changes the design, and only with the gate closed: whoever takes
+//!    pages holds the gate open, and sees one design.
+//!
+//! What it does not know: frames, and the file.
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::design::FlashDesign;
+use super::scans::Scans;
+use super::temperature::Heat;
+use crate::flash::config::{FlashConfig, FlashFill};
+use crate::flash::table::CleanOrder;
+
+/// Which pages are taken, and which frames are given up or cleaned first.
+pub(in crate::flash) struct Policy {
+    design: AtomicU8,
+    /// How an empty cache is filled.
+    fill: FlashFill,
+    /// Which dirty frame is cleaned first.
+    pub(in crate::flash) clean_order: CleanOrder,
+    /// How often extents are read, for the design that goes by that.
+    pub(in crate::flash) heat: Heat,
+    /// Pages of scans.
+    pub(in crate::flash) scans: Scans,
+    /// Held by those who take pages; held alone while the design or the size changes.
+    pub(in crate::flash) gate: RwLock<()>,
+    /// Held during a change of the design or the size.
+    pub(in crate::flash) switching: Mutex<()>,
+}
+
+impl Policy {
+    pub(in crate::flash) fn new(config: &FlashConfig) -> Policy {
+        Policy {
+            design: AtomicU8::new(config.design as u8),
+            fill: config.fill,
+            clean_order: config.clean_order,
+            heat: Heat::default(),
+            scans: Scans::new(config.scans),
+            gate: RwLock::default(),
+            switching: Mutex::default(),
+        }
+    }
+
+    /// The design in force.
+    #[inline]
+    pub(in crate::flash) fn design(&self) -> FlashDesign {
+        let code = self.design.load(Relaxed);
+        FlashDesign::ALL.into_iter().find(|design| *design as u8 == code).unwrap_or(FlashDesign::Off)
+    }
+
+    /// Another design, under `switching` and the closed gate.
+    pub(in crate::flash) fn set_design(&self, design: FlashDesign) {
+        self.design.store(design as u8, Relaxed);
+    }
+
+    /// Whether an empty cache also takes pages that a full one refuses.
+    #[inline]
+    pub(in crate::flash) fn fills_aggressively(&self) -> bool {
+        self.fill == FlashFill::Aggressive
+    }
+}

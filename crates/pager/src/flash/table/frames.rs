@@ -1,0 +1,70 @@
+//! All frames of the cache: their partitions, and which partition has a page.
+//!
+//! Invariants
+//! 1. The partition of a page depends on the page and on the number of partitions only. That number changes under
+//!    the locks of all partitions.
+//! 2. There are always `PARTITIONS_MAX` partitions; those beyond the shape have no frames.
+//!
+//! What it does not know: designs, files, and what must be recorded of a change.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::shape::{PARTITIONS_MAX, Shape};
+use super::{CleanOrder, FrameNo, Order, Partition};
+use crate::base::ids::PageId;
+
+/// What spreads neighbouring pages over the partitions: 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The frame table.
+pub(in crate::flash) struct Frames {
+    partitions: Box<[Mutex<Partition>]>,
+    pub(in crate::flash) shape: Shape,
+    /// Counts accesses: the time of LRU-2.
+    clock: AtomicU64,
+}
+
+impl Frames {
+    /// Empty ones.
+    pub(in crate::flash) fn new(shape: Shape, order: Order, clean_order: CleanOrder) -> Frames {
+        let partition = |no| Mutex::new(Partition::new(shape.frames_of(no), order, clean_order));
+        let partitions = (0..PARTITIONS_MAX).map(partition).collect();
+        Frames { partitions, shape, clock: AtomicU64::new(1) }
+    }
+
+    /// The time of an access.
+    #[inline]
+    pub(in crate::flash) fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Relaxed)
+    }
+
+    /// Accesses from now on are later than this one.
+    pub(in crate::flash) fn tick_past(&self, last: u64) {
+        self.clock.fetch_max(last + 1, Relaxed);
+    }
+
+    /// Number of partitions, also of those without frames.
+    pub(in crate::flash) fn partitions(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// The partition that has the page's frame, as long as the shape stays.
+    #[inline]
+    pub(in crate::flash) fn partition_of(&self, id: PageId) -> usize {
+        (id.to_u64().wrapping_mul(SPREAD) >> 32) as usize % self.shape.partitions() as usize
+    }
+
+    /// Locks a partition by its number.
+    #[inline]
+    pub(in crate::flash) fn lock(&self, partition: usize) -> MutexGuard<'_, Partition> {
+        self.partitions[partition].lock()
+    }
+
+    /// The frame's number in the file.
+    #[inline]
+    pub(in crate::flash) fn stored(&self, partition: usize, frame: FrameNo) -> u32 {
+        partition as u32 * self.shape.partition_frames() + frame
+    }
+}
