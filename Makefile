@@ -28,11 +28,11 @@ lab:
 # Builds what a user runs; the server prints how to connect, Ctrl-C stops it.
 run:
 	@scripts/setup build
-	$(CARGO) build --release --workspace --bin varve
+	$(CARGO) build --profile quick --workspace --bin varve
 	@echo
 	@echo '  psql -h $(firstword $(subst :, ,$(LISTEN))) -p $(lastword $(subst :, ,$(LISTEN))) -U postgres postgres'
 	@echo
-	exec target/release/varve serve $(DATA) --listen $(LISTEN)
+	exec target/quick/varve serve $(DATA) --listen $(LISTEN)
 
 test: test-rust test-e2e
 	@echo 'make test: all green'
