@@ -115,9 +115,9 @@ impl SessionLocks {
     /// Gives a key back once; false if the session has not taken it so for itself.
     pub fn unlock(&self, key: AdvisoryKey, is_shared: bool) -> bool {
         let mode = mode(is_shared);
-        let (core, wanted) = (&self.core, (Tag::Advisory(key), mode));
-        let was_there = core.waits.unlock(&core.registry, wanted, false, |grant| self.is_own(grant));
-        let has_more = core.waits.look(|state| state.locks.has(wanted.0, mode, |grant| self.is_own(grant)));
+        let (core, tag) = (&self.core, Tag::Advisory(key));
+        let was_there = core.waits.unlock(&core.registry, tag, mode, false, |grant| self.is_own(grant));
+        let has_more = core.waits.look(|state| state.locks.has(tag, mode, |grant| self.is_own(grant)));
         if !has_more {
             self.held.lock().remove(&(key, mode));
         }
@@ -128,8 +128,7 @@ impl SessionLocks {
     pub fn unlock_all(&self) {
         let core = &self.core;
         for (key, mode) in std::mem::take(&mut *self.held.lock()) {
-            let wanted = (Tag::Advisory(key), mode);
-            core.waits.unlock(&core.registry, wanted, true, |grant| self.is_own(grant));
+            core.waits.unlock(&core.registry, Tag::Advisory(key), mode, true, |grant| self.is_own(grant));
         }
     }
 }

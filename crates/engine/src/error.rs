@@ -57,6 +57,17 @@ impl ObjectKind {
     }
 }
 
+/// One part of the key of a unique index: a column, or an expression.
+#[derive(Clone, Debug)]
+pub struct KeyPartValue {
+    /// The column's name, or the expression's text.
+    pub name: String,
+    /// Its type.
+    pub column_type: ColumnType,
+    /// Its value in the row that was refused.
+    pub value: Value,
+}
+
 /// An error of the engine.
 #[derive(Clone, Debug, Error)]
 pub enum Error {
@@ -67,8 +78,8 @@ pub enum Error {
         constraint: String,
         /// PostgreSQL's detail line: `Key (a)=(1) already exists.`
         detail: String,
-        /// Name, type and value of each column of the key, for who shows values in another way.
-        key: Box<[(String, ColumnType, Value)]>,
+        /// The parts of the key, for a caller that shows values in another way.
+        key: Box<[KeyPartValue]>,
     },
     /// REPEATABLE READ: the row was changed after the snapshot.
     #[error("could not serialize access due to concurrent update")]

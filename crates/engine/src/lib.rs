@@ -84,7 +84,7 @@ pub use catalog::{
 };
 pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};
-pub use error::{Error, ObjectKind, Result};
+pub use error::{Error, KeyPartValue, ObjectKind, Result};
 pub use interval::{DAY_US, Interval};
 pub use io::IoRow;
 pub use lock_queue::AdvisoryKey;

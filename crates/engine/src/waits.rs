@@ -222,7 +222,8 @@ impl Waits {
     pub(crate) fn unlock(
         &self,
         registry: &Registry,
-        (tag, mode): (Tag, LockMode),
+        tag: Tag,
+        mode: LockMode,
         at_once: bool,
         is_it: impl Fn(&Grant) -> bool,
     ) -> bool {

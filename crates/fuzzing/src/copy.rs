@@ -25,13 +25,13 @@ pub fn copy(bytes: &[u8]) {
     let data = input.rest();
     let shared = DATABASE.with_borrow_mut(|place| place.get_or_insert_with(database::open).clone());
     let mut session = database::session(&shared);
-    let whole = run(&mut session, &statement, (data, data.len()));
-    assert_eq!(run(&mut session, &statement, (data, at_once)), whole, "{statement} in pieces of {at_once}");
+    let whole = run(&mut session, &statement, data, data.len());
+    assert_eq!(run(&mut session, &statement, data, at_once), whole, "{statement} in pieces of {at_once}");
 }
 
 /// Runs the statement in a block that is undone; gives its end and what the table held then.
-fn run(session: &mut Session, statement: &str, copy: (&[u8], usize)) -> (Option<String>, Vec<String>) {
-    let mut shown = Shown { copy, ..Shown::default() };
+fn run(session: &mut Session, statement: &str, data: &[u8], at_once: usize) -> (Option<String>, Vec<String>) {
+    let mut shown = Shown { copy: (data, at_once), ..Shown::default() };
     let ended = session.simple(&format!("begin; {statement}"), &mut shown);
     let error = ended.err().map(|error| format!("{} {} {:?}", error.sqlstate, error.message, error.detail));
     let rows = "select id, n, f, s, c, b, d, ts, tz, ok, big from t order by id; select v from u order by k";

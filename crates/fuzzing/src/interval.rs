@@ -28,21 +28,21 @@ pub fn interval(bytes: &[u8]) {
     varve_sql::fuzzing::interval_arithmetic(first, second, by, timestamp, &zone);
 }
 
-/// Months, days and microseconds of a text.
-fn read(shown: &str) -> Option<(i32, i32, i64)> {
+/// The interval that a text says.
+fn read(shown: &str) -> Option<Interval> {
     match text::parse_text(shown, &ColumnType::Interval) {
-        Ok(Value::Interval(Interval { months, days, micros })) => Some((months, days, micros)),
+        Ok(Value::Interval(interval)) => Some(interval),
         _ => None,
     }
 }
 
-fn round_trip(parts: (i32, i32, i64)) {
-    let shown = varve_sql::fuzzing::show_interval(parts);
+fn round_trip(interval: Interval) {
+    let shown = varve_sql::fuzzing::show_interval(interval);
     let back = read(&shown);
-    assert_eq!(back, Some(parts), "{shown:?} is read as {back:?}");
+    assert_eq!(back, Some(interval), "{shown:?} is read as {back:?}");
     let mut raw = Vec::new();
-    let (months, days, micros) = parts;
-    let value = Datum::Interval(Interval { months, days, micros });
+    let Interval { months, days, micros } = interval;
+    let value = Datum::Interval(interval);
     let written = fuzzing::write_binary(value, oid::INTERVAL, &mut raw);
     assert!(written.is_ok(), "{shown:?}: {written:?}");
     let expected = [&micros.to_be_bytes()[..], &days.to_be_bytes(), &months.to_be_bytes()].concat();

@@ -22,25 +22,10 @@ use varve_sql::general::{
 
 use crate::cells::{Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
+use crate::fold::{Fold, bytes_of};
 use crate::groups::{Groups, is_grouped};
 use crate::numbers::{Numbers, Scale};
 use crate::ordered_set;
-
-/// What is done with the values of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fold {
-    /// An aggregate function.
-    Call {
-        /// Which.
-        kind: AggKind,
-        /// DISTINCT
-        distinct: bool,
-    },
-    /// The first one.
-    First,
-    /// The one whose key, the second argument, is the least; of equal keys the first.
-    Least,
-}
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Folding {
@@ -52,12 +37,6 @@ struct Folding {
     signature: Signature,
 }
 
-impl std::hash::Hash for Fold {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        std::mem::discriminant(self).hash(state);
-    }
-}
-
 /// The function from values of type `input` to one of type `output`.
 pub fn function(fold: Fold, input: Ty, output: Ty) -> Arc<AggregateUDF> {
     let mut arguments = vec![data_type(input)];
@@ -66,7 +45,7 @@ pub fn function(fold: Fold, input: Ty, output: Ty) -> Arc<AggregateUDF> {
     {
         arguments.push(data_type(kind.second_type(input)));
     }
-    arguments.extend((fold == Fold::Least || collects(fold)).then_some(DataType::BinaryView));
+    arguments.extend((fold == Fold::Least || fold.collects()).then_some(DataType::BinaryView));
     let signature = Signature::exact(arguments, Volatility::Immutable);
     let name = match fold {
         Fold::Call { kind, distinct: true } => format!("{kind:?} of distinct"),
@@ -75,17 +54,6 @@ pub fn function(fold: Fold, input: Ty, output: Ty) -> Arc<AggregateUDF> {
         Fold::Least => "Least".to_owned(),
     };
     Arc::new(AggregateUDF::new_from_impl(Folding { name, fold, input, output, signature }))
-}
-
-impl Fold {
-    fn is_of_moments(self) -> bool {
-        matches!(self, Fold::Call { kind: AggKind::Moment(_), .. })
-    }
-}
-
-/// Whether all values are kept, with delimiter and place.
-fn collects(fold: Fold) -> bool {
-    matches!(fold, Fold::Call { kind, .. } if kind.collects())
 }
 
 impl AggregateUDFImpl for Folding {
@@ -516,15 +484,6 @@ fn json_piece(value: &Value) -> &str {
     match value {
         Value::Text(json) => json,
         _ => "null",
-    }
-}
-
-/// Bytes of a value beside its own.
-pub fn bytes_of(value: &Value) -> usize {
-    match value {
-        Value::Text(t) => t.len(),
-        Value::Bytea(b) => b.len(),
-        _ => 0,
     }
 }
 

@@ -547,7 +547,7 @@ impl Running {
         let Window { limit, offset } = &self.inner.window;
         let window = self.inner.around.window(limit, offset).map_err(wrapped)?;
         let rows = execute_stream(reset_plan_states(self.plan.clone())?, self.context.clone())?;
-        Ok(if self.inner.window.is_none() { rows } else { within(rows, window) })
+        Ok(if self.inner.window.is_none() { rows } else { within(rows, window.0, window.1) })
     }
 
     /// The answer for these values.
@@ -650,9 +650,9 @@ fn member_key(value: Datum<'_>) -> Vec<u8> {
 }
 
 /// The rows behind the first ones, as many as are wanted.
-fn within(rows: SendableRecordBatchStream, window: (u64, Option<u64>)) -> SendableRecordBatchStream {
+fn within(rows: SendableRecordBatchStream, skip: u64, take: Option<u64>) -> SendableRecordBatchStream {
     let as_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-    let window = (as_usize(window.0), window.1.map_or(usize::MAX, as_usize));
+    let window = (as_usize(skip), take.map_or(usize::MAX, as_usize));
     let schema = rows.schema();
     let cut = futures::stream::try_unfold((rows, window), |(mut rows, (mut skip, mut take))| async move {
         while take > 0 {

@@ -17,9 +17,9 @@ use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use varve_engine::{Datum, Numeric, Value};
 use varve_sql::general::{AggKind, Sum, Ty};
 
-use crate::aggregate::{Fold, bytes_of};
 use crate::cells::{Cells, CellsBuilder};
 use crate::error::wrapped;
+use crate::fold::{Fold, bytes_of};
 use crate::numbers::small;
 
 /// Whether there is such an accumulator.

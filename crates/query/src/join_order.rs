@@ -184,6 +184,13 @@ enum Tree {
     Join(Box<(Tree, Tree)>),
 }
 
+/// One input of a join.
+struct Side {
+    plan: LogicalPlan,
+    /// The relations in it, as bits.
+    mask: u64,
+}
+
 impl Tree {
     fn mask(&self) -> u64 {
         match self {
@@ -315,13 +322,15 @@ impl Graph {
             Tree::Join(sides) => {
                 let smaller = self.card(sides.0.mask()) <= self.card(sides.1.mask());
                 let (left, right) = if smaller { (&sides.0, &sides.1) } else { (&sides.1, &sides.0) };
-                let plans = (self.build(left)?, self.build(right)?);
-                self.joined(plans, left.mask(), right.mask())
+                let left = Side { plan: self.build(left)?, mask: left.mask() };
+                let right = Side { plan: self.build(right)?, mask: right.mask() };
+                self.joined(left, right)
             }
         }
     }
 
-    fn joined(&mut self, plans: (LogicalPlan, LogicalPlan), left: u64, right: u64) -> Result<LogicalPlan> {
+    fn joined(&mut self, left_side: Side, right_side: Side) -> Result<LogicalPlan> {
+        let (left, right) = (left_side.mask, right_side.mask);
         let (mut on, mut rest) = (Vec::new(), Vec::new());
         for edge in &mut self.edges {
             if edge.mask & (left | right) != edge.mask || edge.mask == 0 {
@@ -339,8 +348,8 @@ impl Graph {
             }
         }
         let join = Join::try_new(
-            Arc::new(plans.0),
-            Arc::new(plans.1),
+            Arc::new(left_side.plan),
+            Arc::new(right_side.plan),
             on,
             conjunction(rest),
             JoinType::Inner,

@@ -20,6 +20,7 @@ mod error;
 mod estimate;
 mod expand;
 mod failing;
+mod fold;
 mod groups;
 mod identity;
 mod join_order;

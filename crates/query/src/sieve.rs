@@ -187,7 +187,7 @@ impl Test {
                 _ => false,
             },
             Test::Number(column, op, value) => match row.get(*column) {
-                Datum::Numeric(n) => op.holds(order(n, *value)),
+                Datum::Numeric(n) => op.holds(order(n, value.0, value.1)),
                 _ => false,
             },
             Test::Text(column, op, text) => match row.get(*column) {
@@ -227,7 +227,7 @@ fn word(value: Datum<'_>) -> Option<i64> {
     }
 }
 
-fn order(n: NumericRef<'_>, (value, scale): (i64, u16)) -> std::cmp::Ordering {
+fn order(n: NumericRef<'_>, value: i64, scale: u16) -> std::cmp::Ordering {
     if let Some((v, s)) = n.to_unscaled() {
         if s == scale {
             return v.cmp(&value);

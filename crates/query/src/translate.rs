@@ -40,13 +40,14 @@ use varve_sql::general::{
 };
 use varve_sql::planted;
 
-use crate::aggregate::{Fold, function};
+use crate::aggregate::function;
 use crate::cells::{CellsBuilder, data_type, is_native};
 use crate::columns::{column_name, column_types};
 use crate::computed::{Computed, Direction, comparable, order_of};
 use crate::constants::hangs_on_execution;
 use crate::error::wrapped;
 use crate::failing::may_fail;
+use crate::fold::Fold;
 use crate::kept::{Assumed, Snapshot};
 use crate::rows::{Rows, RowsTable};
 use crate::shared::{SharedQueries, WorkRows};
@@ -618,7 +619,7 @@ struct Key {
 }
 
 impl Key {
-    fn plain((shown, ty): (Logical, Ty)) -> Key {
+    fn plain(shown: Logical, ty: Ty) -> Key {
         Key { shown, ty, bare: None }
     }
 }

@@ -93,19 +93,18 @@ fn null_offset(name: &str) -> SqlError {
     SqlError::new(SqlState::NULL_NOT_ALLOWED, format!("frame {name} offset must not be null"))
 }
 
-/// A function over a window.
-#[derive(Debug)]
-pub struct Windowed {
-    id: Identity,
-    /// What it computes.
+/// A call of a window function.
+#[derive(Clone, Debug)]
+pub struct WindowCall {
+    /// The function.
     pub function: WinFunction,
-    /// What the frame counts.
+    /// The unit in which the frame counts.
     pub units: FrameUnits,
-    /// Where it begins.
+    /// The start of the frame.
     pub start: End,
-    /// Where it ends.
+    /// The end of the frame.
     pub end: End,
-    /// What it leaves out.
+    /// The rows that the frame leaves out.
     pub exclude: Exclude,
     /// Types of all arguments: the order key, perhaps keys of frame ends, perhaps a condition, then those that were written.
     pub types: Vec<Ty>,
@@ -115,39 +114,23 @@ pub struct Windowed {
     pub first: usize,
     /// The result's type.
     pub output: Ty,
+}
+
+/// A call of a window function, as DataFusion sees it.
+#[derive(Debug)]
+struct Windowed {
+    id: Identity,
+    call: WindowCall,
     around: Arc<Around>,
     signature: Signature,
 }
 
-impl Windowed {
-    /// The function; its fields say how its arguments lie.
-    pub fn udf(
-        function: WinFunction,
-        (units, exclude): (FrameUnits, Exclude),
-        (start, end): (End, End),
-        types: Vec<Ty>,
-        (filter, first): (Option<usize>, usize),
-        output: Ty,
-        around: Arc<Around>,
-    ) -> WindowUDF {
-        let id = Identity::next();
-        let arguments = types.iter().map(|t| data_type(*t)).collect();
+impl WindowCall {
+    /// The function for DataFusion.
+    pub fn into_udf(self, around: Arc<Around>) -> WindowUDF {
+        let arguments = self.types.iter().map(|t| data_type(*t)).collect();
         let signature = Signature::exact(arguments, Volatility::Immutable);
-        let it = Windowed {
-            id,
-            function,
-            units,
-            start,
-            end,
-            exclude,
-            types,
-            filter,
-            first,
-            output,
-            around,
-            signature,
-        };
-        WindowUDF::new_from_impl(it)
+        WindowUDF::new_from_impl(Windowed { id: Identity::next(), call: self, around, signature })
     }
 }
 
@@ -163,22 +146,11 @@ impl WindowUDFImpl for Windowed {
     }
 
     fn partition_evaluator(&self, _: PartitionEvaluatorArgs<'_>) -> Result<Box<dyn PartitionEvaluator>> {
-        Ok(Box::new(Evaluator {
-            function: self.function,
-            units: self.units,
-            start: self.start,
-            end: self.end,
-            exclude: self.exclude,
-            types: self.types.clone(),
-            filter: self.filter,
-            first: self.first,
-            output: self.output,
-            around: self.around.clone(),
-        }))
+        Ok(Box::new(Evaluator { call: self.call.clone(), around: self.around.clone() }))
     }
 
     fn field(&self, args: WindowUDFFieldArgs<'_>) -> Result<FieldRef> {
-        Ok(Arc::new(Field::new(args.name(), data_type(self.output), true)))
+        Ok(Arc::new(Field::new(args.name(), data_type(self.call.output), true)))
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
@@ -188,22 +160,14 @@ impl WindowUDFImpl for Windowed {
 
 #[derive(Debug)]
 struct Evaluator {
-    function: WinFunction,
-    units: FrameUnits,
-    start: End,
-    end: End,
-    exclude: Exclude,
-    types: Vec<Ty>,
-    filter: Option<usize>,
-    first: usize,
-    output: Ty,
+    call: WindowCall,
     around: Arc<Around>,
 }
 
 impl PartitionEvaluator for Evaluator {
     fn evaluate_all(&mut self, values: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
-        let partition = Partition::new(self, values, rows).map_err(wrapped)?;
-        let mut out = CellsBuilder::new(self.output);
+        let partition = Partition::new(&self.call, &self.around, values, rows).map_err(wrapped)?;
+        let mut out = CellsBuilder::new(self.call.output);
         partition.compute(&mut out).map_err(wrapped)?;
         Ok(out.finish())
     }
@@ -211,7 +175,8 @@ impl PartitionEvaluator for Evaluator {
 
 /// The rows of one partition.
 struct Partition<'a> {
-    call: &'a Evaluator,
+    call: &'a WindowCall,
+    around: &'a Around,
     start: End,
     end: End,
     rows: usize,
@@ -225,7 +190,12 @@ struct Partition<'a> {
 }
 
 impl<'a> Partition<'a> {
-    fn new(call: &'a Evaluator, arrays: &'a [ArrayRef], rows: usize) -> varve_sql::Result<Partition<'a>> {
+    fn new(
+        call: &'a WindowCall,
+        around: &'a Around,
+        arrays: &'a [ArrayRef],
+        rows: usize,
+    ) -> varve_sql::Result<Partition<'a>> {
         let columns: Vec<Cells<'a>> = call.types.iter().zip(arrays).map(|(t, a)| Cells::of(*t, a)).collect();
         let (start, end) = (call.start.of(&columns, "starting")?, call.end.of(&columns, "ending")?);
         let keys = arrays[0].as_binary_view();
@@ -237,7 +207,7 @@ impl<'a> Partition<'a> {
             group.push(begins.len() - 1);
         }
         begins.push(rows);
-        Ok(Partition { call, start, end, rows, keys, columns, arrays, group, begins })
+        Ok(Partition { call, around, start, end, rows, keys, columns, arrays, group, begins })
     }
 
     /// The n-th argument that was written.
@@ -352,7 +322,7 @@ impl<'a> Partition<'a> {
         let fresh = || Folded::of(kind, input, self.call.output);
         if self.call.exclude != Exclude::Nothing {
             for row in 0..self.rows {
-                self.call.around.check_cancel()?;
+                self.around.check_cancel()?;
                 let mut folded = fresh();
                 for at in self.within(row).into_iter().flatten() {
                     self.take(&mut folded, at)?;
@@ -365,7 +335,7 @@ impl<'a> Partition<'a> {
         let mut result = folded.result()?;
         for row in 0..self.rows {
             // A frame that moves is gone through again for each row.
-            self.call.around.check_cancel()?;
+            self.around.check_cancel()?;
             let frame = self.frame(row);
             if frame.start != taken.start || frame.end < taken.end {
                 (folded, taken) = (fresh(), frame.start..frame.start);

@@ -8,16 +8,14 @@ use crate::parse::{self, Parsed};
 use crate::time::{self, Interval, Zone};
 
 /// The text form of an interval of months, days and microseconds.
-pub fn show_interval((months, days, micros): (i32, i32, i64)) -> String {
+pub fn show_interval(interval: Interval) -> String {
     let mut shown = Vec::new();
-    time::write_interval(Interval { months, days, micros }, time::IntervalStyle::Postgres, &mut shown);
+    time::write_interval(interval, time::IntervalStyle::Postgres, &mut shown);
     String::from_utf8_lossy(&shown).into_owned()
 }
 
 /// The arithmetic of intervals: each result is in range or refused; opposites and sums go back.
-pub fn interval_arithmetic(a: (i32, i32, i64), b: (i32, i32, i64), by: f64, timestamp: i64, zone: &Zone) {
-    let interval = |(months, days, micros)| Interval { months, days, micros };
-    let (a, b) = (interval(a), interval(b));
+pub fn interval_arithmetic(a: Interval, b: Interval, by: f64, timestamp: i64, zone: &Zone) {
     if let Some(opposite) = a.negate() {
         assert!(opposite.negate().is_some_and(|back| back == a), "the opposite of the opposite of {a:?}");
         assert!(a.plus(opposite).is_some_and(|sum| sum == Interval::default()), "{a:?} and its opposite");

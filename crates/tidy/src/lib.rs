@@ -6,6 +6,7 @@
 //! 4. Unsafe code is only where [`wording`]'s neighbour [`safety`] names the file.
 //! 5. What is published carries no trace of the machine it was written on: [`wording`].
 //! 6. ARCHITECTURE.md names no file that isn't there: [`map`].
+//! 7. No tuple stands for several arguments: [`signatures`].
 //!
 //! Every check takes [`SourceFile`]s and returns sentences, so that a test can hand it bad input. It does not know what any crate does.
 
@@ -16,6 +17,7 @@ pub mod layers;
 pub mod map;
 pub mod notes;
 pub mod safety;
+pub mod signatures;
 pub mod size;
 pub mod wording;
 

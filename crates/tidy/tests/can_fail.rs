@@ -1,6 +1,6 @@
 //! Each rule finds the fault it is for: a check that can't fail proves nothing.
 
-use varve_tidy::{SourceFile, layering, map, notes, safety, size, wording};
+use varve_tidy::{SourceFile, layering, map, notes, safety, signatures, size, wording};
 
 fn one(path: &str, text: &str) -> Vec<SourceFile> {
     vec![SourceFile::new(path, text)]
@@ -44,6 +44,33 @@ fn missing_header_long_file_and_long_function() {
     assert_finds(&size::check(&one("a.rs", &long_file)), "lines, over");
     let long_function = format!("//! A.\nfn f() {{\n{}}}\n", "    g();\n".repeat(size::FUNCTION_LINES_MAX));
     assert_finds(&size::check(&one("a.rs", &long_function)), "fn f has");
+}
+
+#[test]
+fn tuple_for_several_arguments() {
+    let found = |text: &str| signatures::check(&one("crates/tidy/src/a.rs", text));
+    assert_finds(&found("fn f((a, b): (u8, u8)) {}\n"), "a.rs:1: fn f has a tuple as a parameter");
+    assert_finds(&found("impl A {\n    fn f(&self, pair: &(u8, u8)) {}\n}\n"), "a.rs:2: fn f has a tuple");
+    assert_finds(
+        &found("fn f() -> Option<(u8, u8, u8)> { None }\n"),
+        "fn f gives a tuple of three or more parts",
+    );
+    assert_finds(&found("trait A { fn f(&self) -> Result<Vec<(u8, u8, u8)>>; }\n"), "fn f gives a tuple");
+    assert_finds(&found("fn f((a, b): (u8, u8)) {}\n"), "crates/tidy: 1 such signatures, over 0");
+}
+
+#[test]
+fn tuple_that_stands_for_no_arguments() {
+    for text in [
+        "fn f() -> (u8, u8) { (1, 2) }\n",
+        "fn f(_: &[(u8, u8)], _: impl Fn((u8, u8))) {}\n",
+        "fn f() -> HashMap<u8, (u8, u8, u8)> { g(|(a, b)| a) }\n",
+        "impl Iterator for A { fn f(&self, pair: (u8, u8)) {} }\n",
+        "#[cfg(test)]\nmod tests { fn f(pair: (u8, u8)) {} }\n",
+    ] {
+        assert_eq!(signatures::check(&one("crates/tidy/src/a.rs", text)), [""; 0], "{text}");
+    }
+    assert_eq!(signatures::check(&one("crates/tidy/tests/a.rs", "fn f(pair: (u8, u8)) {}\n")), [""; 0]);
 }
 
 #[test]

@@ -67,6 +67,9 @@ fn order_names_every_module_and_nothing_else() {
     assert_finds(&found, "names attic, which is no module");
     let none = faults("circle_files_max = 2\norder = [\"lib\"]\n", "use crate::high::High;\n", HIGH);
     assert_finds(&none, "module low is missing");
+    let with_circle =
+        "circle_files_max = 2\norder = [{ circle = [\"low\", \"attic\"], because = \"old\" }, \"lib\"]\n";
+    assert_finds(&faults(with_circle, "use crate::high::High;\n", HIGH), "module high is missing");
     let twice = faults("circle_files_max = 1\norder = [\"low\", \"high\", \"lib\", \"low\"]\n", "", "");
     assert_finds(&twice, "stands in the order twice");
     assert_finds(&layers::check(&[SourceFile::new("crates/sql/src/lib.rs", "")]), "there is no such file");

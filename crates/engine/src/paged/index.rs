@@ -13,13 +13,13 @@ use varve_device::{planted, reached};
 
 use crate::context::Context;
 use crate::core::{Core, Hold, hash_key};
-use crate::error::{Error, Result};
+use crate::error::{Error, KeyPartValue, Result};
 use crate::ids::{Owner, TxnId};
 use crate::key;
 use crate::node::{self, FLAG_DELETED, Stamp};
 use crate::row::RowRef;
 use crate::tree::{Direction, Put, Scan};
-use crate::types::{ColumnType, Datum, Value};
+use crate::types::{Datum, Value};
 use crate::versions::Version;
 
 /// What stands in the way of a unique value.
@@ -203,9 +203,10 @@ impl PagedStore {
             })
     }
 
-    fn key_part(&self, column: usize, row: RowRef<'_>) -> (String, ColumnType, Value) {
+    fn key_part(&self, column: usize, row: RowRef<'_>) -> KeyPartValue {
         let def = &self.def.columns[column];
-        (def.name.clone(), def.column_type, row.get(column).to_value())
+        let (name, column_type) = (def.name.clone(), def.column_type);
+        KeyPartValue { name, column_type, value: row.get(column).to_value() }
     }
 
     /// 23505 about a row that an index refuses.
@@ -214,8 +215,10 @@ impl PagedStore {
             return Ok(self.duplicate(&index.def.name, &index.def.columns, row));
         };
         let values = keys.of(&self.def, &index.def, row)?.unwrap_or_default();
-        let named = |(part, value): (usize, Value)| {
-            (derived.key_name(part, &self.def).to_owned(), derived.key_type(part, &self.def), value)
+        let named = |(part, value): (usize, Value)| KeyPartValue {
+            name: derived.key_name(part, &self.def).to_owned(),
+            column_type: derived.key_type(part, &self.def),
+            value,
         };
         Ok(violation(&index.def.name, values.into_iter().enumerate().map(named).collect()))
     }
@@ -227,9 +230,9 @@ impl PagedStore {
 }
 
 /// 23505 in PostgreSQL's words.
-fn violation(constraint: &str, key: Box<[(String, ColumnType, Value)]>) -> Error {
-    let names: Vec<_> = key.iter().map(|(name, ..)| name.as_str()).collect();
-    let values: Vec<_> = key.iter().map(|(.., value)| shown(value.as_datum())).collect();
+fn violation(constraint: &str, key: Box<[KeyPartValue]>) -> Error {
+    let names: Vec<_> = key.iter().map(|part| part.name.as_str()).collect();
+    let values: Vec<_> = key.iter().map(|part| shown(part.value.as_datum())).collect();
     let detail = format!("Key ({})=({}) already exists.", names.join(", "), values.join(", "));
     Error::UniqueViolation { constraint: constraint.to_owned(), detail, key }
 }

@@ -276,7 +276,7 @@ impl PagedStore {
                 }
                 let flow = match covering.filter(|_| is_settled) {
                     Some(wanted) => self.show_covered(cx, index, wanted, entry, on_row)?,
-                    None => self.show_indexed(cx, view, (index, &mut earlier), entry, on_row)?,
+                    None => self.show_indexed(cx, view, index, &mut earlier, entry, on_row)?,
                 };
                 if flow.is_break() {
                     return Ok(ControlFlow::Break(()));
@@ -306,7 +306,8 @@ impl PagedStore {
         &self,
         cx: &mut Context,
         view: View,
-        (index, earlier): (&PagedIndex, &mut Earlier),
+        index: &PagedIndex,
+        earlier: &mut Earlier,
         entry: EntryRef<'_>,
         on_row: &mut OnRow<'_>,
     ) -> Result<ControlFlow<()>> {

@@ -53,16 +53,16 @@ impl PagedStore {
         cx.begin_write()?;
         cx.snapshot();
         let core = Arc::clone(&cx.core);
-        let (mark, mut run) = (cx.record_count, Run::default());
+        let mark = cx.record_count;
         let mut mtr = core.pager.begin()?;
-        let outcome = self.delete_in_leaf(cx, &core, &mut mtr, (first, keys), decide, &mut run);
-        if run.deleted > 1 {
+        let outcome = self.delete_in_leaf(cx, &core, &mut mtr, first, keys, decide);
+        if outcome.as_ref().is_ok_and(|run| run.deleted > 1) {
             reached("delete: rows of one leaf together");
         }
         // After an error, too: rows are rolled back by what the log says of them.
         mtr.commit();
-        let outcome = outcome.and_then(|()| self.bound_marks(cx));
-        self.take_back(cx, mark, outcome.map(|()| run))
+        let outcome = outcome.and_then(|run| self.bound_marks(cx).map(|()| run));
+        self.take_back(cx, mark, outcome)
     }
 
     fn delete_in_leaf<'p>(
@@ -70,20 +70,20 @@ impl PagedStore {
         cx: &mut Context,
         core: &'p Core,
         mtr: &mut Mtr<'p>,
-        (first, keys): (&[u8], &mut dyn Iterator<Item = &[u8]>),
+        first: &[u8],
+        keys: &mut dyn Iterator<Item = &[u8]>,
         decide: &mut Decide<'_>,
-        run: &mut Run,
-    ) -> Result<()> {
-        let (mut key, mut prepared) = (first, None);
+    ) -> Result<Run> {
+        let (mut key, mut prepared, mut run) = (first, None, Run::default());
         let mut at = self.tree.locate_x(&core.pager, mtr, key)?;
         loop {
             match self.delete_at(cx, mtr, &at, key, &mut prepared, decide)? {
                 Step::Deleted => run.deleted += 1,
                 Step::Skipped => {}
-                Step::End => return Ok(()),
+                Step::End => return Ok(run),
             }
             run.passed += 1;
-            let Some(next) = keys.next() else { return Ok(()) };
+            let Some(next) = keys.next() else { return Ok(run) };
             key = next;
             at = self.tree.find_beside(mtr, &at, key);
         }

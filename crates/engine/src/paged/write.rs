@@ -70,6 +70,14 @@ struct Progress {
     moved_to: Option<(Vec<u8>, Arrival)>,
 }
 
+/// How the part of `modify` in the clustered tree ended.
+enum ClusteredEnd {
+    /// The change is made there. The indexes have to follow.
+    Applied(Applied),
+    /// Nothing is changed, and nothing is left to do.
+    Unchanged(Outcome),
+}
+
 /// A change carried out in the clustered tree.
 pub(super) struct Applied {
     pub(super) change: Change,
@@ -302,27 +310,29 @@ impl PagedStore {
             let mut progress = Progress { lock, since, ..Progress::default() };
             let done = self.modify_clustered(cx, &key, decide, &mut progress)?;
             match (done, progress.moved_to) {
-                (Ok(applied), _) => {
+                (ClusteredEnd::Applied(applied), _) => {
                     if cx.serial.is_some() {
                         self.note_change(cx, &key, &applied);
                     }
                     self.follow_up(cx, &key, applied)?;
                     return Ok(Outcome::Changed);
                 }
-                (Err(Outcome::Missing), Some((new_key, arrival))) => (key, since) = (new_key, Some(arrival)),
-                (Err(outcome), _) => return Ok(outcome),
+                (ClusteredEnd::Unchanged(Outcome::Missing), Some((new_key, arrival))) => {
+                    (key, since) = (new_key, Some(arrival));
+                }
+                (ClusteredEnd::Unchanged(outcome), _) => return Ok(outcome),
             }
         }
     }
 
-    /// Carries the decision out in the clustered tree. `Err` is the outcome if there is nothing more to do.
+    /// Carries the decision out in the clustered tree.
     fn modify_clustered(
         &self,
         cx: &mut Context,
         key: &[u8],
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
         progress: &mut Progress,
-    ) -> Result<std::result::Result<Applied, Outcome>> {
+    ) -> Result<ClusteredEnd> {
         let core = Arc::clone(&cx.core);
         loop {
             let mut mtr = core.pager.begin()?;
@@ -337,7 +347,7 @@ impl PagedStore {
                     progress.harmless = Some(version.stamp);
                     progress.moved_to = self.trace(cx, key, version, progress.since)?;
                     if progress.moved_to.is_some() {
-                        return Ok(Err(Outcome::Missing));
+                        return Ok(ClusteredEnd::Unchanged(Outcome::Missing));
                     }
                 }
                 Attempt::LookBelow(version) => progress.harmless = Some(self.look_below(cx, key, version)?),
@@ -361,10 +371,10 @@ impl PagedStore {
         key: &[u8],
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
         progress: &mut Progress,
-    ) -> Result<Attempt<std::result::Result<Applied, Outcome>>> {
+    ) -> Result<Attempt<ClusteredEnd>> {
         let mut at = self.tree.locate_x(&core.pager, mtr, key)?;
         if !at.found {
-            return Ok(Attempt::Done(Err(Outcome::Missing)));
+            return Ok(Attempt::Done(ClusteredEnd::Unchanged(Outcome::Missing)));
         }
         let entry = self.tree.entry(mtr, &at);
         let stamp = entry.stamp();
@@ -373,11 +383,11 @@ impl PagedStore {
         core.purge.check_snapshot(cx.snapshot())?;
         match hold {
             Hold::Busy(owner) if progress.lock == Some(LockStrength::KeyShare) => {
-                return self.share_beneath(cx, key, entry, (Some(owner), progress), decide);
+                return self.share_beneath(cx, key, entry, Some(owner), progress, decide);
             }
             Hold::Busy(owner) => return Ok(Attempt::Wait(owner)),
             Hold::Free(lsn) if progress.lock == Some(LockStrength::KeyShare) && is_too_new(cx, lsn) => {
-                return self.share_beneath(cx, key, entry, (None, progress), decide);
+                return self.share_beneath(cx, key, entry, None, progress, decide);
             }
             Hold::Free(lsn) if is_too_new(cx, lsn) && progress.harmless != Some(stamp) => {
                 return newer_than_snapshot(entry);
@@ -389,7 +399,7 @@ impl PagedStore {
             return Ok(look_below(stamp));
         }
         if entry.is_deleted() {
-            return Ok(Attempt::Done(Err(Outcome::Missing)));
+            return Ok(Attempt::Done(ClusteredEnd::Unchanged(Outcome::Missing)));
         }
         let mut spare = Vec::new();
         let old_row = self.whole_row(core, entry.payload(), &mut spare)?;
@@ -421,9 +431,10 @@ impl PagedStore {
         cx: &mut Context,
         key: &[u8],
         entry: EntryRef<'_>,
-        (owner, progress): (Option<Owner>, &mut Progress),
+        owner: Option<Owner>,
+        progress: &mut Progress,
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
-    ) -> Result<Attempt<std::result::Result<Applied, Outcome>>> {
+    ) -> Result<Attempt<ClusteredEnd>> {
         let known = progress.beneath.as_ref().filter(|known| known.above == entry.stamp());
         let Some(known) = known else {
             let mut version = Version::default();
@@ -432,10 +443,11 @@ impl PagedStore {
         };
         let change = decide(self.row(&known.row))?;
         if change == Change::Skip {
-            return Ok(Attempt::Done(Err(Outcome::Skipped)));
+            return Ok(Attempt::Done(ClusteredEnd::Unchanged(Outcome::Skipped)));
         }
         self.note_share(cx, key, LockStrength::KeyShare);
-        Ok(Attempt::Done(Ok(Applied { change, moves: false, is_plain: true, old_row: Vec::new() })))
+        let applied = Applied { change, moves: false, is_plain: true, old_row: Vec::new() };
+        Ok(Attempt::Done(ClusteredEnd::Applied(applied)))
     }
 
     /// A lock-only change is newer than the snapshot: whether the change below it is. Gives the lock's stamp if not.
@@ -465,9 +477,9 @@ impl PagedStore {
         stamp: Stamp,
         applied: Applied,
         progress: &mut Progress,
-    ) -> Result<Attempt<std::result::Result<Applied, Outcome>>> {
+    ) -> Result<Attempt<ClusteredEnd>> {
         let attempt = match &applied.change {
-            Change::Skip => return Ok(Attempt::Done(Err(Outcome::Skipped))),
+            Change::Skip => return Ok(Attempt::Done(ClusteredEnd::Unchanged(Outcome::Skipped))),
             Change::Lock(strength) if strength.is_shared() => {
                 self.note_share(cx, key, *strength);
                 Attempt::Done(())
@@ -476,21 +488,21 @@ impl PagedStore {
                 Attempt::Done(())
             }
             Change::Lock(LockStrength::Update) => {
-                self.restamp(cx, mtr, at, key, (Kind::Lock, stamp), FLAG_LOCK | FLAG_KEY)?
+                self.restamp(cx, mtr, at, key, Kind::Lock, FLAG_LOCK | FLAG_KEY)?
             }
             Change::Lock(_) if stamp.txn == cx.id.get() => Attempt::Done(()),
-            Change::Lock(_) => self.restamp(cx, mtr, at, key, (Kind::Lock, stamp), FLAG_LOCK)?,
-            Change::Delete => self.restamp(cx, mtr, at, key, (Kind::Delete, stamp), FLAG_DELETED)?,
+            Change::Lock(_) => self.restamp(cx, mtr, at, key, Kind::Lock, FLAG_LOCK)?,
+            Change::Delete => self.restamp(cx, mtr, at, key, Kind::Delete, FLAG_DELETED)?,
             Change::Replace(_) if applied.moves => {
-                self.restamp(cx, mtr, at, key, (Kind::Delete, stamp), FLAG_DELETED | FLAG_MOVED)?
+                self.restamp(cx, mtr, at, key, Kind::Delete, FLAG_DELETED | FLAG_MOVED)?
             }
             Change::Replace(image) => {
                 let kind = if applied.is_plain { Kind::UpdatePlain } else { Kind::Update };
-                self.replace(cx, mtr, at, key, (kind, stamp), image, progress)?
+                self.replace(cx, mtr, at, key, kind, image, progress)?
             }
         };
         match attempt {
-            Attempt::Done(()) => Ok(Attempt::Done(Ok(applied))),
+            Attempt::Done(()) => Ok(Attempt::Done(ClusteredEnd::Applied(applied))),
             Attempt::NeedChain(image) => Ok(Attempt::NeedChain(image)),
             Attempt::NeedRoom(bytes) => {
                 progress.decided = Some(Decided { stamp, change: applied.change });
@@ -513,10 +525,11 @@ impl PagedStore {
         mtr: &mut Mtr<'_>,
         at: &Position,
         key: &[u8],
-        (kind, stamp): (Kind, Stamp),
+        kind: Kind,
         flags: u8,
     ) -> Result<Attempt<()>> {
         let entry = self.tree.entry(mtr, at);
+        let stamp = entry.stamp();
         let payload = if kind == Kind::Lock { &[] } else { entry.payload() };
         let chain = self.chain_of(payload);
         let before = Before { stamp, payload };
@@ -536,7 +549,7 @@ impl PagedStore {
         mtr: &mut Mtr<'_>,
         at: &mut Position,
         key: &[u8],
-        (kind, stamp): (Kind, Stamp),
+        kind: Kind,
         image: &RowImage,
         progress: &mut Progress,
     ) -> Result<Attempt<()>> {
@@ -546,9 +559,10 @@ impl PagedStore {
             None if is_wide => return Ok(Attempt::NeedChain(image.clone())),
             _ => image.as_bytes(),
         };
-        let old = self.tree.entry(mtr, at).payload();
-        let before = Before { stamp, payload: old };
-        let (id, chain) = (cx.id, self.chain_of(old));
+        let old = self.tree.entry(mtr, at);
+        let stamp = old.stamp();
+        let before = Before { stamp, payload: old.payload() };
+        let (id, chain) = (cx.id, self.chain_of(old.payload()));
         cx.encode_record(&RecordRef { kind, txn: id, tree: self.tree.owner(), chain, key, before });
         let flags = inherited(&cx.core, stamp);
         self.put_logged(cx, mtr, at, key, payload, flags)

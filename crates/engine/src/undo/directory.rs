@@ -9,8 +9,9 @@
 use parking_lot::Mutex;
 use varve_pager::{Access, PageId, Pager, SpaceId};
 
+use super::Mark;
 use super::page::{self, HeaderPage, KIND_DIRECTORY, KIND_HEADER, KIND_UNDO};
-use super::segment::{Mark, Segment, not_undo};
+use super::segment::{Segment, not_undo};
 use crate::error::{Error, Result};
 use crate::ids::TxnId;
 

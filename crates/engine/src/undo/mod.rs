@@ -19,4 +19,13 @@ mod segment;
 
 pub(crate) use directory::{Found, SegmentPool};
 pub(crate) use record::{Before, Kind, Record, RecordRef};
-pub(crate) use segment::{Mark, Prepared, Segment, not_undo};
+pub(crate) use segment::{Prepared, Segment, not_undo};
+
+use varve_pager::PageId;
+
+/// A position in a segment's undo: everything before it is older.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) page: PageId,
+    pub(crate) slot: u32,
+}

@@ -45,6 +45,7 @@
 //!
 //! Does not know: what a record says.
 
+use super::Mark;
 use super::record::CHAIN_OFFSET;
 use varve_pager::{H, Mtr, PageId, PageNo, RedoError, SpaceId};
 
@@ -235,10 +236,10 @@ pub(crate) fn patch_chain(mtr: &mut Mtr<'_>, h: H, slot: u16, chain: Option<Page
 }
 
 /// The segment now serves a transaction whose records begin at `start`.
-pub(crate) fn begin(mtr: &mut Mtr<'_>, header: H, txn: u64, start: (PageId, u32)) {
+pub(crate) fn begin(mtr: &mut Mtr<'_>, header: H, txn: u64, start: Mark) {
     let mut payload = [0; 16];
     payload[..8].copy_from_slice(&txn.to_le_bytes());
-    payload[8..].copy_from_slice(&pair(start.0.no().0, start.1));
+    payload[8..].copy_from_slice(&pair(start.page.no().0, start.slot));
     mtr.apply(header, BEGIN, &payload);
 }
 

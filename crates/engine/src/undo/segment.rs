@@ -10,17 +10,11 @@
 use varve_device::{planted, reached};
 use varve_pager::{Access, H, Mtr, PageId, Pager, SpaceId};
 
+use super::Mark;
 use super::page::{self, HeaderPage, KIND_UNDO, UndoPage};
 use super::record::Record;
 use crate::error::{Error, Result};
 use crate::ids::{RollPointer, TxnId};
-
-/// A position in a segment's undo: everything before it is older.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
-    pub(crate) page: PageId,
-    pub(crate) slot: u32,
-}
 
 /// Latched undo pages of one mini-transaction.
 #[derive(Clone, Copy)]
@@ -106,7 +100,7 @@ impl Segment {
         if let Some(header) = prepared.header {
             let start = self.top();
             if !planted("undo: a transaction's begin is not logged") {
-                page::begin(mtr, header, txn.get(), (start.page, start.slot));
+                page::begin(mtr, header, txn.get(), start);
             }
             self.start = Some(start);
         }

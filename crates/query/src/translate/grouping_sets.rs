@@ -46,7 +46,7 @@ impl Translator<'_> {
         let columns = &part.columns;
         let computed: Vec<_> = calls.iter().map(|call| self.call(call, columns)).collect();
         let column = |n: usize| (datafusion::logical_expr::Expr::Column(columns[n].0.clone()), columns[n].1);
-        let by = (width..=number).map(column).map(super::Key::plain).collect();
+        let by = (width..=number).map(column).map(|(shown, ty)| super::Key::plain(shown, ty)).collect();
         let mut part = self.grouped(part.plan, by, computed)?;
         let set: Typing = part.columns.remove(number - width);
         part.columns.push(set);

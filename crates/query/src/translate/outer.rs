@@ -18,6 +18,12 @@ use crate::translate::subqueries::Ran;
 /// Columns of the right side are numbered from here on while it is not known how many the left one will have.
 const RIGHT: usize = usize::MAX / 4;
 
+/// The two inputs of a join.
+struct Sides {
+    left: Part,
+    right: Part,
+}
+
 impl Translator<'_> {
     /// A join.
     pub(super) fn join(&mut self, join: &Join) -> Result<Part> {
@@ -25,7 +31,7 @@ impl Translator<'_> {
         let right = match &join.lateral {
             Some(lateral) if lateral.given.iter().any(Expr::reads_columns) => {
                 let on = self.owned(&join.on);
-                return self.lateral(left, &join.right, (join.kind == JoinKind::Left, on), lateral);
+                return self.lateral(left, &join.right, join.kind == JoinKind::Left, on, lateral);
             }
             Some(lateral) => self.given_rows(&join.right, lateral)?,
             None => self.source(&join.right)?,
@@ -41,7 +47,7 @@ impl Translator<'_> {
         }
         let width = left.columns.len();
         if !queries.iter().all(|e| asks_one_side(e, width)) {
-            return self.joined_by_pairs(join, (left, right), self.owned(&join.on));
+            return self.joined_by_pairs(join, left, right, self.owned(&join.on));
         }
         self.joined_by_answers(join.kind, left, right, [on, queries].concat())
     }
@@ -55,7 +61,7 @@ impl Translator<'_> {
         mut on: Vec<Expr>,
     ) -> Result<Part> {
         let widths = (left.columns.len(), right.columns.len());
-        let mut sides = (left, right);
+        let mut sides = Sides { left, right };
         for e in &mut on {
             e.walk_mut(&mut |e| {
                 if let Expr::Column(n) = e
@@ -66,7 +72,7 @@ impl Translator<'_> {
             });
             self.answered_beside(&mut sides, e)?;
         }
-        let (left, right) = sides;
+        let Sides { left, right } = sides;
         let left_width = left.columns.len();
         for e in &mut on {
             e.walk_mut(&mut |e| {
@@ -84,7 +90,7 @@ impl Translator<'_> {
     }
 
     /// Answers the subqueries of an expression on the sides that they read.
-    fn answered_beside(&mut self, sides: &mut (Part, Part), e: &mut Expr) -> Result<()> {
+    fn answered_beside(&mut self, sides: &mut Sides, e: &mut Expr) -> Result<()> {
         if let Expr::Subquery(given, _) = e {
             let is_right = given.iter().any(|e| reads(e, &|n| n >= RIGHT));
             let moved = |e: &mut Expr, from: usize, to: usize| {
@@ -96,10 +102,10 @@ impl Translator<'_> {
             };
             if is_right {
                 moved(e, RIGHT, 0);
-                sides.1 = self.applied(sides.1.clone(), std::slice::from_mut(e))?;
+                sides.right = self.applied(sides.right.clone(), std::slice::from_mut(e))?;
                 moved(e, 0, RIGHT);
             } else {
-                sides.0 = self.applied(sides.0.clone(), std::slice::from_mut(e))?;
+                sides.left = self.applied(sides.left.clone(), std::slice::from_mut(e))?;
             }
             return Ok(());
         }
@@ -113,12 +119,7 @@ impl Translator<'_> {
     }
 
     /// An outer join with a subquery that reads both sides.
-    fn joined_by_pairs(
-        &mut self,
-        join: &Join,
-        (left, right): (Part, Part),
-        mut on: Vec<Expr>,
-    ) -> Result<Part> {
+    fn joined_by_pairs(&mut self, join: &Join, left: Part, right: Part, mut on: Vec<Expr>) -> Result<Part> {
         let nothing = Lateral { given: Box::default(), types: Box::default() };
         let widths = (left.columns.len(), right.columns.len());
         if join.lateral.is_some() || join.kind == JoinKind::Full {
@@ -126,7 +127,7 @@ impl Translator<'_> {
             return Err(wrapped(SqlError::unsupported(message)));
         }
         if join.kind == JoinKind::Left {
-            return self.lateral(left, &join.right, (true, on), &nothing);
+            return self.lateral(left, &join.right, true, on, &nothing);
         }
         // The right side keeps its rows: it stands first, then everything is put back.
         for e in &mut on {
@@ -136,7 +137,7 @@ impl Translator<'_> {
                 }
             });
         }
-        let mut part = self.lateral(right, &join.left, (true, on), &nothing)?;
+        let mut part = self.lateral(right, &join.left, true, on, &nothing)?;
         part.columns.rotate_left(widths.1);
         shown(part, widths.0 + widths.1)
     }

@@ -16,8 +16,8 @@ use varve_sql::general::{
 use varve_sql::planted;
 
 use super::{Part, Translator, aggregate};
-use crate::aggregate::Fold;
 use crate::error::wrapped;
+use crate::fold::Fold;
 use crate::rows::Rows;
 
 impl Translator<'_> {
@@ -108,7 +108,7 @@ impl Translator<'_> {
         let bounds = Box::new([int(1), Expr::Outer(0), int(1)]);
         let lateral = Lateral { given: [times].into(), types: [Typed::plain(Ty::Int8)].into() };
         let series = Source::Series(bounds, Ty::Int8);
-        self.lateral(part, &series, (false, Vec::new()), &lateral)
+        self.lateral(part, &series, false, Vec::new(), &lateral)
     }
 }
 

@@ -373,7 +373,7 @@ impl Translator<'_> {
             let Some(ty) = inner.type_in(&|n| rows.columns[n].1, &|n| self.around.param_type(n)) else {
                 return Ok(None);
             };
-            keys.push(Key::plain((self.computed(self.own(inner), ty, &rows.columns), ty)));
+            keys.push(Key::plain(self.computed(self.own(inner), ty, &rows.columns), ty));
         }
         if keys.is_empty() {
             return Ok(None);
@@ -434,7 +434,8 @@ impl Translator<'_> {
         &mut self,
         left: Part,
         right: &Source,
-        (outer, mut on): (bool, Vec<Expr>),
+        outer: bool,
+        mut on: Vec<Expr>,
         lateral: &Lateral,
     ) -> Result<Part> {
         let mut given = self.owned(&lateral.given);

@@ -16,7 +16,7 @@ use varve_sql::general::{Expr, FrameBound, FrameUnits, Ty, Typed, WinCall, WinOr
 use super::{Part, Translator, Typing};
 use crate::computed::{Direction, comparable, order_of};
 use crate::error::wrapped;
-use crate::window::{End, Windowed, check_distance, count};
+use crate::window::{End, WindowCall, check_distance, count};
 
 /// Columns of one window.
 #[derive(Clone)]
@@ -30,6 +30,13 @@ struct Arguments {
     columns: Vec<Column>,
     types: Vec<Ty>,
     added: Vec<Logical>,
+}
+
+/// A side of a window frame.
+#[derive(Clone, Copy)]
+enum FrameSide {
+    Start,
+    End,
 }
 
 impl Arguments {
@@ -150,8 +157,8 @@ impl Translator<'_> {
         added: Vec<Logical>,
     ) -> Result<Part> {
         let mut arguments = Arguments { columns: vec![keys.order.clone()], types: vec![Ty::Bytea], added };
-        let start = self.frame_end((&call.frame.start, "starting"), call, over, &mut arguments)?;
-        let end = self.frame_end((&call.frame.end, "ending"), call, over, &mut arguments)?;
+        let start = self.frame_end(FrameSide::Start, call, over, &mut arguments)?;
+        let end = self.frame_end(FrameSide::End, call, over, &mut arguments)?;
         let filter = call.filter.iter().map(|f| (f.clone(), Ty::Bool));
         let at = arguments.columns.len();
         for (e, ty) in filter.chain(call.arguments.iter().cloned()) {
@@ -165,16 +172,18 @@ impl Translator<'_> {
             FrameUnits::Range if matches!(start, End::Count(_)) => FrameUnits::Groups,
             units => units,
         };
-        let (ends, places) = ((start, end), (filter, first));
-        let function = Windowed::udf(
-            call.function,
-            (units, call.frame.exclude),
-            ends,
+        let function = WindowCall {
+            function: call.function,
+            units,
+            start,
+            end,
+            exclude: call.frame.exclude,
             types,
-            places,
-            call.output,
-            self.around.clone(),
-        );
+            filter,
+            first,
+            output: call.output,
+        };
+        let function = function.into_udf(self.around.clone());
         let plan = if added.is_empty() {
             part.plan
         } else {
@@ -201,14 +210,18 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// An end of a frame, with what it reads among the arguments; its name is for errors.
+    /// An end of a frame, with what it reads among the arguments.
     fn frame_end(
         &mut self,
-        (bound, name): (&FrameBound, &str),
+        side: FrameSide,
         call: &WinCall,
         over: &[Typing],
         arguments: &mut Arguments,
     ) -> Result<End> {
+        let (bound, name) = match side {
+            FrameSide::Start => (&call.frame.start, "starting"),
+            FrameSide::End => (&call.frame.end, "ending"),
+        };
         Ok(match bound {
             FrameBound::Unbounded => End::Unbounded,
             FrameBound::Current => End::Current,

@@ -385,8 +385,8 @@ impl From<varve_engine::Error> for SqlError {
             out.subject = Some(Box::new(Subject { page: Some(page), ..Subject::default() }));
         }
         if let varve_engine::Error::UniqueViolation { constraint, key, .. } = &e {
-            let names: Vec<&str> = key.iter().map(|(name, ..)| name.as_str()).collect();
-            let values = key.iter().map(|(_, t, value)| rules::shown_value(value.as_datum(), *t));
+            let names: Vec<&str> = key.iter().map(|part| part.name.as_str()).collect();
+            let values = key.iter().map(|part| rules::shown_value(part.value.as_datum(), part.column_type));
             let values: Vec<String> = values.collect();
             let detail = format!("Key ({})=({}) already exists.", names.join(", "), values.join(", "));
             out = out.of_constraint(constraint).with_detail(detail);

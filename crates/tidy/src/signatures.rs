@@ -1,0 +1,159 @@
+//! No tuple stands for several arguments or several results: a struct names its parts.
+//!
+//! 1. A parameter is no tuple, and no reference to one.
+//! 2. A result is no tuple of three or more parts, also inside `Option`, `Result`, `Vec` or `Box`.
+//! 3. A crate has at most as many such signatures as its row in [`BOUNDS`] says; a crate without a row has none.
+//!
+//! Closures, tests and implementations of a trait are left out: a trait has the signature itself. So is a tuple that a
+//! collection or a type parameter holds.
+
+use crate::SourceFile;
+use std::collections::BTreeMap;
+use syn::spanned::Spanned;
+use syn::visit::Visit;
+
+/// Parts of a result that need no names.
+const RESULT_PARTS_MAX: usize = 2;
+
+/// The number of signatures with tuples that a crate may have.
+#[derive(Debug)]
+pub struct Bound {
+    /// The crate's folder below `crates`.
+    pub folder: &'static str,
+    /// At most this many. Lower it when the crate has fewer.
+    pub signatures_max: usize,
+}
+
+/// Crates that were written before this rule. A row is never raised.
+pub const BOUNDS: &[Bound] = &[
+    Bound { folder: "bench", signatures_max: 3 },
+    Bound { folder: "device", signatures_max: 1 },
+    Bound { folder: "lab", signatures_max: 58 },
+    Bound { folder: "pager", signatures_max: 33 },
+    Bound { folder: "sim", signatures_max: 3 },
+    Bound { folder: "sql", signatures_max: 56 },
+];
+
+/// Checks the library sources of every crate.
+pub fn check(files: &[SourceFile]) -> Vec<String> {
+    let mut by_crate: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        let inside = file.path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
+        let Some((folder, _)) = inside else { continue };
+        by_crate.entry(folder).or_default().extend(check_file(file));
+    }
+    let over = by_crate.into_iter().filter(|(folder, found)| found.len() > bound_of(folder));
+    over.flat_map(|(folder, found)| {
+        let sum = format!("crates/{folder}: {} such signatures, over {}", found.len(), bound_of(folder));
+        found.into_iter().chain([sum])
+    })
+    .collect()
+}
+
+fn bound_of(folder: &str) -> usize {
+    BOUNDS.iter().find(|bound| bound.folder == folder).map_or(0, |bound| bound.signatures_max)
+}
+
+fn check_file(file: &SourceFile) -> Vec<String> {
+    // A file that can't be parsed is reported by the check of sizes.
+    let Ok(parsed) = syn::parse_file(&file.text) else { return Vec::new() };
+    let mut reader = Reader { path: &file.path, found: Vec::new() };
+    reader.visit_file(&parsed);
+    reader.found
+}
+
+/// Walks a file and notes the tuples in its signatures.
+struct Reader<'a> {
+    path: &'a str,
+    found: Vec<String>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, signature: &syn::Signature) {
+        let name = signature.ident.to_string();
+        for input in &signature.inputs {
+            if let syn::FnArg::Typed(typed) = input
+                && tuple_of(&typed.ty).is_some_and(|tuple| tuple.elems.len() > 1)
+            {
+                self.note(typed.span().start().line, &name, "has a tuple as a parameter");
+            }
+        }
+        if let syn::ReturnType::Type(_, result) = &signature.output
+            && parts_of_result(result) > RESULT_PARTS_MAX
+        {
+            self.note(result.span().start().line, &name, "gives a tuple of three or more parts");
+        }
+    }
+
+    fn note(&mut self, line: usize, name: &str, what: &str) {
+        self.found.push(format!(
+            "{}:{line}: fn {name} {what}: make it a struct whose fields have names",
+            self.path
+        ));
+    }
+}
+
+impl<'ast> Visit<'ast> for Reader<'_> {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !item.attrs.iter().any(is_for_tests) {
+            syn::visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        if !item.attrs.iter().any(is_for_tests) {
+            self.read(&item.sig);
+            syn::visit::visit_item_fn(self, item);
+        }
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.read(&item.sig);
+        syn::visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        self.read(&item.sig);
+        syn::visit::visit_trait_item_fn(self, item);
+    }
+
+    /// Implementations of a trait repeat its signatures.
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        if item.trait_.is_none() {
+            syn::visit::visit_item_impl(self, item);
+        }
+    }
+}
+
+fn is_for_tests(attribute: &syn::Attribute) -> bool {
+    attribute.path().is_ident("test")
+        || attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string().contains("test"))
+}
+
+/// The tuple that a type is, or refers to.
+fn tuple_of(ty: &syn::Type) -> Option<&syn::TypeTuple> {
+    match ty {
+        syn::Type::Tuple(tuple) => Some(tuple),
+        syn::Type::Reference(reference) => tuple_of(&reference.elem),
+        syn::Type::Paren(inner) => tuple_of(&inner.elem),
+        _ => None,
+    }
+}
+
+/// How many parts the tuple has that a result is, alone or wrapped; 1 without a tuple.
+fn parts_of_result(ty: &syn::Type) -> usize {
+    if let Some(tuple) = tuple_of(ty) {
+        return tuple.elems.iter().map(parts_of_result).sum();
+    }
+    let syn::Type::Path(path) = ty else { return 1 };
+    let Some(last) = path.path.segments.last() else { return 1 };
+    let syn::PathArguments::AngleBracketed(arguments) = &last.arguments else { return 1 };
+    let first = arguments.args.iter().find_map(|argument| match argument {
+        syn::GenericArgument::Type(inner) => Some(inner),
+        _ => None,
+    });
+    match last.ident.to_string().as_str() {
+        "Option" | "Result" | "Box" | "Vec" => first.map_or(1, parts_of_result),
+        _ => 1,
+    }
+}
