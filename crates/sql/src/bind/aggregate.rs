@@ -7,10 +7,11 @@
 //!
 //! Does not know: how groups are formed (`exec`).
 
+use super::Binder;
+use super::bound::Bound;
 use super::call::{plain_argument, whole_row};
 use super::coerce::with_blanks;
 use super::scope::{Found, Scope, WrittenAggregate};
-use super::{Binder, Bound};
 use crate::ast::{self, FunctionArg};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;

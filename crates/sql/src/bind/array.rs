@@ -2,10 +2,11 @@
 //!
 //! Does not know: ARRAY and ANY over queries.
 
+use super::Binder;
+use super::bound::Bound;
 use super::coerce::{as_bpchar, with_blanks};
 use super::operator::{comparison, no_operator};
 use super::scope::Scope;
-use super::{Binder, Bound};
 use crate::ast::{self, BinaryOperator, Expr as Ast, Link};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::{self, no_subscript};

@@ -8,7 +8,8 @@
 
 use varve_engine::{ColumnType, Value};
 
-use super::{Binder, Bound};
+use super::Binder;
+use super::bound::Bound;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Expr, reg};
 use crate::path::Path;

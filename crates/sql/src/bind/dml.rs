@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 use varve_engine::{ColumnDef, Identity, TableDef};
 
+use super::Binder;
 use super::answers::Answers;
+use super::bound::{Bound, Returned};
 use super::row::fields_of;
 use super::scope::{Relation, Scope};
 use super::value_rows::queried;
-use super::{Binder, Bound, Returned};
 use crate::access;
 use crate::ast::{self, Assignment, Expr as Ast, Overriding, SetExpr};
 use crate::error::{Result, SqlError, SqlState};

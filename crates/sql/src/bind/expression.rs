@@ -8,8 +8,9 @@
 
 use varve_engine::{TableId, Value};
 
+use super::Binder;
+use super::bound::Bound;
 use super::scope::{Found, Scope};
-use super::{Binder, Bound};
 use crate::ast::{self, BinaryOperator, Expr as Ast, UnaryOperator, Value as Literal};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;

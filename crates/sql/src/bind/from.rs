@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use varve_engine::{TableDef, Value};
 
+use super::bound::Bound;
 use super::relations::{
     BoundFrom, check_alias, common_names, crossed, named, query_relation, relation_of, relation_over,
 };
 use super::scope::{Found, Merged, Relation, Scope};
 use super::set_functions::{RowsOf, rows_of};
-use super::{Binder, Bound, SOURCES_MAX};
+use super::{Binder, SOURCES_MAX};
 use crate::access;
 use crate::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 use crate::error::{Result, SqlError, SqlState};
@@ -26,9 +27,9 @@ impl Binder<'_> {
     /// FROM: where rows come from, and what their columns are called.
     pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<BoundFrom> {
         let Some((first, rest)) = from.split_first() else { return Ok(BoundFrom::nothing()) };
-        let outside = std::mem::replace(&mut self.outside, self.levels.len());
+        let outside = std::mem::replace(&mut self.around.outside, self.around.levels.len());
         let items = self.items_of_from(first, rest);
-        self.outside = outside;
+        self.around.outside = outside;
         items
     }
 
@@ -153,7 +154,7 @@ impl Binder<'_> {
                     {
                         self.note_schema(name, schema);
                     }
-                    self.need(Needed::System(table.name));
+                    self.uses.need(Needed::System(table.name));
                     return Ok(BoundFrom::one(
                         Source::System(table),
                         system_relation(table, alias.as_ref())?,
@@ -192,7 +193,7 @@ impl Binder<'_> {
 
     /// ONLY: a table without partitions is all there is of itself.
     pub(super) fn only(&mut self, table: &TableDef, only: bool) -> Result<()> {
-        self.met_only |= only;
+        self.uses.only |= only;
         match table.partitions {
             // A part has none of its own.
             Some(_) if only && self.part.is_none() => {
@@ -219,7 +220,7 @@ impl Binder<'_> {
 
     /// Binds what does not see the other items of FROM, only the queries around.
     fn apart<T>(&mut self, bind: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let outside = self.outside;
+        let outside = self.around.outside;
         self.hiding(outside, bind)
     }
 
@@ -248,19 +249,19 @@ impl Binder<'_> {
         let Some(place) = self.find_named(&part.value) else {
             return Ok(None);
         };
-        let shown = alias.map_or_else(|| self.named[place].name.clone(), |a| fold(&a.name));
+        let shown = alias.map_or_else(|| self.named.queries[place].name.clone(), |a| fold(&a.name));
         if let Some((source, columns, origins)) = self.named_rows(place)? {
             return relation_over(source, (columns, origins), shown, alias).map(Some);
         }
         let bound = self.named_body(place)?;
-        query_relation(bound, &self.named[place].columns, shown, alias).map(Some)
+        query_relation(bound, &self.named.queries[place].columns, shown, alias).map(Some)
     }
 
     /// A table by name, or by the name of one of its parts, whose condition is then due (`part_condition`).
     pub(super) fn table_or_part(&mut self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
         let (schema, last) = self.find_name(name)?;
         let Some((table, part)) = self.catalog.part(&schema, &last) else { return self.table(name) };
-        self.met_tables.push(table.clone());
+        self.uses.tables.push(table.clone());
         self.part = Some(part);
         Ok(table)
     }
@@ -287,7 +288,7 @@ impl Binder<'_> {
         let at = self.at(name);
         let (schema, table) = self.find_name(name).map_err(|e| e.at(at))?;
         if let Some(found) = self.catalog.table(&schema, &table) {
-            self.met_tables.push(found.clone());
+            self.uses.tables.push(found.clone());
             return Ok(found);
         }
         if self.catalog.view(&schema, &table).is_some() {

@@ -8,10 +8,11 @@
 
 use varve_engine::Value;
 
+use super::bound::Bound;
 use super::call::{function_name, shown, undefined, written_argument};
 use super::coerce::shown_as_text;
 use super::scope::Scope;
-use super::{Binder, Bound, limits, named};
+use super::{Binder, limits, named};
 use crate::ast::{self, Expr as Ast, FunctionArg};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::{self, Builtin};

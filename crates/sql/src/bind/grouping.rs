@@ -8,11 +8,12 @@
 //!
 //! Does not know: how groups are formed.
 
+use super::Binder;
+use super::bound::Bound;
 use super::call::plain_argument;
 use super::items::literal_position;
 use super::order::orderable;
 use super::scope::{Found, GROUPING_SET_SLOT, Grouping, Relation, Scope};
-use super::{Binder, Bound};
 use crate::ast::{self, Expr as Ast, GroupItem, SelectItem};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};

@@ -8,13 +8,14 @@
 
 use varve_engine::{ColumnType, Derived, KeyPart, NewIndex, TableDef};
 
+use super::bound::Bound;
 use super::made_name::{made_name, numbered};
 use super::order::check_orderable;
 use super::output_name::key_name;
 use super::part::{check_unique_key, partition_by};
 use super::rules::{columns_of, has_subquery, relation_of};
 use super::scope::Scope;
-use super::{Binder, Bound, limits, only};
+use super::{Binder, limits, only};
 use crate::ast::{CreateIndex, Expr as Ast, Ident, IndexKey, IndexKeyKind, KeptExpr};
 use crate::error::{Result, SqlError, SqlState};
 use crate::names::fold;

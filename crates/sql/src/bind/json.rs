@@ -6,10 +6,11 @@ use crate::ast::{self, Expr as Ast};
 use crate::names::fold;
 use varve_engine::Value;
 
+use super::Binder;
+use super::bound::Bound;
 use super::call::plain_argument;
 use super::row::fields_of;
 use super::scope::{Found, Scope};
-use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::eval::func::{self, json};

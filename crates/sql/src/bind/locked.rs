@@ -10,32 +10,23 @@
 
 use crate::ast::{self, Expr as Ast};
 
+use super::Binder;
+use super::bound::{Bound, BoundQuery};
+use super::locked_queries::LockedQuery;
 use super::scope::Scope;
-use super::{Binder, Bound, BoundQuery};
 use crate::error::Result;
 use crate::eval::{CmpOp, Expr};
 use crate::ty::{Ty, Typed};
 
-/// A query that runs before the statement.
-#[derive(Debug)]
-pub struct LockedQuery {
-    /// The query.
-    pub query: BoundQuery,
-    /// The parameter that its answer becomes, from 0.
-    pub place: usize,
-    /// The type of the elements, if all its rows are wanted, as an array.
-    pub list_of: Option<Ty>,
-}
-
 impl Binder<'_> {
     /// Subqueries that lock rows may be bound: whoever binds runs them, too.
     pub fn hold_locked(&mut self) {
-        self.holds_locked = true;
+        self.locked.allowed = true;
     }
 
     /// The queries that run before the statement.
     pub fn take_locked(&mut self) -> Vec<LockedQuery> {
-        std::mem::take(&mut self.locked)
+        std::mem::take(&mut self.locked.queries)
     }
 
     /// `(SELECT ... FOR UPDATE)` as a value; `None` if it is no such query, or reads the query around.
@@ -61,18 +52,18 @@ impl Binder<'_> {
     }
 
     fn answer(&mut self, query: BoundQuery, list_of: Option<Ty>, t: Typed, written: &ast::Query) -> Bound {
-        let place = self.params.len().max(highest_parameter(self.source)) + self.locked.len();
-        self.locked.push(LockedQuery { query, place, list_of });
+        let place = self.params.len().max(highest_parameter(self.source)) + self.locked.queries.len();
+        self.locked.queries.push(LockedQuery { query, place, list_of });
         Bound { expr: Expr::Param(place), t, at: self.at(written) }
     }
 
     /// A query of one column that locks its rows, bound as one that runs by itself.
     fn locked_query(&mut self, query: &ast::Query) -> Result<Option<BoundQuery>> {
-        if query.locks.is_empty() || !self.holds_locked {
+        if query.locks.is_empty() || !self.locked.allowed {
             return Ok(None);
         }
         self.probed()?;
-        let before = (self.locked.len(), self.needs.len(), self.params.len());
+        let before = (self.locked.queries.len(), self.uses.needs.len(), self.params.len());
         let keeps = std::mem::replace(&mut self.keep_unknown, false);
         let was_in_from = std::mem::replace(&mut self.in_from, false);
         let part = self.part.take();
@@ -81,8 +72,8 @@ impl Binder<'_> {
         let bound = bound.ok().filter(|bound| bound.select.lock.is_some() && bound.columns.len() == 1);
         if bound.is_none() {
             // It is bound once more, as a part of the query around, which says what is wrong with it. Of this attempt nothing stays.
-            self.locked.truncate(before.0);
-            self.needs.truncate(before.1);
+            self.locked.queries.truncate(before.0);
+            self.uses.needs.truncate(before.1);
             self.params.truncate(before.2);
         }
         Ok(bound)

@@ -12,7 +12,9 @@
 pub mod aggregate;
 pub mod alter;
 mod answers;
+mod around;
 mod array;
+pub mod bound;
 mod call;
 pub mod clauses;
 mod coerce;
@@ -31,9 +33,12 @@ mod json;
 pub mod limits;
 pub mod lock;
 pub mod locked;
+pub mod locked_queries;
 pub mod made_name;
 mod meaning;
+mod meanings;
 mod named;
+mod named_queries;
 pub mod only;
 mod operator;
 mod order;
@@ -54,18 +59,24 @@ mod sets;
 pub mod storage;
 mod subquery;
 mod unnest;
+mod uses;
 mod value_rows;
 pub mod view;
 pub mod window;
 mod with;
 
-use std::sync::Arc;
+use varve_engine::{Catalog, Part};
 
-use varve_engine::{Catalog, ObjectId, Part, TableDef};
-
+pub use bound::Bound;
 pub use function::is_special_function;
 pub use output_name::output_name;
 pub use scope::Scope;
+
+use around::QueriesAround;
+use locked_queries::LockedQueries;
+use meanings::Meanings;
+use named_queries::NamedQueries;
+use uses::Uses;
 
 use crate::ast::{self, Placed};
 use crate::error::{Result, SqlError, SqlState};
@@ -73,9 +84,7 @@ use crate::eval::Expr;
 use crate::names::object_name;
 use crate::oid::Oid;
 use crate::path::Path;
-use crate::plan::{Output, Select};
 use crate::rights::{Need, Needed, Object};
-use crate::sink::{Column, Origin};
 use crate::ty::{Ty, Typed};
 
 /// How deep expressions may nest.
@@ -94,36 +103,6 @@ const PROBES_MAX: usize = 10_000;
 /// Most parameters of one statement, as in PostgreSQL's protocol.
 const PARAM_MAX: usize = 65_535;
 
-/// A bound expression with its type.
-#[derive(Debug, Clone)]
-pub struct Bound {
-    /// The expression.
-    pub expr: Expr,
-    /// Its type.
-    pub t: Typed,
-    /// Where it began in the text.
-    pub at: Option<u32>,
-}
-
-/// A bound query and the columns it shows.
-#[derive(Debug)]
-pub struct BoundQuery {
-    /// The plan.
-    pub select: Select,
-    /// Names and types of what the client sees.
-    pub columns: Vec<Column>,
-}
-
-impl BoundQuery {
-    /// What its columns show.
-    fn origins(&self) -> Vec<Option<Origin>> {
-        self.columns.iter().map(|column| column.origin).collect()
-    }
-}
-
-/// Outputs of RETURNING and the columns they show.
-type Returned = (Box<[Output]>, Vec<Column>);
-
 /// Binds one statement.
 pub struct Binder<'c> {
     /// What names stand for.
@@ -131,7 +110,7 @@ pub struct Binder<'c> {
     /// Where names without a schema are looked for; in `public` for a text that is kept.
     path: Option<&'c Path>,
     /// What names mean, noted for a text that is to be kept.
-    meanings: Option<meaning::Meanings>,
+    meanings: Option<Meanings>,
     /// The statement's text.
     source: &'c str,
     /// The text has only one-byte characters.
@@ -158,43 +137,24 @@ pub struct Binder<'c> {
     is_kept: bool,
     /// A query in FROM is bound: it keeps its conditions and its order, for whoever runs it chooses access paths itself.
     in_from: bool,
-    /// Tables that were named so far.
-    met_tables: Vec<Arc<TableDef>>,
     /// The part by whose name a table was named, until its condition is taken.
     part: Option<Part>,
-    /// Views that were named so far: what is bound holds for this version of the catalog only.
-    met_views: Vec<ObjectId>,
-    /// A sequence was read as a relation so far, which is bound by its OID.
-    met_sequence: bool,
     /// A sequence function was called so far.
     pub calls_sequences: bool,
-    /// ONLY was read so far.
-    met_only: bool,
-    /// What was read in FROM so far, and as whom.
-    needs: Vec<Need>,
-    /// The view whose text is bound, if its owner is who reads what it names.
-    through: Option<ObjectId>,
     /// OVERRIDING ... VALUE of the INSERT that is bound.
     overriding: Option<ast::Overriding>,
     /// Queries that both a runner and this crate's executor run are for the runner: tests compare the two.
     forced: bool,
-    /// The queries around the one that is bound, outermost first; behind them, while LATERAL items are bound, items of its FROM.
-    levels: Vec<subquery::Level>,
-    /// How many of them are queries around.
-    outside: usize,
-    /// Queries that WITH has named, innermost last.
-    named: Vec<with::Named>,
-    /// Those of them whose bodies are being bound.
-    recursing: Vec<usize>,
-    /// How many recursive queries there are so far.
-    recursions: usize,
-    /// How many subqueries in expressions are around what is bound.
-    subqueries: usize,
+    /// What the statement uses so far.
+    uses: Uses,
+    /// The queries around the one that is bound.
+    around: QueriesAround,
+    /// The queries that WITH has named.
+    named: NamedQueries,
     /// Items of FROM so far.
     sources: usize,
-    /// Queries that run before the statement, and whether there may be such.
-    locked: Vec<locked::LockedQuery>,
-    holds_locked: bool,
+    /// The queries that run before the statement.
+    locked: LockedQueries,
 }
 
 impl<'c> Binder<'c> {
@@ -223,25 +183,15 @@ impl<'c> Binder<'c> {
             is_kept: false,
             keeps_operands: false,
             in_from: false,
-            met_tables: Vec::new(),
             part: None,
-            met_views: Vec::new(),
-            met_sequence: false,
             calls_sequences: false,
-            met_only: false,
-            needs: Vec::new(),
-            through: None,
             overriding: None,
             forced: false,
-            levels: Vec::new(),
-            outside: 0,
-            named: Vec::new(),
-            recursing: Vec::new(),
-            recursions: 0,
-            subqueries: 0,
+            uses: Uses::default(),
+            around: QueriesAround::default(),
+            named: NamedQueries::default(),
             sources: 0,
-            locked: Vec::new(),
-            holds_locked: false,
+            locked: LockedQueries::default(),
         })
     }
 
@@ -284,25 +234,17 @@ impl<'c> Binder<'c> {
 
     /// The relations that the statement reads, and the role whose rights count. Taken once, after binding.
     pub fn take_needs(&mut self) -> Vec<Need> {
-        std::mem::take(&mut self.needs)
-    }
-
-    /// Notes that the statement reads something in FROM.
-    fn need(&mut self, what: Needed) {
-        let need = Need { what, through: self.through };
-        if !self.needs.contains(&need) {
-            self.needs.push(need);
-        }
+        std::mem::take(&mut self.uses.needs)
     }
 
     /// Notes that it reads a table or view.
     fn need_relation(&mut self, object: Object, schema: &str) {
-        self.need(Needed::Relation { object, schema: schema.to_owned() });
+        self.uses.need(Needed::Relation { object, schema: schema.to_owned() });
     }
 
     /// Whether what is bound holds for this version of the catalog only.
     pub fn is_of_version(&self) -> bool {
-        self.met_sequence || !self.met_views.is_empty()
+        self.uses.sequence || !self.uses.views.is_empty()
     }
 
     /// Where a part of the tree begins in the text.

@@ -8,7 +8,7 @@
 
 use varve_engine::Value;
 
-use super::Bound;
+use super::bound::Bound;
 use super::call::{shown_call, undefined_call};
 use crate::ast::FunctionArg;
 use crate::error::{Result, SqlError, SqlState};

@@ -8,8 +8,9 @@
 
 use varve_engine::Value;
 
+use super::Binder;
+use super::bound::Bound;
 use super::coerce::shown_as_text;
-use super::{Binder, Bound};
 use crate::ast::{BinaryOperator, UnaryOperator};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::arith::{ArithOp, Class};

@@ -38,10 +38,10 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("a join with a partition by its own name")
                 .with_hint("Name the partitioned table."));
         }
-        let table = self
-            .met_tables
-            .iter()
-            .find(|t| t.partitions.as_ref().is_some_and(|p| p.parts.iter().any(|other| other.id == part.id)));
+        let table =
+            self.uses.tables.iter().find(|t| {
+                t.partitions.as_ref().is_some_and(|p| p.parts.iter().any(|other| other.id == part.id))
+            });
         let partitions = table.and_then(|t| t.partitions.as_ref());
         let Some(partitions) = partitions else { return Err(SqlError::internal("a part of no table")) };
         Ok(Some(condition(partitions, &part.bound)))

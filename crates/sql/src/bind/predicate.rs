@@ -6,9 +6,10 @@
 //!
 //! Does not know: statements; plain operators.
 
+use super::Binder;
+use super::bound::Bound;
 use super::row::fields_of;
 use super::scope::Scope;
-use super::{Binder, Bound};
 use crate::ast::{self, Expr as Ast, Value as Literal};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};

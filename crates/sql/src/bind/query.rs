@@ -8,11 +8,12 @@
 //!
 //! Does not know: how rows are read.
 
+use super::bound::{Bound, BoundQuery, Returned};
 use super::items::Items;
 use super::order::orderable;
 use super::scope::{GROUPING_SET_SLOT, Grouping, Relation, Scope, Sets, Windows};
 use super::set::Written;
-use super::{Binder, Bound, BoundQuery, Returned, clauses, lock};
+use super::{Binder, clauses, lock};
 use crate::access::{self, WantedOrder};
 use crate::ast::{self, Expr as Ast, SelectItem, SetExpr};
 use crate::error::{Result, SqlError, SqlState};

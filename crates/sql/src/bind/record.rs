@@ -6,10 +6,11 @@
 //!
 //! Does not know: rows that are written as such (`row`).
 
+use super::Binder;
+use super::bound::Bound;
 use super::call::function_name;
 use super::scope::{Relation, Scope};
 use super::set_functions::{RowsOf, rows_of};
-use super::{Binder, Bound};
 use crate::ast::{self, Expr as Ast, Ident, Link, SelectItem, SetExpr};
 use crate::error::{Result, SqlError, SqlState};
 use crate::names::fold;

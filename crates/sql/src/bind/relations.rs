@@ -4,8 +4,8 @@
 
 use varve_engine::TableDef;
 
+use super::bound::{Bound, BoundQuery};
 use super::scope::{Merged, Relation, Scope};
-use super::{Bound, BoundQuery};
 use crate::ast;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;

@@ -8,11 +8,12 @@
 
 use varve_engine::{ColumnDef, ColumnType, TableDef};
 
+use super::Binder;
+use super::bound::Bound;
 use super::order::check_orderable;
 use super::part::partition_by;
 use super::rules::has_subquery;
 use super::scope::Scope;
-use super::{Binder, Bound};
 use crate::ast;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;

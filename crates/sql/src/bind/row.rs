@@ -8,9 +8,10 @@
 
 use varve_engine::Value;
 
+use super::Binder;
+use super::bound::Bound;
 use super::operator::{comparison, no_operator_of};
 use super::scope::Scope;
-use super::{Binder, Bound};
 use crate::ast::{BinaryOperator, Expr as Ast};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};

@@ -9,8 +9,9 @@
 use crate::ast::Expr as Ast;
 use varve_engine::{ColumnDef, TableDef};
 
+use super::Binder;
+use super::bound::Bound;
 use super::scope::{Relation, Scope};
-use super::{Binder, Bound};
 use crate::ast::KeptExpr;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;

@@ -8,9 +8,9 @@
 
 use std::ops::Range;
 
+use super::bound::Bound;
 use crate::ast;
 
-use super::Bound;
 use crate::eval::Expr;
 use crate::oid::Oid;
 use crate::plan::{AggCall, SetCall, WinCall};

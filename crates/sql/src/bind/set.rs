@@ -6,11 +6,12 @@
 //!
 //! Does not know: how rows are compared.
 
+use super::bound::{Bound, BoundQuery};
 use super::coerce::{as_bpchar, with_blanks};
 use super::items::Items;
 use super::order::orderable;
 use super::scope::{Relation, Scope};
-use super::{Binder, Bound, BoundQuery, lock};
+use super::{Binder, lock};
 use crate::ast::{self, SetExpr, SetOperator};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;

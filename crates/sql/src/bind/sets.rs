@@ -12,11 +12,12 @@
 
 use crate::ast;
 
+use super::Binder;
+use super::bound::Bound;
 use super::call::no_polymorphic_type;
 use super::relations::{BoundFrom, named};
 use super::scope::{SET_CALL_SLOT, Scope, Sets};
 use super::set_functions::{ArrayColumn, RowsOf, values_of};
-use super::{Binder, Bound};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::plan::{Expand, Output, Select, SetCall, SetFunction, Source};

@@ -11,43 +11,15 @@ use std::sync::Arc;
 
 use crate::ast::{self, Expr as Ast};
 
+use super::around::QueryAround;
+use super::bound::Bound;
 use super::row::fields_of;
 use super::scope::{Found, Scope};
-use super::{Binder, Bound, lock};
+use super::{Binder, lock};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
 use crate::plan::{Output, Select, SharedBody, Source, Subquery, SubqueryKind};
 use crate::ty::{Ty, Typed};
-
-/// A query around the one that is bound, and what it gives to it.
-#[derive(Debug)]
-pub(super) struct Level {
-    /// What names mean there.
-    scope: Scope,
-    /// The values given, over its rows.
-    given: Vec<Bound>,
-    /// It is around the place where a query of WITH is used, not where that is written; or an item of FROM beside what is not
-    /// LATERAL.
-    pub(super) hidden: bool,
-}
-
-impl Level {
-    /// The value as the query within gets it.
-    fn give(&mut self, value: Bound) -> Bound {
-        let same = |b: &Bound| match (&b.expr, &value.expr) {
-            (Expr::Column(m), Expr::Column(n))
-            | (Expr::Slot(m), Expr::Slot(n))
-            | (Expr::Outer(m), Expr::Outer(n)) => m == n,
-            _ => false,
-        };
-        let (t, at) = (value.t, value.at);
-        let place = self.given.iter().position(same).unwrap_or_else(|| {
-            self.given.push(value);
-            self.given.len() - 1
-        });
-        Bound { expr: Expr::Outer(place), t, at }
-    }
-}
 
 impl Binder<'_> {
     /// Binds with `scope` as the innermost of the queries around; gives back what is taken from it as well.
@@ -56,9 +28,13 @@ impl Binder<'_> {
         scope: &mut Scope,
         bind: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<(T, Vec<Bound>)> {
-        self.levels.push(Level { scope: std::mem::take(scope), given: Vec::new(), hidden: false });
+        self.around.levels.push(QueryAround {
+            scope: std::mem::take(scope),
+            given: Vec::new(),
+            hidden: false,
+        });
         let bound = self.deeper(bind);
-        let given = match self.levels.pop() {
+        let given = match self.around.levels.pop() {
             Some(level) => {
                 *scope = level.scope;
                 level.given
@@ -70,16 +46,16 @@ impl Binder<'_> {
 
     /// Binds what does not see the queries around from the n-th on.
     pub(super) fn hiding<T>(&mut self, from: usize, bind: impl FnOnce(&mut Self) -> T) -> T {
-        let hidden: Vec<bool> = self.levels[from..].iter().map(|l| l.hidden).collect();
-        self.levels[from..].iter_mut().for_each(|l| l.hidden = true);
+        let hidden: Vec<bool> = self.around.levels[from..].iter().map(|l| l.hidden).collect();
+        self.around.levels[from..].iter_mut().for_each(|l| l.hidden = true);
         let bound = bind(self);
-        self.levels[from..].iter_mut().zip(hidden).for_each(|(l, h)| l.hidden = h);
+        self.around.levels[from..].iter_mut().zip(hidden).for_each(|(l, h)| l.hidden = h);
         bound
     }
 
     /// Whether there is a query around the one that is bound.
     pub(super) fn is_within(&self) -> bool {
-        self.levels.last().is_some_and(|l| !l.hidden)
+        self.around.levels.last().is_some_and(|l| !l.hidden)
     }
 
     /// Binds in the query around this one, which gives the value.
@@ -87,23 +63,23 @@ impl Binder<'_> {
         &mut self,
         bind: impl FnOnce(&mut Self, &mut Scope) -> Result<Bound>,
     ) -> Result<Bound> {
-        let Some(mut level) = self.levels.pop() else {
+        let Some(mut level) = self.around.levels.pop() else {
             return Err(SqlError::internal("a query around was lost"));
         };
         let bound = bind(self, &mut level.scope);
         let given = bound.map(|b| level.give(b));
-        self.levels.push(level);
+        self.around.levels.push(level);
         given
     }
 
     /// Binds only to see what comes of it: the queries around give nothing for it, and are not taken to be grouped.
     pub(super) fn without_trace<T>(&mut self, bind: impl FnOnce(&mut Self) -> T) -> T {
-        let note = |l: &mut Level| (l.scope.grouping.take(), l.given.len());
-        let before: Vec<_> = self.levels.iter_mut().map(note).collect();
+        let note = |l: &mut QueryAround| (l.scope.grouping.take(), l.given.len());
+        let before: Vec<_> = self.around.levels.iter_mut().map(note).collect();
         let (failed, meanings) = (self.failed_as_grouped, self.meanings.take());
         let bound = bind(self);
         (self.failed_as_grouped, self.meanings) = (failed, meanings);
-        for (level, (grouping, given)) in self.levels.iter_mut().zip(before) {
+        for (level, (grouping, given)) in self.around.levels.iter_mut().zip(before) {
             level.scope.grouping = grouping;
             level.given.truncate(given);
         }
@@ -111,15 +87,15 @@ impl Binder<'_> {
     }
 
     /// A query that is part of another one: it keeps its conditions and its order, and its literals get types.
-    pub(super) fn inner_query(&mut self, query: &ast::Query) -> Result<super::BoundQuery> {
+    pub(super) fn inner_query(&mut self, query: &ast::Query) -> Result<super::bound::BoundQuery> {
         self.as_inner(|b| b.query(query))
     }
 
     /// Binds as a query that is part of another one.
     pub(super) fn as_inner(
         &mut self,
-        bind: impl FnOnce(&mut Self) -> Result<super::BoundQuery>,
-    ) -> Result<super::BoundQuery> {
+        bind: impl FnOnce(&mut Self) -> Result<super::bound::BoundQuery>,
+    ) -> Result<super::bound::BoundQuery> {
         let keeps = std::mem::replace(&mut self.keep_unknown, false);
         let was_in_from = std::mem::replace(&mut self.in_from, true);
         let part = self.part.take();
@@ -144,21 +120,21 @@ impl Binder<'_> {
             Some(q) => scope.relation(q).is_some(),
             None => scope.find(None, name) != Found::Nothing,
         };
-        let Some(owner) = self.levels.iter().rposition(|l| !l.hidden && knows(&l.scope)) else {
+        let Some(owner) = self.around.levels.iter().rposition(|l| !l.hidden && knows(&l.scope)) else {
             return Ok(None);
         };
-        let mut scope = std::mem::take(&mut self.levels[owner].scope);
+        let mut scope = std::mem::take(&mut self.around.levels[owner].scope);
         if qualifier.is_none() && self.meanings.is_some() {
-            let levels = std::mem::take(&mut self.levels);
+            let levels = std::mem::take(&mut self.around.levels);
             let nearer = levels[owner + 1..].iter().filter(|l| !l.hidden).map(|l| &l.scope);
             let nearer: Vec<&Scope> = nearer.chain([nearest]).collect();
             self.note_column(ident, scope.find(None, name), &scope, &nearer);
-            self.levels = levels;
+            self.around.levels = levels;
         }
         let found = self.own_column(qualifier, name, ident, &mut scope);
-        self.levels[owner].scope = scope;
+        self.around.levels[owner].scope = scope;
         let mut bound = found.map_err(of_outer_query)?;
-        for level in &mut self.levels[owner..] {
+        for level in &mut self.around.levels[owner..] {
             bound = level.give(bound);
         }
         Ok(Some(bound))
@@ -166,19 +142,21 @@ impl Binder<'_> {
 
     /// Whether a query around has a relation of this name.
     pub(super) fn is_outer_relation(&self, name: &str) -> bool {
-        self.levels.iter().any(|l| !l.hidden && l.scope.relation(name).is_some())
+        self.around.levels.iter().any(|l| !l.hidden && l.scope.relation(name).is_some())
     }
 
     /// Whether a relation of this name stands in FROM beside what is bound, which does not see it.
     pub(super) fn is_beside(&self, name: &str) -> bool {
-        self.levels[self.outside.min(self.levels.len())..].iter().any(|l| l.scope.relation(name).is_some())
+        self.around.levels[self.around.outside.min(self.around.levels.len())..]
+            .iter()
+            .any(|l| l.scope.relation(name).is_some())
     }
 
     /// A subquery as written, with what it takes.
     fn subquery(&mut self, query: &ast::Query, scope: &mut Scope) -> Result<(Select, Vec<Bound>)> {
-        self.subqueries += 1;
+        self.around.subqueries += 1;
         let bound = self.inside(scope, |b| b.inner_query(query));
-        self.subqueries -= 1;
+        self.around.subqueries -= 1;
         let (bound, given) = bound?;
         Ok((bound.select, given))
     }

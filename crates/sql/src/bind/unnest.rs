@@ -2,10 +2,11 @@
 //!
 //! Does not know: arrays that hang on other items of FROM (LATERAL); these functions in a select list.
 
+use super::Binder;
+use super::bound::Bound;
 use super::relations::{BoundFrom, named};
 use super::scope::Scope;
 use super::set_functions::ArrayColumn;
-use super::{Binder, Bound};
 use crate::ast;
 use crate::error::{Result, SqlError, SqlState};
 use crate::names::fold;

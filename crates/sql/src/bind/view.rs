@@ -10,10 +10,11 @@
 
 use varve_engine::{NewView, ObjectId, SequenceDef, TableDef, Use, ViewColumn, ViewDef};
 
-use super::meaning::{Extent, Meanings};
+use super::bound::BoundQuery;
+use super::meanings::{Extent, Meanings};
 use super::relations::check_alias;
 use super::scope::Relation;
-use super::{Binder, BoundQuery, limits};
+use super::{Binder, limits};
 use crate::ast::{self, CreateView, Ident, SetExpr, Statement, StorageOption};
 use crate::error::{Result, SqlError, SqlState};
 use crate::names::{fold, object_name};
@@ -49,7 +50,7 @@ impl Binder<'_> {
         if bound.select.lock.is_some() {
             return Err(SqlError::unsupported("a view that locks the rows it shows"));
         }
-        if self.met_only {
+        if self.uses.only {
             return Err(SqlError::unsupported("ONLY in a view"));
         }
         if !self.params.is_empty() {
@@ -60,7 +61,7 @@ impl Binder<'_> {
         limits::columns(columns.len())?;
         let text = self.kept_query(v, &bound, &columns)?;
         let uses = self.uses(&text)?;
-        let tables = std::mem::take(&mut self.met_tables);
+        let tables = std::mem::take(&mut self.uses.tables);
         let security_invoker = options_of(&v.options)?;
         let view = NewView { schema, name, columns, text, uses, security_invoker };
         Ok(ViewSpec { view, or_replace: v.or_replace, tables })
@@ -78,12 +79,12 @@ impl Binder<'_> {
         let query = query_of(text)?;
         let mut inner = Binder::of_kept(self.catalog, text)?;
         inner.depth = self.depth;
-        inner.through = self.through;
+        inner.uses.through = self.uses.through;
         let bound = inner.viewed(&query);
         self.reads_world |= inner.reads_world;
-        let new = inner.needs.into_iter().filter(|need| !self.needs.contains(need));
+        let new = inner.uses.needs.into_iter().filter(|need| !self.uses.needs.contains(need));
         let new: Vec<Need> = new.collect();
-        self.needs.extend(new);
+        self.uses.needs.extend(new);
         bound
     }
 
@@ -137,12 +138,12 @@ impl Binder<'_> {
         view: &ViewDef,
         alias: Option<&ast::TableAlias>,
     ) -> Result<(Source, Relation)> {
-        self.met_views.push(view.id);
+        self.uses.views.push(view.id);
         self.need_relation(Object::new(view.id, Kind::View, &view.name), &view.schema);
         let through = (view.security_invoker != Some(true)).then_some(view.id);
-        let around = std::mem::replace(&mut self.through, through);
+        let around = std::mem::replace(&mut self.uses.through, through);
         let shown = self.shown_view(view, alias);
-        self.through = around;
+        self.uses.through = around;
         shown
     }
 
@@ -152,7 +153,7 @@ impl Binder<'_> {
         sequence: &SequenceDef,
         alias: Option<&ast::TableAlias>,
     ) -> Result<(Source, Relation)> {
-        self.met_sequence = true;
+        self.uses.sequence = true;
         let id = sequence.id.0;
         let text = format!(
             "SELECT pg_catalog.varve_sequence_value({id}::oid) AS last_value, \
@@ -212,11 +213,11 @@ impl Binder<'_> {
             names.enumerate().filter(used).map(|(at, _)| at).collect::<Vec<usize>>()
         };
         let mut uses: Vec<Use> = Vec::new();
-        for table in &self.met_tables {
+        for table in &self.uses.tables {
             let columns = named(&mut table.columns.iter().map(|c| c.name.as_str()));
             uses.push(Use { object: table.id.into(), columns });
         }
-        for id in &self.met_views {
+        for id in &self.uses.views {
             if let Some(view) = self.catalog.view_by_id(*id) {
                 let columns = named(&mut view.columns.iter().map(|c| c.name.as_str()));
                 uses.push(Use { object: *id, columns });

@@ -8,11 +8,12 @@
 
 use varve_engine::Value;
 
+use super::Binder;
+use super::bound::Bound;
 use super::call::plain_argument;
 use super::coerce::with_blanks;
 use super::order::is_descending;
 use super::scope::{Scope, WINDOW_SLOT, Windows};
-use super::{Binder, Bound};
 use crate::ast::{self, BinaryOperator, FrameExclusion, Over};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};

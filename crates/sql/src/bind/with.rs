@@ -14,54 +14,17 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::Binder;
+use super::bound::BoundQuery;
+use super::named_queries::{NamedQuery, NamedRows, WorkTable};
 use super::order::orderable;
 use super::relations::renamed;
-use super::{Binder, BoundQuery};
 use crate::ast::{self, SetExpr, SetOperator};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::names::fold;
 use crate::plan::{Output, Recursion, Select, SetKind, Shared, SharedBody, Source};
-use crate::sink::Origin;
 use crate::ty::{Ty, Typed};
-
-/// Names and types of columns.
-type Columns = Vec<(String, Typed)>;
-
-/// Rows of a named query, its columns and what they show.
-pub(super) type NamedRows = (Source, Columns, Vec<Option<Origin>>);
-
-/// A named query.
-#[derive(Debug, Clone)]
-pub(super) struct Named {
-    /// The name.
-    pub(super) name: String,
-    /// Names for its columns, from the first on.
-    pub(super) columns: Vec<String>,
-    /// What it is.
-    query: Rc<ast::Query>,
-    /// How many queries were around its WITH.
-    levels: usize,
-    /// WITH RECURSIVE: its name means itself in its body.
-    open: bool,
-    /// What all uses share.
-    shared: Option<(Arc<Shared>, Columns)>,
-    /// What its columns show.
-    origins: Vec<Option<Origin>>,
-    /// Its second part is being bound.
-    work: Option<Work>,
-}
-
-/// The rows of a recursive query as its second part sees them.
-#[derive(Debug, Clone)]
-struct Work {
-    id: usize,
-    columns: Columns,
-    /// How often they were named.
-    uses: usize,
-    /// How many subqueries in expressions were around the second part.
-    subqueries: usize,
-}
 
 impl Binder<'_> {
     /// Runs `bind` with the named queries of a WITH in reach.
@@ -70,9 +33,9 @@ impl Binder<'_> {
         with: &ast::With,
         bind: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        let before = self.named.len();
+        let before = self.named.queries.len();
         let bound = self.name_queries(with, before).and_then(|()| bind(self));
-        self.named.truncate(before);
+        self.named.queries.truncate(before);
         bound
     }
 
@@ -80,18 +43,27 @@ impl Binder<'_> {
         for cte in &with.cte_tables {
             let ast::Cte { alias, query, materialized } = cte;
             let name = fold(&alias.name);
-            if self.named[before..].iter().any(|n| n.name == name) {
+            if self.named.queries[before..].iter().any(|n| n.name == name) {
                 let message = format!("WITH query name \"{name}\" specified more than once");
                 return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message).at(alias.name.at.position()));
             }
             let columns = alias.columns.iter().map(fold).collect();
             let query = Rc::new(query.as_ref().clone());
-            let (levels, open) = (self.levels.len(), with.recursive);
+            let (levels, open) = (self.around.levels.len(), with.recursive);
             let origins = Vec::new();
-            self.named.push(Named { name, columns, query, levels, open, shared: None, origins, work: None });
-            let place = self.named.len() - 1;
+            self.named.queries.push(NamedQuery {
+                name,
+                columns,
+                query,
+                levels,
+                open,
+                shared: None,
+                origins,
+                work: None,
+            });
+            let place = self.named.queries.len() - 1;
             let bound = self.named_body(place)?;
-            let named = &mut self.named[place];
+            let named = &mut self.named.queries[place];
             let columns = renamed(&bound, &named.columns);
             named.origins = bound.origins();
             if !bound.select.reads_outer() {
@@ -108,13 +80,13 @@ impl Binder<'_> {
 
     /// The place of the query that a name means.
     pub(super) fn find_named(&self, name: &str) -> Option<usize> {
-        self.named.iter().rposition(|n| n.name == name)
+        self.named.queries.iter().rposition(|n| n.name == name)
     }
 
     /// The rows of a named query that need not be bound for this use: those that uses share, or its own in its second part.
     pub(super) fn named_rows(&mut self, place: usize) -> Result<Option<NamedRows>> {
-        let subqueries = self.subqueries;
-        let named = &mut self.named[place];
+        let subqueries = self.around.subqueries;
+        let named = &mut self.named.queries[place];
         let Some(work) = &mut named.work else {
             let shared = named.shared.as_ref();
             let rows = shared.map(|(shared, columns)| (Source::Shared(shared.clone()), columns.clone()));
@@ -133,36 +105,36 @@ impl Binder<'_> {
 
     /// How often recursive queries whose second part is bound have named themselves so far.
     pub(super) fn work_uses(&self) -> Vec<usize> {
-        self.named.iter().filter_map(|n| n.work.as_ref()).map(|w| w.uses).collect()
+        self.named.queries.iter().filter_map(|n| n.work.as_ref()).map(|w| w.uses).collect()
     }
 
     /// The same as before something was bound that is to be bound again.
     pub(super) fn set_work_uses(&mut self, uses: &[usize]) {
-        let works = self.named.iter_mut().filter_map(|n| n.work.as_mut());
+        let works = self.named.queries.iter_mut().filter_map(|n| n.work.as_mut());
         works.zip(uses).for_each(|(work, uses)| work.uses = *uses);
     }
 
     /// Whether the second part of the recursive query with this number is being bound.
     pub(super) fn is_within_recursion(&self, id: usize) -> bool {
-        self.named.iter().any(|n| n.work.as_ref().is_some_and(|work| work.id == id))
+        self.named.queries.iter().any(|n| n.work.as_ref().is_some_and(|work| work.id == id))
     }
 
     /// 42P19 for the place of a recursive query's own name.
     pub(super) fn misplaced(&self, what: &str) -> SqlError {
-        let name = self.named.iter().rfind(|n| n.work.is_some()).map_or("", |n| &n.name);
+        let name = self.named.queries.iter().rfind(|n| n.work.is_some()).map_or("", |n| &n.name);
         let message = format!("recursive reference to query \"{name}\" {what}");
         SqlError::new(SqlState::INVALID_RECURSION, message)
     }
 
     /// Binds the body of a named query.
     pub(super) fn named_body(&mut self, place: usize) -> Result<BoundQuery> {
-        let Named { name, columns, query, levels, open, .. } = self.named[place].clone();
-        if open && self.recursing.contains(&place) {
+        let NamedQuery { name, columns, query, levels, open, .. } = self.named.queries[place].clone();
+        if open && self.named.recursing.contains(&place) {
             return Err(itself_in_first(&name, &query));
         }
         // Under RECURSIVE the name means the query itself while its body is bound.
-        let later = self.named.split_off(if open { place + 1 } else { place });
-        self.recursing.push(place);
+        let later = self.named.queries.split_off(if open { place + 1 } else { place });
+        self.named.recursing.push(place);
         // A query that nobody reads is not computed.
         self.choices += 1;
         let bound = self.hiding(levels, |b| {
@@ -171,8 +143,8 @@ impl Binder<'_> {
             )
         });
         self.choices -= 1;
-        self.recursing.pop();
-        self.named.extend(later);
+        self.named.recursing.pop();
+        self.named.queries.extend(later);
         let bound = bound?;
         if columns.len() > bound.columns.len() {
             let message = format!(
@@ -205,15 +177,15 @@ impl Binder<'_> {
         all: bool,
     ) -> Result<BoundQuery> {
         let first = self.deeper(|b| b.side(left))?;
-        let id = self.recursions;
-        self.recursions += 1;
-        let columns = renamed(&first, &self.named[place].columns);
-        let work = Work { id, columns, uses: 0, subqueries: self.subqueries };
-        self.named[place].work = Some(work);
+        let id = self.named.recursions;
+        self.named.recursions += 1;
+        let columns = renamed(&first, &self.named.queries[place].columns);
+        let work = WorkTable { id, columns, uses: 0, subqueries: self.around.subqueries };
+        self.named.queries[place].work = Some(work);
         self.keep_unknown = true;
         let then = self.deeper(|b| b.side(right));
         self.keep_unknown = false;
-        let uses = self.named[place].work.take().map_or(0, |w| w.uses);
+        let uses = self.named.queries[place].work.take().map_or(0, |w| w.uses);
         let then = then?;
         if uses == 0 {
             // It does not read itself. Bound as any union its literals take their types from both sides.
@@ -240,7 +212,7 @@ impl Binder<'_> {
             .map_err(|_| SqlError::internal("a recursive query has two parts"))?;
         for (n, (begun, overall)) in begun.iter().zip(&types).enumerate() {
             if begun.ty != overall.ty {
-                let name = &self.named[place].name;
+                let name = &self.named.queries[place].name;
                 let (begun, overall) = (begun.ty.name(), overall.ty.name());
                 let message = format!(
                     "recursive query \"{name}\" column {} has type {begun} in non-recursive term but type {overall} overall",

@@ -14,7 +14,7 @@ use super::Session;
 use crate::ast::{Statement, With};
 use crate::bind::Binder;
 use crate::bind::dml::BoundDml;
-use crate::bind::locked::LockedQuery;
+use crate::bind::locked_queries::LockedQuery;
 use crate::cache;
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid::Oid;

@@ -12,7 +12,8 @@ use super::show::type_name;
 use crate::ast::{
     BinaryOperator, Expr as Ast, Function, FunctionArg, Ident, UnaryOperator, Value as Literal,
 };
-use crate::bind::{Binder, Bound};
+use crate::bind::Binder;
+use crate::bind::bound::Bound;
 use crate::eval::Expr;
 use crate::names::fold;
 use crate::parse;

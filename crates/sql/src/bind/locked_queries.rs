@@ -1,0 +1,26 @@
+//! The queries that lock rows and run before the statement.
+//!
+//! Does not know: when they run (`session::locked`).
+
+use super::bound::BoundQuery;
+use crate::ty::Ty;
+
+/// The queries that run before the statement.
+#[derive(Debug, Default)]
+pub(super) struct LockedQueries {
+    /// The queries, in the order in which they run.
+    pub(super) queries: Vec<LockedQuery>,
+    /// There may be such queries: whoever binds the statement runs them.
+    pub(super) allowed: bool,
+}
+
+/// A query that runs before the statement.
+#[derive(Debug)]
+pub struct LockedQuery {
+    /// The query.
+    pub query: BoundQuery,
+    /// The parameter that its answer becomes, from 0.
+    pub place: usize,
+    /// The type of the elements, if all its rows are wanted, as an array.
+    pub list_of: Option<Ty>,
+}
