@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 
 use crate::random::Random;
 use crate::target::Target;
-use crate::workload::{Kind, Workload};
+use crate::workload::{TransactionKind, Workload};
 use crate::{BenchError, Result};
 
 /// The length of a measurement, and the number of its sessions.
@@ -37,11 +37,11 @@ pub struct Round {
     /// Latency of each transaction in microseconds, 3 significant digits.
     pub latency_us: Histogram<u64>,
     /// The same by kind of transaction; empty for a workload of one kind.
-    pub kinds: Vec<(Kind, Histogram<u64>)>,
+    pub kinds: Vec<(TransactionKind, Histogram<u64>)>,
 }
 
 impl Round {
-    fn new(kinds: &[Kind]) -> Self {
+    fn new(kinds: &[TransactionKind]) -> Self {
         let kinds = kinds.iter().map(|kind| (*kind, histogram())).collect();
         Self { transactions: 0, restarted: 0, elapsed: Duration::ZERO, latency_us: histogram(), kinds }
     }

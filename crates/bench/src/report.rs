@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::Result;
 use crate::driver::{Plan, Round, histogram};
 use crate::target::Target;
-use crate::workload::{Kind, Workload};
+use crate::workload::{TransactionKind, Workload};
 
 /// Everything that could change a figure.
 #[derive(Debug, Clone, Serialize)]
@@ -151,7 +151,7 @@ impl Row {
 }
 
 impl KindRow {
-    fn of(kind: Kind, latency_us: &Histogram<u64>, elapsed: Duration) -> Self {
+    fn of(kind: TransactionKind, latency_us: &Histogram<u64>, elapsed: Duration) -> Self {
         Self {
             kind: kind.name,
             transactions: latency_us.len(),

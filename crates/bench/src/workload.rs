@@ -6,7 +6,7 @@ use crate::{BenchError, Result};
 
 /// One kind of transaction of a mix, with latencies of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kind {
+pub struct TransactionKind {
     /// Its name in reports.
     pub name: &'static str,
     /// The unit in which the publication gives its transactions a minute, if it does.
@@ -44,7 +44,7 @@ pub trait Workload: Send + Sync {
     fn load(&self, connection: &mut dyn Connection) -> Result<()>;
 
     /// The kinds of its transactions; empty if they are all of one.
-    fn kinds(&self) -> &'static [Kind] {
+    fn kinds(&self) -> &'static [TransactionKind] {
         &[]
     }
 

@@ -33,7 +33,7 @@ type Files = Vec<(String, MemoryImage)>;
 
 /// What is changed as a whole, under one checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum DamagedPart {
     /// A page that is no node.
     Page,
     /// A slot of the control file.
@@ -47,7 +47,7 @@ enum Kind {
 /// Where that is.
 #[derive(Clone, Copy, Debug)]
 struct DamagedRange {
-    kind: Kind,
+    kind: DamagedPart,
     file: usize,
     offset: u64,
     len_bytes: usize,
@@ -130,26 +130,26 @@ impl Crashed {
     }
 }
 
-impl Kind {
+impl DamagedPart {
     /// Makes the checksum right; what the target does not change goes back to what it was.
     fn seal(self, was: &[u8], bytes: &mut [u8]) {
         match self {
-            Kind::Page => {
+            DamagedPart::Page => {
                 if page::page_identity(bytes) != page::page_identity(was) {
                     bytes[4..8].copy_from_slice(&was[4..8]);
                     bytes[16..18].copy_from_slice(&was[16..18]);
                 }
                 page::seal(bytes);
             }
-            Kind::Slot => {
+            DamagedPart::Slot => {
                 let crc = crc32c::crc32c(&bytes[..SLOT_BYTES - 4]);
                 bytes[SLOT_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
             }
-            Kind::Segment => {
+            DamagedPart::Segment => {
                 let crc = crc32c::crc32c(&bytes[4..48]);
                 bytes[..4].copy_from_slice(&crc.to_le_bytes());
             }
-            Kind::Block => {
+            DamagedPart::Block => {
                 bytes[BLOCK_HEADER_BYTES..].copy_from_slice(&was[BLOCK_HEADER_BYTES..]);
                 let claimed = BlockHeader::peek(bytes).map_or(0, |header| header.length_bytes as usize);
                 let crc = crc32c::crc32c(&bytes[4..claimed.clamp(BLOCK_HEADER_BYTES, bytes.len())]);
@@ -164,15 +164,16 @@ fn places(file: usize, name: &str, image: &MemoryImage) -> Vec<DamagedRange> {
     let place = |kind, offset, len_bytes| DamagedRange { kind, file, offset, len_bytes };
     match name {
         "data.varve" | "rollback.varve" => {
-            pages(image).into_iter().map(|offset| place(Kind::Page, offset, PAGE_BYTES)).collect()
+            pages(image).into_iter().map(|offset| place(DamagedPart::Page, offset, PAGE_BYTES)).collect()
         }
-        CONTROL_FILE => {
-            [0, SLOT_BYTES as u64].into_iter().map(|offset| place(Kind::Slot, offset, SLOT_BYTES)).collect()
-        }
+        CONTROL_FILE => [0, SLOT_BYTES as u64]
+            .into_iter()
+            .map(|offset| place(DamagedPart::Slot, offset, SLOT_BYTES))
+            .collect(),
         name if name.starts_with("log.") => {
-            let header = place(Kind::Segment, 0, SECTOR_BYTES);
+            let header = place(DamagedPart::Segment, 0, SECTOR_BYTES);
             let blocks = blocks(image).into_iter();
-            let blocks = blocks.map(|(offset, len_bytes)| place(Kind::Block, offset, len_bytes));
+            let blocks = blocks.map(|(offset, len_bytes)| place(DamagedPart::Block, offset, len_bytes));
             std::iter::once(header).chain(blocks).collect()
         }
         _ => Vec::new(),

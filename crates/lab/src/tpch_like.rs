@@ -11,13 +11,13 @@ use std::fmt::Write;
 
 use varve_bench::random::Random;
 use varve_bench::target::{Connection, Param, Statement};
-use varve_bench::workload::{Kind, Workload, load_rows};
+use varve_bench::workload::{TransactionKind, Workload, load_rows};
 use varve_bench::{BenchError, Result};
 
-const KINDS: &[Kind] = &[
-    Kind { name: "scan_lines", rate: None },
-    Kind { name: "scan_orders", rate: None },
-    Kind { name: "look_up", rate: None },
+const KINDS: &[TransactionKind] = &[
+    TransactionKind { name: "scan_lines", rate: None },
+    TransactionKind { name: "scan_orders", rate: None },
+    TransactionKind { name: "look_up", rate: None },
 ];
 /// Of a hundred queries.
 const SHARES: [u64; 3] = [40, 20, 40];
@@ -129,7 +129,7 @@ impl Workload for TpchLike {
         })
     }
 
-    fn kinds(&self) -> &'static [Kind] {
+    fn kinds(&self) -> &'static [TransactionKind] {
         KINDS
     }
 

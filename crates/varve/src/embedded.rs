@@ -13,16 +13,17 @@ use varve_engine::{Database, Datum, Value};
 use varve_query::{Queries, QueryOptions};
 use varve_sql::{Column, CommandTag, Session, SessionParams, Sink, SqlDatabase, SqlError, TemporaryLimit};
 
-use crate::config::{Settings, SystemFile};
+use crate::config::Settings;
+use crate::data_directory::DatabaseDevices;
 use crate::error::OpenError;
-use crate::home::Home;
 use crate::memory::default_query_bytes;
+use crate::system_file::SystemFile;
 
 /// An open database.
 pub struct Embedded {
     engine: Arc<Database>,
     sql: Arc<SqlDatabase>,
-    home: Home,
+    home: DatabaseDevices,
 }
 
 impl Embedded {
@@ -53,7 +54,7 @@ impl Embedded {
         limit: Arc<TemporaryLimit>,
         system: Option<SystemFile>,
     ) -> Result<Self, OpenError> {
-        let home = Home::open(directory, settings)?;
+        let home = DatabaseDevices::open(directory, settings)?;
         let engine = Database::open(home.options(settings)?)?;
         let memory = settings.query.memory_bytes.unwrap_or_else(default_query_bytes);
         let queries = QueryOptions {
@@ -93,7 +94,7 @@ impl Embedded {
     }
 
     /// The devices and what was found about them.
-    pub fn home(&self) -> &Home {
+    pub fn home(&self) -> &DatabaseDevices {
         &self.home
     }
 

@@ -36,11 +36,12 @@
 
 pub mod cli;
 pub mod config;
+pub mod data_directory;
 mod embedded;
 mod error;
-pub mod home;
 mod memory;
 mod shell;
+pub mod system_file;
 
 pub use embedded::{Embedded, Row, SqlSession};
 pub use error::OpenError;

@@ -14,7 +14,7 @@ mod transactions;
 
 use crate::random::Random;
 use crate::target::{Connection, Statement};
-use crate::workload::{Condition, Kind, Workload};
+use crate::workload::{Condition, TransactionKind, Workload};
 use crate::{BenchError, Result};
 
 use transactions::Terminal;
@@ -49,12 +49,12 @@ impl Scale {
     }
 }
 
-const KINDS: &[Kind] = &[
-    Kind { name: "new_order", rate: Some("tpmC") },
-    Kind { name: "payment", rate: None },
-    Kind { name: "order_status", rate: None },
-    Kind { name: "delivery", rate: None },
-    Kind { name: "stock_level", rate: None },
+const KINDS: &[TransactionKind] = &[
+    TransactionKind { name: "new_order", rate: Some("tpmC") },
+    TransactionKind { name: "payment", rate: None },
+    TransactionKind { name: "order_status", rate: None },
+    TransactionKind { name: "delivery", rate: None },
+    TransactionKind { name: "stock_level", rate: None },
 ];
 
 /// Percentages of the kinds [5.2.3]: the least of each but New-Order, which has no least.
@@ -105,7 +105,7 @@ impl Workload for Tpcc {
         if self.foreign_keys { schema::add_foreign_keys(connection) } else { Ok(()) }
     }
 
-    fn kinds(&self) -> &'static [Kind] {
+    fn kinds(&self) -> &'static [TransactionKind] {
         KINDS
     }
 

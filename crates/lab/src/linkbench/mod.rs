@@ -13,23 +13,23 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use varve_bench::random::Random;
 use varve_bench::target::{Connection, Statement};
 use varve_bench::values::{Motif, log_normal};
-use varve_bench::workload::{Condition, Kind, Workload};
+use varve_bench::workload::{Condition, TransactionKind, Workload};
 use varve_bench::{BenchError, Result};
 
 pub use graph::Graph;
 
 /// The requests, in the order of [`SHARES`].
-const KINDS: &[Kind] = &[
-    Kind { name: "addlink", rate: None },
-    Kind { name: "deletelink", rate: None },
-    Kind { name: "updatelink", rate: None },
-    Kind { name: "countlink", rate: None },
-    Kind { name: "getlink", rate: None },
-    Kind { name: "getlinklist", rate: None },
-    Kind { name: "getnode", rate: None },
-    Kind { name: "addnode", rate: None },
-    Kind { name: "updatenode", rate: None },
-    Kind { name: "deletenode", rate: None },
+const KINDS: &[TransactionKind] = &[
+    TransactionKind { name: "addlink", rate: None },
+    TransactionKind { name: "deletelink", rate: None },
+    TransactionKind { name: "updatelink", rate: None },
+    TransactionKind { name: "countlink", rate: None },
+    TransactionKind { name: "getlink", rate: None },
+    TransactionKind { name: "getlinklist", rate: None },
+    TransactionKind { name: "getnode", rate: None },
+    TransactionKind { name: "addnode", rate: None },
+    TransactionKind { name: "updatenode", rate: None },
+    TransactionKind { name: "deletenode", rate: None },
 ];
 
 /// How often each request comes, in 10^-7 percent (FBWorkload.properties).
@@ -127,7 +127,7 @@ impl Workload for LinkBench {
         schema::load(self, connection)
     }
 
-    fn kinds(&self) -> &'static [Kind] {
+    fn kinds(&self) -> &'static [TransactionKind] {
         KINDS
     }
 

@@ -18,22 +18,22 @@ use std::sync::{Mutex, PoisonError};
 
 use varve_bench::random::Random;
 use varve_bench::target::{Connection, Statement};
-use varve_bench::workload::{Condition, Kind, Workload};
+use varve_bench::workload::{Condition, TransactionKind, Workload};
 use varve_bench::{BenchError, Result};
 
 use transactions::TransactionRun;
 
-const KINDS: &[Kind] = &[
-    Kind { name: "trade_order", rate: None },
-    Kind { name: "trade_result", rate: None },
-    Kind { name: "trade_lookup", rate: None },
-    Kind { name: "trade_update", rate: None },
-    Kind { name: "trade_status", rate: None },
-    Kind { name: "customer_position", rate: None },
-    Kind { name: "broker_volume", rate: None },
-    Kind { name: "security_detail", rate: None },
-    Kind { name: "market_feed", rate: None },
-    Kind { name: "market_watch", rate: None },
+const KINDS: &[TransactionKind] = &[
+    TransactionKind { name: "trade_order", rate: None },
+    TransactionKind { name: "trade_result", rate: None },
+    TransactionKind { name: "trade_lookup", rate: None },
+    TransactionKind { name: "trade_update", rate: None },
+    TransactionKind { name: "trade_status", rate: None },
+    TransactionKind { name: "customer_position", rate: None },
+    TransactionKind { name: "broker_volume", rate: None },
+    TransactionKind { name: "security_detail", rate: None },
+    TransactionKind { name: "market_feed", rate: None },
+    TransactionKind { name: "market_watch", rate: None },
 ];
 
 /// How often each type comes, in tenths of a percent.
@@ -148,7 +148,7 @@ impl Workload for TpceLike {
         load::run(&self.scale, connection)
     }
 
-    fn kinds(&self) -> &'static [Kind] {
+    fn kinds(&self) -> &'static [TransactionKind] {
         KINDS
     }
 

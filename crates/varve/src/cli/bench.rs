@@ -15,8 +15,8 @@ use varve_engine::Database;
 use varve_query::{Queries, QueryOptions};
 
 use super::{CommandError, Where, warn};
+use crate::data_directory::{DatabaseDevices, DirectoryState};
 use crate::error::OpenError;
-use crate::home::{DirectoryState, Home};
 
 /// Measures, and prints the figures.
 pub fn run(arguments: &BenchArgs) -> Result<(), CommandError> {
@@ -44,7 +44,7 @@ fn open(wanted: &DatabaseRequest<'_>) -> Result<OpenedDatabase, OpenError> {
     if !wanted.may_exist && place.state()? == DirectoryState::Database {
         return Err(refuse());
     }
-    let home = Home::open(&place.directory, &settings)?;
+    let home = DatabaseDevices::open(&place.directory, &settings)?;
     if !wanted.may_exist && !home.is_new {
         return Err(refuse());
     }

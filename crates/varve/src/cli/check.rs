@@ -2,8 +2,8 @@
 
 use super::{CheckArgs, CommandError, say, warn};
 use crate::Embedded;
+use crate::data_directory::DirectoryState;
 use crate::error::OpenError;
-use crate::home::DirectoryState;
 
 /// The most damages that are printed. The first one is the most important.
 const DAMAGES_SHOWN: usize = 20;

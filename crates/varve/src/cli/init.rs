@@ -7,8 +7,8 @@ use varve_sql::SqlError;
 
 use super::{CommandError, InitArgs, say, warn};
 use crate::Embedded;
+use crate::data_directory::DirectoryState;
 use crate::error::OpenError;
-use crate::home::DirectoryState;
 
 pub fn run(arguments: &InitArgs) -> Result<(), CommandError> {
     let place = &arguments.place;

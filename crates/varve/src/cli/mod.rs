@@ -14,12 +14,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{
-    AUTO_FILE_NAME, ConfigError, FILE_NAME, Misfit, Settings, SystemFile, parse_address, parse_bytes, text_of,
-};
+use crate::config::{AUTO_FILE_NAME, ConfigError, FILE_NAME, Settings, parse_address, parse_bytes, text_of};
+use crate::data_directory::{DirectoryState, inspect};
 use crate::error::OpenError;
-use crate::home::{DirectoryState, inspect};
 use crate::shell::Format;
+use crate::system_file::{Misfit, SystemFile};
 
 /// Why a command failed, as a paragraph for people.
 #[derive(Debug, thiserror::Error)]

@@ -13,8 +13,8 @@ use varve_pager::{NVM_FILE, NvmFlush, NvmFound, ProtectionKind, RegionFound};
 
 use super::{CommandError, NvmArgs, NvmCommand, RegionArgs, say, warn};
 use crate::config::{DeviceSettings, MAIN_DEVICE, NvmSettings, Settings, show_bytes};
+use crate::data_directory::{DatabaseDevices, DirectoryState, next_config};
 use crate::error::OpenError;
-use crate::home::{DirectoryState, Home, next_config};
 
 /// The name of the device that `--region` adds.
 const REGION_DEVICE: &str = "--region";
@@ -125,7 +125,7 @@ fn no_database(directory: &Path) -> Result<(), CommandError> {
 }
 
 /// The locked devices of the database, with the one of its region.
-fn open(arguments: &RegionArgs, configured: &Settings) -> Result<Home, CommandError> {
+fn open(arguments: &RegionArgs, configured: &Settings) -> Result<DatabaseDevices, CommandError> {
     let place = &arguments.place;
     if place.state()? != DirectoryState::Database {
         return Err(OpenError::NoDatabase { path: place.directory.clone() }.into());
@@ -133,7 +133,7 @@ fn open(arguments: &RegionArgs, configured: &Settings) -> Result<Home, CommandEr
     if let Some(path) = arguments.region.as_ref().filter(|path| !path.is_dir()) {
         return Err(OpenError::NoRegionDirectory { path: path.clone() }.into());
     }
-    let home = Home::open(&place.directory, &looking(arguments, configured))?;
+    let home = DatabaseDevices::open(&place.directory, &looking(arguments, configured))?;
     home.warnings.iter().for_each(|what| warn(what));
     Ok(home)
 }

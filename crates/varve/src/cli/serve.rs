@@ -17,9 +17,10 @@ use varve_server::{Encryption, Listener, Options, Proof, Server};
 use super::init::how_to_log_in;
 use super::{CommandError, ServeArgs, say, warn};
 use crate::Embedded;
-use crate::config::{AUTO_FILE_NAME, Misfit, ServerSettings, Settings, show_bytes, tell};
-use crate::home::DirectoryState;
+use crate::config::{AUTO_FILE_NAME, ServerSettings, Settings, show_bytes, tell};
+use crate::data_directory::DirectoryState;
 use crate::memory::default_pool_bytes;
+use crate::system_file::Misfit;
 
 /// The time that sessions have to end after the stop signal.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);

@@ -6,10 +6,10 @@ use varve_sql::SqlError;
 
 use super::{CommandError, DEFAULT_DIRECTORY, SqlArgs, warn};
 use crate::Embedded;
-use crate::config::Misfit;
+use crate::data_directory::DirectoryState;
 use crate::error::OpenError;
-use crate::home::DirectoryState;
 use crate::shell::{Shell, Work};
+use crate::system_file::Misfit;
 
 pub fn run(arguments: &SqlArgs) -> Result<(), CommandError> {
     let place = &arguments.place;

@@ -13,7 +13,7 @@ use crate::memory::{default_pool_bytes, default_query_bytes};
 
 /// How a value is written in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SettingKind {
     /// A size: text.
     Bytes,
     /// A whole number.
@@ -35,7 +35,7 @@ pub struct Key {
     /// Its key there.
     pub key: &'static str,
     /// How it is written.
-    pub kind: Kind,
+    pub kind: SettingKind,
     /// A description of the setting.
     pub description: &'static str,
     /// Whether a change waits for the next start.
@@ -59,7 +59,7 @@ impl Key {
 
 const fn key(
     [name, section, key]: [&'static str; 3],
-    kind: Kind,
+    kind: SettingKind,
     description: &'static str,
     shown: fn(&Settings) -> String,
 ) -> Key {
@@ -69,7 +69,7 @@ const fn key(
 /// The same for a setting that can change while the database runs.
 const fn on_line(
     names: [&'static str; 3],
-    kind: Kind,
+    kind: SettingKind,
     description: &'static str,
     shown: fn(&Settings) -> String,
 ) -> Key {
@@ -85,160 +85,175 @@ fn flush(settings: &Settings) -> NvmFlush {
 pub const KEYS: &[Key] = &[
     key(
         ["checkpoint_interval", "checkpoint", "interval"],
-        Kind::Count,
+        SettingKind::Count,
         "The longest time between two checkpoints, in seconds.",
         |s| s.checkpoint.interval_seconds.to_string(),
     ),
     key(
         ["checkpoint_kind", "checkpoint", "kind"],
-        Kind::Word,
+        SettingKind::Word,
         "Which changed pages a checkpoint has written before it is recorded.",
         |s| s.checkpoint.kind.name().to_owned(),
     ),
     key(
         ["flash_clean_order", "flash", "clean_order"],
-        Kind::Word,
+        SettingKind::Word,
         "Which changed pages of the flash cache are written to the data files first.",
         |s| s.flash.as_ref().map_or(CleanOrder::LastUse, |flash| flash.clean_order).name().to_owned(),
     ),
     on_line(
         ["flash_daily_writes", "flash", "daily_writes"],
-        Kind::Bytes,
+        SettingKind::Bytes,
         "The most bytes that the flash cache may write per day.",
         |s| {
             let daily = s.flash.as_ref().and_then(|flash| flash.daily_write_bytes);
             daily.map_or_else(|| "unlimited".to_owned(), show_bytes)
         },
     ),
-    on_line(["flash_design", "flash", "design"], Kind::Word, "Which pages the cache on flash takes.", |s| {
-        s.flash.as_ref().map_or(FlashDesign::Off, |flash| flash.design).name().to_owned()
-    }),
+    on_line(
+        ["flash_design", "flash", "design"],
+        SettingKind::Word,
+        "Which pages the cache on flash takes.",
+        |s| s.flash.as_ref().map_or(FlashDesign::Off, |flash| flash.design).name().to_owned(),
+    ),
     on_line(
         ["flash_dirty_limit", "flash", "dirty_limit"],
-        Kind::Count,
+        SettingKind::Count,
         "The share of the flash cache, in percent, for changed pages that the data files lack.",
         |s| s.flash.as_ref().map_or(FlashConfig::DIRTY_PERCENT, |flash| flash.dirty_percent).to_string(),
     ),
-    key(["flash_fill", "flash", "fill"], Kind::Word, "How the flash cache is filled.", |s| {
+    key(["flash_fill", "flash", "fill"], SettingKind::Word, "How the flash cache is filled.", |s| {
         s.flash.as_ref().map_or(FlashConfig::FILL, |flash| flash.fill).name().to_owned()
     }),
     key(
         ["flash_restart", "flash", "restart"],
-        Kind::Word,
+        SettingKind::Word,
         "How a start reuses the pages of the flash cache.",
         |s| s.flash.as_ref().map_or(FlashConfig::RESTART, |flash| flash.restart).name().to_owned(),
     ),
     key(
         ["flash_scans", "flash", "scans"],
-        Kind::Word,
+        SettingKind::Word,
         "How the flash cache recognizes pages of scans.",
         |s| s.flash.as_ref().map_or(FlashConfig::SCANS, |flash| flash.scans).name().to_owned(),
     ),
-    on_line(["flash_size", "flash", "size"], Kind::Bytes, "The size of the flash cache.", |s| {
+    on_line(["flash_size", "flash", "size"], SettingKind::Bytes, "The size of the flash cache.", |s| {
         show_bytes(s.flash.as_ref().map_or(0, |flash| flash.size_bytes))
     }),
     on_line(
         ["home_compression", "home", "compression"],
-        Kind::Word,
+        SettingKind::Word,
         "How pages are compressed when they are written.",
         |s| s.compression.algorithm.name().to_owned(),
     ),
     on_line(
         ["home_compression_level", "home", "compression_level"],
-        Kind::Count,
+        SettingKind::Count,
         "Compression level; 0 is the default of the algorithm.",
         |s| s.compression.level.to_string(),
     ),
     on_line(
         ["home_trim", "home", "trim"],
-        Kind::Word,
+        SettingKind::Word,
         "Whether unused parts of files are returned to the devices, as holes.",
         |s| s.trim.name().to_owned(),
     ),
-    key(["log_capacity", "log", "capacity"], Kind::Bytes, "Bytes of all files of the log together.", |s| {
-        show_bytes(s.log.capacity_bytes)
-    }),
-    key(["log_segment", "log", "segment"], Kind::Bytes, "Bytes of one file of the log.", |s| {
+    key(
+        ["log_capacity", "log", "capacity"],
+        SettingKind::Bytes,
+        "Bytes of all files of the log together.",
+        |s| show_bytes(s.log.capacity_bytes),
+    ),
+    key(["log_segment", "log", "segment"], SettingKind::Bytes, "Bytes of one file of the log.", |s| {
         show_bytes(s.log.segment_bytes)
     }),
     key(
         ["nvm_flush_workers", "nvm", "flush_workers"],
-        Kind::Count,
+        SettingKind::Count,
         "Number of threads that write pages from persistent memory to the data files.",
         |s| flush(s).workers.to_string(),
     ),
     on_line(
         ["nvm_high_water", "nvm", "high_water"],
-        Kind::Count,
+        SettingKind::Count,
         "Percentage of slots with changed pages at which threads begin to write them to the data files.",
         |s| flush(s).high_water.to_string(),
     ),
     on_line(
         ["nvm_idle_flush", "nvm", "idle_flush"],
-        Kind::Flag,
+        SettingKind::Flag,
         "Whether an idle server writes all pages from persistent memory to the data files.",
         |s| if flush(s).when_idle { "on" } else { "off" }.to_owned(),
     ),
-    on_line(["nvm_low_water", "nvm", "low_water"], Kind::Count, "Percentage at which they end.", |s| {
-        flush(s).low_water.to_string()
-    }),
+    on_line(
+        ["nvm_low_water", "nvm", "low_water"],
+        SettingKind::Count,
+        "Percentage at which they end.",
+        |s| flush(s).low_water.to_string(),
+    ),
     on_line(
         ["packed_fill", "packed", "fill"],
-        Kind::Count,
+        SettingKind::Count,
         "Percentage of a packed file that may hold pages before it grows.",
         |s| s.packed.fill_percent.to_string(),
     ),
     key(
         ["pool_page_writers", "pool", "page_writers"],
-        Kind::CountOrAuto,
+        SettingKind::CountOrAuto,
         "Threads that write dirty pages; auto: one, or as many as compression needs.",
         |s| s.pool.page_writers.map_or_else(|| "auto".to_owned(), |writers| writers.to_string()),
     ),
-    key(["pool_replacement", "pool", "replacement"], Kind::Word, "Which page leaves the pool first.", |s| {
-        match s.pool.replacement {
+    key(
+        ["pool_replacement", "pool", "replacement"],
+        SettingKind::Word,
+        "Which page leaves the pool first.",
+        |s| match s.pool.replacement {
             Replacement::Clock => "clock".to_owned(),
             Replacement::Lru2 => "lru2".to_owned(),
-        }
-    }),
-    key(["pool_size", "pool", "size"], Kind::Bytes, "Bytes of memory for pages.", |s| {
+        },
+    ),
+    key(["pool_size", "pool", "size"], SettingKind::Bytes, "Bytes of memory for pages.", |s| {
         show_bytes(s.pool.size_bytes.unwrap_or_else(default_pool_bytes))
     }),
     key(
         ["protection_kind", "protection", "kind"],
-        Kind::Word,
+        SettingKind::Word,
         "What mends pages that a crash has torn.",
         |s| s.protection.name().to_owned(),
     ),
-    key(["query_memory", "query", "memory"], Kind::Bytes, "Memory for all general queries together.", |s| {
-        show_bytes(s.query.memory_bytes.unwrap_or_else(default_query_bytes))
-    }),
+    key(
+        ["query_memory", "query", "memory"],
+        SettingKind::Bytes,
+        "Memory for all general queries together.",
+        |s| show_bytes(s.query.memory_bytes.unwrap_or_else(default_query_bytes)),
+    ),
     on_line(
         ["query_temporary", "query", "temporary"],
-        Kind::Bytes,
+        SettingKind::Bytes,
         "The size of the temporary files of a session; sessions that exist keep their limit.",
         |s| s.query.temporary_bytes.map_or_else(|| "unlimited".to_owned(), show_bytes),
     ),
     key(
         ["server_authentication_timeout", "server", "authentication_timeout"],
-        Kind::Count,
+        SettingKind::Count,
         "Seconds until a client must be let in.",
         |s| s.server.authentication_timeout.as_secs().to_string(),
     ),
     on_line(
         ["server_log_connections", "server", "log_connections"],
-        Kind::Flag,
+        SettingKind::Flag,
         "Whether connections are logged.",
         |s| if s.server.logs_connections { "on" } else { "off" }.to_owned(),
     ),
     on_line(
         ["server_log_disconnections", "server", "log_disconnections"],
-        Kind::Flag,
+        SettingKind::Flag,
         "Whether the ends of connections are logged, with their duration.",
         |s| if s.server.logs_disconnections { "on" } else { "off" }.to_owned(),
     ),
     key(
         ["server_max_connections", "server", "max_connections"],
-        Kind::Count,
+        SettingKind::Count,
         "How many sessions there may be.",
         |s| s.server.max_connections.to_string(),
     ),

@@ -10,12 +10,11 @@
 //!
 //! What this file doesn't know: whether a path exists, and how much memory there is.
 
-mod auto;
 mod checkpoint;
-mod fit;
+pub(crate) mod fit;
 mod flash;
 mod foreign;
-mod keys;
+pub(crate) mod keys;
 mod packed;
 mod reader;
 mod suggest;
@@ -34,7 +33,6 @@ use varve_pager::{
 use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
 
-pub use auto::{AUTO_FILE_NAME, AUTO_FILE_NEW, Misfit, SystemFile};
 pub use checkpoint::CheckpointSettings;
 pub use flash::FlashSettings;
 pub use packed::PackedSettings;
@@ -45,6 +43,10 @@ pub use units::{parse_bytes, show_bytes};
 
 /// The name of the configuration file within a data directory.
 pub const FILE_NAME: &str = "varve.toml";
+/// The name of the file that ALTER SYSTEM writes, within a data directory.
+pub const AUTO_FILE_NAME: &str = "varve.auto.toml";
+/// The name under which the next version of that file is written.
+pub const AUTO_FILE_NEW: &str = "varve.auto.new";
 /// The device that every configuration has: the data directory.
 pub const MAIN_DEVICE: &str = "main";
 

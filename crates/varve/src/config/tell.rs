@@ -10,7 +10,7 @@ use varve_pager::{
     Pager, PagerConfig, ProtectionKind, Trim,
 };
 
-use super::keys::Kind;
+use super::keys::SettingKind;
 use super::{PackedSettings, Settings, show_bytes};
 
 /// The setting whose value in force can differ from the configured one.
@@ -23,12 +23,12 @@ const EXTENT: &str = "packed_extent";
 pub const SEGMENT: &str = "log_segment";
 
 /// The type, as pg_settings has it. Sizes are text with their unit.
-pub fn kind(kind: Kind) -> &'static str {
+pub fn kind(kind: SettingKind) -> &'static str {
     match kind {
-        Kind::Bytes | Kind::CountOrAuto => "string",
-        Kind::Count => "integer",
-        Kind::Flag => "bool",
-        Kind::Word => "enum",
+        SettingKind::Bytes | SettingKind::CountOrAuto => "string",
+        SettingKind::Count => "integer",
+        SettingKind::Flag => "bool",
+        SettingKind::Word => "enum",
     }
 }
 

@@ -26,16 +26,13 @@ use varve_engine::{Database, Error};
 use varve_pager::NvmFlush;
 use varve_sql::{SqlError, SqlState, SystemSetting, SystemSettings, TemporaryLimit, log};
 
-use super::fit::{Fit, unknown_of};
-use super::keys::{KEYS, Key, Kind};
-use super::{ConfigError, Settings, nearest, parse_bytes, show_bytes, tell, text_of};
+use crate::config::fit::{Fit, unknown_of};
+use crate::config::keys::{KEYS, Key, SettingKind};
+use crate::config::{
+    AUTO_FILE_NAME, AUTO_FILE_NEW, ConfigError, Settings, nearest, parse_bytes, show_bytes, tell, text_of,
+};
+use crate::data_directory::{check_next, check_settings, page_writers};
 use crate::error::OpenError;
-use crate::home::{check_next, check_settings, page_writers};
-
-/// The file's name within a data directory.
-pub const AUTO_FILE_NAME: &str = "varve.auto.toml";
-/// The name under which the next version of the file is written.
-pub const AUTO_FILE_NEW: &str = "varve.auto.new";
 
 /// The settings of a process and of the starts after it.
 pub struct SystemFile {
@@ -355,12 +352,14 @@ fn written(key: &Key, value: &str) -> Result<Value, SqlError> {
         SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).with_detail(format!("It {problem}."))
     };
     match key.kind {
-        Kind::Bytes => parse_bytes(value).map(|_| Value::String(value.to_owned())).map_err(|e| invalid(&e)),
-        Kind::Count => count(value).map_err(|_| invalid("is no whole number")),
-        Kind::CountOrAuto if value.trim() == "auto" => Ok(Value::String("auto".to_owned())),
-        Kind::CountOrAuto => count(value).map_err(|_| invalid("is no whole number, nor auto")),
-        Kind::Flag => flag(value).map(Value::Boolean).ok_or_else(|| invalid("is neither on nor off")),
-        Kind::Word => Ok(Value::String(value.to_owned())),
+        SettingKind::Bytes => {
+            parse_bytes(value).map(|_| Value::String(value.to_owned())).map_err(|e| invalid(&e))
+        }
+        SettingKind::Count => count(value).map_err(|_| invalid("is no whole number")),
+        SettingKind::CountOrAuto if value.trim() == "auto" => Ok(Value::String("auto".to_owned())),
+        SettingKind::CountOrAuto => count(value).map_err(|_| invalid("is no whole number, nor auto")),
+        SettingKind::Flag => flag(value).map(Value::Boolean).ok_or_else(|| invalid("is neither on nor off")),
+        SettingKind::Word => Ok(Value::String(value.to_owned())),
     }
 }
 

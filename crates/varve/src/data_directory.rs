@@ -124,7 +124,7 @@ impl Device {
 }
 
 /// The locked devices of a database and the options to open it with.
-pub struct Home {
+pub struct DatabaseDevices {
     /// Data directory first.
     pub devices: Vec<Device>,
     /// Whether there is no database there.
@@ -134,9 +134,9 @@ pub struct Home {
     locks: Vec<DirLock>,
 }
 
-impl Home {
+impl DatabaseDevices {
     /// Locks and probes the data directory (made, if it is missing) and the devices that spaces use.
-    pub fn open(path: &Path, settings: &Settings) -> Result<Home, OpenError> {
+    pub fn open(path: &Path, settings: &Settings) -> Result<DatabaseDevices, OpenError> {
         let state = inspect(path)?;
         check_pool(settings)?;
         varve_device::create_directory(path)
@@ -147,7 +147,7 @@ impl Home {
         let is_new = state != DirectoryState::Database;
         let main =
             DeviceSettings { path: path.to_owned(), profile: None, capacity_bytes: None, direct: true };
-        let mut home = Home { devices: Vec::new(), is_new, warnings, locks: Vec::new() };
+        let mut home = DatabaseDevices { devices: Vec::new(), is_new, warnings, locks: Vec::new() };
         home.add(MAIN_DEVICE, &main, &["control"])?;
         for (name, device) in &settings.devices {
             let spaces = spaces_on(name, settings);
