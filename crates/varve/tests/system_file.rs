@@ -4,8 +4,9 @@
 
 use std::path::Path;
 
-use varve::config::{AUTO_FILE_NAME, Misfit, Settings, SystemFile};
+use varve::config::{AUTO_FILE_NAME, Settings};
 use varve::sql::{SqlState, SystemSettings};
+use varve::system_file::{Misfit, SystemFile};
 use varve::{Embedded, OpenError};
 
 const NVM: &str = "[nvm]\ndevice = 'main'\nsize = '4MiB'\n[protection]\nkind = 'nvm'\n";
