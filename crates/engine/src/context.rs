@@ -29,7 +29,7 @@ use crate::table_lock::Waiting;
 use crate::tree::Scan;
 use crate::undo::{Kind, Prepared, Record, RecordRef, Segment};
 use crate::versions::Version;
-use crate::waits::{Held, Patience};
+use crate::waits::{HeldRow, Patience};
 
 /// Tells who wants to rely on a row from those who want to change it.
 const KEY_SHARE_WISH: u64 = 1 << 62;
@@ -425,7 +425,7 @@ impl Context {
         if released != self.looked {
             return patience.check();
         }
-        let held = Held { by, released, want, ticket };
+        let held = HeldRow { by, released, want, ticket };
         let outcome = core.waits.wait(&core.registry, self.owner, held, patience);
         self.looked = core.waits.releases();
         if outcome.is_ok() && !core.registry.is_running(by) {

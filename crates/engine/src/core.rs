@@ -109,9 +109,9 @@ pub(crate) struct View {
     pub(crate) floor: TxnId,
 }
 
-/// Whether a row can be written.
+/// Whether a transaction may write a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum WriteAccess {
     /// The newest version is this transaction's.
     Mine,
     /// Committed at this LSN, or before everything.
@@ -142,19 +142,19 @@ impl Core {
     }
 
     /// Whether `me` may write a row whose newest version is by `txn`; called under the row's latch.
-    pub(crate) fn hold(&self, txn: TxnId, me: TxnId) -> Hold {
+    pub(crate) fn hold(&self, txn: TxnId, me: TxnId) -> WriteAccess {
         if txn == me && me != TxnId::NONE {
-            return Hold::Mine;
+            return WriteAccess::Mine;
         }
         if txn < self.status.floor() {
-            return Hold::Free(Lsn::ZERO);
+            return WriteAccess::Free(Lsn::ZERO);
         }
         match self.status.get(txn) {
-            Status::Active(owner) => Hold::Busy(owner),
+            Status::Active(owner) => WriteAccess::Busy(owner),
             // Nothing is unlocked before it is durable.
-            Status::Committed(lsn, owner) if lsn > self.pager.durable_lsn() => Hold::Busy(owner),
-            Status::Committed(lsn, _) => Hold::Free(lsn),
-            Status::Old | Status::Aborted | Status::Forgotten => Hold::Free(Lsn::ZERO),
+            Status::Committed(lsn, owner) if lsn > self.pager.durable_lsn() => WriteAccess::Busy(owner),
+            Status::Committed(lsn, _) => WriteAccess::Free(lsn),
+            Status::Old | Status::Aborted | Status::Forgotten => WriteAccess::Free(Lsn::ZERO),
         }
     }
 

@@ -87,30 +87,33 @@ fn purge_transaction(core: &Core, finished: &mut Finished, record: &mut Record) 
     while finished.start != finished.end {
         let at = finished.start;
         match read_at(core, at, record)? {
-            Found::Record => {
+            UndoRead::Record => {
                 purge_record(core, at, record)?;
                 finished.start.slot += 1;
             }
-            Found::Next(page) => finished.start = Mark { page, slot: 0 },
+            UndoRead::Next(page) => finished.start = Mark { page, slot: 0 },
         }
     }
     free_pages(core, finished)
 }
 
-enum Found {
+/// What was read at a position of the undo log.
+enum UndoRead {
+    /// A record.
     Record,
+    /// The end of the page; the records go on in the next one.
     Next(PageId),
 }
 
-fn read_at(core: &Core, at: Mark, record: &mut Record) -> Result<Found> {
+fn read_at(core: &Core, at: Mark, record: &mut Record) -> Result<UndoRead> {
     let page = core.pager.fix_s(at.page, Access::Sequential)?;
     let read = UndoPage::new(&page).ok_or_else(|| not_undo(at.page))?;
     match read.record(at.slot) {
         Some(bytes) => {
             record.copy_from(bytes);
-            Ok(Found::Record)
+            Ok(UndoRead::Record)
         }
-        None => read.next().map(Found::Next).ok_or_else(|| not_undo(at.page)),
+        None => read.next().map(UndoRead::Next).ok_or_else(|| not_undo(at.page)),
     }
 }
 

@@ -32,7 +32,7 @@ use crate::status::StatusTable;
 use crate::system_tables::{self, SYSTEM_LEN};
 use crate::transaction::end_undone;
 use crate::tree::{Tree, TreeKind};
-use crate::undo::{Found, Mark, SegmentPool};
+use crate::undo::{Mark, RestoredSegment, SegmentPool};
 use crate::waits::Waits;
 
 /// Place of the rollback directory in the root page; the system trees follow.
@@ -134,7 +134,7 @@ fn assemble(
 }
 
 /// Undo of committed transactions is for purge; a segment in use has a loser.
-fn sort_out(registry: &Registry, found: Vec<Found>) -> (Vec<Finished>, Vec<Loser>) {
+fn sort_out(registry: &Registry, found: Vec<RestoredSegment>) -> (Vec<Finished>, Vec<Loser>) {
     let (mut finished, mut losers) = (Vec::new(), Vec::new());
     for found in found {
         let start = Mark { page: found.head, slot: 0 };

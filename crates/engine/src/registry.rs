@@ -52,9 +52,9 @@ impl Party {
     }
 }
 
-/// The place of one transaction. Aligned so that no two places share a cache line, nor a pair of lines that is fetched together.
+/// The entry of one running transaction. Aligned so that no two entries share a cache line, nor a pair of lines that is fetched together.
 #[repr(align(128))]
-pub(crate) struct Place {
+pub(crate) struct TransactionSlot {
     claimed: AtomicBool,
     /// What the transaction is called by its owner, and one more; 0 if nothing.
     label: AtomicU64,
@@ -81,7 +81,7 @@ pub(crate) struct Place {
     pub(crate) wake: Condvar,
 }
 
-impl Place {
+impl TransactionSlot {
     fn new() -> Self {
         Self {
             claimed: AtomicBool::new(false),
@@ -221,7 +221,7 @@ impl Place {
 
 /// All places.
 pub(crate) struct Registry {
-    chunks: Box<[OnceLock<Box<[Place]>>]>,
+    chunks: Box<[OnceLock<Box<[TransactionSlot]>>]>,
     len: AtomicUsize,
     grow: Mutex<()>,
     horizon: AtomicU64,
@@ -259,8 +259,8 @@ impl Registry {
         let _one = self.grow.lock();
         let slot = self.len.load(SeqCst);
         assert!(slot < CHUNK_LEN * CHUNKS_MAX, "more than {slot} transactions at once");
-        let chunk =
-            self.chunks[slot / CHUNK_LEN].get_or_init(|| (0..CHUNK_LEN).map(|_| Place::new()).collect());
+        let chunk = self.chunks[slot / CHUNK_LEN]
+            .get_or_init(|| (0..CHUNK_LEN).map(|_| TransactionSlot::new()).collect());
         chunk[slot % CHUNK_LEN].claimed.store(true, SeqCst);
         self.len.store(slot + 1, SeqCst);
         slot
@@ -278,7 +278,7 @@ impl Registry {
 
     /// The place with this number.
     #[inline]
-    pub(crate) fn place(&self, slot: u32) -> &Place {
+    pub(crate) fn place(&self, slot: u32) -> &TransactionSlot {
         let slot = slot as usize;
         match self.chunks[slot / CHUNK_LEN].get() {
             Some(chunk) => &chunk[slot % CHUNK_LEN],

@@ -56,16 +56,19 @@ pub enum RowError {
 /// Where the columns of a table's rows lie.
 #[derive(Clone, Debug)]
 pub struct RowSchema {
-    columns: Vec<(ColumnType, Place)>,
+    columns: Vec<(ColumnType, ColumnOffset)>,
     fixed_end: usize,
     variable_count: usize,
     /// A row of NULLs.
     blank: Vec<u8>,
 }
 
+/// The position of a column in a row.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum ColumnOffset {
+    /// At this offset of the values of fixed width.
     Fixed(u32),
+    /// This one among the values of varying width.
     Variable(u32),
 }
 
@@ -90,11 +93,11 @@ impl RowSchema {
             let place = match column.fixed_width_bytes() {
                 Some(width) => {
                     offset += width;
-                    Place::Fixed((offset - width) as u32)
+                    ColumnOffset::Fixed((offset - width) as u32)
                 }
                 None => {
                     variable_count += 1;
-                    Place::Variable(variable_count as u32 - 1)
+                    ColumnOffset::Variable(variable_count as u32 - 1)
                 }
             };
             placed.push((*column, place));
@@ -128,7 +131,7 @@ impl RowSchema {
     /// Gives a column of fixed width, NULL so far, its value.
     #[inline]
     pub(crate) fn fill_fixed(&self, row: &mut [u8], index: usize, datum: &Datum<'_>) {
-        if let Place::Fixed(offset) = self.columns[index].1 {
+        if let ColumnOffset::Fixed(offset) = self.columns[index].1 {
             encode_fixed(datum, &mut row[offset as usize..]);
             row[1 + index / 8] &= !(1 << (index % 8));
         }
@@ -136,7 +139,7 @@ impl RowSchema {
 
     /// Gives a column of varying width, NULL so far as all such behind it, its value. The row stays below 64 KiB.
     pub(crate) fn fill_variable(&self, row: &mut Vec<u8>, index: usize, append: impl FnOnce(&mut Vec<u8>)) {
-        if let Place::Variable(which) = self.columns[index].1 {
+        if let ColumnOffset::Variable(which) = self.columns[index].1 {
             append(row);
             let end = (row.len() as u16).to_le_bytes();
             for later in which as usize..self.variable_count {
@@ -212,8 +215,8 @@ fn encode_column(schema: &RowSchema, index: usize, datum: &Datum<'_>, end_bytes:
         out[1 + index / 8] |= 1 << (index % 8);
     }
     match place {
-        Place::Fixed(offset) => encode_fixed(datum, &mut out[offset as usize..]),
-        Place::Variable(which) => {
+        ColumnOffset::Fixed(offset) => encode_fixed(datum, &mut out[offset as usize..]),
+        ColumnOffset::Variable(which) => {
             out.extend_from_slice(variable_bytes(datum).unwrap_or(&[]));
             let end = (out.len() as u32).to_le_bytes();
             let at = schema.fixed_end + which as usize * end_bytes;
@@ -311,8 +314,8 @@ impl<'a> RowRef<'a> {
             return Datum::Null;
         }
         match place {
-            Place::Fixed(offset) => fixed(column, &self.bytes[offset as usize..]),
-            Place::Variable(which) => variable(column, self.range(which as usize)),
+            ColumnOffset::Fixed(offset) => fixed(column, &self.bytes[offset as usize..]),
+            ColumnOffset::Variable(which) => variable(column, self.range(which as usize)),
         }
     }
 
@@ -344,7 +347,7 @@ impl<'a> RowRef<'a> {
 
     fn check_column(&self, index: usize) -> Result<(), RowError> {
         let (column, place) = self.schema.columns[index];
-        let Place::Variable(which) = place else { return Ok(()) };
+        let ColumnOffset::Variable(which) = place else { return Ok(()) };
         let bytes = self.range(which as usize);
         let sound = match column {
             _ if self.is_null(index) => bytes.is_empty(),

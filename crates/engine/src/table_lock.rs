@@ -19,7 +19,7 @@ use crate::ids::Owner;
 use crate::lock_queue::{Holder, Request, Tag};
 use crate::modes::LockMode;
 use crate::registry::Registry;
-use crate::waits::{Got, Held, Patience, Waits, Wish};
+use crate::waits::{Got, HeldRow, Patience, Waits, Wish};
 
 /// Waiters for somebody's end who want nothing else: each is woken.
 const OWN_WISH: u64 = 1 << 63;
@@ -44,7 +44,7 @@ pub(crate) struct Waiting<'a> {
 impl Waiting<'_> {
     /// Waits for another transaction to end, which stood in the way after `released` releases.
     pub(crate) fn wait_for(&mut self, by: Owner, released: u64) -> Result<()> {
-        let held = Held { by, released, want: OWN_WISH | u64::from(self.me.slot), ticket: 0 };
+        let held = HeldRow { by, released, want: OWN_WISH | u64::from(self.me.slot), ticket: 0 };
         let patience = self.patience;
         self.patience = patience.begun();
         self.waits.wait(self.registry, self.me, held, patience)

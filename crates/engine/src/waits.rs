@@ -71,9 +71,9 @@ impl Patience<'_> {
     }
 }
 
-/// Something that a transaction holds and another one wants.
+/// A row, a key or another thing that a transaction holds and another one wants.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldRow {
     pub(crate) by: Owner,
     /// How many releases there were before the waiter saw that.
     pub(crate) released: u64,
@@ -151,7 +151,7 @@ impl Waits {
         &self,
         registry: &Registry,
         me: Owner,
-        held: Held,
+        held: HeldRow,
         patience: Patience<'_>,
     ) -> Result<()> {
         *registry.place(me.slot).woken.lock() = false;
@@ -287,7 +287,7 @@ impl Waits {
     }
 
     /// Whether the waiter has to wait; if so it is in a queue and in the graph.
-    fn add_edge(&self, registry: &Registry, me: Owner, held: Held) -> Result<bool> {
+    fn add_edge(&self, registry: &Registry, me: Owner, held: HeldRow) -> Result<bool> {
         assert_ne!(me, held.by, "a transaction waits for itself");
         let outcome = self.change(registry, |state| self.settle(registry, state, me, held));
         if matches!(outcome, Err(Error::Deadlock)) {
@@ -297,7 +297,7 @@ impl Waits {
     }
 
     /// Puts the waiter into the queue, and looks whether it has to stay there.
-    fn settle(&self, registry: &Registry, state: &mut State, me: Owner, held: Held) -> Result<bool> {
+    fn settle(&self, registry: &Registry, state: &mut State, me: Owner, held: HeldRow) -> Result<bool> {
         let waiter = Waiter { slot: me.slot, want: held.want, ticket: held.ticket };
         state.put(registry, waiter, held.by, false);
         let is_held = self.releases() == held.released && registry.is_running(held.by);
@@ -334,7 +334,7 @@ impl Waits {
 
 impl State {
     /// Those who were put behind a waiter for the same thing go with it into the next queue.
-    fn take_along(&mut self, registry: &Registry, me: Owner, held: Held) {
+    fn take_along(&mut self, registry: &Registry, me: Owner, held: HeldRow) {
         for follower in self.followers(registry, me, held.want) {
             // Whom `me` waits for has a part of it and may get more; so may whoever that one waits for.
             let holder = registry.party(held.by.slot);

@@ -92,7 +92,7 @@ impl Pair {
         for (index, (key, value)) in model.iter().enumerate() {
             assert_eq!(&node.key(index), key);
             assert_eq!(node.value(index), &value[..]);
-            assert_eq!(node.search(key), node::Found { slot: index, exact: true });
+            assert_eq!(node.search(key), node::KeyPosition { slot: index, exact: true });
         }
     }
 }

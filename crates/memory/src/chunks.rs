@@ -20,9 +20,9 @@ use crate::sizes::SEGMENT_BYTES;
 use crate::slab::{Intent, Refused};
 use crate::state::Allocator;
 
-/// Where a chunk is.
+/// The location of a chunk.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum ChunkLocation {
     /// In a slab.
     Slot { segment: u32, slot: u32, class: Class, owner: Owner },
     /// A run of segments.
@@ -32,7 +32,7 @@ pub(crate) enum Place {
 /// A chunk that this call changes, and nobody else meanwhile.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claim {
-    place: Place,
+    place: ChunkLocation,
     intent: Intent,
     /// Whether a word in the region has to be stored.
     stores: bool,
@@ -68,7 +68,7 @@ impl Allocator {
     }
 
     /// The place that a pointer points to, if a chunk can begin there.
-    pub(crate) fn locate(&self, pointer: Pointer) -> Result<Place> {
+    pub(crate) fn locate(&self, pointer: Pointer) -> Result<ChunkLocation> {
         let foreign = |why| MemoryError::Foreign { pointer, why };
         if pointer.is_none() {
             return Err(foreign("it points to nothing"));
@@ -80,10 +80,12 @@ impl Allocator {
             Descriptor::Slab { class, owner } => {
                 let slot = (within / class.size_bytes()) as u32;
                 let begins = within.is_multiple_of(class.size_bytes()) && slot < class.slots();
-                let place = Place::Slot { segment, slot, class, owner };
+                let place = ChunkLocation::Slot { segment, slot, class, owner };
                 begins.then_some(place).ok_or_else(|| foreign("no chunk begins there"))
             }
-            Descriptor::Run { segments, owner } if within == 0 => Ok(Place::Run { segment, segments, owner }),
+            Descriptor::Run { segments, owner } if within == 0 => {
+                Ok(ChunkLocation::Run { segment, segments, owner })
+            }
             Descriptor::Run { .. } => Err(foreign("it points into a chunk")),
         }
     }
@@ -111,12 +113,12 @@ impl Allocator {
     pub(crate) fn claim(&self, pointer: Pointer, intent: Intent) -> Result<Claim> {
         let place = self.locate(pointer)?;
         let was_active = match place {
-            Place::Slot { segment, slot, class, owner } => self.with_heap(owner, class, |heap| {
+            ChunkLocation::Slot { segment, slot, class, owner } => self.with_heap(owner, class, |heap| {
                 let slab = heap.slab(&self.source(class), segment)?;
                 let claimed = slab.map_or(Err(Refused::Free), |slab| slab.claim(slot, intent));
                 claimed.map_err(|why| refused(why, pointer))
             })?,
-            Place::Run { segment, .. } => {
+            ChunkLocation::Run { segment, .. } => {
                 self.pool.lock().claim(segment, intent).map_err(|why| refused(why, pointer))?
             }
         };
@@ -126,12 +128,12 @@ impl Allocator {
     /// Gives a claim up: the chunk is as it was.
     pub(crate) fn unclaim(&self, claim: &Claim) {
         match claim.place {
-            Place::Slot { segment, slot, class, owner } => self.with_heap(owner, class, |heap| {
+            ChunkLocation::Slot { segment, slot, class, owner } => self.with_heap(owner, class, |heap| {
                 if let Ok(Some(slab)) = heap.slab(&self.source(class), segment) {
                     slab.unclaim(slot);
                 }
             }),
-            Place::Run { segment, .. } => self.pool.lock().unclaim(segment),
+            ChunkLocation::Run { segment, .. } => self.pool.lock().unclaim(segment),
         }
     }
 
@@ -139,12 +141,12 @@ impl Allocator {
     pub(crate) fn change_of(&self, claim: &Claim) -> Option<Change> {
         let is_activation = claim.intent == Intent::Activate;
         let change = match claim.place {
-            Place::Slot { segment, slot, .. } => {
+            ChunkLocation::Slot { segment, slot, .. } => {
                 let at = self.layout.bitmap_at(segment) + u64::from(slot / u64::BITS) * 8;
                 let bits = 1 << (slot % u64::BITS);
                 if is_activation { Change::Set { at, bits } } else { Change::Clear { at, bits } }
             }
-            Place::Run { segment, .. } => {
+            ChunkLocation::Run { segment, .. } => {
                 let value = claim.place.descriptor(is_activation).encode(segment);
                 Change::Store { at: self.layout.descriptor_at(segment), value }
             }
@@ -158,13 +160,13 @@ impl Allocator {
         let is_active = claim.intent == Intent::Activate;
         match claim.place {
             _ if !claim.stores => {}
-            Place::Slot { segment, slot, class, owner } => self.with_heap(owner, class, |heap| {
+            ChunkLocation::Slot { segment, slot, class, owner } => self.with_heap(owner, class, |heap| {
                 if let Ok(Some(slab)) = heap.slab(&self.source(class), segment) {
                     let (word, value) = slab.set_active(slot, is_active);
                     store_back(&*self.region, self.layout.bitmap_at(segment) + word as u64 * 8, value);
                 }
             }),
-            Place::Run { segment, .. } => {
+            ChunkLocation::Run { segment, .. } => {
                 let value = claim.place.descriptor(is_active).encode(segment);
                 let mut pool = self.pool.lock();
                 pool.set_active(segment, is_active);
@@ -177,10 +179,10 @@ impl Allocator {
     pub(crate) fn finish_claim(&self, claim: &Claim) {
         match claim.place {
             _ if claim.intent == Intent::Activate => self.unclaim(claim),
-            Place::Slot { segment, slot, class, owner } => {
+            ChunkLocation::Slot { segment, slot, class, owner } => {
                 self.with_heap(owner, class, |heap| heap.release(segment, slot));
             }
-            Place::Run { segment, .. } => {
+            ChunkLocation::Run { segment, .. } => {
                 // Nobody else takes the segment before it is in the pool again.
                 self.describe(segment, Descriptor::Free);
                 self.pool.lock().release(segment);
@@ -212,12 +214,12 @@ impl Allocator {
     }
 }
 
-impl Place {
+impl ChunkLocation {
     /// The descriptor of the first segment of a run when the chunk is active, or free.
     fn descriptor(self, is_active: bool) -> Descriptor {
         match self {
-            Place::Run { segments, owner, .. } if is_active => Descriptor::Run { segments, owner },
-            Place::Slot { class, owner, .. } if is_active => Descriptor::Slab { class, owner },
+            ChunkLocation::Run { segments, owner, .. } if is_active => Descriptor::Run { segments, owner },
+            ChunkLocation::Slot { class, owner, .. } if is_active => Descriptor::Slab { class, owner },
             _ => Descriptor::Free,
         }
     }
@@ -225,8 +227,8 @@ impl Place {
     /// Bytes of the chunk.
     pub(crate) fn len_bytes(self) -> u64 {
         match self {
-            Place::Slot { class, .. } => class.size_bytes(),
-            Place::Run { segments, .. } => u64::from(segments) * SEGMENT_BYTES,
+            ChunkLocation::Slot { class, .. } => class.size_bytes(),
+            ChunkLocation::Run { segments, .. } => u64::from(segments) * SEGMENT_BYTES,
         }
     }
 }

@@ -161,7 +161,7 @@ impl Level for Home {
 }
 
 /// A cache, and what the pool knows.
-struct World {
+struct CacheUnderTest {
     cache: Arc<FlashCache>,
     home: Arc<Home>,
     ledger: Arc<Ledger>,
@@ -170,9 +170,9 @@ struct World {
     newest: Mutex<HashMap<PageId, Lsn>>,
 }
 
-impl World {
+impl CacheUnderTest {
     /// Home has all pages, and flash none.
-    fn new(frames: u32, pages: u32) -> Arc<World> {
+    fn new(frames: u32, pages: u32) -> Arc<CacheUnderTest> {
         let ledger = Arc::<Ledger>::default();
         let home =
             Arc::new(Home { stored: Mutex::default(), ledger: ledger.clone(), refusals: AtomicU32::new(0) });
@@ -200,7 +200,7 @@ impl World {
         };
         let cache = FlashCache::open(&config, owner, around).cache.expect("its device is sound");
         cache.threads_begin();
-        let world = World { cache, home, ledger, drive, newest: Mutex::default() };
+        let world = CacheUnderTest { cache, home, ledger, drive, newest: Mutex::default() };
         for no in 0..pages {
             let image = world.change(no);
             world.home.keep(&image);
@@ -279,7 +279,7 @@ impl World {
     }
 }
 
-fn start(world: &Arc<World>, run: impl FnOnce(&World) + Send + 'static) -> JoinHandle<()> {
+fn start(world: &Arc<CacheUnderTest>, run: impl FnOnce(&CacheUnderTest) + Send + 'static) -> JoinHandle<()> {
     let world = Arc::clone(world);
     thread::spawn(move || run(&world))
 }
@@ -289,7 +289,7 @@ fn finish(threads: impl IntoIterator<Item = JoinHandle<()>>) {
 }
 
 fn cleaners() {
-    let world = World::new(2, 1);
+    let world = CacheUnderTest::new(2, 1);
     world.put(0, Cause::Evict);
     world.write();
     world.home.refusals.store(below(4), SeqCst);
@@ -306,7 +306,7 @@ fn cleaners() {
 }
 
 fn queue() {
-    let world = World::new(1, 2);
+    let world = CacheUnderTest::new(1, 2);
     let changer = start(&world, |world| {
         (0..2).for_each(|_| world.put(1, Cause::Evict));
         match below(2) {
@@ -323,7 +323,7 @@ fn queue() {
 }
 
 fn leaves() {
-    let world = World::new(3, 2);
+    let world = CacheUnderTest::new(3, 2);
     world.put(0, Cause::Evict);
     world.write();
     let fault = Fault::Fails(ErrorKind::Io(5));

@@ -163,7 +163,7 @@ impl Level for ModelLevel {
 }
 
 /// A pool, what is below it, and how often each page was changed.
-pub(crate) struct World {
+pub(crate) struct PoolUnderTest {
     pub(crate) pool: Pool,
     pub(crate) level: Arc<ModelLevel>,
     pub(crate) ledger: Arc<Ledger>,
@@ -175,14 +175,14 @@ pub(crate) fn id(no: u32) -> PageId {
     PageId::new(SpaceId::DATA, PageNo(no))
 }
 
-impl World {
+impl PoolUnderTest {
     /// With every frame in use, so that each miss evicts.
-    pub(crate) fn new() -> Arc<World> {
+    pub(crate) fn new() -> Arc<PoolUnderTest> {
         Self::with(&[])
     }
 
     /// As `new`, with these pages in the frames that are evicted first.
-    pub(crate) fn with(first: &[u32]) -> Arc<World> {
+    pub(crate) fn with(first: &[u32]) -> Arc<PoolUnderTest> {
         let ledger = Arc::<Ledger>::default();
         let log = Arc::<ModelLog>::default();
         let level = Arc::new(ModelLevel {
@@ -198,7 +198,7 @@ impl World {
             counters: Arc::default(),
         };
         let pool = Pool::new(FRAMES, PAGE_BYTES, Replacement::Clock, parts).expect("a small pool has room");
-        let world = World { pool, level, ledger, log, changes: Mutex::default() };
+        let world = PoolUnderTest { pool, level, ledger, log, changes: Mutex::default() };
         let others = (0..PAGES).rev().filter(|no| !first.contains(no));
         first
             .iter()

@@ -29,12 +29,12 @@ struct Inside {
 }
 
 /// The latch and what its holders say about themselves; that is a plain mutex, so it adds no step to the model.
-struct Room {
+struct LatchUnderTest {
     latch: Latch,
     inside: Mutex<Inside>,
 }
 
-impl Room {
+impl LatchUnderTest {
     fn change(&self, change: impl FnOnce(&mut Inside)) -> u64 {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut inside);
@@ -115,7 +115,7 @@ impl Room {
 }
 
 fn modes() {
-    let room = Arc::new(Room { latch: Latch::new(), inside: Mutex::default() });
+    let room = Arc::new(LatchUnderTest { latch: Latch::new(), inside: Mutex::default() });
     let threads: Vec<_> = (0..3)
         .map(|_| {
             let room = Arc::clone(&room);

@@ -13,7 +13,7 @@ use crate::engine::ids::Owner;
 use crate::engine::modes::LockMode;
 use crate::engine::registry::Registry;
 use crate::engine::table_lock::{TableLock, Waiting};
-use crate::engine::waits::{Held, Patience, Waits, wake_one};
+use crate::engine::waits::{HeldRow, Patience, Waits, wake_one};
 use crate::frames::plain;
 use crate::pager::PagerError;
 
@@ -71,7 +71,7 @@ impl From<PagerError> for Error {
 
 const FOREVER: Patience<'static> = Patience { timeout: None, deadline: None, cancel: None, log: None };
 
-struct World {
+struct LocksUnderTest {
     registry: Registry,
     waits: Waits,
     tables: [TableLock; 2],
@@ -81,8 +81,8 @@ struct World {
     row: Mutex<Vec<(Owner, bool)>>,
 }
 
-fn world() -> Arc<World> {
-    Arc::new(World {
+fn world() -> Arc<LocksUnderTest> {
+    Arc::new(LocksUnderTest {
         registry: Registry::new(),
         waits: Waits::default(),
         tables: [TableLock::new(1), TableLock::new(2)],
@@ -91,7 +91,7 @@ fn world() -> Arc<World> {
     })
 }
 
-impl World {
+impl LocksUnderTest {
     fn lock(&self, me: Owner, table: usize, mode: LockMode) -> Result<()> {
         let waiting = Waiting { registry: &self.registry, waits: &self.waits, me, patience: FOREVER };
         match mode.is_weak() {
@@ -151,7 +151,7 @@ impl World {
                 found
             };
             let Some((by, _)) = holder else { return Ok(()) };
-            self.waits.wait(&self.registry, me, Held { by, released, want: 7, ticket }, FOREVER)?;
+            self.waits.wait(&self.registry, me, HeldRow { by, released, want: 7, ticket }, FOREVER)?;
         }
     }
 }
@@ -160,7 +160,10 @@ fn finish<T>(threads: Vec<thread::JoinHandle<T>>) -> Vec<T> {
     threads.into_iter().map(|thread| thread.join().expect("the model fails at its first panic")).collect()
 }
 
-fn start<T: Send + 'static>(world: &Arc<World>, run: fn(&World) -> T) -> thread::JoinHandle<T> {
+fn start<T: Send + 'static>(
+    world: &Arc<LocksUnderTest>,
+    run: fn(&LocksUnderTest) -> T,
+) -> thread::JoinHandle<T> {
     let world = Arc::clone(world);
     thread::spawn(move || run(&world))
 }
@@ -185,7 +188,7 @@ fn tables() {
 
 fn watched() {
     let world = world();
-    let once = |world: &World, mode| {
+    let once = |world: &LocksUnderTest, mode| {
         let me = world.registry.claim();
         world.lock(me, 0, mode).expect("one table is no circle");
         world.end(me);
@@ -221,7 +224,7 @@ fn upgrades() {
         other.lock_row(both[1], true).expect("it only waits for a share that is given back");
         other.end(both[1]);
     });
-    let alone = |world: &World| {
+    let alone = |world: &LocksUnderTest| {
         let me = world.registry.claim();
         world.lock_row(me, true).expect("it has nothing that anybody waits for");
         world.end(me);

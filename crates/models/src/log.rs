@@ -43,18 +43,18 @@ fn config(directory: Arc<dyn Directory>) -> LogConfig {
     LogConfig { directory, segment_bytes: SEGMENT_BYTES, capacity_bytes: 8 * SEGMENT_BYTES }
 }
 
-struct World {
+struct LogUnderTest {
     log: Log,
     device: Arc<MemoryDirectory>,
     /// LSNs in the order in which the append section told of them.
     told: Mutex<Vec<Lsn>>,
 }
 
-impl World {
-    fn new(device: Arc<MemoryDirectory>, directory: Arc<dyn Directory>) -> Arc<World> {
+impl LogUnderTest {
+    fn new(device: Arc<MemoryDirectory>, directory: Arc<dyn Directory>) -> Arc<LogUnderTest> {
         let stored = StoredLog::open(config(directory), DATABASE).expect("a new log");
         let log = stored.resume(1, Tail::empty(), FIRST_LSN).expect("a new log");
-        Arc::new(World { log, device, told: Mutex::default() })
+        Arc::new(LogUnderTest { log, device, told: Mutex::default() })
     }
 
     fn append(&self, number: u8) -> Lsn {
@@ -102,7 +102,7 @@ impl World {
 }
 
 /// Every thread's commits; gives how many were acknowledged.
-fn run(world: &Arc<World>) -> usize {
+fn run(world: &Arc<LogUnderTest>) -> usize {
     let threads: Vec<_> = (0..THREADS)
         .map(|no| {
             let world = Arc::clone(world);
@@ -117,7 +117,7 @@ fn run(world: &Arc<World>) -> usize {
 
 fn commits() {
     let device = MemoryDirectory::new();
-    let world = World::new(device.clone(), device);
+    let world = LogUnderTest::new(device.clone(), device);
     assert_eq!(run(&world), usize::from(THREADS * COMMITS_EACH));
     let told = plain(&world.told).clone();
     assert_eq!(world.survivors().iter().map(|(lsn, _)| *lsn).collect::<Vec<_>>(), told);
@@ -126,7 +126,7 @@ fn commits() {
 fn fails() {
     let device = MemoryDirectory::new();
     let faulty = Faulty::wrap(device.clone());
-    let world = World::new(device, faulty.clone());
+    let world = LogUnderTest::new(device, faulty.clone());
     faulty.arm(Rule {
         operation: Some(Operation::Write),
         space: Some(Space::Log),

@@ -10,7 +10,7 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread::{self, JoinHandle};
 
 use crate::checker::{How, Model};
-use crate::frames::{PAGES, World, id};
+use crate::frames::{PAGES, PoolUnderTest, id};
 use crate::pager::base::latch::{Exclusive, Shared};
 use crate::pager::level::Cause;
 use crate::pager::pool::Pin;
@@ -65,7 +65,7 @@ pub(crate) const TAKEN: Model = Model {
     flaws: &["given a page while somebody waits for the last one"],
 };
 
-fn start(world: &Arc<World>, run: impl FnOnce(&World) + Send + 'static) -> JoinHandle<()> {
+fn start(world: &Arc<PoolUnderTest>, run: impl FnOnce(&PoolUnderTest) + Send + 'static) -> JoinHandle<()> {
     let world = Arc::clone(world);
     thread::spawn(move || run(&world))
 }
@@ -83,7 +83,7 @@ fn some_page() -> u32 {
     if below(2) == 0 { below(2) } else { below(PAGES) }
 }
 
-fn one_step(world: &World) {
+fn one_step(world: &PoolUnderTest) {
     match below(9) {
         0..3 => world.change(some_page()),
         3 => world.change_upgraded(some_page()),
@@ -101,8 +101,8 @@ fn one_step(world: &World) {
 }
 
 fn changes() {
-    let world = World::new();
-    let steps = |world: &World| (0..4).for_each(|_| one_step(world));
+    let world = PoolUnderTest::new();
+    let steps = |world: &PoolUnderTest| (0..4).for_each(|_| one_step(world));
     finish([start(&world, steps), start(&world, steps), start(&world, steps)]);
     (0..PAGES).for_each(|no| world.read(no));
     let dirty = world.pool.dirty_pages();
@@ -112,7 +112,7 @@ fn changes() {
 
 fn failed_write() {
     const CHANGED: u32 = 2;
-    let world = World::new();
+    let world = PoolUnderTest::new();
     (0..CHANGED).for_each(|no| world.change(no));
     world.level.fails.store(true, SeqCst);
     let all: Vec<PageId> = (0..CHANGED).map(id).collect();
@@ -125,7 +125,7 @@ fn failed_write() {
 }
 
 fn discard() {
-    let world = World::new();
+    let world = PoolUnderTest::new();
     world.change(0);
     world.change(1);
     let cleaner = start(&world, |world| drop(world.pool.clean(&[id(0), id(1)], Cause::Checkpoint)));
@@ -139,7 +139,7 @@ fn discard() {
 }
 
 fn pinned() {
-    let world = World::with(&[2]);
+    let world = PoolUnderTest::with(&[2]);
     let holder = start(&world, |world| {
         let no = 2;
         let Some(page) = world.fixed::<Shared>(no) else { return };
@@ -149,13 +149,13 @@ fn pinned() {
         let page = pin.lock();
         assert_eq!((page.id(), page::page_identity(&page)), (id(no), id(no)), "the pinned page has left");
     });
-    let steps = |world: &World| (0..4).for_each(|_| world.read(below(PAGES)));
+    let steps = |world: &PoolUnderTest| (0..4).for_each(|_| world.read(below(PAGES)));
     finish([holder, start(&world, steps)]);
 }
 
 fn in_order() {
-    let world = World::new();
-    let climb = |world: &World| {
+    let world = PoolUnderTest::new();
+    let climb = |world: &PoolUnderTest| {
         for _ in 0..3 {
             let low = below(PAGES - 1);
             let high = low + 1 + below(PAGES - 1 - low);
@@ -168,9 +168,9 @@ fn in_order() {
 
 /// Page 2 leaves first, and page 0 gets its frame, while somebody who holds page 1 wants page 2.
 fn taken() {
-    let world = World::with(&[2, 1]);
+    let world = PoolUnderTest::with(&[2, 1]);
     let climb = |low: u32| {
-        move |world: &World| {
+        move |world: &PoolUnderTest| {
             let _low = world.fixed::<Exclusive>(low);
             let _high = world.fixed::<Exclusive>(low + 1);
         }

@@ -43,7 +43,7 @@ pub(crate) const HORIZON: Model = Model {
 /// Planted below, not in the copied sources.
 pub(crate) const COMMITTED_LATE: &str = "committed after the append section";
 
-struct World {
+struct TransactionsUnderTest {
     log: Log,
     status: StatusTable,
     registry: Registry,
@@ -56,12 +56,12 @@ struct World {
     in_use: Mutex<Vec<(usize, Lsn)>>,
 }
 
-fn world() -> Arc<World> {
+fn world() -> Arc<TransactionsUnderTest> {
     let config =
         LogConfig { directory: MemoryDirectory::new(), segment_bytes: 64 << 10, capacity_bytes: 512 << 10 };
     let stored = StoredLog::open(config, 7).expect("a new log");
     let log = stored.resume(1, Tail::empty(), FIRST_LSN).expect("a new log");
-    Arc::new(World {
+    Arc::new(TransactionsUnderTest {
         log,
         status: StatusTable::new(TxnId::new(1)),
         registry: Registry::new(),
@@ -72,7 +72,7 @@ fn world() -> Arc<World> {
     })
 }
 
-impl World {
+impl TransactionsUnderTest {
     fn write(&self, commits: bool) {
         let owner = self.registry.claim();
         let id = self.status.assign(owner, TxnId::new(1 << 40)).expect("ids are not used up");
@@ -163,7 +163,7 @@ fn finish(threads: Vec<thread::JoinHandle<()>>) {
     threads.into_iter().for_each(|thread| thread.join().expect("the model fails at its first panic"));
 }
 
-fn start(world: &Arc<World>, run: fn(&World)) -> thread::JoinHandle<()> {
+fn start(world: &Arc<TransactionsUnderTest>, run: fn(&TransactionsUnderTest)) -> thread::JoinHandle<()> {
     let world = Arc::clone(world);
     thread::spawn(move || run(&world))
 }
@@ -183,7 +183,7 @@ fn horizon() {
     static NOW: AtomicU64 = AtomicU64::new(0);
     NOW.store(0, SeqCst);
     let world = world();
-    let reader = |world: &World| {
+    let reader = |world: &TransactionsUnderTest| {
         for _ in 0..2 {
             let owner = world.registry.claim();
             let snapshot = world.registry.take_snapshot(owner, || Lsn::new(NOW.fetch_add(1, SeqCst)));
@@ -194,7 +194,7 @@ fn horizon() {
             world.registry.vacate(owner);
         }
     };
-    let purger = |world: &World| {
+    let purger = |world: &TransactionsUnderTest| {
         for _ in 0..3 {
             let oldest = world.registry.oldest(Lsn::new(NOW.fetch_add(1, SeqCst)));
             let in_use = plain(&world.in_use);

@@ -31,12 +31,12 @@ struct Bounded {
     pool: Arc<dyn MemoryPool>,
     bytes: usize,
     /// What operators hold, by the numbers of their consumers.
-    held: Mutex<HashMap<usize, Held>>,
+    held: Mutex<HashMap<usize, OperatorMemory>>,
 }
 
-/// What one operator holds.
+/// The memory of one operator.
 #[derive(Debug, Default)]
-struct Held {
+struct OperatorMemory {
     bytes: usize,
     /// It was told to spill, and needs some memory to do so.
     spills: bool,
@@ -48,7 +48,7 @@ impl Bounded {
     }
 
     /// Notes what an operator has come to hold.
-    fn note(&self, consumer: &MemoryConsumer, change: impl FnOnce(&mut Held)) {
+    fn note(&self, consumer: &MemoryConsumer, change: impl FnOnce(&mut OperatorMemory)) {
         if Self::is_bounded(consumer) {
             let mut held = self.held.lock();
             let held = held.entry(consumer.id()).or_default();

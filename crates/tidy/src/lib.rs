@@ -7,14 +7,17 @@
 //! 5. What is published carries no trace of the machine it was written on: [`wording`].
 //! 6. ARCHITECTURE.md names no file that isn't there: [`map`].
 //! 7. No tuple stands for several arguments: [`signatures`].
+//! 8. No type has a name that could be any type's: [`names`].
 //!
 //! Every check takes [`SourceFile`]s and returns sentences, so that a test can hand it bad input. It does not know what any crate does.
 
+pub mod bounds;
 pub mod circles;
 pub mod imports;
 pub mod layering;
 pub mod layers;
 pub mod map;
+pub mod names;
 pub mod notes;
 pub mod safety;
 pub mod signatures;

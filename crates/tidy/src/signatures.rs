@@ -8,50 +8,27 @@
 //! collection or a type parameter holds.
 
 use crate::SourceFile;
-use std::collections::BTreeMap;
+use crate::bounds::{self, Bound};
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 
 /// Parts of a result that need no names.
 const RESULT_PARTS_MAX: usize = 2;
 
-/// The number of signatures with tuples that a crate may have.
-#[derive(Debug)]
-pub struct Bound {
-    /// The crate's folder below `crates`.
-    pub folder: &'static str,
-    /// At most this many. Lower it when the crate has fewer.
-    pub signatures_max: usize,
-}
-
 /// Crates that were written before this rule. A row is never raised.
 pub const BOUNDS: &[Bound] = &[
-    Bound { folder: "bench", signatures_max: 3 },
-    Bound { folder: "device", signatures_max: 1 },
-    Bound { folder: "lab", signatures_max: 58 },
-    Bound { folder: "pager", signatures_max: 33 },
-    Bound { folder: "sim", signatures_max: 3 },
-    Bound { folder: "sql", signatures_max: 56 },
+    Bound { folder: "bench", max: 3 },
+    Bound { folder: "device", max: 1 },
+    Bound { folder: "lab", max: 58 },
+    Bound { folder: "pager", max: 33 },
+    Bound { folder: "sim", max: 3 },
+    Bound { folder: "sql", max: 56 },
 ];
 
 /// Checks the library sources of every crate.
 pub fn check(files: &[SourceFile]) -> Vec<String> {
-    let mut by_crate: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for file in files.iter().filter(|file| file.is_rust()) {
-        let inside = file.path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
-        let Some((folder, _)) = inside else { continue };
-        by_crate.entry(folder).or_default().extend(check_file(file));
-    }
-    let over = by_crate.into_iter().filter(|(folder, found)| found.len() > bound_of(folder));
-    over.flat_map(|(folder, found)| {
-        let sum = format!("crates/{folder}: {} such signatures, over {}", found.len(), bound_of(folder));
-        found.into_iter().chain([sum])
-    })
-    .collect()
-}
-
-fn bound_of(folder: &str) -> usize {
-    BOUNDS.iter().find(|bound| bound.folder == folder).map_or(0, |bound| bound.signatures_max)
+    let by_crate = bounds::by_crate(files, check_file);
+    bounds::over(BOUNDS, "signatures with tuples", by_crate)
 }
 
 fn check_file(file: &SourceFile) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Each rule finds the fault it is for: a check that can't fail proves nothing.
 
-use varve_tidy::{SourceFile, layering, map, notes, safety, signatures, size, wording};
+use varve_tidy::{SourceFile, layering, map, names, notes, safety, signatures, size, wording};
 
 fn one(path: &str, text: &str) -> Vec<SourceFile> {
     vec![SourceFile::new(path, text)]
@@ -47,6 +47,17 @@ fn missing_header_long_file_and_long_function() {
 }
 
 #[test]
+fn name_that_could_be_any_types() {
+    let found = |text: &str| names::check(&one("crates/tidy/src/a.rs", text));
+    assert_finds(&found("fn f() {\n    enum Found {}\n}\n"), "a.rs:2: type Found: give it a name");
+    assert_finds(
+        &found("pub(crate) struct Place<'a>(&'a str);\n"),
+        "crates/tidy: 1 types with vague names, over 0",
+    );
+    assert_eq!(found("struct FoundRow;\nimpl Deref for A { type Target = B; }\n"), [""; 0]);
+}
+
+#[test]
 fn tuple_for_several_arguments() {
     let found = |text: &str| signatures::check(&one("crates/tidy/src/a.rs", text));
     assert_finds(&found("fn f((a, b): (u8, u8)) {}\n"), "a.rs:1: fn f has a tuple as a parameter");
@@ -56,7 +67,7 @@ fn tuple_for_several_arguments() {
         "fn f gives a tuple of three or more parts",
     );
     assert_finds(&found("trait A { fn f(&self) -> Result<Vec<(u8, u8, u8)>>; }\n"), "fn f gives a tuple");
-    assert_finds(&found("fn f((a, b): (u8, u8)) {}\n"), "crates/tidy: 1 such signatures, over 0");
+    assert_finds(&found("fn f((a, b): (u8, u8)) {}\n"), "crates/tidy: 1 signatures with tuples, over 0");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The house rules hold for every tracked file.
 
-use varve_tidy::{layering, layers, map, notes, safety, signatures, size, tracked_files, wording};
+use varve_tidy::{layering, layers, map, names, notes, safety, signatures, size, tracked_files, wording};
 
 fn assert_clean(found: Vec<String>) {
     assert!(found.is_empty(), "\n{}", found.join("\n"));
@@ -19,6 +19,11 @@ fn no_module_looks_upwards_within_its_crate() {
 #[test]
 fn files_and_functions_are_of_readable_size_and_say_what_they_are_for() {
     assert_clean(size::check(&tracked_files()));
+}
+
+#[test]
+fn names_of_types_say_what_they_hold() {
+    assert_clean(names::check(&tracked_files()));
 }
 
 #[test]

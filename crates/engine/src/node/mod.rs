@@ -44,7 +44,7 @@ pub mod split;
 
 pub(crate) use entry::encode_stamp;
 pub use entry::{EntryRef, FLAG_DELETED, Stamp, TXN_MAX};
-pub use read::{Found, NodeRef, common_prefix_bytes, entry_bytes};
+pub use read::{KeyPosition, NodeRef, common_prefix_bytes, entry_bytes};
 
 /// Page kind of tree nodes, in the pager's header.
 pub const KIND_NODE: u8 = 16;

@@ -24,7 +24,7 @@ pub struct NodeRef<'a> {
 
 /// Where a key is, or where it would be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct KeyPosition {
     /// Slot of the first key >= the one sought; the slot count if there is none.
     pub slot: usize,
     /// Whether that key is equal.
@@ -275,7 +275,7 @@ impl<'a> NodeRef<'a> {
     /// As `search`, for a key within the node's fences. After a descent by this key it need not be compared
     /// with the prefix, which is in a distant cache line.
     #[inline]
-    pub fn search_inside(&self, key: &[u8]) -> Found {
+    pub fn search_inside(&self, key: &[u8]) -> KeyPosition {
         if self.is_prefix_implied() {
             debug_assert!(key.starts_with(self.prefix()), "the key is outside the fences");
             return self.search_suffix(&key[self.prefix_bytes()..]);
@@ -285,28 +285,28 @@ impl<'a> NodeRef<'a> {
 
     /// Finds the first entry whose key is >= `key`.
     #[inline]
-    pub fn search(&self, key: &[u8]) -> Found {
+    pub fn search(&self, key: &[u8]) -> KeyPosition {
         let prefix = self.prefix();
         let Some(suffix) = key.strip_prefix(prefix) else {
             let slot = if key < prefix { 0 } else { self.len() };
-            return Found { slot, exact: false };
+            return KeyPosition { slot, exact: false };
         };
         self.search_suffix(suffix)
     }
 
     /// As `search`; keys that are sought in their order are found at once at or behind the slot of the one before.
     #[inline]
-    pub fn search_from(&self, slot: usize, key: &[u8]) -> Found {
+    pub fn search_from(&self, slot: usize, key: &[u8]) -> KeyPosition {
         let suffix = key.strip_prefix(self.prefix());
         let is_there = |slot: usize| slot < self.len() && suffix == Some(self.suffix(slot));
         match [slot, slot + 1].into_iter().find(|slot| is_there(*slot)) {
-            Some(slot) => Found { slot, exact: true },
+            Some(slot) => KeyPosition { slot, exact: true },
             None => self.search(key),
         }
     }
 
     #[inline]
-    fn search_suffix(&self, suffix: &[u8]) -> Found {
+    fn search_suffix(&self, suffix: &[u8]) -> KeyPosition {
         let slots = self.slots();
         let head = head_of(suffix);
         if self.is_leaf() {
@@ -318,7 +318,7 @@ impl<'a> NodeRef<'a> {
         }
         match slots.get(first) {
             Some(raw) if decode_slot(raw).head == head => self.search_equal_heads(slots, first, head, suffix),
-            _ => Found { slot: first, exact: false },
+            _ => KeyPosition { slot: first, exact: false },
         }
     }
 
@@ -341,7 +341,7 @@ impl<'a> NodeRef<'a> {
         self.suffix_of(slot).cmp(suffix)
     }
 
-    fn search_equal_heads(&self, slots: &[[u8; 8]], first: usize, head: u32, suffix: &[u8]) -> Found {
+    fn search_equal_heads(&self, slots: &[[u8; 8]], first: usize, head: u32, suffix: &[u8]) -> KeyPosition {
         let mut low = first;
         let mut high = match slots.get(first + 1) {
             Some(raw) if decode_slot(raw).head == head => {
@@ -353,11 +353,11 @@ impl<'a> NodeRef<'a> {
             let middle = low.midpoint(high);
             match self.compare(decode_slot(&slots[middle]), suffix) {
                 Ordering::Less => low = middle + 1,
-                Ordering::Equal => return Found { slot: middle, exact: true },
+                Ordering::Equal => return KeyPosition { slot: middle, exact: true },
                 Ordering::Greater => high = middle,
             }
         }
-        Found { slot: low, exact: false }
+        KeyPosition { slot: low, exact: false }
     }
 }
 

@@ -12,7 +12,7 @@ use super::{EntryShape, PagedIndex, PagedStore, split_entry_key};
 use varve_device::{planted, reached};
 
 use crate::context::Context;
-use crate::core::{Core, Hold, hash_key};
+use crate::core::{Core, WriteAccess, hash_key};
 use crate::error::{Error, KeyPartValue, Result};
 use crate::ids::{Owner, TxnId};
 use crate::key;
@@ -173,8 +173,10 @@ impl PagedStore {
         })?;
         let hold = match hold {
             None => return Ok(Conflict::None),
-            Some(Hold::Busy(owner)) => return Ok(Conflict::Open(owner)),
-            Some(Hold::Mine | Hold::Free(_)) if version.is_deleted() => return Ok(Conflict::None),
+            Some(WriteAccess::Busy(owner)) => return Ok(Conflict::Open(owner)),
+            Some(WriteAccess::Mine | WriteAccess::Free(_)) if version.is_deleted() => {
+                return Ok(Conflict::None);
+            }
             Some(hold) => hold,
         };
         let mut spare = Vec::new();
@@ -190,8 +192,8 @@ impl PagedStore {
 
     /// Whether a row that is in the way came after the snapshot to where this transaction has looked, under SERIALIZABLE: it found the
     /// key free, so what it should do is begin again, not report a duplicate.
-    pub(super) fn is_unforeseen(&self, cx: &Context, hold: Hold, key: &[u8], row: RowRef<'_>) -> bool {
-        let (Some(serial), Hold::Free(lsn)) = (&cx.serial, hold) else { return false };
+    pub(super) fn is_unforeseen(&self, cx: &Context, hold: WriteAccess, key: &[u8], row: RowRef<'_>) -> bool {
+        let (Some(serial), WriteAccess::Free(lsn)) = (&cx.serial, hold) else { return false };
         if cx.snapshot_taken().is_none_or(|snapshot| lsn <= snapshot) {
             return false;
         }

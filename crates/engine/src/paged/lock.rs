@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{PagedIndex, PagedStore};
 use crate::context::Context;
-use crate::core::{Core, Hold, Sight, View, hash_key};
+use crate::core::{Core, Sight, View, WriteAccess, hash_key};
 use crate::error::{Error, Result};
 use crate::ids::{Owner, TxnId};
 use crate::node::{EntryRef, Stamp};
@@ -43,8 +43,8 @@ enum Under {
     Stale,
 }
 
-/// What was found in the place of a row that is to be relied on.
-enum Found {
+/// What became of one attempt to share a row.
+enum ShareAttempt {
     Shared,
     Missing,
     Wait(Owner),
@@ -140,7 +140,7 @@ impl PagedStore {
     ) -> Result<Under> {
         let (core, above) = (&*cx.core, version.stamp);
         let compares = self.indexes.iter().any(may_be_referred_to);
-        let is_free = |txn| matches!(core.hold(TxnId::new(txn), cx.id), Hold::Free(_));
+        let is_free = |txn| matches!(core.hold(TxnId::new(txn), cx.id), WriteAccess::Free(_));
         let mut is_committed = is_free(above.txn);
         let (mut row, mut older, mut spare) = (Vec::new(), Vec::new(), Vec::new());
         if compares && !version.is_deleted() {
@@ -195,13 +195,13 @@ impl PagedStore {
         let mut known: Option<Beneath> = None;
         loop {
             let looked = self.tree.get(&core.pager, key, |entry| self.look(cx, key, entry, &known, is_it))?;
-            match looked.unwrap_or(Found::Missing) {
-                Found::Wait(owner) => cx.wait_to_rely(owner, self.tree.owner(), key)?,
-                Found::Busy(owner, version) => match self.beneath(cx, key, &version, false)? {
+            match looked.unwrap_or(ShareAttempt::Missing) {
+                ShareAttempt::Wait(owner) => cx.wait_to_rely(owner, self.tree.owner(), key)?,
+                ShareAttempt::Busy(owner, version) => match self.beneath(cx, key, &version, false)? {
                     Some(beneath) => known = Some(beneath),
                     None => cx.wait_to_rely(owner, self.tree.owner(), key)?,
                 },
-                Found::Elsewhere(version) => {
+                ShareAttempt::Elsewhere(version) => {
                     let mut row = Vec::new();
                     // An error counts only if the row is still the one whose chain was read.
                     match self.whole_row(&core, &version.payload, &mut row) {
@@ -212,7 +212,7 @@ impl PagedStore {
                 found => {
                     // Others who wait for the same end may share too.
                     cx.pass_on();
-                    return Ok(matches!(found, Found::Shared));
+                    return Ok(matches!(found, ShareAttempt::Shared));
                 }
             }
         }
@@ -232,7 +232,7 @@ impl PagedStore {
         entry: EntryRef<'_>,
         known: &Option<Beneath>,
         is_it: &mut dyn FnMut(RowRef<'_>) -> bool,
-    ) -> Found {
+    ) -> ShareAttempt {
         let hold = cx.core.hold(TxnId::new(entry.stamp().txn), cx.id);
         let known = known.as_ref().filter(|known| known.above == entry.stamp());
         let copied = || {
@@ -242,19 +242,19 @@ impl PagedStore {
         };
         let is_stub = !entry.is_deleted() && overflow::is_stub(entry.payload());
         let row = match (hold, known) {
-            (Hold::Busy(owner), _) if entry.is_deleted() => return Found::Wait(owner),
-            (Hold::Busy(_), Some(known)) if known.txn != TxnId::NONE => &*known.row,
-            (Hold::Busy(owner), _) => return Found::Busy(owner, copied()),
-            _ if entry.is_deleted() => return Found::Missing,
+            (WriteAccess::Busy(owner), _) if entry.is_deleted() => return ShareAttempt::Wait(owner),
+            (WriteAccess::Busy(_), Some(known)) if known.txn != TxnId::NONE => &*known.row,
+            (WriteAccess::Busy(owner), _) => return ShareAttempt::Busy(owner, copied()),
+            _ if entry.is_deleted() => return ShareAttempt::Missing,
             (_, Some(known)) if known.txn == TxnId::NONE => &*known.row,
-            _ if is_stub => return Found::Elsewhere(copied()),
+            _ if is_stub => return ShareAttempt::Elsewhere(copied()),
             _ => entry.payload(),
         };
         if !is_it(self.row(row)) {
-            return Found::Missing;
+            return ShareAttempt::Missing;
         }
         self.note_share(cx, key, LockStrength::KeyShare);
-        Found::Shared
+        ShareAttempt::Shared
     }
 }
 

@@ -18,7 +18,7 @@ use varve_pager::Access;
 
 use super::PagedStore;
 use crate::context::Context;
-use crate::core::{Core, Hold, Sight, View};
+use crate::core::{Core, Sight, View, WriteAccess};
 use crate::error::Result;
 use crate::ids::{RollPointer, TxnId};
 use crate::node::Stamp;
@@ -42,14 +42,14 @@ impl Arrival {
 }
 
 /// Whether the row that a statement seeks may have left the key where `stamp` is the newest version's.
-pub(super) fn may_have_left(cx: &mut Context, hold: Hold, stamp: Stamp) -> bool {
+pub(super) fn may_have_left(cx: &mut Context, hold: WriteAccess, stamp: Stamp) -> bool {
     let is_flagged = stamp.flags & (FLAG_MOVED | FLAG_VACATED) != 0;
     is_flagged
         && cx.isolation == Isolation::ReadCommitted
         && match hold {
-            Hold::Free(lsn) => lsn > cx.snapshot(),
-            Hold::Mine => stamp.flags & FLAG_VACATED != 0,
-            Hold::Busy(_) => false,
+            WriteAccess::Free(lsn) => lsn > cx.snapshot(),
+            WriteAccess::Mine => stamp.flags & FLAG_VACATED != 0,
+            WriteAccess::Busy(_) => false,
         }
 }
 

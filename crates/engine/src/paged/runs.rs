@@ -19,7 +19,7 @@ use super::PagedStore;
 use super::moved::{inherited, may_have_left};
 use super::write::is_too_new;
 use crate::context::Context;
-use crate::core::{Core, Hold, hash_key};
+use crate::core::{Core, WriteAccess, hash_key};
 use crate::error::Result;
 use crate::ids::TxnId;
 use crate::node::FLAG_DELETED;
@@ -132,9 +132,9 @@ impl PagedStore {
         let snapshot = cx.snapshot();
         cx.core.purge.check_snapshot(snapshot)?;
         let is_free = match hold {
-            Hold::Mine => true,
-            Hold::Free(lsn) => !is_too_new(cx, lsn),
-            Hold::Busy(_) => false,
+            WriteAccess::Mine => true,
+            WriteAccess::Free(lsn) => !is_too_new(cx, lsn),
+            WriteAccess::Busy(_) => false,
         };
         if !is_free || may_have_left(cx, hold, stamp) || entry.is_deleted() || overflow::is_stub(payload) {
             return Ok(false);

@@ -16,7 +16,7 @@ use super::lock::Beneath;
 use super::moved::{Arrival, inherited, may_have_left};
 use super::{PagedStore, undo};
 use crate::context::Context;
-use crate::core::{Core, Hold, Sight, hash_key};
+use crate::core::{Core, Sight, WriteAccess, hash_key};
 use crate::error::{Error, Result};
 use crate::ids::{Owner, TxnId};
 use crate::node::{EntryRef, FLAG_DELETED, Stamp};
@@ -205,7 +205,7 @@ impl PagedStore {
         if at.found {
             let entry = self.tree.entry(mtr, &at);
             let hold = core.hold(TxnId::new(entry.txn()), cx.id);
-            if let Hold::Busy(owner) = hold {
+            if let WriteAccess::Busy(owner) = hold {
                 return Ok(Attempt::Wait(owner));
             }
             if !entry.is_deleted() {
@@ -382,17 +382,19 @@ impl PagedStore {
         // The floor, which says that all see a version, passes by snapshots that were given up. After the floor was read.
         core.purge.check_snapshot(cx.snapshot())?;
         match hold {
-            Hold::Busy(owner) if progress.lock == Some(LockStrength::KeyShare) => {
+            WriteAccess::Busy(owner) if progress.lock == Some(LockStrength::KeyShare) => {
                 return self.share_beneath(cx, key, entry, Some(owner), progress, decide);
             }
-            Hold::Busy(owner) => return Ok(Attempt::Wait(owner)),
-            Hold::Free(lsn) if progress.lock == Some(LockStrength::KeyShare) && is_too_new(cx, lsn) => {
+            WriteAccess::Busy(owner) => return Ok(Attempt::Wait(owner)),
+            WriteAccess::Free(lsn)
+                if progress.lock == Some(LockStrength::KeyShare) && is_too_new(cx, lsn) =>
+            {
                 return self.share_beneath(cx, key, entry, None, progress, decide);
             }
-            Hold::Free(lsn) if is_too_new(cx, lsn) && progress.harmless != Some(stamp) => {
+            WriteAccess::Free(lsn) if is_too_new(cx, lsn) && progress.harmless != Some(stamp) => {
                 return newer_than_snapshot(entry);
             }
-            Hold::Mine | Hold::Free(_) => {}
+            WriteAccess::Mine | WriteAccess::Free(_) => {}
         }
         // The statement's scan does not see the row at its new key, so it is followed there.
         if progress.harmless != Some(stamp) && may_have_left(cx, hold, stamp) {

@@ -21,9 +21,9 @@ const LEAF_AHEAD_BYTES: usize = 640;
 /// And of an inner node: the header (the slots are in the cache, mostly).
 const NODE_AHEAD_BYTES: usize = 64;
 
-/// Which of a node's children to take.
+/// The child of a node that a descent takes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Target<'k> {
+pub(super) enum ChildChoice<'k> {
     /// The one that may hold this key.
     Key(&'k [u8]),
     /// The one that may hold the largest key below this one.
@@ -32,7 +32,7 @@ pub(super) enum Target<'k> {
     Last,
 }
 
-impl Target<'_> {
+impl ChildChoice<'_> {
     #[inline]
     pub(super) fn child_index(self, node: NodeRef<'_>) -> usize {
         match self {
@@ -49,7 +49,7 @@ impl Tree {
     pub(super) fn latch_leaf_s<'p>(
         &self,
         pager: &'p Pager,
-        target: Target<'_>,
+        target: ChildChoice<'_>,
         access: Access,
     ) -> TreeResult<PageS<'p>> {
         self.latch_s(pager, target, 0, access)
@@ -60,7 +60,7 @@ impl Tree {
     pub(super) fn latch_s<'p>(
         &self,
         pager: &'p Pager,
-        target: Target<'_>,
+        target: ChildChoice<'_>,
         stop: u8,
         access: Access,
     ) -> TreeResult<PageS<'p>> {
@@ -119,7 +119,7 @@ impl Tree {
         level: u8,
     ) -> TreeResult<Option<H>> {
         for _ in 0..READS_UNLATCHED_MAX {
-            let above = self.latch_s(pager, Target::Key(key), level + 1, Access::Random)?;
+            let above = self.latch_s(pager, ChildChoice::Key(key), level + 1, Access::Random)?;
             let node = NodeRef::new(&above);
             if node.level() < level {
                 return Ok(None);
@@ -166,7 +166,7 @@ impl Tree {
         level: u8,
     ) -> TreeResult<Option<H>> {
         loop {
-            let above = self.latch_s(pager, Target::Key(key), level + 1, Access::Random)?;
+            let above = self.latch_s(pager, ChildChoice::Key(key), level + 1, Access::Random)?;
             let node = NodeRef::new(&above);
             if node.level() < level {
                 return Ok(None);

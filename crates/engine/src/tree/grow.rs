@@ -10,7 +10,7 @@
 use varve_device::reached;
 use varve_pager::{H, Pager};
 
-use super::write::{self, Room};
+use super::write::{self, InsertSpace};
 use super::{Position, Tree, TreeError, TreeResult};
 use crate::node::edit::{self, Frame};
 use crate::node::split::{self, Cut};
@@ -71,7 +71,7 @@ impl Tree {
         }
         let cut = self.cut(node, wanted, mtr.id(left))?;
         let upper = NodeRef::new(mtr.page(parent));
-        if write::room(upper, slot, false, &cut.separator, CHILD_BYTES) == Room::None {
+        if write::room(upper, slot, false, &cut.separator, CHILD_BYTES) == InsertSpace::None {
             return Ok(Step::ParentFull);
         }
         let near = mtr.id(left);
@@ -121,7 +121,7 @@ impl Tree {
 
 fn has_room(node: NodeRef<'_>, wanted: Wanted<'_>) -> bool {
     let found = node.search_inside(wanted.key);
-    write::room(node, found.slot, found.exact, wanted.key, wanted.value_bytes) != Room::None
+    write::room(node, found.slot, found.exact, wanted.key, wanted.value_bytes) != InsertSpace::None
 }
 
 /// Moves what is right of the cut from `left` to the fresh page `right`.

@@ -150,7 +150,7 @@ impl Tree {
         key: &[u8],
         read: impl FnOnce(EntryRef<'_>) -> R,
     ) -> TreeResult<Option<R>> {
-        let leaf = self.latch_leaf_s(pager, descend::Target::Key(key), Access::Random)?;
+        let leaf = self.latch_leaf_s(pager, descend::ChildChoice::Key(key), Access::Random)?;
         let node = NodeRef::new(&leaf);
         let found = node.search_inside(key);
         Ok(found.exact.then(|| read(node.entry(found.slot))))

@@ -12,7 +12,7 @@ use std::ops::Bound;
 
 use varve_pager::{Access, Pager};
 
-use super::descend::Target;
+use super::descend::ChildChoice;
 use super::{Tree, TreeResult};
 use crate::node::{EntryRef, NodeRef};
 
@@ -125,12 +125,12 @@ impl Scan {
         if self.page.is_empty() { 0 } else { NodeRef::new(&self.page).newest_txn() }
     }
 
-    fn target(&self) -> Target<'_> {
+    fn target(&self) -> ChildChoice<'_> {
         match (self.direction, self.next) {
-            (Direction::Forward, Next::Edge) => Target::Key(&[]),
-            (Direction::Backward, Next::Edge) => Target::Last,
-            (Direction::Backward, Next::Beyond) => Target::Below(&self.next_key),
-            _ => Target::Key(&self.next_key),
+            (Direction::Forward, Next::Edge) => ChildChoice::Key(&[]),
+            (Direction::Backward, Next::Edge) => ChildChoice::Last,
+            (Direction::Backward, Next::Beyond) => ChildChoice::Below(&self.next_key),
+            _ => ChildChoice::Key(&self.next_key),
         }
     }
 

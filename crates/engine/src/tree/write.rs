@@ -14,9 +14,9 @@ use super::{Position, Put, Tree, TreeError, TreeResult};
 use crate::node::{self, EntryRef, NodeRef, Stamp, common_prefix_bytes, edit, entry_bytes};
 use crate::redo::{self, NodeOp};
 
-/// How an entry gets into a node.
+/// The space for a new entry in a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum InsertSpace {
     /// As it is.
     Now,
     /// After compaction with this prefix length.
@@ -61,7 +61,7 @@ impl Tree {
     /// Whether `put` would succeed.
     pub fn has_room(&self, mtr: &Mtr<'_>, position: &Position, key: &[u8], payload_bytes: usize) -> bool {
         let node = NodeRef::new(mtr.page(position.page));
-        room(node, position.slot, position.found, key, self.value_bytes(payload_bytes)) != Room::None
+        room(node, position.slot, position.found, key, self.value_bytes(payload_bytes)) != InsertSpace::None
     }
 
     /// Inserts or replaces the entry of `key`. In a secondary tree the payload is empty, and of the stamp the flags are
@@ -126,25 +126,39 @@ impl Tree {
 }
 
 /// Whether and how an entry fits into a node, at `slot` where `exact` tells whether the key is there already.
-pub(super) fn room(node: NodeRef<'_>, slot: usize, exact: bool, key: &[u8], value_bytes: usize) -> Room {
+pub(super) fn room(
+    node: NodeRef<'_>,
+    slot: usize,
+    exact: bool,
+    key: &[u8],
+    value_bytes: usize,
+) -> InsertSpace {
     if exact {
         return room_to_replace(node, slot, value_bytes);
     }
     let prefix = node.prefix();
     if key.starts_with(prefix) && edit::has_gap(node, key.len() - prefix.len(), value_bytes) {
-        return Room::Now;
+        return InsertSpace::Now;
     }
     let shared = shared_prefix(node, key);
     let needed = entry_bytes(key.len() - shared, value_bytes) as isize;
-    if edit::free_after_rebuild(node, shared) >= needed { Room::Rebuild(shared) } else { Room::None }
+    if edit::free_after_rebuild(node, shared) >= needed {
+        InsertSpace::Rebuild(shared)
+    } else {
+        InsertSpace::None
+    }
 }
 
-fn room_to_replace(node: NodeRef<'_>, slot: usize, value_bytes: usize) -> Room {
+fn room_to_replace(node: NodeRef<'_>, slot: usize, value_bytes: usize) -> InsertSpace {
     if edit::can_replace(node, slot, value_bytes) {
-        return Room::Now;
+        return InsertSpace::Now;
     }
     let free = node.free_bytes() + node.entry_bytes(slot);
-    if free >= entry_bytes(node.suffix(slot).len(), value_bytes) { Room::Swap } else { Room::None }
+    if free >= entry_bytes(node.suffix(slot).len(), value_bytes) {
+        InsertSpace::Swap
+    } else {
+        InsertSpace::None
+    }
 }
 
 /// The longest prefix that the node's keys and `key` share.
@@ -169,16 +183,16 @@ pub(super) fn insert_or_replace(
     let room = room(node, slot, exact, key, value.len());
     let prefix_bytes = node.prefix().len();
     match room {
-        Room::None => return false,
-        Room::Now => {}
-        Room::Rebuild(prefix_bytes) => redo::apply(mtr, page, &NodeOp::Rebuild { prefix_bytes }),
-        Room::Swap => {
+        InsertSpace::None => return false,
+        InsertSpace::Now => {}
+        InsertSpace::Rebuild(prefix_bytes) => redo::apply(mtr, page, &NodeOp::Rebuild { prefix_bytes }),
+        InsertSpace::Swap => {
             redo::apply(mtr, page, &NodeOp::Remove { slot });
             redo::apply(mtr, page, &NodeOp::Rebuild { prefix_bytes });
         }
     }
     let suffix = &key[NodeRef::new(mtr.page(page)).prefix().len()..];
-    match exact && room != Room::Swap {
+    match exact && room != InsertSpace::Swap {
         true => redo::apply(mtr, page, &NodeOp::Replace { slot, value }),
         false => redo::apply(mtr, page, &NodeOp::Insert { slot, suffix, value }),
     }

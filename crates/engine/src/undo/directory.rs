@@ -23,8 +23,8 @@ pub(crate) struct SegmentPool {
     making: Mutex<()>,
 }
 
-/// What `open` found in one segment after a restart.
-pub(crate) struct Found {
+/// A rollback segment as `open` found it after a restart.
+pub(crate) struct RestoredSegment {
     pub(crate) header: PageId,
     /// Begin of its undo.
     pub(crate) head: PageId,
@@ -46,7 +46,7 @@ impl SegmentPool {
     }
 
     /// Reads all segments; idle ones go to the pool, losers to the caller.
-    pub(crate) fn open(pager: &Pager, directory: PageId) -> Result<(Self, Vec<Found>)> {
+    pub(crate) fn open(pager: &Pager, directory: PageId) -> Result<(Self, Vec<RestoredSegment>)> {
         let pool = Self { directory, idle: Mutex::default(), making: Mutex::default() };
         let headers = {
             let page = pager.fix_s(directory, Access::Random)?;
@@ -67,7 +67,7 @@ impl SegmentPool {
         Ok((pool, found))
     }
 
-    fn find(&self, pager: &Pager, header: PageId) -> Result<Found> {
+    fn find(&self, pager: &Pager, header: PageId) -> Result<RestoredSegment> {
         let segment = Segment::open(pager, header)?;
         let (head, txn) = {
             let page = pager.fix_s(header, Access::Random)?;
@@ -75,7 +75,7 @@ impl SegmentPool {
             (read.head(), TxnId::read(read.txn()).ok_or_else(|| not_undo(header))?)
         };
         let committed_end = segment.start().unwrap_or(segment.top());
-        let mut found = Found { header, head, committed_end, loser: None };
+        let mut found = RestoredSegment { header, head, committed_end, loser: None };
         match segment.start() {
             Some(_) => found.loser = Some((txn, segment)),
             None => self.idle.lock().push(segment),

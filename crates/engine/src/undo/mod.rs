@@ -17,7 +17,7 @@ pub(crate) mod page;
 mod record;
 mod segment;
 
-pub(crate) use directory::{Found, SegmentPool};
+pub(crate) use directory::{RestoredSegment, SegmentPool};
 pub(crate) use record::{Before, Kind, Record, RecordRef};
 pub(crate) use segment::{Prepared, Segment, not_undo};
 

@@ -14,8 +14,8 @@ fn finish(registry: &Registry, waits: &Waits, owner: Owner) {
     registry.vacate(owner);
 }
 
-fn held(by: Owner, want: u64) -> Held {
-    Held { by, released: 0, want, ticket: 0 }
+fn held(by: Owner, want: u64) -> HeldRow {
+    HeldRow { by, released: 0, want, ticket: 0 }
 }
 
 impl Waits {
@@ -24,7 +24,7 @@ impl Waits {
     }
 
     /// A waiter that another thread would be: it is entered, and its wait goes on.
-    fn begin(&self, registry: &Registry, me: Owner, held: Held) -> Result<bool> {
+    fn begin(&self, registry: &Registry, me: Owner, held: HeldRow) -> Result<bool> {
         self.add_edge(registry, me, held)
     }
 
@@ -79,7 +79,7 @@ fn what_was_given_up_since_the_look_is_not_waited_for() {
     let (holder, waiter) = (registry.claim(), registry.claim());
     let released = waits.releases();
     waits.release(&registry, holder);
-    waits.wait(&registry, waiter, Held { released, ..held(holder, 1) }, FOREVER).unwrap();
+    waits.wait(&registry, waiter, HeldRow { released, ..held(holder, 1) }, FOREVER).unwrap();
     assert_eq!(registry.place(holder.slot).queued.load(Ordering::SeqCst), 0);
 }
 
@@ -89,11 +89,11 @@ fn who_was_put_behind_somebody_he_keeps_waiting_looks_for_himself() {
     let (registry, waits) = (Registry::new(), Waits::default());
     let [holder, first, sharer, last] = [(); 4].map(|()| registry.claim());
     for (waiter, ticket) in [(first, 1), (sharer, 2), (last, 3)] {
-        assert!(waits.begin(&registry, waiter, Held { ticket, ..held(holder, 7) }).unwrap());
+        assert!(waits.begin(&registry, waiter, HeldRow { ticket, ..held(holder, 7) }).unwrap());
     }
     finish(&registry, &waits, holder);
     assert!(!waits.is_waiting(&registry, first) && waits.is_waiting(&registry, sharer));
-    assert!(waits.begin(&registry, first, Held { ticket: 1, ..held(sharer, 7) }).unwrap());
+    assert!(waits.begin(&registry, first, HeldRow { ticket: 1, ..held(sharer, 7) }).unwrap());
     assert!(!waits.is_waiting(&registry, sharer), "it waits for who waits for it");
     assert!(*registry.place(sharer.slot).woken.lock());
     // The others have gone with the first one, and stay behind it.

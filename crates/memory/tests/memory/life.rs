@@ -74,7 +74,7 @@ pub fn open(directory: &dyn Directory) -> Result<Allocator, MemoryError> {
     Allocator::open(region, DATABASE)
 }
 
-struct World {
+struct RegionUnderTest {
     allocator: Allocator,
     region: Arc<Skipping>,
 }
@@ -93,7 +93,7 @@ pub fn live(
     let region = recorder.map(REGION, 4096).map_err(|error| error.to_string())?;
     let region = Skipping::wrap(region, skip);
     let opened = region.during(Call::Open, || Allocator::open(region.clone(), DATABASE));
-    let world = World { allocator: opened.map_err(|error| error.to_string())?, region };
+    let world = RegionUnderTest { allocator: opened.map_err(|error| error.to_string())?, region };
     let mut life = Life {
         recording: log.recording(),
         states: vec![state],
@@ -162,8 +162,8 @@ fn choose(rng: &mut Rng, state: &State, number: u64) -> Work {
 type Outcome = Result<Pointer, MemoryError>;
 
 /// Does an operation; the pointer of the chunk that it has allocated, if it has.
-fn run(world: &World, work: &Work) -> Outcome {
-    let World { allocator, region } = world;
+fn run(world: &RegionUnderTest, work: &Work) -> Outcome {
+    let RegionUnderTest { allocator, region } = world;
     let none = |()| Pointer::NONE;
     let allocate = |owner, len_bytes| {
         region.during(Call::Allocate, || allocator.allocate(oracle::owner(owner), len_bytes))

@@ -1,0 +1,60 @@
+//! A type's name says what it holds: words that could name any type are refused.
+//!
+//! A crate has at most as many such types as its row in [`BOUNDS`] says; a crate without a row has none. Associated
+//! types are left out, because a trait names them.
+
+use crate::SourceFile;
+use crate::bounds::{self, Bound};
+use syn::visit::Visit;
+
+/// Words that once named several types each, which had nothing in common.
+const VAGUE: &[&str] = &["Found", "Held", "Hold", "Place", "Room", "Target", "Turn", "World"];
+
+/// Crates that were written before this rule.
+pub const BOUNDS: &[Bound] = &[
+    Bound { folder: "bench", max: 1 },
+    Bound { folder: "device", max: 2 },
+    Bound { folder: "pager", max: 23 },
+    Bound { folder: "server", max: 3 },
+    Bound { folder: "sim", max: 1 },
+    Bound { folder: "sql", max: 11 },
+];
+
+/// Checks the library sources of every crate.
+pub fn check(files: &[SourceFile]) -> Vec<String> {
+    bounds::over(BOUNDS, "types with vague names", bounds::by_crate(files, check_file))
+}
+
+fn check_file(file: &SourceFile) -> Vec<String> {
+    // A file that can't be parsed is reported by the check of sizes.
+    let Ok(parsed) = syn::parse_file(&file.text) else { return Vec::new() };
+    let mut reader = Reader { path: &file.path, found: Vec::new() };
+    reader.visit_file(&parsed);
+    reader.found
+}
+
+/// Walks a file and notes the types with vague names.
+struct Reader<'a> {
+    path: &'a str,
+    found: Vec<String>,
+}
+
+impl<'ast> Visit<'ast> for Reader<'_> {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        let name = match item {
+            syn::Item::Enum(item) => Some(&item.ident),
+            syn::Item::Struct(item) => Some(&item.ident),
+            syn::Item::Trait(item) => Some(&item.ident),
+            syn::Item::Type(item) => Some(&item.ident),
+            _ => None,
+        };
+        if let Some(name) = name
+            && VAGUE.iter().any(|word| name == word)
+        {
+            let line = name.span().start().line;
+            self.found
+                .push(format!("{}:{line}: type {name}: give it a name that says what it holds", self.path));
+        }
+        syn::visit::visit_item(self, item);
+    }
+}
