@@ -9,7 +9,6 @@
 use varve_engine::{Check, ColumnDef, NewSequence, NewTable, ObjectId, PrimaryKey};
 
 use super::foreign::NewForeignKey;
-use super::made_name::{free_among, unique_name};
 use super::order::check_orderable;
 use super::part::{check_unique_key, partition_key};
 use super::rules::{Condition, constraint_exists};
@@ -20,6 +19,7 @@ use crate::ast::{
     ColumnDefinition, Constraint, ConstraintKind, CreateTable, Ident, KeptExpr, SequenceOptions,
 };
 use crate::error::{Result, SqlError, SqlState};
+use crate::made_name::{free_among, unique_name};
 use crate::names::{fold, no_schema, object_name, split_name};
 use crate::nextval::drawn_from;
 use crate::ty;

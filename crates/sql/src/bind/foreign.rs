@@ -10,10 +10,10 @@ use std::sync::Arc;
 use varve_engine::{ColumnType, ForeignKey, ObjectId, TableDef};
 
 use super::Binder;
-use super::made_name::unique_name;
 use super::rules::constraint_exists;
 use crate::ast::{self, Ident, ObjectName};
 use crate::error::{Result, SqlError, SqlState};
+use crate::made_name::unique_name;
 use crate::names::{fold, object_name, undefined_table};
 use crate::ty::Typed;
 

@@ -9,17 +9,18 @@
 use varve_engine::{ColumnType, Derived, KeyPart, NewIndex, TableDef};
 
 use super::bound::Bound;
-use super::made_name::{made_name, numbered};
+use super::kept::meaning_of;
 use super::order::check_orderable;
-use super::output_name::key_name;
 use super::part::{check_unique_key, partition_by};
 use super::rules::{columns_of, has_subquery, relation_of};
 use super::scope::Scope;
 use super::{Binder, limits, only};
 use crate::ast::{CreateIndex, Expr as Ast, Ident, IndexKey, IndexKeyKind, KeptExpr};
 use crate::error::{Result, SqlError, SqlState};
+use crate::made_name::{made_name, numbered};
 use crate::names::fold;
-use crate::system::conditions;
+use crate::output_name::key_name;
+use crate::system::conditions::KeptExpression;
 use crate::ty::{Ty, Typed};
 
 /// Functions that give other values in other sessions, in an index.
@@ -126,7 +127,8 @@ impl Binder<'_> {
             return Err(SqlError::new(NOT_IMMUTABLE, message).at(self.at(e)));
         }
         // As PostgreSQL prints it, for what shows keys and definitions; as it was written where that is not known.
-        let shown = conditions::expression(self.catalog, table, &kept.text, false);
+        let printed = KeptExpression { catalog: self.catalog, table, text: &kept.text, meaning_of };
+        let shown = printed.printed(false);
         let text = match shown {
             Some(shown) if self.same_expression(&shown, table, &bound).is_ok() => shown,
             _ => self.kept_text(&kept.text, table, &bound)?,

@@ -5,11 +5,12 @@
 use super::meaning::StarColumn;
 use super::order::{is_descending, orderable};
 use super::scope::{Found, Merged, Relation, Scope};
-use super::{Binder, limits, output_name};
+use super::{Binder, limits};
 use crate::ast::{self, Expr as Ast, Placed, SelectItem};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::names::fold;
+use crate::output_name::output_name;
 use crate::plan::{Output, SortKey};
 use crate::sink::{Column, Origin};
 use crate::ty::{Ty, Typed};

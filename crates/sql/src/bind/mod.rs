@@ -30,11 +30,11 @@ mod immutable;
 pub mod index;
 mod items;
 mod json;
+pub mod kept;
 pub mod limits;
 pub mod lock;
 pub mod locked;
 pub mod locked_queries;
-pub mod made_name;
 mod meaning;
 mod meanings;
 mod named;
@@ -42,7 +42,6 @@ mod named_queries;
 pub mod only;
 mod operator;
 mod order;
-pub mod output_name;
 pub mod part;
 mod predicate;
 pub mod query;
@@ -69,7 +68,6 @@ use varve_engine::{Catalog, Part};
 
 pub use bound::Bound;
 pub use function::is_special_function;
-pub use output_name::output_name;
 pub use scope::Scope;
 
 use around::QueriesAround;

@@ -22,7 +22,7 @@ use crate::eval::func::hash::{IN_PART, is_hashable};
 use crate::eval::func::range::IN_RANGE;
 use crate::names::{fold, object_name, undefined_table};
 use crate::partition::{is_before, placed};
-use crate::system::show::edges;
+use crate::system::definitions::edges;
 use crate::ty::Typed;
 
 /// Evaluates the expression of a bound.

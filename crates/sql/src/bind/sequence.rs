@@ -7,9 +7,9 @@
 use varve_engine::{ColumnDef, ColumnType, Identity, NewSequence, SequenceDef};
 
 use super::Binder;
-use super::made_name::made_name;
 use crate::ast::{SequenceOptions, TypeName};
 use crate::error::{Result, SqlError, SqlState};
+use crate::made_name::made_name;
 use crate::nextval::sequence_text;
 use crate::ty::Typed;
 

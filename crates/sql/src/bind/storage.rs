@@ -156,10 +156,3 @@ fn compression(now: Option<Compression>, said: &Said) -> Result<Option<Compressi
         }
     }
 }
-
-/// As `pg_class.reloptions` has it; none where nothing was said.
-pub fn listed(storage: StorageOptions) -> Vec<String> {
-    let Some(Compression { algorithm, level }) = storage.compression else { return Vec::new() };
-    let level = (level != 0).then(|| format!("compression_level={level}"));
-    [format!("compression={algorithm}")].into_iter().chain(level).collect()
-}

@@ -83,8 +83,6 @@ use authorize::Allowed;
 use identity::Identity;
 use watchdog::Watchdog;
 
-pub(crate) use named::Named;
-
 /// Statements that all sessions share.
 const SHARED_PLANS: usize = 8192;
 /// Statements that a session keeps at hand.

@@ -14,26 +14,45 @@ use super::Session;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::func::clock_us;
 use crate::prepared::Prepared;
-use crate::system::Held;
+use crate::system::{HeldObjects, ShownStatement, ShownStatements};
 
 /// The named statements of a session. Behind an `Arc`, so that a statement that reads them keeps them as they were.
-pub(super) type Statements = Arc<FxHashMap<String, Arc<Named>>>;
+pub(super) type Statements = Arc<NamedStatements>;
+
+/// Statements by their names.
+#[derive(Clone, Default)]
+pub(super) struct NamedStatements(FxHashMap<String, Arc<NamedStatement>>);
+
+impl ShownStatements for NamedStatements {
+    fn each(&self, show: &mut dyn FnMut(ShownStatement<'_>)) {
+        for (name, named) in self.0.iter().filter(|(name, _)| !name.is_empty()) {
+            show(ShownStatement {
+                name,
+                statement: named.message.as_deref().unwrap_or(named.prepared.sql()),
+                at_us: named.at_us,
+                parameter_types: named.prepared.param_types(),
+                from_sql: named.message.is_some(),
+                uses: named.uses(),
+            });
+        }
+    }
+}
 
 /// A statement with a name.
 #[derive(Debug)]
-pub(crate) struct Named {
-    pub(crate) prepared: Arc<Prepared>,
+pub(super) struct NamedStatement {
+    prepared: Arc<Prepared>,
     /// The client's message that prepared it by PREPARE; `None` if Parse did.
-    pub(crate) message: Option<Box<str>>,
+    message: Option<Box<str>>,
     /// When, in microseconds since 2000-01-01 UTC.
-    pub(crate) at_us: i64,
+    at_us: i64,
     /// How often it was bound.
     uses: AtomicU64,
 }
 
-impl Named {
+impl NamedStatement {
     /// How often it was bound.
-    pub(crate) fn uses(&self) -> u64 {
+    fn uses(&self) -> u64 {
         self.uses.load(Ordering::Relaxed)
     }
 }
@@ -51,19 +70,19 @@ impl Session {
         prepared: Arc<Prepared>,
         message: Option<Box<str>>,
     ) -> Result<()> {
-        if !name.is_empty() && self.statements.contains_key(name) {
+        if !name.is_empty() && self.statements.0.contains_key(name) {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_PREPARED, message));
         }
         // Nobody lists the unnamed one, so nobody asks when it was prepared.
         let at_us = if name.is_empty() { 0 } else { clock_us() };
-        let named = Named { prepared, message, at_us, uses: AtomicU64::new(0) };
-        Arc::make_mut(&mut self.statements).insert(name.to_owned(), Arc::new(named));
+        let named = NamedStatement { prepared, message, at_us, uses: AtomicU64::new(0) };
+        Arc::make_mut(&mut self.statements).0.insert(name.to_owned(), Arc::new(named));
         Ok(())
     }
 
-    fn named(&self, name: &str) -> Result<&Named> {
-        self.statements.get(name).map(|named| &**named).ok_or_else(|| {
+    fn named(&self, name: &str) -> Result<&NamedStatement> {
+        self.statements.0.get(name).map(|named| &**named).ok_or_else(|| {
             let message = if name.is_empty() {
                 "unnamed prepared statement does not exist".to_owned()
             } else {
@@ -87,14 +106,14 @@ impl Session {
 
     /// Forgets a name; no error if there is none (the protocol's Close).
     pub fn close_statement(&mut self, name: &str) {
-        if self.statements.contains_key(name) {
-            Arc::make_mut(&mut self.statements).remove(name);
+        if self.statements.0.contains_key(name) {
+            Arc::make_mut(&mut self.statements).0.remove(name);
         }
     }
 
     /// The statements, cursors and portals that the session has now.
-    pub(super) fn held(&self) -> Held {
+    pub(super) fn held(&self) -> HeldObjects {
         let cursors = self.shown_cursors().chain(self.portals.shown()).collect();
-        Held { statements: Arc::clone(&self.statements), cursors }
+        HeldObjects { statements: Arc::clone(&self.statements) as Arc<dyn ShownStatements>, cursors }
     }
 }

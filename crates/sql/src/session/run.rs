@@ -322,6 +322,7 @@ impl Session {
             engine: Arc::clone(self.shared.engine()),
             watched: Arc::clone(self.shared.watched()),
             process: self.shared.process.clone(),
+            meaning_of: crate::bind::kept::meaning_of,
             held: self.held(),
         }
     }

@@ -5,41 +5,67 @@
 //!
 //! Does not know: the meaning of the condition. Unknown forms are `None`, and are shown as they are stored.
 
-use varve_engine::{Catalog, Check, TableDef, Value};
+use varve_engine::{Catalog, TableDef, Value};
 
 use super::names::quoted;
 use super::show::type_name;
 use crate::ast::{
     BinaryOperator, Expr as Ast, Function, FunctionArg, Ident, UnaryOperator, Value as Literal,
 };
-use crate::bind::Binder;
-use crate::bind::bound::Bound;
-use crate::eval::Expr;
 use crate::names::fold;
 use crate::parse;
 use crate::time::Reading;
-use crate::ty::Ty;
+use crate::ty::{Ty, Typed};
 
-/// The condition in all its parentheses, or (`pretty`) only in those that PostgreSQL finds necessary.
-pub fn condition(catalog: &Catalog, table: &TableDef, check: &Check, pretty: bool) -> Option<String> {
-    parse::on_deep_stack(&check.text, || {
-        let e = parse::expression(&check.text).ok()?;
-        let printer = Printer { catalog, table, source: &check.text, pretty };
-        printer.boolean(&e).map(|shown| shown.text)
-    })
+/// An expression over a table that the catalog keeps as text.
+#[derive(Clone, Copy)]
+pub struct KeptExpression<'e> {
+    /// The catalog.
+    pub catalog: &'e Catalog,
+    /// The table.
+    pub table: &'e TableDef,
+    /// The text.
+    pub text: &'e str,
+    /// Finds the meaning of its parts.
+    pub meaning_of: MeaningOf,
 }
 
-/// An expression over a table as PostgreSQL prints it.
-pub fn expression(catalog: &Catalog, table: &TableDef, text: &str, pretty: bool) -> Option<String> {
-    parse::on_deep_stack(text, || {
-        let e = parse::expression(text).ok()?;
-        let printer = Printer { catalog, table, source: text, pretty };
-        let shown = printer.any(&e)?;
-        match shown.ty {
-            Ty::Unknown => Some(format!("{}::text", shown.text)),
-            _ => Some(shown.text),
-        }
-    })
+/// Finds the meaning of a part of a kept expression: the binder, which stands above. `None` if there is none.
+pub type MeaningOf = fn(&KeptExpression<'_>, &Ast) -> Option<Meaning>;
+
+/// What the binder makes of an expression.
+#[derive(Debug)]
+pub struct Meaning {
+    /// Its type.
+    pub t: Typed,
+    /// Its value, if it is a constant.
+    pub constant: Option<Value>,
+    /// It reads columns of the table.
+    pub reads_columns: bool,
+    /// The types of the arguments of the function that it calls, if that takes a fixed number of them.
+    pub argument_types: Option<&'static [Ty]>,
+}
+
+impl KeptExpression<'_> {
+    /// A condition as PostgreSQL prints it: in all its parentheses, or (`pretty`) only in the necessary ones.
+    pub fn printed_condition(self, pretty: bool) -> Option<String> {
+        parse::on_deep_stack(self.text, || {
+            let e = parse::expression(self.text).ok()?;
+            Printer { kept: self, pretty }.boolean(&e).map(|shown| shown.text)
+        })
+    }
+
+    /// An expression as PostgreSQL prints it.
+    pub fn printed(self, pretty: bool) -> Option<String> {
+        parse::on_deep_stack(self.text, || {
+            let e = parse::expression(self.text).ok()?;
+            let shown = Printer { kept: self, pretty }.any(&e)?;
+            match shown.ty {
+                Ty::Unknown => Some(format!("{}::text", shown.text)),
+                _ => Some(shown.text),
+            }
+        })
+    }
 }
 
 /// Whether a text is a call of a function, which stands in an index without parentheses around it.
@@ -109,20 +135,18 @@ impl Shown {
     }
 }
 
-struct Printer<'c> {
-    catalog: &'c Catalog,
-    table: &'c TableDef,
-    source: &'c str,
+struct Printer<'e> {
+    kept: KeptExpression<'e>,
     pretty: bool,
 }
 
 impl Printer<'_> {
-    fn bound(&self, e: &Ast) -> Option<Bound> {
-        Binder::of_kept(self.catalog, self.source).ok()?.over_table(e, self.table).ok()
+    fn meaning(&self, e: &Ast) -> Option<Meaning> {
+        (self.kept.meaning_of)(&self.kept, e)
     }
 
     fn ty(&self, e: &Ast) -> Option<Ty> {
-        self.bound(e).map(|bound| bound.t.ty)
+        self.meaning(e).map(|meaning| meaning.t.ty)
     }
 
     /// An operator with its operands around it.
@@ -203,13 +227,13 @@ impl Printer<'_> {
         match value {
             Literal::Text(text) => Some(Shown::simple(simple_quoted(text), Ty::Unknown)),
             Literal::Null => Some(Shown::simple("NULL".to_owned(), Ty::Unknown)),
-            Literal::Number(_) | Literal::Boolean(_) => self.constant(&self.bound(e)?),
+            Literal::Number(_) | Literal::Boolean(_) => self.constant(self.meaning(e)?),
         }
     }
 
-    fn constant(&self, bound: &Bound) -> Option<Shown> {
-        let Expr::Const(value) = &bound.expr else { return None };
-        Some(Shown::simple(constant(value, bound.t.ty)?, bound.t.ty))
+    fn constant(&self, meaning: Meaning) -> Option<Shown> {
+        let ty = meaning.t.ty;
+        Some(Shown::simple(constant(&meaning.constant?, ty)?, ty))
     }
 
     /// AND or OR with what is chained to its left.
@@ -329,9 +353,7 @@ impl Printer<'_> {
 
     /// An item of IN that PostgreSQL makes an element of an array: one that names no column.
     fn item(&self, e: &Ast) -> Option<Shown> {
-        let mut is_constant = true;
-        self.bound(e)?.expr.walk(&mut |node| is_constant &= !matches!(node, Expr::Column(_)));
-        if is_constant { self.any(e) } else { None }
+        if self.meaning(e)?.reads_columns { None } else { self.any(e) }
     }
 
     fn of_array(&self, left: &Ast, op: &BinaryOperator, word: &str, array: &Ast) -> Option<Shown> {
@@ -339,7 +361,7 @@ impl Printer<'_> {
         let (elements, is_cast) = match array {
             Ast::Nested(inner) => return self.of_array(left, op, word, inner),
             Ast::Array(items) => (items, false),
-            Ast::Cast { expr, .. } => match (&**expr, self.bound(array)?.t.ty.element()) {
+            Ast::Cast { expr, .. } => match (&**expr, self.meaning(array)?.t.ty.element()) {
                 (Ast::Array(items), Some(Ty::Text)) => (items, true),
                 (Ast::Nested(inner), Some(Ty::Text)) => match &**inner {
                     Ast::Array(items) => (items, true),
@@ -422,8 +444,7 @@ impl Printer<'_> {
             }
             _ => {}
         }
-        let bound = self.bound(&parse::expression(&text).ok()?)?;
-        self.constant(&bound)
+        self.constant(self.meaning(&parse::expression(&text).ok()?)?)
     }
 
     /// An operand where one of this type is asked for.
@@ -450,8 +471,8 @@ impl Printer<'_> {
     }
 
     fn cast_as_written(&self, e: &Ast, operand: &Ast) -> Option<Shown> {
-        let bound = self.bound(e)?;
-        let (operand, t) = (self.any(operand)?, bound.t);
+        let meaning = self.meaning(e)?;
+        let (operand, t) = (self.any(operand)?, meaning.t);
         match operand.ty {
             Ty::Unknown if t.typmod < 0 => self.read_as(&operand.text, t.ty),
             Ty::Unknown => None,
@@ -461,7 +482,7 @@ impl Printer<'_> {
     }
 
     fn call(&self, e: &Ast, f: &Function) -> Option<Shown> {
-        let bound = self.bound(e)?;
+        let meaning = self.meaning(e)?;
         let name = f.name.last();
         let arguments = f.args.iter().map(|argument| match argument {
             FunctionArg::Expr(e) => self.any(e),
@@ -469,19 +490,19 @@ impl Printer<'_> {
         });
         let arguments = arguments.collect::<Option<Vec<_>>>()?;
         let is_common = matches!(name, "coalesce" | "greatest" | "least");
-        let types: Vec<Ty> = match &bound.expr {
-            _ if is_common => vec![bound.t.ty; arguments.len()],
+        let types: Vec<Ty> = match meaning.argument_types {
+            _ if is_common => vec![meaning.t.ty; arguments.len()],
             _ if name == "nullif" => {
                 let [left, right] = arguments.as_slice() else { return None };
                 let (left, right) = compared(left.ty, right.ty)?;
                 vec![left, right]
             }
-            Expr::Call(builtin, _) if !builtin.variadic && builtin.arguments.len() == arguments.len() => {
+            Some(types) if types.len() == arguments.len() => {
                 // Of char(n) PostgreSQL has overloads of its own.
                 if arguments.iter().any(|a| a.ty == Ty::Char) {
                     return None;
                 }
-                builtin.arguments.to_vec()
+                types.to_vec()
             }
             _ => return None,
         };
@@ -492,7 +513,7 @@ impl Printer<'_> {
         let shown = shown.collect::<Option<Vec<_>>>()?.join(", ");
         let is_upper = is_common || name == "nullif";
         let name = if is_upper { name.to_uppercase() } else { quoted(name) };
-        Some(Shown::simple(format!("{name}({shown})"), bound.t.ty))
+        Some(Shown::simple(format!("{name}({shown})"), meaning.t.ty))
     }
 }
 

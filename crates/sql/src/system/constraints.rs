@@ -1,12 +1,12 @@
-//! Constraints, whatever keeps them, and `pg_constraint`.
+//! Constraints, whatever keeps them.
 //!
-//! Does not know: their text (`show`).
+//! Does not know: their text (`definitions`).
 
 use std::sync::Arc;
 
-use varve_engine::{Action, Catalog, Check, ColumnType, Datum, ForeignKey, TableDef, TableId, Value};
+use varve_engine::{Action, Catalog, Check, ForeignKey, TableDef, TableId};
 
-use super::{Fill, Rows, World, attnum, char1, ids, list, oid, relations, show, text};
+use super::ids;
 
 /// A constraint.
 pub struct Constraint<'c> {
@@ -77,28 +77,6 @@ fn of_table(table: &Arc<TableDef>) -> Vec<Constraint<'_>> {
     out
 }
 
-/// The code for the tables of this file.
-pub fn fill(name: &str) -> Option<Fill> {
-    match name {
-        "pg_constraint" => Some(pg_constraint),
-        _ => None,
-    }
-}
-
-fn action(action: Action) -> char {
-    match action {
-        Action::NoAction => 'a',
-        Action::Restrict => 'r',
-        Action::Cascade => 'c',
-        Action::SetNull => 'n',
-        Action::SetDefault => 'd',
-    }
-}
-
-fn numbers(columns: &[usize]) -> Value {
-    list(ColumnType::Int2, columns.iter().map(|c| Datum::Int2(attnum(*c))))
-}
-
 /// The index of the parent that a foreign key refers to: the primary key's, or one over the same columns.
 pub fn parent_index(catalog: &Catalog, key: &ForeignKey) -> u32 {
     let Some(parent) = catalog.table_by_id(key.parent) else { return 0 };
@@ -113,45 +91,6 @@ pub fn parent_index(catalog: &Catalog, key: &ForeignKey) -> u32 {
     }
     let index = parent.plain_indexes().find(|i| i.unique && sorted(&i.columns) == wanted);
     index.map_or(0, |i| i.id.0)
-}
-
-fn pg_constraint(world: &World, rows: &mut Rows<'_>) {
-    let catalog = &*world.catalog;
-    for c in all(catalog) {
-        let mut row = vec![
-            ("oid", oid(c.oid)),
-            ("conname", text(c.name)),
-            ("connamespace", oid(relations::namespace(catalog, &c.table.schema))),
-            ("convalidated", Value::Bool(!c.is_not_valid())),
-            ("conrelid", oid(c.table.id.0)),
-            ("conislocal", Value::Bool(true)),
-            ("connoinherit", Value::Bool(!matches!(c.what, Demand::Check(_)))),
-            ("confupdtype", text(" ")),
-            ("confdeltype", text(" ")),
-            ("confmatchtype", text(" ")),
-            ("conkey", numbers(c.columns)),
-        ];
-        match c.what {
-            Demand::Key(index) => row.extend([("contype", char1('p')), ("conindid", oid(index))]),
-            Demand::Unique(index) => row.extend([("contype", char1('u')), ("conindid", oid(index))]),
-            Demand::Check(check) => row.extend([
-                ("contype", char1('c')),
-                ("conbin", text(show::check_condition(catalog, c.table, check, false))),
-            ]),
-            Demand::Foreign(key) => row.extend([
-                ("contype", char1('f')),
-                ("condeferrable", Value::Bool(key.deferrable)),
-                ("condeferred", Value::Bool(key.initially_deferred)),
-                ("conindid", oid(parent_index(catalog, key))),
-                ("confrelid", oid(key.parent.0)),
-                ("confupdtype", char1(action(key.on_update))),
-                ("confdeltype", char1(action(key.on_delete))),
-                ("confmatchtype", char1(if key.match_full { 'f' } else { 's' })),
-                ("confkey", numbers(&key.parent_columns)),
-            ]),
-        }
-        rows.add(row);
-    }
 }
 
 /// The words that an action has in a definition; nothing for the one that goes without saying.
@@ -186,10 +125,4 @@ pub fn kind_words(what: Demand<'_>) -> &'static str {
 /// The constraint that a foreign key refers to.
 pub fn referred<'c>(catalog: &'c Catalog, key: &ForeignKey) -> Option<Constraint<'c>> {
     constraint(catalog, ids::constraint_of_index(parent_index(catalog, key)))
-}
-
-/// The text of a constraint.
-pub fn definition(world: &World, oid: u32, pretty: bool) -> Option<String> {
-    let found = constraint(&world.catalog, oid);
-    found.map(|c| show::constraint_definition(&world.catalog, &c, pretty, &world.path))
 }

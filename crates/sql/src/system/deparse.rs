@@ -10,8 +10,8 @@ use crate::ast::{
     self, BinaryOperator, Direction, Expr as Ast, FunctionArg, GroupItem, JoinConstraint, JoinOperator,
     SelectItem, SetExpr, Statement, TableFactor, UnaryOperator, Value,
 };
-use crate::bind::output_name;
 use crate::names::{fold, object_name};
+use crate::output_name::output_name;
 use crate::parse::{self, Parsed};
 use crate::path::Path;
 

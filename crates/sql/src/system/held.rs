@@ -4,17 +4,35 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
 use varve_engine::{ColumnType, Datum, Value};
 
 use super::{Fill, Rows, World, list, text};
-use crate::session::Named;
 
-/// What a session holds.
-#[derive(Default)]
-pub struct Held {
-    /// Prepared statements by name.
-    pub(crate) statements: Arc<FxHashMap<String, Arc<Named>>>,
+/// The prepared statements of a session, as `pg_prepared_statements` shows them.
+pub(crate) trait ShownStatements: Send + Sync {
+    /// Calls `show` for each of them that has a name.
+    fn each(&self, show: &mut dyn FnMut(ShownStatement<'_>));
+}
+
+/// A prepared statement as `pg_prepared_statements` shows it.
+pub(crate) struct ShownStatement<'s> {
+    pub(crate) name: &'s str,
+    /// The message that prepared it; for the protocol's Parse, the statement itself.
+    pub(crate) statement: &'s str,
+    /// When it was prepared, in microseconds since 2000-01-01 UTC.
+    pub(crate) at_us: i64,
+    /// The OIDs of its parameters' types.
+    pub(crate) parameter_types: &'s [u32],
+    /// PREPARE made it, not the protocol.
+    pub(crate) from_sql: bool,
+    /// How often it was bound.
+    pub(crate) uses: u64,
+}
+
+/// The prepared statements and cursors of a session.
+pub struct HeldObjects {
+    /// Prepared statements.
+    pub(crate) statements: Arc<dyn ShownStatements>,
     /// Cursors, those of the protocol among them.
     pub(crate) cursors: Vec<Arc<HeldCursor>>,
 }
@@ -43,18 +61,18 @@ pub fn fill(name: &str) -> Option<Fill> {
 
 /// A plan of Varve's is always made for all parameters: it is what PostgreSQL calls a generic one.
 fn pg_prepared_statements(world: &World, rows: &mut Rows<'_>) {
-    for (name, named) in world.held.statements.iter().filter(|(name, _)| !name.is_empty()) {
-        let types = named.prepared.param_types().iter().map(|oid| Datum::Int8(i64::from(*oid)));
+    world.held.statements.each(&mut |shown| {
+        let types = shown.parameter_types.iter().map(|oid| Datum::Int8(i64::from(*oid)));
         rows.add([
-            ("name", text(name)),
-            ("statement", text(named.message.as_deref().unwrap_or(named.prepared.sql()))),
-            ("prepare_time", Value::TimestampTz(named.at_us)),
+            ("name", text(shown.name)),
+            ("statement", text(shown.statement)),
+            ("prepare_time", Value::TimestampTz(shown.at_us)),
             ("parameter_types", list(ColumnType::Oid, types)),
-            ("from_sql", Value::Bool(named.message.is_some())),
-            ("generic_plans", Value::Int8(named.uses().cast_signed())),
+            ("from_sql", Value::Bool(shown.from_sql)),
+            ("generic_plans", Value::Int8(shown.uses.cast_signed())),
             ("custom_plans", Value::Int8(0)),
         ]);
-    }
+    });
 }
 
 fn pg_cursors(world: &World, rows: &mut Rows<'_>) {

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use varve_engine::{Catalog, ColumnDef, Rights, SequenceDef, TableDef, Value};
 
 use super::constraints::{self, Constraint, Demand};
-use super::privileges;
 use super::relations::{Attribute, Relation, What, namespace, relations, sequence_type};
 use super::{Fill, Rows, World, attnum, show, text, type_row, yes};
 use crate::nextval::draws_from;
@@ -36,7 +35,7 @@ pub fn fill(name: &str) -> Option<Fill> {
         "character_sets" => character_sets,
         "collations" => collations,
         "element_types" => element_types,
-        other => return privileges::fill(other),
+        _ => return None,
     })
 }
 
@@ -261,7 +260,7 @@ fn views(world: &World, rows: &mut Rows<'_>) {
     for r in shown(world, ANY) {
         let What::View(view) = r.what else { continue };
         let is_own = seen.holder.is(world.catalog.owner(view.id));
-        let text_of = || text(show::view_definition(&world.catalog, view, &world.path));
+        let text_of = || text(world.printing(false).view(view));
         rows.add([
             ("table_catalog", text(&world.database)),
             ("table_schema", text(r.schema)),
@@ -455,7 +454,7 @@ fn check_constraints(world: &World, rows: &mut Rows<'_>) {
     let seen = Seen::by(world);
     for c in constraints::all(&world.catalog).into_iter().filter(|c| seen.owns(c.table)) {
         let Demand::Check(check) = c.what else { continue };
-        let condition = show::check_condition(&world.catalog, c.table, check, false);
+        let condition = world.printing(false).check(c.table, check);
         let own = [("check_clause", text(format!("({condition})")))];
         rows.add(constraint_cells(world, &c).into_iter().chain(own));
     }

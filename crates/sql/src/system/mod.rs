@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `shapes.txt` | names, OIDs, kinds and columns of all system tables, as PostgreSQL 15 has them; those of Varve's own from 16000 |
 //! | `types.txt` | PostgreSQL's `pg_type` for the types that Varve knows |
-//! | `relations.rs` | relations of a database, and the tables about them (pg_class, pg_attribute, pg_index, ...) |
-//! | `constraints.rs` | pg_constraint |
+//! | `relations.rs` | the relations of a database |
+//! | `relation_tables.rs` | the tables about them (pg_class, pg_attribute, pg_index, ...) |
+//! | `constraints.rs` | the constraints of a database |
+//! | `constraint_tables.rs` | pg_constraint |
 //! | `others.rs` | roles, schemas, types, comments |
 //! | `counts.rs` | what PostgreSQL's programs for watching a server ask (pg_stat_database, pg_statio_user_tables, ...) |
 //! | `watched.rs`, `settings.txt` | settings, sessions, counts |
@@ -13,7 +15,9 @@
 //! | `statistics.rs` | tables of Varve's own: counters, levels, durability |
 //! | `information.rs` | information_schema |
 //! | `deparse.rs` | the queries of views, laid out |
-//! | `show.rs` | definitions as text (`pg_get_indexdef` and its relatives), names behind OIDs |
+//! | `conditions.rs` | conditions and other expressions that the catalog keeps, laid out |
+//! | `definitions.rs` | definitions as text (`pg_get_indexdef` and its relatives) |
+//! | `show.rs` | names behind OIDs, access lists |
 //!
 //! Invariants
 //! 1. A system table has the columns and types of PostgreSQL's, in their order, but for types that Varve lacks: aclitem, inet and
@@ -25,8 +29,10 @@
 //! Does not know: expressions, how rows are filtered or joined.
 
 pub mod conditions;
+mod constraint_tables;
 pub mod constraints;
 mod counts;
+pub mod definitions;
 mod deparse;
 pub mod extensions;
 mod held;
@@ -35,6 +41,7 @@ mod information;
 pub mod names;
 mod others;
 mod privileges;
+mod relation_tables;
 mod relations;
 pub mod show;
 pub mod statistics;
@@ -59,8 +66,11 @@ use crate::settings::{self, Settings};
 use crate::system_settings::{self, ProcessSettings};
 use crate::ty::{Elem, Reg, Ty};
 
-pub use held::Held;
-pub(crate) use held::HeldCursor;
+use conditions::MeaningOf;
+use definitions::Printing;
+
+pub use held::HeldObjects;
+pub(crate) use held::{HeldCursor, ShownStatement, ShownStatements};
 pub use others::LANGUAGES;
 pub use relations::{Relation, What, namespace, parts_of, relation};
 pub use types::{type_named, type_row, types};
@@ -100,8 +110,10 @@ pub struct World {
     pub watched: Arc<Watched>,
     /// The settings of the process.
     pub process: ProcessSettings,
+    /// Finds the meaning of expressions that the catalog keeps as text.
+    pub meaning_of: MeaningOf,
     /// What the session holds.
-    pub held: Held,
+    pub held: HeldObjects,
 }
 
 /// Requests of functions to the session, which are executed after the statement.
@@ -166,6 +178,11 @@ impl World {
         };
         self.asked.lock().settings.push((name.to_ascii_lowercase(), value.map(str::to_owned), is_local));
         Ok(shown)
+    }
+
+    /// What definitions are printed with.
+    pub fn printing(&self, pretty: bool) -> Printing<'_> {
+        Printing { catalog: &self.catalog, path: &self.path, meaning_of: self.meaning_of, pretty }
     }
 
     /// A warning for the client, when the statement has run.
@@ -417,12 +434,12 @@ fn shape_type(name: &str) -> Option<Ty> {
 fn fill_of(schema: &str, name: &str) -> Fill {
     let found = match schema {
         "pg_catalog" => {
-            let named = relations::fill(name).or_else(|| constraints::fill(name));
+            let named = relation_tables::fill(name).or_else(|| constraint_tables::fill(name));
             let named = named.or_else(|| others::fill(name)).or_else(|| watched::fill(name));
             let named = named.or_else(|| extensions::fill(name)).or_else(|| held::fill(name));
             named.or_else(|| statistics::fill(name)).or_else(|| counts::fill(name))
         }
-        _ => information::fill(name),
+        _ => information::fill(name).or_else(|| privileges::fill(name)),
     };
     found.unwrap_or(|_, _| {})
 }

@@ -15,6 +15,15 @@ pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// A string literal that reads back as this text.
+pub fn literal(value: &str) -> String {
+    let doubled = value.replace('\'', "''");
+    match doubled.contains('\\') {
+        true => format!(" E'{}'", doubled.replace('\\', "\\\\")).trim_start().to_owned(),
+        false => format!("'{doubled}'"),
+    }
+}
+
 /// PostgreSQL's keywords that are not free to be names, in order.
 const KEYWORDS: [&str; 151] = [
     "all",

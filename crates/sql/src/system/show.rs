@@ -1,156 +1,19 @@
-//! Definitions and names as text, as PostgreSQL's `pg_get_...` functions write them.
+//! Names behind OIDs, and access lists, as text.
 //!
-//! Does not know: system tables.
+//! Does not know: definitions (`definitions`), system tables.
 
 use std::sync::Arc;
 
 use varve_engine::{
-    About, Bound, Catalog, Check, ColumnType, Datum, Edge, Grant, ObjectId, Part, PartitionMethod, Rights,
-    SchemaDef, TableDef, Value, ViewDef, predefined,
+    About, Catalog, ColumnType, Datum, Grant, ObjectId, Rights, SchemaDef, Value, predefined,
 };
 
-use super::constraints::{Constraint, Demand, action_words};
 use super::names::quoted;
-use super::relations::{IndexKey, IndexOf, Relation, What, object_of, relation};
-use super::{conditions, deparse, ids, list, type_row};
-use crate::eval::func::format::literal as quote_literal;
+use super::relations::{Relation, What, object_of, relation};
+use super::{ids, list, type_row};
 use crate::path::Path;
 use crate::rights::Object;
 use crate::ty::{Ty, Typed};
-
-/// `CREATE [UNIQUE] INDEX ...`; with a path in few parentheses, and the table by its name on that.
-pub fn index_definition(
-    catalog: &Catalog,
-    r: &Relation<'_>,
-    index: &IndexOf<'_>,
-    path: Option<&Path>,
-) -> String {
-    let unique = if index.unique { "UNIQUE " } else { "" };
-    let only = if index.table.partitions.is_some() { "ONLY " } else { "" };
-    let pretty = path.is_some();
-    let table = match path {
-        Some(path) => path.shown(catalog, &index.table.schema, &index.table.name),
-        None => format!("{}.{}", quoted(&index.table.schema), quoted(&index.table.name)),
-    };
-    let keys: Vec<String> = index.keys().map(|key| index_key(catalog, index.table, key, pretty)).collect();
-    let keys = keys.join(", ");
-    let predicate = index.derived.and_then(|derived| derived.predicate.as_deref());
-    let condition =
-        predicate.map(|text| format!(" WHERE {}", index_text(catalog, index.table, text, pretty)));
-    let condition = condition.unwrap_or_default();
-    format!("CREATE {unique}INDEX {} ON {only}{table} USING btree ({keys}){condition}", quoted(r.name))
-}
-
-/// A part of an index's key.
-pub fn index_key(catalog: &Catalog, table: &TableDef, key: IndexKey<'_>, pretty: bool) -> String {
-    match key {
-        IndexKey::Column(ordinal) => columns(table, &[ordinal]),
-        IndexKey::Expression(text, _) if conditions::is_call(text) => {
-            index_text(catalog, table, text, pretty)
-        }
-        IndexKey::Expression(text, _) => format!("({})", index_text(catalog, table, text, pretty)),
-    }
-}
-
-/// An expression or condition of an index.
-pub fn index_text(catalog: &Catalog, table: &TableDef, text: &str, pretty: bool) -> String {
-    conditions::expression(catalog, table, text, pretty).unwrap_or_else(|| text.to_owned())
-}
-
-/// Names of columns with commas between them.
-fn columns(table: &TableDef, ordinals: &[usize]) -> String {
-    let names = ordinals.iter().filter_map(|c| table.columns.get(*c)).map(|c| quoted(&c.name));
-    names.collect::<Vec<_>>().join(", ")
-}
-
-/// The text behind CONSTRAINT name.
-pub fn constraint_definition(catalog: &Catalog, c: &Constraint<'_>, pretty: bool, path: &Path) -> String {
-    demand(catalog, c, pretty, path) + if c.is_not_valid() { " NOT VALID" } else { "" }
-}
-
-/// The condition of CHECK, `pretty` or in all its parentheses.
-pub fn check_condition(catalog: &Catalog, table: &TableDef, check: &Check, pretty: bool) -> String {
-    let as_kept = || if pretty { check.text.clone() } else { format!("({})", check.text) };
-    conditions::condition(catalog, table, check, pretty).unwrap_or_else(as_kept)
-}
-
-fn demand(catalog: &Catalog, c: &Constraint<'_>, pretty: bool, path: &Path) -> String {
-    let own = columns(c.table, c.columns);
-    match c.what {
-        Demand::Key(_) => format!("PRIMARY KEY ({own})"),
-        Demand::Unique(_) => format!("UNIQUE ({own})"),
-        Demand::Check(check) => format!("CHECK ({})", check_condition(catalog, c.table, check, pretty)),
-        Demand::Foreign(key) => {
-            let (parent, parent_columns) = match catalog.table_by_id(key.parent) {
-                Some(parent) => {
-                    (path.shown(catalog, &parent.schema, &parent.name), columns(&parent, &key.parent_columns))
-                }
-                None => (key.parent.0.to_string(), String::new()),
-            };
-            let mut out = format!("FOREIGN KEY ({own}) REFERENCES {parent}({parent_columns})");
-            out.push_str(if key.match_full { " MATCH FULL" } else { "" });
-            for (event, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
-                if !action_words(action).is_empty() {
-                    out.push_str(&format!(" ON {event} {}", action_words(action)));
-                }
-            }
-            out.push_str(if key.deferrable { " DEFERRABLE" } else { "" });
-            out.push_str(if key.initially_deferred { " INITIALLY DEFERRED" } else { "" });
-            out
-        }
-    }
-}
-
-/// The query of a view.
-pub fn view_definition(catalog: &Catalog, view: &ViewDef, path: &Path) -> String {
-    let laid_out = deparse::view_query(catalog, view, path);
-    let query = laid_out.unwrap_or_else(|| format!(" {}", view.text.trim().trim_end_matches(';')));
-    format!("{query};")
-}
-
-/// `FOR VALUES WITH (modulus m, remainder r)` and the like
-pub fn partition_bound(part: &Part) -> String {
-    match &part.bound {
-        Bound::Hash { modulus, remainder } => {
-            format!("FOR VALUES WITH (modulus {modulus}, remainder {remainder})")
-        }
-        Bound::Range { from, to } => format!("FOR VALUES FROM {} TO {}", edges(from), edges(to)),
-        Bound::Default => "DEFAULT".to_owned(),
-    }
-}
-
-/// One end of a range part.
-pub fn edges(edges: &[Edge]) -> String {
-    let shown: Vec<String> = edges.iter().map(edge).collect();
-    format!("({})", shown.join(", "))
-}
-
-fn edge(edge: &Edge) -> String {
-    let value = match edge {
-        Edge::Least => return "MINVALUE".to_owned(),
-        Edge::Greatest => return "MAXVALUE".to_owned(),
-        Edge::At(value) => value,
-    };
-    let mut text = Vec::new();
-    crate::text::write_text(value.as_datum(), &mut text);
-    let text = String::from_utf8_lossy(&text);
-    match value {
-        Value::Bool(b) => b.to_string(),
-        Value::Int4(n) if *n >= 0 => text.into_owned(),
-        Value::Numeric(_) if text.contains('.') && !text.starts_with('-') => text.into_owned(),
-        _ => quote_literal(&text),
-    }
-}
-
-/// What `pg_get_partkeydef` says.
-pub fn partition_key(table: &TableDef) -> Option<String> {
-    let partitions = table.partitions.as_ref()?;
-    let method = match partitions.method {
-        PartitionMethod::Hash => "HASH",
-        PartitionMethod::Range => "RANGE",
-    };
-    Some(format!("{method} ({})", columns(table, &partitions.columns)))
-}
 
 /// The role that stands for the database's owner.
 pub const DATABASE_OWNER: &str = "pg_database_owner";

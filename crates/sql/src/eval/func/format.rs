@@ -7,7 +7,7 @@ use varve_engine::Datum;
 use super::{Builtin, any, check_size, int, loose, strict, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
-use crate::system::names::quoted;
+use crate::system::names::{literal, quoted};
 use crate::ty::Ty::{Int4, Text, Unknown};
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -30,15 +30,6 @@ fn formatted_call<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     match a.first() {
         Some(Datum::Text(template)) => formatted(template, &a[1..]).map(|made| cx.text(&made)),
         _ => Ok(Datum::Null),
-    }
-}
-
-/// A string literal that reads back as this text.
-pub fn literal(value: &str) -> String {
-    let doubled = value.replace('\'', "''");
-    match doubled.contains('\\') {
-        true => format!(" E'{}'", doubled.replace('\\', "\\\\")).trim_start().to_owned(),
-        false => format!("'{doubled}'"),
     }
 }
 

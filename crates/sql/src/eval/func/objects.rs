@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. An OID without an object gives NULL, as in PostgreSQL. A name without an object is an error.
 //!
-//! Does not know: how definitions are written (`system::show`).
+//! Does not know: how definitions are written (`system::definitions`).
 
 use varve_engine::{Datum, Rights, SequenceId, SequenceState, TableId};
 
@@ -12,7 +12,7 @@ use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, reg};
 use crate::rights::{Holder, Kind, Object};
-use crate::system::{self, Relation, constraints, ids, names, show};
+use crate::system::{self, Relation, constraints, definitions, ids, names, show};
 use crate::ty::Reg;
 use crate::ty::Ty::{self, Bool, Int2, Int4, Int8, Name, Oid, Text};
 
@@ -33,7 +33,7 @@ pub(super) const TABLE: &[Builtin] = &[
     catalog("pg_get_viewdef", &[Oid, Int4], Text, view_definition),
     catalog("pg_get_partkeydef", &[Oid], Text, |a, cx| {
         let table = cx.env.world()?.catalog.table_by_id(TableId(oid(a, 0)));
-        Ok(optional(table.and_then(|t| show::partition_key(&t)), cx))
+        Ok(optional(table.and_then(|t| definitions::partition_key(&t)), cx))
     }),
     catalog("pg_get_userbyid", &[Oid], Name, |a, cx| {
         Ok(cx.text(&show::role_name(&cx.env.world()?.catalog, oid(a, 0))))
@@ -175,19 +175,19 @@ fn index_definition<'a>(a: &[Datum<'a>], column: i64, cx: &Cx<'a>) -> Result<Dat
     let system::What::Index(index) = r.what else { return Ok(Datum::Null) };
     let Ok(column) = usize::try_from(column) else { return Ok(Datum::Text("")) };
     let world = cx.env.world()?;
-    let catalog = &world.catalog;
-    let pretty = matches!(a.get(2), Some(Datum::Bool(true)));
+    let printing = world.printing(matches!(a.get(2), Some(Datum::Bool(true))));
     if column == 0 {
-        let path = pretty.then_some(&world.path);
-        return Ok(cx.text(&show::index_definition(catalog, &r, &index, path)));
+        return Ok(cx.text(&printing.index(&r, &index)));
     }
     let key = index.keys().nth(column - 1);
-    Ok(key.map_or(Datum::Text(""), |key| cx.text(&show::index_key(catalog, index.table, key, pretty))))
+    Ok(key.map_or(Datum::Text(""), |key| cx.text(&printing.index_key(index.table, key))))
 }
 
 fn constraint_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let pretty = matches!(a.get(1), Some(Datum::Bool(true)));
-    Ok(optional(constraints::definition(cx.env.world()?, oid(a, 0), pretty), cx))
+    let world = cx.env.world()?;
+    let found = constraints::constraint(&world.catalog, oid(a, 0));
+    Ok(optional(found.map(|c| world.printing(pretty).constraint(&c)), cx))
 }
 
 fn view_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
@@ -197,7 +197,7 @@ fn view_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
         _ => oid(a, 0),
     };
     let view = world.catalog.view_by_id(varve_engine::ObjectId(id));
-    Ok(optional(view.map(|view| show::view_definition(&world.catalog, view, &world.path)), cx))
+    Ok(optional(view.map(|view| world.printing(false).view(view)), cx))
 }
 
 /// Where a sequence stands, for a role that may read it or draw from it.

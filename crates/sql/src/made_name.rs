@@ -9,7 +9,7 @@ use varve_engine::ColumnDef;
 use crate::names::NAME_BYTES_MAX;
 
 /// `table_column_label`, shortened as PostgreSQL does.
-pub(super) fn made_name(table: &str, column: &str, label: &str) -> String {
+pub fn made_name(table: &str, column: &str, label: &str) -> String {
     let column_len = if column.is_empty() { 0 } else { column.len() + 1 };
     let room = NAME_BYTES_MAX - label.len() - 1;
     let table = &table[..table.floor_char_boundary(room.saturating_sub(column_len).max(room / 2))];
@@ -19,7 +19,7 @@ pub(super) fn made_name(table: &str, column: &str, label: &str) -> String {
 }
 
 /// A name for a constraint that is no relation.
-pub(super) fn unique_name(
+pub fn unique_name(
     table: &str,
     columns: &[ColumnDef],
     key: &[usize],
@@ -29,7 +29,7 @@ pub(super) fn unique_name(
     free_among(table, columns, key, label, &|name| !taken.iter().any(|t| t == name))
 }
 
-pub(super) fn free_among(
+pub fn free_among(
     table: &str,
     columns: &[ColumnDef],
     key: &[usize],

@@ -94,7 +94,7 @@ pub fn name_of_key(text: &str) -> String {
 }
 
 /// What a part of an index's key is called.
-pub(super) fn key_name(e: &Ast) -> String {
+pub fn key_name(e: &Ast) -> String {
     match output_name(e) {
         name if name == "?column?" => "expr".to_owned(),
         name => name,

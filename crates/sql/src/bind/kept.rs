@@ -1,0 +1,20 @@
+//! The meaning of expressions that the catalog keeps as text, for those who print them.
+//!
+//! Does not know: how they are printed.
+
+use super::Binder;
+use crate::ast::Expr as Ast;
+use crate::eval::Expr;
+use crate::system::conditions::{KeptExpression, Meaning};
+
+/// The meaning of a part of a kept expression; `None` if it has none.
+pub fn meaning_of(kept: &KeptExpression<'_>, e: &Ast) -> Option<Meaning> {
+    let bound = Binder::of_kept(kept.catalog, kept.text).ok()?.over_table(e, kept.table).ok()?;
+    let argument_types = match &bound.expr {
+        Expr::Call(function, _) if !function.variadic => Some(function.arguments),
+        _ => None,
+    };
+    let reads_columns = bound.expr.reads_columns();
+    let constant = if let Expr::Const(value) = bound.expr { Some(value) } else { None };
+    Some(Meaning { t: bound.t, constant, reads_columns, argument_types })
+}
