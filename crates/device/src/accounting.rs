@@ -12,8 +12,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use crate::block::{Purpose, Space};
 use crate::latency::{Latencies, Timed};
+use crate::purpose::{Io, Purpose, Space};
 use crate::trace::IoTrace;
 
 #[derive(Default)]
@@ -181,15 +181,4 @@ impl Accounting {
         self.latencies.record(what, started.elapsed());
         self.trace.record(what, io, started);
     }
-}
-
-/// One operation as the accounting sees it.
-#[derive(Clone, Copy)]
-pub(crate) struct Io {
-    pub space: Space,
-    pub why: Purpose,
-    /// Number of the file within its directory, for the trace.
-    pub file: u32,
-    pub offset: u64,
-    pub bytes: u64,
 }

@@ -24,11 +24,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use parking_lot::Mutex;
 
 use crate::accounting::Accounting;
-use crate::block::{BlockFile, Directory, Durability, Location, OpenHow, Purpose, ReadOp, WriteOp};
+use crate::block::{BlockFile, Directory, Durability, Location, OpenHow, ReadOp, WriteOp};
 use crate::capabilities::Capabilities;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
 use crate::flash::{Flash, FlashReport};
 use crate::profile::{DurableWrite, Profile};
+use crate::purpose::Purpose;
 use crate::region::Region;
 use crate::service::{Extent, Kind, Service};
 use crate::sys;

@@ -15,10 +15,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::accounting::Accounting;
-use crate::block::{BlockFile, Directory, Durability, Location, OpenHow, Purpose, Space};
+use crate::block::{BlockFile, Directory, Durability, Location, OpenHow};
 use crate::buf::AlignedBuf;
 use crate::capabilities::Capabilities;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
+use crate::purpose::{Purpose, Space};
 use crate::region::Region;
 
 /// What goes wrong.

@@ -19,10 +19,9 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::accounting::{Accounting, Io};
+use crate::accounting::Accounting;
 use crate::block::{
-    BlockFile, Create, Directory, Durability, Location, OpenHow, Purpose, ReadOp, Space, WriteOp,
-    assert_aligned, check_name,
+    BlockFile, Create, Directory, Durability, Location, OpenHow, ReadOp, WriteOp, assert_aligned, check_name,
 };
 use crate::buf::AlignedBuf;
 use crate::capabilities::Capabilities;
@@ -31,6 +30,7 @@ use crate::identity;
 use crate::mapped;
 use crate::owner::{self, create_directory};
 use crate::probe;
+use crate::purpose::{Io, Purpose, Space};
 use crate::region::Region;
 use crate::sys;
 use crate::uring::{RingPool, Transfer};

@@ -19,8 +19,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::block::{Durability, Space};
+use crate::block::Durability;
 use crate::memory::{MemoryDirectory, MemoryImage};
+use crate::purpose::Space;
 use crate::recorder::{Change, DeviceNo, Event, FileNo, Recording};
 use crate::region::{self, LINE_BYTES, WORD_BYTES};
 

@@ -41,6 +41,7 @@ mod persist;
 mod planted;
 mod probe;
 mod profile;
+mod purpose;
 mod recorder;
 mod region;
 mod region_emulated;
@@ -54,9 +55,7 @@ mod uring;
 mod volatile;
 
 pub use accounting::{Accounting, Tally, TallyRow};
-pub use block::{
-    BlockFile, Create, Directory, Durability, Location, OpenHow, Purpose, ReadOp, Space, WriteOp,
-};
+pub use block::{BlockFile, Create, Directory, Durability, Location, OpenHow, ReadOp, WriteOp};
 pub use buf::AlignedBuf;
 pub use cache_model::{CacheCounts, CacheShape, CachedRegion, MEDIUM_BLOCK_BYTES, Wear};
 pub use capabilities::Capabilities;
@@ -77,6 +76,7 @@ pub use planted::{IN_HARNESS, plant_panic, planted, planted_panic, reached};
 #[cfg(feature = "planted")]
 pub use planted::{plant, planted_hits, take_reached};
 pub use profile::{DurableWrite, OperationsPerSecond, Profile, ProfileError};
+pub use purpose::{Purpose, Space};
 pub use recorder::{Change, DeviceNo, Event, FileNo, NEVER, RecordLog, Recorder, Recording};
 pub use region::{LINE_BYTES, Medium, NvmCell, Region, RegionFacts, RegionTally, WORD_BYTES, WriteBack};
 pub use region_emulated::EmulatedRegion;

@@ -16,11 +16,12 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::accounting::{Accounting, Io};
-use crate::block::{BlockFile, Create, Directory, Durability, Location, OpenHow, Purpose, Space, check_name};
+use crate::accounting::Accounting;
+use crate::block::{BlockFile, Create, Directory, Durability, Location, OpenHow, check_name};
 use crate::capabilities::Capabilities;
 use crate::counted::Counts;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
+use crate::purpose::{Io, Purpose, Space};
 use crate::region::{self, Medium, Region, RegionFacts, RegionTally, WriteBack};
 
 const CHUNK_BYTES: usize = 16 * 1024;

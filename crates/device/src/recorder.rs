@@ -15,12 +15,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use parking_lot::Mutex;
 
 use crate::accounting::Accounting;
-use crate::block::{
-    BlockFile, Create, Directory, Durability, Location, OpenHow, Purpose, ReadOp, Space, WriteOp,
-};
+use crate::block::{BlockFile, Create, Directory, Durability, Location, OpenHow, ReadOp, WriteOp};
 use crate::capabilities::Capabilities;
 use crate::error::Result;
 use crate::memory::{MemoryDirectory, MemoryImage};
+use crate::purpose::{Purpose, Space};
 use crate::region::{self, Region, RegionFacts, RegionTally, UNFINISHED};
 
 /// A device within a record log, in order of wrapping.

@@ -20,13 +20,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use crate::accounting::{Accounting, Io};
-use crate::block::{
-    BlockFile, Create, Directory, Durability, Location, OpenHow, Purpose, Space, assert_aligned, check_name,
-};
+use crate::accounting::Accounting;
+use crate::block::{BlockFile, Create, Directory, Durability, Location, OpenHow, assert_aligned, check_name};
 use crate::capabilities::Capabilities;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
 use crate::planted::{planted, reached};
+use crate::purpose::{Io, Purpose, Space};
 use crate::region::{LINE_BYTES, Region};
 
 /// Bytes at the beginning of a file that show whether it exists. Lengths of files are multiples of this.

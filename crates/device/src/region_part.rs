@@ -10,9 +10,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::accounting::{Accounting, Io};
-use crate::block::{Purpose, Space};
+use crate::accounting::Accounting;
 use crate::error::Result;
+use crate::purpose::{Io, Purpose, Space};
 use crate::region::{self, LINE_BYTES, Region, RegionFacts, RegionTally, WORD_BYTES};
 
 /// A part of a region that is a region itself; its tally is that of the whole.

@@ -10,9 +10,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::accounting::Io;
-use crate::block::{Purpose, Space};
 use crate::latency::Timed;
+use crate::purpose::{Io, Purpose, Space};
 
 /// One traced operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,11 +10,12 @@
 use std::sync::Arc;
 
 use crate::accounting::Accounting;
-use crate::block::{BlockFile, Directory, Durability, OpenHow, Purpose, Space};
+use crate::block::{BlockFile, Directory, Durability, OpenHow};
 use crate::buf::AlignedBuf;
 use crate::capabilities::Capabilities;
 use crate::error::Result;
 use crate::memory::MemoryDirectory;
+use crate::purpose::{Purpose, Space};
 use crate::region::{Medium, Region, RegionFacts, RegionTally};
 
 /// A directory in memory whose regions are lost at a reboot.

@@ -11,7 +11,7 @@ use varve_device::{
     AlignedBuf, Directory as _, Durability, MemoryDirectory, OpenHow, Purpose, Space, take_reached,
 };
 use varve_engine::Database;
-use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign};
+use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign, FlashSettings};
 
 #[test]
 fn rows_survive_a_clean_restart() {
@@ -58,7 +58,10 @@ fn what_a_start_reads_first_is_redone_where_a_sealed_cache_has_lost_it() {
         let open = || {
             let mut options = options(&directory);
             options.pager.pool_bytes = 1 << 20;
-            options.pager.flash = Some(FlashConfig { design, ..FlashConfig::new(flash.clone(), 4 << 20) });
+            options.pager.flash = Some(FlashConfig::with(
+                flash.clone(),
+                FlashSettings { design, ..FlashSettings::of_size(4 << 20) },
+            ));
             Database::open(options)
         };
         let database = open().unwrap();

@@ -6,10 +6,10 @@ use std::fmt::Write;
 use std::path::Path;
 
 use varve::config::{
-    CheckpointSettings, ConfigError, DeviceSettings, FlashSettings, MAIN_DEVICE, NvmSettings, PackedSettings,
+    CheckpointSettings, ConfigError, DeviceSettings, FlashSection, MAIN_DEVICE, NvmSettings, PackedSettings,
     PoolSettings, ServerSettings, Settings, TlsSettings,
 };
-use varve_pager::{NvmFlush, Pacing, ProtectionKind, Replacement};
+use varve_pager::{FlashSettings, NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 
 const SECTIONS: [&str; 12] = [
@@ -187,9 +187,9 @@ fn of_nvm(settings: &NvmSettings) -> String {
     )
 }
 
-fn of_flash(settings: &FlashSettings) -> String {
+fn of_flash(section: &FlashSection) -> String {
+    let FlashSection { device, settings } = section;
     let FlashSettings {
-        device,
         size_bytes,
         design,
         dirty_percent,

@@ -21,7 +21,9 @@ use crate::checker::{How, Model};
 use crate::frames::plain;
 use crate::pager::base::image::Image;
 use crate::pager::flash::io::store::frames_of;
-use crate::pager::flash::{FlashCache, FlashConfig, FlashDesign, FlashRestart, Owner, Surroundings, running};
+use crate::pager::flash::{
+    FlashCache, FlashConfig, FlashDesign, FlashRestart, FlashSettings, Owner, Surroundings, running,
+};
 use crate::pager::level::ledger::Ledger;
 use crate::pager::level::{Cause, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
 use crate::pager::log::WriteAhead;
@@ -182,13 +184,18 @@ impl CacheUnderTest {
             .find(|bytes| frames_of(*bytes, PAGE_BYTES) == frames)
             .expect("some file has so many");
         let config = FlashConfig {
-            design: FlashDesign::LazyCleaning,
             pending_max: 100,
             queued_max: 4,
             writers: 1,
-            dirty_percent: 1,
-            restart: FlashRestart::None,
-            ..FlashConfig::new(drive.clone(), bytes)
+            ..FlashConfig::with(
+                drive.clone(),
+                FlashSettings {
+                    design: FlashDesign::LazyCleaning,
+                    dirty_percent: 1,
+                    restart: FlashRestart::None,
+                    ..FlashSettings::of_size(bytes)
+                },
+            )
         };
         let owner = Owner { database: 7, page_size: PAGE_BYTES, clock: running() };
         let around = Surroundings {

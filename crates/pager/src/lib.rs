@@ -53,9 +53,12 @@ pub use base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 pub use base::image::Image;
 pub use base::lsn::{AtomicLsn, Lsn};
 pub use base::page;
+pub use base::setting::{Form, Setting, Unit};
 pub use base::times::{Spent, Times, Timing};
 pub use config::{CheckpointConfig, CheckpointKind, LOG_FRACTION_MAX, Pacing, PagerConfig};
-pub use flash::{CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans};
+pub use flash::{
+    CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans, FlashSettings,
+};
 pub use home::compression::by_owner::StoredPages;
 pub use home::kind::HomeLayout;
 pub use home::packed::config::PackedConfig;

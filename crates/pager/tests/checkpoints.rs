@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use common::{add, config, get, open, set};
 use varve_device::MemoryDirectory;
 use varve_pager::{
-    CheckpointKind, FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, SpaceId,
+    CheckpointKind, FlashConfig, FlashDesign, FlashRestart, FlashSettings, PageId, Pager, PagerConfig,
+    SpaceId,
 };
 
 const PAGES: u64 = 100;
@@ -16,12 +17,15 @@ const PAGES: u64 = 100;
 fn rig(kind: CheckpointKind, design: FlashDesign) -> PagerConfig {
     let mut config = config(&MemoryDirectory::new(), 40);
     config.checkpoint.kind = kind;
-    config.flash = Some(FlashConfig {
-        design,
-        dirty_percent: 90,
-        restart: FlashRestart::None,
-        ..FlashConfig::new(MemoryDirectory::new(), 4096 + 200 * 4096)
-    });
+    config.flash = Some(FlashConfig::with(
+        MemoryDirectory::new(),
+        FlashSettings {
+            design,
+            dirty_percent: 90,
+            restart: FlashRestart::None,
+            ..FlashSettings::of_size(4096 + 200 * 4096)
+        },
+    ));
     config
 }
 

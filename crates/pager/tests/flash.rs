@@ -14,8 +14,8 @@ use varve_device::{
     Directory, ErrorKind, Fault, Faulty, MemoryDirectory, OpenHow, Operation, Rule, Space, When,
 };
 use varve_pager::{
-    Access, FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, FlashScans, HomeLayout, PackedConfig, PageId,
-    Pager, PagerConfig, SpaceId,
+    Access, FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, FlashScans, FlashSettings, HomeLayout,
+    PackedConfig, PageId, Pager, PagerConfig, SpaceId,
 };
 
 /// More than the pool has frames, fewer than there are pages.
@@ -24,11 +24,14 @@ const CACHE_PAGES: u64 = 80;
 const ERRORS_MAX: u64 = 8;
 
 fn cache(directory: Arc<dyn Directory>, design: FlashDesign) -> Option<FlashConfig> {
-    Some(FlashConfig {
-        design,
-        restart: FlashRestart::None,
-        ..FlashConfig::new(directory, 4096 + CACHE_PAGES * 4096)
-    })
+    Some(FlashConfig::with(
+        directory,
+        FlashSettings {
+            design,
+            restart: FlashRestart::None,
+            ..FlashSettings::of_size(4096 + CACHE_PAGES * 4096)
+        },
+    ))
 }
 
 /// A database with a cache on a device of its own, which can be spoiled.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{Random, config, get, open, set};
 use flash_support::{CACHE_PAGES, Known, PAGES, check, counter, fill, work};
 use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
-use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, PageId, PagerConfig};
+use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, FlashSettings, PageId, PagerConfig};
 
 const LAZY: [FlashDesign; 3] = [FlashDesign::LazyCleaning, FlashDesign::Rotating, FlashDesign::Exclusive];
 /// Of a hundred frames.
@@ -29,12 +29,15 @@ fn rig(design: FlashDesign) -> Rig {
     let drive = Faulty::wrap(home.clone() as Arc<dyn Directory>);
     let mut config = config(&home, 40);
     config.data = drive.clone();
-    config.flash = Some(FlashConfig {
-        design,
-        dirty_percent: LIMIT as u8,
-        restart: FlashRestart::None,
-        ..FlashConfig::new(device.clone(), 4096 + CACHE_PAGES * 4096)
-    });
+    config.flash = Some(FlashConfig::with(
+        device.clone(),
+        FlashSettings {
+            design,
+            dirty_percent: LIMIT as u8,
+            restart: FlashRestart::None,
+            ..FlashSettings::of_size(4096 + CACHE_PAGES * 4096)
+        },
+    ));
     Rig { config, home, flash, device, drive }
 }
 

@@ -12,7 +12,9 @@ use common::{NoOps, Random, add, get};
 use varve_device::{
     Directory, ErrorKind, Fault, Faulty, FileDirectory, FileOptions, MemoryDirectory, Rule, When,
 };
-use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign, PageId, Pager, PagerConfig, Result, SpaceId};
+use varve_pager::{
+    FLASH_FILE, FlashConfig, FlashDesign, FlashSettings, PageId, Pager, PagerConfig, Result, SpaceId,
+};
 
 const DESIGNS: [FlashDesign; 5] = [
     FlashDesign::LazyCleaning,
@@ -56,11 +58,10 @@ fn rig(path: &Path, design: FlashDesign) -> Rig {
     config.control = home;
     config.background = true;
     config.checkpoint.interval_ms = 20;
-    config.flash = Some(FlashConfig {
-        design,
-        dirty_percent: 80,
-        ..FlashConfig::new(device.clone(), CACHE_PAGES * 4096)
-    });
+    config.flash = Some(FlashConfig::with(
+        device.clone(),
+        FlashSettings { design, dirty_percent: 80, ..FlashSettings::of_size(CACHE_PAGES * 4096) },
+    ));
     Rig { config, device }
 }
 

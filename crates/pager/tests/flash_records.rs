@@ -12,7 +12,9 @@ use common::{add, config, get, open, set};
 use flash_support::{counter, kill};
 use varve_device::{Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
 use varve_pager::control::Control;
-use varve_pager::{FlashConfig, FlashDesign, FlashRestart, PageId, Pager, PagerConfig, SpaceId};
+use varve_pager::{
+    FlashConfig, FlashDesign, FlashRestart, FlashSettings, PageId, Pager, PagerConfig, SpaceId,
+};
 
 const PAGES: u64 = 150;
 const LONG: Duration = Duration::from_secs(60);
@@ -26,8 +28,10 @@ struct Rig {
 /// With threads, and a checkpoint every 20 milliseconds.
 fn rig(design: FlashDesign) -> Rig {
     let (home, device) = (MemoryDirectory::new(), Faulty::wrap(MemoryDirectory::new()));
-    let flash =
-        FlashConfig { design, dirty_percent: 50, ..FlashConfig::new(device.clone(), 4096 * (1 + 3 + 140)) };
+    let flash = FlashConfig::with(
+        device.clone(),
+        FlashSettings { design, dirty_percent: 50, ..FlashSettings::of_size(4096 * (1 + 3 + 140)) },
+    );
     let mut config = PagerConfig { background: true, flash: Some(flash), ..config(&home, 40) };
     config.checkpoint.interval_ms = 20;
     Rig { config, home, device }

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use common::{Random, config, open};
 use flash_support::{PAGES, check, counter, fill, work};
 use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
-use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, PagerConfig, PagerError};
+use varve_pager::{
+    FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, FlashSettings, PagerConfig, PagerError,
+};
 
 /// Bytes of a file with room for some 100 pages in one partition, and for more in several.
 const SMALL: u64 = 103 * 4096;
@@ -29,14 +31,20 @@ fn rig(design: FlashDesign, restart: FlashRestart) -> Rig {
     let drive = Faulty::wrap(home.clone() as Arc<dyn Directory>);
     let mut config = config(&home, 40);
     config.data = drive.clone();
-    config.flash =
-        Some(FlashConfig { design, dirty_percent: 50, restart, ..FlashConfig::new(device.clone(), SMALL) });
+    config.flash = Some(FlashConfig::with(
+        device.clone(),
+        FlashSettings { design, dirty_percent: 50, restart, ..FlashSettings::of_size(SMALL) },
+    ));
     Rig { config, flash, device, drive }
 }
 
 /// As the next start has it.
 fn sized(rig: &Rig, size_bytes: u64) -> PagerConfig {
-    let flash = rig.config.flash.clone().map(|flash| FlashConfig { size_bytes, ..flash });
+    let flash = rig
+        .config
+        .flash
+        .clone()
+        .map(|flash| FlashConfig { settings: FlashSettings { size_bytes, ..flash.settings }, ..flash });
     PagerConfig { flash, ..rig.config.clone() }
 }
 

@@ -18,8 +18,8 @@ use varve_device::{
 };
 use varve_pager::control::Control;
 use varve_pager::{
-    FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, HomeLayout, PackedConfig, Pager, PagerConfig,
-    ProtectionKind,
+    FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, FlashSettings, HomeLayout, PackedConfig, Pager,
+    PagerConfig, ProtectionKind,
 };
 
 fn layouts() -> [HomeLayout; 2] {
@@ -361,8 +361,10 @@ fn a_first_start_that_ended_early_leaves_no_file_of_another_database() {
         assert!(left > 0, "{restart:?}: {nth}");
         let rig = rig(FlashDesign::LazyCleaning, HomeLayout::InPlace, restart);
         let mut cold = config(&MemoryDirectory::new(), 40);
-        cold.flash =
-            rig.config.flash.clone().map(|flash| FlashConfig { restart: FlashRestart::None, ..flash });
+        cold.flash = rig.config.flash.clone().map(|flash| FlashConfig {
+            settings: FlashSettings { restart: FlashRestart::None, ..flash.settings },
+            ..flash
+        });
         kill(open(&cold));
         let [told] = &warned(&open(&rig.config))[..] else { panic!("{restart:?}: nothing is told") };
         assert!(told.contains("takes the place of another database's"), "{told}");

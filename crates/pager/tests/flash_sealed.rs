@@ -91,8 +91,8 @@ fn behind_a_seal_that_is_of_no_use_there_is_redo() {
             match case {
                 0 => config.flash = None,
                 1 => rig.flash.remove(FLASH_FILE).unwrap(),
-                2 => flash.design = FlashDesign::CleanWrite,
-                3 => flash.restart = FlashRestart::None,
+                2 => flash.settings.design = FlashDesign::CleanWrite,
+                3 => flash.settings.restart = FlashRestart::None,
                 // A record; the seal.
                 4 => spoilt(4096 + 70),
                 5 => spoilt(48),

@@ -10,8 +10,8 @@ use common::{NoOps, add, config, get, open, set};
 use varve_device::{Directory, Fault, Faulty, MemoryDirectory, Rule, VolatileMachine, When};
 use varve_pager::control::{Control, State};
 use varve_pager::{
-    DurabilityRow, FlashConfig, FlashDesign, FlashRestart, NvmConfig, PageId, Pager, PagerConfig,
-    ProtectionKind, SpaceId,
+    DurabilityRow, FlashConfig, FlashDesign, FlashRestart, FlashSettings, NvmConfig, PageId, Pager,
+    PagerConfig, ProtectionKind, SpaceId,
 };
 
 const LOG_BYTES: u64 = 512 << 10;
@@ -99,12 +99,10 @@ fn a_shutdown_with_a_lazy_flash_cache_survives_the_machine() {
         let machine = VolatileMachine::new();
         let flash = MemoryDirectory::new();
         let how = |machine: &Arc<VolatileMachine>| {
-            let flash = FlashConfig {
-                design,
-                dirty_percent: 90,
-                restart,
-                ..FlashConfig::new(flash.clone(), 4096 * 200)
-            };
+            let flash = FlashConfig::with(
+                flash.clone(),
+                FlashSettings { design, dirty_percent: 90, restart, ..FlashSettings::of_size(4096 * 200) },
+            );
             PagerConfig { flash: Some(flash), ..on(machine, protection, log_bytes) }
         };
         let pager = open(&how(&machine));

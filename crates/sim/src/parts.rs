@@ -8,8 +8,8 @@
 
 use varve_device::Space;
 use varve_pager::{
-    Algorithm, CheckpointKind, Compression, FlashConfig, FlashDesign, FlashRestart, HomeLayout, NvmConfig,
-    PackedConfig, PagerConfig, ProtectionKind,
+    Algorithm, CheckpointKind, Compression, FlashConfig, FlashDesign, FlashRestart, FlashSettings,
+    HomeLayout, NvmConfig, PackedConfig, PagerConfig, ProtectionKind,
 };
 
 use crate::devices::Devices;
@@ -438,7 +438,8 @@ impl Part {
                 let (mapped, noted) = (FlashRestart::MemoryMapped, FlashRestart::LogBased);
                 let restart = if self == Part::FlashMapped { mapped } else { noted };
                 let lazy = cache(config, devices, FlashDesign::LazyCleaning);
-                config.flash = Some(FlashConfig { restart, ..lazy });
+                config.flash =
+                    Some(FlashConfig { settings: FlashSettings { restart, ..lazy.settings }, ..lazy });
             }
             Part::FlashLazyPacked => all(&[Part::PackedCompressed, Part::FlashLazy], config),
             Part::ImagesToNvmPages => all(&[Part::WideDoublewrite, Part::NvmPages], config),
@@ -466,12 +467,9 @@ impl Part {
 
 fn cache(config: &PagerConfig, devices: &Devices, design: FlashDesign) -> FlashConfig {
     let size_bytes = 4096 + CACHE_PAGES * config.page_size as u64;
-    FlashConfig {
-        design,
-        // So few that some are cleaned all the time.
-        dirty_percent: 25,
-        ..FlashConfig::new(devices.of(Space::Flash), size_bytes)
-    }
+    // So few dirty frames that some are cleaned all the time.
+    let settings = FlashSettings { design, dirty_percent: 25, ..FlashSettings::of_size(size_bytes) };
+    FlashConfig::with(devices.of(Space::Flash), settings)
 }
 
 fn widen(config: &mut PagerConfig) {

@@ -26,7 +26,7 @@ use varve_pager::{
 };
 
 use crate::config::{
-    AUTO_FILE_NAME, AUTO_FILE_NEW, DeviceSettings, FILE_NAME, FlashSettings, MAIN_DEVICE, NvmSettings,
+    AUTO_FILE_NAME, AUTO_FILE_NEW, DeviceSettings, FILE_NAME, FlashSection, MAIN_DEVICE, NvmSettings,
     Settings, show_bytes,
 };
 use crate::error::OpenError;
@@ -233,7 +233,7 @@ impl DatabaseDevices {
         pager.rollback = self.directory(&settings.spaces.rollback);
         pager.temporary = self.directory(&settings.spaces.temporary);
         pager.nvm = settings.nvm.as_ref().map(|nvm| self.nvm(nvm)).transpose()?;
-        let has_device = |cache: &FlashSettings| self.devices.iter().any(|one| one.name == cache.device);
+        let has_device = |cache: &FlashSection| self.devices.iter().any(|one| one.name == cache.device);
         if settings.flash.as_ref().is_some_and(has_device) {
             pager.flash = flash(settings, |device| self.directory(device));
         }
@@ -292,16 +292,7 @@ impl DatabaseDevices {
 
 /// The cache on flash, on a device by its name.
 fn flash(settings: &Settings, directory: impl Fn(&str) -> Arc<dyn Directory>) -> Option<FlashConfig> {
-    settings.flash.as_ref().map(|flash| FlashConfig {
-        design: flash.design,
-        dirty_percent: flash.dirty_percent,
-        clean_order: flash.clean_order,
-        restart: flash.restart,
-        fill: flash.fill,
-        scans: flash.scans,
-        daily_write_bytes: flash.daily_write_bytes,
-        ..FlashConfig::new(directory(&flash.device), flash.size_bytes)
-    })
+    settings.flash.as_ref().map(|flash| FlashConfig::with(directory(&flash.device), flash.settings))
 }
 
 /// Sets the settings of the pager other than directories. `has_compressed`: the database may have compressed
@@ -414,11 +405,11 @@ fn open_devices(settings: &Settings) -> Vec<String> {
 /// Warnings of levels that are too small to be of use.
 fn small_levels(settings: &Settings) -> Vec<String> {
     let pool = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes);
-    let is_small = |flash: &&FlashSettings| flash.size_bytes < pool / POOL_IN_FLASH;
+    let is_small = |flash: &&FlashSection| flash.settings.size_bytes < pool / POOL_IN_FLASH;
     let flash = settings.flash.iter().filter(is_small).map(|flash| {
         format!(
             "flash.size = {} is small compared with the buffer pool of {}: most of its pages will be in memory, too. Raise [flash] size",
-            show_bytes(flash.size_bytes),
+            show_bytes(flash.settings.size_bytes),
             show_bytes(pool)
         )
     });

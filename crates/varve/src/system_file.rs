@@ -224,10 +224,7 @@ impl SystemFile {
         let applied = applied.and_then(|()| pager.set_packed_fill(next.packed.fill_percent));
         // Without a cache the next start makes one.
         if let (Some(flash), Some(_)) = (&next.flash, pager.flash_design()) {
-            // The limit first: it matters to what a design that takes over keeps back.
-            let changed = pager.set_flash_dirty_limit(flash.dirty_percent);
-            let changed = changed.and_then(|()| pager.set_flash_daily_writes(flash.daily_write_bytes));
-            let changed = changed.and_then(|()| pager.set_flash_design(flash.design));
+            let changed = pager.set_flash_settings(&flash.settings);
             changed.map_err(|error| SqlError::from(Error::from(error)))?;
         }
         let applied = applied.and_then(|()| match [&self.in_force, next].map(|one| one.pool.page_writers) {
@@ -243,7 +240,7 @@ impl SystemFile {
     fn resize(&self, next: &Settings) -> Result<(), SqlError> {
         let pager = self.database.get().map(|database| database.pager());
         let resized = match (&next.flash, pager.filter(|pager| pager.flash_design().is_some())) {
-            (Some(flash), Some(pager)) => pager.set_flash_size(flash.size_bytes),
+            (Some(flash), Some(pager)) => pager.set_flash_size(flash.settings.size_bytes),
             _ => Ok(()),
         };
         resized.map_err(|error| SqlError::from(Error::from(error)))
@@ -285,8 +282,8 @@ impl SystemFile {
                 false => "configuration file",
             },
             kind: tell::kind(key.kind),
-            unit: tell::unit(key.name),
-            choices: tell::choices(key.name),
+            unit: key.unit,
+            choices: key.choices.clone(),
             hidden: (is_flag && wished != value).then_some(wished),
             warning,
             value,

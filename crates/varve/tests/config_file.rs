@@ -121,16 +121,18 @@ fn every_key_is_read() {
     assert_eq!(nvm.emulate.as_deref(), Some("nvm-8x"));
     let flush = varve::pager::NvmFlush { workers: 3, high_water: 90, low_water: 10, when_idle: false };
     assert_eq!(nvm.flush, flush);
-    let flash = varve::config::FlashSettings {
+    let flash = varve::config::FlashSection {
         device: "fast".to_owned(),
-        size_bytes: 10 << 30,
-        design: varve::pager::FlashDesign::LazyCleaning,
-        dirty_percent: 70,
-        clean_order: varve::pager::CleanOrder::RecoveryLsn,
-        restart: varve::pager::FlashRestart::None,
-        fill: varve::pager::FlashFill::Plain,
-        scans: varve::pager::FlashScans::Proximity,
-        daily_write_bytes: Some(500 << 30),
+        settings: varve::pager::FlashSettings {
+            size_bytes: 10 << 30,
+            design: varve::pager::FlashDesign::LazyCleaning,
+            dirty_percent: 70,
+            clean_order: varve::pager::CleanOrder::RecoveryLsn,
+            restart: varve::pager::FlashRestart::None,
+            fill: varve::pager::FlashFill::Plain,
+            scans: varve::pager::FlashScans::Proximity,
+            daily_write_bytes: Some(500 << 30),
+        },
     };
     assert_eq!(settings.flash, Some(flash));
     let sharp = varve::pager::CheckpointKind::Sharp;
@@ -337,28 +339,29 @@ fn mistakes_about_the_cache_on_flash_are_named() {
         "line 4: flash.scans = \"none\" is unknown; choose one of: read-ahead, proximity",
     );
     assert_eq!(
-        parse(flash).unwrap().flash.map(|flash| flash.scans),
+        parse(flash).unwrap().flash.map(|flash| flash.settings.scans),
         Some(varve::pager::FlashScans::ReadAhead)
     );
     check(
         &format!("{flash}daily_writes = '1000KiB'"),
         "line 4: flash.daily_writes must be between 1 MiB and 1024 TiB",
     );
-    assert_eq!(parse(flash).unwrap().flash.map(|flash| flash.daily_write_bytes), Some(None));
+    assert_eq!(parse(flash).unwrap().flash.map(|flash| flash.settings.daily_write_bytes), Some(None));
     assert_eq!(
-        parse(flash).unwrap().flash.map(|flash| flash.fill),
+        parse(flash).unwrap().flash.map(|flash| flash.settings.fill),
         Some(varve::pager::FlashFill::Aggressive)
     );
     assert_eq!(
-        parse(flash).unwrap().flash.map(|flash| flash.restart),
+        parse(flash).unwrap().flash.map(|flash| flash.settings.restart),
         Some(varve::pager::FlashRestart::LazyVerification)
     );
-    let told = parse(flash).unwrap().flash.map(|flash| (flash.dirty_percent, flash.clean_order));
+    let told =
+        parse(flash).unwrap().flash.map(|flash| (flash.settings.dirty_percent, flash.settings.clean_order));
     assert_eq!(told, Some((50, varve::pager::CleanOrder::LastUse)));
     for order in varve::pager::CleanOrder::ALL {
         let name = order.name();
         let read = parse(&format!("{flash}clean_order = '{name}'")).unwrap().flash;
-        assert_eq!(read.map(|flash| flash.clean_order), Some(order));
+        assert_eq!(read.map(|flash| flash.settings.clean_order), Some(order));
         assert_eq!(varve::pager::CleanOrder::of(name), Some(order));
     }
 }

@@ -14,8 +14,8 @@
 use std::collections::BTreeSet;
 
 use varve_pager::{
-    CheckpointKind, CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans, PagerConfig,
-    ProtectionKind,
+    CheckpointKind, CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans, FlashSettings,
+    PagerConfig, ProtectionKind,
 };
 
 use super::claim::{Claim, Comparison, Expects, Figure};
@@ -212,7 +212,8 @@ impl Settings {
     /// The settings of the paper.
     pub(super) fn of(lab: &Lab<'_>, mix: &Mix) -> Self {
         let (dirty_percent, queued_max) = (mix.dirty_percent, queued(lab));
-        let (restart, fill, scans) = (FlashRestart::None, FlashConfig::FILL, FlashConfig::SCANS);
+        let (restart, fill, scans) =
+            (FlashRestart::None, FlashSettings::DEFAULT.fill, FlashSettings::DEFAULT.scans);
         let (cache_units, log_fraction, sharp_ms) = (CACHE_UNITS, LOG_FRACTION, None);
         Self { cache_units, dirty_percent, queued_max, restart, fill, scans, log_fraction, sharp_ms }
     }

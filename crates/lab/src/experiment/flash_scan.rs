@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use varve_pager::{FlashConfig, FlashDesign, FlashScans};
+use varve_pager::{FlashDesign, FlashScans, FlashSettings};
 
 use super::claim::Claim;
 use super::flash;
@@ -153,7 +153,7 @@ pub fn scan(lab: &mut Lab<'_>) -> Result<()> {
         let variant = flash::cached_so(lab, &flash::HOT, design, settings);
         variant.with("scans", scans.name()).with("lambda", dirty_percent)
     };
-    let (scans, lambda) = (FlashConfig::SCANS, flash::HOT.dirty_percent);
+    let (scans, lambda) = (FlashSettings::DEFAULT.scans, flash::HOT.dirty_percent);
     let mut variants: Vec<_> = designs.map(|design| so(design, scans, lambda)).collect();
     // The other classifier, on one of the designs that ask for one.
     variants.push(so(FlashDesign::CleanWrite, FlashScans::Proximity, lambda));
@@ -216,7 +216,7 @@ fn scan_row(lab: &Lab<'_>, factors: Factors, watched: SampledRun, scanning: &Sca
 /// Designs of the thesis have a bar with the classifier that the thesis chose. Other designs have no bar.
 fn claim_scan(lab: &mut Lab<'_>, row: &ScanRow) -> Result<Vec<Claim>> {
     let design = row.factors.get("design").map_or_else(String::new, tell::plain);
-    let is_told_best = flash::has(&row.factors, "scans", FlashConfig::SCANS.name());
+    let is_told_best = flash::has(&row.factors, "scans", FlashSettings::DEFAULT.scans.name());
     let has_bar = is_told_best && ["clean-write", "dual-write", "lazy-cleaning"].contains(&design.as_str());
     let mut claims = Vec::new();
     for (when, rate) in [("during", row.hit_rate_during), ("after", row.hit_rate_after)] {

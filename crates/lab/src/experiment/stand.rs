@@ -16,7 +16,8 @@ use serde_json::Value;
 use varve_device::Accounting;
 use varve_engine::Database;
 use varve_pager::{
-    CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans, NvmConfig, PagerConfig, Times,
+    CleanOrder, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans, FlashSettings, NvmConfig,
+    PagerConfig, Times,
 };
 
 use super::copies::{Bench, Copied, DatabasePaths};
@@ -229,14 +230,19 @@ impl Variant {
         }
         if let (Some(flash), Some(directory)) = (self.flash, &on.flash) {
             config.flash = Some(FlashConfig {
-                design: flash.design,
                 queued_max: flash.queued_max,
-                dirty_percent: flash.dirty_percent,
-                clean_order: flash.clean_order,
-                restart: flash.restart,
-                fill: flash.fill,
-                scans: flash.scans,
-                ..FlashConfig::new(directory.clone(), flash.bytes)
+                ..FlashConfig::with(
+                    directory.clone(),
+                    FlashSettings {
+                        design: flash.design,
+                        dirty_percent: flash.dirty_percent,
+                        clean_order: flash.clean_order,
+                        restart: flash.restart,
+                        fill: flash.fill,
+                        scans: flash.scans,
+                        ..FlashSettings::of_size(flash.bytes)
+                    },
+                )
             });
         }
         if let (Some(nvm), Some(directory)) = (self.nvm, &on.nvm) {

@@ -26,7 +26,7 @@ use crate::base::lsn::Lsn;
 use crate::base::page::{self, kind};
 use crate::base::times::Timing;
 use crate::config::PagerConfig;
-use crate::flash::{FlashConfig, FlashDesign};
+use crate::flash::{FlashConfig, FlashDesign, FlashSettings};
 use crate::home::compression::by_owner::StoredPages;
 use crate::home::kind::HomeLayout;
 use crate::home::packed::config::check_fill;
@@ -548,6 +548,14 @@ impl Pager {
         Ok(())
     }
 
+    /// The flash cache goes on with these settings, as far as they change on line; its size is changed by
+    /// [`set_flash_size`](Self::set_flash_size). The limit of dirty pages is first: it matters to what another design keeps back.
+    pub fn set_flash_settings(&self, next: &FlashSettings) -> Result<()> {
+        self.set_flash_dirty_limit(next.dirty_percent)?;
+        self.set_flash_daily_writes(next.daily_write_bytes)?;
+        self.set_flash_design(next.design)
+    }
+
     /// The flash cache goes on with a file of this length, empty; waits until what home lacks is there. `Err`: there is no cache, or no
     /// room for that, and nothing is different.
     pub fn set_flash_size(&self, bytes: u64) -> Result<()> {
@@ -558,7 +566,8 @@ impl Pager {
                 "there is no flash cache that could have another size: configure [flash], and start again";
             return Err(PagerError::Incompatible { what: what.into() });
         };
-        let next = FlashConfig { size_bytes: bytes, ..flash.clone() };
+        let settings = FlashSettings { size_bytes: bytes, ..flash.settings };
+        let next = FlashConfig { settings, ..flash.clone() };
         next.check(config.page_size, config.log_bytes())?;
         cache.resize(next.frames(config.page_size))
     }

@@ -12,5 +12,6 @@ pub(crate) mod log_error;
 pub(crate) mod lsn;
 pub mod page;
 pub(crate) mod refuse;
+pub(crate) mod setting;
 pub(crate) mod space_format;
 pub(crate) mod times;

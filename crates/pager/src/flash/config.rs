@@ -10,39 +10,160 @@ use varve_device::Directory;
 use super::table::CleanOrder;
 use crate::base::error::Result;
 use crate::base::refuse::require;
+use crate::base::setting::{Form, Setting, Unit};
 use crate::flash::io::store::frames_of;
 use crate::flash::policy::design::FlashDesign;
 use crate::flash::policy::scans::FlashScans;
 use crate::flash::restart::notes::log_takes_table;
 
-/// A cache of pages on flash, between the pool and home (Do 2012, chapter 3).
+/// A flash cache: what its users choose, and what only experiments change.
 #[derive(Clone)]
 pub struct FlashConfig {
     /// Device of its file.
     pub directory: Arc<dyn Directory>,
-    /// Length of the file, in bytes, at most.
-    pub size_bytes: u64,
-    /// What is taken.
-    pub design: FlashDesign,
-    /// Pages read and written at the device at once (mu in Do 2012). While so many are, others wait in memory to be written, and are read
-    /// at home, if home has them and is no slower.
+    /// What its users choose.
+    pub settings: FlashSettings,
+    /// Most pages that are read and written at the device at the same time (mu in Do 2012). Beyond this, pages wait in memory
+    /// to be written. A page is then read from its data file if that has it and is no slower.
     pub pending_max: usize,
-    /// Pages that wait in memory to be written, or are being written, at most; more are not taken.
+    /// Most pages that wait in memory to be written, or are being written. Beyond this, the cache takes no page.
     pub queued_max: usize,
-    /// Threads that write them, where the pager has any (`background`).
+    /// Threads that write them, if the pager has threads (`background`).
     pub writers: usize,
-    /// Frames of a hundred that may be dirty, where the design keeps dirty pages back; then some are brought home (lambda in Do 2012).
+}
+
+/// What users choose of a flash cache. [`TABLE`](Self::TABLE) declares each field as a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlashSettings {
+    /// Length of the file in bytes.
+    pub size_bytes: u64,
+    /// Which pages the cache takes.
+    pub design: FlashDesign,
+    /// Most dirty frames, in percent of all, if the design keeps dirty pages back (lambda in Do 2012).
     pub dirty_percent: u8,
-    /// Which of them first.
+    /// Which dirty frame is cleaned first.
     pub clean_order: CleanOrder,
-    /// What becomes of it when the database is opened again.
+    /// How a start reuses the contents of the cache.
     pub restart: FlashRestart,
-    /// What it does to get full.
+    /// How an empty cache is filled.
     pub fill: FlashFill,
-    /// What tells pages of scans, which are not taken once it is full.
+    /// How pages of scans are recognized, which a full cache does not take.
     pub scans: FlashScans,
-    /// Bytes written to the device a day, at most; then nothing more is taken for a while. `None`: as many as come.
+    /// Most bytes written to the device per day; `None`: no limit.
     pub daily_write_bytes: Option<u64>,
+}
+
+const MIB: u64 = 1 << 20;
+const TIB: u64 = 1 << 40;
+
+/// What the limit of dirty frames can be, in percent: the cleaner needs frames that others can have meanwhile.
+const DIRTY_PERCENTS: RangeInclusive<usize> = 1..=95;
+
+impl FlashSettings {
+    /// The defaults. A cache needs a size.
+    pub const DEFAULT: FlashSettings = FlashSettings {
+        size_bytes: 0,
+        design: FlashDesign::DualWrite,
+        dirty_percent: 50,
+        clean_order: CleanOrder::LastUse,
+        restart: FlashRestart::LazyVerification,
+        fill: FlashFill::Aggressive,
+        scans: FlashScans::ReadAhead,
+        daily_write_bytes: None,
+    };
+
+    /// What is shown where there is no cache.
+    pub const NO_CACHE: FlashSettings = FlashSettings { design: FlashDesign::Off, ..FlashSettings::DEFAULT };
+
+    /// The defaults, with this size.
+    pub fn of_size(size_bytes: u64) -> FlashSettings {
+        FlashSettings { size_bytes, ..FlashSettings::DEFAULT }
+    }
+
+    /// All settings of the cache.
+    pub const TABLE: &'static [Setting<FlashSettings>] = &[
+        Setting {
+            key: "size",
+            form: Form::Bytes {
+                bounds: MIB..=64 * TIB,
+                get: |flash| flash.size_bytes,
+                set: |flash, bytes| flash.size_bytes = bytes,
+            },
+            is_online: true,
+            help: "The size of the flash cache.",
+        },
+        Setting {
+            key: "design",
+            form: Form::Word {
+                words: || FlashDesign::ALL.map(FlashDesign::name).to_vec(),
+                get: |flash| flash.design.name(),
+                set: |flash, word| flash.design = FlashDesign::of(word).unwrap_or(flash.design),
+            },
+            is_online: true,
+            help: "Which pages the cache on flash takes.",
+        },
+        Setting {
+            key: "dirty_limit",
+            form: Form::Count {
+                unit: Unit::Percent,
+                bounds: DIRTY_PERCENTS,
+                get: |flash| usize::from(flash.dirty_percent),
+                set: |flash, percent| flash.dirty_percent = percent as u8,
+            },
+            is_online: true,
+            help: "The share of the flash cache, in percent, for changed pages that the data files lack.",
+        },
+        Setting {
+            key: "clean_order",
+            form: Form::Word {
+                words: || CleanOrder::ALL.map(CleanOrder::name).to_vec(),
+                get: |flash| flash.clean_order.name(),
+                set: |flash, word| flash.clean_order = CleanOrder::of(word).unwrap_or(flash.clean_order),
+            },
+            is_online: false,
+            help: "Which changed pages of the flash cache are written to the data files first.",
+        },
+        Setting {
+            key: "restart",
+            form: Form::Word {
+                words: || FlashRestart::ALL.map(FlashRestart::name).to_vec(),
+                get: |flash| flash.restart.name(),
+                set: |flash, word| flash.restart = FlashRestart::of(word).unwrap_or(flash.restart),
+            },
+            is_online: false,
+            help: "How a start reuses the pages of the flash cache.",
+        },
+        Setting {
+            key: "fill",
+            form: Form::Word {
+                words: || FlashFill::ALL.map(FlashFill::name).to_vec(),
+                get: |flash| flash.fill.name(),
+                set: |flash, word| flash.fill = FlashFill::of(word).unwrap_or(flash.fill),
+            },
+            is_online: false,
+            help: "How the flash cache is filled.",
+        },
+        Setting {
+            key: "scans",
+            form: Form::Word {
+                words: || FlashScans::ALL.map(FlashScans::name).to_vec(),
+                get: |flash| flash.scans.name(),
+                set: |flash, word| flash.scans = FlashScans::of(word).unwrap_or(flash.scans),
+            },
+            is_online: false,
+            help: "How the flash cache recognizes pages of scans.",
+        },
+        Setting {
+            key: "daily_writes",
+            form: Form::Limit {
+                bounds: MIB..=1024 * TIB,
+                get: |flash| flash.daily_write_bytes,
+                set: |flash, bytes| flash.daily_write_bytes = bytes,
+            },
+            is_online: true,
+            help: "The most bytes that the flash cache may write per day.",
+        },
+    ];
 }
 
 impl FlashConfig {
@@ -52,62 +173,51 @@ impl FlashConfig {
     pub const QUEUED_MAX: usize = 1024;
     /// Threads.
     pub const WRITERS: usize = 2;
-    /// Dirty frames of a hundred (Do 2012, section 3.4: lambda on TPC-C).
-    pub const DIRTY_PERCENT: u8 = 50;
-    /// What that can be: the cleaner needs frames that others can have meanwhile.
-    pub const DIRTY_PERCENTS: RangeInclusive<u8> = 1..=95;
-    /// What becomes of it.
-    pub const RESTART: FlashRestart = FlashRestart::LazyVerification;
-    /// What it does to get full (Do 2012, section 3.3.1).
-    pub const FILL: FlashFill = FlashFill::Aggressive;
-    /// What tells pages of scans (Do 2012, section 3.2.2: the better one of two).
-    pub const SCANS: FlashScans = FlashScans::ReadAhead;
-    /// What is taken (Do 2012, section 3.2.3): what home gets as well.
-    pub const DESIGN: FlashDesign = FlashDesign::DualWrite;
     /// Pages that it must hold.
     pub const FRAMES_MIN: u32 = 16;
 
-    /// A cache in a file of so many bytes at most, and nothing else said of it.
+    /// A cache in a file of this length, with all defaults.
     pub fn new(directory: Arc<dyn Directory>, size_bytes: u64) -> Self {
+        Self::with(directory, FlashSettings::of_size(size_bytes))
+    }
+
+    /// A cache with these settings.
+    pub fn with(directory: Arc<dyn Directory>, settings: FlashSettings) -> Self {
         Self {
             directory,
-            size_bytes,
-            design: FlashConfig::DESIGN,
+            settings,
             pending_max: FlashConfig::PENDING_MAX,
             queued_max: FlashConfig::QUEUED_MAX,
             writers: FlashConfig::WRITERS,
-            dirty_percent: FlashConfig::DIRTY_PERCENT,
-            clean_order: CleanOrder::LastUse,
-            restart: FlashConfig::RESTART,
-            fill: FlashConfig::FILL,
-            scans: FlashConfig::SCANS,
-            daily_write_bytes: None,
         }
     }
 
     /// Pages that it holds.
     pub(crate) fn frames(&self, page_size: usize) -> u32 {
-        frames_of(self.size_bytes, page_size)
+        frames_of(self.settings.size_bytes, page_size)
     }
 
     pub(crate) fn check(&self, page_size: usize, log_bytes: u64) -> Result<()> {
         require(self.frames(page_size) >= FlashConfig::FRAMES_MIN, || {
             format!(
                 "a flash cache of {} bytes holds {} pages: give it room for at least {}",
-                self.size_bytes,
+                self.settings.size_bytes,
                 self.frames(page_size),
                 FlashConfig::FRAMES_MIN
             )
         })?;
-        FlashConfig::check_dirty_percent(self.dirty_percent)?;
+        FlashConfig::check_dirty_percent(self.settings.dirty_percent)?;
         let frames = self.frames(page_size);
-        require(self.restart != FlashRestart::LogBased || log_takes_table(log_bytes, frames), || {
-            format!(
-                "a log of {log_bytes} bytes is too small to note the {frames} pages of the flash cache: restart lazy-verification \
+        require(
+            self.settings.restart != FlashRestart::LogBased || log_takes_table(log_bytes, frames),
+            || {
+                format!(
+                    "a log of {log_bytes} bytes is too small to note the {frames} pages of the flash cache: restart lazy-verification \
                  needs no room there"
-            )
-        })?;
-        FlashConfig::check_daily_writes(self.daily_write_bytes)?;
+                )
+            },
+        )?;
+        FlashConfig::check_daily_writes(self.settings.daily_write_bytes)?;
         require(self.pending_max.min(self.queued_max) > 0 && self.writers > 0, || {
             "a flash cache needs a thread that writes, and room for a page on its way".into()
         })
@@ -122,8 +232,8 @@ impl FlashConfig {
 
     /// Whether this can be the limit of dirty frames.
     pub(crate) fn check_dirty_percent(percent: u8) -> Result<()> {
-        let percents = FlashConfig::DIRTY_PERCENTS;
-        require(percents.contains(&percent), || {
+        let percents = DIRTY_PERCENTS;
+        require(percents.contains(&usize::from(percent)), || {
             let (least, most) = (percents.start(), percents.end());
             format!(
                 "{percent} % of a flash cache can't be the limit of dirty pages: choose {least} to {most}"

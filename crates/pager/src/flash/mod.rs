@@ -35,5 +35,5 @@ pub(crate) use crate::flash::restart::log_based::Noted;
 pub(crate) use crate::flash::restart::seal::is_sealed;
 pub(crate) use crate::flash::restart::start::Earlier;
 pub(crate) use cache::{FlashCache, Opened, Owner, Surroundings};
-pub use config::{FlashConfig, FlashFill, FlashRestart};
+pub use config::{FlashConfig, FlashFill, FlashRestart, FlashSettings};
 pub use table::CleanOrder;

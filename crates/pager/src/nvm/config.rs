@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use varve_device::Directory;
 
+use crate::base::setting::{Form, Setting, Unit};
 use crate::home::protection::kind::ProtectionKind;
 
 /// A region of persistent memory and what lies in it. A database that was opened with it needs it until it leaves it
@@ -48,6 +49,52 @@ pub struct NvmFlush {
 impl NvmFlush {
     /// Two threads, close to where all slots are taken, and when nothing else is done.
     pub const DEFAULT: NvmFlush = NvmFlush { workers: 2, high_water: 90, low_water: 80, when_idle: true };
+
+    /// All settings of the flush.
+    pub const TABLE: &'static [Setting<NvmFlush>] = &[
+        Setting {
+            key: "flush_workers",
+            form: Form::Count {
+                unit: Unit::None,
+                bounds: 1..=64,
+                get: |flush| flush.workers,
+                set: |flush, workers| flush.workers = workers,
+            },
+            is_online: false,
+            help: "Number of threads that write pages from persistent memory to the data files.",
+        },
+        Setting {
+            key: "high_water",
+            form: Form::Count {
+                unit: Unit::Percent,
+                bounds: 1..=99,
+                get: |flush| flush.high_water as usize,
+                set: |flush, mark| flush.high_water = mark as u32,
+            },
+            is_online: true,
+            help: "Percentage of slots with changed pages at which threads begin to write them to the data files.",
+        },
+        Setting {
+            key: "low_water",
+            form: Form::Count {
+                unit: Unit::Percent,
+                bounds: 0..=98,
+                get: |flush| flush.low_water as usize,
+                set: |flush, mark| flush.low_water = mark as u32,
+            },
+            is_online: true,
+            help: "Percentage at which they end.",
+        },
+        Setting {
+            key: "idle_flush",
+            form: Form::Flag {
+                get: |flush| flush.when_idle,
+                set: |flush, when_idle| flush.when_idle = when_idle,
+            },
+            is_online: true,
+            help: "Whether an idle server writes all pages from persistent memory to the data files.",
+        },
+    ];
 
     /// Whether threads that work so would ever end, and begin.
     pub(crate) fn can_work(self) -> bool {

@@ -241,7 +241,8 @@ fn recover(
     let found = find_region(&config, &control.get())?;
     let mut packed = find_packed(&config, &control.get())?;
     keep_extents(&mut config, &packed);
-    let is_noted = config.flash.as_ref().is_some_and(|flash| flash.restart == FlashRestart::LogBased);
+    let is_noted =
+        config.flash.as_ref().is_some_and(|flash| flash.settings.restart == FlashRestart::LogBased);
     let mut noted = is_noted.then(Noted::default);
     let mut observers: Vec<&mut dyn Observe> =
         packed.iter_mut().map(|(_, found)| &mut found.replay as &mut dyn Observe).collect();
@@ -355,7 +356,8 @@ fn read_log_or_seal(
 /// What a shutdown left on flash, if this configuration can go on with it. Else the log is read from the redo position, before anything
 /// changes: a start that the log doesn't let redo, since the cache is not there, leaves the seal as it is.
 fn sealed(config: &PagerConfig, stored: &Superblock) -> Option<Sealed> {
-    let flash = config.flash.as_ref().filter(|flash| flash.restart == FlashRestart::LazyVerification)?;
+    let flash =
+        config.flash.as_ref().filter(|flash| flash.settings.restart == FlashRestart::LazyVerification)?;
     let is_plain = !stored.packed && stored.attached.is_none() && stored.protection != InForce::FullPageLog;
     let has_it = |sealed: &Sealed| flash::is_sealed(&*flash.directory, stored.database, sealed.seal);
     stored.sealed.filter(|sealed| config.nvm.is_none() && is_plain && has_it(sealed))

@@ -70,7 +70,7 @@ pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> 
             let write = move |shared: &Arc<Shared>| write_to_flash(shared, &cache);
             threads.push(spawn(shared, format!("flash-write-{no}"), write)?);
         }
-        if config.restart == FlashRestart::LazyVerification {
+        if config.settings.restart == FlashRestart::LazyVerification {
             let cache = cache.clone();
             let harden = move |shared: &Arc<Shared>| harden_flash(shared, &cache);
             threads.push(spawn(shared, "flash-harden".to_owned(), harden)?);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use varve_device::{Directory, Faulty, MemoryDirectory, MemoryImage};
 use varve_pager::{
-    FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, HomeLayout, PageId, Pager, PagerConfig, SpaceId,
+    FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, FlashSettings, HomeLayout, PageId, Pager,
+    PagerConfig, SpaceId,
 };
 
 use crate::common::{Random, add, config, get, open, set};
@@ -48,12 +49,15 @@ pub fn on(
     (layout, restart): (HomeLayout, FlashRestart),
 ) -> Rig {
     let device = Faulty::wrap(flash.clone() as Arc<dyn Directory>);
-    let flash_config = FlashConfig {
-        design,
-        dirty_percent: 50,
-        restart,
-        ..FlashConfig::new(device.clone(), 4096 * (1 + 2 + CACHE_PAGES))
-    };
+    let flash_config = FlashConfig::with(
+        device.clone(),
+        FlashSettings {
+            design,
+            dirty_percent: 50,
+            restart,
+            ..FlashSettings::of_size(4096 * (1 + 2 + CACHE_PAGES))
+        },
+    );
     let config = PagerConfig { layout, flash: Some(flash_config), ..config(home, 40) };
     Rig { config, home: home.clone(), flash: flash.clone(), device }
 }

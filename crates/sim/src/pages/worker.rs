@@ -103,7 +103,7 @@ impl<'a> Worker<'a> {
 
     /// Gives the cache on flash another size, or that which the next start has.
     fn resize_cache(&mut self) -> Done {
-        let configured = self.pager.config().flash.as_ref().map_or(0, |flash| flash.size_bytes);
+        let configured = self.pager.config().flash.as_ref().map_or(0, |flash| flash.settings.size_bytes);
         let bytes = match self.bench.rng.below(4) {
             0 => configured / 2,
             1 => configured * 3,

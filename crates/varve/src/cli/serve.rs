@@ -143,7 +143,7 @@ fn introduce(database: &Embedded, settings: &Settings, state: DirectoryState) {
     let in_nvm = nvm.as_ref().map(|nvm| nvm.log_bytes).filter(|bytes| *bytes > 0);
     let log = in_nvm.unwrap_or(settings.log.capacity_bytes);
     if let (Some(flash), Some(design)) = (&settings.flash, database.engine().pager().flash_design()) {
-        let size = show_bytes(flash.size_bytes);
+        let size = show_bytes(flash.settings.size_bytes);
         say(format!("flash cache: {size} on {}, {}", flash.device, design.name()));
     }
     if let Some(nvm) = nvm {

@@ -1,7 +1,8 @@
 //! `[checkpoint]`: which pages a checkpoint has written, and the interval between checkpoints.
 
-use varve_pager::{CheckpointConfig, CheckpointKind};
+use varve_pager::{CheckpointConfig, CheckpointKind, Form, Setting, Unit};
 
+use super::declared;
 use super::reader::{ConfigError, SectionReader};
 
 /// Most seconds between two of them: a day.
@@ -20,13 +21,38 @@ impl CheckpointSettings {
     /// The default.
     pub const DEFAULT: Self = Self { kind: CheckpointKind::Indirect, interval_seconds: 1 };
 
+    /// All settings of the section.
+    pub(super) const TABLE: &'static [Setting<CheckpointSettings>] = &[
+        Setting {
+            key: "kind",
+            form: Form::Word {
+                words: || CheckpointKind::ALL.map(CheckpointKind::name).to_vec(),
+                get: |checkpoint| checkpoint.kind.name(),
+                set: |checkpoint, word| {
+                    checkpoint.kind = CheckpointKind::of(word).unwrap_or(checkpoint.kind);
+                },
+            },
+            is_online: false,
+            help: "Which changed pages a checkpoint has written before it is recorded.",
+        },
+        Setting {
+            key: "interval",
+            form: Form::Count {
+                unit: Unit::Seconds,
+                bounds: 1..=SECONDS_MAX,
+                get: |checkpoint| checkpoint.interval_seconds,
+                set: |checkpoint, seconds| checkpoint.interval_seconds = seconds,
+            },
+            is_online: false,
+            help: "The longest time between two checkpoints, in seconds.",
+        },
+    ];
+
     /// These settings, overridden by those of the section.
-    pub(super) fn overlaid(self, mut section: SectionReader<'_>) -> Result<Self, ConfigError> {
-        let kinds = CheckpointKind::ALL.map(|kind| (kind.name(), kind));
-        let kind = section.choice("kind", &kinds)?.unwrap_or(self.kind);
-        let interval_seconds = section.count("interval", 1..=SECONDS_MAX)?.unwrap_or(self.interval_seconds);
+    pub(super) fn overlaid(mut self, mut section: SectionReader<'_>) -> Result<Self, ConfigError> {
+        declared::read(Self::TABLE, &mut section, &mut self)?;
         section.finish()?;
-        Ok(Self { kind, interval_seconds })
+        Ok(self)
     }
 
     /// The pager's configuration with these settings.

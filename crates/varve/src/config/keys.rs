@@ -5,10 +5,12 @@
 //!
 //! What this file doesn't know: how a value is read.
 
-use toml::Table;
-use varve_pager::{CleanOrder, FlashConfig, FlashDesign, NvmFlush, Replacement};
+use std::sync::LazyLock;
 
-use super::{Settings, show_bytes};
+use toml::Table;
+use varve_pager::{FlashSettings, NvmFlush, Replacement, Setting};
+
+use super::{CheckpointSettings, Settings, declared, show_bytes, tell};
 use crate::memory::{default_pool_bytes, default_query_bytes};
 
 /// How a value is written in the file.
@@ -41,8 +43,15 @@ pub struct Key {
     /// Whether a change waits for the next start.
     pub needs_restart: bool,
     /// Its value, as SHOW prints it.
-    pub shown: fn(&Settings) -> String,
+    pub shown: Shown,
+    /// The words that it can be.
+    pub choices: Vec<&'static str>,
+    /// The unit of its number, as pg_settings has it.
+    pub unit: Option<&'static str>,
 }
+
+/// Shows a setting.
+type Shown = Box<dyn Fn(&Settings) -> String + Send + Sync>;
 
 impl Key {
     /// The value of the setting in a file.
@@ -57,89 +66,93 @@ impl Key {
     }
 }
 
+/// A setting that is in no table.
+struct Plain {
+    names: [&'static str; 3],
+    kind: SettingKind,
+    description: &'static str,
+    needs_restart: bool,
+    shown: fn(&Settings) -> String,
+}
+
 const fn key(
-    [name, section, key]: [&'static str; 3],
+    names: [&'static str; 3],
     kind: SettingKind,
     description: &'static str,
     shown: fn(&Settings) -> String,
-) -> Key {
-    Key { name, section, key, kind, description, needs_restart: true, shown }
+) -> Plain {
+    Plain { names, kind, description, needs_restart: true, shown }
 }
 
-/// The same for a setting that can change while the database runs.
+/// The same for one that changes on line.
 const fn on_line(
     names: [&'static str; 3],
     kind: SettingKind,
     description: &'static str,
     shown: fn(&Settings) -> String,
-) -> Key {
-    Key { needs_restart: false, ..key(names, kind, description, shown) }
+) -> Plain {
+    Plain { needs_restart: false, ..key(names, kind, description, shown) }
+}
+
+impl Plain {
+    fn key(&self) -> Key {
+        let [name, section, key] = self.names;
+        Key {
+            name,
+            section,
+            key,
+            kind: self.kind,
+            description: self.description,
+            needs_restart: self.needs_restart,
+            shown: Box::new(self.shown),
+            choices: tell::choices(name),
+            unit: tell::unit(name),
+        }
+    }
+}
+
+/// The settings of a section that are declared in a table; `of` finds their values.
+fn declared<S: Sync>(
+    section: &'static str,
+    table: &'static [Setting<S>],
+    of: fn(&Settings) -> &S,
+) -> impl Iterator<Item = Key> {
+    table.iter().map(move |setting| Key {
+        // Once for each setting of the program.
+        name: String::leak(format!("{section}_{}", setting.key)),
+        section,
+        key: setting.key,
+        kind: declared::kind(&setting.form),
+        description: setting.help,
+        needs_restart: !setting.is_online,
+        shown: Box::new(move |settings| declared::show(&setting.form, of(settings))),
+        choices: declared::choices(&setting.form),
+        unit: declared::unit(&setting.form),
+    })
+}
+
+/// What is chosen of the cache on flash, or what is shown where there is none.
+fn flash(settings: &Settings) -> &FlashSettings {
+    settings.flash.as_ref().map_or(&FlashSettings::NO_CACHE, |flash| &flash.settings)
 }
 
 /// When pages are written home from persistent memory. The defaults if there is none.
-fn flush(settings: &Settings) -> NvmFlush {
-    settings.nvm.as_ref().map_or(NvmFlush::DEFAULT, |nvm| nvm.flush)
+fn flush(settings: &Settings) -> &NvmFlush {
+    settings.nvm.as_ref().map_or(&NvmFlush::DEFAULT, |nvm| &nvm.flush)
 }
 
 /// All of them, by name.
-pub const KEYS: &[Key] = &[
-    key(
-        ["checkpoint_interval", "checkpoint", "interval"],
-        SettingKind::Count,
-        "The longest time between two checkpoints, in seconds.",
-        |s| s.checkpoint.interval_seconds.to_string(),
-    ),
-    key(
-        ["checkpoint_kind", "checkpoint", "kind"],
-        SettingKind::Word,
-        "Which changed pages a checkpoint has written before it is recorded.",
-        |s| s.checkpoint.kind.name().to_owned(),
-    ),
-    key(
-        ["flash_clean_order", "flash", "clean_order"],
-        SettingKind::Word,
-        "Which changed pages of the flash cache are written to the data files first.",
-        |s| s.flash.as_ref().map_or(CleanOrder::LastUse, |flash| flash.clean_order).name().to_owned(),
-    ),
-    on_line(
-        ["flash_daily_writes", "flash", "daily_writes"],
-        SettingKind::Bytes,
-        "The most bytes that the flash cache may write per day.",
-        |s| {
-            let daily = s.flash.as_ref().and_then(|flash| flash.daily_write_bytes);
-            daily.map_or_else(|| "unlimited".to_owned(), show_bytes)
-        },
-    ),
-    on_line(
-        ["flash_design", "flash", "design"],
-        SettingKind::Word,
-        "Which pages the cache on flash takes.",
-        |s| s.flash.as_ref().map_or(FlashDesign::Off, |flash| flash.design).name().to_owned(),
-    ),
-    on_line(
-        ["flash_dirty_limit", "flash", "dirty_limit"],
-        SettingKind::Count,
-        "The share of the flash cache, in percent, for changed pages that the data files lack.",
-        |s| s.flash.as_ref().map_or(FlashConfig::DIRTY_PERCENT, |flash| flash.dirty_percent).to_string(),
-    ),
-    key(["flash_fill", "flash", "fill"], SettingKind::Word, "How the flash cache is filled.", |s| {
-        s.flash.as_ref().map_or(FlashConfig::FILL, |flash| flash.fill).name().to_owned()
-    }),
-    key(
-        ["flash_restart", "flash", "restart"],
-        SettingKind::Word,
-        "How a start reuses the pages of the flash cache.",
-        |s| s.flash.as_ref().map_or(FlashConfig::RESTART, |flash| flash.restart).name().to_owned(),
-    ),
-    key(
-        ["flash_scans", "flash", "scans"],
-        SettingKind::Word,
-        "How the flash cache recognizes pages of scans.",
-        |s| s.flash.as_ref().map_or(FlashConfig::SCANS, |flash| flash.scans).name().to_owned(),
-    ),
-    on_line(["flash_size", "flash", "size"], SettingKind::Bytes, "The size of the flash cache.", |s| {
-        show_bytes(s.flash.as_ref().map_or(0, |flash| flash.size_bytes))
-    }),
+pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+    let mut keys: Vec<Key> = PLAIN.iter().map(Plain::key).collect();
+    keys.extend(declared("checkpoint", CheckpointSettings::TABLE, |settings| &settings.checkpoint));
+    keys.extend(declared("flash", FlashSettings::TABLE, flash));
+    keys.extend(declared("nvm", NvmFlush::TABLE, flush));
+    keys.sort_by_key(|key| key.name);
+    keys
+});
+
+/// Those that are in no table.
+const PLAIN: &[Plain] = &[
     on_line(
         ["home_compression", "home", "compression"],
         SettingKind::Word,
@@ -158,39 +171,12 @@ pub const KEYS: &[Key] = &[
         "Whether unused parts of files are returned to the devices, as holes.",
         |s| s.trim.name().to_owned(),
     ),
-    key(
-        ["log_capacity", "log", "capacity"],
-        SettingKind::Bytes,
-        "Bytes of all files of the log together.",
-        |s| show_bytes(s.log.capacity_bytes),
-    ),
+    key(["log_capacity", "log", "capacity"], SettingKind::Bytes, "Bytes of all files of the log together.", |s| {
+        show_bytes(s.log.capacity_bytes)
+    }),
     key(["log_segment", "log", "segment"], SettingKind::Bytes, "Bytes of one file of the log.", |s| {
         show_bytes(s.log.segment_bytes)
     }),
-    key(
-        ["nvm_flush_workers", "nvm", "flush_workers"],
-        SettingKind::Count,
-        "Number of threads that write pages from persistent memory to the data files.",
-        |s| flush(s).workers.to_string(),
-    ),
-    on_line(
-        ["nvm_high_water", "nvm", "high_water"],
-        SettingKind::Count,
-        "Percentage of slots with changed pages at which threads begin to write them to the data files.",
-        |s| flush(s).high_water.to_string(),
-    ),
-    on_line(
-        ["nvm_idle_flush", "nvm", "idle_flush"],
-        SettingKind::Flag,
-        "Whether an idle server writes all pages from persistent memory to the data files.",
-        |s| if flush(s).when_idle { "on" } else { "off" }.to_owned(),
-    ),
-    on_line(
-        ["nvm_low_water", "nvm", "low_water"],
-        SettingKind::Count,
-        "Percentage at which they end.",
-        |s| flush(s).low_water.to_string(),
-    ),
     on_line(
         ["packed_fill", "packed", "fill"],
         SettingKind::Count,
@@ -203,15 +189,12 @@ pub const KEYS: &[Key] = &[
         "Threads that write dirty pages; auto: one, or as many as compression needs.",
         |s| s.pool.page_writers.map_or_else(|| "auto".to_owned(), |writers| writers.to_string()),
     ),
-    key(
-        ["pool_replacement", "pool", "replacement"],
-        SettingKind::Word,
-        "Which page leaves the pool first.",
-        |s| match s.pool.replacement {
+    key(["pool_replacement", "pool", "replacement"], SettingKind::Word, "Which page leaves the pool first.", |s| {
+        match s.pool.replacement {
             Replacement::Clock => "clock".to_owned(),
             Replacement::Lru2 => "lru2".to_owned(),
-        },
-    ),
+        }
+    }),
     key(["pool_size", "pool", "size"], SettingKind::Bytes, "Bytes of memory for pages.", |s| {
         show_bytes(s.pool.size_bytes.unwrap_or_else(default_pool_bytes))
     }),
@@ -221,12 +204,9 @@ pub const KEYS: &[Key] = &[
         "What mends pages that a crash has torn.",
         |s| s.protection.name().to_owned(),
     ),
-    key(
-        ["query_memory", "query", "memory"],
-        SettingKind::Bytes,
-        "Memory for all general queries together.",
-        |s| show_bytes(s.query.memory_bytes.unwrap_or_else(default_query_bytes)),
-    ),
+    key(["query_memory", "query", "memory"], SettingKind::Bytes, "Memory for all general queries together.", |s| {
+        show_bytes(s.query.memory_bytes.unwrap_or_else(default_query_bytes))
+    }),
     on_line(
         ["query_temporary", "query", "temporary"],
         SettingKind::Bytes,

@@ -11,6 +11,7 @@
 //! What this file doesn't know: whether a path exists, and how much memory there is.
 
 mod checkpoint;
+pub(crate) mod declared;
 pub(crate) mod fit;
 mod flash;
 mod foreign;
@@ -34,7 +35,7 @@ use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
 
 pub use checkpoint::CheckpointSettings;
-pub use flash::FlashSettings;
+pub use flash::FlashSection;
 pub use packed::PackedSettings;
 use reader::SectionReader;
 pub use reader::{ConfigError, text_of};
@@ -83,7 +84,7 @@ pub struct Settings {
     /// Persistent memory, if there is any.
     pub nvm: Option<NvmSettings>,
     /// The cache on flash, if there is to be one.
-    pub flash: Option<FlashSettings>,
+    pub flash: Option<FlashSection>,
     /// The layout of the data files. `None`: in place for a new directory, the existing one for an old
     /// directory.
     pub layout: Option<HomeLayout>,
@@ -361,9 +362,9 @@ impl Settings {
         Ok(NvmSettings { device, size_bytes, log_bytes, emulate, flush })
     }
 
-    fn flash(&self, mut section: SectionReader<'_>) -> Result<FlashSettings, ConfigError> {
+    fn flash(&self, mut section: SectionReader<'_>) -> Result<FlashSection, ConfigError> {
         let at = section.position("device");
-        let flash = FlashSettings::read(self.flash.as_ref(), &mut section)?;
+        let flash = FlashSection::read(self.flash.as_ref(), &mut section)?;
         if flash.device != MAIN_DEVICE && !self.devices.contains_key(&flash.device) {
             return Err(section.error("device", at, &unknown_device(&flash.device, &self.devices)));
         }
@@ -452,16 +453,14 @@ impl Settings {
 
 /// The keys about when pages go home from persistent memory.
 fn flush(section: &mut SectionReader<'_>, before: NvmFlush) -> Result<NvmFlush, ConfigError> {
-    let workers = section.count("flush_workers", 1..=64)?.unwrap_or(before.workers);
     let at = section.position("high_water");
-    let high_water = section.count("high_water", 1..=99)?.map_or(before.high_water, |mark| mark as u32);
-    let low_water = section.count("low_water", 0..=98)?.map_or(before.low_water, |mark| mark as u32);
-    let when_idle = section.flag("idle_flush")?.unwrap_or(before.when_idle);
-    if low_water >= high_water {
-        let problem = format!("must be above low_water, which is {low_water}");
+    let mut flush = before;
+    declared::read(NvmFlush::TABLE, section, &mut flush)?;
+    if flush.low_water >= flush.high_water {
+        let problem = format!("must be above low_water, which is {}", flush.low_water);
         return Err(section.error("high_water", at, &problem));
     }
-    Ok(NvmFlush { workers, high_water, low_water, when_idle })
+    Ok(flush)
 }
 
 /// The keys about when page writers work.

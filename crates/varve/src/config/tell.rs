@@ -5,10 +5,7 @@
 //!
 //! What this file doesn't know: how values are read and kept.
 
-use varve_pager::{
-    Algorithm, CheckpointKind, CleanOrder, FlashDesign, FlashFill, FlashRestart, FlashScans, HomeLayout,
-    Pager, PagerConfig, ProtectionKind, Trim,
-};
+use varve_pager::{Algorithm, HomeLayout, Pager, PagerConfig, ProtectionKind, Trim};
 
 use super::keys::SettingKind;
 use super::{PackedSettings, Settings, show_bytes};
@@ -32,21 +29,15 @@ pub fn kind(kind: SettingKind) -> &'static str {
     }
 }
 
-/// The unit of a number.
+/// The unit of the number of a setting that is in no table.
 pub fn unit(name: &str) -> Option<&'static str> {
-    ["checkpoint_interval", "server_authentication_timeout"].contains(&name).then_some("s")
+    (name == "server_authentication_timeout").then_some("s")
 }
 
-/// The words that a setting can be.
+/// The words that a setting can be which is in no table.
 pub fn choices(name: &str) -> Vec<&'static str> {
     match name {
-        "checkpoint_kind" => CheckpointKind::ALL.map(CheckpointKind::name).to_vec(),
         "home_compression" => Algorithm::ALL.map(Algorithm::name).to_vec(),
-        "flash_design" => FlashDesign::ALL.map(FlashDesign::name).to_vec(),
-        "flash_fill" => FlashFill::ALL.map(FlashFill::name).to_vec(),
-        "flash_restart" => FlashRestart::ALL.map(FlashRestart::name).to_vec(),
-        "flash_scans" => FlashScans::ALL.map(FlashScans::name).to_vec(),
-        "flash_clean_order" => CleanOrder::ALL.map(CleanOrder::name).to_vec(),
         "home_trim" => Trim::ALL.map(Trim::name).to_vec(),
         "pool_replacement" => vec!["clock", "lru2"],
         PROTECTION => vec!["doublewrite", "nvm-dwb", "nvm", "full-page-log", "atomic-write", "none"],

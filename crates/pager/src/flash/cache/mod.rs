@@ -154,23 +154,23 @@ impl FlashCache {
         let Owner { database, page_size, clock } = owner;
         let shape = Shape::of(config.frames(page_size));
         let (marks, seal) = (Marks::default(), Seal::default());
-        let how = config.restart as u8;
+        let how = config.settings.restart as u8;
         let whose = Whose { database, page_size, frames: shape.frames(), how, epoch: 0, marks, seal };
         let throttle = Throttle::new(config.pending_max, clock.clone());
-        let budget = Budget::new(config.daily_write_bytes, clock);
+        let budget = Budget::new(config.settings.daily_write_bytes, clock);
         match Store::open(&*config.directory, whose, budget) {
             Ok(OpenStore { store, whose, earlier, seal }) => {
                 let records = Records {
-                    scheme: config.restart,
+                    scheme: config.settings.restart,
                     hardening: Hardening::new(whose, (earlier, seal), store.table_blocks()),
-                    keeping: Keeping::new(config.restart, store.table_blocks()),
+                    keeping: Keeping::new(config.settings.restart, store.table_blocks()),
                 };
                 let (directory, writes) = (config.directory.clone(), Writes::new(config.queued_max));
                 let cache = FlashCache {
-                    frames: Frames::new(shape, config.design.order(), config.clean_order),
+                    frames: Frames::new(shape, config.settings.design.order(), config.settings.clean_order),
                     drive: Drive { directory, store, writes, throttle },
-                    policy: Policy::new(config),
-                    kept_back: KeptBack::new(config.dirty_percent),
+                    policy: Policy::new(&config.settings),
+                    kept_back: KeptBack::new(config.settings.dirty_percent),
                     transit: Transit::default(),
                     records,
                     life: Life::default(),
@@ -354,7 +354,7 @@ fn without_cache(config: &FlashConfig, cause: &PagerError) -> String {
     match cause.is_no_space() {
         true => format!(
             "{}; starting without the cache. Lower [flash] size, or name a larger device in [flash]",
-            beyond_device("flash.size", config.size_bytes, &*config.directory)
+            beyond_device("flash.size", config.settings.size_bytes, &*config.directory)
         ),
         false => format!("there is no flash cache: {cause}"),
     }

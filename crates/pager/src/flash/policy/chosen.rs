@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use super::design::FlashDesign;
 use super::scans::Scans;
 use super::temperature::Heat;
-use crate::flash::config::{FlashConfig, FlashFill};
+use crate::flash::config::{FlashFill, FlashSettings};
 use crate::flash::table::CleanOrder;
 
 /// Which pages are taken, and which frames are given up or cleaned first.
@@ -34,13 +34,13 @@ pub(in crate::flash) struct Policy {
 }
 
 impl Policy {
-    pub(in crate::flash) fn new(config: &FlashConfig) -> Policy {
+    pub(in crate::flash) fn new(settings: &FlashSettings) -> Policy {
         Policy {
-            design: AtomicU8::new(config.design as u8),
-            fill: config.fill,
-            clean_order: config.clean_order,
+            design: AtomicU8::new(settings.design as u8),
+            fill: settings.fill,
+            clean_order: settings.clean_order,
             heat: Heat::default(),
-            scans: Scans::new(config.scans),
+            scans: Scans::new(settings.scans),
             gate: RwLock::default(),
             switching: Mutex::default(),
         }

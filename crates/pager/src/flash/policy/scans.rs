@@ -40,6 +40,11 @@ impl FlashScans {
             FlashScans::Proximity => "proximity",
         }
     }
+
+    /// The one of this name.
+    pub fn of(name: &str) -> Option<FlashScans> {
+        FlashScans::ALL.into_iter().find(|scans| scans.name() == name)
+    }
 }
 
 /// A classifier, and what it has to remember until pages leave the pool.

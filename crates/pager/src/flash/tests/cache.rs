@@ -13,12 +13,12 @@ use crate::base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
-use crate::flash::FlashConfig;
 use crate::flash::cache::{FlashCache, Opened, Owner, Surroundings};
 use crate::flash::config::FlashFill;
 use crate::flash::policy::daily_writes::{Clock, Hands, running};
 use crate::flash::policy::design::FlashDesign;
 use crate::flash::restart::record::{RECORDS_OF_BLOCK, Record, TABLE_BLOCK_BYTES};
+use crate::flash::{FlashConfig, FlashSettings};
 use crate::level::{Cause, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
 use crate::log::WriteAhead;
 use crate::log::redo::{RedoError, RedoOps};
@@ -115,13 +115,18 @@ fn open_all(
     (daily_write_bytes, clock): (Option<u64>, Clock),
 ) -> Arc<FlashCache> {
     let config = FlashConfig {
-        design,
         pending_max: 100,
         queued_max: 10,
         writers: 1,
-        fill: FlashFill::Aggressive,
-        daily_write_bytes,
-        ..FlashConfig::new(directory, 4096 + frames * PAGE_BYTES as u64)
+        ..FlashConfig::with(
+            directory,
+            FlashSettings {
+                design,
+                fill: FlashFill::Aggressive,
+                daily_write_bytes,
+                ..FlashSettings::of_size(4096 + frames * PAGE_BYTES as u64)
+            },
+        )
     };
     let owner = Owner { database: 7, page_size: PAGE_BYTES, clock };
     let around = Surroundings { has_threads, is_below_nvm: false, below, ledger: Arc::default(), log };

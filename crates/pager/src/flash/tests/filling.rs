@@ -12,12 +12,12 @@ use crate::base::ids::{Access, PageId, PageRange};
 use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
-use crate::flash::FlashConfig;
 use crate::flash::cache::{FlashCache, Opened, Owner, Surroundings};
 use crate::flash::config::{FlashFill, FlashRestart};
 use crate::flash::policy::daily_writes::running;
 use crate::flash::policy::design::FlashDesign;
 use crate::flash::tests::cache::{NoLog, PAGE_BYTES, Random, image, page};
+use crate::flash::{FlashConfig, FlashSettings};
 use crate::level::ledger::Ledger;
 use crate::level::{Cause, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
 
@@ -89,13 +89,18 @@ pub(in crate::flash) fn open(
     fill: FlashFill,
 ) -> (Arc<FlashCache>, Arc<Home>) {
     let config = FlashConfig {
-        design,
         pending_max: 100,
         queued_max: 100,
         writers: 1,
-        restart: FlashRestart::None,
-        fill,
-        ..FlashConfig::new(MemoryDirectory::new(), 8192 + frames * PAGE_BYTES as u64)
+        ..FlashConfig::with(
+            MemoryDirectory::new(),
+            FlashSettings {
+                design,
+                restart: FlashRestart::None,
+                fill,
+                ..FlashSettings::of_size(8192 + frames * PAGE_BYTES as u64)
+            },
+        )
     };
     let home = Arc::new(Home::default());
     home.pages.lock().extend((0..40).map(|no| (page(no), image(no, 5))));

@@ -14,7 +14,6 @@ use crate::base::ids::{PageId, SpaceId};
 use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::space_format::Geometry;
-use crate::flash::FlashConfig;
 use crate::flash::cache::{FlashCache, Opened, Owner, Surroundings};
 use crate::flash::config::{FlashFill, FlashRestart};
 use crate::flash::policy::daily_writes::{Clock, Hands, running};
@@ -24,6 +23,7 @@ use crate::flash::restart::rounds::{CHUNK_BLOCKS_MIN, SHARE_OF_TRAFFIC};
 use crate::flash::restart::start::Earlier;
 use crate::flash::tests::cache::{PAGE_BYTES, image, open_with, page};
 use crate::flash::tests::filling::Home;
+use crate::flash::{FlashConfig, FlashSettings};
 use crate::level::{Cause, Level, Need};
 use crate::log::WriteAhead;
 use crate::log::history::History;
@@ -247,13 +247,18 @@ fn records_have_a_share_of_the_budget() {
 
 fn kept(directory: Arc<dyn Directory>, restart: FlashRestart) -> Arc<FlashCache> {
     let config = FlashConfig {
-        design: FlashDesign::DualWrite,
         pending_max: 100,
         queued_max: 100,
         writers: 1,
-        restart,
-        fill: FlashFill::Aggressive,
-        ..FlashConfig::new(directory, 4096 * (1 + BLOCKS + FRAMES))
+        ..FlashConfig::with(
+            directory,
+            FlashSettings {
+                design: FlashDesign::DualWrite,
+                restart,
+                fill: FlashFill::Aggressive,
+                ..FlashSettings::of_size(4096 * (1 + BLOCKS + FRAMES))
+            },
+        )
     };
     let owner = Owner { database: 7, page_size: PAGE_BYTES, clock: running() };
     let around = Surroundings {

@@ -1,0 +1,120 @@
+//! What an operation is for: the space of its file, and the purpose. Both are keys of the accounting.
+//!
+//! What it does not know: how operations are counted, and files.
+
+/// The kind of storage space a file belongs to; a key of the accounting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Space {
+    /// Superblocks, lock file.
+    Control,
+    /// Tables and indexes.
+    Data,
+    /// The write-ahead log.
+    Log,
+    /// Undo versions.
+    Rollback,
+    /// Sort runs and hash partitions.
+    Temporary,
+    /// Persistent memory.
+    Nvm,
+    /// The flash cache.
+    Flash,
+}
+
+impl Space {
+    /// All spaces, in accounting order.
+    pub const ALL: [Space; 7] = [
+        Space::Control,
+        Space::Data,
+        Space::Log,
+        Space::Rollback,
+        Space::Temporary,
+        Space::Nvm,
+        Space::Flash,
+    ];
+
+    /// Lower-case name for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Space::Control => "control",
+            Space::Data => "data",
+            Space::Log => "log",
+            Space::Rollback => "rollback",
+            Space::Temporary => "temporary",
+            Space::Nvm => "nvm",
+            Space::Flash => "flash",
+        }
+    }
+}
+
+/// What an operation was for; a key of the accounting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Purpose {
+    /// Superblock.
+    Control,
+    /// Page of a table or index at home.
+    DataPage,
+    /// Doublewrite area.
+    Doublewrite,
+    /// Log records and log segment formatting.
+    Log,
+    /// Page of a rollback segment.
+    UndoPage,
+    /// Sort run or hash partition.
+    Temporary,
+    /// Page in the flash cache.
+    FlashPage,
+    /// Metadata of the flash cache.
+    FlashMeta,
+    /// Page mapping tables.
+    Mapping,
+    /// Page in persistent memory.
+    NvmPage,
+    /// Metadata of persistent memory: region header, slot headers.
+    NvmMeta,
+}
+
+impl Purpose {
+    /// All purposes, in accounting order.
+    pub const ALL: [Purpose; 11] = [
+        Purpose::Control,
+        Purpose::DataPage,
+        Purpose::Doublewrite,
+        Purpose::Log,
+        Purpose::UndoPage,
+        Purpose::Temporary,
+        Purpose::FlashPage,
+        Purpose::FlashMeta,
+        Purpose::Mapping,
+        Purpose::NvmPage,
+        Purpose::NvmMeta,
+    ];
+
+    /// Lower-case name for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Purpose::Control => "control",
+            Purpose::DataPage => "data page",
+            Purpose::Doublewrite => "doublewrite",
+            Purpose::Log => "log",
+            Purpose::UndoPage => "undo page",
+            Purpose::Temporary => "temporary",
+            Purpose::FlashPage => "flash page",
+            Purpose::FlashMeta => "flash metadata",
+            Purpose::Mapping => "mapping",
+            Purpose::NvmPage => "nvm page",
+            Purpose::NvmMeta => "nvm metadata",
+        }
+    }
+}
+
+/// One operation as the accounting sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct Io {
+    pub space: Space,
+    pub why: Purpose,
+    /// Number of the file within its directory, for the trace.
+    pub file: u32,
+    pub offset: u64,
+    pub bytes: u64,
+}

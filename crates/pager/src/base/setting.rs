@@ -1,0 +1,85 @@
+//! What a setting is: one declaration from which everything else about it is derived.
+//!
+//! The declaration of a setting is a row of a table beside the struct that holds its value, such as
+//! [`FlashSettings::TABLE`](crate::FlashSettings::TABLE). The reader of `varve.toml`, SHOW, pg_settings, ALTER
+//! SYSTEM and the table in `docs/settings.md` go by these rows (decision 0709).
+//!
+//! Invariants
+//! 1. A row has no default: the default is the value in the default of the struct.
+//! 2. Bounds that don't depend on other settings are in the row. All others are checked by the struct's `check`.
+//!
+//! What it does not know: files, SQL, and the sections of `varve.toml`.
+
+use std::ops::RangeInclusive;
+
+/// A setting: a field of `S`.
+pub struct Setting<S: 'static> {
+    /// Its key in `varve.toml`. The name in SQL has the section in front: `flash_size` for `size` in `[flash]`.
+    pub key: &'static str,
+    /// How its value is written, its bounds, and the field.
+    pub form: Form<S>,
+    /// Whether a change takes effect while the server runs. Otherwise it waits for the next start.
+    pub is_online: bool,
+    /// What it is for: one sentence, for pg_settings and the documentation.
+    pub help: &'static str,
+}
+
+/// The unit of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// It counts things, which the help names.
+    None,
+    /// Percent.
+    Percent,
+    /// Seconds.
+    Seconds,
+}
+
+/// How the value of a setting is written, and where it is.
+pub enum Form<S: 'static> {
+    /// A size in bytes.
+    Bytes {
+        /// Least and most.
+        bounds: RangeInclusive<u64>,
+        /// Reads the field.
+        get: fn(&S) -> u64,
+        /// Writes the field.
+        set: fn(&mut S, u64),
+    },
+    /// A size in bytes. Without a value there is no limit, which is shown as `unlimited`.
+    Limit {
+        /// Least and most.
+        bounds: RangeInclusive<u64>,
+        /// Reads the field.
+        get: fn(&S) -> Option<u64>,
+        /// Writes the field.
+        set: fn(&mut S, Option<u64>),
+    },
+    /// A whole number.
+    Count {
+        /// Its unit.
+        unit: Unit,
+        /// Least and most.
+        bounds: RangeInclusive<usize>,
+        /// Reads the field.
+        get: fn(&S) -> usize,
+        /// Writes the field.
+        set: fn(&mut S, usize),
+    },
+    /// On or off.
+    Flag {
+        /// Reads the field.
+        get: fn(&S) -> bool,
+        /// Writes the field.
+        set: fn(&mut S, bool),
+    },
+    /// One of a few words.
+    Word {
+        /// All of them.
+        words: fn() -> Vec<&'static str>,
+        /// Reads the field.
+        get: fn(&S) -> &'static str,
+        /// Writes the field, with one of the words.
+        set: fn(&mut S, &str),
+    },
+}

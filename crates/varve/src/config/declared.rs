@@ -1,0 +1,169 @@
+//! Settings that are declared in a table ([`Setting`]): how they are read, and how they are shown.
+//!
+//! Invariants
+//! 1. Every setting of a table is read, shown and changed by its row alone: nothing here names one of them.
+//!
+//! What this file doesn't know: which tables there are (`keys.rs` does).
+
+use varve_pager::{Form, Setting, Unit};
+
+use super::keys::SettingKind;
+use super::reader::{ConfigError, SectionReader};
+use super::show_bytes;
+
+/// Reads what a section says of the settings of a table. Settings that it doesn't name stay as they are.
+pub fn read<S>(
+    table: &[Setting<S>],
+    section: &mut SectionReader<'_>,
+    into: &mut S,
+) -> Result<(), ConfigError> {
+    for Setting { key, form, .. } in table {
+        match form {
+            Form::Bytes { bounds, set, .. } => {
+                if let Some(bytes) = section.bytes(key, bounds.clone())? {
+                    set(into, bytes);
+                }
+            }
+            Form::Limit { bounds, set, .. } => {
+                if let Some(bytes) = section.bytes(key, bounds.clone())? {
+                    set(into, Some(bytes));
+                }
+            }
+            Form::Count { bounds, set, .. } => {
+                if let Some(count) = section.count(key, bounds.clone())? {
+                    set(into, count);
+                }
+            }
+            Form::Flag { set, .. } => {
+                if let Some(flag) = section.flag(key)? {
+                    set(into, flag);
+                }
+            }
+            Form::Word { words, set, .. } => {
+                let words: Vec<_> = words().into_iter().map(|word| (word, word)).collect();
+                if let Some(word) = section.choice(key, &words)? {
+                    set(into, word);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The value of a setting, as SHOW prints it.
+pub fn show<S>(form: &Form<S>, from: &S) -> String {
+    match form {
+        Form::Bytes { get, .. } => show_bytes(get(from)),
+        Form::Limit { get, .. } => get(from).map_or_else(|| "unlimited".to_owned(), show_bytes),
+        Form::Count { get, .. } => get(from).to_string(),
+        Form::Flag { get, .. } => if get(from) { "on" } else { "off" }.to_owned(),
+        Form::Word { get, .. } => get(from).to_owned(),
+    }
+}
+
+/// How its value is written in the file.
+pub fn kind<S>(form: &Form<S>) -> SettingKind {
+    match form {
+        Form::Bytes { .. } | Form::Limit { .. } => SettingKind::Bytes,
+        Form::Count { .. } => SettingKind::Count,
+        Form::Flag { .. } => SettingKind::Flag,
+        Form::Word { .. } => SettingKind::Word,
+    }
+}
+
+/// The words that it can be.
+pub fn choices<S>(form: &Form<S>) -> Vec<&'static str> {
+    match form {
+        Form::Word { words, .. } => words(),
+        Form::Bytes { .. } | Form::Limit { .. } | Form::Count { .. } | Form::Flag { .. } => Vec::new(),
+    }
+}
+
+/// The unit of its number, as pg_settings has it.
+pub fn unit<S>(form: &Form<S>) -> Option<&'static str> {
+    match form {
+        Form::Count { unit: Unit::Seconds, .. } => Some("s"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use varve_pager::{FlashSettings, Form, NvmFlush, Setting, Unit};
+
+    use crate::config::{CheckpointSettings, show_bytes};
+
+    const DOCUMENTED: &str = include_str!("../../../../docs/settings.md");
+    const COMMENTED: &str = include_str!("settings.toml");
+
+    /// What a setting can be, for people.
+    fn values<S>(form: &Form<S>) -> String {
+        match form {
+            Form::Bytes { bounds, .. } | Form::Limit { bounds, .. } => {
+                format!("{} to {}", show_bytes(*bounds.start()), show_bytes(*bounds.end()))
+            }
+            Form::Count { unit, bounds, .. } => {
+                let unit = match unit {
+                    Unit::None => "",
+                    Unit::Percent => " percent",
+                    Unit::Seconds => " seconds",
+                };
+                format!("{} to {}{unit}", bounds.start(), bounds.end())
+            }
+            Form::Flag { .. } => "on, off".to_owned(),
+            Form::Word { words, .. } => words().join(", "),
+        }
+    }
+
+    /// The lines of the documentation about a table.
+    fn documentation<S>(section: &str, table: &[Setting<S>], default: &S) -> String {
+        let lines = |setting: &Setting<S>| {
+            let when = if setting.is_online { "while the server runs" } else { "at the next start" };
+            let default = match &setting.form {
+                Form::Bytes { .. } => "none".to_owned(),
+                form => super::show(form, default),
+            };
+            format!(
+                "- `{section}_{}`\n  - {}\n  - Values: {}.\n  - Default: {default}. A change takes effect {when}.\n",
+                setting.key,
+                setting.help,
+                values(&setting.form)
+            )
+        };
+        table.iter().map(lines).collect()
+    }
+
+    #[test]
+    fn the_documentation_has_what_is_declared() {
+        let checkpoint = documentation("checkpoint", CheckpointSettings::TABLE, &CheckpointSettings::DEFAULT);
+        let flash = documentation("flash", FlashSettings::TABLE, &FlashSettings::DEFAULT);
+        let nvm = documentation("nvm", NvmFlush::TABLE, &NvmFlush::DEFAULT);
+        let (_, lines) = DOCUMENTED.split_once("\n\n- ").expect("it has a list");
+        assert_eq!(format!("- {lines}"), [checkpoint, flash, nvm].concat());
+    }
+
+    /// Compares the defaults in a section of the commented file with those of a table.
+    fn compare_defaults<S>(section: &str, table: &[Setting<S>], default: &S) {
+        let (_, rest) = COMMENTED.split_once(&format!("[{section}]\n")).expect("the section is there");
+        for Setting { key, form, .. } in table {
+            let mut lines = rest.lines().map(|line| line.trim_start_matches('#'));
+            let value = lines.find_map(|line| line.strip_prefix(&format!("{key} = ")));
+            let value = value.unwrap_or_else(|| panic!("settings.toml has no line for {section}.{key}"));
+            let shown = super::show(form, default);
+            match form {
+                // A size has no default there, but an example.
+                Form::Bytes { .. } | Form::Limit { .. } => {}
+                Form::Flag { get, .. } => assert_eq!(value, get(default).to_string(), "{section}.{key}"),
+                Form::Count { .. } => assert_eq!(value, shown, "{section}.{key}"),
+                Form::Word { .. } => assert_eq!(value, format!("\"{shown}\""), "{section}.{key}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_commented_file_has_the_declared_defaults() {
+        compare_defaults("checkpoint", CheckpointSettings::TABLE, &CheckpointSettings::DEFAULT);
+        compare_defaults("flash", FlashSettings::TABLE, &FlashSettings::DEFAULT);
+        compare_defaults("nvm", NvmFlush::TABLE, &NvmFlush::DEFAULT);
+    }
+}
