@@ -14,7 +14,7 @@ use crate::base::error::Result;
 use crate::base::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
 use crate::base::refuse::require;
 use crate::base::times::Times;
-use crate::flash::FlashConfig;
+use crate::flash::{FlashConfig, FlashRestart};
 use crate::home::kind::HomeLayout;
 use crate::home::protection::{self, kind::ProtectionKind};
 use crate::home::trim::Trim;
@@ -138,6 +138,11 @@ impl PagerConfig {
     pub(crate) fn log_bytes(&self) -> u64 {
         let in_nvm = self.nvm.as_ref().map_or(0, |nvm| nvm.log_bytes);
         if in_nvm > 0 { in_nvm } else { self.log_capacity_bytes }
+    }
+
+    /// How a start reuses the contents of the flash cache, if there is one.
+    pub(crate) fn flash_restart(&self) -> Option<FlashRestart> {
+        self.flash.as_ref().map(|flash| flash.settings.restart)
     }
 
     /// What it wants of persistent memory.

@@ -143,7 +143,7 @@ fn a_scan_is_not_admitted() {
 #[test]
 fn by_proximity_a_scan_is_not_admitted() {
     let mut rig = rig(config(&MemoryDirectory::new(), 40), FlashDesign::CleanWrite);
-    rig.config.flash.as_mut().unwrap().scans = FlashScans::Proximity;
+    rig.config.flash.as_mut().unwrap().settings.scans = FlashScans::Proximity;
     let pager = open(&rig.config);
     let known = fill(&pager);
     while pager.tick_write(1000).unwrap() > 0 {}
@@ -308,7 +308,7 @@ fn what_keeps_the_cache_from_being_opened_is_a_warning() {
 fn a_cache_that_is_too_small_is_refused() {
     let mut config = PagerConfig { protection: DOUBLEWRITE, ..config(&MemoryDirectory::new(), 40) };
     config.flash = cache(MemoryDirectory::new(), FlashDesign::DualWrite);
-    config.flash.as_mut().unwrap().size_bytes = 4096 * 10;
+    config.flash.as_mut().unwrap().settings.size_bytes = 4096 * 10;
     let error = Pager::open(config, Arc::new(common::NoOps)).err().unwrap().to_string();
     assert!(error.contains("holds 8 pages: give it room for at least 16"), "{error}");
 }

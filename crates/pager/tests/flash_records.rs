@@ -74,7 +74,8 @@ fn a_table_is_noted_over_several_segments() {
     const FRAMES: u64 = 9000;
     let mut rig = rig(FlashDesign::CleanWrite);
     let flash = rig.config.flash.as_mut().unwrap();
-    (flash.restart, flash.size_bytes) = (FlashRestart::LogBased, 4096 * (1 + FRAMES / 64 + 1 + FRAMES));
+    (flash.settings.restart, flash.settings.size_bytes) =
+        (FlashRestart::LogBased, 4096 * (1 + FRAMES / 64 + 1 + FRAMES));
     rig.config.background = false;
     rig.config.log_segment_bytes = 64 << 10;
     let pager = open(&rig.config);

@@ -302,7 +302,7 @@ fn a_start_says_why_its_cache_is_cold() {
             assert_eq!(warned(&open(&rig.config)), [""; 0], "{restart:?}: behind one that {why}");
         }
         let mut larger = rig.config.clone();
-        larger.flash.as_mut().unwrap().size_bytes += 40 * 4096;
+        larger.flash.as_mut().unwrap().settings.size_bytes += 40 * 4096;
         let pager = open(&larger);
         let [told] = &warned(&pager)[..] else { panic!("{restart:?}: {:?}", warned(&pager)) };
         assert!(told.ends_with("is not as long as it is configured to be"), "{told}");
@@ -310,7 +310,7 @@ fn a_start_says_why_its_cache_is_cold() {
         kill(pager);
         let mut otherwise = larger.clone();
         let another = SCHEMES.into_iter().find(|scheme| *scheme != restart).unwrap();
-        otherwise.flash.as_mut().unwrap().restart = another;
+        otherwise.flash.as_mut().unwrap().settings.restart = another;
         let pager = open(&otherwise);
         let [told] = &warned(&pager)[..] else { panic!("{restart:?}: {:?}", warned(&pager)) };
         assert!(told.ends_with("was kept under another setting of restart"), "{told}");

@@ -26,8 +26,9 @@ use varve_engine::{Database, Error};
 use varve_pager::NvmFlush;
 use varve_sql::{SqlError, SqlState, SystemSetting, SystemSettings, TemporaryLimit, log};
 
+use crate::config::declared::SettingKind;
 use crate::config::fit::{Fit, unknown_of};
-use crate::config::keys::{KEYS, Key, SettingKind};
+use crate::config::keys::{KEYS, Key};
 use crate::config::{
     AUTO_FILE_NAME, AUTO_FILE_NEW, ConfigError, Settings, nearest, parse_bytes, show_bytes, tell, text_of,
 };

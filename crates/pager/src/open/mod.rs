@@ -241,8 +241,7 @@ fn recover(
     let found = find_region(&config, &control.get())?;
     let mut packed = find_packed(&config, &control.get())?;
     keep_extents(&mut config, &packed);
-    let is_noted =
-        config.flash.as_ref().is_some_and(|flash| flash.settings.restart == FlashRestart::LogBased);
+    let is_noted = config.flash_restart() == Some(FlashRestart::LogBased);
     let mut noted = is_noted.then(Noted::default);
     let mut observers: Vec<&mut dyn Observe> =
         packed.iter_mut().map(|(_, found)| &mut found.replay as &mut dyn Observe).collect();

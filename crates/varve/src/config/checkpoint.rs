@@ -2,7 +2,6 @@
 
 use varve_pager::{CheckpointConfig, CheckpointKind, Form, Setting, Unit};
 
-use super::declared;
 use super::reader::{ConfigError, SectionReader};
 
 /// Most seconds between two of them: a day.
@@ -50,7 +49,7 @@ impl CheckpointSettings {
 
     /// These settings, overridden by those of the section.
     pub(super) fn overlaid(mut self, mut section: SectionReader<'_>) -> Result<Self, ConfigError> {
-        declared::read(Self::TABLE, &mut section, &mut self)?;
+        section.declared(Self::TABLE, &mut self)?;
         section.finish()?;
         Ok(self)
     }

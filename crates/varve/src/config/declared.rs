@@ -1,53 +1,28 @@
-//! Settings that are declared in a table ([`Setting`]): how they are read, and how they are shown.
+//! Settings that are declared in a table ([`Setting`](varve_pager::Setting)): how they are shown. (The reader reads
+//! them, `SectionReader::declared`.)
 //!
 //! Invariants
-//! 1. Every setting of a table is read, shown and changed by its row alone: nothing here names one of them.
+//! 1. Every setting of a table is shown and changed by its row alone: nothing here names one of them.
 //!
 //! What this file doesn't know: which tables there are (`keys.rs` does).
 
-use varve_pager::{Form, Setting, Unit};
+use varve_pager::{Form, Unit};
 
-use super::keys::SettingKind;
-use super::reader::{ConfigError, SectionReader};
-use super::show_bytes;
+use super::units::show_bytes;
 
-/// Reads what a section says of the settings of a table. Settings that it doesn't name stay as they are.
-pub fn read<S>(
-    table: &[Setting<S>],
-    section: &mut SectionReader<'_>,
-    into: &mut S,
-) -> Result<(), ConfigError> {
-    for Setting { key, form, .. } in table {
-        match form {
-            Form::Bytes { bounds, set, .. } => {
-                if let Some(bytes) = section.bytes(key, bounds.clone())? {
-                    set(into, bytes);
-                }
-            }
-            Form::Limit { bounds, set, .. } => {
-                if let Some(bytes) = section.bytes(key, bounds.clone())? {
-                    set(into, Some(bytes));
-                }
-            }
-            Form::Count { bounds, set, .. } => {
-                if let Some(count) = section.count(key, bounds.clone())? {
-                    set(into, count);
-                }
-            }
-            Form::Flag { set, .. } => {
-                if let Some(flag) = section.flag(key)? {
-                    set(into, flag);
-                }
-            }
-            Form::Word { words, set, .. } => {
-                let words: Vec<_> = words().into_iter().map(|word| (word, word)).collect();
-                if let Some(word) = section.choice(key, &words)? {
-                    set(into, word);
-                }
-            }
-        }
-    }
-    Ok(())
+/// How a value is written in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettingKind {
+    /// A size: text.
+    Bytes,
+    /// A whole number.
+    Count,
+    /// A whole number or `auto`.
+    CountOrAuto,
+    /// True or false.
+    Flag,
+    /// A word: text.
+    Word,
 }
 
 /// The value of a setting, as SHOW prints it.

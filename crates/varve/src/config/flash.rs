@@ -5,7 +5,6 @@
 use varve_pager::FlashSettings;
 
 use super::KIB;
-use super::declared;
 use super::reader::{ConfigError, SectionReader};
 
 /// The cache.
@@ -30,7 +29,7 @@ impl FlashSection {
             return Err(missing("size", at[1], "the bytes of its file"));
         }
         let mut settings = before.map_or(FlashSettings::DEFAULT, |flash| flash.settings);
-        declared::read(FlashSettings::TABLE, section, &mut settings)?;
+        section.declared(FlashSettings::TABLE, &mut settings)?;
         if !settings.size_bytes.is_multiple_of(4 * KIB) {
             return Err(section.error("size", at[1], "must be a multiple of 4 KiB, as whole MiB are"));
         }

@@ -8,25 +8,11 @@
 use std::sync::LazyLock;
 
 use toml::Table;
-use varve_pager::{FlashSettings, NvmFlush, Replacement, Setting};
+use varve_pager::{Algorithm, FlashSettings, NvmFlush, Replacement, Setting, Trim};
 
-use super::{CheckpointSettings, Settings, declared, show_bytes, tell};
+use super::declared::SettingKind;
+use super::{CheckpointSettings, Settings, declared, show_bytes};
 use crate::memory::{default_pool_bytes, default_query_bytes};
-
-/// How a value is written in the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SettingKind {
-    /// A size: text.
-    Bytes,
-    /// A whole number.
-    Count,
-    /// A whole number or `auto`.
-    CountOrAuto,
-    /// True or false.
-    Flag,
-    /// A word: text.
-    Word,
-}
 
 /// One setting.
 pub struct Key {
@@ -105,9 +91,25 @@ impl Plain {
             description: self.description,
             needs_restart: self.needs_restart,
             shown: Box::new(self.shown),
-            choices: tell::choices(name),
-            unit: tell::unit(name),
+            choices: choices(name),
+            unit: unit(name),
         }
+    }
+}
+
+/// The unit of the number of a setting that is in no table.
+fn unit(name: &str) -> Option<&'static str> {
+    (name == "server_authentication_timeout").then_some("s")
+}
+
+/// The words that a setting can be which is in no table.
+fn choices(name: &str) -> Vec<&'static str> {
+    match name {
+        "home_compression" => Algorithm::ALL.map(Algorithm::name).to_vec(),
+        "home_trim" => Trim::ALL.map(Trim::name).to_vec(),
+        "pool_replacement" => vec!["clock", "lru2"],
+        "protection_kind" => vec!["doublewrite", "nvm-dwb", "nvm", "full-page-log", "atomic-write", "none"],
+        _ => Vec::new(),
     }
 }
 
@@ -171,9 +173,12 @@ const PLAIN: &[Plain] = &[
         "Whether unused parts of files are returned to the devices, as holes.",
         |s| s.trim.name().to_owned(),
     ),
-    key(["log_capacity", "log", "capacity"], SettingKind::Bytes, "Bytes of all files of the log together.", |s| {
-        show_bytes(s.log.capacity_bytes)
-    }),
+    key(
+        ["log_capacity", "log", "capacity"],
+        SettingKind::Bytes,
+        "Bytes of all files of the log together.",
+        |s| show_bytes(s.log.capacity_bytes),
+    ),
     key(["log_segment", "log", "segment"], SettingKind::Bytes, "Bytes of one file of the log.", |s| {
         show_bytes(s.log.segment_bytes)
     }),
@@ -189,12 +194,15 @@ const PLAIN: &[Plain] = &[
         "Threads that write dirty pages; auto: one, or as many as compression needs.",
         |s| s.pool.page_writers.map_or_else(|| "auto".to_owned(), |writers| writers.to_string()),
     ),
-    key(["pool_replacement", "pool", "replacement"], SettingKind::Word, "Which page leaves the pool first.", |s| {
-        match s.pool.replacement {
+    key(
+        ["pool_replacement", "pool", "replacement"],
+        SettingKind::Word,
+        "Which page leaves the pool first.",
+        |s| match s.pool.replacement {
             Replacement::Clock => "clock".to_owned(),
             Replacement::Lru2 => "lru2".to_owned(),
-        }
-    }),
+        },
+    ),
     key(["pool_size", "pool", "size"], SettingKind::Bytes, "Bytes of memory for pages.", |s| {
         show_bytes(s.pool.size_bytes.unwrap_or_else(default_pool_bytes))
     }),
@@ -204,9 +212,12 @@ const PLAIN: &[Plain] = &[
         "What mends pages that a crash has torn.",
         |s| s.protection.name().to_owned(),
     ),
-    key(["query_memory", "query", "memory"], SettingKind::Bytes, "Memory for all general queries together.", |s| {
-        show_bytes(s.query.memory_bytes.unwrap_or_else(default_query_bytes))
-    }),
+    key(
+        ["query_memory", "query", "memory"],
+        SettingKind::Bytes,
+        "Memory for all general queries together.",
+        |s| show_bytes(s.query.memory_bytes.unwrap_or_else(default_query_bytes)),
+    ),
     on_line(
         ["query_temporary", "query", "temporary"],
         SettingKind::Bytes,

@@ -455,7 +455,7 @@ impl Settings {
 fn flush(section: &mut SectionReader<'_>, before: NvmFlush) -> Result<NvmFlush, ConfigError> {
     let at = section.position("high_water");
     let mut flush = before;
-    declared::read(NvmFlush::TABLE, section, &mut flush)?;
+    section.declared(NvmFlush::TABLE, &mut flush)?;
     if flush.low_water >= flush.high_water {
         let problem = format!("must be above low_water, which is {}", flush.low_water);
         return Err(section.error("high_water", at, &problem));

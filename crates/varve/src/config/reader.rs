@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use varve_pager::{Form, Setting};
 
 use super::foreign;
 use super::suggest::nearest;
@@ -181,6 +182,41 @@ impl<'i> SectionReader<'i> {
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         let message = format!("= \"{word}\" is unknown; choose one of: {}", names.join(", "));
         Err(self.error(key, at, &message))
+    }
+
+    /// Reads the settings of a table into `into`. Settings that the section doesn't name stay as they are.
+    pub fn declared<S>(&mut self, table: &[Setting<S>], into: &mut S) -> Result<()> {
+        for Setting { key, form, .. } in table {
+            match form {
+                Form::Bytes { bounds, set, .. } => {
+                    if let Some(bytes) = self.bytes(key, bounds.clone())? {
+                        set(into, bytes);
+                    }
+                }
+                Form::Limit { bounds, set, .. } => {
+                    if let Some(bytes) = self.bytes(key, bounds.clone())? {
+                        set(into, Some(bytes));
+                    }
+                }
+                Form::Count { bounds, set, .. } => {
+                    if let Some(count) = self.count(key, bounds.clone())? {
+                        set(into, count);
+                    }
+                }
+                Form::Flag { set, .. } => {
+                    if let Some(flag) = self.flag(key)? {
+                        set(into, flag);
+                    }
+                }
+                Form::Word { words, set, .. } => {
+                    let words: Vec<_> = words().into_iter().map(|word| (word, word)).collect();
+                    if let Some(word) = self.choice(key, &words)? {
+                        set(into, word);
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Where a key's value is, or its table if the key is absent; for errors that are found later.

@@ -5,9 +5,9 @@
 //!
 //! What this file doesn't know: how values are read and kept.
 
-use varve_pager::{Algorithm, HomeLayout, Pager, PagerConfig, ProtectionKind, Trim};
+use varve_pager::{HomeLayout, Pager, PagerConfig, ProtectionKind};
 
-use super::keys::SettingKind;
+use super::declared::SettingKind;
 use super::{PackedSettings, Settings, show_bytes};
 
 /// The setting whose value in force can differ from the configured one.
@@ -26,22 +26,6 @@ pub fn kind(kind: SettingKind) -> &'static str {
         SettingKind::Count => "integer",
         SettingKind::Flag => "bool",
         SettingKind::Word => "enum",
-    }
-}
-
-/// The unit of the number of a setting that is in no table.
-pub fn unit(name: &str) -> Option<&'static str> {
-    (name == "server_authentication_timeout").then_some("s")
-}
-
-/// The words that a setting can be which is in no table.
-pub fn choices(name: &str) -> Vec<&'static str> {
-    match name {
-        "home_compression" => Algorithm::ALL.map(Algorithm::name).to_vec(),
-        "home_trim" => Trim::ALL.map(Trim::name).to_vec(),
-        "pool_replacement" => vec!["clock", "lru2"],
-        PROTECTION => vec!["doublewrite", "nvm-dwb", "nvm", "full-page-log", "atomic-write", "none"],
-        _ => Vec::new(),
     }
 }
 
