@@ -45,8 +45,8 @@ pub use crate::explain::short::scan_of;
 pub use crate::explain::{Actual, Step};
 pub use crate::plan::{
     Access, AggCall, AggKind, Aggregate, Exclude, Expand, Frame, FrameBound, FrameUnits, Join, JoinKind,
-    Lateral, Moment, Output, Recursion, Select, SetFunction, SetKind, SetOperation, Shared, SharedBody,
-    SortKey, Source, Subquery, SubqueryKind, TableAccess, Unnest, WinCall, WinFunction, WinOrder,
+    Lateral, Moment, OrderKey, Output, Recursion, Select, SetFunction, SetKind, SetOperation, Shared,
+    SharedBody, SortKey, Source, Subquery, SubqueryKind, TableAccess, Unnest, WinCall, WinFunction,
 };
 pub use crate::system::SystemTable;
 pub use crate::system::names::quoted as quoted_name;

@@ -46,13 +46,13 @@ struct Schemas {
 }
 
 /// Paths by their schemas, and the number that the next one gets.
-struct Known {
+struct NumberedPaths {
     paths: FxHashMap<Box<[String]>, Path>,
     next: u32,
 }
 
-static KNOWN: LazyLock<Mutex<Known>> =
-    LazyLock::new(|| Mutex::new(Known { paths: FxHashMap::default(), next: 1 }));
+static KNOWN: LazyLock<Mutex<NumberedPaths>> =
+    LazyLock::new(|| Mutex::new(NumberedPaths { paths: FxHashMap::default(), next: 1 }));
 
 static PUBLIC: LazyLock<Path> = LazyLock::new(|| {
     let public = varve_engine::catalog::PUBLIC.to_owned();

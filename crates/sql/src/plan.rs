@@ -7,6 +7,7 @@
 //!
 //! Does not know: how it came about (`bind`, `access`) or how it runs (`exec`).
 
+mod access;
 mod aggregate;
 mod change;
 mod select;
@@ -16,13 +17,12 @@ mod window;
 
 use std::sync::Arc;
 
-use varve_engine::{ScanIndex, TableDef};
-
-use crate::eval::Expr;
+use varve_engine::TableDef;
 
 // One vocabulary, whose files nobody needs to know who reads or makes plans.
-pub use aggregate::{AggCall, AggKind, Moment};
-pub use change::{Arbiter, Delete, Found, Insert, InsertSource, OnConflict, Rules, Update, Upsert};
+pub use access::{Access, KeyRange, TableAccess};
+pub use aggregate::{AggCall, AggKind, Moment, OrderKey};
+pub use change::{Arbiter, Delete, Insert, InsertSource, OnConflict, RowFinder, Rules, Update, Upsert};
 pub use select::{
     Aggregate, LockWait, LockedTable, Output, RowLock, Select, SortKey, Subquery, SubqueryKind,
 };
@@ -30,7 +30,7 @@ pub use source::{
     Expand, Join, JoinKind, Lateral, Recursion, SetCall, SetFunction, SetKind, SetOperation, Shared,
     SharedBody, Source, Step, Unnest,
 };
-pub use window::{Exclude, Frame, FrameBound, FrameUnits, WinCall, WinFunction, WinOrder};
+pub use window::{Exclude, Frame, FrameBound, FrameUnits, WinCall, WinFunction};
 
 /// A statement that runs on rows.
 #[derive(Debug)]
@@ -43,64 +43,6 @@ pub enum Plan {
     Update(Update),
     /// DELETE
     Delete(Delete),
-}
-
-/// Some values of an index key from its first column on, then perhaps bounds for the next one.
-#[derive(Debug, Clone, Default)]
-pub struct KeyRange {
-    /// Values that the first columns equal.
-    pub equal: Vec<Expr>,
-    /// The one of them that is an array, of which each element is meant: as many ranges as it has elements.
-    pub each: Option<usize>,
-    /// Lower bound of the next column, and whether it is included.
-    pub lower: Option<(Expr, bool)>,
-    /// Upper bound of the next column, and whether it is included.
-    pub upper: Option<(Expr, bool)>,
-}
-
-/// How rows are found.
-#[derive(Debug, Clone)]
-pub enum Access {
-    /// All rows in primary key order.
-    Full,
-    /// The row with this primary key: one expression for each key column.
-    Point(Box<[Expr]>),
-    /// The rows in ranges of an index.
-    Ranges {
-        /// Which tree.
-        index: ScanIndex,
-        /// Ordinals of its columns.
-        columns: Box<[usize]>,
-        /// The ranges, in no order; they may overlap.
-        ranges: Box<[KeyRange]>,
-    },
-}
-
-/// A table and the way into it.
-#[derive(Debug)]
-pub struct TableAccess {
-    /// The table.
-    pub table: Arc<TableDef>,
-    /// The way.
-    pub access: Access,
-    /// From the end of the index.
-    pub reverse: bool,
-    /// The only columns of its rows that are read, if the index has them all.
-    pub reads: Option<Box<[usize]>>,
-}
-
-impl TableAccess {
-    /// All rows.
-    pub fn whole(table: Arc<TableDef>) -> TableAccess {
-        TableAccess { table, access: Access::Full, reverse: false, reads: None }
-    }
-
-    /// Notes the columns that are read of its rows: the index may be enough for them.
-    pub fn note_reads(&mut self, columns: &[usize]) {
-        if let Access::Ranges { index, .. } = self.access {
-            self.reads = self.table.covers(index, columns).then(|| columns.into());
-        }
-    }
 }
 
 impl Plan {
@@ -139,7 +81,7 @@ impl Plan {
     }
 
     /// What finds the rows to change, if a general query does.
-    pub fn found(&self) -> Option<&Found> {
+    pub fn found(&self) -> Option<&RowFinder> {
         match self {
             Plan::Update(u) => u.found.as_deref(),
             Plan::Delete(d) => d.found.as_deref(),

@@ -11,8 +11,8 @@ use datafusion::common::Result;
 use varve_engine::Value;
 use varve_sql::general::Exclude;
 use varve_sql::general::{
-    CmpOp, Expr, Frame, FrameBound, FrameUnits, Select, SortKey, SqlError, Ty, Typed, WinCall, WinFunction,
-    WinOrder,
+    CmpOp, Expr, Frame, FrameBound, FrameUnits, OrderKey, Select, SortKey, SqlError, Ty, Typed, WinCall,
+    WinFunction,
 };
 use varve_sql::planted;
 
@@ -86,13 +86,13 @@ impl Translator<'_> {
     /// FETCH ... WITH TIES: skips `skip` rows, returns the next `take` rows, and the rows that rank like the last of them.
     fn with_ties(&mut self, part: Part, order: &[SortKey], skip: u64, take: u64) -> Result<Part> {
         let width = part.columns.len();
-        let key = |k: &SortKey| WinOrder {
+        let key = |k: &SortKey| OrderKey {
             expr: Expr::Column(k.output),
             ty: part.columns[k.output].1,
             descending: k.descending,
             nulls_first: k.nulls_first,
         };
-        let keys: Vec<WinOrder> = order.iter().map(key).collect();
+        let keys: Vec<OrderKey> = order.iter().map(key).collect();
         let calls = [WinFunction::RowNumber, WinFunction::Rank].map(|function| WinCall {
             function,
             arguments: Vec::new(),

@@ -11,7 +11,7 @@ use datafusion::logical_expr::{
     Expr as Logical, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
 };
 use varve_engine::Value;
-use varve_sql::general::{Expr, FrameBound, FrameUnits, Ty, Typed, WinCall, WinOrder};
+use varve_sql::general::{Expr, FrameBound, FrameUnits, OrderKey, Ty, Typed, WinCall};
 
 use super::{Part, Translator, Typing};
 use crate::computed::{Direction, comparable, order_of};
@@ -110,7 +110,7 @@ impl Translator<'_> {
     /// A column with the order's key; with `value` for the value of its only part, if that is given.
     fn order_key(
         &mut self,
-        order: &[WinOrder],
+        order: &[OrderKey],
         value: Option<&Expr>,
         over: &[Typing],
         added: &mut Vec<Logical>,
@@ -134,7 +134,7 @@ impl Translator<'_> {
     }
 
     /// The key by which an aggregate that collects values sorts them.
-    pub(super) fn order_of_call(&mut self, order: &[WinOrder], over: &[Typing]) -> Logical {
+    pub(super) fn order_of_call(&mut self, order: &[OrderKey], over: &[Typing]) -> Logical {
         let parts: Vec<(Logical, Ty, Direction)> = order
             .iter()
             .map(|o| {

@@ -1,7 +1,7 @@
 //! Expressions.
 
 use super::{
-    BinaryOperator, Ident, ObjectName, OrderByExpr, Place, Query, TypeName, UnaryOperator, WindowSpec,
+    BinaryOperator, Ident, ObjectName, OrderByExpr, Query, TextPosition, TypeName, UnaryOperator, WindowSpec,
 };
 
 /// An expression.
@@ -14,9 +14,9 @@ pub enum Expr {
     /// A constant.
     Value(Constant),
     /// `$1`
-    Parameter(usize, Place),
+    Parameter(usize, TextPosition),
     /// DEFAULT
-    Default(Place),
+    Default(TextPosition),
     /// Parentheses that the binder must not look into when it takes an operation apart.
     Nested(Box<Expr>),
     /// An operator before its operand.
@@ -210,13 +210,13 @@ pub enum Expr {
     /// `(SELECT ...)` as a value
     Subquery(Box<Query>),
     /// `ARRAY(SELECT ...)`
-    ArraySubquery(Box<Query>, Place),
+    ArraySubquery(Box<Query>, TextPosition),
     /// `ARRAY[a, b]`
     Array(Vec<Expr>),
     /// `(a, b)`
     Tuple(Vec<Expr>),
     /// `ROW(a, b)`
-    Row(Vec<Expr>, Place),
+    Row(Vec<Expr>, TextPosition),
     /// Fields and elements of a value: `(a).b[1]`.
     Indirection {
         /// The value.
@@ -228,11 +228,11 @@ pub enum Expr {
 
 impl Expr {
     /// NULL that stands in no text.
-    pub const NULL: Expr = Expr::Value(Constant { value: Value::Null, at: Place::NONE });
+    pub const NULL: Expr = Expr::Value(Constant { value: Value::Null, at: TextPosition::NONE });
 
     /// A number that stands in no text.
     pub fn number(digits: impl Into<String>) -> Expr {
-        Expr::Value(Constant { value: Value::Number(digits.into()), at: Place::NONE })
+        Expr::Value(Constant { value: Value::Number(digits.into()), at: TextPosition::NONE })
     }
 
     /// The expression within the parentheses that are around it.
@@ -250,7 +250,7 @@ pub struct Constant {
     /// What it is.
     pub value: Value,
     /// Where it begins.
-    pub at: Place,
+    pub at: TextPosition,
 }
 
 /// What a constant is.
@@ -337,7 +337,7 @@ pub struct ValueFunction {
     /// The digits of the seconds.
     pub precision: Option<i32>,
     /// Where it begins.
-    pub at: Place,
+    pub at: TextPosition,
 }
 
 /// CASE.
@@ -350,7 +350,7 @@ pub struct Case {
     /// ELSE
     pub otherwise: Option<Box<Expr>>,
     /// Where it begins.
-    pub at: Place,
+    pub at: TextPosition,
 }
 
 /// A branch of CASE.

@@ -1,6 +1,6 @@
 //! Names: of objects, of columns, and of types.
 
-use super::Place;
+use super::TextPosition;
 
 /// A name as PostgreSQL's parser gives it: in lower case unless it was quoted, and cut to its longest length.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -8,13 +8,13 @@ pub struct Ident {
     /// The name.
     pub value: String,
     /// Where it begins.
-    pub at: Place,
+    pub at: TextPosition,
 }
 
 impl Ident {
     /// A name that stands in no text.
     pub fn new(name: impl Into<String>) -> Ident {
-        Ident { value: name.into(), at: Place::NONE }
+        Ident { value: name.into(), at: TextPosition::NONE }
     }
 }
 

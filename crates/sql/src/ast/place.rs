@@ -4,15 +4,15 @@ use super::{Expr, ObjectName, Query, SelectItem, SetExpr, ValueFunction};
 
 /// Where something begins in the text of its statement. Two places are always equal, so that trees are compared without them.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Place(u32);
+pub struct TextPosition(u32);
 
-impl Place {
+impl TextPosition {
     /// The place of what stands in no text.
-    pub const NONE: Place = Place(0);
+    pub const NONE: TextPosition = TextPosition(0);
 
     /// The place of this character, counted from 1.
-    pub fn at(character: u32) -> Place {
-        Place(character)
+    pub fn at(character: u32) -> TextPosition {
+        TextPosition(character)
     }
 
     /// Its character, counted from 1.
@@ -21,46 +21,46 @@ impl Place {
     }
 
     /// This place, or the other one if this is not known.
-    fn or(self, other: impl FnOnce() -> Place) -> Place {
+    fn or(self, other: impl FnOnce() -> TextPosition) -> TextPosition {
         if self.0 == 0 { other() } else { self }
     }
 }
 
-impl PartialEq for Place {
-    fn eq(&self, _: &Place) -> bool {
+impl PartialEq for TextPosition {
+    fn eq(&self, _: &TextPosition) -> bool {
         true
     }
 }
 
-impl Eq for Place {}
+impl Eq for TextPosition {}
 
 /// What begins somewhere in a text.
 pub trait Placed {
     /// Where it begins: where the first of its parts does whose place is known.
-    fn place(&self) -> Place;
+    fn place(&self) -> TextPosition;
 }
 
 impl Placed for ObjectName {
-    fn place(&self) -> Place {
+    fn place(&self) -> TextPosition {
         first(self.0.iter().map(|part| part.at))
     }
 }
 
 impl<T: Placed> Placed for Box<T> {
-    fn place(&self) -> Place {
+    fn place(&self) -> TextPosition {
         (**self).place()
     }
 }
 
 impl Placed for Query {
-    fn place(&self) -> Place {
+    fn place(&self) -> TextPosition {
         let with = self.with.iter().flat_map(|with| &with.cte_tables).map(|cte| cte.alias.name.at);
         first(with).or(|| self.body.place())
     }
 }
 
 impl Placed for SetExpr {
-    fn place(&self) -> Place {
+    fn place(&self) -> TextPosition {
         match self {
             SetExpr::Select(select) => first(select.projection.iter().map(Placed::place)),
             SetExpr::Query(query) => query.place(),
@@ -71,7 +71,7 @@ impl Placed for SetExpr {
 }
 
 impl Placed for SelectItem {
-    fn place(&self) -> Place {
+    fn place(&self) -> TextPosition {
         match self {
             SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => e.place(),
             SelectItem::Wildcard(at) => *at,
@@ -81,7 +81,7 @@ impl Placed for SelectItem {
 }
 
 impl Placed for Expr {
-    fn place(&self) -> Place {
+    fn place(&self) -> TextPosition {
         match self {
             Expr::Identifier(name) => name.at,
             Expr::CompoundIdentifier(parts) => first(parts.iter().map(|part| part.at)),
@@ -114,7 +114,7 @@ impl Placed for Expr {
 }
 
 /// Where an expression of several operands begins: with the first of them.
-fn first_operand(e: &Expr) -> Place {
+fn first_operand(e: &Expr) -> TextPosition {
     match e {
         Expr::BinaryOp { left, right, .. }
         | Expr::IsDistinctFrom(left, right)
@@ -133,10 +133,10 @@ fn first_operand(e: &Expr) -> Place {
         Expr::Exists { subquery, .. } => subquery.place(),
         Expr::Subquery(query) => query.place(),
         Expr::Array(items) | Expr::Tuple(items) => first(items.iter().map(Placed::place)),
-        _ => Place::NONE,
+        _ => TextPosition::NONE,
     }
 }
 
-fn first(mut places: impl Iterator<Item = Place>) -> Place {
+fn first(mut places: impl Iterator<Item = TextPosition>) -> TextPosition {
     places.find(|place| place.position().is_some()).unwrap_or_default()
 }

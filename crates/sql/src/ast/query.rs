@@ -2,7 +2,7 @@
 
 use varve_engine::LockStrength;
 
-use super::{Expr, FunctionArg, Ident, ObjectName, Place};
+use super::{Expr, FunctionArg, Ident, ObjectName, TextPosition};
 
 /// A query with all that may stand around it.
 #[derive(Debug, Clone, PartialEq)]
@@ -148,7 +148,7 @@ pub enum SelectItem {
         alias: Ident,
     },
     /// `*`
-    Wildcard(Place),
+    Wildcard(TextPosition),
     /// `table.*`
     QualifiedWildcard(ObjectName),
 }

@@ -11,12 +11,12 @@ use super::Binder;
 use super::bound::Bound;
 use super::call::{plain_argument, whole_row};
 use super::coerce::with_blanks;
-use super::scope::{Found, Scope, WrittenAggregate};
+use super::scope::{ColumnMatch, Scope, WrittenAggregate};
 use crate::ast::{self, FunctionArg};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::names::fold;
-use crate::plan::{AggCall, AggKind, WinOrder};
+use crate::plan::{AggCall, AggKind, OrderKey};
 use crate::ty::{Ty, Typed};
 
 impl AggKind {
@@ -159,7 +159,7 @@ impl Binder<'_> {
     }
 
     /// ORDER BY within a call.
-    fn order_in_call(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Vec<WinOrder>> {
+    fn order_in_call(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Vec<OrderKey>> {
         let mut out = self.window_order(&f.within_group, scope)?;
         out.extend(self.window_order(&f.order_by, scope)?);
         Ok(out.into_iter().map(|(order, _)| order).collect())
@@ -282,7 +282,7 @@ impl Binder<'_> {
         let written_argument = b.expr.clone();
         let argument = self.cast(b, Typed::plain(input), is_key)?.expr;
         if f.distinct {
-            order_by_argument(&mut order, &written_argument, (&argument, input));
+            order_by_argument(&mut order, &written_argument, &argument, input);
         }
         let second = second.map(|d| self.second(kind, d, input).map_err(|e| e.unwrap_or_else(undefined)));
         let second = second.transpose()?;
@@ -309,11 +309,11 @@ impl Binder<'_> {
 fn names_relation(argument: &ast::Expr, scope: &Scope) -> bool {
     let ast::Expr::Identifier(ident) = argument else { return false };
     let name = fold(ident);
-    scope.find(None, &name) == Found::Nothing && scope.relation(&name).is_some()
+    scope.find(None, &name) == ColumnMatch::Nothing && scope.relation(&name).is_some()
 }
 
 /// The argument as it is written, before it was cast to what the aggregate takes, stands for the argument in an order.
-fn order_by_argument(order: &mut [WinOrder], written: &Expr, (argument, input): (&Expr, Ty)) {
+fn order_by_argument(order: &mut [OrderKey], written: &Expr, argument: &Expr, input: Ty) {
     let written = format!("{written:?}");
     for by in order.iter_mut().filter(|by| format!("{:?}", by.expr) == written) {
         (by.expr, by.ty) = (argument.clone(), input);
@@ -326,10 +326,10 @@ fn ordered_values(
     distinct: bool,
     argument: &Expr,
     input: Ty,
-    order: Vec<WinOrder>,
-) -> Result<Vec<WinOrder>> {
+    order: Vec<OrderKey>,
+) -> Result<Vec<OrderKey>> {
     // The same subquery, written twice, was given its numbers twice: it may pass for the same.
-    let is_it = |o: &WinOrder| o.expr.has_subquery() || format!("{:?}", o.expr) == format!("{argument:?}");
+    let is_it = |o: &OrderKey| o.expr.has_subquery() || format!("{:?}", o.expr) == format!("{argument:?}");
     if distinct && !order.iter().all(is_it) {
         let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
         return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
@@ -337,7 +337,7 @@ fn ordered_values(
     Ok(match kind.collects() {
         false => Vec::new(),
         true if distinct && order.is_empty() => {
-            vec![WinOrder { expr: argument.clone(), ty: input, descending: false, nulls_first: false }]
+            vec![OrderKey { expr: argument.clone(), ty: input, descending: false, nulls_first: false }]
         }
         true => order,
     })

@@ -6,7 +6,7 @@ use varve_engine::{
     Check, ColumnDef, Derived, Identity, KeyPart, NewSequence, ObjectId, PrimaryKey, StorageOptions, TableDef,
 };
 
-use super::ddl::{Parts, kept_default, keys_of, two_primary_keys};
+use super::ddl::{TableParts, kept_default, keys_of, two_primary_keys};
 use super::foreign::NewForeignKey;
 use super::part::{check_unique_key, partition_by};
 use super::retype::TypeChange;
@@ -129,7 +129,7 @@ impl Binder<'_> {
     }
 
     /// The constraints of `parts` as additions to a table.
-    fn constraints(&mut self, table: &TableDef, parts: Parts) -> Result<Vec<Alteration>> {
+    fn constraints(&mut self, table: &TableDef, parts: TableParts) -> Result<Vec<Alteration>> {
         let mut added = Vec::new();
         for (kind, key) in keys_of(&parts) {
             check_unique_key(kind, &table.name, partition_by(table), &parts.columns, key)?;
@@ -138,7 +138,7 @@ impl Binder<'_> {
             if table.primary_key.is_some() {
                 return Err(two_primary_keys(&table.name));
             }
-            let made = || self.key_name(&table.schema, &table.name, &parts.columns, (&[], "pkey"), &[]);
+            let made = || self.key_name(&table.schema, &table.name, &parts.columns, &[], "pkey", &[]);
             let name = given.unwrap_or_else(made);
             added.push(Alteration::PrimaryKey(PrimaryKey { name, columns }));
         }
@@ -146,13 +146,12 @@ impl Binder<'_> {
         taken.extend(table.checks.iter().map(|c| c.name.clone()));
         taken.extend(table.foreign_keys.iter().map(|k| k.name.clone()));
         for (given, columns) in parts.uniques {
-            let key = (&*columns, "key");
-            let made = || self.key_name(&table.schema, &table.name, &parts.columns, key, &taken);
+            let made = || self.key_name(&table.schema, &table.name, &parts.columns, &columns, "key", &taken);
             let name = given.unwrap_or_else(made);
             taken.push(name.clone());
             added.push(Alteration::Unique(name, columns));
         }
-        let checks = self.checks(parts.checks, (&table.schema, &table.name), &parts.columns, &mut taken)?;
+        let checks = self.checks(parts.checks, &table.schema, &table.name, &parts.columns, &mut taken)?;
         added.extend(checks.into_iter().map(Alteration::Check));
         added.extend(parts.foreign_keys.into_iter().map(|k| Alteration::Foreign(Box::new(k))));
         Ok(added)
@@ -283,8 +282,8 @@ impl Binder<'_> {
 }
 
 /// A table's columns, for constraints and columns to be added to.
-fn parts_of(table: &TableDef) -> Parts {
-    Parts { table: table.name.clone(), columns: table.columns.clone(), ..Parts::default() }
+fn parts_of(table: &TableDef) -> TableParts {
+    TableParts { table: table.name.clone(), columns: table.columns.clone(), ..TableParts::default() }
 }
 
 fn ordinal_of(table: &TableDef, name: &str) -> Result<usize> {

@@ -268,14 +268,15 @@ impl Binder<'_> {
             Some(Some(shared)) => (shared.array()?, shared),
             None => (of_array, element),
         };
-        Some(self.bound_array_call(name, arguments.to_vec(), (of_array, element), at))
+        Some(self.bound_array_call(name, arguments.to_vec(), of_array, element, at))
     }
 
     fn bound_array_call(
         &mut self,
         name: &str,
         arguments: Vec<Bound>,
-        (array, element): (Ty, Ty),
+        array: Ty,
+        element: Ty,
         at: Option<u32>,
     ) -> Result<Bound> {
         let (wanted, result): (Vec<Ty>, Ty) = match name {

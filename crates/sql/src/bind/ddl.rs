@@ -40,7 +40,7 @@ pub struct TableSpec {
 
 /// Columns and constraints while they are collected.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct TableParts {
     /// Name of the table.
     pub table: String,
     pub columns: Vec<ColumnDef>,
@@ -60,7 +60,7 @@ impl Binder<'_> {
         if !self.catalog.has_schema(&schema) {
             return Err(no_schema(&schema).at(self.at(&t.name)));
         }
-        let mut parts = Parts { table: name.clone(), ..Parts::default() };
+        let mut parts = TableParts { table: name.clone(), ..TableParts::default() };
         for column in &t.columns {
             self.column_definition(column, &mut parts)?;
         }
@@ -76,7 +76,7 @@ impl Binder<'_> {
             check_unique_key(kind, &name, cut_by, &parts.columns, key)?;
         }
         let primary_key = parts.primary_key.map(|(given, columns)| PrimaryKey {
-            name: given.unwrap_or_else(|| self.key_name(&schema, &name, &parts.columns, (&[], "pkey"), &[])),
+            name: given.unwrap_or_else(|| self.key_name(&schema, &name, &parts.columns, &[], "pkey", &[])),
             columns,
         });
         for column in primary_key.iter().flat_map(|k| &k.columns) {
@@ -86,12 +86,12 @@ impl Binder<'_> {
         let mut uniques = Vec::new();
         for (given, columns) in parts.uniques {
             let made = given
-                .unwrap_or_else(|| self.key_name(&schema, &name, &parts.columns, (&columns, "key"), &taken));
+                .unwrap_or_else(|| self.key_name(&schema, &name, &parts.columns, &columns, "key", &taken));
             taken.push(made.clone());
             uniques.push((made, columns));
         }
         let sequences = self.sequences(&schema, &name, &parts.serial, &mut parts.columns)?;
-        let checks = self.checks(parts.checks, (&schema, &name), &parts.columns, &mut taken)?;
+        let checks = self.checks(parts.checks, &schema, &name, &parts.columns, &mut taken)?;
         let is_unlogged = t.unlogged;
         let table = NewTable {
             primary_key,
@@ -109,7 +109,8 @@ impl Binder<'_> {
     pub(super) fn checks(
         &mut self,
         checks: Vec<(Option<String>, KeptExpr)>,
-        (schema, table): (&str, &str),
+        schema: &str,
+        table: &str,
         columns: &[ColumnDef],
         taken: &mut Vec<String>,
     ) -> Result<Vec<Check>> {
@@ -137,7 +138,8 @@ impl Binder<'_> {
         schema: &str,
         table: &str,
         columns: &[ColumnDef],
-        (key, label): (&[usize], &str),
+        key: &[usize],
+        label: &str,
         taken: &[String],
     ) -> String {
         let is_free = |name: &str| self.catalog.resolve(schema, name).is_none();
@@ -153,7 +155,7 @@ impl Binder<'_> {
             .unwrap_or_else(|| wanted.to_owned())
     }
 
-    pub(super) fn column_definition(&mut self, c: &ColumnDefinition, parts: &mut Parts) -> Result<()> {
+    pub(super) fn column_definition(&mut self, c: &ColumnDefinition, parts: &mut TableParts) -> Result<()> {
         let name = fold(&c.name);
         if parts.columns.iter().any(|p| p.name == name) {
             let message = format!("column \"{name}\" specified more than once");
@@ -184,7 +186,7 @@ impl Binder<'_> {
         &mut self,
         c: &Constraint,
         ordinal: Option<usize>,
-        parts: &mut Parts,
+        parts: &mut TableParts,
     ) -> Result<()> {
         let name = c.name.as_ref().map(fold);
         match (&c.kind, ordinal) {
@@ -278,12 +280,12 @@ fn several_defaults(column: &str, table: &str) -> SqlError {
 }
 
 /// The unique keys among the constraints.
-pub(super) fn keys_of(parts: &Parts) -> impl Iterator<Item = (&'static str, &[usize])> {
+pub(super) fn keys_of(parts: &TableParts) -> impl Iterator<Item = (&'static str, &[usize])> {
     let primary = parts.primary_key.iter().map(|(_, columns)| ("PRIMARY KEY", columns.as_slice()));
     primary.chain(parts.uniques.iter().map(|(_, columns)| ("UNIQUE", columns.as_slice())))
 }
 
-fn set_primary_key(parts: &mut Parts, name: Option<String>, columns: Vec<usize>) -> Result<()> {
+fn set_primary_key(parts: &mut TableParts, name: Option<String>, columns: Vec<usize>) -> Result<()> {
     if parts.primary_key.is_some() {
         return Err(two_primary_keys(&parts.table));
     }
@@ -297,7 +299,7 @@ pub(super) fn two_primary_keys(table: &str) -> SqlError {
 }
 
 /// The columns of a key.
-fn key_columns(columns: &[Ident], parts: &Parts) -> Result<Vec<usize>> {
+fn key_columns(columns: &[Ident], parts: &TableParts) -> Result<Vec<usize>> {
     let mut out = Vec::with_capacity(columns.len());
     for name in columns.iter().map(fold) {
         let ordinal = parts.columns.iter().position(|c| c.name == name).ok_or_else(|| {

@@ -23,7 +23,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::names::fold;
 use crate::plan::{
-    Delete, Found, Insert, InsertSource, Join, JoinKind, OnConflict, Output, Plan, Select, Source,
+    Delete, Insert, InsertSource, Join, JoinKind, OnConflict, Output, Plan, RowFinder, Select, Source,
     TableAccess, Update,
 };
 use crate::sink::Column;
@@ -221,7 +221,7 @@ impl Binder<'_> {
             ask_of_changed(e, target.width, &assignments)?;
         }
         let values = assignments.iter_mut().map(|(_, e)| e).chain(outputs_mut(&mut returning));
-        let (target, filter, recheck, found) = target.rows(conditions, values);
+        let RowAccess { target, filter, recheck, found } = target.rows(conditions, values);
         let assignments = assignments.into();
         let update = Update { target, filter, recheck, rules, assignments, returning, found };
         Ok(BoundDml { plan: Plan::Update(update), columns })
@@ -311,13 +311,14 @@ impl Binder<'_> {
         let is_referred = self.catalog.children(target.table.id).next().is_some();
         let conditions = self.filter(d.selection.as_ref(), &mut target.scope)?;
         let (mut returning, columns) = unzip(self.returning(d.returning.as_deref(), &mut target.scope)?);
-        let (target, filter, recheck, found) = target.rows(conditions, outputs_mut(&mut returning));
+        let RowAccess { target, filter, recheck, found } =
+            target.rows(conditions, outputs_mut(&mut returning));
         let delete = Delete { is_referred, target, filter, recheck, returning, found };
         Ok(BoundDml { plan: Plan::Delete(delete), columns })
     }
 
     /// The table whose rows are changed, behind the relations that are joined with it.
-    fn target(&mut self, written: &ast::Table, others: &[ast::TableWithJoins]) -> Result<Target> {
+    fn target(&mut self, written: &ast::Table, others: &[ast::TableWithJoins]) -> Result<ChangedTable> {
         let ast::Table { name, only, alias } = written;
         let from = self.from(others)?;
         let table = self.table_or_part(name)?;
@@ -332,12 +333,12 @@ impl Binder<'_> {
         let mut relations = vec![relation];
         relations.extend(from.relations);
         let scope = Scope { relations, merged: from.merged, ..Scope::default() };
-        Ok(Target { table, others: from.source, width, scope })
+        Ok(ChangedTable { table, others: from.source, width, scope })
     }
 }
 
 /// The table whose rows UPDATE or DELETE changes.
-struct Target {
+struct ChangedTable {
     table: Arc<TableDef>,
     /// What is joined with it.
     others: Source,
@@ -347,12 +348,21 @@ struct Target {
     scope: Scope,
 }
 
-/// Access path, filter and recheck of UPDATE and DELETE, and what finds the rows if that is a general query.
-type TargetRows = (TableAccess, Option<Expr>, Option<Expr>, Option<Box<Found>>);
+/// How UPDATE and DELETE find their rows.
+struct RowAccess {
+    /// The table and the way to its rows.
+    target: TableAccess,
+    /// Condition on rows found by the access path.
+    filter: Option<Expr>,
+    /// The whole condition, for the version that is changed.
+    recheck: Option<Expr>,
+    /// What finds the rows, if a general query does.
+    found: Option<Box<RowFinder>>,
+}
 
-impl Target {
+impl ChangedTable {
     /// How the rows are found that meet the conditions. `values` are the other expressions about such a row.
-    fn rows<'v>(self, conditions: Vec<Expr>, values: impl Iterator<Item = &'v mut Expr>) -> TargetRows {
+    fn rows<'v>(self, conditions: Vec<Expr>, values: impl Iterator<Item = &'v mut Expr>) -> RowAccess {
         let mut values: Vec<&mut Expr> = values.collect();
         let queries = conditions.iter().any(Expr::has_subquery) || values.iter().any(|e| e.has_subquery());
         if !queries && matches!(self.others, Source::Nothing) {
@@ -360,7 +370,7 @@ impl Target {
             let kept = conditions.iter().zip(&choice.covered).filter(|(_, covered)| !**covered);
             let filter = access::joined(kept.map(|(c, _)| c.clone()).collect());
             let target = TableAccess { access: choice.access, ..TableAccess::whole(self.table) };
-            return (target, filter, access::joined(conditions), None);
+            return RowAccess { target, filter, recheck: access::joined(conditions), found: None };
         }
         let filter = access::joined(conditions.clone());
         let key = Output::new(Expr::Column(self.width + self.table.columns.len()), Typed::plain(Ty::Bytea));
@@ -389,8 +399,8 @@ impl Target {
             ..Select::nothing()
         };
         let target = TableAccess::whole(table);
-        let found = Found { query, others: self.width, seen: seen.into_iter().collect(), types };
-        (target, None, access::joined(plain), Some(Box::new(found)))
+        let found = RowFinder { query, others: self.width, seen: seen.into_iter().collect(), types };
+        RowAccess { target, filter: None, recheck: access::joined(plain), found: Some(Box::new(found)) }
     }
 
     /// The columns of the other relations.

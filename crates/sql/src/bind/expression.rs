@@ -10,7 +10,7 @@ use varve_engine::{TableId, Value};
 
 use super::Binder;
 use super::bound::Bound;
-use super::scope::{Found, Scope};
+use super::scope::{ColumnMatch, Scope};
 use crate::ast::{self, BinaryOperator, Expr as Ast, UnaryOperator, Value as Literal};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
@@ -58,7 +58,7 @@ impl Binder<'_> {
             Ast::Cast { expr, data_type } => self.written_cast(expr, data_type, scope),
             Ast::Function(f) => self.function(f, scope),
             Ast::Between { expr, negated, symmetric, low, high } => {
-                self.between(expr, *negated, (low, high), *symmetric, scope)
+                self.between(expr, *negated, low, high, *symmetric, scope)
             }
             Ast::InList { expr, list, negated } => self.in_list(expr, list, *negated, scope),
             Ast::IsNull(inner) => self.is_null(inner, false, scope),
@@ -241,7 +241,7 @@ impl Binder<'_> {
         let name = fold(ident);
         let here = qualifier.is_some_and(|q| scope.relation(q).is_some());
         if !here
-            && scope.find(qualifier, &name) == Found::Nothing
+            && scope.find(qualifier, &name) == ColumnMatch::Nothing
             && let Some(outer) = self.outer_column(qualifier, &name, ident, scope)?
         {
             return Ok(outer);
@@ -262,10 +262,10 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let at = ident.at.position();
         let (expr, t) = match scope.find(qualifier, name) {
-            Found::Column(ordinal, t) => (Expr::Column(ordinal), t),
-            Found::Merged(n) => (scope.merged[n].expr.clone(), scope.merged[n].t),
-            Found::Nothing => return self.no_column(qualifier, name, at, scope),
-            Found::Several => {
+            ColumnMatch::Column(ordinal, t) => (Expr::Column(ordinal), t),
+            ColumnMatch::Merged(n) => (scope.merged[n].expr.clone(), scope.merged[n].t),
+            ColumnMatch::Nothing => return self.no_column(qualifier, name, at, scope),
+            ColumnMatch::Several => {
                 let message = format!("column reference \"{name}\" is ambiguous");
                 return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message).at(at));
             }

@@ -10,7 +10,7 @@ use super::bound::Bound;
 use super::relations::{
     BoundFrom, check_alias, common_names, crossed, named, query_relation, relation_of, relation_over,
 };
-use super::scope::{Found, Merged, Relation, Scope};
+use super::scope::{ColumnMatch, Merged, Relation, Scope};
 use super::set_functions::{RowsOf, rows_of};
 use super::{Binder, SOURCES_MAX};
 use crate::access;
@@ -250,8 +250,8 @@ impl Binder<'_> {
             return Ok(None);
         };
         let shown = alias.map_or_else(|| self.named.queries[place].name.clone(), |a| fold(&a.name));
-        if let Some((source, columns, origins)) = self.named_rows(place)? {
-            return relation_over(source, (columns, origins), shown, alias).map(Some);
+        if let Some(rows) = self.named_rows(place)? {
+            return relation_over(rows, shown, alias).map(Some);
         }
         let bound = self.named_body(place)?;
         query_relation(bound, &self.named.queries[place].columns, shown, alias).map(Some)
@@ -409,17 +409,17 @@ fn using_names(names: &[ast::Ident]) -> Result<Vec<String>> {
 fn using_column(name: &str, scope: &Scope, side: &str) -> Result<(Bound, Vec<usize>)> {
     let bound = |expr, t| Bound { expr, t, at: None };
     match scope.find(None, name) {
-        Found::Column(ordinal, t) => Ok((bound(Expr::Column(ordinal), t), vec![ordinal])),
-        Found::Merged(n) => {
+        ColumnMatch::Column(ordinal, t) => Ok((bound(Expr::Column(ordinal), t), vec![ordinal])),
+        ColumnMatch::Merged(n) => {
             let merged = &scope.merged[n];
             Ok((bound(merged.expr.clone(), merged.t), merged.hides.clone()))
         }
-        Found::Nothing => {
+        ColumnMatch::Nothing => {
             let message =
                 format!("column \"{name}\" specified in USING clause does not exist in {side} table");
             Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message))
         }
-        Found::Several => {
+        ColumnMatch::Several => {
             let message = format!("common column name \"{name}\" appears more than once in {side} table");
             Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message))
         }

@@ -58,7 +58,7 @@ impl Binder<'_> {
             return self.json_function(&name, f, at, scope);
         }
         if let Some(rows) = super::set_functions::values_of(&name) {
-            return self.set_call((&name, rows), f, at, scope);
+            return self.set_call(&name, rows, f, at, scope);
         }
         let arguments = match name.as_str() {
             "coalesce" => self.chosen_among(f, scope)?,

@@ -13,7 +13,7 @@ use super::bound::Bound;
 use super::call::plain_argument;
 use super::items::literal_position;
 use super::order::orderable;
-use super::scope::{Found, GROUPING_SET_SLOT, Grouping, Relation, Scope};
+use super::scope::{ColumnMatch, GROUPING_SET_SLOT, Grouping, Relation, Scope};
 use crate::ast::{self, Expr as Ast, GroupItem, SelectItem};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
@@ -97,7 +97,7 @@ impl Binder<'_> {
         let is_item =
             |i: &SelectItem| matches!(i, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
         if let (Ast::Identifier(name), Some(n)) = (item, output)
-            && scope.find(None, &name.value) == Found::Nothing
+            && scope.find(None, &name.value) == ColumnMatch::Nothing
             && s.projection[..n].iter().all(is_item)
         {
             self.note_output(item, n);
@@ -246,7 +246,7 @@ fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<(Ast, Option
         });
     }
     if let Ast::Identifier(ident) = item
-        && scope.find(None, &fold(ident)) == Found::Nothing
+        && scope.find(None, &fold(ident)) == ColumnMatch::Nothing
     {
         let name = fold(ident);
         for (n, selected) in s.projection.iter().enumerate() {

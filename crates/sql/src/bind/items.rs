@@ -4,7 +4,7 @@
 
 use super::meaning::StarColumn;
 use super::order::{is_descending, orderable};
-use super::scope::{Found, Merged, Relation, Scope};
+use super::scope::{ColumnMatch, Merged, Relation, Scope};
 use super::{Binder, limits};
 use crate::ast::{self, Expr as Ast, Placed, SelectItem};
 use crate::error::{Result, SqlError, SqlState};
@@ -88,7 +88,7 @@ impl Binder<'_> {
     fn star(
         &mut self,
         table: Option<&str>,
-        at: ast::Place,
+        at: ast::TextPosition,
         scope: &mut Scope,
         items: &mut Items,
     ) -> Result<()> {
@@ -144,7 +144,7 @@ impl Binder<'_> {
         for Merged { name, expr, t, .. } in merged {
             let written = Ast::Identifier(ast::Ident::new(&name));
             // By name another relation may have such a column, too; a key of groups is known by what is written.
-            if scope.grouping.is_some() || scope.find(None, &name) != Found::Several {
+            if scope.grouping.is_some() || scope.find(None, &name) != ColumnMatch::Several {
                 self.item(&written, name, scope, items)?;
                 continue;
             }

@@ -10,7 +10,7 @@ use super::Binder;
 use super::bound::Bound;
 use super::call::plain_argument;
 use super::row::fields_of;
-use super::scope::{Found, Scope};
+use super::scope::{ColumnMatch, Scope};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::eval::func::{self, json};
@@ -117,7 +117,7 @@ impl Binder<'_> {
         match written {
             Ast::Identifier(ident) => {
                 let name = fold(ident);
-                if scope.find(None, &name) != Found::Nothing {
+                if scope.find(None, &name) != ColumnMatch::Nothing {
                     return Ok(None);
                 }
                 let Some(relation) = scope.relation(&name).cloned() else { return Ok(None) };

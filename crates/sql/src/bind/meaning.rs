@@ -9,7 +9,7 @@
 use super::Binder;
 use super::meanings::Meaning;
 use super::relations::{BoundFrom, common_names};
-use super::scope::{Found, Relation, Scope};
+use super::scope::{ColumnMatch, Relation, Scope};
 use crate::ast::{self, Expr as Ast, JoinConstraint, JoinOperator, Placed, TableFactor};
 use crate::eval::Expr;
 
@@ -27,7 +27,13 @@ impl Binder<'_> {
     }
 
     /// Notes the relation of a column that was named without one. `within`: relations nearer to the name.
-    pub(super) fn note_column(&mut self, ident: &ast::Ident, found: Found, scope: &Scope, within: &[&Scope]) {
+    pub(super) fn note_column(
+        &mut self,
+        ident: &ast::Ident,
+        found: ColumnMatch,
+        scope: &Scope,
+        within: &[&Scope],
+    ) {
         if self.meanings.is_none() {
             return;
         }
@@ -58,7 +64,7 @@ impl Binder<'_> {
             StarColumn::Merged(name) => {
                 let found = scope.find(None, name);
                 let holder = holder(found, name, scope).map(|r| format!("{}.", quoted(&r.alias)));
-                (found != Found::Several).then(|| holder.unwrap_or_default() + &quoted(name))
+                (found != ColumnMatch::Several).then(|| holder.unwrap_or_default() + &quoted(name))
             }
         };
         let columns: Option<Vec<String>> = columns.iter().map(shown).collect();
@@ -111,17 +117,17 @@ pub(super) enum StarColumn<'a> {
 }
 
 /// The relation by whose name a column that was found without one is the same.
-fn holder<'s>(found: Found, name: &str, scope: &'s Scope) -> Option<&'s Relation> {
+fn holder<'s>(found: ColumnMatch, name: &str, scope: &'s Scope) -> Option<&'s Relation> {
     let (ordinal, t) = match found {
-        Found::Column(ordinal, t) => (ordinal, t),
-        Found::Merged(n) => match scope.merged[n].expr {
+        ColumnMatch::Column(ordinal, t) => (ordinal, t),
+        ColumnMatch::Merged(n) => match scope.merged[n].expr {
             Expr::Column(ordinal) => (ordinal, scope.merged[n].t),
             _ => return None,
         },
-        Found::Nothing | Found::Several => return None,
+        ColumnMatch::Nothing | ColumnMatch::Several => return None,
     };
     let relation = scope.owner(ordinal).filter(|relation| !relation.alias.is_empty())?;
-    (scope.find(Some(&relation.alias), name) == Found::Column(ordinal, t)).then_some(relation)
+    (scope.find(Some(&relation.alias), name) == ColumnMatch::Column(ordinal, t)).then_some(relation)
 }
 
 /// A place within an item of FROM before which nothing of it but parentheses stands.

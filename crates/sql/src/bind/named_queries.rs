@@ -27,8 +27,15 @@ pub(super) struct NamedQueries {
 /// Names and types of columns.
 pub(super) type Columns = Vec<(String, Typed)>;
 
-/// Rows of a named query, its columns and what they show.
-pub(super) type NamedRows = (Source, Columns, Vec<Option<Origin>>);
+/// Rows of a named query.
+pub(super) struct NamedRows {
+    /// Where they come from.
+    pub(super) source: Source,
+    /// Names and types of their columns.
+    pub(super) columns: Columns,
+    /// What the columns show.
+    pub(super) origins: Vec<Option<Origin>>,
+}
 
 /// A named query.
 #[derive(Debug, Clone)]

@@ -56,12 +56,13 @@ impl Binder<'_> {
         &mut self,
         e: &Ast,
         negated: bool,
-        (low, high): (&Ast, &Ast),
+        low: &Ast,
+        high: &Ast,
         symmetric: bool,
         scope: &mut Scope,
     ) -> Result<Bound> {
         if fields_of(e).is_some() {
-            return self.row_between(e, negated, (low, high), symmetric, scope);
+            return self.row_between(e, negated, low, high, symmetric, scope);
         }
         let operand = self.expression(e, scope)?;
         let low = self.expression(low, scope)?;

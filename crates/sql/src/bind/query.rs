@@ -12,7 +12,7 @@ use super::bound::{Bound, BoundQuery, Returned};
 use super::items::Items;
 use super::order::orderable;
 use super::scope::{GROUPING_SET_SLOT, Grouping, Relation, Scope, Sets, Windows};
-use super::set::Written;
+use super::set::WrittenSetOperation;
 use super::{Binder, clauses, lock};
 use crate::access::{self, WantedOrder};
 use crate::ast::{self, Expr as Ast, SelectItem, SetExpr};
@@ -37,7 +37,7 @@ impl Binder<'_> {
             SetExpr::Values(v) => self.values(v, q),
             SetExpr::Query(inner) => self.query(&clauses::without_parentheses(q, inner)?),
             SetExpr::SetOperation { left, op, all, right } => {
-                let written = Written { op: *op, all: *all, left, right };
+                let written = WrittenSetOperation { op: *op, all: *all, left, right };
                 self.set_operation(&written, q)
             }
         }

@@ -27,7 +27,7 @@ impl Binder<'_> {
                 let wanted = fold(field);
                 let place = columns.iter().position(|column| column.name == wanted);
                 Some(match place.and_then(|n| columns.get(n..=n)) {
-                    Some(one) => self.set_call((&name, RowsOf::Columns(one)), f, at, scope),
+                    Some(one) => self.set_call(&name, RowsOf::Columns(one), f, at, scope),
                     None => Err(no_field(&wanted).at(at)),
                 })
             }
@@ -81,8 +81,17 @@ pub(super) fn fields_apart(query: &ast::Query) -> Option<ast::Query> {
     Some(query)
 }
 
-/// The call of a select list's item that gives rows of several columns, their names, and what the item is called.
-fn rows_in(item: &SelectItem) -> Option<(&Ast, Vec<&'static str>, String)> {
+/// An item of a select list that is a call which gives rows of several columns.
+struct RowsItem<'a> {
+    /// The call.
+    call: &'a Ast,
+    /// The names of the columns.
+    fields: Vec<&'static str>,
+    /// What the item is called.
+    name: String,
+}
+
+fn rows_in(item: &SelectItem) -> Option<RowsItem<'_>> {
     let (e, alias) = match item {
         SelectItem::UnnamedExpr(e) => (e, None),
         SelectItem::ExprWithAlias { expr, alias } => (expr, Some(fold(alias))),
@@ -92,14 +101,15 @@ fn rows_in(item: &SelectItem) -> Option<(&Ast, Vec<&'static str>, String)> {
     let name = function_name(f).ok()?;
     match rows_of(&name)? {
         RowsOf::Columns(columns) if columns.len() > 1 => {
-            Some((e, columns.iter().map(|column| column.name).collect(), alias.unwrap_or(name)))
+            let fields = columns.iter().map(|column| column.name).collect();
+            Some(RowsItem { call: e, fields, name: alias.unwrap_or(name) })
         }
         _ => None,
     }
 }
 
 fn apart(item: SelectItem) -> Vec<SelectItem> {
-    let Some((call, fields, name)) = rows_in(&item) else { return vec![item] };
+    let Some(RowsItem { call, fields, name }) = rows_in(&item) else { return vec![item] };
     let field = |field: &'static str| SelectItem::ExprWithAlias {
         expr: Ast::Indirection { root: Box::new(call.clone()), links: vec![Link::Field(Ident::new(field))] },
         alias: Ident::new(of_field(&name, field)),

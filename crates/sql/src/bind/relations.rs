@@ -5,13 +5,13 @@
 use varve_engine::TableDef;
 
 use super::bound::{Bound, BoundQuery};
+use super::named_queries::NamedRows;
 use super::scope::{Merged, Relation, Scope};
 use crate::ast;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::names::fold;
 use crate::plan::{Join, JoinKind, Lateral, Source};
-use crate::sink::Origin;
 use crate::ty::Typed;
 
 /// FROM as far as it is bound.
@@ -78,8 +78,8 @@ pub(super) fn query_relation(
     shown: String,
     alias: Option<&ast::TableAlias>,
 ) -> Result<BoundFrom> {
-    let columns = (renamed(&bound, names), bound.origins());
-    relation_over(Source::Query(Box::new(bound.select)), columns, shown, alias)
+    let (columns, origins) = (renamed(&bound, names), bound.origins());
+    relation_over(NamedRows { source: Source::Query(Box::new(bound.select)), columns, origins }, shown, alias)
 }
 
 /// Names and types of a query's columns, the first ones renamed.
@@ -92,11 +92,11 @@ pub(super) fn renamed(bound: &BoundQuery, names: &[String]) -> Vec<(String, Type
 
 /// The relation of these columns under an alias, which may rename them.
 pub(super) fn relation_over(
-    source: Source,
-    (mut columns, origins): (Vec<(String, Typed)>, Vec<Option<Origin>>),
+    rows: NamedRows,
     shown: String,
     alias: Option<&ast::TableAlias>,
 ) -> Result<BoundFrom> {
+    let NamedRows { source, mut columns, origins } = rows;
     if let Some(alias) = alias {
         check_alias(alias, columns.len())?;
         for (column, renamed) in columns.iter_mut().zip(&alias.columns) {

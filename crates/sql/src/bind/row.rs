@@ -159,7 +159,8 @@ impl Binder<'_> {
         &mut self,
         row: &Ast,
         negated: bool,
-        (low, high): (&Ast, &Ast),
+        low: &Ast,
+        high: &Ast,
         symmetric: bool,
         scope: &mut Scope,
     ) -> Result<Bound> {

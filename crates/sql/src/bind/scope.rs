@@ -53,7 +53,7 @@ pub struct Merged {
 
 /// What a column's name fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum ColumnMatch {
     /// No column.
     Nothing,
     /// One: its ordinal in the input row, and its type.
@@ -142,15 +142,19 @@ impl Scope {
     }
 
     /// The column of this name, among all relations or in the one that `qualifier` names.
-    pub fn find(&self, qualifier: Option<&str>, name: &str) -> Found {
+    pub fn find(&self, qualifier: Option<&str>, name: &str) -> ColumnMatch {
         let asked = self.relations.iter().filter(|r| qualifier.is_none_or(|q| q == r.alias));
         let columns = asked.flat_map(|r| r.columns_of(name));
         if qualifier.is_some() {
-            return only(columns.map(|(ordinal, t)| Found::Column(ordinal, t)));
+            return only(columns.map(|(ordinal, t)| ColumnMatch::Column(ordinal, t)));
         }
         let merged = self.merged.iter().enumerate().filter(|(_, m)| m.name == name);
         let plain = columns.filter(|(ordinal, _)| !self.is_merged(*ordinal));
-        only(merged.map(|(n, _)| Found::Merged(n)).chain(plain.map(|(ordinal, t)| Found::Column(ordinal, t))))
+        only(
+            merged
+                .map(|(n, _)| ColumnMatch::Merged(n))
+                .chain(plain.map(|(ordinal, t)| ColumnMatch::Column(ordinal, t))),
+        )
     }
 
     /// Whether a column of USING stands for this one.
@@ -222,11 +226,11 @@ impl Merged {
     }
 }
 
-fn only(mut fits: impl Iterator<Item = Found>) -> Found {
+fn only(mut fits: impl Iterator<Item = ColumnMatch>) -> ColumnMatch {
     match (fits.next(), fits.next()) {
-        (None, _) => Found::Nothing,
+        (None, _) => ColumnMatch::Nothing,
         (Some(one), None) => one,
-        (Some(_), Some(_)) => Found::Several,
+        (Some(_), Some(_)) => ColumnMatch::Several,
     }
 }
 

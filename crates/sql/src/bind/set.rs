@@ -20,7 +20,7 @@ use crate::sink::Column;
 use crate::ty::{Ty, Typed};
 
 /// A set operation as written.
-pub(super) struct Written<'a> {
+pub(super) struct WrittenSetOperation<'a> {
     pub(super) op: SetOperator,
     pub(super) all: bool,
     pub(super) left: &'a SetExpr,
@@ -29,7 +29,11 @@ pub(super) struct Written<'a> {
 
 impl Binder<'_> {
     /// A set operation with the clauses of the query around it.
-    pub(super) fn set_operation(&mut self, written: &Written<'_>, q: &ast::Query) -> Result<BoundQuery> {
+    pub(super) fn set_operation(
+        &mut self,
+        written: &WrittenSetOperation<'_>,
+        q: &ast::Query,
+    ) -> Result<BoundQuery> {
         let kind = set_kind(written.op);
         let name = kind.name();
         lock::refuse_on_set(q.locks.first().map(|lock| lock.strength))?;
@@ -200,7 +204,7 @@ impl Binder<'_> {
 }
 
 /// The queries of a chain: (a UNION b) UNION c is a, b, c if both say ALL or neither does.
-fn operands<'a>(written: &Written<'a>) -> Vec<&'a SetExpr> {
+fn operands<'a>(written: &WrittenSetOperation<'a>) -> Vec<&'a SetExpr> {
     let (mut left, mut out) = (written.left, vec![written.right]);
     while let SetExpr::SetOperation { left: l, op, all, right } = left
         && (*op, written.op) == (SetOperator::Union, SetOperator::Union)

@@ -32,7 +32,8 @@ impl Binder<'_> {
     /// A call in an expression: a slot behind the row.
     pub(super) fn set_call(
         &mut self,
-        (name, rows): (&str, RowsOf),
+        name: &str,
+        rows: RowsOf,
         f: &ast::Function,
         at: Option<u32>,
         scope: &mut Scope,
@@ -43,7 +44,7 @@ impl Binder<'_> {
             ));
         }
         let arguments = self.arguments(f, scope)?;
-        let call = self.set_of((name, rows), arguments, at)?;
+        let call = self.set_of(name, rows, arguments, at)?;
         let t = call.output;
         let sets = scope.sets.get_or_insert_default();
         sets.calls.push(call);
@@ -53,7 +54,8 @@ impl Binder<'_> {
     /// The call of this function with these arguments.
     fn set_of(
         &mut self,
-        (name, rows): (&str, RowsOf),
+        name: &str,
+        rows: RowsOf,
         arguments: Vec<Bound>,
         at: Option<u32>,
     ) -> Result<SetCall> {
@@ -135,7 +137,7 @@ impl Binder<'_> {
         let (name, function) = written;
         let at = self.at(name);
         let (call, value) = match values_of(function) {
-            Some(rows) => (Some(self.set_of((function, rows), arguments, at)?), None),
+            Some(rows) => (Some(self.set_of(function, rows, arguments, at)?), None),
             None => (None, Some(self.call_function(function, arguments, at)?)),
         };
         let t = call.as_ref().map(|c| c.output).or(value.as_ref().map(|v| v.t));

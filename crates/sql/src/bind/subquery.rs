@@ -14,7 +14,7 @@ use crate::ast::{self, Expr as Ast};
 use super::around::QueryAround;
 use super::bound::Bound;
 use super::row::fields_of;
-use super::scope::{Found, Scope};
+use super::scope::{ColumnMatch, Scope};
 use super::{Binder, lock};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
@@ -118,7 +118,7 @@ impl Binder<'_> {
     ) -> Result<Option<Bound>> {
         let knows = |scope: &Scope| match qualifier {
             Some(q) => scope.relation(q).is_some(),
-            None => scope.find(None, name) != Found::Nothing,
+            None => scope.find(None, name) != ColumnMatch::Nothing,
         };
         let Some(owner) = self.around.levels.iter().rposition(|l| !l.hidden && knows(&l.scope)) else {
             return Ok(None);

@@ -18,7 +18,7 @@ use crate::ast::{self, BinaryOperator, FrameExclusion, Over};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
 use crate::names::fold;
-use crate::plan::{AggCall, AggKind, Exclude, Frame, FrameBound, FrameUnits, WinCall, WinFunction, WinOrder};
+use crate::plan::{AggCall, AggKind, Exclude, Frame, FrameBound, FrameUnits, OrderKey, WinCall, WinFunction};
 use crate::ty::{Ty, Typed};
 
 impl WinFunction {
@@ -249,7 +249,7 @@ impl Binder<'_> {
         &mut self,
         written: &[ast::OrderByExpr],
         scope: &mut Scope,
-    ) -> Result<Vec<(WinOrder, Bound)>> {
+    ) -> Result<Vec<(OrderKey, Bound)>> {
         let mut out = Vec::with_capacity(written.len());
         for item in written {
             let b = self.expression(&item.expr, scope)?;
@@ -257,7 +257,7 @@ impl Binder<'_> {
             super::order::orderable(b.t, "ORDER BY")?;
             let descending = is_descending(item.direction)?;
             let nulls_first = item.nulls_first.unwrap_or(descending);
-            out.push((WinOrder { expr: b.expr.clone(), ty: b.t.ty, descending, nulls_first }, b));
+            out.push((OrderKey { expr: b.expr.clone(), ty: b.t.ty, descending, nulls_first }, b));
         }
         Ok(out)
     }
@@ -265,7 +265,7 @@ impl Binder<'_> {
     fn frame(
         &mut self,
         written: Option<&ast::WindowFrame>,
-        order: &mut [(WinOrder, Bound)],
+        order: &mut [(OrderKey, Bound)],
         scope: &mut Scope,
     ) -> Result<Frame> {
         let Some(written) = written else {
@@ -300,7 +300,7 @@ impl Binder<'_> {
         &mut self,
         (bound, is_start): (&ast::FrameBound, bool),
         units: FrameUnits,
-        order: &mut [(WinOrder, Bound)],
+        order: &mut [(OrderKey, Bound)],
         scope: &mut Scope,
     ) -> Result<FrameBound> {
         let (offset, before) = match bound {
@@ -340,7 +340,7 @@ impl Binder<'_> {
         &mut self,
         offset: Bound,
         end: FrameEnd,
-        order: &mut [(WinOrder, Bound)],
+        order: &mut [(OrderKey, Bound)],
     ) -> Result<FrameBound> {
         let [(key, value)] = order else {
             let message = "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column";

@@ -89,12 +89,16 @@ impl Binder<'_> {
         let named = &mut self.named.queries[place];
         let Some(work) = &mut named.work else {
             let shared = named.shared.as_ref();
-            let rows = shared.map(|(shared, columns)| (Source::Shared(shared.clone()), columns.clone()));
-            return Ok(rows.map(|(source, columns)| (source, columns, named.origins.clone())));
+            return Ok(shared.map(|(shared, columns)| NamedRows {
+                source: Source::Shared(shared.clone()),
+                columns: columns.clone(),
+                origins: named.origins.clone(),
+            }));
         };
         work.uses += 1;
         let types = work.columns.iter().map(|(_, t)| t.ty).collect();
-        let rows = (Source::Work(work.id, types), work.columns.clone(), Vec::new());
+        let source = Source::Work(work.id, types);
+        let rows = NamedRows { source, columns: work.columns.clone(), origins: Vec::new() };
         let what = match () {
             () if subqueries > work.subqueries => "must not appear within a subquery",
             () if work.uses > 1 => "must not appear more than once",
@@ -162,7 +166,7 @@ impl Binder<'_> {
         let SetExpr::SetOperation { left, op: SetOperator::Union, all, right } = query.body.as_ref() else {
             return self.query(query);
         };
-        let bind = |b: &mut Self| b.open_union(place, query, (left, right), *all);
+        let bind = |b: &mut Self| b.open_union(place, query, left, right, *all);
         match &query.with {
             Some(with) => self.with_named(with, bind),
             None => bind(self),
@@ -173,7 +177,8 @@ impl Binder<'_> {
         &mut self,
         place: usize,
         query: &ast::Query,
-        (left, right): (&SetExpr, &SetExpr),
+        left: &SetExpr,
+        right: &SetExpr,
         all: bool,
     ) -> Result<BoundQuery> {
         let first = self.deeper(|b| b.side(left))?;

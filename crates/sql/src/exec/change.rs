@@ -24,7 +24,7 @@ use super::watch::{At, Watch};
 use super::{Exec, Failure, Row, Scratch, project};
 use crate::error::Result;
 use crate::eval::{Cx, Expr, Input, NoSequences};
-use crate::plan::{Access, Delete, Found, Output, TableAccess, Update};
+use crate::plan::{Access, Delete, Output, RowFinder, TableAccess, Update};
 use crate::sink::Sink;
 use crate::value_bytes::push_image;
 
@@ -55,7 +55,7 @@ pub type Again<'a> = dyn FnMut(&mut Transaction, Vec<Value>) -> Result<Option<Bo
 /// Rows that a general query has found.
 pub struct FoundRows<'f> {
     /// What found them.
-    pub found: &'f Found,
+    pub found: &'f RowFinder,
     /// The rows.
     pub rows: Vec<FoundRow>,
     /// Asks again.
@@ -160,7 +160,7 @@ impl Exec<'_> {
         mut given: Box<[Value]>,
         decide: &Decide<'_>,
         landed: &Landed,
-        found: &Found,
+        found: &RowFinder,
         again: &mut Again<'_>,
         made: &mut Made,
     ) -> Result<bool> {
@@ -468,7 +468,7 @@ fn whole(row: &RowRef<'_>, def: &TableDef) -> Vec<Value> {
 }
 
 /// Whether the version has the values for which subqueries were run: they are the last of those given.
-fn is_as_found(found: &Found, row: &RowRef<'_>, given: &[Datum<'_>]) -> bool {
+fn is_as_found(found: &RowFinder, row: &RowRef<'_>, given: &[Datum<'_>]) -> bool {
     let values = &given[given.len() - found.seen.len()..];
     let (mut now, mut then) = (Vec::new(), Vec::new());
     found.seen.iter().for_each(|column| push_image(&mut now, &row.get(*column)));

@@ -27,21 +27,21 @@ use equal::Classes;
 pub(crate) const TABLES_MAX: usize = 4;
 
 /// A table of the join.
-pub(super) struct Part {
+pub(super) struct JoinedTable {
     pub(super) table: Arc<TableDef>,
     /// Ordinal of its first column in the joined row.
     pub(super) first: usize,
 }
 
-impl Part {
+impl JoinedTable {
     fn holds(&self, column: usize) -> bool {
         (self.first..self.first + self.table.columns.len()).contains(&column)
     }
 }
 
 /// The join, taken apart.
-pub(super) struct Parts {
-    pub(super) tables: Vec<Part>,
+pub(super) struct JoinParts {
+    pub(super) tables: Vec<JoinedTable>,
     /// What equals what.
     classes: Classes,
     /// All other conditions.
@@ -71,7 +71,7 @@ pub fn place(
     let Some((tables, on)) = inner_tables(source) else { return Err(conditions) };
     let all: Vec<Expr> = on.into_iter().chain(conditions.iter().cloned()).collect();
     let (classes, rest) = Classes::of(all, &|column| column_type(&tables, column));
-    let parts = Parts { tables, classes, conditions: rest };
+    let parts = JoinParts { tables, classes, conditions: rest };
     let limited = select.limit.is_some();
     let mut search = Search { parts: &parts, order, limited, best: None, steps: Vec::new() };
     search.extend(0.0, 1.0);
@@ -82,21 +82,26 @@ pub fn place(
     Ok(())
 }
 
-fn column_type(tables: &[Part], column: usize) -> Option<varve_engine::ColumnType> {
+fn column_type(tables: &[JoinedTable], column: usize) -> Option<varve_engine::ColumnType> {
     let part = tables.iter().find(|p| p.holds(column))?;
     Some(part.table.columns[column - part.first].column_type)
 }
 
 /// The tables of inner joins and their conditions over the joined row.
-fn inner_tables(source: &Source) -> Option<(Vec<Part>, Vec<Expr>)> {
+fn inner_tables(source: &Source) -> Option<(Vec<JoinedTable>, Vec<Expr>)> {
     let (mut tables, mut conditions) = (Vec::new(), Vec::new());
     collect(source, 0, &mut tables, &mut conditions)?;
     (2..=TABLES_MAX).contains(&tables.len()).then_some((tables, conditions))
 }
 
-fn collect(source: &Source, first: usize, tables: &mut Vec<Part>, conditions: &mut Vec<Expr>) -> Option<()> {
+fn collect(
+    source: &Source,
+    first: usize,
+    tables: &mut Vec<JoinedTable>,
+    conditions: &mut Vec<Expr>,
+) -> Option<()> {
     match source {
-        Source::Table(t) => tables.push(Part { table: t.table.clone(), first }),
+        Source::Table(t) => tables.push(JoinedTable { table: t.table.clone(), first }),
         Source::Join(join) => {
             let Join { kind: JoinKind::Inner, left, right, left_width, on, lateral: None } = join.as_ref()
             else {
@@ -123,7 +128,7 @@ fn shifted(mut condition: Expr, first: usize) -> Expr {
 
 /// Tries the tables in every order.
 struct Search<'p> {
-    parts: &'p Parts,
+    parts: &'p JoinParts,
     order: Option<&'p WantedOrder>,
     limited: bool,
     /// The cheapest order so far.
@@ -193,7 +198,7 @@ impl Search<'_> {
     }
 }
 
-impl Parts {
+impl JoinParts {
     /// The conditions to check when a table joins those before it.
     fn conditions_at(&self, before: &[usize], part: usize) -> Vec<Expr> {
         let known = |c: usize| before.iter().any(|b| self.tables[*b].holds(c));
@@ -242,7 +247,7 @@ fn links(condition: &Expr) -> bool {
 }
 
 /// How much of a key an access path knows.
-struct Known {
+struct KeyPrefix {
     unique: bool,
     ranges: usize,
     /// Columns of the key that nothing is said about.
@@ -252,10 +257,10 @@ struct Known {
 }
 
 /// `None` for a path that reads the table, or one half of it.
-fn known(table: &TableDef, access: &Access) -> Option<Known> {
+fn known(table: &TableDef, access: &Access) -> Option<KeyPrefix> {
     let (index, columns, ranges) = match access {
         Access::Full => return None,
-        Access::Point(_) => return Some(Known { unique: true, ranges: 1, open: 0, closed: false }),
+        Access::Point(_) => return Some(KeyPrefix { unique: true, ranges: 1, open: 0, closed: false }),
         Access::Ranges { index, columns, ranges } => (index, columns, ranges),
     };
     let closed = |r: &KeyRange| r.lower.is_some() && r.upper.is_some();
@@ -271,10 +276,10 @@ fn known(table: &TableDef, access: &Access) -> Option<Known> {
     let unique = is_unique && open == 0;
     // An array has as many elements as it has; some.
     let each = if ranges.iter().any(|r| r.each.is_some()) { 10 } else { 1 };
-    Some(Known { unique, ranges: ranges.len() * each, open, closed: ranges.iter().all(closed) })
+    Some(KeyPrefix { unique, ranges: ranges.len() * each, open, closed: ranges.iter().all(closed) })
 }
 
-impl Known {
+impl KeyPrefix {
     /// A guess, good enough to tell a key from a prefix and a long prefix from a short one.
     fn rows(&self) -> f64 {
         let each = if self.unique { 1.0 } else { 10.0 * 30f64.powi(self.open as i32) };

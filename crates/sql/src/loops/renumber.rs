@@ -2,13 +2,13 @@
 //!
 //! Does not know: why the order was chosen.
 
-use super::{Chosen, Parts};
+use super::{Chosen, JoinParts};
 use crate::access::joined;
 use crate::eval::Expr;
 use crate::plan::{Access, KeyRange, Select, Source, Step, TableAccess};
 
 /// Makes the select read the chosen steps.
-pub(super) fn apply(select: &mut Select, parts: &Parts, chosen: Vec<Chosen>) {
+pub(super) fn apply(select: &mut Select, parts: &JoinParts, chosen: Vec<Chosen>) {
     if chosen.iter().any(|c| c.ordered.is_some()) {
         select.order = Box::default();
     }
@@ -46,7 +46,7 @@ fn mark(e: &mut Expr, used: &mut [bool]) {
 }
 
 /// The step with all columns by their ordinals in the joined row.
-fn step(parts: &Parts, chosen: Chosen) -> (usize, Step) {
+fn step(parts: &JoinParts, chosen: Chosen) -> (usize, Step) {
     let part = &parts.tables[chosen.part];
     let kept = chosen.conditions.into_iter().zip(&chosen.choice.covered).filter(|(_, covered)| !**covered);
     let target = TableAccess {

@@ -13,7 +13,7 @@ use crate::names::{NAME_BYTES_MAX, clipped};
 /// A token, and where it is.
 #[derive(Debug, Clone, Copy)]
 pub struct Token<'t> {
-    kind: Kind,
+    kind: TokenKind,
     /// As it is written.
     text: &'t str,
     /// Its first byte.
@@ -23,7 +23,7 @@ pub struct Token<'t> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TokenKind {
     /// A name or a keyword.
     Word,
     /// A name in double quotes.
@@ -43,28 +43,28 @@ impl Token<'_> {
     /// The same, but as long as it is written.
     fn written_name(&self) -> Option<String> {
         match self.kind {
-            Kind::Word => Some(self.text.to_ascii_lowercase()),
-            Kind::Quoted => {
+            TokenKind::Word => Some(self.text.to_ascii_lowercase()),
+            TokenKind::Quoted => {
                 let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
                 Some(inner.replace("\"\"", "\""))
             }
-            Kind::Text | Kind::Symbol => None,
+            TokenKind::Text | TokenKind::Symbol => None,
         }
     }
 
     /// Whether it is this operator or mark.
     pub fn is(&self, symbol: &str) -> bool {
-        self.kind == Kind::Symbol && self.text == symbol
+        self.kind == TokenKind::Symbol && self.text == symbol
     }
 
     /// Whether it is this keyword, in lower case.
     pub fn is_word(&self, word: &str) -> bool {
-        self.kind == Kind::Word && self.text.eq_ignore_ascii_case(word)
+        self.kind == TokenKind::Word && self.text.eq_ignore_ascii_case(word)
     }
 
     /// What a string without escapes says.
     pub fn string(&self) -> Option<String> {
-        if self.kind != Kind::Text {
+        if self.kind != TokenKind::Text {
             return None;
         }
         let inner = self.text.strip_prefix('\'')?.strip_suffix('\'')?;
@@ -83,11 +83,11 @@ pub fn tokens(text: &str) -> Result<Vec<Token<'_>>> {
         let written = text.get(start..end).ok_or_else(lost)?;
         let kind = match token.token() {
             Scanned::SqlComment | Scanned::CComment => continue,
-            Scanned::Ident if written.starts_with('"') => Kind::Quoted,
-            Scanned::Ident => Kind::Word,
-            Scanned::Sconst | Scanned::Usconst => Kind::Text,
-            _ if token.keyword_kind() != KeywordKind::NoKeyword => Kind::Word,
-            _ => Kind::Symbol,
+            Scanned::Ident if written.starts_with('"') => TokenKind::Quoted,
+            Scanned::Ident => TokenKind::Word,
+            Scanned::Sconst | Scanned::Usconst => TokenKind::Text,
+            _ if token.keyword_kind() != KeywordKind::NoKeyword => TokenKind::Word,
+            _ => TokenKind::Symbol,
         };
         tokens.push(Token { kind, text: written, start, end });
     }

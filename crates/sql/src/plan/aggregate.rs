@@ -2,7 +2,6 @@
 //!
 //! Does not know: which types an aggregate takes (`bind::aggregate`), how it is computed.
 
-use super::WinOrder;
 use crate::eval::Expr;
 use crate::ty::{Elem, Ty};
 
@@ -130,6 +129,19 @@ impl Moment {
     }
 }
 
+/// One key of the order within a call: of a window, or of an aggregate's values.
+#[derive(Debug, Clone)]
+pub struct OrderKey {
+    /// The value.
+    pub expr: Expr,
+    /// Its type.
+    pub ty: Ty,
+    /// DESC
+    pub descending: bool,
+    /// NULLS FIRST
+    pub nulls_first: bool,
+}
+
 /// One aggregate to compute.
 #[derive(Debug, Clone)]
 pub struct AggCall {
@@ -148,7 +160,7 @@ pub struct AggCall {
     /// A second argument: what string_agg puts before each value but the first, the x of a pair, the fraction of a percentile.
     pub second: Option<Expr>,
     /// ORDER BY within the call, WITHIN GROUP.
-    pub order: Vec<WinOrder>,
+    pub order: Vec<OrderKey>,
 }
 
 impl AggKind {

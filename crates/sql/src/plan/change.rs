@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use varve_engine::{Part, TableDef};
 
-use super::{Output, Select, TableAccess};
+use super::access::TableAccess;
+use super::select::{Output, Select};
 use crate::eval::Expr;
 use crate::ty::Ty;
 
@@ -109,13 +110,13 @@ pub struct Update {
     /// What the client gets back of each new row.
     pub returning: Option<Box<[Output]>>,
     /// What finds the rows, if a general query does.
-    pub found: Option<Box<Found>>,
+    pub found: Option<Box<RowFinder>>,
 }
 
 /// A general query that finds rows to change. Expressions about such a row are over: the columns of the other relations, those of
 /// the target, and the values of subqueries.
 #[derive(Debug)]
-pub struct Found {
+pub struct RowFinder {
     /// Its outputs: the row's key as bytes, the columns of the other relations, the values of subqueries, and the columns of the
     /// target in `seen`.
     pub query: Select,
@@ -142,5 +143,5 @@ pub struct Delete {
     /// What the client gets back of each old row.
     pub returning: Option<Box<[Output]>>,
     /// What finds the rows, if a general query does.
-    pub found: Option<Box<Found>>,
+    pub found: Option<Box<RowFinder>>,
 }

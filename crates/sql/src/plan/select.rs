@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use varve_engine::{LockStrength, TableDef};
 
-use super::{AggCall, AggKind, Source, WinCall};
+use super::aggregate::{AggCall, AggKind};
+use super::source::Source;
+use super::window::WinCall;
 use crate::eval::Expr;
 use crate::sink::Column;
 use crate::ty::{Ty, Typed};

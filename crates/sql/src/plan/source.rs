@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use varve_engine::TableDef;
 
-use super::{Select, TableAccess};
+use super::access::TableAccess;
+use super::select::Select;
 use crate::eval::Expr;
 use crate::system::SystemTable;
 use crate::ty::{Ty, Typed};

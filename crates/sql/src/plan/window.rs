@@ -2,7 +2,7 @@
 //!
 //! Does not know: which types a function takes (`bind::window`), how a window is computed (`varve-query`).
 
-use super::AggKind;
+use super::aggregate::{AggKind, OrderKey};
 use crate::eval::Expr;
 use crate::ty::Ty;
 
@@ -85,19 +85,6 @@ pub struct Frame {
     pub exclude: Exclude,
 }
 
-/// One key of a window's order.
-#[derive(Debug, Clone)]
-pub struct WinOrder {
-    /// The value.
-    pub expr: Expr,
-    /// Its type.
-    pub ty: Ty,
-    /// DESC
-    pub descending: bool,
-    /// NULLS FIRST
-    pub nulls_first: bool,
-}
-
 /// A window function's call.
 #[derive(Debug, Clone)]
 pub struct WinCall {
@@ -110,7 +97,7 @@ pub struct WinCall {
     /// PARTITION BY
     pub partition: Vec<(Expr, Ty)>,
     /// ORDER BY
-    pub order: Vec<WinOrder>,
+    pub order: Vec<OrderKey>,
     /// The frame.
     pub frame: Frame,
     /// The result's type.

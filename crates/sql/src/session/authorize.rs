@@ -24,7 +24,7 @@ use crate::ast::{
 };
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
-use crate::plan::{Found, OnConflict, Output, Plan, Select};
+use crate::plan::{OnConflict, Output, Plan, RowFinder, Select};
 use crate::prepared::Prepared;
 use crate::rights::{Holder, Kind, Need, Needed, Object, Who, denied};
 use crate::system;
@@ -256,7 +256,7 @@ impl Check<'_> {
         locked.try_for_each(|table| self.need_any(&table_object(table), &[Rights::UPDATE]))
     }
 
-    fn found(&self, found: Option<&Found>, target: &Arc<TableDef>) -> Result<()> {
+    fn found(&self, found: Option<&RowFinder>, target: &Arc<TableDef>) -> Result<()> {
         let reads = found.is_some_and(|found| !found.seen.is_empty());
         if reads { self.table(target, Rights::SELECT) } else { Ok(()) }
     }
@@ -270,7 +270,7 @@ impl Check<'_> {
     fn reads_of<'e>(
         &self,
         table: &TableDef,
-        found: Option<&Found>,
+        found: Option<&RowFinder>,
         mut expressions: impl Iterator<Item = &'e Expr>,
     ) -> Result<()> {
         let first = found.map_or(0, |found| found.others);

@@ -5,7 +5,7 @@
 use pg_query::NodeEnum;
 use pg_query::protobuf::Node;
 
-use crate::ast::{Ident, ObjectName, Place};
+use crate::ast::{Ident, ObjectName, TextPosition};
 use crate::error::{Result, SqlError};
 
 /// A text and how its bytes are counted as characters.
@@ -44,10 +44,10 @@ impl<'s> Reader<'s> {
     }
 
     /// The place of a byte of PostgreSQL's; none if it is unknown.
-    pub(super) fn place(&self, at: i32) -> Place {
-        let Ok(at) = usize::try_from(at) else { return Place::NONE };
+    pub(super) fn place(&self, at: i32) -> TextPosition {
+        let Ok(at) = usize::try_from(at) else { return TextPosition::NONE };
         let before = self.characters(at.min(self.sql.len()));
-        u32::try_from(before + 1).map_or(Place::NONE, Place::at)
+        u32::try_from(before + 1).map_or(TextPosition::NONE, TextPosition::at)
     }
 
     /// An identifier.
