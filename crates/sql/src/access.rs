@@ -1,11 +1,12 @@
 //! Choice of the access path: primary key, an index, or the whole table.
 //!
 //! Invariants
-//! 1. The ranges of a path contain every row that satisfies the conditions taken for it, and no row twice after merging.
+//! 1. The ranges of a path contain every row that satisfies the conditions taken for it, and no row twice
+//!    after merging.
 //! 2. A condition leaves the filter only if the path implies it.
 //!
-//! Does not know: statistics; the choice goes by the shape of the conditions. Rules: equality on a whole unique key, then
-//! equality on most leading columns, then ranges closed at both ends, then half-open ones.
+//! Does not know: statistics; the choice goes by the shape of the conditions. Rules: equality on a whole
+//! unique key, then equality on most leading columns, then ranges closed at both ends, then half-open ones.
 
 use varve_engine::{KeyPart, ScanIndex, TableDef};
 
@@ -68,7 +69,8 @@ struct Candidate {
     unique: bool,
     /// Columns that follow in the key (the primary key behind a secondary one).
     tail: Vec<usize>,
-    /// Of an index over expressions: the conditions in which these stand as columns behind those of the table.
+    /// Of an index over expressions: the conditions in which these stand as columns behind those of the
+    /// table.
     rewritten: Option<Vec<Expr>>,
 }
 
@@ -358,8 +360,8 @@ fn compared(op: CmpOp, column: usize, value: &Expr) -> Option<Bounding<'_>> {
     })
 }
 
-/// Ranges over a key of these columns; `None` if no condition bounds the first one. Marks the conditions that the
-/// ranges imply.
+/// Ranges over a key of these columns; `None` if no condition bounds the first one. Marks the conditions that
+/// the ranges imply.
 fn ranges_for(columns: &[usize], conditions: &[&Expr], covered: &mut [bool]) -> Option<Vec<KeyRange>> {
     let mut ranges = vec![KeyRange::default()];
     let mut bounded = false;

@@ -4,7 +4,7 @@
 //! 1. A key depends only on its row, so it is computed without a session. `bind::index` refuses expressions
 //!    that need one.
 //!
-//! Does not know: who asks (the engine for entries, `access` and `exec` for what is sought).
+//! Does not know: its users. The engine computes the keys of entries, `access` and `exec` those of lookups.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Names of objects as a statement or a string writes them: their longest length, their schema and their last part.
+//! Names of objects as a statement or a string writes them: their longest length, their schema and their last
+//! part.
 //!
 //! Does not know: which objects there are, the search path (`path`).
 

@@ -88,7 +88,7 @@ fn type_name(t: &ast::TypeName) -> String {
     .to_owned()
 }
 
-/// What a part of an index's key is called, told from its kept text.
+/// What a part of an index's key is called, by its kept text.
 pub fn name_of_key(text: &str) -> String {
     crate::parse::expression(text).map_or_else(|_| "expr".to_owned(), |e| key_name(&e))
 }

@@ -45,7 +45,7 @@ struct Schemas {
     searched: Box<[String]>,
 }
 
-/// Paths by their schemas, and the number that the next one gets.
+/// Paths by their schemas, and the number that the next path gets.
 struct NumberedPaths {
     paths: FxHashMap<Box<[String]>, Path>,
     next: u32,

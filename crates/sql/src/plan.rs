@@ -1,27 +1,28 @@
 //! Physical plans: what the executor runs.
 //!
 //! Invariants
-//! 1. A plan holds the table definition it was made for; the engine refuses to open the table once that is stale, and the
-//!    session plans again.
+//! 1. A plan holds the table definition it was made for; the engine refuses to open the table once that is
+//!    stale, and the session plans again.
 //! 2. Filters that an access path guarantees are not in `filter` any more.
 //!
 //! Does not know: how it came about (`bind`, `access`) or how it runs (`exec`).
 
 mod access;
-mod aggregate;
+mod calls;
 mod change;
 mod select;
 mod source;
 mod walk;
-mod window;
 
 use std::sync::Arc;
 
 use varve_engine::TableDef;
 
-// One vocabulary, whose files nobody needs to know who reads or makes plans.
+// One vocabulary: users of plans do not need to know its files.
 pub use access::{Access, KeyRange, TableAccess};
-pub use aggregate::{AggCall, AggKind, Moment, OrderKey};
+pub use calls::{
+    AggCall, AggKind, Exclude, Frame, FrameBound, FrameUnits, Moment, OrderKey, WinCall, WinFunction,
+};
 pub use change::{Arbiter, Delete, Insert, InsertSource, OnConflict, RowFinder, Rules, Update, Upsert};
 pub use select::{
     Aggregate, LockWait, LockedTable, Output, RowLock, Select, SortKey, Subquery, SubqueryKind,
@@ -30,7 +31,6 @@ pub use source::{
     Expand, Join, JoinKind, Lateral, Recursion, SetCall, SetFunction, SetKind, SetOperation, Shared,
     SharedBody, Source, Step, Unnest,
 };
-pub use window::{Exclude, Frame, FrameBound, FrameUnits, WinCall, WinFunction};
 
 /// A statement that runs on rows.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. With the path of `public` alone nothing is copied or changed.
-//! 2. Queries inside a definition are left as they are: who binds them knows the path.
+//! 2. Queries inside a definition are left as they are: the binder knows the search path.
 //!
 //! Does not know: what the commands do.
 
@@ -164,7 +164,8 @@ impl Names<'_> {
         }
     }
 
-    /// A default is kept as text: the sequence in `nextval('s')` is the one that is found now, however deep it stands.
+    /// A default is kept as text: the sequence in `nextval('s')` is the one that is found now, however deep
+    /// it stands.
     fn kept_default(&self, default: &mut KeptExpr) -> Result<()> {
         let text = self.with_schemas(&default.text)?;
         if text != default.text {

@@ -1,10 +1,11 @@
 //! Settings of a session: SHOW, SET and RESET, and the settings that are reported to the client.
 //!
 //! Invariants
-//! 1. A setting takes only values that Varve honours; one whose other values would change results is refused with 0A000.
-//!    Planner settings of PostgreSQL are kept and shown, and have no effect here (`foreign.rs`); of the memory settings
-//!    `work_mem` and `temp_file_limit` have one.
-//! 2. SET is undone by a rollback, also to a savepoint; SET LOCAL is undone by the commit too, unless a SET came after it.
+//! 1. A setting takes only values that Varve honours; one whose other values would change results is refused
+//!    with 0A000. Planner settings of PostgreSQL are kept and shown, and have no effect here (`foreign.rs`);
+//!    of the memory settings `work_mem` and `temp_file_limit` have one.
+//! 2. SET is undone by a rollback, also to a savepoint; SET LOCAL is undone by the commit too, unless a SET
+//!    came after it.
 //!
 //! Does not know: transactions; the session calls `commit` and `rollback`, and `mark` at a savepoint.
 
@@ -51,9 +52,9 @@ enum SettingKind {
     AtConnection,
     /// A whole number up to this one.
     Count(u32),
-    /// A time in whole seconds, shown as their number; up to so many.
+    /// A time in whole seconds, shown as their number; up to this number.
     Seconds(u32),
-    /// Memory, at least so many kilobytes, which is the unit if none is written; kept as their number.
+    /// Memory of at least this number of kilobytes. It is kept in kilobytes, the unit if none is written.
     Memory(u64),
     /// Memory or space of the same unit, or -1 for no limit.
     Limit,
@@ -285,7 +286,8 @@ impl Settings {
         Ok(())
     }
 
-    /// SET ROLE and SET SESSION AUTHORIZATION: the name with the role's number, so that both are undone together.
+    /// SET ROLE and SET SESSION AUTHORIZATION: the name with the role's number, so that both are undone
+    /// together.
     pub fn set_role(&mut self, name: &str, value: &str, id: Option<u32>, local: bool) -> Result<()> {
         self.set(name, Some(value), local)?;
         self.replace(number_of(name), id.map(|id| id.to_string()), local);
@@ -893,7 +895,8 @@ mod tests {
             ("row_security", "maybe", "22023"),
             ("max_connections", "5", "55P02"),
             ("tcp_keepalives_count", "-1", "22023"),
-            // Finding B13 of review 8: what the system takes was not looked at here, so that it was shown and not in force.
+            // Finding B13 of review 8: what the system takes was not looked at here, so that it was shown and
+            // not in force.
             ("tcp_keepalives_count", "128", "22023"),
             ("tcp_keepalives_idle", "32768", "22023"),
             ("tcp_keepalives_interval", "2d", "22023"),

@@ -1,9 +1,11 @@
 //! Aggregate calls: which there are, and the types they give.
 //!
 //! Invariants
-//! 1. Results have PostgreSQL's types: sum of integer is bigint, sum of bigint and avg of any whole number are numeric.
+//! 1. Results have PostgreSQL's types: sum of integer is bigint, sum of bigint and avg of any whole number
+//!    are numeric.
 //! 2. The same call written twice is computed once.
-//! 3. A call belongs to the nearest query whose columns it reads, or to its own if it reads none (SQL:2016, 6.9).
+//! 3. A call belongs to the nearest query whose columns it reads, or to its own if it reads none (SQL:2016,
+//!    6.9).
 //!
 //! Does not know: how groups are formed (`exec`).
 
@@ -109,7 +111,8 @@ impl AggKind {
 }
 
 impl Binder<'_> {
-    /// An aggregate call: becomes a slot of the group. It belongs to the nearest query whose columns its argument reads.
+    /// An aggregate call: becomes a slot of the group. It belongs to the nearest query whose columns its
+    /// argument reads.
     pub(super) fn aggregate(
         &mut self,
         kind: AggKind,
@@ -197,7 +200,7 @@ impl Binder<'_> {
         let call = self.without_trace(|b| b.argument_of(kind, f, at, scope));
         self.keeps_operands = before;
         scope.grouping = grouping;
-        // If it can't be bound, whoever binds it in earnest says why.
+        // If it can't be bound, the second binding reports the error.
         let Ok((call, _)) = call else { return Ok(false) };
         Ok(call.exprs().any(Expr::reads_outer) && !call.exprs().any(Expr::reads_columns))
     }
@@ -312,7 +315,8 @@ fn names_relation(argument: &ast::Expr, scope: &Scope) -> bool {
     scope.find(None, &name) == ColumnMatch::Nothing && scope.relation(&name).is_some()
 }
 
-/// The argument as it is written, before it was cast to what the aggregate takes, stands for the argument in an order.
+/// The argument as it is written, before it was cast to what the aggregate takes, stands for the argument in
+/// an order.
 fn order_by_argument(order: &mut [OrderKey], written: &Expr, argument: &Expr, input: Ty) {
     let written = format!("{written:?}");
     for by in order.iter_mut().filter(|by| format!("{:?}", by.expr) == written) {
@@ -320,7 +324,8 @@ fn order_by_argument(order: &mut [OrderKey], written: &Expr, argument: &Expr, in
     }
 }
 
-/// The order in which values are taken. Where it makes no difference, it is none; values that are taken once are sorted.
+/// The order in which values are taken. Where it makes no difference, it is none; values that are taken once
+/// are sorted.
 fn ordered_values(
     kind: AggKind,
     distinct: bool,
@@ -343,8 +348,8 @@ fn ordered_values(
     })
 }
 
-/// Only ordered-set aggregates have WITHIN GROUP, and these must have it. `count` values are written in all; no error of its own
-/// if there is no such function.
+/// Only ordered-set aggregates have WITHIN GROUP, and these must have it. `count` values are written in all;
+/// no error of its own if there is no such function.
 fn check_within(kind: AggKind, f: &ast::Function, count: usize) -> std::result::Result<(), Option<SqlError>> {
     let within = f.within_group.len();
     if kind.is_ordered_set() && within > 0 && f.distinct {

@@ -21,8 +21,8 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Takes the subqueries out of an expression: the answer of the n-th stands at `first + n` then. `column` says which of the new
-    /// row's columns one of the expression's is; `None` if it is none.
+    /// Takes the subqueries out of an expression: the answer of the n-th stands at `first + n` then. `column`
+    /// says which of the new row's columns one of the expression's is; `None` if it is none.
     pub(super) fn take(
         &mut self,
         e: &mut Expr,

@@ -12,7 +12,8 @@ use crate::eval::Expr;
 /// The queries around the one that is bound.
 #[derive(Debug, Default)]
 pub(super) struct QueriesAround {
-    /// The queries, outermost first; behind them, while LATERAL items are bound, items of the innermost query's FROM.
+    /// The queries, outermost first; behind them, while LATERAL items are bound, items of the innermost
+    /// query's FROM.
     pub(super) levels: Vec<QueryAround>,
     /// How many of the levels are queries around.
     pub(super) outside: usize,
@@ -27,8 +28,8 @@ pub(super) struct QueryAround {
     pub(super) scope: Scope,
     /// The values given, over its rows.
     pub(super) given: Vec<Bound>,
-    /// It is around the place where a query of WITH is used, not where that is written; or an item of FROM beside what is not
-    /// LATERAL.
+    /// It is around the place where a query of WITH is used, not where that is written; or an item of FROM
+    /// beside what is not LATERAL.
     pub(super) hidden: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Arrays in expressions: ARRAY[...], subscripts, ANY and ALL, and functions whose types follow the elements'.
+//! Arrays in expressions: ARRAY[...], subscripts, ANY and ALL, and functions whose types follow the
+//! elements'.
 //!
 //! Does not know: ARRAY and ANY over queries.
 
@@ -61,8 +62,8 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<Bound> {
         let right = right.unnested();
-        // A list that is written out is IN, which finds rows by index. But char(n) is compared with strings in an array as text,
-        // blanks and all.
+        // A list that is written out is IN, which finds rows by index. But char(n) is compared with strings
+        // in an array as text, blanks and all.
         if let (Ast::Array(list), BinaryOperator::Eq, false) = (right, op, all)
             && !list.is_empty()
             && !self.is_char_among_strings(left, list, scope)?
@@ -173,7 +174,8 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// Whether char(n) is compared with an array of nothing but untyped literals, which is text[] whatever stands beside it.
+    /// Whether char(n) is compared with an array of nothing but untyped literals, which is text[] whatever
+    /// stands beside it.
     fn is_char_among_strings(&mut self, left: &Ast, list: &[Ast], scope: &mut Scope) -> Result<bool> {
         if !list.iter().all(|e| matches!(e, Ast::Value(_) | Ast::Parameter(..)))
             || self.expression(left, scope)?.t.ty != Ty::Char
@@ -226,7 +228,8 @@ impl Binder<'_> {
             name,
             "array_append" | "array_prepend" | "array_cat" | "array_position" | "array_positions"
         ) || matches!(name, "array_remove" | "array_replace");
-        // A literal or parameter that stands for the array is one of the element beside it; of nothing but such, all are text.
+        // A literal or parameter that stands for the array is one of the element beside it; of nothing but
+        // such, all are text.
         let is_untyped = is_compatible && types.iter().all(|ty| *ty == Ty::Unknown);
         match (name, types.as_mut_slice()) {
             ("array_prepend", [_, array]) | (_, [array, ..]) if is_untyped => {

@@ -8,8 +8,8 @@ use crate::eval::func;
 use crate::names::fold;
 use crate::ty::Ty;
 
-/// Functions that PostgreSQL has and Varve does not run yet, in order: 0A000 rather than 42883. One that is there by now doesn't
-/// count, so the list need not follow.
+/// Functions that PostgreSQL has and Varve does not run yet, in order: 0A000 rather than 42883. One that is
+/// there by now doesn't count, so the list need not follow.
 const FOREIGN: &str = include_str!("foreign-functions.txt");
 
 /// Lower-case name without `pg_catalog.`

@@ -55,7 +55,7 @@ impl Binder<'_> {
         if let (Ty::Reg(kind), Expr::Const(Value::Text(name))) = (to.ty, &mut b.expr) {
             let path = self.path.unwrap_or(Path::public());
             reg::find(kind, name, self.catalog, path).map_err(|e| e.at(b.at))?;
-            // It is looked up again when it runs, along the path of whoever reads the text.
+            // It is looked up again when it runs, along the search path of the session that reads the text.
             if kind == Reg::Class && self.path.is_none() && Path::public().is_in_public(self.catalog, name) {
                 name.insert_str(0, "public.");
             }

@@ -132,7 +132,8 @@ impl Binder<'_> {
         Ok(made)
     }
 
-    /// A name for an index, which is a relation: none that another relation of the schema has, nor one of `taken`.
+    /// A name for an index, which is a relation: none that another relation of the schema has, nor one of
+    /// `taken`.
     pub(super) fn key_name(
         &self,
         schema: &str,

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. Every column of a new row gets an expression of the column's type: given, default or NULL.
-//! 2. `recheck` is the whole WHERE clause, because a row may have changed, its keys too, by the time it is locked.
+//! 2. `recheck` is the whole WHERE clause, because a row may have changed, its keys too, by the time it is
+//!    locked.
 //!
 //! Does not know: NOT NULL and uniqueness (checked when rows are written).
 
@@ -460,7 +461,8 @@ impl Taken {
     }
 }
 
-/// Subqueries of RETURNING are answered before rows are changed: for a changed column they read what is assigned to it.
+/// Subqueries of RETURNING are answered before rows are changed: for a changed column they read what is
+/// assigned to it.
 fn ask_of_changed(e: &mut Expr, width: usize, assignments: &[(usize, Expr)]) -> Result<()> {
     let mut is_certain = true;
     let mut change = |e: &mut Expr| {

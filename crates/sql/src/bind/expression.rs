@@ -428,8 +428,8 @@ fn number(digits: &str) -> Result<(Value, Ty)> {
     Ok((Value::Numeric(text::parse_numeric(digits)?), Ty::Numeric))
 }
 
-/// The operand of a minus, if that is a number: the sign belongs to the literal then, and makes the type of two of them
-/// narrower. A cast binds tighter than the minus, so what was cast is no literal any more.
+/// The operand of a minus, if that is a number: the sign belongs to the literal then, and makes the type of
+/// two of them narrower. A cast binds tighter than the minus, so what was cast is no literal any more.
 fn negative_number(operand: &Ast) -> Option<String> {
     let (mut operand, mut is_negative) = (operand, true);
     loop {

@@ -46,7 +46,8 @@ impl Binder<'_> {
         Ok(all)
     }
 
-    /// One item of FROM with the joins that are written behind it. What is LATERAL in it sees the items before it.
+    /// One item of FROM with the joins that are written behind it. What is LATERAL in it sees the items
+    /// before it.
     fn joined(&mut self, item: &ast::TableWithJoins) -> Result<BoundFrom> {
         let mut left = self.factor(&item.relation, &BoundFrom::nothing())?;
         for join in &item.joins {
@@ -70,7 +71,8 @@ impl Binder<'_> {
             let message = "the combining JOIN type must be INNER or LEFT for a LATERAL reference";
             return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
         }
-        // A recursive query that is bound is one like any other; its own second part reads its work table, and may.
+        // A recursive query that is bound is one like any other; its own second part reads its work table,
+        // and may.
         let is_open = |id| self.is_within_recursion(id);
         let is_optional = |side: &BoundFrom, kinds: [JoinKind; 2]| {
             kinds.contains(&kind) && side.source.reads_work(&is_open)
@@ -314,7 +316,8 @@ impl Binder<'_> {
         Err(undefined_table(name).at(at))
     }
 
-    /// The system table that a name stands for: those of pg_catalog come before all others, unless the path says otherwise.
+    /// The system table that a name stands for: those of pg_catalog come before all others, unless the path
+    /// says otherwise.
     fn system_table(&self, name: &ast::ObjectName) -> Option<&'static SystemTable> {
         match name.0.as_slice() {
             [table] => match self.path.filter(|path| path.number() != 0) {

@@ -216,7 +216,8 @@ impl Binder<'_> {
             };
             exprs.push(cast.expr);
         }
-        // As in PostgreSQL, a strict function of a constant NULL is NULL, and its other arguments are not computed.
+        // As in PostgreSQL, a strict function of a constant NULL is NULL, and its other arguments are not
+        // computed.
         let is_null = chosen.strict
             && !self.keeps_operands
             && exprs.iter().any(|e| matches!(e, Expr::Const(Value::Null)));
@@ -259,8 +260,8 @@ fn named_sequence(argument: &Ast) -> &Ast {
     }
 }
 
-/// The sequence of a text that is kept, which is looked up when it runs: a name without schema is one of `public`, whatever the path
-/// is then.
+/// The sequence of a text that is kept, which is looked up when it runs: a name without schema is one of
+/// `public`, whatever the path is then.
 fn of_public(mut b: Bound) -> Bound {
     if let Expr::Const(varve_engine::Value::Text(name)) = &mut b.expr
         && !crate::path::has_schema(name)

@@ -3,8 +3,9 @@
 //! Invariants
 //! 1. Items of GROUP BY multiply: each set of one goes with each set of the others (SQL:2016, 7.13).
 //! 2. A key that is in several sets is one key.
-//! 3. A key that is a constant is NULL, in the sets without it, where a whole output (or sort key) is that key; within other
-//!    expressions it stays the constant, as in PostgreSQL, whose planner leaves constants where they are.
+//! 3. A key that is a constant is NULL, in the sets without it, where a whole output (or sort key) is that
+//!    key; within other expressions it stays the constant, as in PostgreSQL, whose planner leaves constants
+//!    where they are.
 //!
 //! Does not know: how groups are formed.
 
@@ -91,7 +92,8 @@ impl Binder<'_> {
         Ok(slot)
     }
 
-    /// Notes that an item of GROUP BY is the name of an output. A star before that would stand for several of them.
+    /// Notes that an item of GROUP BY is the name of an output. A star before that would stand for several of
+    /// them.
     fn note_group_item(&mut self, item: &Ast, output: Option<usize>, s: &ast::Select, scope: &Scope) {
         let item = item.unnested();
         let is_item =
@@ -104,7 +106,8 @@ impl Binder<'_> {
         }
     }
 
-    /// The place of the first item of the select list that is this constant, though written otherwise (`1` and `1::int`).
+    /// The place of the first item of the select list that is this constant, though written otherwise (`1`
+    /// and `1::int`).
     fn output_of_constant(&mut self, key: &Bound, s: &ast::Select, scope: &mut Scope) -> Option<usize> {
         let Expr::Const(value) = &key.expr else { return None };
         s.projection.iter().position(|item| {
@@ -126,7 +129,8 @@ impl Binder<'_> {
         })
     }
 
-    /// grouping(a, b): a bit for each argument, set if the group's set is without it; the last argument has the lowest.
+    /// grouping(a, b): a bit for each argument, set if the group's set is without it; the last argument has
+    /// the lowest.
     pub(super) fn grouping_function(
         &mut self,
         f: &ast::Function,
@@ -229,7 +233,8 @@ fn product(left: &[Set], right: &[Set]) -> Result<Vec<Set>> {
     Ok(left.iter().flat_map(|l| right.iter().map(|r| [l.as_slice(), r].concat())).collect())
 }
 
-/// A GROUP BY item: by number, by an output's alias, or itself; and the place in the select list where it stands, too.
+/// A GROUP BY item: by number, by an output's alias, or itself; and the place in the select list where it
+/// stands, too.
 fn group_item(item: &Ast, s: &ast::Select, scope: &Scope) -> Result<(Ast, Option<usize>)> {
     let item = item.unnested();
     let written = |item: &SelectItem| match item {

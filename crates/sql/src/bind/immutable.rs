@@ -34,7 +34,8 @@ const STABLE: [&str; 19] = [
 ];
 
 impl Expr {
-    /// Whether it has the same value for the same row whenever and wherever it is computed. `column` tells types of columns.
+    /// Whether it has the same value for the same row whenever and wherever it is computed. `column` tells
+    /// types of columns.
     pub fn is_immutable(&self, column: &dyn Fn(usize) -> Ty) -> bool {
         let mut immutable = true;
         self.walk(&mut |e| immutable &= is_immutable_node(e, column));
@@ -43,7 +44,8 @@ impl Expr {
 }
 
 impl Expr {
-    /// Whether PostgreSQL's planner makes a constant of it: it reads no row, and all its functions are immutable.
+    /// Whether PostgreSQL's planner makes a constant of it: it reads no row, and all its functions are
+    /// immutable.
     pub fn is_folded(&self) -> bool {
         let mut folded = true;
         self.walk(&mut |e| {

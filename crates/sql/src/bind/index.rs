@@ -126,7 +126,8 @@ impl Binder<'_> {
             let message = format!("functions in {what} must be marked IMMUTABLE");
             return Err(SqlError::new(NOT_IMMUTABLE, message).at(self.at(e)));
         }
-        // As PostgreSQL prints it, for what shows keys and definitions; as it was written where that is not known.
+        // As PostgreSQL prints it, for what shows keys and definitions; as it was written where that is not
+        // known.
         let printed = KeptExpression { catalog: self.catalog, table, text: &kept.text, meaning_of };
         let shown = printed.printed(false);
         let text = match shown {

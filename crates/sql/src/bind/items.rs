@@ -143,7 +143,8 @@ impl Binder<'_> {
         let merged: Vec<_> = scope.merged.iter().filter(|m| m.first == first).cloned().collect();
         for Merged { name, expr, t, .. } in merged {
             let written = Ast::Identifier(ast::Ident::new(&name));
-            // By name another relation may have such a column, too; a key of groups is known by what is written.
+            // By name another relation may have such a column, too; a key of groups is known by what is
+            // written.
             if scope.grouping.is_some() || scope.find(None, &name) != ColumnMatch::Several {
                 self.item(&written, name, scope, items)?;
                 continue;
@@ -180,7 +181,8 @@ impl Binder<'_> {
         Ok(keys)
     }
 
-    /// Ordinals of the outputs that DISTINCT ON means, and ORDER BY with those of them behind it that it lacks.
+    /// Ordinals of the outputs that DISTINCT ON means, and ORDER BY with those of them behind it that it
+    /// lacks.
     pub(super) fn distinct_on(
         &mut self,
         written: &[Ast],

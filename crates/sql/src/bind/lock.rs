@@ -38,7 +38,8 @@ pub(super) fn row_lock(
     Ok(Some(RowLock { wait, strength, recheck: None, beside: Box::default(), shown: 0, limit: (None, None) }))
 }
 
-/// Has a general query give what is needed to lock its rows: behind its outputs, the columns of each table that is locked.
+/// Has a general query give what is needed to lock its rows: behind its outputs, the columns of each table
+/// that is locked.
 pub(super) fn give_locked(select: &mut Select, q: &ast::Query, relations: &[Relation]) -> Result<()> {
     let mut found = Vec::new();
     leaves(&select.source, 0, false, &mut found);

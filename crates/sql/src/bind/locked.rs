@@ -19,7 +19,7 @@ use crate::eval::{CmpOp, Expr};
 use crate::ty::{Ty, Typed};
 
 impl Binder<'_> {
-    /// Subqueries that lock rows may be bound: whoever binds runs them, too.
+    /// Lets subqueries that lock rows be bound. The caller then has to run them before the statement.
     pub fn hold_locked(&mut self) {
         self.locked.allowed = true;
     }
@@ -71,7 +71,8 @@ impl Binder<'_> {
         (self.keep_unknown, self.in_from, self.part) = (keeps, was_in_from, part);
         let bound = bound.ok().filter(|bound| bound.select.lock.is_some() && bound.columns.len() == 1);
         if bound.is_none() {
-            // It is bound once more, as a part of the query around, which says what is wrong with it. Of this attempt nothing stays.
+            // It is bound once more, as a part of the query around, which says what is wrong with it. Of this
+            // attempt nothing stays.
             self.locked.queries.truncate(before.0);
             self.uses.needs.truncate(before.1);
             self.params.truncate(before.2);

@@ -10,7 +10,7 @@ use crate::ty::Ty;
 pub(super) struct LockedQueries {
     /// The queries, in the order in which they run.
     pub(super) queries: Vec<LockedQuery>,
-    /// There may be such queries: whoever binds the statement runs them.
+    /// There may be such queries. The session that binds the statement then runs them.
     pub(super) allowed: bool,
 }
 

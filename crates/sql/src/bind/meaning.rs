@@ -88,7 +88,8 @@ impl Binder<'_> {
         }
     }
 
-    /// Notes what the names of an expression mean that is known by how it is written, and so is not bound where it stands.
+    /// Notes what the names of an expression mean that is known by how it is written, and so is not bound
+    /// where it stands.
     pub(super) fn note_known(&mut self, e: &Ast, scope: &Scope, is_key: bool) {
         let Some(meanings) = self.meanings.take() else { return };
         let mut apart = Scope {

@@ -1,11 +1,12 @@
 //! From syntax tree to typed expressions and plans: names, types, casts, parameters.
 //!
 //! Invariants
-//! 1. What is bound has no `Ty::Unknown` left once it is coerced; a parameter's type is settled by its first use and
-//!    never changes.
-//! 2. An error carries the position of the token that PostgreSQL would point at, where the syntax tree knows it.
-//! 3. What is not understood is refused with 0A000; nothing in a statement is silently ignored, except what PostgreSQL
-//!    lets an implementation ignore (UNLOGGED, fillfactor, FREEZE).
+//! 1. What is bound has no `Ty::Unknown` left once it is coerced; a parameter's type is settled by its first
+//!    use and never changes.
+//! 2. An error carries the position of the token that PostgreSQL would point at, where the syntax tree knows
+//!    it.
+//! 3. What is not understood is refused with 0A000; nothing in a statement is silently ignored, except what
+//!    PostgreSQL lets an implementation ignore (UNLOGGED, fillfactor, FREEZE).
 //!
 //! Does not know: rows, transactions. It reads the catalog.
 
@@ -91,11 +92,12 @@ const DEPTH_MAX: usize = 256;
 /// More stack than one level needs in an unoptimised program, where a view within a view takes about 40 KiB.
 const LEVEL_STACK_BYTES: usize = 256 << 10;
 
-/// Most items of FROM, named queries counted as often as they are used: whoever runs queries walks them by recursion.
+/// Most items of FROM in a statement, because the runner of general queries walks them by recursion. A query
+/// of WITH counts as often as it is used.
 const SOURCES_MAX: usize = 500;
 
-/// Most parts of a statement that are bound twice, those within them as well: arguments of aggregates within subqueries, unions of
-/// WITH RECURSIVE that do not read themselves.
+/// Most parts of a statement that are bound twice, those within them as well: arguments of aggregates within
+/// subqueries, unions of WITH RECURSIVE that do not read themselves.
 const PROBES_MAX: usize = 10_000;
 
 /// Most parameters of one statement, as in PostgreSQL's protocol.
@@ -118,8 +120,8 @@ pub struct Binder<'c> {
     depth: usize,
     /// Literals in the select list of INSERT ... SELECT stay untyped until the column is known.
     keep_unknown: bool,
-    /// How many CASE, COALESCE and WITH are around what is bound: a constant there that cannot be computed is an error only if it is
-    /// needed.
+    /// How many CASE, COALESCE and WITH are around what is bound: a constant there that cannot be computed is
+    /// an error only if it is needed.
     choices: usize,
     /// A query that had turned out to be grouped was bound again as such, and failed again.
     failed_as_grouped: bool,
@@ -127,13 +129,15 @@ pub struct Binder<'c> {
     probes: usize,
     /// The statement asks for the catalog when it runs: system tables, catalog functions, OIDs with names.
     pub reads_world: bool,
-    /// A parameter is an interval with fields. A literal in its place would be read by them: '3' for DAY is three days, for `$1` seconds.
+    /// A parameter is an interval with fields. A literal in its place would be read by them: '3' for DAY is
+    /// three days, for `$1` seconds.
     pub has_interval_fields: bool,
     /// Operators of a constant NULL keep their other side: what is bound is only looked at.
     keeps_operands: bool,
     /// The text is kept; its dates and intervals are read by the default styles.
     is_kept: bool,
-    /// A query in FROM is bound: it keeps its conditions and its order, for whoever runs it chooses access paths itself.
+    /// A query in FROM is bound. It keeps its conditions and its order, because the runner of general queries
+    /// chooses the access paths.
     in_from: bool,
     /// The part by whose name a table was named, until its condition is taken.
     part: Option<Part>,
@@ -193,7 +197,8 @@ impl<'c> Binder<'c> {
         })
     }
 
-    /// For a text that is kept (a default, a condition, a view): its dates and intervals mean the same in each session.
+    /// For a text that is kept (a default, a condition, a view): its dates and intervals mean the same in
+    /// each session.
     pub fn of_kept(catalog: &'c Catalog, source: &'c str) -> Result<Self> {
         Ok(Binder { is_kept: true, ..Binder::new(catalog, source, &[])? })
     }

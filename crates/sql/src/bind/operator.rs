@@ -1,8 +1,8 @@
 //! Operators: which types they take, and what they become.
 //!
 //! Invariants
-//! 1. Comparisons leave a bare column bare where PostgreSQL has an operator for the two types, so that indexes apply:
-//!    whole numbers of different widths compare as they are.
+//! 1. Comparisons leave a bare column bare where PostgreSQL has an operator for the two types, so that
+//!    indexes apply: whole numbers of different widths compare as they are.
 //!
 //! Does not know: functions; evaluation.
 

@@ -47,7 +47,8 @@ impl Binder<'_> {
         Ok(Some(condition(partitions, &part.bound)))
     }
 
-    /// CREATE TABLE ... PARTITION OF: the table and its new part, whose bound is not yet checked against the others.
+    /// CREATE TABLE ... PARTITION OF: the table and its new part, whose bound is not yet checked against the
+    /// others.
     pub fn create_part(
         &mut self,
         t: &CreateTable,

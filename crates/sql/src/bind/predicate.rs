@@ -28,7 +28,8 @@ impl Binder<'_> {
         })
     }
 
-    /// The same for several operands. Those that cost nothing and never change stay where they are, so that indexes apply.
+    /// The same for several operands. Those that cost nothing and never change stay where they are, so that
+    /// indexes apply.
     pub(super) fn once_each(
         &mut self,
         operands: Vec<Bound>,
@@ -127,7 +128,8 @@ impl Binder<'_> {
             let mut left = operand.expr.clone();
             let mut exprs = Vec::with_capacity(items.len());
             for item in items {
-                // The operand is of the items' type: if it changes, it is char(n) without its blanks, and the same beside each item.
+                // The operand is of the items' type: if it changes, it is char(n) without its blanks, and the
+                // same beside each item.
                 let (shown, item) = self.comparable("=", operand.clone(), item, at)?;
                 left = shown;
                 exprs.push(item);
@@ -148,8 +150,9 @@ impl Binder<'_> {
         })
     }
 
-    /// Gives parameters without a type the type that PostgreSQL finds for them: it makes an array of the items that read no column, if
-    /// there are two or more, and compares each other item with the operand alone.
+    /// Gives parameters without a type the type that PostgreSQL finds for them: it makes an array of the
+    /// items that read no column, if there are two or more, and compares each other item with the operand
+    /// alone.
     fn type_list(&mut self, operand: &mut Bound, items: &mut [Bound]) -> Result<()> {
         let mut fixed: Vec<&mut Bound> = items.iter_mut().filter(|i| !reads_column(&i.expr)).collect();
         if fixed.len() < 2 {
@@ -287,8 +290,8 @@ fn one_of(equal: Vec<Expr>, negated: bool, at: Option<u32>) -> Bound {
     Bound { expr, t: Typed::plain(Ty::Bool), at }
 }
 
-/// The operand and the values of comparisons that have the same operand, all of one type, and constants behind it: many are looked up
-/// faster than they are compared.
+/// The operand and the values of comparisons that have the same operand, all of one type, and constants
+/// behind it: many are looked up faster than they are compared.
 fn listed(equal: &[Expr]) -> Option<(Expr, Vec<Expr>)> {
     let sides = |e: &Expr| match e {
         Expr::Compare(CmpOp::Eq, sides) if sides.1.is_constant() => Some(sides.as_ref().clone()),

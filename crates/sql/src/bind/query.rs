@@ -1,10 +1,11 @@
 //! SELECT and VALUES.
 //!
 //! Invariants
-//! 1. What the executor of this crate does not run is marked `general`, and keeps its conditions and its order as written.
+//! 1. What the executor of this crate does not run is marked `general`, and keeps its conditions and its
+//!    order as written.
 //! 2. Outputs that serve ORDER BY only come after those that the client sees.
-//! 3. A row is locked only if the whole WHERE clause holds for the version that is locked, because another transaction may
-//!    have changed it, its keys too, since it was found.
+//! 3. A row is locked only if the whole WHERE clause holds for the version that is locked, because another
+//!    transaction may have changed it, its keys too, since it was found.
 //!
 //! Does not know: how rows are read.
 
@@ -43,8 +44,9 @@ impl Binder<'_> {
         }
     }
 
-    /// A query is grouped if it says so, or from the first aggregate on that is met while its outputs are bound. If something was
-    /// bound before that which is wrong in a grouped query, it is bound again, as one from the start, to say so.
+    /// A query is grouped if it says so, or from the first aggregate on that is met while its outputs are
+    /// bound. If something was bound before that which is wrong in a grouped query, it is bound again, as one
+    /// from the start, to say so.
     fn select(&mut self, s: &ast::Select, q: &ast::Query) -> Result<BoundQuery> {
         let says_so = !s.group_by.is_empty() || s.having.is_some();
         let (mut late, uses) = (false, self.work_uses());
@@ -184,7 +186,8 @@ impl Binder<'_> {
         self.condition(bound?, "HAVING").map(Some)
     }
 
-    /// Decides who runs it; the executor of this crate needs an access path.
+    /// Decides whether the executor of this crate runs it, which needs an access path, or the runner of general
+    /// queries.
     fn placed(&mut self, select: &mut Select) -> Result<()> {
         let locks_beside = select.lock.as_ref().is_some_and(|lock| !lock.beside.is_empty());
         select.general = self.in_from || select.needs_runner() || self.is_forced(select) || locks_beside;
@@ -316,7 +319,8 @@ fn is_distinct(s: &ast::Select, items: &Items) -> Result<bool> {
     Ok(distinct)
 }
 
-/// What may not be in a grouped query; one that was not `grouped` from the start has perhaps bound columns as they are.
+/// What may not be in a grouped query; one that was not `grouped` from the start has perhaps bound columns as
+/// they are.
 fn check_grouped(
     grouped: bool,
     items: &Items,

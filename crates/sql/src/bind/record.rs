@@ -2,7 +2,8 @@
 //! query in FROM that have the rows.
 //!
 //! Invariants
-//! 1. A column `k` that holds rows is a column for each field, named `k.field`. Only a field is taken of it, or all is refused.
+//! 1. A column `k` that holds rows is a column for each field, named `k.field`. Only a field is taken of it,
+//!    or all is refused.
 //!
 //! Does not know: rows that are written as such (`row`).
 

@@ -1,8 +1,10 @@
 //! Row values (several values in parentheses or after ROW), and the operations on them.
 //!
 //! Invariants
-//! 1. Rows are compared by their first pair of values that differs; where a NULL decides, the answer is unknown.
-//! 2. A comparison is bound as ORs and ANDs of plain comparisons, which the planner takes for ranges of an index.
+//! 1. Rows are compared by their first pair of values that differs; where a NULL decides, the answer is
+//!    unknown.
+//! 2. A comparison is bound as ORs and ANDs of plain comparisons, which the planner takes for ranges of an
+//!    index.
 //!
 //! Does not know: rows as values of a column (there are none); statements.
 
@@ -26,7 +28,8 @@ pub(super) fn fields_of(written: &Ast) -> Option<Vec<&Ast>> {
 }
 
 impl Binder<'_> {
-    /// A binary operator of which an operand is a row; `None` if neither is, or if it is one that nothing is done with.
+    /// A binary operator of which an operand is a row; `None` if neither is, or if it is one that nothing is
+    /// done with.
     pub(super) fn row_operation(
         &mut self,
         left: &Ast,
@@ -178,7 +181,8 @@ impl Binder<'_> {
         Ok(Bound { expr, t: Typed::plain(Ty::Bool), at: self.at(row) })
     }
 
-    /// `(a, b) IS [NOT] NULL`: all fields are, or all are not. A field that is a row is not null, whatever is in it.
+    /// `(a, b) IS [NOT] NULL`: all fields are, or all are not. A field that is a row is not null, whatever is
+    /// in it.
     pub(super) fn row_is_null(&mut self, row: &[&Ast], negated: bool, scope: &mut Scope) -> Result<Bound> {
         let tests = row.iter().map(|field| match fields_of(field) {
             Some(_) => Ok(Expr::Const(Value::Bool(negated))),
@@ -208,7 +212,8 @@ impl Binder<'_> {
     }
 }
 
-/// `(a, b) < (c, d)` as `a < c OR (a = c AND b < d)`, which is unknown exactly where SQL's comparison of rows is.
+/// `(a, b) < (c, d)` as `a < c OR (a = c AND b < d)`, which is unknown exactly where SQL's comparison of rows
+/// is.
 pub(super) fn by_first_difference(op: CmpOp, pairs: Vec<(Expr, Expr)>) -> Expr {
     let strict = match op {
         CmpOp::Le => CmpOp::Lt,

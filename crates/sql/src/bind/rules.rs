@@ -111,7 +111,8 @@ impl Binder<'_> {
         Ok(Condition { text, columns: columns_of(&bound) })
     }
 
-    /// An expression over a table as it is kept: it names columns without their table, and binds to the same again.
+    /// An expression over a table as it is kept: it names columns without their table, and binds to the same
+    /// again.
     pub(super) fn kept_text(&mut self, text: &str, table: &TableDef, meant: &Bound) -> Result<String> {
         let text = without_qualifier(text, &table.name)?;
         self.same_expression(&text, table, meant)?;

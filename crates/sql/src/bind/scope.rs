@@ -108,14 +108,15 @@ pub const WINDOW_SLOT: usize = usize::MAX / 2;
 /// Calls of a query while its outputs are bound.
 #[derive(Debug, Default)]
 pub struct Sets {
-    /// The calls; the slot of the n-th is `SET_CALL_SLOT - n` until the width of the rows below is known. A call within another's arguments
-    /// comes before it.
+    /// The calls; the slot of the n-th is `SET_CALL_SLOT - n` until the width of the rows below is known. A
+    /// call within another's arguments comes before it.
     pub calls: Vec<SetCall>,
     /// What is being bound, if no such call may stand in it.
     pub refused: Option<&'static str>,
 }
 
-/// The slot that stands for the first call of a function that gives a set; windows count down from twice that.
+/// The slot that stands for the first call of a function that gives a set; windows count down from twice
+/// that.
 pub const SET_CALL_SLOT: usize = usize::MAX / 4;
 
 /// Names in reach.
@@ -288,8 +289,8 @@ impl Grouping {
         Some(self.keys.len() - 1)
     }
 
-    /// Slot of an expression that is a group key as written. A key that is a constant is no part of other expressions: PostgreSQL
-    /// computes the constant there.
+    /// Slot of an expression that is a group key as written. A key that is a constant is no part of other
+    /// expressions: PostgreSQL computes the constant there.
     pub fn key_of(&self, written: &ast::Expr) -> Option<usize> {
         let is_it = |(slot, (e, _)): &(usize, &(ast::Expr, Bound))| {
             e == written

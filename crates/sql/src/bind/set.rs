@@ -1,7 +1,8 @@
 //! UNION, INTERSECT and EXCEPT.
 //!
 //! Invariants
-//! 1. All sides have the same types: those that PostgreSQL resolves for each pair of queries, from the innermost pair out.
+//! 1. All sides have the same types: those that PostgreSQL resolves for each pair of queries, from the
+//!    innermost pair out.
 //! 2. A chain of UNION is one operation of many sides, however long.
 //!
 //! Does not know: how rows are compared.
@@ -64,8 +65,8 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// Brings the outputs of all sides to common types: those of the first two, then of these and the third, and so on. `blanks`:
-    /// values of char(n) keep their blanks beside those of another length.
+    /// Brings the outputs of all sides to common types: those of the first two, then of these and the third,
+    /// and so on. `blanks`: values of char(n) keep their blanks beside those of another length.
     pub(super) fn matched(
         &mut self,
         kind: SetKind,
@@ -112,7 +113,8 @@ impl Binder<'_> {
         Ok(Select { source: Source::Query(Box::new(select)), outputs, visible, ..Select::nothing() })
     }
 
-    /// Gives parameters that a query shows as they are, and that have no type yet, the types of what they are for.
+    /// Gives parameters that a query shows as they are, and that have no type yet, the types of what they are
+    /// for.
     pub(super) fn settle_params(
         &mut self,
         select: &mut Select,

@@ -223,7 +223,8 @@ impl Sets {
         self.calls.iter().flat_map(|call| call.arguments.iter().map(|(e, _)| e))
     }
 
-    /// The query as one over the rows that the calls make of it; `row` are the types of the values that its outputs are over.
+    /// The query as one over the rows that the calls make of it; `row` are the types of the values that its
+    /// outputs are over.
     pub(super) fn spread(mut self, select: Select, row: Vec<Typed>) -> Select {
         let count = self.calls.len();
         let reads_set = |e: &Expr| reads_call(e, count);
@@ -260,7 +261,8 @@ impl Sets {
         outer
     }
 
-    /// The calls as sources, each over the one whose values its arguments read; and the column that each call becomes.
+    /// The calls as sources, each over the one whose values its arguments read; and the column that each call
+    /// becomes.
     fn stacked(&mut self, mut rows: Select, mut row: Vec<Typed>) -> (Source, Vec<usize>) {
         let count = self.calls.len();
         let mut places = vec![usize::MAX; count];

@@ -1,8 +1,8 @@
 //! Subqueries in expressions, and the values of outer queries that they use.
 //!
 //! Invariants
-//! 1. A subquery reads the queries around it through its `Expr::Outer` values only. A name that is found several queries
-//!    further out is handed down through all those between.
+//! 1. A subquery reads the queries around it through its `Expr::Outer` values only. A name that is found
+//!    several queries further out is handed down through all those between.
 //! 2. The nearest query that knows a name, or the relation before the dot, decides what it means.
 //!
 //! Does not know: how a subquery runs.
@@ -72,7 +72,8 @@ impl Binder<'_> {
         given
     }
 
-    /// Binds only to see what comes of it: the queries around give nothing for it, and are not taken to be grouped.
+    /// Binds only to see what comes of it: the queries around give nothing for it, and are not taken to be
+    /// grouped.
     pub(super) fn without_trace<T>(&mut self, bind: impl FnOnce(&mut Self) -> T) -> T {
         let note = |l: &mut QueryAround| (l.scope.grouping.take(), l.given.len());
         let before: Vec<_> = self.around.levels.iter_mut().map(note).collect();
@@ -86,7 +87,8 @@ impl Binder<'_> {
         bound
     }
 
-    /// A query that is part of another one: it keeps its conditions and its order, and its literals get types.
+    /// A query that is part of another one: it keeps its conditions and its order, and its literals get
+    /// types.
     pub(super) fn inner_query(&mut self, query: &ast::Query) -> Result<super::bound::BoundQuery> {
         self.as_inner(|b| b.query(query))
     }
@@ -175,8 +177,8 @@ impl Binder<'_> {
         Ok(bound_subquery(SubqueryKind::Scalar, select, given, at))
     }
 
-    /// `(SELECT a, b ...)` as values, one for each of its columns. Each of them is a query that runs by itself, so that only what
-    /// gives the same row each time is taken.
+    /// `(SELECT a, b ...)` as values, one for each of its columns. Each of them is a query that runs by
+    /// itself, so that only what gives the same row each time is taken.
     pub(super) fn row_subquery(&mut self, query: &ast::Query, scope: &mut Scope) -> Result<Vec<Bound>> {
         let at = self.at(query);
         let (select, given) = self.subquery(query, scope)?;
@@ -309,7 +311,8 @@ impl Binder<'_> {
     }
 }
 
-/// Whether it, or a query within it, takes some rows of several, and which may be another matter each time it runs.
+/// Whether it, or a query within it, takes some rows of several, and which may be another matter each time it
+/// runs.
 fn picks_rows(select: &Select) -> bool {
     let picks = |s: &Select| {
         s.limit.is_some() || s.offset.is_some() || !s.distinct_on.is_empty() || !s.windows.is_empty()

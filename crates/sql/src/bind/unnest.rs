@@ -1,4 +1,5 @@
-//! Functions in FROM that take arrays apart, and others that return rows: their columns are made as arrays first.
+//! Functions in FROM that take arrays apart, and others that return rows: their columns are made as arrays
+//! first.
 //!
 //! Does not know: arrays that hang on other items of FROM (LATERAL); these functions in a select list.
 

@@ -8,7 +8,8 @@ use crate::eval::Expr;
 use crate::plan::{InsertSource, Output, Select, SortKey, Source};
 use crate::ty::{Ty, Typed};
 
-/// Rows of VALUES, subqueries among them. Only these are left to a general query: sequences are the executor's.
+/// Rows of VALUES, subqueries among them. Only these are left to a general query: sequences are the
+/// executor's.
 pub(super) fn queried(mut rows: Vec<Box<[Expr]>>) -> InsertSource {
     let ordinal = Typed::plain(Ty::Int8);
     let (mut types, mut given) = (vec![ordinal], Vec::with_capacity(rows.len()));

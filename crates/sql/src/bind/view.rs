@@ -200,8 +200,8 @@ impl Binder<'_> {
         Ok((Source::Query(Box::new(bound.select)), relation.showing(view.id.0)))
     }
 
-    /// What the query names. A column counts as used if a word of the text is its name: too many, never too few. Where columns
-    /// are given other names (`t AS x(p)`), all are.
+    /// What the query names. A column counts as used if a word of the text is its name: too many, never too
+    /// few. Where columns are given other names (`t AS x(p)`), all are.
     fn uses(&mut self, text: &str) -> Result<Vec<Use>> {
         let tokens = parse::tokens(text)?;
         let all = parse::names_columns(text)?;

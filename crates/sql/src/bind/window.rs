@@ -388,8 +388,8 @@ impl Binder<'_> {
         Ok(FrameBound::Value(offset.expr, bound.expr))
     }
 
-    /// The bound, but the greatest or least of all values where it is no number though the row's value is one: infinity less infinity.
-    /// Every value is on the frame's side of such an end.
+    /// The bound, but the greatest or least of all values where it is no number though the row's value is
+    /// one: infinity less infinity. Every value is on the frame's side of such an end.
     fn beyond_infinity(&mut self, from: Bound, bound: Bound, is_greatest: bool) -> Result<Bound> {
         let (at, t) = (bound.at, bound.t);
         let constant = |text: &str| Bound {
@@ -419,7 +419,8 @@ impl Binder<'_> {
 }
 
 impl Windows {
-    /// The calls with their slots, and those of the aggregates below them, where they stand in the row: behind its `width`.
+    /// The calls with their slots, and those of the aggregates below them, where they stand in the row:
+    /// behind its `width`.
     pub(super) fn placed(self, width: usize, exprs: Vec<&mut Expr>) -> Box<[WinCall]> {
         let count = self.calls.len();
         for expr in exprs {

@@ -9,7 +9,7 @@
 //! 3. A recursive query reads its own rows at one place in its second part: the rows that the previous
 //!    iteration has added.
 //!
-//! Does not know: whether what is shared is kept or run anew; that is who runs it.
+//! Does not know: whether the rows of a shared query are kept or computed again for each use.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -83,7 +83,8 @@ impl Binder<'_> {
         self.named.queries.iter().rposition(|n| n.name == name)
     }
 
-    /// The rows of a named query that need not be bound for this use: those that uses share, or its own in its second part.
+    /// The rows of a named query that need not be bound for this use: those that uses share, or its own in
+    /// its second part.
     pub(super) fn named_rows(&mut self, place: usize) -> Result<Option<NamedRows>> {
         let subqueries = self.around.subqueries;
         let named = &mut self.named.queries[place];

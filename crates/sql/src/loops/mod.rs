@@ -1,9 +1,9 @@
 //! Short joins: which joins become nested loops of the executor, and in which order their tables are read.
 //!
 //! Invariants
-//! 1. Inner joins of two to four tables only. The first table is read through an index from constants; each further one by
-//!    its unique key, or by a key prefix that uses up every equality with the tables before it. Whatever could read a table
-//!    many times over is left to the runner of general queries.
+//! 1. Inner joins of two to four tables only. The first table is read through an index from constants; each
+//!    further one by its unique key, or by a key prefix that uses up every equality with the tables before
+//!    it. Whatever could read a table many times over is left to the runner of general queries.
 //! 2. A condition is checked at the first step that has its columns, after earlier conditions over the same
 //!    tables.
 //! 3. The row of the nested loops has the used columns, in the order of the steps. Expressions refer to them
@@ -48,8 +48,8 @@ pub(super) struct JoinParts {
     conditions: Vec<Expr>,
 }
 
-/// One table in a chosen order. Columns of the table count from 0 in `conditions`; those of the tables before it are slots by
-/// their ordinal in the joined row.
+/// One table in a chosen order. Columns of the table count from 0 in `conditions`; those of the tables before
+/// it are slots by their ordinal in the joined row.
 pub(super) struct Chosen {
     /// Which of the tables.
     pub(super) part: usize,
@@ -162,7 +162,8 @@ impl Search<'_> {
         self.steps.extend(self.step(part).map(|(step, _)| step));
     }
 
-    /// The way into a table behind the steps so far, and how many rows it may find; `None` if there is no short one.
+    /// The way into a table behind the steps so far, and how many rows it may find; `None` if there is no
+    /// short one.
     fn step(&self, part: usize) -> Option<(Chosen, f64)> {
         let before: Vec<usize> = self.steps.iter().map(|s| s.part).collect();
         let conditions = self.parts.conditions_at(&before, part);

@@ -1,4 +1,5 @@
-//! From a chosen order of tables to the steps of a plan: columns that nobody reads are dropped, the others are counted anew.
+//! From a chosen order of tables to the steps of a plan: columns that nobody reads are dropped, the others
+//! are counted anew.
 //!
 //! Does not know: why the order was chosen.
 

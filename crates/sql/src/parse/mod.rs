@@ -37,8 +37,8 @@ const STACK_BYTES_PER_TEXT_BYTE: usize = 512;
 /// Largest stack that is made.
 const STACK_BYTES_MAX: usize = 1 << 30;
 
-/// Runs `f`, which makes, walks or drops the syntax tree of `sql`, on a stack that fits it: trees nest as deep as their
-/// text says, and a stack that overflows ends the whole process.
+/// Runs `f`, which makes, walks or drops the syntax tree of `sql`, on a stack that fits it: trees nest as
+/// deep as their text says, and a stack that overflows ends the whole process.
 pub fn on_deep_stack<T>(sql: &str, f: impl FnOnce() -> T) -> T {
     if sql.len() <= PLAIN_STACK_TEXT_BYTES {
         return f();

@@ -94,7 +94,8 @@ pub fn tokens(text: &str) -> Result<Vec<Token<'_>>> {
     Ok(tokens)
 }
 
-/// The names in a text that are too long, each with what is kept of it. A text without long words is only looked through.
+/// The names in a text that are too long, each with what is kept of it. A text without long words is only
+/// looked through.
 pub fn cut_names(text: &str) -> Vec<(String, String)> {
     if !has_long_word(text.as_bytes()) {
         return Vec::new();
@@ -104,7 +105,8 @@ pub fn cut_names(text: &str) -> Vec<(String, String)> {
     names.map(|name| (name.clone(), clipped(name))).filter(|(name, kept)| kept.len() < name.len()).collect()
 }
 
-/// Whether something may be a name of more bytes than names have: a word, or what stands between double quotes.
+/// Whether something may be a name of more bytes than names have: a word, or what stands between double
+/// quotes.
 fn has_long_word(text: &[u8]) -> bool {
     let is_of_word = |b: &u8| b.is_ascii_alphanumeric() || !b.is_ascii() || matches!(b, b'_' | b'$');
     let is_long = |part: &[u8]| part.len() > NAME_BYTES_MAX;

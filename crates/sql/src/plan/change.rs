@@ -33,8 +33,8 @@ pub enum InsertSource {
     Values(Vec<Box<[Expr]>>),
     /// Rows of a query, and for each table column an expression over them.
     Query(Box<Select>, Box<[Expr]>),
-    /// Rows of VALUES with subqueries: a query gives the values of these. Its first output is the ordinal of the row that they
-    /// are for; the row has for each table column an expression over the query's outputs.
+    /// Rows of VALUES with subqueries: a query gives the values of these. Its first output is the ordinal of
+    /// the row that they are for; the row has for each table column an expression over the query's outputs.
     Queried(Box<Select>, Vec<Box<[Expr]>>),
 }
 
@@ -68,7 +68,8 @@ pub struct Arbiter {
     pub key: Box<[usize]>,
 }
 
-/// ON CONFLICT ... DO UPDATE. Expressions are over the row that is there, then the row that was to be inserted.
+/// ON CONFLICT ... DO UPDATE. Expressions are over the row that is there, then the row that was to be
+/// inserted.
 #[derive(Debug)]
 pub struct Upsert {
     /// What is met so.
@@ -113,17 +114,17 @@ pub struct Update {
     pub found: Option<Box<RowFinder>>,
 }
 
-/// A general query that finds rows to change. Expressions about such a row are over: the columns of the other relations, those of
-/// the target, and the values of subqueries.
+/// A general query that finds rows to change. Expressions about such a row are over: the columns of the other
+/// relations, those of the target, and the values of subqueries.
 #[derive(Debug)]
 pub struct RowFinder {
-    /// Its outputs: the row's key as bytes, the columns of the other relations, the values of subqueries, and the columns of the
-    /// target in `seen`.
+    /// Its outputs: the row's key as bytes, the columns of the other relations, the values of subqueries, and
+    /// the columns of the target in `seen`.
     pub query: Select,
     /// How many columns the other relations have.
     pub others: usize,
-    /// Columns of the target that subqueries, or conditions with subqueries, read. If the version that is changed has other values
-    /// there, what was found does not hold for it.
+    /// Columns of the target that subqueries, or conditions with subqueries, read. If the version that is
+    /// changed has other values there, what was found does not hold for it.
     pub seen: Box<[usize]>,
     /// Types of the row that the query looks at: other relations, target, key.
     pub types: Box<[Ty]>,

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use varve_engine::{LockStrength, TableDef};
 
-use super::aggregate::{AggCall, AggKind};
+use super::calls::{AggCall, AggKind, WinCall};
 use super::source::Source;
-use super::window::WinCall;
 use crate::eval::Expr;
 use crate::sink::Column;
 use crate::ty::{Ty, Typed};
@@ -77,8 +76,8 @@ pub struct Aggregate {
     pub key_types: Box<[Typed]>,
     /// Aggregates: the slots after the keys.
     pub calls: Box<[AggCall]>,
-    /// GROUPING SETS: the keys of each set; those that it lacks are NULL in its groups, and behind the aggregates stands the number
-    /// of the group's set. None: all keys are one set.
+    /// GROUPING SETS: the keys of each set; those that it lacks are NULL in its groups, and behind the
+    /// aggregates stands the number of the group's set. None: all keys are one set.
     pub sets: Box<[Box<[usize]>]>,
     /// HAVING, over the slots.
     pub having: Option<Box<Expr>>,
@@ -218,8 +217,8 @@ impl Select {
         self.general
     }
 
-    /// Whether outputs have effects (they take advisory locks, say), which are to come about for the rows that are returned alone:
-    /// behind the order and LIMIT.
+    /// Whether outputs have effects (they take advisory locks, say), which are to come about for the rows
+    /// that are returned alone: behind the order and LIMIT.
     fn acts_behind_order(&self) -> bool {
         let is_key = |n: usize| self.order.iter().any(|key| key.output == n);
         let mut others = self.outputs.iter().enumerate().filter(|(n, _)| !is_key(*n));

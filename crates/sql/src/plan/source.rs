@@ -41,7 +41,8 @@ pub enum Source {
     Loops(Box<[Step]>),
     /// Rows of a query that WITH has named.
     Shared(Arc<Shared>),
-    /// In the second part of a recursive query of this number: the rows that the turn before has added, which have these types.
+    /// In the second part of a recursive query of this number: the rows that the turn before has added, which
+    /// have these types.
     Work(usize, Box<[Ty]>),
 }
 
@@ -67,7 +68,8 @@ pub enum SharedBody {
     Recursive(Box<Recursion>),
 }
 
-/// WITH RECURSIVE: the rows of a query, then those that another one makes of them, and of these, until there are no more.
+/// WITH RECURSIVE: the rows of a query, then those that another one makes of them, and of these, until there
+/// are no more.
 #[derive(Debug)]
 pub struct Recursion {
     /// Its number, by which its second part names it.

@@ -26,8 +26,8 @@ impl Select {
         clauses.chain(windows).chain(outputs).chain(limits)
     }
 
-    /// Calls `visit` for each expression of the query and its source, but not for those inside subqueries, whose `Outer` values
-    /// are their own.
+    /// Calls `visit` for each expression of the query and its source, but not for those inside subqueries,
+    /// whose `Outer` values are their own.
     pub fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
         self.source.walk(visit);
         self.expressions().for_each(|e| e.walk(visit));
@@ -168,7 +168,8 @@ impl Source {
                 join.left.walk(visit);
                 join.on.iter().for_each(|e| e.walk(visit));
                 match &join.lateral {
-                    // What the right side reads of this join's left side is not what it reads of the query around.
+                    // What the right side reads of this join's left side is not what it reads of the query
+                    // around.
                     Some(lateral) => lateral.given.iter().for_each(|e| e.walk(visit)),
                     None => join.right.walk(visit),
                 }

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. A clause without a place in the tree is refused by name.
 //!
-//! Does not know: columns and constraints (`table`), actions of ALTER TABLE (`alter`), options of sequences (`sequence`).
+//! Does not know: columns and constraints (`table`), actions of ALTER TABLE (`alter`), options of sequences
+//! (`sequence`).
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{

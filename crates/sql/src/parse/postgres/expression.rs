@@ -333,7 +333,8 @@ pub(super) fn function(name: ObjectName) -> Function {
     }
 }
 
-/// An operand in parentheses, if it is an operation itself: what the grammar has put together is not taken apart again.
+/// An operand in parentheses, if it is an operation itself: what the grammar has put together is not taken
+/// apart again.
 fn grouped(e: Expr) -> Expr {
     match e {
         Expr::BinaryOp { op: BinaryOperator::And | BinaryOperator::Or, .. } => e,
@@ -342,7 +343,8 @@ fn grouped(e: Expr) -> Expr {
     }
 }
 
-/// Operators whose operands the binder looks at: comparisons, which do not associate, and powers, before which it reads a sign.
+/// Operators whose operands the binder looks at: comparisons, which do not associate, and powers, before
+/// which it reads a sign.
 fn binds_apart(op: &BinaryOperator) -> bool {
     op.is_comparison() || *op == BinaryOperator::Power
 }

@@ -1,4 +1,5 @@
-//! Where PostgreSQL's parser keeps the fields of its nodes: for each node its tag, and the bytes from its beginning to each field.
+//! Where PostgreSQL's parser keeps the fields of its nodes: for each node its tag, and the bytes from its
+//! beginning to each field.
 //!
 //! The numbers are those of the headers of the `pg_query` version in Cargo.toml (`nodetags.h`,
 //! `parsenodes.h`, `primnodes.h`), for systems with 64-bit pointers and `long`. A tree with a node or field

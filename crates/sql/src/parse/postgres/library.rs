@@ -1,4 +1,5 @@
-//! The call of PostgreSQL's parser, which is C: a text goes in, and its statements or an error with its place come out.
+//! The call of PostgreSQL's parser, which is C: a text goes in, and its statements or an error with its place
+//! come out.
 //!
 //! The crate's own function loses the position of an error, and walks every tree once more for lists that are
 //! not needed here. So its C library is called directly. Common trees are read where the parser has made them
@@ -7,7 +8,8 @@
 //! Invariants
 //! 1. The text has no byte 0, and lives until the call is over.
 //! 2. What the library has allocated is given back exactly once.
-//! 3. The layouts are those of `pg_query.h` and `pg_query_internal.h` of the version that Cargo.toml names, and of no other.
+//! 3. The layouts are those of `pg_query.h` and `pg_query_internal.h` of the version that Cargo.toml names,
+//!    and of no other.
 //!
 //! Does not know: what is in a tree.
 
@@ -99,8 +101,8 @@ pub(super) fn parse(text: &CString, mode: Mode) -> Result<Statements, Complaint>
 /// The same by way of the encoded tree, for every statement that there is.
 pub(super) fn parsed_by_message(text: &CString, mode: Mode) -> Result<Statements, Complaint> {
     let _depth = Depth::of_server();
-    // SAFETY: the text ends in a byte 0 and outlives the call. The library keeps all its state in variables of this thread, and
-    // catches its own errors (`longjmp` never crosses a frame of ours).
+    // SAFETY: the text ends in a byte 0 and outlives the call. The library keeps all its state in variables
+    // of this thread, and catches its own errors (`longjmp` never crosses a frame of ours).
     let result = unsafe { pg_query_parse_protobuf_opts(text.as_ptr(), NO_WARNINGS | mode as c_int) };
     let outcome = if result.error.is_null() {
         let data = match result.tree.data.is_null() {
@@ -125,7 +127,8 @@ pub(super) fn parsed_in_place(text: &CString, mode: Mode) -> Option<Result<Vec<R
     }
     let _depth = Depth::of_server();
     let _memory = Memory::enter();
-    // SAFETY: as for the other call. What the parser makes is in the memory that was entered, and goes with it.
+    // SAFETY: as for the other call. What the parser makes is in the memory that was entered, and goes with
+    // it.
     let parsed = unsafe { pg_query_raw_parse(text.as_ptr(), NO_WARNINGS | mode as c_int) };
     let outcome = if parsed.error.is_null() {
         // SAFETY: the tree is the parser's, and its memory is left when this function ends.
@@ -160,8 +163,8 @@ struct Depth;
 
 impl Depth {
     fn of_server() -> Depth {
-        // SAFETY: the function writes two variables of this thread. The caller vouches for the room; a stack that `stacker` has made
-        // is not one whose end the library could find out by itself.
+        // SAFETY: the function writes two variables of this thread. The caller vouches for the room; a stack
+        // that `stacker` has made is not one whose end the library could find out by itself.
         unsafe { assign_max_stack_depth(STACK_KIB as c_int, std::ptr::null_mut()) };
         Depth
     }
@@ -169,7 +172,8 @@ impl Depth {
 
 impl Drop for Depth {
     fn drop(&mut self) {
-        // SAFETY: as above. Other calls of the library on this thread use the lower limit, which is safe on every stack.
+        // SAFETY: as above. Other calls of the library on this thread use the lower limit, which is safe on
+        // every stack.
         unsafe { assign_max_stack_depth(LEAST_STACK_KIB, std::ptr::null_mut()) };
     }
 }

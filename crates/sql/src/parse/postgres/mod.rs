@@ -41,8 +41,9 @@ const STACK_BYTES_MAX: usize = 256 << 20;
 /// Stack that any text needs: PostgreSQL's automaton has its first states there, and errors are put together.
 const STACK_BYTES_LEAST: usize = 512 << 10;
 
-/// Stack for each byte of text. Two bytes (`-` and a blank) make a level of the tree at the soonest, and decoding a level takes
-/// less than twice this: its functions have frames of up to 25 KiB in a build without optimizations.
+/// Stack for each byte of text. Two bytes (`-` and a blank) make a level of the tree at the soonest, and
+/// decoding a level takes less than twice this: its functions have frames of up to 25 KiB in a build without
+/// optimizations.
 const STACK_BYTES_PER_TEXT_BYTE: usize = 16 << 10;
 
 /// The tree of one statement; `None` if the text has no statement.
@@ -61,7 +62,8 @@ pub fn expression(text: &str) -> Result<Expr> {
     })
 }
 
-/// The expression of a query that says no more: PostgreSQL reads expressions by themselves as queries without SELECT.
+/// The expression of a query that says no more: PostgreSQL reads expressions by themselves as queries without
+/// SELECT.
 fn only_expression(query: &SelectStmt) -> Option<&Node> {
     let [Node { node: Some(NodeEnum::ResTarget(target)) }] = query.target_list.as_slice() else {
         return None;

@@ -1,7 +1,8 @@
 //! What all readers of PostgreSQL's nodes need: names, positions, pieces of the text, and options.
 //!
 //! Invariants
-//! 1. An option is read as PostgreSQL's `defGetString`, `defGetBoolean` and their kin read it, with their errors.
+//! 1. An option is read as PostgreSQL's `defGetString`, `defGetBoolean` and their kin read it, with their
+//!    errors.
 //!
 //! Does not know: what a statement means.
 

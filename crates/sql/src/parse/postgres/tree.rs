@@ -1,7 +1,8 @@
 //! The parser's own tree, read where the parser has made it.
 //!
-//! The library encodes a tree as a message, and the crate decodes that. Both take several times as long as the parse. So trees of the
-//! nodes that common statements have are read from the parser's memory instead, to what the decoder would give.
+//! The library encodes a tree as a message, and the crate decodes that. Both take several times as long as
+//! the parse. So trees of the nodes that common statements have are read from the parser's memory instead, to
+//! what the decoder would give.
 //!
 //! Invariants
 //! 1. The result is the same as that of the decoder. Otherwise nothing is read and the decoder is used: for
@@ -89,7 +90,8 @@ fn cells(list: Raw<'_>) -> Option<&[*const u8]> {
 impl<'t> Raw<'t> {
     /// The field at this offset in the node, in bytes.
     fn get<T: Copy>(self, place: usize) -> T {
-        // SAFETY: `layout` has places and kinds of the fields of the node whose tag this one has, and the node is there for `'t`.
+        // SAFETY: `layout` has places and kinds of the fields of the node whose tag this one has, and the
+        // node is there for `'t`.
         unsafe { self.start.add(place).cast::<T>().read() }
     }
 
