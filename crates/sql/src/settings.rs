@@ -1,11 +1,10 @@
 //! Settings of a session: SHOW, SET and RESET, and the settings that are reported to the client.
 //!
 //! Invariants
-//! 1. A setting takes only values that Varve honours; one whose other values would change results is refused
-//!    with 0A000. Planner settings of PostgreSQL are kept and shown, and have no effect here (`foreign.rs`);
-//!    of the memory settings `work_mem` and `temp_file_limit` have one.
-//! 2. SET is undone by a rollback, also to a savepoint; SET LOCAL is undone by the commit too, unless a SET
-//!    came after it.
+//! 1. A setting takes only values that Varve honours; one whose other values would change results is refused with 0A000.
+//!    Planner settings of PostgreSQL are kept and shown, and have no effect here (`foreign.rs`); of the memory settings
+//!    `work_mem` and `temp_file_limit` have one.
+//! 2. SET is undone by a rollback, also to a savepoint; SET LOCAL is undone by the commit too, unless a SET came after it.
 //!
 //! Does not know: transactions; the session calls `commit` and `rollback`, and `mark` at a savepoint.
 
@@ -23,7 +22,7 @@ use crate::utility::{Level, Modes};
 
 /// What values a setting takes.
 #[derive(Clone, Copy)]
-enum SettingKind {
+enum Kind {
     /// Any text.
     Free,
     /// on or off
@@ -52,9 +51,9 @@ enum SettingKind {
     AtConnection,
     /// A whole number up to this one.
     Count(u32),
-    /// A time in whole seconds, shown as their number; up to this number.
+    /// A time in whole seconds, shown as their number; up to so many.
     Seconds(u32),
-    /// Memory of at least this number of kilobytes. It is kept in kilobytes, the unit if none is written.
+    /// Memory, at least so many kilobytes, which is the unit if none is written; kept as their number.
     Memory(u64),
     /// Memory or space of the same unit, or -1 for no limit.
     Limit,
@@ -86,7 +85,7 @@ enum Unit {
 struct Setting {
     name: &'static str,
     default: &'static str,
-    kind: SettingKind,
+    kind: Kind,
     /// Told to the client by ParameterStatus.
     reported: bool,
 }
@@ -104,84 +103,82 @@ const LOG_LEVELS: &[&str] = &[
 const PROBE_SECONDS_MAX: u32 = 32_767;
 const PROBES_MAX: u32 = 127;
 
-const fn setting(name: &'static str, default: &'static str, kind: SettingKind) -> Setting {
+const fn setting(name: &'static str, default: &'static str, kind: Kind) -> Setting {
     Setting { name, default, kind, reported: false }
 }
 
-const fn reported(name: &'static str, default: &'static str, kind: SettingKind) -> Setting {
+const fn reported(name: &'static str, default: &'static str, kind: Kind) -> Setting {
     Setting { name, default, kind, reported: true }
 }
 
 /// The settings of Varve, by name in lower case.
 const SETTINGS: &[Setting] = &[
-    reported("application_name", "", SettingKind::Free),
-    reported("client_encoding", "UTF8", SettingKind::Encoding),
-    reported("datestyle", "ISO, MDY", SettingKind::DateStyle),
-    reported("default_transaction_read_only", "off", SettingKind::Bool),
-    reported("in_hot_standby", "off", SettingKind::ReadOnly),
-    reported("integer_datetimes", "on", SettingKind::ReadOnly),
-    reported("intervalstyle", "postgres", SettingKind::OneOf(INTERVAL_STYLES)),
-    reported("is_superuser", "on", SettingKind::ReadOnly),
-    reported("server_encoding", "UTF8", SettingKind::ReadOnly),
-    reported("server_version", "15.0", SettingKind::ReadOnly),
-    reported("session_authorization", "", SettingKind::Role),
-    reported("standard_conforming_strings", "on", SettingKind::Fixed(&["on", "true", "yes", "1"])),
-    reported("timezone", "UTC", SettingKind::Zone),
-    setting("bytea_output", "hex", SettingKind::Fixed(&["hex"])),
+    reported("application_name", "", Kind::Free),
+    reported("client_encoding", "UTF8", Kind::Encoding),
+    reported("datestyle", "ISO, MDY", Kind::DateStyle),
+    reported("default_transaction_read_only", "off", Kind::Bool),
+    reported("in_hot_standby", "off", Kind::ReadOnly),
+    reported("integer_datetimes", "on", Kind::ReadOnly),
+    reported("intervalstyle", "postgres", Kind::OneOf(INTERVAL_STYLES)),
+    reported("is_superuser", "on", Kind::ReadOnly),
+    reported("server_encoding", "UTF8", Kind::ReadOnly),
+    reported("server_version", "15.0", Kind::ReadOnly),
+    reported("session_authorization", "", Kind::Role),
+    reported("standard_conforming_strings", "on", Kind::Fixed(&["on", "true", "yes", "1"])),
+    reported("timezone", "UTC", Kind::Zone),
+    setting("bytea_output", "hex", Kind::Fixed(&["hex"])),
     setting(
         "client_min_messages",
         "notice",
-        SettingKind::OneOf(&[
-            "notice", "warning", "error", "log", "debug1", "debug2", "debug3", "debug4", "debug5",
-        ]),
+        Kind::OneOf(&["notice", "warning", "error", "log", "debug1", "debug2", "debug3", "debug4", "debug5"]),
     ),
-    setting("default_transaction_deferrable", "off", SettingKind::Bool),
-    setting("default_transaction_isolation", "read committed", SettingKind::OneOf(LEVELS)),
-    setting("extra_float_digits", "1", SettingKind::FloatDigits),
-    setting("idle_in_transaction_session_timeout", "0", SettingKind::Duration),
-    setting("idle_session_timeout", "0", SettingKind::Duration),
-    setting("tcp_keepalives_count", "0", SettingKind::Count(PROBES_MAX)),
-    setting("tcp_keepalives_idle", "0", SettingKind::Seconds(PROBE_SECONDS_MAX)),
-    setting("tcp_keepalives_interval", "0", SettingKind::Seconds(PROBE_SECONDS_MAX)),
-    setting("tcp_user_timeout", "0", SettingKind::Duration),
-    setting("authentication_timeout", "1min", SettingKind::ConfiguredTime),
-    setting("max_connections", "100", SettingKind::Configured),
-    setting("log_connections", "off", SettingKind::AtConnection),
-    setting("log_disconnections", "off", SettingKind::AtConnection),
-    setting("lc_collate", "C", SettingKind::ReadOnly),
-    setting("lc_ctype", "C.UTF-8", SettingKind::ReadOnly),
-    setting("lc_messages", "C", SettingKind::Free),
-    setting("lc_monetary", "C", SettingKind::Free),
-    setting("lc_numeric", "C", SettingKind::Free),
-    setting("lc_time", "C", SettingKind::Free),
-    setting("deadlock_timeout", "1s", SettingKind::SomeTime),
-    setting("lock_timeout", "0", SettingKind::Duration),
-    setting("max_identifier_length", "63", SettingKind::ReadOnly),
-    setting("max_index_keys", "32", SettingKind::ReadOnly),
-    setting("search_path", "\"$user\", public", SettingKind::SearchPath),
-    setting("server_version_num", "150000", SettingKind::ReadOnly),
-    setting("statement_timeout", "0", SettingKind::Duration),
-    setting("transaction_deferrable", "off", SettingKind::ReadOnly),
-    setting("transaction_isolation", "read committed", SettingKind::ReadOnly),
-    setting("transaction_read_only", "off", SettingKind::ReadOnly),
-    setting("default_table_access_method", "paged", SettingKind::OneOf(&["paged", "heap"])),
-    setting("default_tablespace", "", SettingKind::Fixed(&[""])),
-    setting("role", "none", SettingKind::Role),
-    setting("row_security", "on", SettingKind::Bool),
-    setting("backslash_quote", "safe_encoding", SettingKind::Free),
-    setting("check_function_bodies", "on", SettingKind::Bool),
-    setting("escape_string_warning", "on", SettingKind::Bool),
-    setting("fsync", "on", SettingKind::ReadOnly),
-    setting("full_page_writes", "on", SettingKind::ReadOnly),
-    setting("log_min_duration_statement", "-1", SettingKind::DurationOrNone),
-    setting("log_min_messages", "fatal", SettingKind::OneOf(LOG_LEVELS)),
-    setting("log_statement", "none", SettingKind::OneOf(&["none", "ddl", "mod", "all"])),
-    setting("maintenance_work_mem", "64MB", SettingKind::Memory(1024)),
-    setting("quote_all_identifiers", "off", SettingKind::Bool),
-    setting("synchronize_seqscans", "on", SettingKind::Bool),
-    setting("temp_file_limit", "-1", SettingKind::Limit),
-    setting("work_mem", "4MB", SettingKind::Memory(64)),
-    setting("xmloption", "content", SettingKind::Free),
+    setting("default_transaction_deferrable", "off", Kind::Bool),
+    setting("default_transaction_isolation", "read committed", Kind::OneOf(LEVELS)),
+    setting("extra_float_digits", "1", Kind::FloatDigits),
+    setting("idle_in_transaction_session_timeout", "0", Kind::Duration),
+    setting("idle_session_timeout", "0", Kind::Duration),
+    setting("tcp_keepalives_count", "0", Kind::Count(PROBES_MAX)),
+    setting("tcp_keepalives_idle", "0", Kind::Seconds(PROBE_SECONDS_MAX)),
+    setting("tcp_keepalives_interval", "0", Kind::Seconds(PROBE_SECONDS_MAX)),
+    setting("tcp_user_timeout", "0", Kind::Duration),
+    setting("authentication_timeout", "1min", Kind::ConfiguredTime),
+    setting("max_connections", "100", Kind::Configured),
+    setting("log_connections", "off", Kind::AtConnection),
+    setting("log_disconnections", "off", Kind::AtConnection),
+    setting("lc_collate", "C", Kind::ReadOnly),
+    setting("lc_ctype", "C.UTF-8", Kind::ReadOnly),
+    setting("lc_messages", "C", Kind::Free),
+    setting("lc_monetary", "C", Kind::Free),
+    setting("lc_numeric", "C", Kind::Free),
+    setting("lc_time", "C", Kind::Free),
+    setting("deadlock_timeout", "1s", Kind::SomeTime),
+    setting("lock_timeout", "0", Kind::Duration),
+    setting("max_identifier_length", "63", Kind::ReadOnly),
+    setting("max_index_keys", "32", Kind::ReadOnly),
+    setting("search_path", "\"$user\", public", Kind::SearchPath),
+    setting("server_version_num", "150000", Kind::ReadOnly),
+    setting("statement_timeout", "0", Kind::Duration),
+    setting("transaction_deferrable", "off", Kind::ReadOnly),
+    setting("transaction_isolation", "read committed", Kind::ReadOnly),
+    setting("transaction_read_only", "off", Kind::ReadOnly),
+    setting("default_table_access_method", "paged", Kind::OneOf(&["paged", "heap"])),
+    setting("default_tablespace", "", Kind::Fixed(&[""])),
+    setting("role", "none", Kind::Role),
+    setting("row_security", "on", Kind::Bool),
+    setting("backslash_quote", "safe_encoding", Kind::Free),
+    setting("check_function_bodies", "on", Kind::Bool),
+    setting("escape_string_warning", "on", Kind::Bool),
+    setting("fsync", "on", Kind::ReadOnly),
+    setting("full_page_writes", "on", Kind::ReadOnly),
+    setting("log_min_duration_statement", "-1", Kind::DurationOrNone),
+    setting("log_min_messages", "fatal", Kind::OneOf(LOG_LEVELS)),
+    setting("log_statement", "none", Kind::OneOf(&["none", "ddl", "mod", "all"])),
+    setting("maintenance_work_mem", "64MB", Kind::Memory(1024)),
+    setting("quote_all_identifiers", "off", Kind::Bool),
+    setting("synchronize_seqscans", "on", Kind::Bool),
+    setting("temp_file_limit", "-1", Kind::Limit),
+    setting("work_mem", "4MB", Kind::Memory(64)),
+    setting("xmloption", "content", Kind::Free),
 ];
 
 /// Spelling of a name where it is not lower case.
@@ -286,8 +283,7 @@ impl Settings {
         Ok(())
     }
 
-    /// SET ROLE and SET SESSION AUTHORIZATION: the name with the role's number, so that both are undone
-    /// together.
+    /// SET ROLE and SET SESSION AUTHORIZATION: the name with the role's number, so that both are undone together.
     pub fn set_role(&mut self, name: &str, value: &str, id: Option<u32>, local: bool) -> Result<()> {
         self.set(name, Some(value), local)?;
         self.replace(number_of(name), id.map(|id| id.to_string()), local);
@@ -480,7 +476,7 @@ pub fn without_effect(name: &str) -> Option<&'static str> {
 
 /// Whether a setting says who the session is.
 pub fn is_role(name: &str) -> bool {
-    matches!(find(name).map(|s| s.kind), Some(SettingKind::Role))
+    matches!(find(name).map(|s| s.kind), Some(Kind::Role))
 }
 
 /// What marks the number of a role among the values; no setting has such a name.
@@ -500,25 +496,23 @@ fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(
         return Err(unknown(name));
     };
     let kept = match s.kind {
-        SettingKind::Free | SettingKind::Role => value.to_owned(),
-        SettingKind::DateStyle => date_style(value, before, reset)?.name().to_owned(),
-        SettingKind::Bool => boolean(value).ok_or_else(|| not_boolean(name))?.to_owned(),
-        SettingKind::OneOf(allowed) => one_of(s, allowed, value)?,
-        SettingKind::Fixed(allowed) if allowed.iter().any(|a| a.eq_ignore_ascii_case(value.trim())) => {
+        Kind::Free | Kind::Role => value.to_owned(),
+        Kind::DateStyle => date_style(value, before, reset)?.name().to_owned(),
+        Kind::Bool => boolean(value).ok_or_else(|| not_boolean(name))?.to_owned(),
+        Kind::OneOf(allowed) => one_of(s, allowed, value)?,
+        Kind::Fixed(allowed) if allowed.iter().any(|a| a.eq_ignore_ascii_case(value.trim())) => {
             s.default.to_owned()
         }
-        SettingKind::Fixed(_) => {
-            return Err(SqlError::unsupported(format!("{} = {value}", display_name(s.name))));
-        }
-        SettingKind::ReadOnly => {
+        Kind::Fixed(_) => return Err(SqlError::unsupported(format!("{} = {value}", display_name(s.name)))),
+        Kind::ReadOnly => {
             let message = format!("parameter \"{name}\" cannot be changed");
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
         }
-        SettingKind::DurationOrNone if value.trim() == "-1" => "-1".to_owned(),
-        SettingKind::Duration | SettingKind::DurationOrNone => {
+        Kind::DurationOrNone if value.trim() == "-1" => "-1".to_owned(),
+        Kind::Duration | Kind::DurationOrNone => {
             millis(value).ok_or_else(|| invalid(name, value))?.to_string()
         }
-        SettingKind::SomeTime => match millis(value).ok_or_else(|| invalid(name, value))? {
+        Kind::SomeTime => match millis(value).ok_or_else(|| invalid(name, value))? {
             0 => {
                 let message =
                     format!("0 ms is outside the valid range for parameter \"{name}\" (1 .. {})", i32::MAX);
@@ -526,33 +520,33 @@ fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(
             }
             some => some.to_string(),
         },
-        SettingKind::Number(unit, least, greatest) => number(name, value, unit, least..=greatest)?,
-        SettingKind::AtConnection => {
+        Kind::Number(unit, least, greatest) => number(name, value, unit, least..=greatest)?,
+        Kind::AtConnection => {
             let message = format!("parameter \"{name}\" cannot be set after connection start");
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
         }
-        SettingKind::Configured | SettingKind::ConfiguredTime => {
+        Kind::Configured | Kind::ConfiguredTime => {
             let message = format!("parameter \"{name}\" cannot be changed without restarting the server");
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
         }
-        SettingKind::Memory(least) => kilobytes(name, value, least)?.to_string(),
-        SettingKind::Limit if value.trim() == "-1" => "-1".to_owned(),
-        SettingKind::Limit => kilobytes(name, value, 0)?.to_string(),
-        SettingKind::Count(max) => within(name, count(value).ok_or_else(|| invalid(name, value))?, "", max)?,
-        SettingKind::Seconds(max) => {
+        Kind::Memory(least) => kilobytes(name, value, least)?.to_string(),
+        Kind::Limit if value.trim() == "-1" => "-1".to_owned(),
+        Kind::Limit => kilobytes(name, value, 0)?.to_string(),
+        Kind::Count(max) => within(name, count(value).ok_or_else(|| invalid(name, value))?, "", max)?,
+        Kind::Seconds(max) => {
             let seconds = count(value).or_else(|| Some((millis(value)? / 1000) as u32));
             within(name, seconds.ok_or_else(|| invalid(name, value))?, " s", max)?
         }
-        SettingKind::Encoding => encoding(name, value)?,
-        SettingKind::Zone => match Zone::of_setting(value) {
+        Kind::Encoding => encoding(name, value)?,
+        Kind::Zone => match Zone::of_setting(value) {
             Some((_, spelled)) => spelled,
             None => return Err(invalid(display_name(s.name), value)),
         },
-        SettingKind::SearchPath => match path::entries(value) {
+        Kind::SearchPath => match path::entries(value) {
             Some(_) => value.to_owned(),
             None => return Err(invalid(s.name, value).with_detail("List syntax is invalid.")),
         },
-        SettingKind::FloatDigits => match value.trim().parse::<i32>() {
+        Kind::FloatDigits => match value.trim().parse::<i32>() {
             Ok(1..=3) => value.trim().to_owned(),
             Ok(-15..=0) => return Err(SqlError::unsupported("extra_float_digits below 1")),
             _ => return Err(invalid(name, value)),
@@ -794,26 +788,19 @@ fn show_millis(millis: u64) -> String {
 fn shown(name: &str, value: &str) -> String {
     let kind = find(name).map(|s| s.kind);
     match (value.parse::<u64>(), kind) {
-        (Err(_), Some(SettingKind::Number(Unit::RealMillis, ..))) => match value.parse::<f64>() {
+        (Err(_), Some(Kind::Number(Unit::RealMillis, ..))) => match value.parse::<f64>() {
             Ok(millis) => format!("{}us", millis * 1000.0),
             Err(_) => value.to_owned(),
         },
-        (
-            Ok(millis),
-            Some(
-                SettingKind::Duration
-                | SettingKind::DurationOrNone
-                | SettingKind::SomeTime
-                | SettingKind::ConfiguredTime,
-            ),
-        ) => show_millis(millis),
-        (
-            Ok(kilobytes),
-            Some(SettingKind::Memory(_) | SettingKind::Limit | SettingKind::Number(Unit::Kilobytes, ..)),
-        ) => show_kilobytes(kilobytes),
-        (Ok(0), Some(SettingKind::Number(..))) => value.to_owned(),
-        (Ok(pages), Some(SettingKind::Number(Unit::Pages, ..))) => show_kilobytes(pages * 8),
-        (Ok(millis), Some(SettingKind::Number(Unit::Millis | Unit::RealMillis, ..))) => show_millis(millis),
+        (Ok(millis), Some(Kind::Duration | Kind::DurationOrNone | Kind::SomeTime | Kind::ConfiguredTime)) => {
+            show_millis(millis)
+        }
+        (Ok(kilobytes), Some(Kind::Memory(_) | Kind::Limit | Kind::Number(Unit::Kilobytes, ..))) => {
+            show_kilobytes(kilobytes)
+        }
+        (Ok(0), Some(Kind::Number(..))) => value.to_owned(),
+        (Ok(pages), Some(Kind::Number(Unit::Pages, ..))) => show_kilobytes(pages * 8),
+        (Ok(millis), Some(Kind::Number(Unit::Millis | Unit::RealMillis, ..))) => show_millis(millis),
         _ => value.to_owned(),
     }
 }
@@ -895,8 +882,7 @@ mod tests {
             ("row_security", "maybe", "22023"),
             ("max_connections", "5", "55P02"),
             ("tcp_keepalives_count", "-1", "22023"),
-            // Finding B13 of review 8: what the system takes was not looked at here, so that it was shown and
-            // not in force.
+            // Finding B13 of review 8: what the system takes was not looked at here, so that it was shown and not in force.
             ("tcp_keepalives_count", "128", "22023"),
             ("tcp_keepalives_idle", "32768", "22023"),
             ("tcp_keepalives_interval", "2d", "22023"),
