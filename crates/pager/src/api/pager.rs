@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. Pages are reached through guards; logged pages change only in mini-transactions.
-//! 2. After a failed write or flush no mini-transaction begins and no flush succeeds; reading goes on. A write that a full
-//!    device refused is no such failure, unless it was of the log itself.
+//! 2. After a failed write or flush no mini-transaction begins and no flush succeeds; reading goes on. A
+//!    write that a full device refused is no such failure, unless it was of the log itself.
 //! 3. Dropping a pager makes nothing durable; `shutdown` does.
 //!
 //! What it does not know: keys, rows, transactions.

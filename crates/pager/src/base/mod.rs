@@ -1,4 +1,5 @@
-//! The ground: identities, LSNs, the page and the space as bytes, errors. Nothing here knows of files or threads.
+//! The ground: identities, LSNs, the page and the space as bytes, errors. Nothing here knows of files or
+//! threads.
 //!
 //! What it does not know: the log, the levels, the pool.
 

@@ -1,4 +1,4 @@
-//! How the flash cache is configured.
+//! The configuration of the flash cache, and the declarations of its settings (decision 0709).
 //!
 //! What it does not know: the configuration file.
 

@@ -1,21 +1,22 @@
-//! The flash cache: pages on flash between the buffer pool, or the NVM page buffer, and home (Do 2012, chapter 3; decision 0270).
+//! The flash cache: pages on flash between the buffer pool and the data files (Do 2012, chapter 3; decision
+//! 0270). If pages lie in persistent memory too, that level is between the pool and this one.
 //!
 //! ```text
-//!   pool --offer (clean), put (dirty)--> cache/admission.rs --what the design takes--> io/writes.rs --> io/store.rs (flash.varve)
-//!    ^                                       |                                                             |
-//!    |                                       '--put, what is not taken or not kept back--> home <-- cache/cleaning.rs
-//!    '--------- cache/reading.rs <--pages that are not on flash--------------------------- home
+//!   pool --offer (clean), put (dirty)--> cache/admission.rs --pages that the design takes--> io/writes.rs --> io/store.rs (flash.varve)
+//!    ^                                       |                                                                     |
+//!    |                                       '--put: all other pages--> data files <--dirty pages-- cache/cleaning.rs
+//!    '--------- cache/reading.rs <--pages that are not on flash-------- data files
 //! ```
 //!
 //! | folder | what is in it |
 //! |---|---|
 //! | `policy/` | which pages are taken, and how fast: designs, temperatures, scans, throttle, daily limit |
 //! | `table/` | the frame table: which page is in which frame |
-//! | `cache/` | the level itself: reading, admission, cleaning, filling, another size, trouble with the drive |
-//! | `restart/` | lazy verification, memory-mapped, log-based; the seal of a clean shutdown; what a start makes of them |
+//! | `cache/` | the level itself: reading, admission, cleaning, filling, change of size, errors of the drive |
+//! | `restart/` | lazy verification, memory-mapped and log-based restart; the seal of a clean shutdown; restoring at a start |
 //! | `io/` | the file, and the queue of writes |
 //!
-//! Not known here: frames of the pool, how home stores pages.
+//! What it does not know: frames of the pool, how the data files store pages.
 
 mod cache;
 mod config;

@@ -7,8 +7,9 @@
 //! 3. The recovery LSN belongs to the page: it does not matter on which level the page is.
 //!
 //! A page's first changes are kept one by one (there is more than one only while images of it are being
-//! written, or kept back), but no more than [`CHANGES_MAX`]: later ones count as the last of them, so that the page stays
-//! longer than it need, never shorter; a queue in LSN order, with stale entries skipped, gives the oldest page.
+//! written, or kept back), but no more than [`CHANGES_MAX`]: later ones count as the last of them, so that
+//! the page stays longer than it need, never shorter; a queue in LSN order, with stale entries skipped, gives
+//! the oldest page.
 //!
 //! Not known here: frames, levels, the log.
 

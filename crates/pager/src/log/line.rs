@@ -1,12 +1,14 @@
-//! Who leads and who waits in group commit: the decisions, without threads.
+//! Group commit without its threads: which thread leads a flush of the log, and which threads wait.
 //!
-//! 1. While anybody is in the line, somebody leads.
-//! 2. Leaving names the next leader if anybody is left waiting, so nobody waits for a leader that doesn't come.
-//! 3. Whoever waits is handed back exactly once.
+//! Invariants
+//! 1. While the line has threads, one of them leads.
+//! 2. A leader that leaves names the next one, if threads are left. So no thread waits for a leader that
+//!    never comes.
+//! 3. Each waiting thread is returned once.
 //!
 //! The tests run every interleaving of a few threads over these decisions.
 //!
-//! Not known here: parking and waking (`flush.rs`).
+//! What it does not know: how threads sleep and wake (`flush.rs`).
 
 use smallvec::SmallVec;
 

@@ -1,11 +1,12 @@
 //! Reading the log after a crash, and telling its end from damage.
 //!
 //! 1. What is given out was sealed by this database, in the incarnation that owns that part of the stream.
-//! 2. The log ends at the first place without a valid block, unless something proves that the log went on:
-//!    a later incarnation, an LSN that the control file or a page knows, a later block of the same incarnation
+//! 2. The log ends at the first place without a valid block, unless something proves that the log went on: a
+//!    later incarnation, an LSN that the control file or a page knows, a later block of the same incarnation
 //!    that was written when this place was durable already, a block of an incarnation that the control file
-//!    should know, or a segment that is missing though what is before it, or behind, says that it was there. Then the log is damaged, which is an error and never a silent cut.
-//!    Behind a shutdown nothing was written but by a later incarnation, so only where one could begin is looked for it.
+//!    should know, or a segment that is missing though what is before it, or behind, says that it was there.
+//!    Then the log is damaged, which is an error and never a silent cut. Behind a shutdown nothing was
+//!    written but by a later incarnation, so only where one could begin is looked for it.
 //! 3. What can't be proven: damage to the very last blocks before the crash, when no block was written
 //!    after them, looks like an unfinished flush.
 //!

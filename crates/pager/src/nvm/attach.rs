@@ -9,13 +9,13 @@
 //! ```
 //!
 //! Invariants
-//! 1. A region is written over or removed only if it says that it was left, or has the id that the control file calls not needed. A
-//!    file without a header is taken only if that is zeros, and it has the length that is configured or a start that made it was
-//!    cut off.
-//! 2. Each region that is made has an id of its own, also where an earlier start was cut off: a copy of the data directory does not
-//!    take what the other copy has got meanwhile.
-//! 3. A header is written over empty slots and segments, while the control file says that the region is not needed, or that the
-//!    database has no contents.
+//! 1. A region is written over or removed only if it says that it was left, or has the id that the control
+//!    file calls not needed. A file without a header is taken only if that is zeros, and it has the length
+//!    that is configured or a start that made it was cut off.
+//! 2. Each region that is made has an id of its own, also where an earlier start was cut off: a copy of the
+//!    data directory does not take what the other copy has got meanwhile.
+//! 3. A header is written over empty slots and segments, while the control file says that the region is not
+//!    needed, or that the database has no contents.
 //! 4. `find` changes nothing before everything fits; then only the start of the machine is noted.
 //!
 //! Not known here: what is in the areas.

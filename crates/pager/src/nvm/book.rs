@@ -1,4 +1,5 @@
-//! Which page's newest version is in which slot, and what may be done to it. In memory; rebuilt from the slots at start.
+//! Which page's newest version is in which slot, and what may be done to it. In memory; rebuilt from the
+//! slots at start.
 //!
 //! ```text
 //!              replace             begin_flush, end_flush            leave_clean, left
@@ -7,18 +8,20 @@
 //!                        +---------------- doom --------------+--> Doomed -- leave_due, left --> (slot free)
 //!  replace takes the place of any of them; the older slot is free, or its flusher frees it (end_flush).
 //! ```
-//! *Dirty*: home does not have it. *Clean*: home has it durably; it serves reads until slots are short, or its
-//! slot is found damaged. *Doomed*: of a discarded page; neither served nor written home, but kept until the log has the discard.
-//! *Leaving*: somebody is retiring it; who wants to put the page waits.
+//! *Dirty*: home does not have it. *Clean*: home has it durably; it serves reads until slots are short, or
+//! its slot is found damaged. *Doomed*: of a discarded page; neither served nor written home, but kept until
+//! the log has the discard. *Leaving*: somebody is retiring it; who wants to put the page waits.
 //!
 //! Invariants
 //! 1. A page has at most one entry; a slot is free, or an entry's, or in the hands of one thread.
-//! 2. A version that is held (a put of its page is under way), read, looked at or being flushed is not taken away; what is being
-//!    flushed is not waited for by a put, what is looked at is.
-//! 3. One version of a page at a time is being written home, so an older one never lands there after a newer one.
-//! 4. Sequences grow; of two versions the one with the larger sequence is newer, whatever their LSNs say (decision 0205).
-//! 5. Flushing goes round: what a full device refused is passed over until everything has been tried that was dirty then.
-//!    What goes home first: `home_order.rs`.
+//! 2. A version that is held (a put of its page is under way), read, looked at or being flushed is not taken
+//!    away; what is being flushed is not waited for by a put, what is looked at is.
+//! 3. One version of a page at a time is being written home, so an older one never lands there after a newer
+//!    one.
+//! 4. Sequences grow; of two versions the one with the larger sequence is newer, whatever their LSNs say
+//!    (decision 0205).
+//! 5. Flushing goes round: what a full device refused is passed over until everything has been tried that was
+//!    dirty then. What goes home first: `home_order.rs`.
 //! 6. Puts, reads and flushes look at no more versions than they take, but for those in use among them.
 //!
 //! Not known here: the region, home, the log, waiting.

@@ -1,22 +1,26 @@
 //! The NVM page buffer: a level between the pool and home (Kang 2016, chapter 3).
 //!
-//! A page that leaves the pool is copied into a free slot, never over its older version, and is stable from then on. Home gets it
-//! later, in batches (`flush.rs`); until then, and as long as slots last, it is read from its slot.
+//! A page that leaves the pool is copied into a free slot, never over its older version, and is stable from
+//! then on. Home gets it later, in batches (`flush.rs`); until then, and as long as slots last, it is read
+//! from its slot.
 //!
 //! Invariants
-//! 1. A slot's words are stored only by the thread that owns the slot: taken from the free ones, or holding the page.
+//! 1. A slot's words are stored only by the thread that owns the slot: taken from the free ones, or holding
+//!    the page.
 //! 2. A published image is never stored to. A slot is free only after its state word 0 was fenced.
-//! 3. A version is in the book only if every older version of its page is durably retired: so nothing stale comes back after
-//!    the newer one is gone.
-//! 4. `put` returns, and the ledger is told (of the whole batch, or of nothing), only after the state words are fenced.
-//! 5. A version leaves its slot only when home has exactly this image, durably; or superseded; or discarded, with the log durable
-//!    up to the discard.
+//! 3. A version is in the book only if every older version of its page is durably retired: so nothing stale
+//!    comes back after the newer one is gone.
+//! 4. `put` returns, and the ledger is told (of the whole batch, or of nothing), only after the state words
+//!    are fenced.
+//! 5. A version leaves its slot only when home has exactly this image, durably; or superseded; or discarded,
+//!    with the log durable up to the discard.
 //!
-//! A put waits for the drive only if all slots hold what home has not: then it writes some home itself, and that is counted.
+//! A put waits for the drive only if all slots hold what home has not: then it writes some home itself, and
+//! that is counted.
 //!
-//! Steps of a put: slots (only this can be refused) -> hold the older versions -> fill, *fence* -> publish, *fence* -> retire the
-//! older versions, *fence* -> ledger -> book. A crash between the last two fences leaves two versions: the larger sequence is the
-//! newer one.
+//! Steps of a put: slots (only this can be refused) -> hold the older versions -> fill, *fence* -> publish,
+//! *fence* -> retire the older versions, *fence* -> ledger -> book. A crash between the last two fences
+//! leaves two versions: the larger sequence is the newer one.
 //!
 //! Lock order: frame latches > the book. The book's lock is not held across I/O or fences.
 //!

@@ -1,13 +1,16 @@
-//! Making room: slots of versions that home has are taken back; if there are none, others are written home (`home_order.rs`: which).
-//! Threads do that ahead of need: from the high mark of dirty slots down to the low one.
+//! Flushing: slots whose version the data files have are freed. If there is none, other versions are written
+//! to the data files first (`home_order.rs` chooses them). Threads do this ahead of need: they begin at the
+//! high mark of dirty slots, and end at the low mark.
 //!
 //! Invariants
-//! 1. A version is clean only after home's put for exactly its image has returned, with need `Stable`.
-//! 2. Who waits for a slot is woken by whoever frees one or gives up a version; nobody waits while there is something to do.
-//! 3. What a full device refuses stays dirty, and what is behind it is tried next. A put hears of it when all that is dirty was
-//!    refused, or [`TRIED_MAX`] pages in a row: the next one goes on behind them.
+//! 1. A version is clean only after the put of exactly its image to the data files has returned, with need
+//!    `Stable`.
+//! 2. A thread that frees a slot, or gives up a version, wakes the threads that wait for a slot. No thread
+//!    waits while it could flush a version itself.
+//! 3. A version that a full device refused stays dirty, and the next one is tried. A put returns the error
+//!    when all dirty versions were refused, or [`TRIED_MAX`] in a row. The next put continues behind them.
 //!
-//! Not known here: who needs the slots.
+//! What it does not know: who needs the slots.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

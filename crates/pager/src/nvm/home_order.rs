@@ -1,19 +1,21 @@
-//! Which of the pages that home does not have go there first: those that were put once, before those that are put again and again.
+//! Which pages go from persistent memory to the data files first: pages that were put once, before pages that
+//! are put again and again.
 //!
-//! A page that is put again while it waits here is written home once for both. That is worth the most for pages which come back
-//! soon, so pages are told apart as by 2Q (Johnson, Shasha: "2Q: A Low Overhead High Performance Buffer Management Replacement
-//! Algorithm", VLDB 1994): one that was put once has the tenth of the slots that 2Q calls A1in, one that came back while it was here,
-//! or not long after it had left (A1out), has the rest (Am). Beyond its tenth the oldest of the first kind goes home next, else the
-//! oldest of the second.
+//! A page that is put again while it waits here is written to the data files once for both puts. That saves
+//! most for pages that come back soon, so pages are divided as in 2Q (Johnson, Shasha: "2Q: A Low Overhead
+//! High Performance Buffer Management Replacement Algorithm", VLDB 1994). A page that was put once is in a
+//! list with a tenth of the slots (A1in). A page that came back while it was here, or soon after it had left
+//! (A1out), is in the other list (Am). If the first list is longer than its tenth, its oldest page goes next.
+//! Otherwise the oldest page of the second list goes next.
 //!
 //! Invariants
 //! 1. A version is in one of the two lists, by its sequence.
-//! 2. After a refusal by a full device a turn goes on behind what was refused, in both lists, until all has been tried that was there
-//!    when the turn began; what came later waits for the next one.
-//! 3. It is a matter of order only: also where the memory of pages that left is wrong. Pages of the second kind may stay as long as
-//!    new ones keep coming.
+//! 2. A turn begins with the versions in the lists at that time. After a full device refuses some of them,
+//!    the turn continues behind these, until all have been tried. Later versions wait for the next turn.
+//! 3. An error in the memory of pages that left changes the order only. Pages of the second list may stay for
+//!    as long as new pages keep coming.
 //!
-//! What it does not know: slots, who may be written home now.
+//! What it does not know: slots, and which versions may be written now.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;

@@ -1,5 +1,5 @@
-//! Persistent memory beside the files: a region that may hold the log and doublewrite copies (`attach.rs`), and newest versions of
-//! pages on their way home (`buffer.rs`, the level).
+//! Persistent memory beside the files: a region that may hold the log and doublewrite copies (`attach.rs`),
+//! and newest versions of pages on their way home (`buffer.rs`, the level).
 //!
 //! Not known here: what is in log and pages, what copies are for.
 

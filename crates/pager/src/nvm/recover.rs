@@ -1,13 +1,14 @@
 //! Finding again what is in the slots; and comparing it with what memory and home say.
 //!
 //! Invariants
-//! 1. Of several versions of a page the one with the largest sequence stays. It is written back before the others are retired: a
-//!    killed process may have left it in caches. Words that freed a slot as well, so all headers are: else a power failure later
-//!    brings back a version that this start took for gone.
-//! 2. A published slot that makes no sense is an error: no crash leaves one. Home's older page is never taken instead.
-//! 3. Doing this twice is doing it once: only what has a durable newer version, or no place in its file as the spaces know it
-//!    after redo, is retired. (A page that was freed keeps its slot: redo may begin before that again, and home may never have
-//!    had the page.)
+//! 1. Of several versions of a page the one with the largest sequence stays. It is written back before the
+//!    others are retired: a killed process may have left it in caches. Words that freed a slot as well, so
+//!    all headers are: else a power failure later brings back a version that this start took for gone.
+//! 2. A published slot that makes no sense is an error: no crash leaves one. Home's older page is never taken
+//!    instead.
+//! 3. Doing this twice is doing it once: only what has a durable newer version, or no place in its file as
+//!    the spaces know it after redo, is retired. (A page that was freed keeps its slot: redo may begin before
+//!    that again, and home may never have had the page.)
 //! 4. What a check looks at nobody stores to meanwhile: a put of that page waits until it is done.
 //!
 //! Not known here: redo.

@@ -1,10 +1,12 @@
-//! The log of an existing database, and the region of persistent memory that it has or gets: what has to wait for a clean shutdown;
-//! read the log, or begin it anew.
+//! The log of an existing database, and the region of persistent memory that it has or gets: what has to wait
+//! for a clean shutdown; read the log, or begin it anew.
 //!
 //! Invariants
-//! 1. Until the log is read nothing is changed; then a region is made, if the database gets one (decision 0308).
+//! 1. Until the log is read nothing is changed; then a region is made, if the database gets one (decision
+//!    0308).
 //! 2. The control file learns with the log's new life what comes with it, in one write.
-//! 3. A log moves, and images of clean pages begin, only after a clean shutdown; what was configured so waits until then.
+//! 3. A log moves, and images of clean pages begin, only after a clean shutdown; what was configured so waits
+//!    until then.
 //!
 //! Not known here: what is in the spaces.
 

@@ -1,10 +1,10 @@
-//! Whether control file and spaces are of one moment, or somebody has put an older one there, or one of another copy of the database
-//! (decision 0260).
+//! Whether control file and spaces are of one moment, or somebody has put an older one there, or one of
+//! another copy of the database (decision 0260).
 //!
 //! Invariants
-//! 1. Each start gives the header pages of the durable spaces a new random mark: announced in the control file together with the
-//!    new life of the log, at home on return, and only then what the control file expects. Want of room is no reason to refuse the
-//!    start; the mark stays announced.
+//! 1. Each start gives the header pages of the durable spaces a new random mark: announced in the control
+//!    file together with the new life of the log, at home on return, and only then what the control file
+//!    expects. Want of room is no reason to refuse the start; the mark stays announced.
 //! 2. From then on the control file does not go with a log that ends before that.
 //! 3. Headers are looked at before a page is mended or redone, and before copies are made anew.
 //!

@@ -1,20 +1,23 @@
-//! Opening: making a new database, or recovering one.
+//! Opening: making a new database, or recovering an existing one.
 //!
-//! Order for a new one: control file (state creating), NVM region if there is to be one, empty log, space files and doublewrite file, then the control
-//! file says open. A crash before that starts over, under another id, and takes away what the one before left of its log and cache.
-//! For an existing one: control file, headers of files in place, analysis of the log, headers of packed files, a new life
-//! of the log (`open/begin.rs`), mending of torn pages, redo, allocation maps. A log that moves, between files and a region, or that was
-//! left in a region, begins anew: there is nothing to analyse and to redo, since the shutdown before was a clean one.
+//! Order for a new one: control file (state creating), NVM region if one is configured, empty log, space
+//! files and doublewrite file; then the control file gets the state open. After a crash before that, the next
+//! start begins again, under another id. It removes the log and the cache file that the earlier start left.
+//!
+//! Order for an existing one: control file, headers of files in place, analysis of the log, headers of packed
+//! files, a new life of the log (`open/begin.rs`), repair of torn pages, redo, allocation maps. A log that
+//! moves between files and a region, or that was left in a region, begins empty. The last shutdown was clean
+//! then, so nothing has to be analysed or redone.
 //!
 //! Invariants
-//! 1. Nothing is written before the files are known to fit together and the configuration.
-//! 2. The space files are flushed before redo trusts what it reads: a process that was killed may have left page writes
-//!    in caches.
-//! 3. Analysis only reads. The spaces change (mending, redo) after the control file knows the log's new life.
-//! 4. Mending goes by the protection that was in force. The configured one is noted as such when everything is mended and
-//!    its files are ready, and before it writes its first page.
+//! 1. Nothing is written before the files are known to fit together and to fit the configuration.
+//! 2. The space files are flushed before redo trusts what it reads, because a killed process may have left
+//!    page writes in caches.
+//! 3. Analysis only reads. The spaces change (repair, redo) after the control file knows the log's new life.
+//! 4. Repair goes by the protection that was in force. The configured protection is recorded as the one in
+//!    force when every page is repaired and its files are ready, and before it writes its first page.
 //!
-//! What it does not know: what records mean, how pages are mended.
+//! What it does not know: what records mean, how pages are repaired.
 
 use std::ops::Range;
 use std::sync::Arc;

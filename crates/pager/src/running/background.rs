@@ -1,13 +1,14 @@
-//! The threads of a pager: the producer of page writes, which says which pages are written and when, and takes the checkpoints
-//! (workers, `workers`, write parts of them beside it); a trimmer; and threads that bring pages from persistent memory home.
+//! The threads of a pager. The producer chooses which pages are written and when, and takes the checkpoints;
+//! workers (`workers`) write parts of its choice. A trimmer returns unused space. Other threads write pages
+//! from persistent memory and from the flash cache to the data files.
 //!
 //! Invariants
-//! 1. A thread ends when the pager is dropped or shut down, and after the first failure (which has stopped the log). A full
-//!    device is no failure: after a rest it is tried again, for as long as it takes.
-//! 2. There is one producer, so no two threads choose the same pages. Without threads (`background: false`) the same steps run
-//!    inside the calls that need them.
-//! 3. A mini-transaction that finds the log full, or the pool full of changes, because pages can't be written is refused
-//!    after a bounded wait.
+//! 1. A thread ends when the pager is dropped or shut down, and after the first failure, which has stopped
+//!    the log. A full device is no failure: the thread rests and tries again, without a limit.
+//! 2. There is one producer, so no two threads choose the same pages. Without threads (`background: false`)
+//!    the calls that need these steps run them.
+//! 3. A mini-transaction waits a bounded time if the log is full, or the pool is full of changes, because
+//!    pages can't be written. Then it returns the error.
 //!
 //! What it does not know: which pages there are.
 

@@ -1,19 +1,22 @@
-//! Checkpoints and cleaning: what lets the log be cut.
+//! Checkpoints and cleaning: they let the log be cut.
 //!
-//! Indirect checkpoints: page writers clean pages in the order of their recovery LSNs; a checkpoint only notes how far
-//! they have come (the ledger's oldest recovery LSN) and cuts the log there. Where a configuration wants it, a checkpoint that is due has
-//! pages brought home before that: fuzzy, what was changed before the last one; sharp, all.
+//! By default checkpoints are indirect: page writers clean pages in the order of their recovery LSNs, and a
+//! checkpoint notes the ledger's oldest recovery LSN as the redo position and cuts the log there. A
+//! configuration can ask for more: a fuzzy checkpoint first writes the pages that were changed before the
+//! last checkpoint, and a sharp one writes all changed pages.
 //!
 //! Invariants
-//! 1. The position comes from the ledger, taken in the append section, and from what a level below the pool still needs of
-//!    the log. Under full-page-log it stays where redo began until all that redo changed is stable: a page that redo wrote and
-//!    changed again has its only image somewhere behind that.
-//! 2. The log is made durable up to its end at that moment before the position is stored: pages that were dropped by a
-//!    logged discard are no longer in the ledger, so the discard must be there when redo starts behind their changes.
+//! 1. The redo position is the lower of two: that of the ledger, taken in the append section, and that of the
+//!    levels below the pool. Under full-page-log it stays where redo began until all pages that redo changed
+//!    are stable: the only image of a page that redo wrote, and that changed again, is somewhere behind that
+//!    position.
+//! 2. The log is durable up to its end before the position is stored. The reason: a page that a logged
+//!    discard dropped is no longer in the ledger, so redo must find the discard when it starts behind the
+//!    page's changes.
 //! 3. The position is durable in the control file before the log is cut or a file made shorter.
-//! 4. One checkpoint at a time.
+//! 4. One checkpoint runs at a time.
 //!
-//! What it does not know: threads; how pages are written.
+//! What it does not know: threads, and how pages are written.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

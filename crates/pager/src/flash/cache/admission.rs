@@ -1,13 +1,14 @@
-//! Taking pages: clean ones that leave the pool, changed ones, and those that were just read; and writing them to flash.
+//! Admission: clean pages that leave the pool, changed pages, and pages that were just read; and their writes
+//! to flash.
 //!
 //! Invariants
-//! 1. A changed page that is kept back has a frame before the level says that it has the page, and is read from the queue until it is
-//!    there. If the put is refused, none of its pages keeps a frame.
-//! 2. Of a page that goes home as well, the frame is filled when home has it.
-//! 3. A dirty page whose write fails is brought home, or stays in the queue.
-//! 4. Where far too many frames are dirty, a put brings as many pages home as it brings here, under the gate.
+//! 1. A changed page that is kept back gets its frame before the level reports that it has the page. It is
+//!    read from the queue until it is in its frame. If the put is refused, none of its pages keeps a frame.
+//! 2. The frame of a page that is written to the data files too is filled after they have it.
+//! 3. A dirty page whose write to flash fails is written to the data files, or stays in the queue.
+//! 4. If far too many frames are dirty, a put cleans as many pages as it brings, under the gate.
 //!
-//! Not known here: what a design wants, how home stores pages.
+//! What it does not know: which pages a design takes, how the data files store pages.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

@@ -1,14 +1,15 @@
-//! Bringing dirty pages home: below the limit of dirty frames, for the log, before another design takes over, and at the end
-//! (Do 2012, section 3.3.5: lazy cleaning, group cleaning).
+//! Cleaning: dirty pages are written to the data files, in groups of neighbours (Do 2012, section 3.3.5: lazy
+//! cleaning, group cleaning). It happens above the limit of dirty frames, when the log needs it, before
+//! another design takes over, and at a shutdown.
 //!
 //! Invariants
-//! 1. A page is in `Underway` from before its frame is looked at until home has it or refused it. No newer version of it goes anywhere,
-//!    and its place isn't used for anything else, as long as an older one is there.
-//! 2. What is not as the table says is not brought home.
-//! 3. A frame is clean when home holds its page; the ledger hears of that from home. A page that home has no room for keeps no other one
-//!    back, neither of its group nor of those that are to be cleaned after it.
+//! 1. A page is in `transit.cleaning` from before its frame is looked at until the data files have it or
+//!    refused it. Meanwhile no newer version of it goes anywhere, and its frame is not reused.
+//! 2. A page that is not as the table says is not written to the data files.
+//! 3. A frame becomes clean when the data files have its page; they report it to the ledger. A page that they
+//!    have no room for delays no other page, neither of its group nor of a later one.
 //!
-//! Not known here: threads, what the pool has.
+//! What it does not know: threads, and the contents of the pool.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! What the cache counts.
+//! Counters of the cache.
 //!
-//! What it does not know: when, and how it is shown.
+//! What it does not know: when they are counted, and how they are shown.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};

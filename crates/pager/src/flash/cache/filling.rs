@@ -1,25 +1,28 @@
-//! While the cache is being filled a page that has to be read from home is read with its neighbours, which go to flash (Do 2012, sections
-//! 3.3.1 and 3.3.2: "aggressive filling"). The pool hears nothing of them.
+//! Aggressive filling (Do 2012, sections 3.3.1 and 3.3.2): while the cache is being filled, a page that has
+//! to be read from the data files is read together with its neighbours, which are written to flash. The pool
+//! does not see them.
 //!
 //! ```text
-//!   begin_along ------> read from home ------> take_along
-//!     each neighbour is watched, if home        those that nobody has put,
-//!     has its newest version and nothing        changed or dropped since
-//!     newer is on its way there                 are admitted
+//!   begin_along ------> read from data files ------> take_along
+//!     each neighbour is watched, if the data          neighbours that were not put,
+//!     files have its newest version, and no           changed or dropped since then
+//!     newer one is on its way there                   are admitted
 //! ```
 //!
 //! Invariants
-//! 1. What is admitted is the newest version that is not above: at the begin home has all changes that the ledger knows of, and no older
-//!    version of the page is on its way there; and whoever puts a newer one says so under the lock of the page's partition, under which
-//!    it is admitted, too.
-//! 2. A neighbour is read along by one thread at a time, and a page that has a frame by none.
+//! 1. An admitted page is the newest version below the pool. At the begin, the data files have all changes
+//!    that the ledger knows of, and no older version of the page is on its way there. A thread that puts a
+//!    newer version reports it under the lock of the page's partition, and the page is admitted under the
+//!    same lock.
+//! 2. One thread at a time reads a neighbour along, and no thread reads one that has a frame.
 //! 3. No page leaves flash for a neighbour.
-//! 4. Neighbours are of the extent of the page that was asked for, which is in use as long as its frame in the pool is latched: none of
-//!    them lies in room that goes back to the device meanwhile.
+//! 4. Neighbours are of the extent of the page that was asked for. The extent is in use while the page's
+//!    frame in the pool is latched, so no neighbour lies in space that is returned to the device meanwhile.
 //!
-//! Below persistent memory nothing is widened: the ledger says nothing of what that puts.
+//! Below persistent memory no read is widened, because the ledger does not know the pages that are put from
+//! there.
 //!
-//! Not known here: frames of the pool, how home reads pages together.
+//! What it does not know: frames of the pool, how the data files read pages together.
 
 use varve_device::{AlignedBuf, reached};
 

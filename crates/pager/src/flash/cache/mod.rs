@@ -1,20 +1,38 @@
-//! The level: what it is made of, and how it goes on with another design.
+//! The flash cache as a level: its parts, and changes of its design.
+//!
+//! | part | what it holds |
+//! |---|---|
+//! | `frames` | the frame table and the clock of accesses |
+//! | `drive` | the file, the queue of writes, the requests under way |
+//! | `policy` | the design in force, and what tells pages apart for it |
+//! | `kept_back` | whether dirty pages may stay on flash now, and how many |
+//! | `transit` | pages that are being cleaned, or read along with a neighbour |
+//! | `records` | records of the frames for the next start |
+//! | `life`, `trouble` | the state of the cache, and the errors of its device |
+//! | `around` | the level below, the ledger, the log |
+//! | `counters` | what is counted |
 //!
 //! Invariants
-//! 1. A page on flash is the newest version that is not above this level: a page's older copy goes before home (or a level above)
-//!    gets a newer one, whether or not anybody said that it changes.
-//! 2. A frame whose page home may lack is dirty, and its page in the ledger: redo makes home whole if flash is lost. It stays until home
-//!    has the page, or the page changes above. All other frames may go at any time: what is not as the table says, or cannot be read, is
-//!    read from home.
-//! 3. Nobody who evicts waits for a write to flash with a lock: pages are queued, and written by threads of the cache (or, without threads,
-//!    at once). Who puts pages that are kept back waits a while for room in the queue, since home would take longer, and cleans where too many are dirty (`admission.rs`). But a record that is kept at once is waited for (memory-mapped, `flash/restart/keeping.rs`).
-//! 4. Trouble with the device ends the cache, never the database's data (`trouble.rs`).
-//! 5. A dirty page is brought home by one thread at a time, and whoever puts or discards a newer version waits for that (`cleaning.rs`).
+//! 1. A page on flash is the newest version below this level's callers. Its older copy is given up before a
+//!    newer version goes to the data files or to a level above, even if no caller reported the change.
+//! 2. A frame is dirty if the data files may lack its page. The ledger then has the page, so redo makes the
+//!    data files whole if flash is lost. The frame stays until the data files have the page, or the page
+//!    changes above. Any other frame may be given up at any time. A frame that can't be read, or has another
+//!    page than the table says, is read from the data files.
+//! 3. A thread that evicts a page never waits for a write to flash while it holds a lock. Pages are queued,
+//!    and threads of the cache write them; without such threads the caller writes them at once. There are two
+//!    exceptions. A put of pages that are kept back waits a while for room in the queue, because the data
+//!    files would take longer, and it cleans if too many frames are dirty (`admission.rs`). A record that
+//!    memory-mapped restart keeps is waited for (`flash/restart/keeping.rs`).
+//! 4. An error of the device ends the cache, never the database's data (`trouble.rs`).
+//! 5. One thread at a time cleans a page. A thread that puts or discards a newer version waits for it
+//!    (`cleaning.rs`).
 //!
-//! Lock order: frame latches, the replacer's lock > a partition's > the queue's, the heat's, that of what is being cleaned, that of scans. None is held
-//! across I/O, but the gate, which those who put share, and the partition's whose memory-mapped records are written.
+//! Lock order: frame latches and the lock of the pool's replacement, then a partition, then the queue, the
+//! heat, the set of pages being cleaned, and scans. No lock is held across I/O, with two exceptions: the
+//! gate, which threads that put pages share, and a partition whose memory-mapped records are written.
 //!
-//! Not known here: frames of the pool, how home stores pages.
+//! What it does not know: frames of the pool, how the data files store pages.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

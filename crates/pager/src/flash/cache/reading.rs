@@ -1,12 +1,13 @@
-//! Reads: from frames, from what is on its way to one, from home.
+//! Reads: from frames, from the queue of writes, and from the data files.
 //!
 //! Invariants
-//! 1. What is read from a frame is believed if its identity, page LSN and checksum are those of the table. Else home is asked; and if
-//!    home may lack it, the cache is lost, and the page refused.
-//! 2. A page that home may lack is never read from home, not even along with its neighbours: it may be on its way there.
-//! 3. A page is given up only when all that was asked for has been read.
+//! 1. A page from a frame is valid if its identity, page LSN and checksum are those of the table. Otherwise
+//!    it is read from the data files. If they may lack it, the cache is lost, and the read returns an error.
+//! 2. A page that the data files may lack is never read from them, not even together with its neighbours: it
+//!    may be on its way there.
+//! 3. A read that fails for one page first ends the reads of all others.
 //!
-//! Not known here: who asks.
+//! What it does not know: who asks.
 
 use varve_device::{AlignedBuf, reached};
 

@@ -1,6 +1,6 @@
-//! What the cache tells of itself.
+//! The report of the cache: its frames by state, and its counters.
 //!
-//! Not known here: when anything is counted.
+//! What it does not know: when anything is counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,20 +1,23 @@
 //! Another size while the database runs: the cache begins empty in a file of another shape.
 //!
 //! ```text
-//!   file longer --> dirty pages home --> nobody takes; all forgotten; --> header: new shape, --> nobody looks --> file shorter
-//!   (if it grows)   (as for a design)    reads and writes end             new epoch              for a frame      (if it shrinks)
+//!   file longer --> dirty pages to the --> gate closed, all forgotten; --> header: new shape, --> file shorter
+//!   (if it grows)   data files             reads and writes end            new epoch              (if it shrinks)
 //! ```
 //!
 //! Invariants
-//! 1. A size that the device or home has no room for changes nothing but that the file may be longer until the next start.
-//! 2. No frame is read, written, cleaned or dirty while the shape changes. What is being looked for meanwhile is not found; who puts or
-//!    offers pages waits, or goes without.
-//! 3. Which partition is a page's changes with their number, under the locks of all of them: who has locked a page's partition has that
-//!    of now (`table_of`), and what others did under another one is over.
-//! 4. A crash in between finds a file that is not as long as its header says, or no record of its epoch: the cache begins empty. (Notes
-//!    in the log say of which epoch they are, too.)
+//! 1. If the device, or the data files, have no room, nothing changes. Only the file may be longer until the
+//!    next start.
+//! 2. While the shape changes, no frame is read, written, cleaned or dirty. A lookup finds nothing. A put
+//!    waits, and an offer is not taken.
+//! 3. The partition of a page changes with the number of partitions, under the locks of all of them. A thread
+//!    that has locked the page's partition has the present one (`table_of`), and nothing is under way in an
+//!    earlier one.
+//! 4. After a crash in between, the file is not as long as its header says, or has no record of its epoch.
+//!    The cache then begins empty. Notes in the log also have an epoch.
 //!
-//! Not known here: which pages are worth keeping. (None is: their frames lie elsewhere in another shape.)
+//! What it does not know: which pages are worth keeping. None is kept, because frames lie elsewhere in
+//! another shape.
 
 use std::time::Duration;
 

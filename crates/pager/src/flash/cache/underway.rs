@@ -1,6 +1,11 @@
-//! Pages that are being brought home: whoever puts a newer version of one waits.
+//! The dirty pages that are being written to the data files now. A thread that puts a newer version of one
+//! waits.
 //!
-//! What it does not know: why they are brought home.
+//! Invariants
+//! 1. A page enters and leaves the set under the lock of its partition.
+//! 2. `count` is the size of the set. A reader that sees zero needs no lock, because invariant 1 orders it.
+//!
+//! What it does not know: why they are cleaned.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

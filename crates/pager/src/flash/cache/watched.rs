@@ -1,4 +1,9 @@
-//! Pages that are being read along with a neighbour: what sets out meanwhile, and is newer, goes before them.
+//! The pages that are being read along with a neighbour. A page that a newer version overtakes meanwhile is
+//! not admitted.
+//!
+//! Invariants
+//! 1. A page enters and leaves the set under the lock of its partition. A newer version reports itself there,
+//!    too.
 //!
 //! What it does not know: which pages are read along.
 

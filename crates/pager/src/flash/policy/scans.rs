@@ -1,8 +1,10 @@
-//! Which pages a scan reads: home gives those one after the other at little cost, so they are not worth a frame (Do 2012, section 3.2.2).
+//! Which pages a scan reads: home gives those one after the other at little cost, so they are not worth a
+//! frame (Do 2012, section 3.2.2).
 //!
-//! Two classifiers. Read-ahead knows what it reads for; the thesis found it right for 82 % of the pages of a scan. The other one goes by
-//! where pages lie: whatever is read from home within 64 pages of the page before it is taken for part of a scan, whoever read that one
-//! (Narayanan 2009). It was right for 51 %, and needs nobody to tell it anything.
+//! Two classifiers. Read-ahead knows what it reads for; the thesis found it right for 82 % of the pages of a
+//! scan. The other one goes by where pages lie: whatever is read from home within 64 pages of the page before
+//! it is taken for part of a scan, whoever read that one (Narayanan 2009). It was right for 51 %, and needs
+//! nobody to tell it anything.
 //!
 //! Not known here: which pages the pool has.
 

@@ -1,8 +1,9 @@
-//! Keeping records at once, beside lazy verification: on flash (`memory_mapped.rs`), or in the log (`log_based.rs`).
+//! Records that are kept at once, beside lazy verification: on flash (`memory_mapped.rs`), or in the log
+//! (`log_based.rs`).
 //!
 //! Invariants
-//! 1. Whatever changes what a start is to know of a frame does so under the lock of its partition, and the record is kept before that is
-//!    let go.
+//! 1. A thread that changes what a start must know of a frame holds the lock of the frame's partition. It
+//!    keeps the record before it releases the lock.
 //!
 //! What it does not know: what changes frames.
 

@@ -1,14 +1,14 @@
-//! Log-based restart (LBR, Do 2012, section 4.3.2): the log notes what comes to frames.
+//! Log-based restart (LBR, Do 2012, section 4.3.2): the log has a note of each page that comes to a frame.
 //!
-//! A note says which version of which page came to a frame; checkpoints note the whole table when the redo position would pass
-//! the notes that there are. (`notes.rs`: the format.)
+//! A note has the version of the page and the frame. A checkpoint notes the whole table if the redo position
+//! would pass the notes that there are. (`notes.rs` has the format.)
 //!
 //! Invariants
-//! 1. A note is a statement about the log up to its own place (`record.rs`): changes of the page behind it are in the log, and a start
-//!    comes by them. So nobody notes that a frame is given up.
-//! 2. The log from the last note of the whole table on stays, as far as it is up to those who keep records.
+//! 1. A note is a statement about the log up to the note's own position (`record.rs`). Later changes of the
+//!    page are in the log behind it, and a start reads them. So no note is needed when a frame is given up.
+//! 2. The log is kept from the last note of the whole table on, as far as the cache decides it.
 //!
-//! What it does not know: what becomes of a frame that was noted.
+//! What it does not know: what happens to a frame after its note.
 
 use std::collections::HashMap;
 

@@ -1,10 +1,12 @@
-//! Memory-mapped restart (MMR, Do 2012, section 4.3.1): a table of records on flash that is always right.
+//! Memory-mapped restart (MMR, Do 2012, section 4.3.1): a table of records on flash that is right at every
+//! moment.
 //!
 //! Invariants
-//! 1. A record on flash is durable before the page can change above, or the frame be filled anew (`keeping.rs`, 1).
-//! 2. A record that could not be kept voids all of them; if that can't be told either, the database stops.
+//! 1. A record on flash is durable before the page can change above, or the frame be filled again
+//!    (`keeping.rs`, 1).
+//! 2. A record that could not be kept voids all of them. If voiding them fails too, the database stops.
 //!
-//! What it does not know: what changes frames; what a start makes of the records.
+//! What it does not know: what changes frames, and how a start uses the records.
 
 use std::sync::atomic::Ordering::Relaxed;
 

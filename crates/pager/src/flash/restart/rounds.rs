@@ -1,4 +1,5 @@
-//! Rounds over the table of records: which chunk is next, what was written last of each, and what a seal would say.
+//! Rounds over the table of records: which chunk is next, what was written last of each, and what a seal
+//! would say.
 //!
 //! What it does not know: what a record says.
 

@@ -1,8 +1,9 @@
-//! Going on with what an earlier start left on flash (Do 2012, sections 4.3.3 and 4.3.4: lazy verification), before redo.
+//! Going on with what an earlier start left on flash (Do 2012, sections 4.3.3 and 4.3.4: lazy verification),
+//! before redo.
 //!
-//! Of a record the start believes that of all changes of its page up to `before` the frame had the last one (`record.rs`). Where the log is
-//! read from there on, every later change is come by. Redo takes the frame away then; what was changed before redo starts is at home. What
-//! redo does not come by:
+//! Of a record the start believes that of all changes of its page up to `before` the frame had the last one
+//! (`record.rs`). Where the log is read from there on, every later change is come by. Redo takes the frame
+//! away then; what was changed before redo starts is at home. What redo does not come by:
 //!
 //! | the record | is left out, because |
 //! |---|---|
@@ -13,8 +14,9 @@
 //! | it is beyond the end of the log, or the file is not as the last start left it (`flash/io/store.rs`) | it is of another history: nothing of the file is believed |
 //!
 //! Invariants
-//! 1. A page with changes that redo comes by may not be at home: its frame is dirty, and redo enters it in the ledger when it finds the
-//!    page there. Other designs than those that keep pages back leave such frames out.
+//! 1. A page with changes that redo comes by may not be at home: its frame is dirty, and redo enters it in
+//!    the ledger when it finds the page there. Other designs than those that keep pages back leave such
+//!    frames out.
 //! 2. What is in a frame is verified at the first use. A dirty one is used by redo, or is left out behind it.
 //! 3. Until redo is over nothing is brought home from flash, and no record is written.
 //!

@@ -1,4 +1,5 @@
-//! A frame of the cache, and what is said of one: to whom it is given, what was found in it, what is kept of it.
+//! A frame of the cache, and what is said of one: to whom it is given, what was found in it, what is kept of
+//! it.
 //!
 //! Not known here: which frame has which page, and in which order they go (`../table.rs`).
 

@@ -1,4 +1,5 @@
-//! The frame table of one partition of the cache: which page is in which frame, and which frame is the next to go, or to be cleaned.
+//! The frame table of one partition of the cache: which page is in which frame, and which frame is the next
+//! to go, or to be cleaned.
 //!
 //! ```text
 //!            admit                   written(true)            end_clean(true)
@@ -9,14 +10,14 @@
 //! ```
 //!
 //! Invariants
-//! 1. A page is in at most one frame that is found by it. A frame that was removed while it is being written, read or cleaned is found
-//!    by nobody, and free only when that has ended.
-//! 2. A frame is in the clean heap exactly if it is written, not dirty and nobody uses it: only such a one is a victim. It is in the
-//!    dirty heap exactly if it is written, dirty and not being cleaned.
+//! 1. A page is in at most one frame that is found by it. A frame that was removed while it is being written,
+//!    read or cleaned is found by nobody, and free only when that has ended.
+//! 2. A frame is in the clean heap exactly if it is written, not dirty and nobody uses it: only such a one is
+//!    a victim. It is in the dirty heap exactly if it is written, dirty and not being cleaned.
 //! 3. A frame is dirty as long as home may lack its page.
 //! 4. An invalid frame (of designs that keep them) is found by its page only to be written again.
-//! 5. A frame of before the start is unverified until its page was read from it; a dirty one only as long as redo runs, and not at all
-//!    where a seal says that home lacks its page.
+//! 5. A frame of before the start is unverified until its page was read from it; a dirty one only as long as
+//!    redo runs, and not at all where a seal says that home lacks its page.
 //!
 //! Not known here: files, other partitions, designs.
 

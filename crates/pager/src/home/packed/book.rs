@@ -1,7 +1,7 @@
 //! The book of a packed space: where every page lies, and where a crash would find it.
 //!
-//! A page that is written goes to a new slot at once; the slot before it lives until a note in the durable log names the
-//! new one. Between the two the page is *held*:
+//! A page that is written goes to a new slot at once; the slot before it lives until a note in the durable
+//! log names the new one. Between the two the page is *held*:
 //!
 //! ```text
 //!             written              begin_settle             settled
@@ -13,11 +13,12 @@
 //!
 //! Invariants
 //! 1. A slot dies only when neither the map, nor what a crash would find, nor a grave names it.
-//! 2. `durable` has what a crash would find for the pages that are pending or noting, and for no others: for those the
-//!    map says it.
-//! 3. A discarded page leaves both; its slots lie in a grave until the note of the discard is durable. A slot that no
-//!    note ever named dies at once.
-//! 4. A map page is dirty if what a crash would find for one of its pages has changed since the last checkpoint.
+//! 2. `durable` has what a crash would find for the pages that are pending or noting, and for no others: for
+//!    those the map says it.
+//! 3. A discarded page leaves both; its slots lie in a grave until the note of the discard is durable. A slot
+//!    that no note ever named dies at once.
+//! 4. A map page is dirty if what a crash would find for one of its pages has changed since the last
+//!    checkpoint.
 //!
 //! What it does not know: devices, the log, threads: its owner holds a lock.
 

@@ -1,10 +1,10 @@
-//! Looking for contradictions in a packed space: every place within the file and none over another, in every slot the page
-//! that the map says, what lives in the extents as much as the pages need.
+//! Looking for contradictions in a packed space: every place within the file and none over another, in every
+//! slot the page that the map says, what lives in the extents as much as the pages need.
 //!
 //! Invariants
 //! 1. Nothing is changed; what is found is said in words that name page and place.
-//! 2. Page writers may be at work: a slot is held while it is looked at, as for reading, and sums are compared when nothing is
-//!    on its way.
+//! 2. Page writers may be at work: a slot is held while it is looked at, as for reading, and sums are
+//!    compared when nothing is on its way.
 //!
 //! What it does not know: what is in a page.
 

@@ -7,15 +7,17 @@
 //!      +------------------+ +---------------------------------+----------------------------------+
 //! ```
 //!
-//! A *hollow* extent is free, too, but its room may have been given back to the device: it has to be reserved before the
-//! extent is used. After a start that is not known of any free extent, so all of them are hollow, and punched once more.
+//! A *hollow* extent is free, too, but its room may have been given back to the device: it has to be reserved
+//! before the extent is used. After a start that is not known of any free extent, so all of them are hollow,
+//! and punched once more.
 //!
 //! Invariants
-//! 1. A slot lives from `take` until it dies, once. An extent is free (or hollow) when nothing in it lives, nobody fills it
-//!    and nobody punches it.
-//! 2. Slots are taken one behind the other and never cross the end of an extent; the first 4096 bytes of extent 0 are
-//!    never given out, and never punched.
-//! 3. An extent with a write in flight is nobody's victim: the page of that write may not be moved before it is there.
+//! 1. A slot lives from `take` until it dies, once. An extent is free (or hollow) when nothing in it lives,
+//!    nobody fills it and nobody punches it.
+//! 2. Slots are taken one behind the other and never cross the end of an extent; the first 4096 bytes of
+//!    extent 0 are never given out, and never punched.
+//! 3. An extent with a write in flight is nobody's victim: the page of that write may not be moved before it
+//!    is there.
 //!
 //! What it does not know: devices; which page is where (`page_map.rs`); why a slot lives (`book.rs`).
 

@@ -1,9 +1,10 @@
-//! What a packed space has in its two files: the header block of the slots' file, heads and map pages of the map's file.
+//! What a packed space has in its two files: the header block of the slots' file, heads and map pages of the
+//! map's file.
 //!
 //! Everything is little endian, every block has 4096 bytes.
 //!
-//! `S.varve`: extent e begins at byte e x extent bytes. The first block is the *header block*; everything else is slots,
-//! and between them what older slots left behind.
+//! `S.varve`: extent e begins at byte e x extent bytes. The first block is the *header block*; everything
+//! else is slots, and between them what older slots left behind.
 //!
 //! | header block: offset | bytes | what |
 //! |---|---|---|
@@ -16,8 +17,8 @@
 //! | 34 | | zeros |
 //! | 4092 | 4 | CRC-32C of bytes 0..4092 |
 //!
-//! `S.map.varve`: blocks 0 and 1 are *heads*, the same in both; from block 2 on *map pages*, two places each: map page i has
-//! blocks 2 + 2i and 3 + 2i.
+//! `S.map.varve`: blocks 0 and 1 are *heads*, the same in both; from block 2 on *map pages*, two places each:
+//! map page i has blocks 2 + 2i and 3 + 2i.
 //!
 //! | head: offset | bytes | what |
 //! |---|---|---|
@@ -44,11 +45,11 @@
 //! | 32 | 8 x 508 | places (`place.rs`) of pages 508 i .. 508 i + 507 |
 //!
 //! Invariants
-//! 1. What is decoded has been under a right checksum and is of this database and space; what says anything else is
-//!    refused with the reason.
+//! 1. What is decoded has been under a right checksum and is of this database and space; what says anything
+//!    else is refused with the reason.
 //!
-//! This is version 1: it was never in a program whose configuration could choose it before heads were the same in both blocks and
-//! named the versions.
+//! This is version 1: it was never in a program whose configuration could choose it before heads were the
+//! same in both blocks and named the versions.
 //!
 //! What it does not know: files; when what is written (`map_file.rs`).
 

@@ -7,15 +7,17 @@
 //!
 //! Invariants
 //! 1. The only valid copy of anything is never written over: a torn head or map page leaves the one before.
-//! 2. Which place of a map page counts is what the head says by [`Head::versions`]: the newest one that is not newer than the
-//!    head's checkpoint. If one of those can't be read, an older one is never taken for it. What a checkpoint wrote that came to
-//!    nothing has a higher number: such pages are dirty after a start, so the next checkpoint, which has that number again,
-//!    writes over them.
+//! 2. Which place of a map page counts is what the head says by [`Head::versions`]: the newest one that is
+//!    not newer than the head's checkpoint. If one of those can't be read, an older one is never taken for
+//!    it. What a checkpoint wrote that came to nothing has a higher number: such pages are dirty after a
+//!    start, so the next checkpoint, which has that number again, writes over them.
 //! 3. A checkpoint writes every map page that is new with it.
-//! 4. A head under a right checksum was written whole: if it says what cannot be, or is another space's, nothing is opened.
-//! 5. A head is in both blocks before the next one is written to either, as far as the device has room: one block that can't be read costs
-//!    nothing. Where the second block was refused, the head in force is in one of them until there is room. A head whose write was refused may
-//!    be on the device all the same: it is written over before anything that it names.
+//! 4. A head under a right checksum was written whole: if it says what cannot be, or is another space's,
+//!    nothing is opened.
+//! 5. A head is in both blocks before the next one is written to either, as far as the device has room: one
+//!    block that can't be read costs nothing. Where the second block was refused, the head in force is in one
+//!    of them until there is room. A head whose write was refused may be on the device all the same: it is
+//!    written over before anything that it names.
 //! 6. The file has room for the map of all pages of the space before the space has them.
 //!
 //! What it does not know: slots, the log.

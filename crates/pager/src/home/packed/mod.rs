@@ -1,4 +1,5 @@
-//! The packed layout: stored pages out of place, in sector-aligned slots of whole extents, found through a page map.
+//! The packed layout: stored pages out of place, in sector-aligned slots of whole extents, found through a
+//! page map.
 //!
 //! ```text
 //!    write: slot of the extent being filled --> held --settle: flush, note in the log, log flush--> stable; the slot before dies
@@ -8,17 +9,19 @@
 //! ```
 //!
 //! Invariants
-//! 1. A place is noted only after its slot was flushed. A slot dies only when no durable state, no entry of the map and no
-//!    grave names it. An extent is written only if nothing in it lives and nobody reads it.
-//! 2. What a crash finds: the last complete checkpoint of the map, then the notes of groups that end behind it, in the order
-//!    of the log (`replay.rs` has the rules).
-//! 3. Notes of places are appended under `settling` and the book's lock. A discard is noted either under the book's lock, or
-//!    by somebody who keeps the gate open until the book knows of it: so a copy of the map has what the log before it says.
+//! 1. A place is noted only after its slot was flushed. A slot dies only when no durable state, no entry of
+//!    the map and no grave names it. An extent is written only if nothing in it lives and nobody reads it.
+//! 2. What a crash finds: the last complete checkpoint of the map, then the notes of groups that end behind
+//!    it, in the order of the log (`replay.rs` has the rules).
+//! 3. Notes of places are appended under `settling` and the book's lock. A discard is noted either under the
+//!    book's lock, or by somebody who keeps the gate open until the book knows of it: so a copy of the map
+//!    has what the log before it says.
 //! 4. The log is kept from the last checkpoint of the map on.
-//! 5. Settling, moving and checkpoints of the map change no page: recovery at any moment gives the page of the last note that
-//!    counts, and redo does the rest.
+//! 5. Settling, moving and checkpoints of the map change no page: recovery at any moment gives the page of
+//!    the last note that counts, and redo does the rest.
 //!
-//! Locks, in this order: `opening`; the gate; `settling`; the book; the log's append section. No I/O under the book's lock.
+//! Locks, in this order: `opening`; the gate; `settling`; the book; the log's append section. No I/O under
+//! the book's lock.
 //!
 //! | file | what |
 //! |---|---|

@@ -5,13 +5,14 @@
 //!      --> (written) --> land: the map names the new slot of every page that has not moved meanwhile
 //! ```
 //!
-//! Survivors fill whole extents, which are written in one piece each: that is what lets a drive erase in one piece, too. Only
-//! if all survivors together do not fill one, pages that are written next go on behind them.
+//! Survivors fill whole extents, which are written in one piece each: that is what lets a drive erase in one
+//! piece, too. Only if all survivors together do not fill one, pages that are written next go on behind them.
 //!
 //! Invariants
 //! 1. A newer slot wins: a page that was written or discarded since it was chosen stays as that left it.
 //! 2. An extent counts as emptied only if all that the map named there has a slot elsewhere that was written.
-//! 3. Until its extent is free a slot that was moved keeps its bytes, so a turn that comes to nothing has lost nothing.
+//! 3. Until its extent is free a slot that was moved keeps its bytes, so a turn that comes to nothing has
+//!    lost nothing.
 //!
 //! What it does not know: devices, threads; when a turn is due (`reclaim.rs`).
 

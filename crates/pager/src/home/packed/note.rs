@@ -1,14 +1,15 @@
 //! The note in the log of where pages of packed spaces lie.
 //!
-//! Payload, repeated: varint space, varint page number, varint LSN, varint address of the place, varint twice its units
-//! and one more if the page was only moved.
+//! Payload, repeated: varint space, varint page number, varint LSN, varint address of the place, varint twice
+//! its units and one more if the page was only moved.
 //!
 //! Invariants
-//! 1. The note is appended when the places are durable, and the log is flushed up to it before an older place of a page
-//!    is given up: a crash finds one of the two.
+//! 1. The note is appended when the places are durable, and the log is flushed up to it before an older place
+//!    of a page is given up: a crash finds one of the two.
 //! 2. A page that was written is said with the LSN of its image, which says too that it is home up to there
-//!    (`log/notes/written.rs`). An image that the log does not know has the end of the log when it was made: behind every discard
-//!    of its page, before every change. A page that was moved is the same as before: it has no LSN (0).
+//!    (`log/notes/written.rs`). An image that the log does not know has the end of the log when it was made:
+//!    behind every discard of its page, before every change. A page that was moved is the same as before: it
+//!    has no LSN (0).
 //!
 //! What it does not know: what a note does to the map (`replay.rs`).
 

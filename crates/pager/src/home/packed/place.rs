@@ -1,20 +1,20 @@
-//! Places: where a stored page lies in the file of a packed space.
+//! Where a stored page lies in a packed file: a run of units of 512 bytes.
 //!
-//! A stored place is a u64 (in map pages and in memory):
+//! A run is a u64, in map pages and in memory:
 //!
 //! | bits | what |
 //! |---|---|
-//! | 0..40 | address in units of 512 bytes |
+//! | 0..40 | address of the first unit |
 //! | 40..48 | length in units, less one |
 //! | 48..64 | 0 |
 //!
-//! The number 0 says that the page was never written.
+//! The number 0 means that the page was never written.
 //!
 //! Invariants
-//! 1. Units are 512 bytes whatever the sector of the device is, so a file can move to a device with larger sectors.
-//! 2. No place begins at unit 0: the file's header block lies there.
+//! 1. A unit is 512 bytes on every device, so a file can move to a device with larger sectors.
+//! 2. No run begins at unit 0, which holds the file's header block.
 //!
-//! What it does not know: extents, which page lies in a place.
+//! What it does not know: extents, and which page lies in a run.
 
 use std::num::NonZeroU64;
 

@@ -1,8 +1,8 @@
 //! Reading pages of a packed space: one read each, of the slot that the map names.
 //!
 //! Invariants
-//! 1. A reader enters itself at the extent, then looks at the map again: whoever writes to an extent has made its slots
-//!    unreachable before, and looks for readers then. One of the two sees the other.
+//! 1. A reader enters itself at the extent, then looks at the map again: whoever writes to an extent has made
+//!    its slots unreachable before, and looks for readers then. One of the two sees the other.
 //!
 //! What it does not know: who moves pages, and why.
 

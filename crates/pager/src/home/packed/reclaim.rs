@@ -1,6 +1,8 @@
-//! Reclamation: what still lives in extents that are mostly dead is moved together, so that whole extents get free.
+//! Reclamation: what still lives in extents that are mostly dead is moved together, so that whole extents get
+//! free.
 //!
-//! It has no thread. Whoever finds the extent that is being filled full does what is due, before the next is begun:
+//! It has no thread. Whoever finds the extent that is being filled full does what is due, before the next is
+//! begun:
 //!
 //! | free extents | the file | what is done |
 //! |---|---|---|
@@ -10,16 +12,18 @@
 //! | those kept back | filled more | it grows; if the device has no room: the same |
 //!
 //! Invariants
-//! 1. The last extents are for survivors alone. What is emptied in a turn is always more than it fills, so with them a turn can
-//!    be made, and made again, whatever pages were written into the others.
-//! 2. An extent in which nearly everything lives is nobody's victim: moving it would cost twenty times what it wins.
-//! 3. Want of room, wherever it shows, leaves every page where it was, and is an error only of who can't be given a slot.
-//! 4. A survivor is copied as it is stored, after its checksum was right. One whose checksum is wrong stays, and its extent with
-//!    it; one that could not be read stays, and is tried again after the next checkpoint.
+//! 1. The last extents are for survivors alone. What is emptied in a turn is always more than it fills, so
+//!    with them a turn can be made, and made again, whatever pages were written into the others.
+//! 2. An extent in which nearly everything lives is nobody's victim: moving it would cost twenty times what
+//!    it wins.
+//! 3. Want of room, wherever it shows, leaves every page where it was, and is an error only of who can't be
+//!    given a slot.
+//! 4. A survivor is copied as it is stored, after its checksum was right. One whose checksum is wrong stays,
+//!    and its extent with it; one that could not be read stays, and is tried again after the next checkpoint.
 //! 5. While slots are read for a turn, their extents count as read by somebody.
 //!
-//! What it does not know: which page goes where (`moves.rs`), when notes are written (`settle.rs`), what room is promised
-//! (`room.rs`).
+//! What it does not know: which page goes where (`moves.rs`), when notes are written (`settle.rs`), what room
+//! is promised (`room.rs`).
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU32;

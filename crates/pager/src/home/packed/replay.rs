@@ -1,9 +1,11 @@
 //! What the log says about a page map since its last checkpoint.
 //!
 //! Invariants
-//! 1. Only groups that end behind the checkpoint's end of the log count: what is at or before it is in the copy.
-//! 2. A discard empties its pages. A written page counts for nothing if its image is older than a discard that stands
-//!    before it in the log: settling may note a page between the note of its discard and the discard itself.
+//! 1. Only groups that end behind the checkpoint's end of the log count: what is at or before it is in the
+//!    copy.
+//! 2. A discard empties its pages. A written page counts for nothing if its image is older than a discard
+//!    that stands before it in the log: settling may note a page between the note of its discard and the
+//!    discard itself.
 //! 3. A moved page counts only if the page has a place by then, for the same reason.
 //! 4. Nothing is written. Doing it again gives the same map.
 //!

@@ -1,25 +1,26 @@
-//! Room: how much of it is promised to pages, and where it comes from.
+//! Space in a packed file: how much of it is reserved for pages, and where it comes from.
 //!
 //! ```text
-//!    a space gets longer, or gets pages back --> granted --> (written)
-//!    room: free extents <-- hollow ones that the device fills again <-- what reclamation empties <-- a longer file
+//!    a space gets longer, or gets pages back --> reserved --> (written)
+//!    free extents <-- hollow ones that the device fills again <-- extents that reclamation empties <-- a longer file
 //! ```
 //!
 //! Invariants
-//! 1. Granted is reserved: pages that may be written need no more extents, when what is dead is won back, than have their blocks.
-//!    Hollow ones don't count, nor those that cannot be emptied. So a full device shows where pages are granted, and pages that
-//!    are there can be written anew.
-//! 2. Trim leaves what 1 needs: both look under the book's lock.
-//! 3. The file is longer, durably, before a slot behind its old end is given out.
-//! 4. Want of room is said only when everybody was asked: the extent that is being filled, each hollow one, reclamation, the
-//!    device. Another failure of the device is no want of room.
+//! 1. Pages that may be written have their space reserved: after all dead slots are reclaimed, they need no
+//!    more extents than the file has blocks for. Hollow extents, and those that can't be emptied, don't
+//!    count. So a full device is noticed when pages are granted, and existing pages can always be written
+//!    again.
+//! 2. Trim leaves the space that invariant 1 needs. Both look under the book's lock.
+//! 3. The file is longer, durably, before a slot behind its old end is used.
+//! 4. A lack of space is reported only after four sources failed: the extent that is being filled, each
+//!    hollow extent, reclamation, and the device. Any other error of the device is reported as itself.
+//! 5. A device that was full is asked for a longer file again after each checkpoint. Until it has space,
+//!    reclamation fills the file beyond its limit.
 //!
-//! 5. A device that was full is asked for a longer file again after each checkpoint, and until it has the room reclamation fills
-//!    the file beyond its fill.
+//! The length of a page that was never written is an estimate: the mean of the pages that were.
 //!
-//! It is a guess of how long a page gets that was never written: as long as those that were are on average.
-//!
-//! What it does not know: which extents are emptied (`reclaim.rs`, `moves.rs`), which pages are granted (`space/grow.rs`).
+//! What it does not know: which extents are emptied (`reclaim.rs`, `moves.rs`), which pages are granted
+//! (`space/grow.rs`).
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Duration;

@@ -1,11 +1,14 @@
 //! Writing stored pages of a packed space: slots and extents.
 //!
 //! Invariants
-//! 1. A page's entry in the map changes when its slot was written, not before; a slot whose write failed dies.
-//! 2. After a refusal for want of room everything is as it was: slots at the end of what is being filled are given back.
+//! 1. A page's entry in the map changes when its slot was written, not before; a slot whose write failed
+//!    dies.
+//! 2. After a refusal for want of room everything is as it was: slots at the end of what is being filled are
+//!    given back.
 //! 3. Extents are begun under `opening` alone, after whoever begins one has done its share of reclamation.
 //!
-//! What it does not know: when pages are stable (`settle.rs`), what is done for room (`room.rs`, `reclaim.rs`).
+//! What it does not know: when pages are stable (`settle.rs`), what is done for room (`room.rs`,
+//! `reclaim.rs`).
 
 use std::sync::atomic::Ordering::Relaxed;
 

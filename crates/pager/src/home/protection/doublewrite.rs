@@ -1,6 +1,6 @@
-//! Doublewrite: every page goes to a fixed file first, then to its place (Kang 2016, section 2.1). The file is on the data
-//! device, or a piece of a region of persistent memory (NVM-DWB, section 3.1): there a copy is made durable by writing its
-//! lines back and a fence.
+//! Doublewrite: every page goes to a fixed file first, then to its place (Kang 2016, section 2.1). The file
+//! is on the data device, or a piece of a region of persistent memory (NVM-DWB, section 3.1): there a copy is
+//! made durable by writing its lines back and a fence.
 //!
 //! File `doublewrite.varve` (little endian), in units of a page:
 //!
@@ -11,13 +11,15 @@
 //!
 //! Invariants
 //! 1. A slot is overwritten only after the page it held is in place and flushed.
-//! 2. Batch: all slots in one write, flush, all places, flush; each area has one batch at a time. Single: slot durably, place
-//!    durably.
-//! 3. Repair uses a slot only for a page that is damaged at home and only if the slot's LSN is beyond the start of redo.
-//!    A page whose write was in flight had a recovery LSN in the ledger, so its image is newer than the checkpoint; and
-//!    from any image newer than the checkpoint redo makes the newest page. An older slot proves nothing and is left.
-//! 4. A full device may leave a page half written. Its slot is held until a later image is in place, which needs no copy of
-//!    its own: redo makes the newest page of the held one. After any other failure no slot is used again.
+//! 2. Batch: all slots in one write, flush, all places, flush; each area has one batch at a time. Single:
+//!    slot durably, place durably.
+//! 3. Repair uses a slot only for a page that is damaged at home and only if the slot's LSN is beyond the
+//!    start of redo. A page whose write was in flight had a recovery LSN in the ledger, so its image is newer
+//!    than the checkpoint; and from any image newer than the checkpoint redo makes the newest page. An older
+//!    slot proves nothing and is left.
+//! 4. A full device may leave a page half written. Its slot is held until a later image is in place, which
+//!    needs no copy of its own: redo makes the newest page of the held one. After any other failure no slot
+//!    is used again.
 //!
 //! What it does not know: the log.
 

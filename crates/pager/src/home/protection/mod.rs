@@ -1,13 +1,14 @@
 //! Protection of page writes against tearing (Kang 2016, sections 1 and 2.1).
 //!
 //! Invariants
-//! 1. [`Protection::write`] returns without error only when every page is in place and flushed. After an error any of them
-//!    may be.
-//! 2. A protected page whose write was cut off is whole again after [`repair`], whatever is configured now; under full-page-log
-//!    after redo, which comes by an image of it before anything reads it.
+//! 1. [`Protection::write`] returns without error only when every page is in place and flushed. After an
+//!    error any of them may be.
+//! 2. A protected page whose write was cut off is whole again after [`repair`], whatever is configured now;
+//!    under full-page-log after redo, which comes by an image of it before anything reads it.
 //! 3. [`open`] comes after [`repair`]: it may make the files of the configured protection anew.
-//! 4. Copies that a crash made necessary are never missed in silence: without their file nothing is opened ([`check_copies`]).
-//!    Copies that are being made anew, in a region, hold none: that comes after [`repair`].
+//! 4. Copies that a crash made necessary are never missed in silence: without their file nothing is opened
+//!    ([`check_copies`]). Copies that are being made anew, in a region, hold none: that comes after
+//!    [`repair`].
 //!
 //! What it does not know: why pages are written.
 

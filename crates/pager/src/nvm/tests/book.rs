@@ -1,4 +1,5 @@
-//! The book against a model: any order of puts, reads, flushes, discards and retirements, each also left half done.
+//! The book against a model: any order of puts, reads, flushes, discards and retirements, each also left half
+//! done.
 //!
 //! What it does not know: slots' contents.
 

@@ -1,5 +1,5 @@
-//! Test: whatever is written, moved, settled and discarded in whatever order, a crash at any moment finds every page that
-//! it must find, whole.
+//! Test: whatever is written, moved, settled and discarded in whatever order, a crash at any moment finds
+//! every page that it must find, whole.
 //!
 //! The medium, the log and the checkpoint are models here; the book and the replay are the real ones.
 

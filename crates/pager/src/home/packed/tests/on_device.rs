@@ -1,4 +1,5 @@
-//! Test: a packed space on devices that are full, have holes or refuse, without a pool above: what a put meets.
+//! Test: a packed space on devices that are full, have holes or refuse, without a pool above: what a put
+//! meets.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
