@@ -16,9 +16,12 @@ pub const REGION: &str = "region";
 /// Lengths of chunks that the works ask for: many classes, and runs of segments.
 const LENGTHS: [u64; 10] = [16, 24, 64, 100, 512, 1000, 4096, 20_000, 65_536, 100_000];
 
+/// Every second life has few kinds of chunks, so that both threads use the same slabs.
+const FEW_LENGTHS: [u64; 3] = [64, 20_000, 100_000];
+
 /// One operation; what a crash makes of it is known.
 #[derive(Debug, Clone)]
-enum Work {
+pub enum Work {
     /// Allocates, fills, persists and activates a chunk.
     Insert(Chunk),
     /// Reserves a chunk and leaves it so, or frees it.
@@ -79,7 +82,14 @@ struct RegionUnderTest {
     region: Arc<Skipping>,
 }
 
-/// Lives for a number of operations, from a directory whose region holds `state`. Events of opening are
+/// Which thread does an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worker {
+    This,
+    Other,
+}
+
+/// Lives for a number of random operations, from a directory whose region holds `state`. Events of opening are
 /// recorded, too. `Err` if it cannot be opened.
 pub fn live(
     directory: Arc<MemoryDirectory>,
@@ -87,6 +97,22 @@ pub fn live(
     seed: u64,
     operations: usize,
     skip: Option<Skip>,
+) -> Result<Life, String> {
+    let mut rng = Rng::new(seed);
+    let random = |state: &State, number| {
+        let work = choose(&mut rng, state, number);
+        (work, if rng.below(2) == 0 { Worker::This } else { Worker::Other })
+    };
+    live_by(directory, state, operations, skip, random)
+}
+
+/// As [`live`], with the operations that `next` chooses by the state and the operation's number, from 1.
+pub fn live_by(
+    directory: Arc<MemoryDirectory>,
+    state: State,
+    operations: usize,
+    skip: Option<Skip>,
+    mut next: impl FnMut(&State, u64) -> (Work, Worker),
 ) -> Result<Life, String> {
     let log = RecordLog::new();
     let recorder = Recorder::wrap(directory, Arc::clone(&log));
@@ -102,7 +128,6 @@ pub fn live(
         most_events: Default::default(),
     };
     log.mark(0);
-    let mut rng = Rng::new(seed);
     let worked = std::thread::scope(|scope| {
         let (to_other, works) = mpsc::channel::<Work>();
         let (answer, answers) = mpsc::channel();
@@ -110,12 +135,13 @@ pub fn live(
         scope.spawn(move || works.iter().all(|work| answer.send(run(world, &work)).is_ok()));
         for number in 1..=operations {
             let Some(state) = life.states.last() else { break };
-            let work = choose(&mut rng, state, number as u64);
-            let outcome = if rng.below(2) == 0 {
-                run(world, &work)
-            } else {
-                to_other.send(work.clone()).map_err(|error| error.to_string())?;
-                answers.recv().map_err(|error| error.to_string())?
+            let (work, worker) = next(state, number as u64);
+            let outcome = match worker {
+                Worker::This => run(world, &work),
+                Worker::Other => {
+                    to_other.send(work.clone()).map_err(|error| error.to_string())?;
+                    answers.recv().map_err(|error| error.to_string())?
+                }
             };
             note(&mut life, work, outcome)?;
             log.mark(number as u64);
@@ -130,8 +156,12 @@ pub fn live(
 
 fn choose(rng: &mut Rng, state: &State, number: u64) -> Work {
     let chunks: Vec<Pointer> = state.chunks.keys().copied().collect();
-    let len_bytes = rng.pick(&LENGTHS).unwrap_or(16);
-    let owner = rng.pick(&OWNERS).unwrap_or(0);
+    let (lengths, owners) = match rng.is_odd() {
+        true => (&FEW_LENGTHS[..], &OWNERS[..1]),
+        false => (&LENGTHS[..], &OWNERS[..]),
+    };
+    let len_bytes = rng.pick(lengths).unwrap_or(16);
+    let owner = rng.pick(owners).unwrap_or(0);
     let chunk = Chunk { owner, len_bytes, tag: number << 32 | rng.below(1 << 20), link: 0 };
     let root = format!("root {}", rng.below(3));
     let held = state.roots.values().copied().map(Pointer::from_u64).collect::<Vec<_>>();

@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod interface;
 mod life;
+mod needed;
 mod oracle;
 mod rng;
 mod skipping;

@@ -1,15 +1,23 @@
 //! Numbers that follow from a seed (SplitMix64).
 
-pub struct Rng(u64);
+pub struct Rng {
+    state: u64,
+    is_odd: bool,
+}
 
 impl Rng {
     pub fn new(seed: u64) -> Rng {
-        Rng(seed)
+        Rng { state: seed, is_odd: seed % 2 == 1 }
+    }
+
+    /// Whether the seed is odd.
+    pub fn is_odd(&self) -> bool {
+        self.is_odd
     }
 
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
