@@ -22,7 +22,8 @@ use crate::frames::plain;
 use crate::pager::base::image::Image;
 use crate::pager::flash::io::store::frames_of;
 use crate::pager::flash::{
-    FlashCache, FlashConfig, FlashDesign, FlashRestart, FlashSettings, Owner, Surroundings, running,
+    FlashCache, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashSettings, Owner, Surroundings,
+    running,
 };
 use crate::pager::level::ledger::Ledger;
 use crate::pager::level::{Cause, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
@@ -191,6 +192,8 @@ impl CacheUnderTest {
                 drive.clone(),
                 FlashSettings {
                     design: FlashDesign::LazyCleaning,
+                    // The home of the model has no neighbours that a widened read could take along.
+                    fill: FlashFill::Plain,
                     dirty_percent: 1,
                     restart: FlashRestart::None,
                     ..FlashSettings::of_size(bytes)
