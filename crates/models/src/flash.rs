@@ -209,6 +209,7 @@ impl CacheUnderTest {
             log: Arc::new(ModelLog),
         };
         let cache = FlashCache::open(&config, owner, around).cache.expect("its device is sound");
+        cache.redone(|_| true);
         cache.threads_begin();
         let world = CacheUnderTest { cache, home, ledger, drive, newest: Mutex::default() };
         for no in 0..pages {

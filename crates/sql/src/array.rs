@@ -8,6 +8,7 @@
 use varve_engine::{Array, ArrayRef, ColumnType, Datum, Value};
 
 use crate::error::{Result, SqlError, SqlState};
+use crate::lexeme::BLANKS;
 use crate::oid::{self, Oid};
 use crate::text;
 use crate::time::{Reading, TimeForms};
@@ -26,7 +27,7 @@ pub fn parse(text: &str, element: Oid, reading: &Reading<'_>) -> Result<Array> {
     let malformed = |detail: &str| malformed(text, detail);
     let mut reader = Reader { rest: text::trimmed(text), text };
     let bounds = reader.dimension()?;
-    if bounds.is_some() && !reader.rest.trim_start_matches(text::BLANKS).starts_with('{') {
+    if bounds.is_some() && !reader.rest.trim_start_matches(BLANKS).starts_with('{') {
         return Err(malformed("Array contents must start with \"{\"."));
     }
     let array = elements(&mut reader, element, reading)?;
@@ -80,7 +81,7 @@ fn elements(reader: &mut Reader<'_>, element: Oid, reading: &Reading<'_>) -> Res
 pub fn parse_vector(text: &str, vector: Oid) -> Result<Array> {
     let element = oid::element(vector).unwrap_or(oid::OID);
     let mut array = Array::vector(oid::column_type(element).unwrap_or(ColumnType::Int8));
-    for word in text.split(text::BLANKS).filter(|word| !word.is_empty()) {
+    for word in text.split(BLANKS).filter(|word| !word.is_empty()) {
         array.push(text::parse_as(word, element, &Reading::plain())?.as_datum());
     }
     Ok(array)
@@ -114,7 +115,7 @@ struct Reader<'t> {
 impl Reader<'_> {
     /// Steps over blanks and this character, if it comes next.
     fn skip(&mut self, wanted: char) -> bool {
-        self.rest = self.rest.trim_start_matches(text::BLANKS);
+        self.rest = self.rest.trim_start_matches(BLANKS);
         match self.rest.strip_prefix(wanted) {
             Some(rest) => {
                 self.rest = rest;
@@ -147,7 +148,7 @@ impl Reader<'_> {
                 "upper bound cannot be less than lower bound",
             ));
         }
-        let rest = rest.trim_start_matches(text::BLANKS);
+        let rest = rest.trim_start_matches(BLANKS);
         if rest.starts_with('[') {
             return Err(SqlError::unsupported("an array of more than one dimension"));
         }
@@ -196,7 +197,7 @@ impl Reader<'_> {
             }
             self.rest = chars.as_str();
         }
-        let bare = item.trim_end_matches(text::BLANKS);
+        let bare = item.trim_end_matches(BLANKS);
         if bare.is_empty() && !escaped {
             let next = self.rest.chars().next().unwrap_or(',');
             return Err(malformed(self.text, &format!("Unexpected \"{next}\" character.")));

@@ -5,6 +5,9 @@
 //!
 //! Does not know: what any of them means.
 
+/// The characters that PostgreSQL ignores around a value, in every locale that Varve has.
+pub(crate) const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
+
 /// Whether the byte may be in a word.
 pub(crate) fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80

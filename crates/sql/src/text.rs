@@ -12,6 +12,7 @@ use std::io::Write;
 use varve_engine::{ColumnType, Datum, Numeric, NumericError, Value};
 
 use crate::error::{Result, SqlError, SqlState};
+use crate::lexeme::BLANKS;
 use crate::oid::{self, Oid};
 use crate::time::{self, DateOrder, DateStyle, IntervalStyle, PLAIN, Reading, TimeForms};
 use crate::ty::Ty;
@@ -120,9 +121,6 @@ pub fn char_count(text: &str) -> usize {
 pub fn first_byte(text: &str) -> &str {
     text.get(..1).unwrap_or_default()
 }
-
-/// The characters that PostgreSQL ignores around a value, in every locale that Varve has.
-pub const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
 
 /// A text without blanks around it. Other white space of Unicode is no blank.
 pub fn trimmed(text: &str) -> &str {

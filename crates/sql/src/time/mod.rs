@@ -20,6 +20,7 @@ mod style;
 mod tokens;
 mod words;
 mod zone;
+mod zone_setting;
 
 pub use fields::IntervalFields;
 pub use interval::{

@@ -76,7 +76,7 @@ pub(super) fn fields(text: &str) -> Option<Vec<Field>> {
 }
 
 fn is_blank(byte: u8) -> bool {
-    crate::text::BLANKS.contains(&char::from(byte))
+    crate::lexeme::BLANKS.contains(&char::from(byte))
 }
 
 impl Tokens<'_> {

@@ -13,10 +13,7 @@ use std::sync::LazyLock;
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 
-use super::{
-    DAY_US, IntervalStyle, UNIX_SHIFT_US, abbreviations, check_timestamp, civil_of, is_infinite,
-    parse_interval, timestamp_range,
-};
+use super::{DAY_US, UNIX_SHIFT_US, abbreviations, check_timestamp, civil_of, is_infinite, timestamp_range};
 use crate::error::Result;
 
 /// A time zone.
@@ -43,24 +40,6 @@ const RULES_END_US: i64 = 2_775_891 * DAY_US;
 impl Zone {
     /// UTC
     pub const UTC: Zone = Zone::Fixed(0);
-
-    /// The value of the setting TimeZone and how SHOW spells it: hours east as a number or an interval, a
-    /// name, or POSIX rules.
-    pub fn of_setting(value: &str) -> Option<(Zone, String)> {
-        let value = value.trim();
-        if let Ok(hours) = value.parse::<f64>() {
-            let seconds = (hours * 3600.0).round();
-            return (seconds.abs() < 168.0 * 3600.0).then(|| fixed(seconds as i32));
-        }
-        if let Some(text) = interval_text(value) {
-            let offset = parse_interval(text, IntervalStyle::Postgres)
-                .ok()
-                .filter(|i| i.months == 0 && i.days == 0)?;
-            let seconds = i32::try_from(offset.micros / 1_000_000).ok()?;
-            return (seconds.abs() < 168 * 3600).then(|| fixed(seconds));
-        }
-        named(value)
-    }
 
     /// A zone as AT TIME ZONE names it: an abbreviation, a name, or POSIX rules.
     pub fn of_expression(text: &str) -> Option<Zone> {
@@ -203,21 +182,8 @@ fn civil(us: i64) -> DateTime {
     .unwrap_or(DateTime::ZERO)
 }
 
-/// What stands in quotes behind INTERVAL.
-fn interval_text(value: &str) -> Option<&str> {
-    let (word, rest) = value.split_at_checked("interval".len())?;
-    let quoted = rest.trim().strip_prefix('\'')?.strip_suffix('\'')?;
-    word.eq_ignore_ascii_case("interval").then_some(quoted)
-}
-
-fn fixed(seconds: i32) -> (Zone, String) {
-    // POSIX rules count west.
-    let west = if seconds == 0 { "-00".to_owned() } else { shown_offset(-seconds) };
-    (Zone::Fixed(seconds), format!("<{}>{west}", shown_offset(seconds)))
-}
-
 /// `+hh`, with minutes and seconds where there are any.
-fn shown_offset(seconds: i32) -> String {
+pub(super) fn shown_offset(seconds: i32) -> String {
     let abs = seconds.unsigned_abs();
     let mut out = format!("{}{:02}", if seconds < 0 { '-' } else { '+' }, abs / 3600);
     if !abs.is_multiple_of(3600) {
@@ -230,7 +196,7 @@ fn shown_offset(seconds: i32) -> String {
 }
 
 /// A name of the database in its own spelling, or POSIX rules in capitals.
-fn named(text: &str) -> Option<(Zone, String)> {
+pub(super) fn named(text: &str) -> Option<(Zone, String)> {
     if text.is_empty() || text.eq_ignore_ascii_case("local") {
         return None;
     }
@@ -317,18 +283,6 @@ mod tests {
             let read = parse_timestamptz(input, &Reading::of(&forms)).unwrap();
             write_timestamp(read, true, &forms, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), expected, "{input}");
-        }
-    }
-
-    #[test]
-    fn the_setting_keeps_the_spelling_of_the_database() {
-        let spelled = |value: &str| Zone::of_setting(value).map(|(_, spelled)| spelled);
-        assert_eq!(spelled("europe/berlin").as_deref(), Some("Europe/Berlin"));
-        assert_eq!(spelled("2").as_deref(), Some("<+02>-02"));
-        assert_eq!(spelled("<+02>-02").as_deref(), Some("<+02>-02"));
-        assert_eq!(Zone::of_setting("<+02>-02").unwrap().0, Zone::Fixed(7200));
-        for unknown in ["CEST", "nonsense", "foo", "z", "200", "", "Europe/Nowhere"] {
-            assert_eq!(spelled(unknown), None, "{unknown}");
         }
     }
 

@@ -101,7 +101,7 @@ impl State {
             (Opened | Restoring, Event::RedoEnds) => Open,
             (FailingInRedo, Event::RedoEnds) => Failing,
             (LostInRedo, Event::RedoEnds) => Lost,
-            (Opened | Restoring | Open, Event::ThreadsBegin) => Serving,
+            (Open, Event::ThreadsBegin) => Serving,
             (Open | Serving, Event::LeavePages) => Leaving,
             (Leaving, Event::KeepRunning { has_threads }) => {
                 if has_threads {

@@ -285,6 +285,7 @@ fn a_put_waits_for_room_and_its_pages_stay() {
     let (home, how): (_, (bool, Arc<dyn WriteAhead>)) = (Arc::new(Home::default()), (true, Arc::new(NoLog)));
     let directory = MemoryDirectory::new();
     let cache = open_over(home.clone(), directory, 640, FlashDesign::LazyCleaning, how);
+    cache.redone(|_| true);
     cache.threads_begin();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
