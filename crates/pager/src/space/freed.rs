@@ -1,18 +1,22 @@
-//! The rule by which free extents are trimmed: when nobody, a crash's redo neither, comes by their pages any more.
+//! The rule by which free extents are trimmed: an extent waits until neither a transaction nor redo after a
+//! crash touches its pages.
 //!
 //! ```text
-//!    freed ----> used --checkpoint notes the log's end--> noted --redo starts behind it--> due --trimmer--> trimmed
-//!                  ^                                                                        |
-//!                  +------------------------------- not now --------------------------------+
+//! freed -> used --checkpoint notes the log's end-> noted --redo starts behind it-> due --trimmer-> trimmed
+//!            ^                                                                      |
+//!            +------------------------------ not now -------------------------------+
 //! ```
 //!
 //! Invariants
-//! 1. What is here is free. Who gives an extent to an owner, or cuts it off, takes it out of here first; given back, it begins
-//!    again as used.
-//! 2. All that ever touched the pages of a noted extent is in the log before the noted end. So a redo that starts behind it
-//!    applies nothing to them, and finds none of them dirty.
-//! 3. One batch is noted at a time: what gets free meanwhile waits for the next checkpoint.
-//! 4. What was free at the start, or is new, is not here: nobody knows that it has anything to give back.
+//! 1. Every extent in these sets is free. An extent is removed from them before it gets an owner or is cut
+//!    off. When it becomes free again, it starts as used.
+//! 2. A checkpoint notes an extent together with the log's end. Every log record that touches the extent's
+//!    pages is before that end. A redo that starts behind the noted end therefore applies nothing to the
+//!    pages.
+//! 3. One batch of extents is noted at a time. Extents that become free meanwhile wait for a later
+//!    checkpoint.
+//! 4. New extents are not in these sets. Extents that were free at the start are in them only if the layout
+//!    reports that it still stores something for their pages.
 //!
 //! What it does not know: owners, pages, files.
 

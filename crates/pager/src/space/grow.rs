@@ -1,8 +1,9 @@
 //! Growing and shrinking of space files.
 //!
 //! Invariants: 2 and 3 of `space/mod.rs`, and
-//! 1. Hollow extents get their room back before the file gets longer; one that a full device refuses is no reason not to ask for
-//!    the next.
+//! 1. The disk blocks of hollow extents are reserved before the file gets longer. A hollow extent is a free
+//!    extent whose file blocks may not be allocated. If a full device refuses one extent, the next one is
+//!    still tried, because after a start some hollow extents may still have their blocks.
 //!
 //! What it does not know: who allocates.
 

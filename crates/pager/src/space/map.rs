@@ -1,13 +1,18 @@
-//! The allocation of one space in memory: which extents are free, whose the others are, which pages are in use.
+//! The allocation of one space in memory: which extents are free, who owns the others, which pages are in
+//! use.
 //!
 //! Invariants
-//! 1. Every extent is free or has one owner. A page is handed out once until it is given back.
-//! 2. The map is ahead of the descriptor pages by what mini-transactions in progress have reserved, and behind them
-//!    by what they are about to free: a page is given back here only after its freeing is in the log.
-//! 3. Free extents are used lowest first, so that the tail of the space can be cut off. Released ones are a number only: any that
-//!    are free.
-//! 4. A free extent may be taken if it has its room. A *hollow* one's may have gone back to the device, and has to be reserved
-//!    first; one that is *out* is being trimmed, and nobody gets it meanwhile.
+//! 1. Every extent is free or has one owner. A page that was handed out is not handed out again until it is
+//!    freed.
+//! 2. The map differs from the descriptor pages by the mini-transactions in progress. Their allocations are
+//!    in the map already. The pages that they free are still in use in the map until the freeing is in the
+//!    log.
+//! 3. Free extents are used lowest first, so that the end of the space can be cut off. Released extents are
+//!    free extents for which the layout keeps no space. The map only counts them; they may be any of the free
+//!    extents.
+//! 4. A free extent may be taken only if its disk blocks are allocated. The blocks of a *hollow* extent may
+//!    have been returned to the device, so they are reserved first. An extent that is *out* is being trimmed
+//!    and cannot be taken.
 //!
 //! What it does not know: pages, files, the log.
 

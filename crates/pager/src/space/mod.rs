@@ -1,13 +1,18 @@
-//! Spaces: allocation of pages and extents to owners, growing and shrinking of the files.
+//! Spaces: allocation of pages and extents to owners, growing and shrinking of the space files.
 //!
 //! Invariants
-//! 1. The descriptor pages say what is allocated; they change in the same mini-transaction as what refers to the pages.
-//!    The maps in memory are read from them after redo.
-//! 2. A file grows before anything refers to the new pages, without the log: a new group's descriptor is durable before
-//!    the file is longer than it. A part of an extent at the end of a file counts for nothing.
-//! 3. A file shrinks by free extents at its end, only when redo starts behind everything that ever touched them.
-//! 4. Room of free extents goes back under the same rule (`freed.rs`), and is reserved again before they are allocated.
-//! 5. Mini-transactions allocate from what is free: growing happens before they begin, with no latch held.
+//! 1. The descriptor pages record which pages are allocated. A descriptor page changes in the same
+//!    mini-transaction as the pages that refer to the allocated page. The maps in memory are read from the
+//!    descriptor pages after redo.
+//! 2. A file grows before any page refers to its new pages. Growing is not logged: the descriptor page of a
+//!    new group is durable before the file is long enough for the group. An incomplete extent at the end of a
+//!    file is ignored.
+//! 3. A file shrinks by cutting free extents off its end. A cut waits until redo starts behind every log
+//!    record that touched the extents.
+//! 4. The disk blocks of free extents are returned to the device under the rule of `freed.rs`. They are
+//!    reserved again before the extents are allocated.
+//! 5. Mini-transactions allocate from free extents only. The file grows before they begin, while they hold no
+//!    latch.
 //!
 //! What it does not know: what the pages are for, levels, the log's format.
 
@@ -45,9 +50,9 @@ pub(crate) const BACKGROUND_EXTENTS: u32 = 2 * RESERVE_EXTENTS;
 struct Cut {
     /// What the map said about them.
     off: CutOff,
-    /// Everything that touched them is before this.
+    /// Every log record that touched these extents is before this position.
     lsn: Lsn,
-    /// Redo starts behind that, durably: they can go.
+    /// The durable start of redo is behind `lsn`, so the extents can be cut off.
     is_due: bool,
 }
 
@@ -57,7 +62,8 @@ struct Growth {
     cut: Option<Cut>,
     /// Why the file could not grow last time.
     error: Option<DeviceError>,
-    /// From here on hollow extents have not been asked for, since a full device refused some.
+    /// Hollow extents are free extents whose file blocks may not be allocated. On a full device their
+    /// blocks are reserved extent by extent; the next attempt begins at this extent.
     asked: ExtentNo,
 }
 
@@ -98,10 +104,12 @@ impl Spaces {
         Spaces { spaces, layouts, growth_extents }
     }
 
-    /// After redo: checks the headers and reads the maps. `has_hollow`: free extents of files in place may have no room.
+    /// After redo: checks the headers and reads the maps. `has_hollow`: in files that store each page at a
+    /// fixed address, free extents may have no disk blocks.
     pub(crate) fn load(&self, pool: &Pool, database_id: u64, has_hollow: bool) -> Result<()> {
         let durable = || self.spaces.iter().filter(|space| SpaceId::DURABLE.contains(&space.geometry.space));
-        // Allocation maps are all over home: one after the other they would be much of a start on disks.
+        // The pages are prefetched together, because they are scattered over the data files. Reading them
+        // one by one would take much of the time of a start on disks.
         let first = |space: &Space| [space.geometry.header(), space.geometry.descriptor_of(0)];
         pool.prefetch(&durable().flat_map(first).collect::<Vec<_>>());
         durable().try_for_each(|space| {
