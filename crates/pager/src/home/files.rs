@@ -1,8 +1,9 @@
 //! The files of the spaces.
 //!
 //! Invariants
-//! 1. A page below [`SpaceFile::pages`] exists on the device: the length is durable before anybody is told of it.
-//! 2. One handle per file for the life of the pager.
+//! 1. A page below [`SpaceFile::pages`] exists on the device, because the file's new length is durable before
+//!    this number grows.
+//! 2. Each file has one handle for the life of the pager.
 //!
 //! What it does not know: what pages contain, which are in use.
 

@@ -1,7 +1,8 @@
 //! Writes in flight: which pages are being written to their layout.
 //!
 //! Invariants
-//! 1. Two writes of one page never overlap, and an older image never lands after a newer one that was in flight.
+//! 1. Two writes of one page never overlap. An older image is never written after a newer image whose write
+//!    was in flight.
 //!
 //! What it does not know: where pages are written.
 

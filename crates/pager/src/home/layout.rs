@@ -1,7 +1,8 @@
-//! The seam inside home: where and how the pages of a space lie in its file. (`layouts.rs`: which space has which.)
+//! The interface of a layout: where and how the pages of a space are stored in its file. `layouts.rs` says
+//! which layout a space has.
 //!
 //! Invariants
-//! 1. Home lets one thread at a time write a page; reads come at any time.
+//! 1. The caller (`home/mod.rs`) lets only one thread at a time write a page. Reads may come at any time.
 //! 2. The layout of a space does not change while the database is open.
 //!
 //! What it does not know: which pages are in use, frames, what is in a page.

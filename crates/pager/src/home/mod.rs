@@ -1,11 +1,14 @@
-//! Home: the lowest level, where every page of a space lies in the space's file, in the layout that the space has.
+//! Home: the data files, which are the lowest level of the page hierarchy. Each space (set of pages) has a
+//! file, and a layout that says where in the file a page is stored.
 //!
 //! Invariants
-//! 1. A page is handed up only if its checksum and identity are right and its LSN is not beyond the log.
-//! 2. No page is written before the log is durable up to its LSN (asserted).
-//! 3. Two writes of one page never overlap, and an older image never lands after a newer one that was in flight.
+//! 1. A page that was read is returned to the level above only if its checksum and identity are right, and
+//!    its LSN is not beyond the end of the log.
+//! 2. A page is written only after the log is durable up to the page's LSN. An assertion checks this.
+//! 3. Two writes of one page never overlap. An older image is never written after a newer image whose write
+//!    was in flight.
 //!
-//! What it does not know: frames, what is in a page, where in a file pages lie (`layout.rs`).
+//! What it does not know: frames, what is in a page, where in a file pages are stored (`layout.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

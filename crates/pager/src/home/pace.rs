@@ -1,9 +1,12 @@
-//! How fast room goes back to devices, and how much at a time: whoever gives it back holds up the file's other I/O meanwhile.
+//! The pace of trimming: how fast unused blocks are returned to the device, and how many bytes at a time. The
+//! pace is limited because punching a hole delays other I/O of the same file.
 //!
 //! Invariants
-//! 1. At a tenth, whoever works rests nine times as long as each piece of his work took, and an end of the pager ends the rest.
-//! 2. At a tenth, pieces get half as long after one that took longer than others may wait, down to the least; and longer again
-//!    after short ones. Elsewhere their length stays: no time decides anything.
+//! 1. With [`Pace::Tenth`], the thread rests after each piece of work for nine times as long as the piece
+//!    took. A shutdown of the pager ends the rest.
+//! 2. With [`Pace::Tenth`], the length of a piece is halved, down to the minimum, after a piece that took
+//!    longer than 20 ms. The length is doubled, up to the maximum, after a piece that took less than a
+//!    quarter of that. With [`Pace::AtOnce`] the length is constant, so that timing decides nothing.
 //!
 //! What it does not know: what the work is.
 

@@ -1,7 +1,7 @@
-//! Holes that are punched: counted, and not asked of a device again that said it can't.
+//! Hole punching: holes are counted, and a device that does not support holes is not asked again.
 //!
 //! Invariants
-//! 1. What is not punched costs room and nothing else: no error leaves here.
+//! 1. A hole that could not be punched only leaves its blocks allocated. Errors are counted, never returned.
 //!
 //! What it does not know: what the ranges held.
 

@@ -1,23 +1,23 @@
-//! Trim: whether room of files that nobody uses goes back to the device, as holes.
+//! The trim setting: whether unused blocks of the files are returned to the device by punching holes.
 //!
 //! Invariants
-//! 1. The setting may change at any moment: whoever punches looks at it before each hole.
-//! 2. It decides about room, never about what a page is: with any of its values every page is read and written alike.
+//! 1. The setting may change at any moment, so code that punches holes reads the setting before each hole.
+//! 2. The setting affects disk space only. Pages are read and written in the same way with each value.
 //!
-//! What it does not know: which room is free (`in_place/`, `packed/trim.rs`).
+//! What it does not know: which blocks are unused (`in_place/`, `packed/trim.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
-/// What goes back to devices.
+/// Which unused blocks of the files are returned to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Trim {
-    /// What compressed pages leave of their places, and free extents: of packed spaces, and of spaces in place where any page of
-    /// the database is compressed.
+    /// The blocks behind compressed pages, and free extents of packed spaces. If any page of the database may
+    /// be compressed, also free extents of spaces that store pages at fixed addresses.
     #[default]
     Auto,
-    /// The same, and free extents of spaces in place whatever their pages are like.
+    /// The same blocks, and free extents of all spaces, even if no page is compressed.
     On,
-    /// Nothing.
+    /// No blocks.
     Off,
 }
 

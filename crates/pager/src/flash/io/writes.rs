@@ -1,11 +1,14 @@
-//! Pages on their way to flash: a queue, so that nobody has to wait until the drive has them.
+//! The queue of pages on their way to flash. Threads that evict pages queue them and need not wait for the
+//! drive.
 //!
 //! Invariants
-//! 1. Not more pages than the limit are queued or being written; what finds no room is not taken.
-//! 2. Every page that was queued is handed out once.
-//! 3. A page that home lacks can be read here from its `push` until it is said to be `done`.
+//! 1. The pages in the queue, and those that are being written, together are at most the limit. A page that
+//!    finds the queue full is not taken.
+//! 2. `take` returns every queued page once.
+//! 3. A dirty page (the data files lack this version) can be read from the queue from its `push` until the
+//!    caller reports the write with `done`.
 //!
-//! Not known here: frames, what is done with the pages.
+//! Not known here: frames, and what is done with the pages.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,14 +1,15 @@
-//! How many bytes a day the cache writes to its drive: a token bucket.
+//! The daily limit of bytes that the flash cache writes to its drive, kept by a token bucket.
 //!
 //! Invariants
-//! 1. Everything that is written to the drive is spent, also what nobody asks for leave to write (records): the bucket may be overdrawn,
-//!    and nothing is admitted before that is made up for.
-//! 2. A bucket holds a twenty-fifth of a day's bytes, and as much comes in within each hour. So in no 24 hours more is admitted than the
-//!    day's bytes, but for what was under way when it became empty.
-//! 3. Records take a tenth of a day's bytes, and half of them while the redo position waits for them: pages that are admitted always have
-//!    the rest.
+//! 1. Every write to the drive takes its bytes from the bucket. Records of the frames are written without
+//!    asking first, so the bucket may be overdrawn. No page is admitted until the overdraft is made up for.
+//! 2. The bucket holds a twenty-fifth of a day's bytes, and the same number of bytes is added each hour.
+//!    Within any 24 hours the cache therefore admits no more than a day's bytes. Writes that were under way
+//!    when the bucket became empty come on top.
+//! 3. Records may take a tenth of the bytes that are added, and half of them while the redo position waits
+//!    for the records. The rest is always left for admitted pages.
 //!
-//! Not known here: what is written, what becomes of pages that are refused.
+//! Not known here: what is written, and what happens to pages that are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

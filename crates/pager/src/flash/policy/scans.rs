@@ -1,10 +1,11 @@
-//! Which pages a scan reads: home gives those one after the other at little cost, so they are not worth a
-//! frame (Do 2012, section 3.2.2).
+//! Recognizing sequential reads: pages that a scan reads are not worth a frame of the flash cache, because
+//! the data files deliver consecutive pages at little cost (Do 2012, section 3.2.2).
 //!
-//! Two classifiers. Read-ahead knows what it reads for; the thesis found it right for 82 % of the pages of a
-//! scan. The other one goes by where pages lie: whatever is read from home within 64 pages of the page before
-//! it is taken for part of a scan, whoever read that one (Narayanan 2009). It was right for 51 %, and needs
-//! nobody to tell it anything.
+//! There are two classifiers. The first takes the pages that read-ahead reads for pages of a scan. The
+//! thesis found it right for 82 % of the pages of a scan. The second compares addresses (Narayanan 2009): a
+//! page counts as part of a scan if it is within 64 pages of the page that was read from the data files
+//! before it, by any thread. The second classifier was right for 51 %, and needs no information from the
+//! callers.
 //!
 //! Not known here: which pages the pool has.
 

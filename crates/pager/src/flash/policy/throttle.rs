@@ -1,15 +1,17 @@
-//! What keeps the drive from being asked for more than it can do (Do 2012, section 3.3.3.2, "SSD throttle control").
+//! The throttle of the flash cache limits the requests under way at the drive (Do 2012, section 3.3.3.2, "SSD
+//! throttle control").
 //!
 //! Invariants
-//! 1. Pages that are written wait in memory while as many as the limit are under way at the drive. One of each thread goes on all the same,
-//!    so that nothing waits for ever.
-//! 2. While so many are under way and home answers no later than the drive does, a single page that home has, too, is read there. (What is
-//!    read in runs is not timed, and goes where it is.)
+//! 1. While the number of pages under way at the drive has reached the limit, pages wait in memory for their
+//!    write. Each thread may still write one page at a time, so that no write waits for ever.
+//! 2. At the limit, a single page that the data files have too is read from them, if they recently answered
+//!    reads no slower than the drive. Pages that are read in runs are not timed and not redirected.
 //!
-//! The thesis goes by the number alone: 100 was right for the drive and the disks that it had. A drive that is as fast as memory has a
-//! hundred requests done before a disk has turned, so how long both take is looked at, too.
+//! The thesis compares only the number of requests with its limit. The limit of 100 was right for the drive
+//! and the disks of the thesis. A drive as fast as memory finishes a hundred requests before a disk has
+//! turned once. This throttle therefore also compares the mean read times of the drive and of the data files.
 //!
-//! Not known here: which pages home has.
+//! Not known here: which pages the data files have.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;

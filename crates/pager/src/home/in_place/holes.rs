@@ -1,18 +1,23 @@
-//! Holes behind pages that are stored in less than their place (Lindstrom 2017, figure 2: what compression leaves is trimmed).
+//! Holes behind compressed pages: hole punching returns the file blocks that a compressed page does not need
+//! (Lindstrom 2017, figure 2).
 //!
-//! A hole is made of blocks of the file system, a stored page of sectors: it has the blocks that it reaches into. For each page
-//! there is a hint, how many blocks its place may have at most, so that a page is punched when it got smaller, and not each time
-//! that it is written: punching holds up other I/O of the file, and each hole is one more extent of it.
+//! Every page has a place of one page size in its file. A stored page consists of sectors, a hole of whole
+//! blocks of the file system. A stored page therefore needs every block that it reaches into. For each page
+//! there is a hint in memory: the largest number of blocks that may be allocated for its place. A hole is
+//! punched only if the stored page needs fewer blocks than its hint says, not at every write. The reason is
+//! cost: punching delays other I/O of the file, and each hole is one more extent for the file system.
 //!
 //! Invariants
-//! 1. A hint is of room alone. No hole reaches into the bytes that a page was stored in, whatever its hint says; and nobody reads
-//!    by hints.
-//! 2. What lies in a place behind the blocks of its hint has no room, on a device that did what it said. Whoever gives a place
-//!    room by another way than a page's write forgets the hint. (After a start no hints are known: room that redo's mending and
-//!    the process before gave is found at each page's next write, which punches once more.)
-//! 3. Only a page whose write is in flight is punched, after it was made durable: nobody writes into the hole in the making, and a
-//!    crash finds the page with or without it.
-//! 4. A page that was never stored in less than its place has no hint: looking for one takes no lock and makes nothing.
+//! 1. A hint concerns allocated blocks only. No hole reaches into the bytes of a stored page, whatever the
+//!    hint says. Reads do not use hints.
+//! 2. The blocks of a place beyond the hint's number are not allocated, if the device punched as it reported.
+//!    Code that allocates blocks of a place in another way than by a page write forgets the hint. After a
+//!    start there are no hints, so the first write of a compressed page punches its hole again.
+//! 3. A hole is punched after the page is durable, while its write still counts as in flight. Therefore no
+//!    other write reaches into the range meanwhile, and a crash leaves the page whole with or without the
+//!    hole.
+//! 4. A page that was always stored at its full size has no hint. Looking for its hint takes no lock and
+//!    allocates nothing.
 //!
 //! What it does not know: why a page is as long as it is; which pages are free.
 

@@ -1,13 +1,14 @@
-//! In place: every page has its own place in the file of its space.
+//! The in-place layout: every page is stored at a fixed address in the file of its space.
 //!
 //! Invariants
-//! 1. Page `n` of a space lies at byte `n * page_size` of the space's file.
-//! 2. It has as many bytes as its stored form needs: what lies behind them up to the next page's place means nothing, and may
-//!    be a hole (`holes.rs`).
-//! 3. What free extents held goes back as holes, a piece at a time, as long as the setting says so: no hole reaches into a page that
-//!    is in use.
-//! 4. What was written is stable when `write` returns: written as the protection demands and flushed; then the ledger is told.
-//!    Pages of the temporary space are only written.
+//! 1. Page `n` of a space begins at byte `n * page_size` of the space's file.
+//! 2. A stored page has as many bytes as it needs, for example fewer if it is compressed. The bytes behind
+//!    it, up to the next page's address, mean nothing. They may be a hole (`holes.rs`).
+//! 3. If the trim setting says so, the file blocks of free extents are returned to the device by punching
+//!    holes, a piece at a time. No hole reaches into a page that is in use.
+//! 4. When `write` returns, the pages are stable: they were written as the protection demands, and flushed.
+//!    Then they are reported to the ledger, the table of pages with changes that only the log holds. Pages
+//!    of the temporary space are only written, with none of these steps.
 //!
 //! What it does not know: how the protection works.
 
