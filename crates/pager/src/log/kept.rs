@@ -1,9 +1,12 @@
-//! What was read of the log, kept for a while: a start goes through the same part twice, for analysis and for redo.
+//! A cache of log bytes during a start. A start reads the same part of the log twice, for analysis and for
+//! redo.
 //!
-//! 1. What is given out is what the first reader got of these bytes. Nobody writes them meanwhile: a new life begins behind.
-//! 2. It never takes more than its limit. What was read first goes first: what is read last is read last the next time, too.
+//! 1. The second reader gets the bytes that the first reader got. No thread writes them meanwhile, because
+//!    the log's new life begins behind them.
+//! 2. The cache never exceeds its limit. If it is full, the bytes that were read first are dropped. The bytes
+//!    that were read last are read last the next time, too.
 //!
-//! Not known here: what the bytes mean; when nobody will read them again.
+//! Not known here: what the bytes mean, and when they are read for the last time.
 
 use std::collections::VecDeque;
 

@@ -6,26 +6,34 @@
 //!   pager open <-- ledger, dirty pages <-- redo (page LSN < group end) <-- pool over the repaired spaces
 //! ```
 //!
-//! 1. Redo applies a group to a page only if the page LSN is below the group's end, so doing it twice changes
-//!    nothing: recovery may crash at any point and start over.
-//! 2. The spaces change only after the control file knows the new life; until then recovery only reads.
-//! 3. Records of a page before its last whole one (format, image) are skipped, and a page whose first needed record is a
-//!    whole one isn't read: what a crash left of it doesn't matter. (Redo may start between two dirty periods of a page
-//!    whose later write was torn; nothing but the image makes it whole.)
-//! 4. Records of a page that a note says is home with a later LSN are skipped without reading it, unless the page was
-//!    mended at this start: the copy may be older than the note. Under full-page-log a note that comes behind later changes
-//!    of the page is left out: redo wrote the page before it came to them, and there is no image between.
-//!    Likewise those that the NVM page buffer had in the page's slot when redo began. A page is not begun anew then: it would
-//!    be put with a lower LSN, while its slot's image goes home and tells ledger and log that it is there.
-//! 5. Records of a page older than a note that it was discarded are skipped: their base may never have been
-//!    written.
-//! 6. One thread applies the log, in its order; what it needs is read, and what has changed is written, ahead of it (`windows.rs`).
-//! 7. A page with an LSN beyond the log's end is damage (home refuses it), and so is an operation that fails. Redo goes on past a
-//!    page that can't be read, so that whoever restores pages hears of all of them; the database does not open.
+//! *Home* is the data files. A *note* is a log record that changes no page; it says, for example, that a page
+//! was written to home, or that a page was discarded.
 //!
-//! 8. All that is in blocks before the position where redo starts is stable at home, and no start takes a page at home back behind it: redo
-//!    never begins earlier, whatever is read, and only copies from behind it mend pages. Where the reading starts earlier, that is for
-//!    records of the flash cache, and hints. (Behind a seal redo starts at the end, and what home lacks is in dirty frames: `flash/restart/seal.rs`.)
+//! 1. Redo applies a group of records to a page only if the page LSN is below the group's end. Applying a
+//!    group twice therefore changes nothing, and recovery may crash at any point and start over.
+//! 2. The spaces change only after the control file has recorded the log's new life. Until then recovery only
+//!    reads.
+//! 3. A format or image record holds a whole page. Redo skips the records of a page before its last whole
+//!    one. A page whose first needed record is a whole one is not read, because its old content does not
+//!    matter. This is needed when a write of the page was torn: only the image makes the page whole again.
+//! 4. If a note says that home has a page with a later LSN, redo skips the page's older records without
+//!    reading the page. There are two exceptions. A page that was repaired at this start is read, because
+//!    the copy may be older than the note. Under full-page-log a note behind later changes of the page is
+//!    ignored, because redo wrote the page before it came to these changes, and there is no image between.
+//!    Redo also skips the records whose changes the NVM page buffer had in the page's slot when redo began.
+//!    Redo does not rebuild such a page from a whole-page record. The rebuilt page would have a lower LSN
+//!    than the image in the slot, which may be written to home and reported as stable meanwhile.
+//! 5. If a note says that a page was discarded, redo skips the page's older records. The page that these
+//!    records change may never have been written.
+//! 6. One thread applies the log, in log order. The pages that the next records need are read, and changed
+//!    pages are written, before redo comes to these records (`windows.rs`).
+//! 7. A page with an LSN beyond the log's end is damaged, and home refuses it. An operation that fails is
+//!    damage, too. Redo continues after a page that can't be read, so that the error lists all damaged pages.
+//!    The database does not open.
+//! 8. All changes in log blocks before the redo position are stable at home. Redo never begins before this
+//!    position, and only copies from behind it repair pages. If the log is read from an earlier position,
+//!    that serves records of the flash cache, and hints. After a shutdown with a seal, redo starts at the
+//!    log's end, and the dirty frames on flash have the pages that home lacks (`flash/restart/seal.rs`).
 //!
 //! Follows ARIES (Mohan et al. 1992, section 10), with redo positions at log blocks and no dirty page table in the
 //! log: the ledger's oldest entry is where redo starts.

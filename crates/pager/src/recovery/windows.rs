@@ -1,5 +1,5 @@
-//! The log that redo applies, in windows: the pages that the next ones need are read before redo comes to them, and frames are made free for
-//! them by writing changed pages in batches.
+//! Redo applies the log in windows. The pages that the next windows need are read before redo comes to them.
+//! Changed pages are written in batches, which frees frames for the pages that are read.
 //!
 //! ```text
 //!   log --gather--> window --read its pages--> apply, in log order
@@ -8,12 +8,16 @@
 //! ```
 //!
 //! Invariants
-//! 1. Windows are applied in log order, by one thread, whatever else runs.
-//! 2. At most [`DEPTH`] windows are ahead of the one that is applied, and together they want an eighth of the frames.
-//! 3. Nothing is read for a record that redo would pass over, nor for a page that a window shortly before has: redo may be about to make it.
-//! 4. What can't be read ahead, or written ahead for want of room, is nothing yet: redo meets it when it comes to it.
+//! 1. One thread applies the windows, in log order.
+//! 2. At most [`DEPTH`] windows are ahead of the window that is being applied. Together they need at most an
+//!    eighth of the frames.
+//! 3. No page is read ahead for a record that redo would skip. A page that a recent window also has is not
+//!    read ahead either, because redo may be about to create the page.
+//! 4. A page that can't be read ahead, or can't be written ahead on a full device, is not an error yet. Redo
+//!    meets the error when it comes to the page.
 //!
-//! With threads the steps run beside each other; without, one after the other, in the same order each time.
+//! With threads the steps run concurrently. Without threads they run one after the other, always in the same
+//! order.
 //!
 //! Not known here: what records do to pages.
 

@@ -1,13 +1,17 @@
-//! Flush workers: threads that take jobs from one queue, so that pages are written in several parts at once.
+//! Flush workers: threads that take jobs from one queue, so that several parts of a batch of pages are
+//! written at once.
 //!
-//! One thread, the producer (`background`), says which pages are written, cuts them into parts and gets the results back: the
-//! arrangement of Lindström and others, "NVM aware MariaDB database system", 2015, algorithms 1 and 2.
+//! One thread, the producer (`background`), chooses the pages, divides them into parts and gets the results
+//! back. This is the arrangement of Lindström and others, "NVM aware MariaDB database system", 2015,
+//! algorithms 1 and 2.
 //!
 //! Invariants
-//! 1. Who hands over jobs works on them, too. So without threads they run one after the other, in order, where they were made.
-//! 2. `run` returns when all of its jobs have ended; what they held is dropped by then.
-//! 3. The queue's lock is a leaf: under it nothing is run, dropped or waited for but the bell. Who hands over jobs holds no latch and
-//!    no lock that a job may want; a job hands over none.
+//! 1. The thread that calls `run` works on its jobs, too. Without workers the jobs therefore run one after
+//!    the other, in order, in the calling thread.
+//! 2. `run` returns when all of its jobs have ended and the values that they held are dropped.
+//! 3. The queue's lock is a leaf: under it no job is run or dropped, and a thread waits only for the queue's
+//!    condition variable. The thread that calls `run` holds no latch or lock that a job may need. A job does
+//!    not call `run`.
 //!
 //! What it does not know: what the jobs do.
 

@@ -1,26 +1,34 @@
-//! Keeping records of the frames on flash, so that a start can go on with them: lazy verification (Do 2012, section 4.3.3).
+//! Lazy verification (LVR, Do 2012, section 4.3.3): records of the frames are kept on flash, so that the next
+//! start can use the frames.
 //!
-//! A thread goes round the table, in chunks, and writes the records of every frame that a page can be read from. Nobody who changes or
-//! reads pages waits for it, and nothing has to be durable: a record is a statement about the log, whose durable end was noted before the
-//! frame was looked at. It stays true, so a chunk is written again only if
+//! A background thread goes through the frame table in chunks, again and again. It writes a record of every
+//! frame that a page can be read from. Threads that read or change pages never wait for it. A record need not
+//! be durable at once, because it is a statement about the log: up to the position `before`, the frame had
+//! the last change of its page. The thread takes the log's durable end as `before`, then looks at the frame.
+//! The statement stays true, so a chunk is written again only in three cases:
 //!
-//! - its pages, or their LSNs, are others than those that were written last;
-//! - or a start would begin behind the chunk's records, and so make them useless, if they were not written: the redo position waits for
-//!   them (`running/checkpoint.rs`), and its limit is told by [`await_hardening`](FlashCache::await_hardening);
-//! - or only times of accesses are others, and so many rounds went by (`TIMES_ROUNDS`).
+//! - the pages of the chunk, or their LSNs, differ from those that were written last;
+//! - the chunk's records would become useless, because the next start would begin to read the log behind
+//!   them. The redo position waits until these records are written again (`running/checkpoint.rs`), and
+//!   [`await_hardening`](FlashCache::await_hardening) says which position it is to reach;
+//! - only access times differ, and `TIMES_ROUNDS` rounds have passed.
 //!
-//! How fast it goes round follows what the drive does anyway: a crash leaves out the frames that were filled since their chunk's turn, and
-//! the log is read from where the oldest chunk's records are. No slower than in the thesis, which writes 8 chunks of 1,024 each half second.
+//! The speed of the thread follows the other work of the drive. The speed matters after a crash: frames that
+//! were filled since their chunk was written are lost, and the log is read from the position of the oldest
+//! chunk's records. The thread is never slower than in the thesis, which writes 8 chunks of 1,024 records
+//! each half second.
 //!
 //! Invariants
-//! 1. All before `before` of a record was durable in the log before anybody looked at the frame; a start can read from there on.
-//! 2. A frame whose page has changed above gets no record, also where the frame stayed because a put was overtaken by the change: the
-//!    ledger is asked under the lock that whoever puts a newer version takes first.
+//! 1. The log before a record's `before` was durable before the thread looked at the frame. A start can read
+//!    the log from there on.
+//! 2. A frame whose page has changed above gets no record, even if the frame still exists because the change
+//!    overtook a put. The thread asks the ledger (the table of pages with changes that only the log holds)
+//!    under the lock that a put of a newer version takes first.
 //! 3. No record is written before redo is over.
-//! 4. One thread at a time writes chunks, and what it notes of a chunk is not newer than the chunk's records on flash. Of the locks it
-//!    holds while it writes, the append section of the log wants none.
+//! 4. One thread at a time writes chunks. Its memory of a chunk is never newer than the chunk's records on
+//!    flash. The append section of the log needs none of the locks that the thread holds while it writes.
 //!
-//! Not known here: what a start believes of them.
+//! Not known here: which records a start believes.
 
 use std::hash::Hasher;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,17 +1,24 @@
-//! A shutdown that leaves pages on flash, so that the start behind it needs no log.
+//! The seal of a clean shutdown: changed pages stay on flash, and the next start needs no redo.
+//! A seal is a number that the cache file and the control file both have.
 //!
 //! ```text
-//!   shutdown:  records of all frames are durable --> header: seal, sum over the records --> control file: the seal, and where the log ends
-//!   start:     the seal is that of the control file, the sum is right --> what is dirty is said by the records; the log is read from its end on
-//!              else, or if any page had to be mended                  --> as after a crash, from the redo position, which is still there
+//!   shutdown:  records of all frames durable --> header: seal, sum over the records
+//!              --> control file: the seal, and the end of the log
+//!   start:     seal as in the control file, and the sum is right
+//!                --> the records say which frames are dirty; the log is read from its end on
+//!              otherwise, or if any page had to be repaired
+//!                --> as after a crash, from the redo position, which was kept
 //! ```
 //!
 //! Invariants
-//! 1. Under a seal the dirty frames are all that home lacks: each is in the ledger with this version, and nothing else is.
-//! 2. A start takes the seal from the control file before anything changes, and gives the file another header.
-//! 3. The redo position stays where it was until home has what was dirty: a frame that turns out to be another is one that was lost.
+//! 1. Under a seal the data files lack exactly the pages in dirty frames. The ledger (the table of pages with
+//!    changes that only the log holds) has each of them with the frame's version, and no other page.
+//! 2. A start removes the seal from the control file before anything changes, and writes another header to
+//!    the cache file.
+//! 3. The redo position stays where it was until the data files have the dirty pages. If a frame turns out to
+//!    hold another page than its record says, it counts as lost.
 //!
-//! Not known here: what else of a start reads the log.
+//! Not known here: what else a start reads of the log.
 
 use varve_device::{AlignedBuf, Directory, planted, reached};
 

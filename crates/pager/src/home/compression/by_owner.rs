@@ -1,10 +1,11 @@
-//! Whose pages are compressed how.
+//! The table of compressions: which owner's pages are compressed with which algorithm and level.
 //!
 //! Invariants
-//! 1. Writers see a table as a whole: it is replaced, never changed.
-//! 2. It decides about pages that are written from now on; how a page was stored is said by the page.
-//! 3. Redo runs before anybody has said how owners are compressed: until then an owner's form is what the log notes of it
-//!    (`log/notes/stored_forms.rs`), or else the algorithm that its stored pages have. What was learned so goes when the owners are told.
+//! 1. The table is replaced as a whole and never changed, so that a writer sees one consistent table.
+//! 2. The table decides how pages are written from now on. Each stored page itself says how it was stored.
+//! 3. Redo runs before the engine has told the pager how owners are compressed. Until then an owner has the
+//!    compression that the log recorded (`log/notes/stored_forms.rs`), or else the algorithm of its stored
+//!    pages. These entries are dropped when the engine sets the table.
 //!
 //! What it does not know: what an owner is.
 

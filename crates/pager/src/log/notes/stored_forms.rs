@@ -1,15 +1,18 @@
-//! The note in the log of how owners' pages are stored: redo writes pages before anybody has told the pager.
+//! The log record of how owners' pages are stored. An owner is, for example, the tree of a table. Its *form*
+//! is the compression of its pages: algorithm and level. Redo needs the forms from the log, because redo
+//! writes pages before the engine has told the pager how owners are compressed.
 //!
-//! Payload, repeated: varint space, varint owner, varint form. Form 0: as those of owners that are not named; else 1 + code of the
-//! algorithm + 256 x level.
+//! Payload, repeated: varint space, varint owner, varint form. Form 0 means the default form; otherwise the
+//! form is 1 + code of the algorithm + 256 x level.
 //!
 //! Invariants
-//! 1. What redo reads of the log begins with all owners that have a form of their own, or before; each change of one comes behind
-//!    that, in the order in which they were made.
-//! 2. It is a hint: nobody flushes the log for it, a full device may have no room for it, and without it redo goes by how the pages
-//!    that it reads are stored.
-//! 3. The note holds back no room: where only it would, all owners are noted anew.
-//! 4. Where no owner has a form of its own, nothing is noted and no log is kept.
+//! 1. The part of the log that redo reads has a record of all owners whose form is not the default. Each
+//!    later change of a form is behind that record, in the order of the changes.
+//! 2. The record is a hint. The log is not flushed for it, and a full device may have no space for it.
+//!    Without the record, redo uses the algorithm of the stored pages that it reads.
+//! 3. The record does not delay the cutting of the log. If no other record needs the old part of the log, all
+//!    forms are logged again at its end.
+//! 4. If every owner has the default form, nothing is recorded and no log is kept.
 //!
 //! What it does not know: what a form does to a page.
 
