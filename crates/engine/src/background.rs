@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. The threads run as long as the database or one of its transactions does. `stop`, or the last holder, ends them.
-//! 2. The threads hold the core, not this: otherwise nothing would end them.
+//! 2. The threads hold a reference to the core, not to this value. Otherwise the last holder would never go,
+//!    and the threads would never end.
 //!
 //! Does not know: what the threads do.
 

@@ -1,8 +1,10 @@
-//! DDL of columns and names: columns come and go by a rewrite of the table; names change in place.
+//! DDL of columns and names. Columns are added and dropped by a rewrite of the table. A new name needs no
+//! rewrite.
 //!
 //! Invariants
-//! 1. A rewrite refuses what needs a column that goes: the caller drops it first, by its own rules.
-//! 2. Ordinals in definitions that stay are those of the new columns.
+//! 1. A rewrite that drops a column fails if an index, constraint or other object still needs the column. The
+//!    caller drops these objects first, by its own rules.
+//! 2. After a rewrite the remaining definitions refer to columns by their new ordinals.
 //!
 //! Does not know: SQL; what a default or a condition means.
 

@@ -1,15 +1,19 @@
-//! Locks with a queue: of tables, views, schemas and roles, and of the keys that applications choose (advisory locks).
+//! Locks with a queue: of tables, views, schemas and roles, and of the keys that applications choose
+//! (advisory locks).
 //!
-//! A transaction that reads or changes rows of a table records this in its own place of the registry (`table_lock.rs`). It has an
-//! entry here only if another transaction has or requests a mode that conflicts. It counts as a holder in both cases.
+//! A transaction that reads or changes rows of a table records this in its own entry of the registry
+//! (`table_lock.rs`). It has an entry here only if another transaction has or requests a conflicting mode. It
+//! counts as a holder in both cases.
 //!
 //! Invariants
-//! 1. Nobody is granted what another party's mode excludes.
-//! 2. A request waits behind those that came before it and exclude it, but ahead of those that wait for what its own party has.
-//! 3. The `strong` of a table is not 0 while a transaction has or requests a strong mode of it. A request raises `strong` before
-//!    it reads the records of the registry.
-//! 4. A request that waits for a note of a table sets `is_watched` of the holder's place before it checks the note once more. The holder
-//!    takes its notes back before it reads `is_watched`.
+//! 1. A request is not granted while another transaction or session holds a conflicting mode.
+//! 2. A request waits behind earlier requests that conflict with it. It goes ahead of requests that wait for
+//!    a lock which its own transaction or session already holds.
+//! 3. The `strong` counter of a table is above 0 while a transaction has or requests a strong mode of it. A
+//!    request raises `strong` before it reads the records of the registry.
+//! 4. A request that waits for a record in the registry sets `is_watched` of the holder's entry, and then
+//!    checks the record again. The holder removes its record before it reads `is_watched`. So one of the two
+//!    sees the other.
 //!
 //! Does not know: sleeping (`waits.rs`), cycles (`deadlock.rs`). Everything here is called under the mutex of `Waits`.
 

@@ -1,10 +1,12 @@
-//! Purge: undo of committed transactions goes away once no snapshot needs it, in commit order.
+//! Purge removes the undo of committed transactions when no snapshot needs it any more, in commit order.
 //!
 //! Invariants
-//! 1. A transaction is purged only if its commit LSN is at or below the horizon, which no registered snapshot is below.
-//! 2. The horizon is published before the first record below it is touched.
-//! 3. Beyond the rollback limit purge goes on without the oldest snapshots; those are refused from then on (72000), and
-//!    hold nothing any more, also not the floor of transaction ids.
+//! 1. A transaction is purged only if its commit LSN is at or below the horizon. Every registered snapshot is
+//!    at or above the horizon.
+//! 2. The horizon is published before the first undo record below it is touched.
+//! 3. If the rollback segments exceed their limit, purge ignores the oldest snapshots. Statements with these
+//!    snapshots fail from then on (SQLSTATE 72000). These snapshots then delay nothing: neither purge nor the
+//!    floor of transaction ids.
 //!
 //! Does not know: rows (`paged::purge`).
 

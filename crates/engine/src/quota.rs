@@ -1,6 +1,6 @@
-//! Limits the temporary space of a user of this quota, over all its files.
+//! A quota limits the total size of the temporary files that share it.
 //!
-//! Does not know: who that is, which files there are.
+//! Does not know: which files these are, and which statement or session they belong to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,9 +1,10 @@
-//! A reader beside its transaction: what the running statement sees, for another thread or a stream of batches.
+//! A reader lets another thread, or a stream of batches, read what a transaction's running statement sees.
 //!
 //! Invariants
-//! 1. It sees the statement's snapshot and the transaction's own changes, as the transaction does.
-//! 2. The transaction's registered snapshot holds back what the reader needs: the transaction neither begins nor ends a
-//!    statement, nor writes, while one of its readers exists.
+//! 1. A reader sees the statement's snapshot and the transaction's own changes, as the transaction does.
+//! 2. The transaction's registered snapshot keeps purge from removing the versions that the reader needs. The
+//!    snapshot stays, because the transaction does not begin a statement, end one, or write while one of its
+//!    readers exists.
 //!
 //! Does not know: which tables it may read; the transaction has opened them.
 

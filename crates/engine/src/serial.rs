@@ -2,11 +2,14 @@
 //! what other transactions have committed since its snapshot.
 //!
 //! Invariants
-//! 1. A transaction that has written commits only if nothing that it read was written by another SERIALIZABLE transaction that
-//!    committed after its snapshot; so it might have run at once, where it commits.
-//! 2. A transaction that has written nothing might have run at once where its snapshot is, and is not asked.
-//! 3. Check and commit record are one step among transactions of this level; others note and ask nothing.
-//! 4. Memory is bounded: too many ranges become fewer and larger ones, and what is forgotten counts as met.
+//! 1. A transaction that has written may commit only if its reads still hold: no other SERIALIZABLE
+//!    transaction that committed after its snapshot wrote what it read. Its place in the serial order is then
+//!    its commit.
+//! 2. A transaction that has written nothing is not checked. Its place in the serial order is its snapshot.
+//! 3. The check and the commit record are one step with regard to other SERIALIZABLE transactions.
+//!    Transactions of other isolation levels record no reads or writes and are not checked.
+//! 4. Memory is bounded. Too many ranges are merged into fewer and larger ones, and a commit whose ranges
+//!    were forgotten counts as a conflict.
 //!
 //! Does not know: rows, keys' meaning; who reads.
 

@@ -1,13 +1,16 @@
-//! Locks that several may have on one row: FOR SHARE, and FOR KEY SHARE, by which a child relies on its parent (decision 0508).
+//! Shared row locks, which several transactions may hold on one row (decision 0508): FOR SHARE, and FOR KEY
+//! SHARE. A foreign key takes FOR KEY SHARE on the parent row.
 //!
-//! Shared row locks in memory. The stamp of a row is the lock of its one writer; sharers of a row are noted
-//! here.
+//! The lock of the one writer of a row is the stamp in the row. The transactions that share a row are
+//! recorded here, in memory.
 //!
 //! Invariants
-//! 1. A share is noted under the latch of the row's leaf, where nobody's uncommitted change was in its way; a writer looks here
-//!    under that latch before it stamps the row. So one of the two sees the other.
-//! 2. A row that somebody relies on is alive with the same unique keys in all versions that a rollback may bring back.
-//! 3. A transaction's shares go when it ends, after its commit is durable, or with the savepoint behind which it took them.
+//! 1. A share is recorded under the latch of the row's leaf, after a check that no uncommitted change
+//!    conflicts with it. A writer looks here under the same latch before it stamps the row. So one of the two
+//!    sees the other.
+//! 2. While a row is shared, every version that a rollback may restore is alive and has the same unique keys.
+//! 3. A transaction's shares are removed when it ends, after its commit is durable. A rollback to a savepoint
+//!    removes the shares that were taken after the savepoint.
 //!
 //! Does not know: why a row is relied on.
 

@@ -1,13 +1,14 @@
 //! Locks on whole tables and other objects, held to the end of the transaction.
 //!
-//! Fast path: a transaction that reads or changes rows notes the table in its own place of the registry. Then it checks the table's
-//! `strong` counter. If that is 0, the lock is taken, and no cache line was written that others write. All other requests go to the queue
-//! (`lock_queue.rs`).
+//! Fast path: a transaction that reads or changes rows records the table in its own entry of the registry.
+//! Then it checks the table's `strong` counter. If the counter is 0, the lock is taken, and no cache line was
+//! written that other transactions write. All other requests go to the queue (`lock_queue.rs`).
 //!
 //! Invariants
-//! 1. A note is at the place before its owner looks at `strong`; who wants a strong mode has counted himself there before he looks at
-//!    the places. One of them sees the other.
-//! 2. A note counts only if `strong` was 0 then; otherwise it is taken back, and its owner asks in the queue.
+//! 1. A transaction writes its record before it reads `strong`. A transaction that wants a strong mode raises
+//!    `strong` before it reads the records. So one of the two sees the other.
+//! 2. A record counts only if `strong` was 0 afterwards. Otherwise the transaction removes its record and
+//!    requests the lock in the queue.
 //!
 //! Does not know: what a table is.
 

@@ -1,14 +1,17 @@
-//! Waiting for other transactions, for rows that they have and for locks with a queue.
+//! Waiting for other transactions: for rows that they hold, and for locks with a queue.
 //!
 //! Invariants
-//! 1. A party waits for one thing at a time. An edge of the waits-for graph stands only while its waiter has reason to wait, so a cycle
-//!    is closed by who begins to wait: he resolves it (`deadlock.rs`), or is the victim.
-//! 2. A waiter enters the queue of the holder first, and then checks once more that the holder still holds the row. The holder
-//!    releases the row first (`release`, or its end), and then looks into its queue. So one of the two sees the other.
-//! 3. When a transaction ends, it wakes one waiter for each row: the one with the lowest ticket. The other waiters for that row move to
-//!    the queue of the woken one. If that one has to wait again for the same row, they move along with it. The transaction that it now
-//!    waits for is woken if it was one of them.
-//! 4. Who is granted a lock with a queue is out of the graph at that moment, before it wakes.
+//! 1. A transaction waits for one thing at a time. The waits-for graph has an edge only while the waiter has
+//!    to wait. A cycle is therefore closed by a transaction that begins to wait. That transaction resolves
+//!    the cycle (`deadlock.rs`), or is the victim.
+//! 2. A waiter first enters the queue of the holder, and then checks again that the holder still holds the
+//!    row. The holder first releases the row (`release`, or its end), and then looks into its queue. So one
+//!    of the two sees the other.
+//! 3. A transaction that ends wakes one waiter for each row: the waiter with the lowest ticket. The other
+//!    waiters for that row move to the queue of the woken waiter. If the woken waiter has to wait again for
+//!    the same row, they move along with it. If the transaction that it then waits for was one of them, that
+//!    transaction is woken.
+//! 4. A transaction that is granted a lock with a queue leaves the graph at that moment, before it wakes.
 //!
 //! Does not know: rows; callers look again after every wake-up.
 

@@ -1,16 +1,19 @@
 //! Finds the new key of a row whose primary key another transaction has changed, for a READ COMMITTED
 //! statement that found the row at the old key.
 //!
-//! The move leaves a delete mark with FLAG_MOVED. In the undo of the transaction that moved the row, the next record about a
-//! row after the mark's own is that of the row's arrival at its new key. What is put over the mark carries FLAG_VACATED, so
-//! that a row which takes the other's place (an exchange of keys) is not taken for it.
+//! A transaction that moves a row leaves a delete mark with FLAG_MOVED at the old key. The undo of this
+//! transaction has a record for the mark. The next undo record about a row is that of the row's arrival at
+//! its new key. A row that is later stored over the mark carries FLAG_VACATED. The flag shows that the row
+//! need not be the moved one, for example when two rows exchange their keys.
 //!
 //! Invariants
-//! 1. Only what committed after the statement's snapshot is followed; that snapshot keeps its undo.
-//! 2. A row that was deleted, not moved, leaves its key to whoever is there now, as where no row was moved.
+//! 1. A move is followed only if it was committed after the statement's snapshot. The snapshot keeps the undo
+//!    that is needed.
+//! 2. If the row was deleted and not moved, the statement uses the row that is now at the key, as it does
+//!    where no row was moved.
 //! 3. No latch is held.
 //!
-//! Does not know: conditions, who waits for whom.
+//! Does not know: conditions, and which transaction waits for which.
 
 use std::sync::Arc;
 
