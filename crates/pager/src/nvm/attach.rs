@@ -9,14 +9,14 @@
 //! ```
 //!
 //! Invariants
-//! 1. A region is written over or removed only if it says that it was left, or has the id that the control
-//!    file calls not needed. A file without a header is taken only if that is zeros, and it has the length
-//!    that is configured or a start that made it was cut off.
-//! 2. Each region that is made has an id of its own, also where an earlier start was cut off: a copy of the
-//!    data directory does not take what the other copy has got meanwhile.
-//! 3. A header is written over empty slots and segments, while the control file says that the region is not
-//!    needed, or that the database has no contents.
-//! 4. `find` changes nothing before everything fits; then only the start of the machine is noted.
+//! 1. A region is overwritten or removed only in two cases: its header says that it was left, or it has the
+//!    id that the control file calls not needed. A file without a header is used only if the header's bytes
+//!    are zeros. Its length must be the configured one, unless a start that created the file was interrupted.
+//! 2. Each new region gets a new id, even after an interrupted start. So if the data directory was copied,
+//!    one copy does not take a region that the other copy has attached meanwhile.
+//! 3. A header is written when all slots and segments are empty. At that time the control file says that the
+//!    region is not needed, or that the database has no contents.
+//! 4. `find` changes nothing before all checks have passed. Then it only records the start of the machine.
 //!
 //! Not known here: what is in the areas.
 

@@ -1,8 +1,9 @@
 //! How a region of persistent memory is divided, and its header.
 //!
-//! The header is 4096 bytes at 0, little endian. It is written when the region is attached to a database, and its magic is stored
-//! last, in one word: whoever finds the magic finds the whole header. While it is made, and when its database has left it, its first
-//! word is "NVM LEFT": nobody needs it, whatever the rest says (decision 0308).
+//! The header is 4096 bytes at 0, little endian. It is written when the region is attached to a database. The
+//! magic is stored last, in one word, so a header with the magic is complete. While the region is being made,
+//! and when its database has left it, the first word is "NVM LEFT". Then no database needs the region,
+//! whatever the rest of the header says (decision 0308).
 //!
 //! | at | size | field |
 //! |---:|---:|---|

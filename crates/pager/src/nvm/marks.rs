@@ -1,9 +1,11 @@
-//! When pages in slots go home. May change while the database is open.
+//! The marks of the NVM page buffer: at how many dirty slots flushing to the data files begins (high mark)
+//! and ends (low mark). Both may change while the database is open.
 //!
 //! Invariants
-//! 1. The high mark is below the number of slots: where it is passed there are slots for puts while threads flush.
+//! 1. The high mark is below the number of slots. When flushing begins, there are still free or clean slots
+//!    for puts.
 //!
-//! Not known here: who flushes.
+//! Not known here: which threads flush.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 

@@ -1,15 +1,19 @@
-//! Finding again what is in the slots; and comparing it with what memory and home say.
+//! Recovery of the page slots in persistent memory, and the check that compares the slots with memory and
+//! with the data files.
 //!
 //! Invariants
-//! 1. Of several versions of a page the one with the largest sequence stays. It is written back before the
-//!    others are retired: a killed process may have left it in caches. Words that freed a slot as well, so
-//!    all headers are: else a power failure later brings back a version that this start took for gone.
-//! 2. A published slot that makes no sense is an error: no crash leaves one. Home's older page is never taken
-//!    instead.
-//! 3. Doing this twice is doing it once: only what has a durable newer version, or no place in its file as
-//!    the spaces know it after redo, is retired. (A page that was freed keeps its slot: redo may begin before
-//!    that again, and home may never have had the page.)
-//! 4. What a check looks at nobody stores to meanwhile: a put of that page waits until it is done.
+//! 1. If slots have several versions of a page, the version with the largest sequence stays. Its cache lines
+//!    are written back before the other versions are retired, because a killed process may have left it in
+//!    processor caches. All slot headers are written back, too. Otherwise a later power failure could bring
+//!    back a version that this start found retired.
+//! 2. A published slot with inconsistent contents is an error, because no crash leaves such a slot. The older
+//!    page in the data files is never used instead.
+//! 3. Recovery may run again and gives the same result. It retires only versions that have a durable newer
+//!    version, or that are beyond the end of their file as the spaces know it after redo. A page that was
+//!    freed keeps its slot, because redo may begin before the freeing again, and the data files may never
+//!    have had the page.
+//! 4. While a check reads a slot, no thread stores to the slot. A put of that page waits until the check is
+//!    done.
 //!
 //! Not known here: redo.
 

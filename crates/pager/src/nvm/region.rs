@@ -1,8 +1,8 @@
 //! The region of an open database: its parts, for those who use them.
 //!
 //! Invariants
-//! 1. The region's stamp is durable before the control file gets the same one, so it is never the smaller one, unless the region
-//!    was put back from an earlier moment.
+//! 1. The region's stamp is durable before the control file gets the same stamp. A region with a smaller
+//!    stamp than the control file was therefore replaced by an older copy.
 //!
 //! Not known here: what is in the parts; how the region came to the database, and how it is left (`attach.rs`).
 

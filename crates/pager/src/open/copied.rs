@@ -1,11 +1,15 @@
-//! Whether the files are those of the server that ran last, or a copy of them that was taken while it ran.
+//! The check for copies of a running database: are these the files of the server that ran last, or a copy
+//! that was taken while the server ran?
 //!
-//! A copy of files that change meanwhile is of many moments: what its log redoes need not fit its pages, and nothing would say so.
+//! Files that change while they are copied are of many moments. The log of such a copy need not fit its
+//! pages, and no other check would find that.
 //!
-//! 1. A start notes what tells its files from any copy (`Directory::identity`), in the write that begins its life; a shutdown
-//!    takes the note away. So a copy of a database that was shut down is as good as the database.
-//! 2. Behind a crash the files have to be those of the note. A restart of the machine changes no identity, so a crash is never
-//!    taken for a copy; where a file system does not keep identities, none is noted.
+//! 1. A start records the identity of its files (`Directory::identity`) in the control file, in the write
+//!    that begins the log's new life. A copy has another identity. A clean shutdown removes the record, so a
+//!    copy of a database that was shut down is valid.
+//! 2. After a crash the files must have the recorded identity. A restart of the machine does not change an
+//!    identity, so a crash is never taken for a copy. On a file system without stable identities, none is
+//!    recorded.
 //!
 //! Not known here: what a copy lacks.
 

@@ -1,14 +1,18 @@
-//! Whether control file and spaces are of one moment, or somebody has put an older one there, or one of
-//! another copy of the database (decision 0260).
+//! The check that the control file and the space files belong together (decision 0260). It finds a file that
+//! was replaced by an older one, or by a file of another copy of the database.
+//!
+//! The check compares a random number, the *mark*, in the header page of each durable space with the control
+//! file.
 //!
 //! Invariants
-//! 1. Each start gives the header pages of the durable spaces a new random mark: announced in the control
-//!    file together with the new life of the log, at home on return, and only then what the control file
-//!    expects. Want of room is no reason to refuse the start; the mark stays announced.
-//! 2. From then on the control file does not go with a log that ends before that.
-//! 3. Headers are looked at before a page is mended or redone, and before copies are made anew.
+//! 1. Each start makes a new mark in three steps. The control file announces the mark, in the write that
+//!    begins the log's new life. Then the headers with the mark are written to the data files. Only then does
+//!    the control file expect this mark. On a full device the start does not fail: the mark stays announced.
+//! 2. After that, the control file does not fit a log that ends before the new mark was logged.
+//! 3. Headers are checked before a page is repaired or redone, and before doublewrite copies are created
+//!    anew.
 //!
-//! Not known here: what else is in the pages; who reads the log.
+//! Not known here: what else is in the pages, and how the log is read.
 
 use varve_device::{AlignedBuf, reached};
 
@@ -24,8 +28,8 @@ use crate::home::files::{self, SpaceFile};
 use crate::home::kind::HomeLayout;
 use crate::home::packed;
 
-/// Refuses a file in place that the control file does not go with, before the log is read: of two files of different moments
-/// nothing else can be expected to fit.
+/// Refuses a space file that does not belong to the control file. This is for files that store pages at fixed
+/// addresses. It runs before the log is read, because a log need not fit files of different moments either.
 pub(super) fn refuse_other(config: &PagerConfig, stored: &Superblock) -> Result<()> {
     if config.layout != HomeLayout::InPlace || stored.mark == 0 {
         return Ok(());
@@ -44,8 +48,8 @@ pub(super) fn refuse_other(config: &PagerConfig, stored: &Superblock) -> Result<
     Ok(())
 }
 
-/// The same of packed files, where the log was read up to `until`: it says where their headers are. Nothing of it, nor the control
-/// file, has been changed yet.
+/// The same check for packed files. It runs after the log was read up to `until`, because the log says where
+/// the headers of packed files are. Neither the log nor the control file has been changed yet.
 pub(super) fn refuse_other_packed(
     packed: &[(SpaceId, packed::Found)],
     until: Lsn,

@@ -1,10 +1,12 @@
 //! Replacement: which pages leave, and how their frames become free.
 //!
 //! Invariants
-//! 1. Only a clean page whose frame is latched exclusively (tried, not waited for) leaves.
-//! 2. Frames are freed in batches of up to [`BATCH`], by page writers ahead of need and by any thread that finds the
-//!    free list empty.
-//! 3. A scan recycles its own frames: pages it loaded leave before any page that somebody else used.
+//! 1. A page is evicted only if it is clean and its frame is latched exclusively. Evictors try the latch and
+//!    never wait for it.
+//! 2. Frames are freed in batches of up to [`BATCH`], by page writers ahead of need and by any thread that
+//!    finds the free list empty.
+//! 3. A scan reuses its own frames: pages that a scan loaded, and that no other access has used since, are
+//!    evicted before all other pages.
 //!
 //! What it does not know: how pages are written.
 

@@ -1,9 +1,12 @@
 //! Misses and read-ahead.
 //!
 //! Invariants
-//! 1. A page being read is in the table with its frame exclusively latched; who wants it waits for that latch.
-//! 2. A failed read leaves no trace: the frame leaves the table before its latch is released, and waiters try themselves.
-//! 3. Read-ahead takes only frames that can be had without a write; that of redo only those that are free.
+//! 1. A page that is being read is in the table, and its frame is latched exclusively. Other threads that
+//!    need the page wait for that latch.
+//! 2. After a failed read the frame leaves the table before its latch is released. Each waiting thread then
+//!    reads the page itself.
+//! 3. Read-ahead takes only frames that can be freed without a write. Read-ahead of redo takes only free
+//!    frames.
 //!
 //! What it does not know: where the bytes come from.
 

@@ -1,13 +1,16 @@
 //! Writing dirty pages: by page writers ahead of need, for checkpoints, and inline.
 //!
 //! Invariants
-//! 1. An image is copied under the shared latch and marked clean in the same moment; the put happens under no latch.
+//! 1. The image of a page is copied under the frame's shared latch, and the frame is marked clean under the
+//!    same latch. The put to the level below happens under no latch.
 //! 2. The log is flushed up to the newest image before the put.
-//! 3. When a put fails, its pages are dirty again before their writes end, so no changed page is lost or evicted. The
-//!    pager stops, unless a device was full: then each page is put by itself, and those without room stay dirty. They are in
-//!    the ledger (`level/mod.rs`, invariant 6): pages are put as `Held`, and only such together as can be refused together.
-//! 4. The ledger is told by the level that made the image stable; a page changed meanwhile is entered again by then
-//!    with its new first change.
+//! 3. If a put fails, its pages are dirty again before their writes end. So no changed page is lost or
+//!    evicted. The pager stops, unless the reason was a full device. Then each page is put by itself, and the
+//!    pages without space stay dirty. These pages are still in the ledger (`level/mod.rs`, invariant 6),
+//!    because they are put with the need `Held`, and only pages that can be refused together are put
+//!    together.
+//! 4. The level that makes an image stable reports this to the ledger. If the page was changed meanwhile, the
+//!    ledger already has an entry for the new first change.
 //!
 //! What it does not know: protection, devices.
 
