@@ -1,6 +1,7 @@
-//! What the log says of pages before redo changes any of them: where redo starts, what is home, what was discarded.
+//! The history of pages that the analysis of the log finds before redo: where redo starts, which versions the
+//! data files have, and which pages were discarded.
 //!
-//! What it does not know: how it is gathered (`recovery/`), what redo does.
+//! What it does not know: how the log is analysed (`recovery/`), and what redo does.
 
 use std::collections::HashMap;
 

@@ -1,13 +1,16 @@
-//! What a panic does to the database: within the storage engine it stops it, since what is in memory can't be trusted any more.
+//! Panics: a panic inside the storage engine stops the database, because the shared state in memory can't be
+//! trusted any more.
 //!
-//! 1. Code that changes shared state holds a [`StopOnPanic`]. A panic that unwinds through it stops the log before it goes on, so no change is
-//!    acknowledged and no page is written behind it.
-//! 2. A guard that was made while its thread was panicking already (by a destructor) is quiet: that panic came from elsewhere.
-//! 3. Latches and frames in flight are given back by destructors, so nobody waits for a thread that is gone.
+//! 1. Code that changes shared state holds a [`StopOnPanic`]. A panic that unwinds through this guard stops
+//!    the log. After that, no change is acknowledged and no page is written.
+//! 2. A guard that a destructor makes while its thread is already panicking does nothing, because that panic
+//!    began elsewhere.
+//! 3. Destructors release latches and frames in flight, so no thread waits for a thread that is gone.
 //!
-//! A panic anywhere else, under shared latches too, leaves the pager as it was: it is an error of its statement, which is rolled back.
+//! A panic in any other code, even under shared latches, leaves the pager unchanged. Such a panic becomes an
+//! error of its statement, which is rolled back.
 //!
-//! Not known here: who catches the panic.
+//! Not known here: where the panic is caught.
 
 use crate::log::write_ahead::WriteAhead;
 

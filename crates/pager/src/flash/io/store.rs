@@ -1,7 +1,7 @@
 //! The file of the cache.
 //!
-//! `flash.varve`, little endian: a header of 4096 bytes, the records (`flash/restart/record.rs`) of the frames in blocks of 4096 bytes, then the frames, a
-//! page each.
+//! The file is `flash.varve`, little endian. It has a header of 4096 bytes, then the records of the frames
+//! (`flash/restart/record.rs`) in blocks of 4096 bytes, then the frames with one page each.
 //!
 //! | at | size | field |
 //! |---:|---:|---|
@@ -21,13 +21,16 @@
 //! | 4092 | 4 | crc32c over bytes 0..4092 |
 //!
 //! Invariants
-//! 1. What is in the frames means nothing without a record, and what a record says is verified.
-//! 2. Only a file that is empty, or begins with the magic or with a block of zeros, is ever written over; only one that was just made, or whose
-//!    header names the database, is removed.
-//! 3. A file that is begun anew gets another epoch.
-//! 4. It is as the last start left it if that one's number (control file) is the mark, or is announced. The order is: the header gets the
-//!    new number as announced, the control file gets it, the header gets it as the mark, frames and records change. A start that can't do the
-//!    third takes yet another number in the control file (decision 0282).
+//! 1. The content of a frame counts only if a record describes it, and the content is verified against the
+//!    record.
+//! 2. A file is overwritten only if it is empty, or begins with the magic or with a block of zeros. A file is
+//!    removed only if it was just made, or its header names this database.
+//! 3. A file that is started from empty gets another epoch.
+//! 4. Each start has a number, which is in the control file. The file is as the last start left it if the
+//!    header has that start's number as its mark, or as the announced number. A start proceeds in this order:
+//!    the header announces the new number; the control file gets it; the header gets it as the mark; then
+//!    frames and records change. A start that can't write the mark takes another number in the control file
+//!    (decision 0282).
 //!
 //! Not known here: which page is in which frame.
 

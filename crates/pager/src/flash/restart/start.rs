@@ -1,9 +1,10 @@
-//! Going on with what an earlier start left on flash (Do 2012, sections 4.3.3 and 4.3.4: lazy verification),
-//! before redo.
+//! The start of the flash cache, before redo: which frames that an earlier start filled can be used (Do 2012,
+//! sections 4.3.3 and 4.3.4: lazy verification). *Home* is the data files.
 //!
-//! Of a record the start believes that of all changes of its page up to `before` the frame had the last one
-//! (`record.rs`). Where the log is read from there on, every later change is come by. Redo takes the frame
-//! away then; what was changed before redo starts is at home. What redo does not come by:
+//! A record says that up to the log position `before` its frame had the page's last change (`record.rs`).
+//! If the log is read from that position on, the start finds every later change. Redo applies these changes
+//! and removes the frame. A change from before the redo position is at home. In the following cases redo
+//! would not find the change, so the record is left out:
 //!
 //! | the record | is left out, because |
 //! |---|---|
@@ -14,13 +15,14 @@
 //! | it is beyond the end of the log, or the file is not as the last start left it (`flash/io/store.rs`) | it is of another history: nothing of the file is believed |
 //!
 //! Invariants
-//! 1. A page with changes that redo comes by may not be at home: its frame is dirty, and redo enters it in
-//!    the ledger when it finds the page there. Other designs than those that keep pages back leave such
-//!    frames out.
-//! 2. What is in a frame is verified at the first use. A dirty one is used by redo, or is left out behind it.
-//! 3. Until redo is over nothing is brought home from flash, and no record is written.
+//! 1. If redo has changes of a page, home may lack the page. Its frame then counts as dirty, and redo enters
+//!    the page in the ledger when it reads the page from the frame. Only designs that keep changed pages on
+//!    flash use such frames; other designs leave them out.
+//! 2. The content of a frame is verified at its first use. A dirty frame that redo does not use is dropped
+//!    when redo is over.
+//! 3. Until redo is over, no page is written from flash to home, and no record is written.
 //!
-//! Behind a sealed shutdown (`seal.rs`) the records say themselves what is dirty.
+//! After a shutdown with a seal (`seal.rs`) the records themselves say which frames are dirty.
 //!
 //! Not known here: how records are written; what redo does.
 

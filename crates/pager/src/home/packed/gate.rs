@@ -1,7 +1,8 @@
-//! A gate: any number of holders keep it open, or one closes it.
+//! A gate: any number of threads hold it open, or one thread closes it.
 //!
 //! Invariants
-//! 1. Whoever closes it waits for all holders to leave; nobody enters while it is closed or somebody waits to close it.
+//! 1. A thread that closes the gate waits until all holders have left. While the gate is closed, or a thread
+//!    waits to close it, no other thread enters.
 //!
 //! What it does not know: what is done behind it.
 

@@ -1,8 +1,9 @@
-//! Reclamation: what still lives in extents that are mostly dead is moved together, so that whole extents get
-//! free.
+//! Reclamation: the pages that still live in mostly dead extents are moved together, so that whole extents
+//! become free.
 //!
-//! It has no thread. Whoever finds the extent that is being filled full does what is due, before the next is
-//! begun:
+//! Reclamation has no thread of its own. A writer that finds its extent full does the reclamation that is
+//! due, before the next extent is begun. The last few free extents are reserved for reclamation ("those kept
+//! back" in the table).
 //!
 //! | free extents | the file | what is done |
 //! |---|---|---|
@@ -12,15 +13,16 @@
 //! | those kept back | filled more | it grows; if the device has no room: the same |
 //!
 //! Invariants
-//! 1. The last extents are for survivors alone. What is emptied in a turn is always more than it fills, so
-//!    with them a turn can be made, and made again, whatever pages were written into the others.
-//! 2. An extent in which nearly everything lives is nobody's victim: moving it would cost twenty times what
-//!    it wins.
-//! 3. Want of room, wherever it shows, leaves every page where it was, and is an error only of who can't be
-//!    given a slot.
-//! 4. A survivor is copied as it is stored, after its checksum was right. One whose checksum is wrong stays,
-//!    and its extent with it; one that could not be read stays, and is tried again after the next checkpoint.
-//! 5. While slots are read for a turn, their extents count as read by somebody.
+//! 1. The last free extents are used only for moved pages. A turn of reclamation always empties more extents
+//!    than it fills. So another turn is always possible, whatever pages were written into the other extents.
+//! 2. An extent in which nearly every page lives is not emptied, because moving its pages would cost twenty
+//!    times the space that it frees.
+//! 3. If there is no space, every page stays where it was. The lack of space is an error only for a write
+//!    that can't get a slot.
+//! 4. A page is moved in its stored form, after its checksum was verified. A page with a wrong checksum
+//!    stays, and its extent is kept. A page that could not be read stays, and is tried again after the next
+//!    checkpoint.
+//! 5. While a turn reads slots, their extents count as being read.
 //!
 //! What it does not know: which page goes where (`moves.rs`), when notes are written (`settle.rs`), what room
 //! is promised (`room.rs`).

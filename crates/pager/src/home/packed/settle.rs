@@ -1,15 +1,18 @@
-//! Settling: what is held becomes stable, many pages at once.
+//! Settling makes many written pages of a packed space stable at once. A page is *held* after it was written
+//! to a new slot, until the log has a durable note (record) that names this slot.
 //!
 //! ```text
-//!    take what is pending --> flush the slots --> append the notes --> flush the log --> the slots before die, the ledger is told
+//!    take the pending pages --> flush the slots --> append the notes --> flush the log
+//!      --> the earlier slots die, the ledger gets the stable pages
 //! ```
 //!
 //! Invariants
-//! 1. A crash before the notes are durable finds the slots before, behind it the new ones: both are whole until then.
-//! 2. If the log has no room for the notes on a full device, nothing has happened: the pages stay held, and it is tried again.
-//!    That is no refusal of the put that wrote them (`level/mod.rs`, invariant 6).
+//! 1. After a crash before the notes are durable, the earlier slots count. After a later crash the new slots
+//!    count. Both slots of a page are whole until the notes are durable.
+//! 2. If a full device has no space for the notes, the pages stay held, and settling is tried again. The put
+//!    that wrote the pages is not refused for that (`level/mod.rs`, invariant 6).
 //!
-//! What it does not know: who wants it.
+//! What it does not know: why pages are settled.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,11 +1,14 @@
-//! Trim: room of free extents goes back to the device, in pieces of a megabyte at least.
+//! Trim of a packed file: the blocks of free extents are returned to the device, by punching holes or by
+//! cutting off the end of the file. If trim is switched off, no holes are punched, but the file is still cut.
 //!
 //! Invariants
-//! 1. Only free extents are punched or cut off: no durable state names a slot there, and nobody reads one.
-//! 2. So many stay free, with their room, that neither writers nor reclamation wait for the device to give it again.
-//! 3. A device that cannot punch, or refuses to get shorter, costs room and nothing else.
+//! 1. Only free extents are punched or cut off. No durable state names a slot in them, and no thread reads
+//!    one.
+//! 2. Some free extents keep their blocks, so that neither writers nor reclamation wait until the device has
+//!    allocated blocks again.
+//! 3. If the device can't punch holes, or refuses to shorten the file, only disk space is lost.
 //!
-//! What it does not know: how extents get free. (Switched off, nothing is punched; a file is cut all the same.)
+//! What it does not know: how extents become free.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
