@@ -18,7 +18,7 @@
 //! Does not know: what the definitions mean.
 
 use std::borrow::Cow;
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use varve_device::planted;
@@ -36,7 +36,7 @@ use crate::ids::TreeAddress;
 use crate::key;
 use crate::paged::{ChangedInPlace, PagedStore};
 use crate::row::{RowImage, RowRef, RowSchema};
-use crate::row_access::{Change, Isolation, Outcome, ScanIndex, ScanSpec};
+use crate::row_access::{Change, Isolation, Outcome, ScanSpec};
 use crate::types::{ColumnType, Datum};
 
 const OBJECTS: usize = 0;
@@ -288,15 +288,7 @@ pub(crate) fn advance_sequence<T>(
 pub(crate) fn load(cx: &mut Context, mut catalog: Catalog) -> Result<Catalog> {
     let core = Arc::clone(&cx.core);
     let mut found = Vec::new();
-    let spec = ScanSpec {
-        index: ScanIndex::Primary,
-        lower: Bound::Unbounded,
-        upper: Bound::Unbounded,
-        reverse: false,
-        limit_hint: None,
-        columns: None,
-    };
-    store(catalog.system(), OBJECTS).read_range(cx, &spec, &mut |_, row| {
+    store(catalog.system(), OBJECTS).read_range(cx, &ScanSpec::ALL, &mut |_, row| {
         let Datum::Bytea(bytes) = row.get(1) else {
             return Err(Error::corrupt("an object without definition"));
         };

@@ -4,7 +4,7 @@
 //! 1. No latch is held while an undo page is fixed.
 //! 2. A reader that meets the same unusable version of a row again and again gets an error. It never reads on without it.
 //!
-//! Does not know: trees; who reads.
+//! Does not know: trees, and the transaction or query that reads.
 
 use std::thread;
 

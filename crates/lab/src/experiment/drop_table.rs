@@ -52,7 +52,7 @@ const LOG_SEGMENTS: u64 = 8;
 const AGED_PART: u64 = 20;
 /// Reads before the drop.
 const BEFORE: Duration = Duration::from_secs(3);
-/// The longest wait for free blocks: this time, and a second for each of so many bytes.
+/// The longest wait for free blocks is `PATIENCE`, and one second more for each `PATIENCE_BYTES` of the table.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PATIENCE_BYTES: u64 = 8 << 20;
 /// The longest wait for free pages.

@@ -548,8 +548,9 @@ impl Pager {
         Ok(())
     }
 
-    /// The flash cache goes on with these settings, as far as they change on line; its size is changed by
-    /// [`set_flash_size`](Self::set_flash_size). The limit of dirty pages is first: it matters to what another design keeps back.
+    /// Applies those settings of the flash cache that can change while the database is open. The size is set by
+    /// [`set_flash_size`](Self::set_flash_size). The limit of dirty pages is applied before the design, because
+    /// the new design uses it at once.
     pub fn set_flash_settings(&self, next: &FlashSettings) -> Result<()> {
         self.set_flash_dirty_limit(next.dirty_percent)?;
         self.set_flash_daily_writes(next.daily_write_bytes)?;

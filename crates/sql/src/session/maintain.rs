@@ -6,12 +6,12 @@
 //!
 //! Does not know: who looks at counts.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::ast;
 use crate::names::{fold, object_name, undefined_table};
-use varve_engine::{Error as EngineError, Isolation, LockMode, ScanIndex, ScanSpec, TableDef, Transaction};
+use varve_engine::{Error as EngineError, Isolation, LockMode, ScanSpec, TableDef, Transaction};
 
 use super::Session;
 use super::command::not_in_block;
@@ -127,15 +127,7 @@ impl Session {
         let mut rows = 0_u64;
         let facts = &self.facts;
         let mut cancelled = Ok(());
-        let spec = ScanSpec {
-            index: ScanIndex::Primary,
-            lower: Bound::Unbounded,
-            upper: Bound::Unbounded,
-            reverse: false,
-            limit_hint: None,
-            columns: None,
-        };
-        txn.constraint_reader().scan(&open, &spec, &mut |_, _| {
+        txn.constraint_reader().scan(&open, &ScanSpec::ALL, &mut |_, _| {
             rows += 1;
             if rows.is_multiple_of(ROWS_BETWEEN_LOOKS) {
                 cancelled = facts.check_cancel();

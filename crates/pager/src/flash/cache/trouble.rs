@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //! 1. A request that succeeds ends a row of errors of a sound device.
-//! 2. A failing cache takes no page. Whoever cleans writes its changed pages to the data files.
+//! 2. A failing cache takes no page. The cleaning threads write its changed pages to the data files.
 //! 3. A cache that is lost with changed pages has pages that the data files lack and that can't be read here. The
 //!    log has stopped before any thread sees that the cache is lost. No such page is read from the data files: a
 //!    page that can still be read here is read here, and the others are refused. The cache is the reason for the

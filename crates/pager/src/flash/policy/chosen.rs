@@ -1,8 +1,8 @@
 //! The policy in force: the design, and what tells pages apart for it.
 //!
 //! Invariants
-//! 1. Only the thread that holds `switching` changes the design, and only with the gate closed: whoever takes
-//!    pages holds the gate open, and sees one design.
+//! 1. Only the thread that holds `switching` changes the design, and it closes the gate for that. A thread that
+//!    takes a page holds the gate open. So it sees one design from its beginning to its end.
 //!
 //! What it does not know: frames, and the file.
 

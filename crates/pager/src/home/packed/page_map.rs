@@ -2,9 +2,9 @@
 //!
 //! Invariants
 //! 1. Reading takes no lock. Writing happens under the lock of the space's book (`book.rs`).
-//! 2. Loads and swaps are sequentially consistent: a reader enters itself at the extent and then looks here
-//!    again, whoever gives an extent away makes its slots unreachable here and then looks for readers. One of
-//!    the two sees the other (Dekker).
+//! 2. Loads and swaps are sequentially consistent. A reader enters itself at the extent, and then looks into
+//!    this map again. A thread that frees an extent removes its slots from this map, and then looks for readers.
+//!    So one of the two sees the other (Dekker's algorithm).
 //!
 //! What it does not know: what a crash would find (`book.rs`).
 
