@@ -32,7 +32,8 @@ use crate::registry::{Party, Registry, Waiter};
 
 /// How often a waiter looks whether it was cancelled.
 const CANCEL_POLL: Duration = Duration::from_millis(20);
-/// How often a waiter looks whether the database still runs: whoever it waits for may be unable to end.
+/// How often a waiter checks that the database still runs. If the database has stopped, the holder may never
+/// end.
 const HEALTH_POLL: Duration = Duration::from_millis(100);
 
 /// How long to wait, and what ends the wait early.
@@ -101,7 +102,7 @@ pub(crate) struct Edge {
     pub(crate) on: On,
 }
 
-/// Who waits for what, and who has which locks with a queue.
+/// The edges of the waits-for graph, and the holders of locks with a queue.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) edges: HashMap<Party, Edge>,
@@ -148,8 +149,9 @@ pub(crate) enum Got {
 }
 
 impl Waits {
-    /// Waits until what is wanted is given up or passed on. Returns at once if nobody holds it any more, or perhaps
-    /// not: who looks and finds a holder waits again, with the deadline of the first time (`Patience::begun`).
+    /// Waits until the holder releases the row, or the row passes to another holder. Returns at once if the
+    /// row may be free. The caller then checks the row. If the row still has a holder, the caller waits
+    /// again, with the deadline of its first wait (`Patience::begun`).
     pub(crate) fn wait(
         &self,
         registry: &Registry,
@@ -253,7 +255,8 @@ impl Waits {
         });
     }
 
-    /// How often something was given up before its holder's end. To be read before looking at what somebody holds.
+    /// How often a transaction released something before its end. A waiter reads this counter before it looks
+    /// at what a transaction holds.
     pub(crate) fn releases(&self) -> u64 {
         self.releases.0.load(Ordering::SeqCst)
     }
@@ -268,13 +271,14 @@ impl Waits {
         self.tickets.0.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Tells that `owner`, who goes on, has given up something that others may wait for.
+    /// Reports that `owner`, which continues, has released something that others may wait for.
     pub(crate) fn release(&self, registry: &Registry, owner: Owner) {
         self.releases.0.fetch_add(1, Ordering::SeqCst);
         self.wake(registry, owner);
     }
 
-    /// Wakes those who wait for `owner`; called after it has ended, and when it did not take what it was woken for.
+    /// Wakes the waiters for `owner`. Called after `owner` has ended, and when it was woken for a row and did
+    /// not take the row.
     pub(crate) fn wake(&self, registry: &Registry, owner: Owner) {
         let place = registry.place(owner.slot);
         let is_watched = place.take_watch();
@@ -382,7 +386,8 @@ impl State {
         self.edges.insert(registry.party(waiter.slot), edge);
     }
 
-    /// Wakes the first waiter for each thing; the others wait for that one from now on, who is running and therefore closes no cycle.
+    /// Wakes the first waiter for each row. The other waiters for the row wait for that waiter from now on.
+    /// These edges close no cycle, because the woken waiter runs.
     fn wake_queue(&mut self, registry: &Registry, owner: Owner) {
         let place = registry.place(owner.slot);
         // The mutex of the graph keeps waiters from joining a queue that is being moved.

@@ -95,7 +95,9 @@ impl FlashCache {
         put
     }
 
-    /// Waits for room in the queue: whoever can't leave a page here waits for home instead, which takes longer, unless it was seen not to.
+    /// Waits a while for space in the queue of writes. A put that finds no space writes its pages to the data
+    /// files instead, which usually takes longer. If they recently answered faster than flash, the put does
+    /// not wait.
     fn wait_for_room(&self, pages: usize) -> Result<()> {
         if !self.threads_run() {
             while !self.drive.writes.has_room(pages) && self.write_some(Duration::ZERO)? {}
@@ -108,8 +110,9 @@ impl FlashCache {
         Ok(())
     }
 
-    /// Far beyond the limit of dirty frames whoever brings more of them cleans: home is what takes the time, and the threads that clean have
-    /// no more of it than anybody else. As many pages as are brought, so that nobody waits for what others have left.
+    /// Far above the limit of dirty frames, a put that adds dirty pages also cleans. The reason: the data
+    /// files are the bottleneck, and cleaning threads can't write to them faster than a put can. A put cleans
+    /// as many pages as it adds, so that no put waits for the pages of others.
     fn hold_to_limit(&self, brought: usize) -> Result<()> {
         let mut owed = brought;
         while owed > 0 && self.is_far_over_limit() {

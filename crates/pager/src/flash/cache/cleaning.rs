@@ -23,12 +23,13 @@ use crate::flash::cache::{FlashCache, add};
 use crate::flash::table::Cleaning;
 use crate::level::{Cause, Need, summed};
 
-/// Pages brought home together (section 3.3.5).
+/// Most pages of a group, which are written to the data files together (section 3.3.5).
 const GROUP_MAX: usize = 32;
-/// Groups brought home at once, unless they have more pages than this together: who puts a newer version of one waits for all of them.
+/// Most groups that are written at once. All groups together have at most `PAGES_MAX` pages, because a put of
+/// a newer version of one page waits for all of them.
 const GROUPS_MAX: usize = 16;
 const PAGES_MAX: usize = 128;
-/// Of a hundred frames, so many more than the limit may be dirty before those who put clean, too.
+/// How far the dirty frames may exceed their limit before puts clean, too: in percent of all frames.
 const MARGIN_PERCENT: u64 = 2;
 /// Frames read together for that.
 const READ_MAX: usize = 32;
@@ -125,7 +126,8 @@ impl FlashCache {
         summed(together.into_iter().map(|group| self.bring_home(group)))
     }
 
-    /// Cleans until no more frames are dirty than may be. That home has no room is nothing that those who put would have to know.
+    /// Cleans until the number of dirty frames is within its limit. Full data files are not an error here,
+    /// because a put need not fail for that.
     pub(in crate::flash) fn clean_to_limit(&self) -> Result<()> {
         loop {
             match self.clean_some() {
@@ -170,7 +172,7 @@ impl FlashCache {
         outcome
     }
 
-    /// Brings everything home; nobody puts anything that is kept back meanwhile.
+    /// Writes all dirty pages to the data files. The caller prevents puts that add dirty pages meanwhile.
     pub(in crate::flash) fn clean_all(&self) -> Result<()> {
         loop {
             let each = self.tables().flat_map(|table| table.dirty_pages());

@@ -210,8 +210,9 @@ impl FlashCache {
         self.policy.design()
     }
 
-    /// Goes on with another design. What is cached stays valid under any of them but `Off`, during which nobody says what changes. Of
-    /// designs that keep dirty pages back others take over only when all of them are home; if there is no room at home, nothing changes.
+    /// Changes the design. Cached pages stay valid under every design except `Off`, under which changes of
+    /// pages are not reported to the cache. If the old design keeps dirty pages on flash and the new one does
+    /// not, all dirty pages are first written to the data files. If these are full, the design stays.
     pub(crate) fn set_design(&self, design: FlashDesign) -> Result<()> {
         let _one_at_a_time = self.policy.switching.lock();
         let drains = (self.policy.design().is_lazy() || self.has_dirty()) && !design.is_lazy();
@@ -263,7 +264,8 @@ impl FlashCache {
         self.drive.store.budget.set(bytes);
     }
 
-    /// From now on no more dirty pages stay here, or they do again. Those that are here stay until somebody has them cleaned.
+    /// From now on no new dirty pages are kept on flash, or they are again. Pages that are dirty already stay
+    /// until they are cleaned.
     pub(crate) fn keep_none_back(&self, keeps_none: bool) {
         self.kept_back.count_sharp_checkpoint(keeps_none);
     }
@@ -293,7 +295,8 @@ impl FlashCache {
         }
     }
 
-    /// Whether records of the frames are kept. Below persistent memory nobody tells redo what is newer than home.
+    /// Whether records of the frames are kept. They are not kept below persistent memory, because redo does
+    /// not learn there which pages are newer than in the data files.
     pub(crate) fn keeps_records(&self) -> bool {
         self.records.scheme != FlashRestart::None && !self.around.is_below_nvm
     }

@@ -89,8 +89,9 @@ impl FlashCache {
         std::mem::take(&mut *self.trouble.notices.lock())
     }
 
-    /// No page is taken from now on. Who takes a changed one asks under the lock of its partition: behind this, whoever looks there sees
-    /// all that will ever be dirty. Whether that is news.
+    /// From now on the cache takes no page. A thread that adds a changed page checks this under the lock of
+    /// the page's partition. So a later look at the partition finds all pages that will ever be dirty in it.
+    /// Returns whether the state has changed.
     #[cold]
     fn take_no_more(&self, cause: &PagerError) -> bool {
         self.trouble.failing.lock().get_or_insert_with(|| cause.clone());
@@ -175,7 +176,8 @@ impl FlashCache {
         self.notice(&format!("is lost with {dirty} changed pages"), cause, then);
     }
 
-    /// As `lose`, for one who needs what can't be read. What he hears: that the database stopped, since its next start has the page.
+    /// As `lose`, for a caller that needs a page which can't be read. If the log has stopped, the caller gets
+    /// that error, because the next start can restore the page.
     #[cold]
     pub(in crate::flash) fn lose_for(&self, cause: PagerError) -> PagerError {
         self.lose(&cause);
