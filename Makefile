@@ -50,7 +50,7 @@ lint:
 # The program with its assertions on, by the selection of packages that the tests are built with: another one compiles DataFusion
 # once more (docs/decisions, 0806).
 debug-build:
-	$(CARGO) test --workspace --no-run --test serve
+	$(CARGO) test --workspace --no-run --test program
 
 # Short slices of the end-to-end tests.
 test-e2e: debug-build

@@ -1,6 +1,7 @@
 //! A device of limited size: which requests it refuses, and what its flash translation layer counts.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[path = "device/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;

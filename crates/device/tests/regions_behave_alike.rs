@@ -1,5 +1,6 @@
 //! All kinds of regions give the same results and the same counts.
 
+#[path = "device/common/mod.rs"]
 mod common;
 
 use std::path::Path;

@@ -2,6 +2,7 @@
 //! rollback once took most of a minute for it.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[path = "engine/common/mod.rs"]
 mod common;
 
 use std::time::{Duration, Instant};

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "engine/database/mod.rs"]
 mod database;
 
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 //! to the time that they take, and other requests are served in between.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[path = "pager/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;
@@ -130,7 +131,7 @@ impl BlockFile for SlowFile {
 fn drop_one(trim: Trim, is_at_the_end: bool, pages: u64) -> Arc<Given> {
     let (inner, given) = (MemoryDirectory::new(), Arc::<Given>::default());
     let data = Slow { inner: inner.clone(), time_of_mib: Duration::from_millis(40), given: given.clone() };
-    let mut config = PagerConfig { data: Arc::new(data), trim, ..common::config(&inner, 64) };
+    let mut config = PagerConfig { data: Arc::new(data), trim, ..crate::common::config(&inner, 64) };
     config.background = true;
     config.checkpoint.interval_ms = 20;
     config.log_capacity_bytes = 16 << 20;

@@ -1,6 +1,7 @@
 //! Page writers that work from time to time instead of as needed, and where the time of threads goes.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[path = "pager/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;

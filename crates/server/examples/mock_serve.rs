@@ -11,7 +11,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/server/support/mod.rs"]
 mod support;
 
 use std::sync::Arc;

@@ -471,12 +471,12 @@ pub const NOT_HUNTED: &[(&str, &str)] = &[
     ),
     (
         "trim: holes before the page is durable",
-        "not found in 9,600 images, whose pages seldom get shorter; pager/tests/crash_images.rs finds it",
+        "not found in 9,600 images, whose pages seldom get shorter; pager/tests/pager/crash_images.rs finds it",
     ),
     (
         "full-page-log: the log is cut behind what redo changed",
         "one thread can show it, but 10,000 images did not: behind a checkpoint that was moved by writes of other pages, \
-         a page that redo wrote in between has to be torn; pager/tests/full_page_log.rs finds it",
+         a page that redo wrote in between has to be torn; pager/tests/pager/full_page_log.rs finds it",
     ),
     (
         "nvm: recovery takes the older version",
@@ -489,7 +489,7 @@ pub const NOT_HUNTED: &[(&str, &str)] = &[
 ];
 
 /// Planted faults that tests of the pager itself find (`pager/src/home/packed/tests/hunts.rs`,
-/// `pager/src/flash/tests/filling.rs`, `pager/tests/flash_restart.rs`). Crash images cannot find them: two
+/// `pager/src/flash/tests/filling.rs`, `pager/tests/pager/flash_restart.rs`). Crash images cannot find them: two
 /// threads would have to meet in the middle of a move, a discard or a read, or the records of a cache would
 /// have to be older than its seal.
 pub const HUNTED_ELSEWHERE: &[&str] = &[

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+#[path = "sql/support/mod.rs"]
 mod support;
+#[path = "sql/waiting/mod.rs"]
 mod waiting;
 
 use std::sync::Arc;

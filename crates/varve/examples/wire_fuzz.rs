@@ -7,10 +7,10 @@
 //! Ends with 0 if nothing panicked, nothing hung, and the server still gave the right answer on a
 //! fresh connection. A failure names its seed and case; the same seed repeats it.
 
-#[path = "../../server/tests/support/client.rs"]
+#[path = "../../server/tests/server/support/client.rs"]
 #[allow(dead_code, reason = "each program uses its part")]
 mod client;
-#[path = "../../server/tests/support/fuzz.rs"]
+#[path = "../../server/tests/server/support/fuzz.rs"]
 mod fuzz;
 
 use std::time::{Duration, Instant};

@@ -143,7 +143,6 @@ impl DatabaseDevices {
             .map_err(|error| OpenError::Unreadable { path: path.to_owned(), error })?;
         let mut warnings = Vec::from_iter(close_to_others(path, state)?);
         warnings.extend(open_devices(settings));
-        warnings.extend(small_levels(settings));
         let is_new = state != DirectoryState::Database;
         let main =
             DeviceSettings { path: path.to_owned(), profile: None, capacity_bytes: None, direct: true };
@@ -158,6 +157,12 @@ impl DatabaseDevices {
             }
         }
         Ok(home)
+    }
+
+    /// Adds warnings about levels that are too small for a start with these settings. `varve nvm` starts
+    /// nothing and does not call this.
+    pub fn warn_of_small_levels(&mut self, settings: &Settings) {
+        self.warnings.extend(small_levels(settings));
     }
 
     fn add(&mut self, name: &str, settings: &DeviceSettings, spaces: &[&str]) -> Result<(), OpenError> {

@@ -54,7 +54,8 @@ impl Embedded {
         limit: Arc<TemporaryLimit>,
         system: Option<SystemFile>,
     ) -> Result<Self, OpenError> {
-        let home = DatabaseDevices::open(directory, settings)?;
+        let mut home = DatabaseDevices::open(directory, settings)?;
+        home.warn_of_small_levels(settings);
         let engine = Database::open(home.options(settings)?)?;
         let memory = settings.query.memory_bytes.unwrap_or_else(default_query_bytes);
         let queries = QueryOptions {

@@ -10,7 +10,7 @@ mod joins;
 mod kept;
 mod plans;
 mod recursion;
-#[path = "../../../sql/tests/support/mod.rs"]
+#[path = "../../../sql/tests/sql/support/mod.rs"]
 mod shared;
 mod slt;
 mod spilling;

@@ -44,7 +44,8 @@ fn open(wanted: &DatabaseRequest<'_>) -> Result<OpenedDatabase, OpenError> {
     if !wanted.may_exist && place.state()? == DirectoryState::Database {
         return Err(refuse());
     }
-    let home = DatabaseDevices::open(&place.directory, &settings)?;
+    let mut home = DatabaseDevices::open(&place.directory, &settings)?;
+    home.warn_of_small_levels(&settings);
     if !wanted.may_exist && !home.is_new {
         return Err(refuse());
     }

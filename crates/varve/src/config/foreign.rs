@@ -43,8 +43,17 @@ pub fn advice(name: &str, value: &str) -> Option<String> {
     Some(format!("varve.toml is TOML: write {shown}"))
 }
 
-/// A size with the unit that it means, in quotes; a number as it is.
+/// What TOML has for PostgreSQL's words for flags.
+pub fn flag(value: &str) -> Option<bool> {
+    let words = [("on", true), ("off", false), ("yes", true), ("no", false)];
+    words.iter().find(|(word, _)| value.eq_ignore_ascii_case(word)).map(|(_, flag)| *flag)
+}
+
+/// A size with the unit that it means, in quotes; a number and a flag without quotes.
 fn quoted(value: &str) -> String {
+    if let Some(flag) = flag(value) {
+        return flag.to_string();
+    }
     if value.chars().all(|c| c.is_ascii_digit()) {
         return value.to_owned();
     }
@@ -76,6 +85,7 @@ mod tests {
         check("Max_Connections=100", Some("[server] max_connections = 100"));
         check("listen_addresses = '*'", Some("listen in section [server]"));
         check("flash_size = 2GiB", Some("[flash] size = \"2GiB\""));
+        check("server_log_connections = on", Some("[server] log_connections = true"));
         check("colour = 'red'", None);
         check("shared_buffers", None);
     }

@@ -46,7 +46,11 @@ impl<'i> SectionReader<'i> {
     pub fn parse(text: &'i str) -> Result<Self> {
         let table = DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            let message = no_toml(whole_line(text, at)).unwrap_or_else(|| error.message().to_owned());
+            let line = whole_line(text, at);
+            let message = match error.message() {
+                "duplicate key" => twice(line),
+                message => no_toml(line).unwrap_or_else(|| message.to_owned()),
+            };
             ConfigError { file: None, line: line_at(text, at), message }
         })?;
         Ok(Self::new(text, String::new(), 0, table.into_inner()))
@@ -291,8 +295,17 @@ fn no_toml(line: &str) -> Option<String> {
     if let Some(advice) = foreign::advice(name, value) {
         return Some(format!("{name} is unknown; {advice}"));
     }
+    if let Some(right) = foreign::flag(value) {
+        return Some(format!("{name}: a flag is true or false: write {name} = {right}"));
+    }
     let is_bare = value.starts_with(|c: char| c.is_ascii_alphanumeric()) && !value.contains(['"', '\'']);
     is_bare.then(|| format!("{name}: text and sizes stand in quotes: write {name} = \"{value}\""))
+}
+
+/// What to do about a key or a section that the file has twice; `line` has the second one.
+fn twice(line: &str) -> String {
+    let name = line.split(['=', '#']).next().unwrap_or(line).trim();
+    format!("{name} is set twice: remove one of the two")
 }
 
 /// The line at a byte.

@@ -1,0 +1,42 @@
+//! Tests of the crate `engine`, by its public interface, in one program: they link once and run side by side.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod bank;
+mod common;
+mod database;
+mod database_crash;
+mod ddl;
+mod ddl_columns;
+mod ddl_crash;
+mod ddl_objects;
+mod deadlock;
+mod delete_runs;
+mod derived_indexes;
+mod engine_concurrent;
+mod engine_model;
+mod failed_flush;
+mod index_only;
+mod key_cycle;
+mod key_order;
+mod large_rows;
+mod long_reader;
+mod no_space;
+mod node_model;
+mod numeric_semantics;
+mod overflow_chains;
+mod persistence;
+mod rollback_of_delete_and_insert;
+mod row_codec;
+mod savepoints;
+mod sequences;
+mod storage;
+mod tree_bulk;
+mod tree_concurrent;
+mod tree_damage;
+mod tree_layout;
+mod tree_model;
+mod tree_recovery;
+mod undo_out_of_reach;
+mod uniqueness;
+mod visibility;
+mod write_conflicts;

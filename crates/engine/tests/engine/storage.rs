@@ -1,0 +1,214 @@
+//! Tables have compressions of their own, which their pages at home show.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::database::*;
+use varve_device::MemoryDirectory;
+use varve_engine::{
+    Algorithm, ColumnType, Compression, Database, NewTable, PrimaryKey, StorageOptions, TableDef,
+};
+
+const PAGE_BYTES: u64 = 8192;
+const KIND_FREE: u8 = 0;
+
+fn how(algorithm: Algorithm) -> StorageOptions {
+    StorageOptions { compression: Some(Compression::of(algorithm)) }
+}
+
+fn create_with(database: &Arc<Database>, name: &str, storage: StorageOptions) -> Arc<TableDef> {
+    let columns =
+        vec![column("id", ColumnType::Int4), column("v", ColumnType::Int4), column("note", ColumnType::Text)];
+    let primary_key = Some(PrimaryKey { name: format!("{name}_pkey"), columns: vec![0] });
+    let mut txn = database.begin(RC);
+    let def = txn
+        .create_table(NewTable { primary_key, storage, ..NewTable::new("public", name, columns) })
+        .unwrap();
+    txn.commit().unwrap();
+    def
+}
+
+/// How many pages of which owner lie at home in which form: 0 = plain, else the algorithm's code.
+fn forms(directory: &MemoryDirectory) -> BTreeMap<(u32, u8), usize> {
+    let images = directory.images();
+    let (_, file) = images.iter().find(|(name, _)| name == "data.varve").unwrap();
+    let mut forms = BTreeMap::new();
+    let mut page = vec![0; PAGE_BYTES as usize];
+    for no in 0..file.len_bytes() / PAGE_BYTES {
+        file.read(no * PAGE_BYTES, &mut page);
+        if page[18] == KIND_FREE {
+            continue;
+        }
+        let owner = u32::from_le_bytes([page[20], page[21], page[22], page[23]]);
+        *forms.entry((owner, if page[19] == 1 { page[24] } else { 0 })).or_default() += 1;
+    }
+    forms
+}
+
+/// The forms of owners that were made after `last`, without owners.
+fn codes_after(directory: &MemoryDirectory, last: u32) -> BTreeMap<u8, usize> {
+    let mut codes = BTreeMap::new();
+    for ((owner, code), count) in forms(directory) {
+        if owner > last {
+            *codes.entry(code).or_default() += count;
+        }
+    }
+    codes
+}
+
+fn last_owner(directory: &MemoryDirectory) -> u32 {
+    forms(directory).keys().map(|(owner, _)| *owner).max().unwrap()
+}
+
+fn write_all(database: &Arc<Database>) {
+    database.tick().unwrap();
+    while database.pager().tick_write(100).unwrap() > 0 {}
+}
+
+fn alter(database: &Arc<Database>, def: &TableDef, storage: StorageOptions) -> Arc<TableDef> {
+    let mut txn = database.begin(RC);
+    let def = txn.set_storage(def.id, storage).unwrap();
+    txn.commit().unwrap();
+    def
+}
+
+fn touch(database: &Arc<Database>, def: &TableDef, ids: std::ops::Range<i32>) {
+    let mut txn = begin(database, RC);
+    for id in ids {
+        update(&mut txn, def, id, |v| v + 1).unwrap();
+    }
+    txn.commit().unwrap();
+}
+
+#[test]
+fn a_table_and_its_indexes_are_stored_as_it_says() {
+    let (directory, database) = fresh();
+    write_all(&database);
+    let before = last_owner(&directory);
+    let def = create_with(&database, "t", how(Algorithm::Zstd));
+    load(&database, &def, (0..3000).map(|i| (i, i % 7)));
+    let def = index_on_v(&database, &def, "t_v", false);
+    write_all(&database);
+    let codes = codes_after(&directory, before);
+    assert_eq!(codes.keys().copied().collect::<Vec<_>>(), [Algorithm::Zstd.code()], "{codes:?}");
+    database.shutdown().unwrap();
+    drop(database);
+    // After a restart, too.
+    let database = open(&directory);
+    let def = database.begin(RC).catalog().table_by_id(def.id).unwrap();
+    assert_eq!(def.storage, how(Algorithm::Zstd));
+    touch(&database, &def, 0..3000);
+    write_all(&database);
+    let codes = codes_after(&directory, before);
+    assert_eq!(codes.keys().copied().collect::<Vec<_>>(), [Algorithm::Zstd.code()], "{codes:?}");
+    assert_eq!(by_v(&mut begin(&database, RC), &def, 3).len(), 3000 / 7 + 1);
+    is_sound(&database);
+}
+
+/// What is altered counts for pages written from the commit on; a rewrite stores the others so, too.
+#[test]
+fn altering_counts_from_the_commit_on() {
+    let (directory, database) = fresh();
+    write_all(&database);
+    let before = last_owner(&directory);
+    let codes = || codes_after(&directory, before).into_keys().collect::<Vec<_>>();
+    let def = create(&database, "t");
+    load(&database, &def, (0..3000).map(|i| (i, 1)));
+    write_all(&database);
+    assert_eq!(codes(), [0]);
+    let mut txn = database.begin(RC);
+    txn.set_storage(def.id, how(Algorithm::Lz4)).unwrap();
+    txn.rollback().unwrap();
+    let def = database.begin(RC).catalog().table_by_id(def.id).unwrap();
+    assert_eq!(def.storage, StorageOptions::default());
+    touch(&database, &def, 0..3000);
+    write_all(&database);
+    assert_eq!(codes(), [0], "rolled back");
+    let def = alter(&database, &def, how(Algorithm::Lz4));
+    touch(&database, &def, 0..1);
+    write_all(&database);
+    assert_eq!(codes(), [0, Algorithm::Lz4.code()], "old pages stay as they are");
+    let def = alter(&database, &def, how(Algorithm::Zlib));
+    let last = last_owner(&directory);
+    let mut txn = database.begin(RC);
+    let def = txn.rewrite(def.id).unwrap();
+    txn.commit().unwrap();
+    write_all(&database);
+    let made = codes_after(&directory, last);
+    assert_eq!(made.keys().copied().collect::<Vec<_>>(), [Algorithm::Zlib.code()], "{made:?}");
+    assert_eq!(all(&database, &def).len(), 3000);
+    let def = alter(&database, &def, StorageOptions::default());
+    touch(&database, &def, 0..3000);
+    write_all(&database);
+    let plain = codes_after(&directory, last);
+    // An inner node in which nothing has changed stays as it is.
+    assert!(
+        plain[&0] > 10 && plain.get(&Algorithm::Zlib.code()).is_none_or(|count| *count <= 2),
+        "{plain:?}"
+    );
+    is_sound(&database);
+}
+
+/// A table that was dropped leaves nothing: the next one has the owner's number, not its compression.
+#[test]
+fn dropped_and_rolled_back_tables_are_forgotten() {
+    let (directory, database) = fresh();
+    write_all(&database);
+    let before = last_owner(&directory);
+    for round in 0..3 {
+        let def = create_with(&database, "gone", how(Algorithm::Zstd));
+        load(&database, &def, (0..100).map(|i| (i, 1)));
+        let mut txn = database.begin(RC);
+        if round == 1 {
+            txn.truncate(def.id).unwrap();
+        }
+        txn.drop_table(def.id).unwrap();
+        txn.commit().unwrap();
+        let mut txn = database.begin(RC);
+        let columns = vec![column("id", ColumnType::Int4)];
+        txn.create_table(NewTable {
+            storage: how(Algorithm::Lz4),
+            ..NewTable::new("public", "never", columns)
+        })
+        .unwrap();
+        txn.rollback().unwrap();
+        write_all(&database);
+    }
+    let plain: Vec<_> = (0..8).map(|n| create(&database, &format!("t{n}"))).collect();
+    for def in &plain {
+        load(&database, def, (0..500).map(|i| (i, 1)));
+    }
+    write_all(&database);
+    let owners = forms(&directory);
+    let of_plain: usize = plain.len();
+    let stored_plain = owners.iter().filter(|((owner, code), _)| *owner > before && *code == 0).count();
+    assert!(stored_plain >= of_plain, "{owners:?}");
+    is_sound(&database);
+}
+
+/// Redo writes pages of tables before their definitions are read; afterwards those count again.
+#[test]
+fn a_killed_database_reads_its_compressed_tables() {
+    let (directory, database) = fresh();
+    write_all(&database);
+    let before = last_owner(&directory);
+    let def = create_with(&database, "t", how(Algorithm::Zstd));
+    load(&database, &def, (0..3000).map(|i| (i, 1)));
+    write_all(&database);
+    database.checkpoint().unwrap();
+    touch(&database, &def, 0..3000);
+    let young = create_with(&database, "young", how(Algorithm::Lz4));
+    load(&database, &young, (0..3000).map(|i| (i, 1)));
+    let directory = MemoryDirectory::from_images(directory.images());
+    let database = open(&directory);
+    let find = |name| database.begin(RC).catalog().table("public", name).unwrap();
+    let (def, young) = (find("t"), find("young"));
+    assert_eq!(all(&database, &def), (0..3000).map(|i| (i, 2)).collect::<Vec<_>>());
+    assert_eq!(all(&database, &young).len(), 3000);
+    write_all(&database);
+    let codes: Vec<u8> = codes_after(&directory, before).into_keys().collect();
+    assert_eq!(codes, [Algorithm::Lz4.code(), Algorithm::Zstd.code()]);
+    is_sound(&database);
+}

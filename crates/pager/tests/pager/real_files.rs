@@ -1,0 +1,112 @@
+//! The same on real files: direct I/O, io_uring batches, page writers, a restart without shutdown.
+
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use crate::common::{NoOps, add, get, set};
+use varve_device::{Directory, FileDirectory, FileOptions, MemoryDirectory};
+use varve_pager::{
+    Algorithm, Compression, NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId, Trim,
+};
+
+fn config(path: &std::path::Path) -> PagerConfig {
+    let mut config = crate::common::config(&MemoryDirectory::new(), 64);
+    let directory: Arc<dyn Directory> = FileDirectory::open_or_create(path, FileOptions::default()).unwrap();
+    config.data = directory.clone();
+    config.log = directory.clone();
+    config.rollback = directory.clone();
+    config.temporary = directory.clone();
+    config.control = directory;
+    config.background = true;
+    config.checkpoint.interval_ms = 20;
+    config
+}
+
+/// Log and pages in a region that a file emulates.
+fn in_nvm(path: &std::path::Path) -> PagerConfig {
+    let config = config(path);
+    let nvm = NvmConfig { directory: config.data.clone(), size_bytes: 800 << 10, log_bytes: 512 << 10 };
+    PagerConfig { nvm: Some(nvm), protection: ProtectionKind::Nvm, ..config }
+}
+
+#[test]
+fn a_database_in_files_survives_restarts() {
+    survives_restarts(config);
+}
+
+#[test]
+fn a_database_in_a_mapped_region_survives_restarts() {
+    survives_restarts(in_nvm);
+    let path = tempfile::tempdir().unwrap();
+    let pager = Pager::open(in_nvm(path.path()), Arc::new(NoOps)).unwrap();
+    let warnings = pager.warnings().join("\n");
+    assert!(warnings.contains("NVM is emulated by a file"), "{warnings}");
+}
+
+fn survives_restarts(config: fn(&std::path::Path) -> PagerConfig) {
+    let path = tempfile::tempdir().unwrap();
+    let mut ids: Vec<PageId> = Vec::new();
+    for round in 0..3 {
+        let pager = Pager::open(config(path.path()), Arc::new(NoOps)).unwrap();
+        assert_eq!(pager.is_new(), round == 0);
+        for (number, id) in ids.iter().enumerate() {
+            assert_eq!(get(&pager, *id).unwrap(), number as u64 + round);
+            set(&pager, *id, number as u64 + round + 1).unwrap();
+        }
+        let owner = pager.create_segment(SpaceId::DATA).unwrap();
+        for _ in 0..150 {
+            ids.push(add(&pager, owner, ids.len() as u64 + round + 1).unwrap());
+        }
+        pager.prefetch(&ids[..40]);
+        pager.flush_log(pager.log().end()).unwrap();
+        assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
+        if round == 1 {
+            pager.shutdown().unwrap();
+        }
+    }
+}
+
+/// Bytes that the file system has given to the file of the data space, after a shutdown.
+fn room_of_compressed_pages(trim: Trim) -> Option<u64> {
+    let path = tempfile::tempdir().unwrap();
+    let mut config = config(path.path());
+    (config.page_size, config.pool_bytes) = (16384, 64 * 16384);
+    (config.log_segment_bytes, config.log_capacity_bytes) = (1 << 20, 8 << 20);
+    (config.compression, config.trim) = (Compression::of(Algorithm::Lz4), trim);
+    let hole_bytes = config.data.capabilities().hole_bytes;
+    let pager = Pager::open(config, Arc::new(NoOps)).unwrap();
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let ids: Vec<PageId> = (0..PAGES).map(|number| add(&pager, owner, number).unwrap()).collect();
+    pager.shutdown().unwrap();
+    for (number, id) in (0..).zip(&ids) {
+        assert_eq!(get(&pager, *id).unwrap(), number);
+    }
+    let blocks = std::fs::metadata(path.path().join("data.varve")).unwrap().blocks();
+    (1..=8192).contains(&hole_bytes).then_some(blocks * 512)
+}
+
+const PAGES: u64 = 300;
+
+#[test]
+fn compressed_pages_leave_room_where_the_file_system_has_holes() {
+    let [with, without] = [Trim::Auto, Trim::Off].map(room_of_compressed_pages);
+    if let (Some(with), Some(without)) = (with, without) {
+        assert!(with + PAGES * 8192 <= without, "{with} bytes with holes, {without} without");
+    }
+}
+
+#[test]
+fn an_idle_database_cleans_itself() {
+    let path = tempfile::tempdir().unwrap();
+    let pager = Pager::open(config(path.path()), Arc::new(NoOps)).unwrap();
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    for number in 0..20 {
+        add(&pager, owner, number).unwrap();
+    }
+    let start = std::time::Instant::now();
+    while pager.stats().dirty_frames > 0 {
+        assert!(start.elapsed().as_secs() < 20, "{:?}", pager.stats());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(pager.stats().inline_writes, 0);
+}

@@ -1,0 +1,22 @@
+//! Runs the `.slt` files beside this file, each on a fresh database in memory; their format is told in `support/slt.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use crate::support::{database, session, slt, with_pages};
+
+#[test]
+fn all_files_hold() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let failures = slt::run_directory(&directory, false, &database, &session);
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Statements know nothing of pages: a file of them holds at every size (the others run with 8 KiB).
+#[test]
+fn a_file_holds_at_every_page_size() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dml.slt");
+    for page_size in [4096, 16384, 32768, 65536] {
+        let failures = slt::run_file(&path, &with_pages(page_size), false, &session);
+        assert!(failures.is_empty(), "pages of {page_size} bytes: {failures:#?}");
+    }
+}

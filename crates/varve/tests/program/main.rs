@@ -1,0 +1,16 @@
+//! Tests of the program `varve` and its commands, in one program: they link once and run side by side.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod command_line;
+mod config_file;
+mod data_directory;
+mod described;
+mod log;
+mod log_capacity;
+mod panics;
+mod readme;
+mod serve;
+mod shell;
+mod system_file;
+mod types;
+mod workloads;
