@@ -168,6 +168,14 @@ fn a_size_without_a_unit_is_said_to_be_of_bytes() {
 }
 
 #[test]
+fn lines_that_are_no_toml_are_explained() {
+    check("[pool]\nsize = '1GiB'\nsize = '2GiB'", "line 3: size is set twice: remove one of the two");
+    check("[pool]\n[nvm]\n[pool]", "line 3: [pool] is set twice: remove one of the two");
+    let flag = "line 2: tls_required: a flag is true or false: write tls_required = true";
+    check("[server]\ntls_required = on", flag);
+}
+
+#[test]
 fn mistakes_are_named() {
     let check = |text: &str, expect: &str| assert_eq!(parse(text).err().as_deref(), Some(expect), "{text}");
     check("[pool]\nsise = 1", "line 2: pool.sise is unknown; did you mean pool.size?");
@@ -214,10 +222,6 @@ fn mistakes_are_named() {
     check("[pool]\npage_writers = 0", "line 2: pool.page_writers must be between 1 and 64");
     let word = "line 2: pool.page_writers = \"many\" is unknown; write a whole number or \"auto\"";
     check("[pool]\npage_writers = 'many'", word);
-    check("[pool]\nsize = '1GiB'\nsize = '2GiB'", "line 3: size is set twice: remove one of the two");
-    check("[pool]\n[nvm]\n[pool]", "line 3: [pool] is set twice: remove one of the two");
-    let flag = "line 2: tls_required: a flag is true or false: write tls_required = true";
-    check("[server]\ntls_required = on", flag);
     check("pool = 3", "line 1: pool must be a table, not integer value");
     check(
         "[log]\nsegment=\"64MiB\"\ncapacity = \"64MiB\"",
