@@ -169,6 +169,7 @@ fn a_size_without_a_unit_is_said_to_be_of_bytes() {
 
 #[test]
 fn lines_that_are_no_toml_are_explained() {
+    let check = |text: &str, expect: &str| assert_eq!(parse(text).err().as_deref(), Some(expect), "{text}");
     check("[pool]\nsize = '1GiB'\nsize = '2GiB'", "line 3: size is set twice: remove one of the two");
     check("[pool]\n[nvm]\n[pool]", "line 3: [pool] is set twice: remove one of the two");
     let flag = "line 2: tls_required: a flag is true or false: write tls_required = true";
