@@ -1,12 +1,14 @@
-//! Choice of the access path: primary key, an index, or the whole table.
+//! Chooses the access path of a table: by primary key, by an index, or a scan of the whole table.
+//!
+//! The shape of the conditions decides: first equality on a whole unique key, then equality on most leading
+//! columns, then ranges with both bounds, then ranges with one bound.
 //!
 //! Invariants
-//! 1. The ranges of a path contain every row that satisfies the conditions taken for it, and no row twice
-//!    after merging.
+//! 1. The ranges of a path contain every row that satisfies the conditions from which they are made. After
+//!    merging, they contain no row twice.
 //! 2. A condition leaves the filter only if the path implies it.
 //!
-//! Does not know: statistics; the choice goes by the shape of the conditions. Rules: equality on a whole
-//! unique key, then equality on most leading columns, then ranges closed at both ends, then half-open ones.
+//! Does not know: statistics.
 
 use varve_engine::{KeyPart, ScanIndex, TableDef};
 

@@ -1,11 +1,11 @@
-//! The activity of sessions, and the way to end them; and the rows that ANALYZE counted. Used by
-//! `pg_stat_activity`, `pg_terminate_backend` and `pg_stat_user_tables`.
+//! The list of sessions, with functions to end one. Also the row counts of ANALYZE. `pg_stat_activity`,
+//! `pg_terminate_backend` and `pg_stat_user_tables` use them.
 //!
 //! Invariants
 //! 1. A session is in the list from its start to its end.
-//! 2. Nothing here is stored: counts are those since the database was opened.
+//! 2. Nothing here is stored: counters start when the database is opened.
 //!
-//! Does not know: sessions' insides, how rows are counted.
+//! Does not know: the inside of sessions, how rows are counted.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
-//! Calls of the functions of advisory locks.
+//! Calls of the SQL functions for advisory locks.
 //!
-//! Does not know: who has a lock (`engine`).
+//! Does not know: which session has a lock (`engine`).
 
 use varve_engine::AdvisoryKey;
 

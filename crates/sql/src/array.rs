@@ -1,9 +1,9 @@
-//! The text form of arrays: `{1,NULL,"a b"}`, `[5:6]={1,2}`, and of vectors: `1 2`.
+//! Reads and writes the text form of arrays, `{1,NULL,"a b"}` and `[5:6]={1,2}`, and of vectors, `1 2`.
 //!
 //! Invariants
-//! 1. `parse` reads the written form back as the same array.
+//! 1. `parse` reads a written text back as the same array.
 //!
-//! Does not know: arrays of more than one dimension, which are refused (0A000).
+//! Arrays of more than one dimension are refused (0A000).
 
 use varve_engine::{Array, ArrayRef, ColumnType, Datum, Value};
 

@@ -1,9 +1,12 @@
-//! The plan cache: prepared statements by text, declared parameter types and search path.
+//! The plan cache. The key of an entry is the statement's text, the declared parameter types, and the search
+//! path.
 //!
 //! Invariants
-//! 1. An entry is found only by equal text, equal types and the same path; a hash alone decides nothing.
-//! 2. The number of entries is bounded; when the bound is met the cache starts over, which costs a parse each.
-//! 3. Entries may be out of date: whoever opens a plan's table finds out, and puts a new entry in its place.
+//! 1. An entry is found only by equal text, equal types and the same path. An equal hash is not enough.
+//! 2. The number of entries is limited. When the cache is full, it is cleared, and each statement is parsed
+//!    once more.
+//! 3. An entry may be out of date. The session that opens a plan's table notices this, and replaces the
+//!    entry.
 //!
 //! Does not know: catalogs, sessions.
 

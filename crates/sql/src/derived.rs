@@ -1,10 +1,10 @@
-//! Keys of indexes over expressions, and of those with a condition, computed from rows.
+//! Computes from a row the key of an index over expressions, and the condition of a partial index.
 //!
 //! Invariants
-//! 1. A key depends only on its row, so it is computed without a session. `bind::index` refuses expressions
-//!    that need one.
+//! 1. A key depends only on its row, so no session is needed to compute it. `bind::index` refuses expressions
+//!    that need a session.
 //!
-//! Does not know: its users. The engine computes the keys of entries, `access` and `exec` those of lookups.
+//! Does not know: its callers. The engine computes keys for index entries, `access` and `exec` for lookups.
 
 use std::cell::Cell;
 use std::sync::Arc;

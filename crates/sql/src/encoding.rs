@@ -1,12 +1,12 @@
-//! Encodings of characters: PostgreSQL's names and numbers of them, and conversion from and to UTF-8, in which the
-//! database holds all text.
+//! Character encodings: PostgreSQL's names and numbers, and conversion from and to UTF-8. The database stores
+//! all text in UTF-8.
 //!
 //! Invariants
-//! 1. A conversion gives every byte or character its equivalent, or fails with 22P05: nothing is replaced or left out.
-//! 2. Bytes below 0x80 mean the same in every encoding that is converted here.
+//! 1. A conversion finds an equivalent for every byte or character, or fails with 22P05. It replaces nothing
+//!    and leaves nothing out.
+//! 2. Bytes below 0x80 mean the same in every encoding that can be converted.
 //!
-//! Does not know: who sends or asks for the bytes. Encodings of several bytes a character, but UTF-8, are known by name
-//! only.
+//! Only UTF-8 and encodings of one byte per character are converted. Other encodings are known by name only.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;

@@ -1,10 +1,10 @@
 //! Errors as a PostgreSQL client sees them: SQLSTATE, message, detail, hint, position.
 //!
 //! Invariants
-//! 1. Every error that leaves this crate carries the SQLSTATE that PostgreSQL 15 uses for the same mistake.
-//! 2. `position` counts characters from 1 in the text that the client sent, or is absent.
+//! 1. Every error of this crate has the SQLSTATE that PostgreSQL 15 uses for the same mistake.
+//! 2. `position` counts characters from 1 in the client's text, or is absent.
 //!
-//! Does not know: how an error is framed on the wire, or what happens to the transaction afterwards (`session`).
+//! Does not know: the error's message in the protocol. `session` decides what happens to the transaction.
 
 use std::fmt;
 

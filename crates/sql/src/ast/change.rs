@@ -1,4 +1,4 @@
-//! Changes of rows: INSERT, UPDATE and DELETE.
+//! Syntax tree of INSERT, UPDATE and DELETE.
 
 use super::{Expr, Ident, ObjectName, Query, SelectItem, Table, TableWithJoins, With};
 

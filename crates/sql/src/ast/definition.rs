@@ -1,9 +1,9 @@
-//! Statements that define something: tables, indexes, views, sequences, schemas and comments.
+//! Syntax tree of statements that define something: tables, indexes, views, sequences, schemas and comments.
 //!
 //! Invariants
-//! 1. A clause that has no place here was refused by its name before.
+//! 1. The parser has refused every clause that this tree cannot hold. The error names the clause.
 //!
-//! Does not know: which objects there are; what names stand for.
+//! Does not know: which objects exist, what names mean.
 
 use varve_engine::{Action, ColumnType, Identity};
 

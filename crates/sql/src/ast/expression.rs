@@ -1,4 +1,4 @@
-//! Expressions.
+//! Syntax tree of expressions.
 
 use super::{
     BinaryOperator, Ident, ObjectName, OrderByExpr, Query, TextPosition, TypeName, UnaryOperator, WindowSpec,

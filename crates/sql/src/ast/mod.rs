@@ -1,10 +1,10 @@
 //! The syntax tree of statements, before names are resolved.
 //!
 //! Invariants
-//! 1. There are only variants and fields that PostgreSQL has and `parse` creates.
+//! 1. The tree has only variants and fields that PostgreSQL has and that `parse` creates.
 //! 2. Equality of trees ignores positions in the text.
 //!
-//! Does not know: text. `parse` makes the tree, `bind` gives it a meaning.
+//! Does not know: text. `parse` makes the tree, and `bind` resolves its names and types.
 
 mod change;
 mod definition;

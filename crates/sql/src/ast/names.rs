@@ -1,4 +1,4 @@
-//! Names: of objects, of columns, and of types.
+//! Syntax tree of names: of objects, of columns, and of types.
 
 use super::TextPosition;
 

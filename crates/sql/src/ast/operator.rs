@@ -1,4 +1,4 @@
-//! Operators.
+//! Operators in the syntax tree.
 
 /// An operator between two operands.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Where things stand in a text.
+//! Positions of syntax tree nodes in the text of the statement.
 
 use super::{Expr, ObjectName, Query, SelectItem, SetExpr, ValueFunction};
 

@@ -1,4 +1,4 @@
-//! Queries.
+//! Syntax tree of queries.
 
 use varve_engine::LockStrength;
 

@@ -9,7 +9,7 @@
 //! | 4 + n each | length of the element, -1 for NULL; its binary form |
 //!
 //! Invariants
-//! 1. No room is taken for more elements than there are bytes.
+//! 1. The length of the data limits how many elements get memory, whatever the header says.
 //!
 //! Does not know: arrays of more dimensions (0A000).
 

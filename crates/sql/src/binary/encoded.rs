@@ -1,6 +1,4 @@
-//! Text within binary forms, converted between UTF-8 and a client's encoding.
-//!
-//! Does not know: which of the two forms is at hand; the caller's conversion does.
+//! Text inside binary forms, converted between UTF-8 and a client's encoding.
 
 use std::borrow::Cow;
 

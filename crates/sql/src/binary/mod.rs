@@ -1,4 +1,4 @@
-//! PostgreSQL's binary form of values: parameters and results in binary, COPY in binary format.
+//! PostgreSQL's binary form of values. Binary parameters, binary results and binary COPY use it.
 //!
 //! | type | binary form (big endian) |
 //! |---|---|
@@ -18,9 +18,9 @@
 //!
 //! Invariants
 //! 1. A value is checked completely: too few or too many bytes are an error.
-//! 2. Integers are written in the width of the column's type, whatever width the value has.
+//! 2. An integer is written in the width of its column's type, whatever width the value has in memory.
 //!
-//! Does not know: messages, formats of files.
+//! Does not know: messages of the protocol, formats of files.
 
 mod array;
 pub mod encoded;

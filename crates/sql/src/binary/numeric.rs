@@ -10,8 +10,9 @@
 //! (`numeric_send` in PostgreSQL's `numeric.c`.)
 //!
 //! Invariants
-//! 1. Encoding the decoded form gives the same number with the same scale.
-//! 2. A decoded number costs no more than `Numeric` may have digits, whatever weight it claims.
+//! 1. A decoded number that is encoded again has the same value and the same scale.
+//! 2. Memory for a decoded number is bounded by the digits that `Numeric` allows, whatever weight the bytes
+//!    claim.
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::{BigInt, Sign};

@@ -1,11 +1,11 @@
-//! Aggregate calls: which there are, and the types they give.
+//! Binds calls of aggregates: which aggregates exist, and which types they return.
 //!
 //! Invariants
-//! 1. Results have PostgreSQL's types: sum of integer is bigint, sum of bigint and avg of any whole number
-//!    are numeric.
-//! 2. The same call written twice is computed once.
-//! 3. A call belongs to the nearest query whose columns it reads, or to its own if it reads none (SQL:2016,
-//!    6.9).
+//! 1. Results have PostgreSQL's types. For example, the sum of integer is bigint. The sum of bigint is
+//!    numeric, and so is the average of every integer type.
+//! 2. A call that occurs twice in a query is computed once.
+//! 3. A call belongs to the nearest query whose columns it reads. A call that reads no column belongs to the
+//!    query that contains it (SQL:2016, 6.9).
 //!
 //! Does not know: how groups are formed (`exec`).
 

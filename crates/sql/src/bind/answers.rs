@@ -1,10 +1,13 @@
-//! Subqueries in RETURNING and DO UPDATE of an INSERT. The query that produces the rows computes them before
-//! the first row is written. So they see none of the statement's changes, as in PostgreSQL.
+//! Subqueries in RETURNING and DO UPDATE of an INSERT.
+//!
+//! The query that produces the new rows also computes these subqueries, before the first row is written. So
+//! the subqueries see none of the statement's changes, as in PostgreSQL.
 //!
 //! Invariants
-//! 1. For columns of the new row such a subquery uses the row's expressions. A subquery that depends on a
-//!    sequence is refused.
-//! 2. The results follow the columns of the table, in the order of the subqueries.
+//! 1. Where such a subquery reads a column of the new row, it gets the expression that computes the column.
+//!    If this expression uses a sequence, the subquery is refused.
+//! 2. In a row of the query, the results of the subqueries follow the columns of the table, in the order of
+//!    the subqueries.
 //!
 //! Does not know: how the rows are written (`exec::insert`).
 

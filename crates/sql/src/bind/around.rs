@@ -1,9 +1,9 @@
-//! The queries around the one that is bound, and what they give to it.
+//! The outer queries of the query that is bound, and the values that it uses from them.
 //!
 //! Invariants
-//! 1. A query around that gives the same value twice gives it once: equal values have one number.
+//! 1. If a subquery uses the same value of an outer query twice, both uses have one number.
 //!
-//! Does not know: which names a query around resolves (`subquery`).
+//! Does not know: which outer query resolves a name (`subquery`).
 
 use super::bound::Bound;
 use super::scope::Scope;

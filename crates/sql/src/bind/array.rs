@@ -1,5 +1,5 @@
-//! Arrays in expressions: ARRAY[...], subscripts, ANY and ALL, and functions whose types follow the
-//! elements'.
+//! Binds array expressions: ARRAY[...], subscripts, ANY and ALL, and functions whose result type follows the
+//! type of the elements.
 //!
 //! Does not know: ARRAY and ANY over queries.
 

@@ -1,6 +1,4 @@
-//! What is bound: an expression with its type, a query with its columns.
-//!
-//! Does not know: how it was bound.
+//! Results of binding: an expression with its type, a query with its columns.
 
 use crate::eval::Expr;
 use crate::plan::{Output, Select};

@@ -1,4 +1,4 @@
-//! A call as it is written: the name of its function, its arguments, and how messages show it.
+//! A function call as it is written: the function's name, the arguments, and the text for messages.
 //!
 //! Does not know: which overload is called (`function`), what the arguments mean.
 

@@ -1,6 +1,5 @@
-//! Clauses around a query in parentheses.
-//!
-//! Does not know: what the clauses mean.
+//! Merges clauses after a query in parentheses, such as ORDER BY and LIMIT, into the query. PostgreSQL does
+//! the same.
 
 use crate::ast::Query;
 use crate::error::{Result, SqlError, SqlState};

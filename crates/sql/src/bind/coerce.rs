@@ -1,10 +1,10 @@
-//! Bringing expressions to the types that their surroundings ask for.
+//! Converts expressions to the types that their surroundings need.
 //!
 //! Invariants
-//! 1. Constants are cast while binding, so that a bad literal is an error of the statement with its position.
-//! 2. A cast that changes neither bytes nor meaning leaves no trace in the expression.
+//! 1. Constants are cast during binding. So a bad literal is an error of the statement, with its position.
+//! 2. A cast that changes neither bytes nor meaning is left out of the expression.
 //!
-//! Does not know: which operator or function asked.
+//! Does not know: which operator or function needs the type.
 
 use varve_engine::{ColumnType, Value};
 

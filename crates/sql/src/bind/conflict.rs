@@ -1,9 +1,10 @@
-//! ON CONFLICT.
+//! Binds ON CONFLICT.
 //!
 //! Invariants
-//! 1. DO UPDATE sees the row that is there, then the row that was to be inserted (`excluded`), as one row.
+//! 1. DO UPDATE reads one row with two parts: the columns of the existing row, then the columns of the row to
+//!    insert (`excluded`).
 //!
-//! Does not know: how conflicts are met (`exec::upsert`).
+//! Does not know: how a conflict is found and handled (`exec::upsert`).
 
 use varve_engine::TableDef;
 

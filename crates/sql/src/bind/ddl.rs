@@ -1,10 +1,10 @@
-//! Definitions of tables and indexes.
+//! Binds definitions of tables and indexes.
 //!
 //! Invariants
-//! 1. A constraint that Varve cannot keep (EXCLUDE) is refused, never dropped silently.
-//! 2. Names of keys and sequences that the client leaves out are PostgreSQL's.
+//! 1. A constraint that Varve cannot enforce (EXCLUDE) is refused, never dropped silently.
+//! 2. Keys and sequences without a name in the statement get the name that PostgreSQL would give them.
 //!
-//! Does not know: how objects are made (`exec::definition`).
+//! Does not know: how objects are created (`exec::definition`).
 
 use varve_engine::{Check, ColumnDef, NewSequence, NewTable, ObjectId, PrimaryKey};
 

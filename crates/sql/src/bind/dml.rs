@@ -1,11 +1,12 @@
-//! INSERT, UPDATE and DELETE.
+//! Binds INSERT, UPDATE and DELETE.
 //!
 //! Invariants
-//! 1. Every column of a new row gets an expression of the column's type: given, default or NULL.
-//! 2. `recheck` is the whole WHERE clause, because a row may have changed, its keys too, by the time it is
-//!    locked.
+//! 1. Every column of a new row gets an expression of the column's type: the given value, the default, or
+//!    NULL.
+//! 2. `recheck` is the whole WHERE clause. It is needed because a row may have changed before it is locked,
+//!    even in its key columns.
 //!
-//! Does not know: NOT NULL and uniqueness (checked when rows are written).
+//! NOT NULL and uniqueness are checked when rows are written, not here.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

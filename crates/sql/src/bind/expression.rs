@@ -1,8 +1,8 @@
-//! Expressions of the syntax tree.
+//! Binds expressions of the syntax tree.
 //!
 //! Invariants
-//! 1. Chains of AND and OR of any length bind without recursion along the chain.
-//! 2. In a grouped query a subexpression that is a group key is that key's slot.
+//! 1. Chains of AND and OR of any length are bound without recursion along the chain.
+//! 2. In a grouped query a subexpression that equals a group key becomes a reference to that key.
 //!
 //! Does not know: statements.
 

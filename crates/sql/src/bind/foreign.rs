@@ -1,7 +1,8 @@
-//! FOREIGN KEY, as CREATE TABLE and ALTER TABLE ask for it.
+//! Binds FOREIGN KEY of CREATE TABLE and ALTER TABLE.
 //!
 //! Invariants
-//! 1. The referenced columns are those of one unique key, and their types can be compared directly.
+//! 1. The referenced columns are the columns of one unique key. Their types can be compared with the
+//!    referencing columns without a conversion.
 //!
 //! Does not know: when references are checked (`exec::reference`).
 

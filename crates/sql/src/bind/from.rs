@@ -1,6 +1,6 @@
-//! FROM: the relations of a query and how they are joined.
+//! Binds FROM: the relations of a query, and their joins.
 //!
-//! Does not know: how its rows are read.
+//! Does not know: how rows are read.
 
 use std::sync::Arc;
 

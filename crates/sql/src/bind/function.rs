@@ -1,10 +1,11 @@
-//! Function calls: special forms, aggregates, and the choice among overloads.
+//! Binds function calls: special forms, aggregates, and the choice among overloads.
 //!
 //! Invariants
-//! 1. A function is chosen by PostgreSQL's rules (manual, 10.3): an exact match; then functions reachable by
-//!    implicit casts; then most exact matches; then preferred types; then string for untyped literals.
+//! 1. An overload is chosen by PostgreSQL's rules (manual, 10.3). An exact match comes first, then functions
+//!    that implicit casts reach. Among these, most exact matches win, then preferred types, then string types
+//!    for untyped literals.
 //!
-//! Does not know: how a function computes.
+//! Does not know: how a function computes its result.
 
 use varve_engine::Value;
 

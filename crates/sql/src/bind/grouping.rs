@@ -1,11 +1,12 @@
-//! GROUP BY: keys, and the sets of them by which rows are grouped (GROUPING SETS, ROLLUP, CUBE).
+//! Binds GROUP BY: the group keys, and the grouping sets of GROUPING SETS, ROLLUP and CUBE.
 //!
 //! Invariants
-//! 1. Items of GROUP BY multiply: each set of one goes with each set of the others (SQL:2016, 7.13).
+//! 1. Several items of GROUP BY are multiplied: each grouping set of one item is combined with each set of
+//!    the other items (SQL:2016, 7.13).
 //! 2. A key that is in several sets is one key.
-//! 3. A key that is a constant is NULL, in the sets without it, where a whole output (or sort key) is that
-//!    key; within other expressions it stays the constant, as in PostgreSQL, whose planner leaves constants
-//!    where they are.
+//! 3. In a set without a certain key, the key is NULL in the output. For a constant key this holds only where
+//!    a whole output or sort key is the constant. Inside other expressions the constant keeps its value, as
+//!    in PostgreSQL.
 //!
 //! Does not know: how groups are formed.
 

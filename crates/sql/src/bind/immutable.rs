@@ -1,8 +1,4 @@
-//! Whether an expression's value depends on its row alone, as an index needs it.
-//!
-//! Source: `pg_proc.provolatile` of PostgreSQL 15.
-//!
-//! Does not know: indexes.
+//! Decides whether the value of an expression depends on its row alone. An index needs such expressions.
 
 use crate::eval::Expr;
 use crate::eval::func::{Builtin, json};

@@ -1,10 +1,10 @@
-//! CREATE INDEX: plain ones, those over expressions, and those with a condition.
+//! Binds CREATE INDEX: plain indexes, indexes over expressions, and partial indexes.
 //!
 //! Invariants
-//! 1. The key of an index depends only on its row (42P17 otherwise).
-//! 2. The stored text of an expression must bind to the given expression; otherwise it is refused.
+//! 1. The key of an index depends only on its row. Otherwise the statement fails (42P17).
+//! 2. The stored text of an expression must bind to the given expression. Otherwise the statement is refused.
 //!
-//! Does not know: how entries are made (the engine), how keys are computed (`derived`).
+//! Does not know: how index entries are made (the engine), how keys are computed (`derived`).
 
 use varve_engine::{ColumnType, Derived, KeyPart, NewIndex, TableDef};
 

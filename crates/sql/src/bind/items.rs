@@ -1,4 +1,4 @@
-//! The select list and ORDER BY: outputs and their names.
+//! Binds the select list and ORDER BY, and names the outputs.
 //!
 //! Does not know: where rows come from.
 

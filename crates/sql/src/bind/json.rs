@@ -1,6 +1,7 @@
-//! Functions that make json: each argument becomes json by its type here, where types are known.
+//! Binds functions that make JSON. Each argument is converted to JSON here, because the binder knows its
+//! type.
 //!
-//! Does not know: how json is written (`eval::func::json`).
+//! Does not know: how JSON is written (`eval::func::json`).
 
 use crate::ast::{self, Expr as Ast};
 use crate::names::fold;

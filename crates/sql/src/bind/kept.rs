@@ -1,6 +1,6 @@
-//! The meaning of expressions that the catalog keeps as text, for those who print them.
+//! Binds expressions that the catalog stores as text, for the code that prints them.
 //!
-//! Does not know: how they are printed.
+//! Does not know: how the expressions are printed.
 
 use super::Binder;
 use crate::ast::Expr as Ast;

@@ -1,4 +1,4 @@
-//! Limits of PostgreSQL that clients may count on: how many columns, keys and arguments there can be.
+//! PostgreSQL's limits on the number of columns, keys and arguments. Clients may rely on these limits.
 //!
 //! Does not know: limits of bytes and of nesting.
 

@@ -1,4 +1,4 @@
-//! FOR UPDATE and its kin.
+//! Binds the locking clauses: FOR UPDATE, FOR SHARE and their variants.
 //!
 //! Does not know: how rows are locked.
 

@@ -1,12 +1,13 @@
 //! Subqueries that lock rows: `WHERE id = (SELECT ... FOR UPDATE SKIP LOCKED LIMIT 1)`.
 //!
-//! Such a query does not use values of the outer query. It runs before the statement, and its result becomes
-//! a parameter of the statement, after those of the client.
+//! Such a subquery must not use values of the outer query. It runs before the statement, and its result
+//! becomes a parameter of the statement, after those of the client.
 //!
 //! Invariants
-//! 1. The answer of the n-th such query (from 0) is the parameter behind the highest `$` of the text, plus n.
+//! 1. The result of the n-th such subquery (from 0) has this parameter number: the highest `$` number of the
+//!    text, plus 1, plus n.
 //!
-//! Does not know: when it runs (`session::locked`).
+//! Does not know: when the subquery runs (`session::locked`).
 
 use crate::ast::{self, Expr as Ast};
 

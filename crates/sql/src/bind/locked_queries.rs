@@ -1,6 +1,6 @@
-//! The queries that lock rows and run before the statement.
+//! The list of subqueries that lock rows. They run before the statement.
 //!
-//! Does not know: when they run (`session::locked`).
+//! Does not know: when exactly they run (`session::locked`).
 
 use super::bound::BoundQuery;
 use crate::ty::Ty;

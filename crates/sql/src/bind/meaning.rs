@@ -1,10 +1,11 @@
-//! What the names of a view's query mean when the view is made, and the query's text with that written out.
+//! Resolves the names of a view's query when the view is created, and makes a text of the query with
+//! qualified names.
 //!
 //! Invariants
-//! 1. A name that is written out still means what it meant: tables that get columns later do not change that.
-//! 2. What has meant two things, or cannot be said by a name, is left as it was written.
+//! 1. A qualified name keeps its meaning when tables get columns later.
+//! 2. A name stays as written if it has had two meanings, or if no qualified name says what it means.
 //!
-//! Does not know: views. Who keeps the text binds it again and compares.
+//! Does not know: views. The caller binds the new text and compares the result with that of the old text.
 
 use super::Binder;
 use super::meanings::Meaning;

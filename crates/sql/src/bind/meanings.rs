@@ -1,7 +1,7 @@
-//! What the names of a text meant when it was bound, and the text with that written out.
+//! Collects what the names of a text meant when it was bound, and makes a text with qualified names.
 //!
 //! Invariants
-//! 1. What has meant two things is left as it was written.
+//! 1. A name that has had two meanings stays as written.
 //!
 //! Does not know: how a name got its meaning (`meaning`).
 

@@ -1,14 +1,14 @@
-//! From syntax tree to typed expressions and plans: names, types, casts, parameters.
+//! The binder makes typed expressions and plans of a syntax tree: it resolves names, types, casts and
+//! parameters.
 //!
 //! Invariants
-//! 1. What is bound has no `Ty::Unknown` left once it is coerced; a parameter's type is settled by its first
-//!    use and never changes.
-//! 2. An error carries the position of the token that PostgreSQL would point at, where the syntax tree knows
-//!    it.
-//! 3. What is not understood is refused with 0A000; nothing in a statement is silently ignored, except what
-//!    PostgreSQL lets an implementation ignore (UNLOGGED, fillfactor, FREEZE).
+//! 1. A coerced expression has no type `Ty::Unknown`. The first use of a parameter sets its type, which never
+//!    changes.
+//! 2. An error has the position of the token that PostgreSQL would report, where the syntax tree has it.
+//! 3. A statement with an unsupported part is refused (0A000). The binder ignores only what PostgreSQL lets
+//!    an implementation ignore: UNLOGGED, fillfactor, FREEZE.
 //!
-//! Does not know: rows, transactions. It reads the catalog.
+//! Does not know: rows, transactions. The binder reads the catalog.
 
 pub mod aggregate;
 pub mod alter;

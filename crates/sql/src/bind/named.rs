@@ -1,8 +1,7 @@
-//! Arguments by name: `make_interval(days => 10)`.
+//! Binds named arguments: `make_interval(days => 10)`.
 //!
 //! Invariants
-//! 1. Named arguments are evaluated in the order in which they are written, and passed in the order of the
-//!    parameters.
+//! 1. Named arguments are evaluated in the order of the text, and passed in the order of the parameters.
 //!
 //! Does not know: types of arguments, which overload is called (`function`).
 

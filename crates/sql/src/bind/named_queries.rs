@@ -1,9 +1,9 @@
-//! The queries that WITH has named.
+//! The list of queries that WITH clauses have named.
 //!
 //! Invariants
-//! 1. A name that is used means the last query of this name.
+//! 1. A name means the newest query of this name in the list.
 //!
-//! Does not know: how their bodies are bound (`with`).
+//! Does not know: how the named queries are bound (`with`).
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,10 +1,9 @@
-//! ONLY in definitions and TRUNCATE: what must not be done to a partitioned table without its partitions.
+//! Handles ONLY in definitions and TRUNCATE. ONLY asks for an action on a partitioned table without its
+//! partitions.
 //!
-//! A partitioned table and its partitions share their rows, columns and constraints here, so an action can
-//! never reach the table alone. PostgreSQL refuses most of these actions, too; those that it would take are
-//! refused as missing.
-//!
-//! Does not know: how an action is carried out.
+//! In Varve a partitioned table and its partitions share rows, columns and constraints. So no action can
+//! apply to the table alone. PostgreSQL refuses most of these actions, too. Varve refuses the others as not
+//! supported.
 
 use varve_engine::TableDef;
 

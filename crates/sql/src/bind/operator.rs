@@ -1,10 +1,10 @@
-//! Operators: which types they take, and what they become.
+//! Binds operators: which types they take, and which expression they become.
 //!
 //! Invariants
-//! 1. Comparisons leave a bare column bare where PostgreSQL has an operator for the two types, so that
-//!    indexes apply: whole numbers of different widths compare as they are.
+//! 1. A comparison adds no cast to a bare column if PostgreSQL has an operator for the two types. For
+//!    example, integers of different widths are compared directly. So an index on the column can be used.
 //!
-//! Does not know: functions; evaluation.
+//! Does not know: functions, evaluation.
 
 use varve_engine::Value;
 

@@ -1,6 +1,4 @@
-//! Orders: which values have one, and in which direction it is asked for.
-//!
-//! Does not know: what is sorted.
+//! Sort orders: which types can be sorted, and in which direction a statement asks for.
 
 use varve_engine::ColumnType;
 

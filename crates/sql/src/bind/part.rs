@@ -1,9 +1,10 @@
-//! Partitions: how a table is cut, its parts, and a part in the place of a table.
+//! Binds partitions: how a table is partitioned, its partitions, and a statement that names a partition.
 //!
 //! Invariants
-//! 1. A part is the table with one more condition: reading and changing it need no other code.
+//! 1. A statement on a partition is a statement on the whole table with one more condition. So reading and
+//!    changing a partition needs no other code.
 //!
-//! Does not know: which part a row is in (`partition`).
+//! Does not know: which partition a row is in (`partition`).
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
-//! Predicates and CASE: forms that compare one operand with several others.
+//! Binds predicates and CASE, which compare one operand with several others.
 //!
 //! Invariants
-//! 1. However often the bound form uses an operand, it is computed once for a row.
-//! 2. The body of a `Let` uses only what that `Let` holds: evaluation knows one frame.
+//! 1. The shared operand is computed once for a row, however often the bound expression uses it.
+//! 2. The body of a `Let` (an expression with named values) uses only the values of this `Let`, because
+//!    evaluation has no stack of them.
 //!
-//! Does not know: statements; plain operators.
+//! Does not know: statements, plain operators.
 
 use super::Binder;
 use super::bound::Bound;

@@ -1,11 +1,11 @@
-//! SELECT and VALUES.
+//! Binds SELECT and VALUES.
 //!
 //! Invariants
-//! 1. What the executor of this crate does not run is marked `general`, and keeps its conditions and its
-//!    order as written.
-//! 2. Outputs that serve ORDER BY only come after those that the client sees.
-//! 3. A row is locked only if the whole WHERE clause holds for the version that is locked, because another
-//!    transaction may have changed it, its keys too, since it was found.
+//! 1. A query that this crate's executor cannot run is marked `general`: DataFusion runs it. Its conditions
+//!    and its order stay as written.
+//! 2. Outputs that only ORDER BY needs come after the outputs that the client sees.
+//! 3. A row is locked only if the newest version satisfies the whole WHERE clause. Another transaction may
+//!    have changed the row after it was found, even in its key.
 //!
 //! Does not know: how rows are read.
 

@@ -1,11 +1,11 @@
-//! Functions that return rows of several columns, used as a value: fields of such a call, and columns of a
-//! query in FROM that have the rows.
+//! Functions that return rows of several columns, used as a value. A statement can take a field of such a
+//! call. It can also take a field of a column in FROM that holds such rows.
 //!
 //! Invariants
-//! 1. A column `k` that holds rows is a column for each field, named `k.field`. Only a field is taken of it,
-//!    or all is refused.
+//! 1. A column `k` that holds rows is stored as one column for each field, named `k.field`. An expression may
+//!    use one field. An expression that uses the whole row is refused.
 //!
-//! Does not know: rows that are written as such (`row`).
+//! Does not know: row constructors (`row`).
 
 use super::Binder;
 use super::bound::Bound;

@@ -1,6 +1,6 @@
-//! The relations of a FROM clause as far as it is bound: their rows, their names, their columns.
+//! The relations of a FROM clause that have been bound so far: their rows, names and columns.
 //!
-//! Does not know: how a relation's rows came about (`from`).
+//! Does not know: what kind of item a relation comes from (`from`).
 
 use varve_engine::TableDef;
 

@@ -1,8 +1,8 @@
-//! ALTER COLUMN ... TYPE: the new type, where the values come from, and the default afterwards.
+//! Binds ALTER COLUMN ... TYPE: the new type, the expression for the new values, and the new default.
 //!
 //! Invariants
-//! 1. A type change that keeps every value as it is stored writes no row.
-//! 2. The default means afterwards what it meant before, as a value of the new type.
+//! 1. A type change that keeps all stored bytes writes no row.
+//! 2. The default keeps its value, converted to the new type.
 //!
 //! Does not know: how rows are rewritten (`exec::retype`).
 

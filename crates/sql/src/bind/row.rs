@@ -1,12 +1,12 @@
-//! Row values (several values in parentheses or after ROW), and the operations on them.
+//! Binds row values (several values in parentheses or after ROW), and the operations on them.
 //!
 //! Invariants
-//! 1. Rows are compared by their first pair of values that differs; where a NULL decides, the answer is
+//! 1. The first pair of different values decides a comparison of two rows. If a NULL decides, the result is
 //!    unknown.
-//! 2. A comparison is bound as ORs and ANDs of plain comparisons, which the planner takes for ranges of an
-//!    index.
+//! 2. A comparison is bound as ORs and ANDs of plain comparisons. The planner makes ranges of an index from
+//!    these.
 //!
-//! Does not know: rows as values of a column (there are none); statements.
+//! Does not know: columns whose values are rows (Varve has none), statements.
 
 use varve_engine::Value;
 

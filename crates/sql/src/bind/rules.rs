@@ -1,10 +1,10 @@
-//! CHECK conditions for new rows of a table, as text and as bound expressions.
+//! Binds the CHECK conditions of a table, as text and as expressions.
 //!
 //! Invariants
-//! 1. The text that is kept of a condition binds to the condition that was given; else it is refused.
-//! 2. It names columns without their table, so that it outlives the table's name.
+//! 1. The stored text of a condition binds to the given condition. Otherwise the statement is refused.
+//! 2. The text names columns without their table, so it stays valid when the table is renamed.
 //!
-//! Does not know: when rows are looked at (`exec::rules`).
+//! Does not know: when rows are checked (`exec::rules`).
 
 use crate::ast::Expr as Ast;
 use varve_engine::{ColumnDef, TableDef};

@@ -1,8 +1,8 @@
-//! What column names mean in a query.
+//! The scope of a query: what column names mean in it.
 //!
 //! Invariants
 //! 1. The columns of all relations of FROM are numbered one after the other, as in the input row.
-//! 2. In a grouped query an expression outside aggregates sees group keys and aggregates only.
+//! 2. In a grouped query, an expression outside of aggregates sees only group keys and aggregates.
 //!
 //! Does not know: plans.
 

@@ -1,8 +1,8 @@
-//! Sequences: options of CREATE and ALTER SEQUENCE, serial types, identity columns.
+//! Binds sequences: options of CREATE and ALTER SEQUENCE, serial types, identity columns.
 //!
 //! Source: `init_params` of PostgreSQL 15's `commands/sequence.c`.
 //!
-//! Does not know: how values are given out.
+//! Does not know: how a sequence produces values.
 
 use varve_engine::{ColumnDef, ColumnType, Identity, NewSequence, SequenceDef};
 

@@ -1,9 +1,9 @@
-//! UNION, INTERSECT and EXCEPT.
+//! Binds UNION, INTERSECT and EXCEPT.
 //!
 //! Invariants
-//! 1. All sides have the same types: those that PostgreSQL resolves for each pair of queries, from the
-//!    innermost pair out.
-//! 2. A chain of UNION is one operation of many sides, however long.
+//! 1. All sides get the same column types. As in PostgreSQL, the types are resolved pair by pair, from the
+//!    innermost pair outwards.
+//! 2. A chain of UNION is one operation with many sides, however long it is.
 //!
 //! Does not know: how rows are compared.
 

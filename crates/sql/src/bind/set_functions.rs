@@ -1,6 +1,6 @@
-//! The set-returning functions: their names, and the columns of their rows.
+//! The table of set-returning functions: their names, and the columns of their rows.
 //!
-//! Does not know: where such a call stands (`sets`, `from`).
+//! Does not know: where a call may occur (`sets`, `from`).
 
 use crate::ty::{Reg, Ty};
 

@@ -1,14 +1,14 @@
-//! Set-returning functions in a select list, in ORDER BY and in FROM.
+//! Binds set-returning functions in a select list, in ORDER BY and in FROM.
 //!
-//! A query with such functions becomes two: one for the rows below (conditions, groups, windows), and one for
-//! the rows that the functions make of them. Calls in arguments of other calls come first; the calls of one
-//! step run in parallel.
+//! A query with such functions becomes two queries. The inner query has conditions, groups and windows. The
+//! outer query expands each of its rows into the rows of the functions. A call that is an argument of another
+//! call is expanded first. Calls on the same level are expanded together, row by row.
 //!
 //! Invariants
-//! 1. Everything that does not depend on the functions is computed before them. If the order does not depend
-//!    on them, rows are sorted before they are expanded, as in PostgreSQL.
+//! 1. Expressions that do not depend on the functions are computed in the inner query. If ORDER BY does not
+//!    depend on the functions, rows are sorted before they are expanded, as in PostgreSQL.
 //!
-//! Does not know: which rows a function gives (`exec::sets`).
+//! Does not know: which rows a function returns (`exec::sets`).
 
 use crate::ast;
 

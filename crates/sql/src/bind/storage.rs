@@ -1,9 +1,9 @@
-//! Storage parameters: the options of WITH, SET and RESET of a table.
+//! Binds storage parameters: the options of WITH, SET and RESET of a table.
 //!
 //! Invariants
-//! 1. Errors have PostgreSQL's words for options of the same type.
+//! 1. Errors have the same text as in PostgreSQL for options of the same type.
 //!
-//! Does not know: what pages look like; how the options were written.
+//! Does not know: the layout of pages, the syntax of the options.
 
 use varve_engine::{Algorithm, Compression, StorageOptions};
 

@@ -1,9 +1,10 @@
-//! Subqueries in expressions, and the values of outer queries that they use.
+//! Binds subqueries in expressions, and the values of outer queries that they use.
 //!
 //! Invariants
-//! 1. A subquery reads the queries around it through its `Expr::Outer` values only. A name that is found
-//!    several queries further out is handed down through all those between.
-//! 2. The nearest query that knows a name, or the relation before the dot, decides what it means.
+//! 1. A subquery reads values of its outer query only through `Expr::Outer`. If a name belongs to a query
+//!    several levels further out, each level in between passes the value inwards.
+//! 2. The nearest query that has the column name decides what it means. For a name with a dot, the nearest
+//!    query with that relation decides.
 //!
 //! Does not know: how a subquery runs.
 

@@ -1,7 +1,7 @@
-//! Functions in FROM that take arrays apart, and others that return rows: their columns are made as arrays
-//! first.
+//! Binds functions in FROM that return rows from arrays, such as `unnest`. Other functions that return rows
+//! are bound the same way: they first produce one array for each column.
 //!
-//! Does not know: arrays that hang on other items of FROM (LATERAL); these functions in a select list.
+//! Does not know: arrays that depend on other items of FROM (LATERAL), these functions in a select list.
 
 use super::Binder;
 use super::bound::Bound;

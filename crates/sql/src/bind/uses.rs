@@ -1,6 +1,6 @@
-//! What the statement uses, as far as it is bound: tables, views, rights.
+//! The tables, views and rights that a statement needs, collected during binding.
 //!
-//! Does not know: what the session makes of it.
+//! Does not know: how the session checks them.
 
 use std::sync::Arc;
 

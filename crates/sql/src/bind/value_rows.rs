@@ -1,6 +1,6 @@
-//! Rows of VALUES that have subqueries: a query gives the values of these.
+//! Rows of VALUES with subqueries. They become a query that computes the values.
 //!
-//! Does not know: which table the rows go into.
+//! Does not know: into which table the rows are written.
 
 use varve_engine::Value;
 

@@ -1,10 +1,10 @@
-//! Views: CREATE VIEW as text that is kept, and a view in FROM as that text, bound again.
+//! Binds views. CREATE VIEW stores the text of the query, and a view in FROM is this text, bound again.
 //!
 //! Invariants
-//! 1. What the names of the query mean is written out when the view is created (`meaning`). So columns that
-//!    its tables get later change nothing.
-//! 2. A view has the columns that it had when it was created. If its text now gives others, reading it is an
-//!    error.
+//! 1. When a view is created, the names in its query are qualified (`meaning`). So columns that its tables
+//!    get later change nothing.
+//! 2. A view has the columns that it had when it was created. If its text now returns other columns, reading
+//!    the view is an error.
 //!
 //! Does not know: how rows are read.
 

@@ -1,10 +1,11 @@
-//! Window calls: the functions, their types, and the OVER clause.
+//! Binds calls of window functions: the functions, their types, and the OVER clause.
 //!
 //! Invariants
-//! 1. Results have PostgreSQL's types; a window is only where PostgreSQL allows one, else 42P20.
-//! 2. The bounds of a RANGE frame are values of the type of its order, which compare by key.
+//! 1. Results have PostgreSQL's types. A call where PostgreSQL does not allow window functions fails with
+//!    42P20.
+//! 2. The bounds of a RANGE frame have the type of the sort column, and are compared as key bytes.
 //!
-//! Does not know: how windows are computed (`varve-query`).
+//! Does not know: how window functions are computed (`varve-query`).
 
 use varve_engine::Value;
 

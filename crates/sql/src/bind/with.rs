@@ -1,15 +1,15 @@
-//! WITH: named queries.
+//! Binds WITH: named queries.
 //!
 //! Invariants
-//! 1. The body of a named query sees the named queries before it and the queries around its WITH, but not the
-//!    queries around the place where it is used.
-//! 2. A named query is bound where it is defined, even if it is not used, so that its errors are reported.
+//! 1. A named query sees the named queries before it, and the outer queries of its WITH clause. It does not
+//!    see the outer queries of the place where it is used.
+//! 2. A named query is bound where it is defined, even if no query uses it, so that its errors are reported.
 //!    All uses share the bound query. If it uses values of an outer query, it is bound again for each use,
 //!    because these values differ.
-//! 3. A recursive query reads its own rows at one place in its second part: the rows that the previous
-//!    iteration has added.
+//! 3. A recursive query reads its own rows at one place, in its second part. There it sees the rows that the
+//!    previous iteration has added.
 //!
-//! Does not know: whether the rows of a shared query are kept or computed again for each use.
+//! Does not know: whether the rows of a shared query are stored or computed again for each use.
 
 use std::rc::Rc;
 use std::sync::Arc;

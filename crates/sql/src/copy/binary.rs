@@ -1,4 +1,4 @@
-//! PostgreSQL's binary file, taken apart.
+//! Splits PostgreSQL's binary COPY format into rows and fields.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | 4 + n each | length of the field, -1 for NULL; its binary form |
 //!
 //! Invariants
-//! 1. A piece of data may end anywhere; only whole rows are taken.
+//! 1. The input comes in pieces, and a piece may end anywhere. Only whole rows are taken from it.
 //!
 //! Does not know: columns and their types.
 

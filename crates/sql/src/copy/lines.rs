@@ -1,9 +1,10 @@
-//! Text and CSV data taken apart: lines, then fields.
+//! Splits COPY data in text or CSV format into lines, and lines into fields.
 //!
 //! Invariants
-//! 1. A piece of data may end anywhere, also inside a line, a quote or a character; only whole lines are taken.
-//! 2. `\.` alone on a line ends the data; what follows is ignored.
-//! 3. All lines end alike: as the first one does, in a line feed, a carriage return or both.
+//! 1. The input comes in pieces. A piece may end anywhere: inside a line, a quote or a character. Only whole
+//!    lines are taken from it.
+//! 2. A line `\.` ends the data, and all bytes after it are ignored.
+//! 3. All lines must end as the first line does: with a line feed, a carriage return, or both.
 //!
 //! Does not know: columns and their types.
 

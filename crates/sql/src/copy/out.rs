@@ -1,7 +1,8 @@
-//! Rows of a query put together as COPY's data, for a sink of rows that sends them on.
+//! Formats the rows of a query as COPY data, and passes the data to the sink.
 //!
 //! Invariants
-//! 1. Each row is one piece of data; the header is one of its own, or comes with the first row in binary.
+//! 1. Each row is one piece of data. In text and CSV the header is a piece of its own. In binary it is in the
+//!    piece of the first row.
 //!
 //! Does not know: where the data goes.
 

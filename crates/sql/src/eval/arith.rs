@@ -1,10 +1,10 @@
 //! Arithmetic operators.
 //!
 //! Invariants
-//! 1. Both operands are of the operator's class already; NULL in, NULL out.
-//! 2. Integer overflow is 22003 and never wraps; division by zero is 22012.
+//! 1. Both operands already have the operator's type. If an operand is NULL, the result is NULL.
+//! 2. Integer overflow is an error (22003), never a wrapped value. Division by zero is an error (22012).
 //!
-//! Does not know: how the class was chosen (`bind`).
+//! Does not know: how the type was chosen (`bind`).
 
 use varve_engine::{Datum, Numeric};
 

@@ -1,9 +1,9 @@
 //! Casts between types.
 //!
 //! Invariants
-//! 1. The result has the target's type and obeys its modifier; what does not fit is an error, never cut, except that an
-//!    explicit cast to char(n) or varchar(n) truncates.
-//! 2. NULL in, NULL out.
+//! 1. The result has the target type and obeys its modifier. A value that is too long is an error, except
+//!    that an explicit cast to char(n) or varchar(n) truncates it.
+//! 2. The cast of NULL is NULL.
 //!
 //! Does not know: which casts are allowed where (`ty::cast_level`).
 

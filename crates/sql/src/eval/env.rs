@@ -1,9 +1,10 @@
 //! The environment of an expression: clock, session, sequences, random numbers.
 //!
 //! Invariants
-//! 1. `now_us` does not move within a transaction; outside of a block the clock is read at its first use.
+//! 1. `now_us` is constant within a transaction. Outside of a transaction block, its first use reads the
+//!    clock.
 //!
-//! Does not know: how a session keeps these.
+//! Does not know: how a session stores these.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,5 @@
-//! Advisory locks, and who keeps whom waiting.
-//!
-//! Does not know: who waits for whom (`varve_engine`); what a call does while a row is being changed (`crate::exec::sequence`).
+//! Functions for advisory locks, and `pg_blocking_pids`, which returns the sessions that block another
+//! session.
 
 use varve_engine::{AdvisoryKey, Datum};
 

@@ -1,7 +1,8 @@
-//! Functions of arrays. The binder chooses them by hand (`bind::array`), because their types follow those of the elements.
+//! Functions of arrays. `bind::array` has special code to choose them, because their types follow the type of
+//! the elements.
 //!
 //! Invariants
-//! 1. Elements arrive with the type of the array's elements.
+//! 1. An element that is passed as an argument already has the array's element type.
 //!
 //! Does not know: types of results.
 

@@ -1,8 +1,9 @@
-//! `encode` and `decode`: bytes as hex, base64 and escape text.
+//! `encode` and `decode`: bytes as text in hex, base64 or escape format.
 //!
 //! Invariants
 //! 1. `decode(encode(b, f), f) = b` for every format.
-//! 2. Base64 is written in lines of 76 characters, as MIME and PostgreSQL do; white space is skipped when it is read.
+//! 2. Base64 is written in lines of 76 characters, as in MIME and PostgreSQL. White space in the input is
+//!    skipped.
 //!
 //! Does not know: SQL values.
 

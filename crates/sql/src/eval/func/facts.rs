@@ -1,8 +1,10 @@
-//! Functions that clients ask about a PostgreSQL server and its catalog, and whose answers here are short.
+//! Functions about the server and its catalog that PostgreSQL's clients call, and that need little code in
+//! Varve.
 //!
-//! Functions that return rows have array columns with names that users cannot write. FROM makes rows of them.
+//! A function that returns rows computes one array for each column. The names of these array functions are
+//! such that users cannot write them. FROM makes rows of the arrays.
 //!
-//! Does not know: names behind OIDs (`objects`), rights that can be granted (`privilege`).
+//! Does not know: names of OIDs (`objects`), rights that can be granted (`privilege`).
 
 use varve_engine::{Array, ColumnType, Datum, TableId, Value};
 

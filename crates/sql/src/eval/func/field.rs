@@ -1,9 +1,9 @@
 //! Fields of dates, times and intervals: EXTRACT and date_part.
 //!
 //! Invariants
-//! 1. A field has every name that PostgreSQL has for it (`datetktbl` and `deltatktbl` in its datetime.c). As there,
-//!    only the first ten letters of a name count.
-//! 2. Of an infinite moment, fields that grow with time are infinite; the others are NULL.
+//! 1. A field has the same names as in PostgreSQL (`datetktbl` and `deltatktbl` in its `datetime.c`). Only
+//!    the first ten letters of a name count, as in PostgreSQL.
+//! 2. For an infinite date or timestamp, a field that grows with time is infinite. Every other field is NULL.
 //!
 //! Does not know: the tz database (`time::Zone`).
 

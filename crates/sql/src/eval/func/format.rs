@@ -1,6 +1,4 @@
-//! `format`, quoting, and other functions that make SQL or pieces of text.
-//!
-//! Does not know: which names need quotes (`system::names`).
+//! `format`, quoting, and other functions that make SQL or parts of text.
 
 use varve_engine::Datum;
 

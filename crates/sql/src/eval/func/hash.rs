@@ -1,7 +1,8 @@
-//! PostgreSQL's hash of partition keys: which part of a table PARTITION BY HASH a row is in.
+//! PostgreSQL's hash of partition keys. It decides to which partition of a table with PARTITION BY HASH a row
+//! belongs.
 //!
-//! Source: `hash_bytes_extended` and `hash_combine64` of PostgreSQL (Bob Jenkins, lookup3, 2006), with the seed of
-//! `partbounds.c`, so that a row is in the part where PostgreSQL would put it.
+//! Source: `hash_bytes_extended` and `hash_combine64` of PostgreSQL (Bob Jenkins, lookup3, 2006), with the
+//! seed of `partbounds.c`. So a row is in the same partition as in PostgreSQL.
 //!
 //! Does not know: tables.
 

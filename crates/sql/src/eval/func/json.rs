@@ -1,6 +1,7 @@
-//! Values as json. The binder has made json of each argument (`of`), so the others only put pieces together.
+//! Functions that make JSON. `of` converts one value to JSON. The binder calls it for each argument, so the
+//! other functions only join texts.
 //!
-//! Does not know: reading json.
+//! Does not know: reading JSON.
 
 use varve_engine::Datum;
 

@@ -1,9 +1,9 @@
-//! Functions that take json apart. json is text that is known to be sound.
+//! Functions that read parts of a JSON value. The input is text that was checked before.
 //!
 //! Invariants
-//! 1. Parts of a json value are given out as they were written.
+//! 1. A part of a JSON value is returned exactly as it was written.
 //!
-//! Does not know: how json is made (`json`).
+//! Does not know: how JSON is made (`json`).
 
 use varve_engine::{ColumnType, Datum, Value};
 

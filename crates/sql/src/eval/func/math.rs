@@ -1,7 +1,8 @@
 //! Mathematical functions.
 //!
 //! Invariants
-//! 1. Results out of a type's range are 22003; those that are no real number have PostgreSQL's own states.
+//! 1. A result outside of its type's range is an error (22003). Other invalid operations have PostgreSQL's
+//!    SQLSTATEs.
 //!
 //! Does not know: operators (`arith`).
 

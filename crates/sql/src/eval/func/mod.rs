@@ -1,9 +1,9 @@
-//! Built-in functions: the table by which calls are resolved, and how they are called.
+//! Built-in functions: the table by which calls are resolved, and how functions are called.
 //!
 //! Invariants
-//! 1. A strict function is never called with NULL; its result is NULL then.
-//! 2. Arguments arrive with the types of the table's row: the binder has cast them.
-//! 3. A function that is not volatile gives the same result for the same arguments within a statement.
+//! 1. A strict function is never called with NULL. Its result is then NULL.
+//! 2. Arguments have the types of the function's entry in the table, because the binder has cast them.
+//! 3. A function that is not volatile returns the same result for the same arguments within a statement.
 //!
 //! Does not know: how overloads are chosen (`bind::function`).
 

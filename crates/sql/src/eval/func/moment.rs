@@ -1,7 +1,8 @@
 //! Functions of dates and times.
 //!
 //! Invariants
-//! 1. `now()` and its relatives are those of the transaction; only `clock_timestamp` moves.
+//! 1. `now()` and its synonyms return the start time of the transaction. Only `clock_timestamp` returns the
+//!    current time.
 //!
 //! Does not know: the tz database (`time::Zone`).
 

@@ -1,6 +1,7 @@
-//! Whole-number arithmetic, angles and hyperbolics, and facts about numerics.
+//! Functions of integer arithmetic, trigonometric and hyperbolic functions, and functions about the digits of
+//! numeric.
 //!
-//! Does not know: logarithms and powers of numeric, which go through double precision or are refused (`math`).
+//! Does not know: logarithms and powers of numeric, which are in `math`.
 
 use bigdecimal::num_bigint::BigInt;
 use bigdecimal::{BigDecimal, Signed, ToPrimitive};
