@@ -1,6 +1,5 @@
-//! Gives `crates/fuzzing` access to private code of this crate. Built only with the feature `fuzzing`.
-//!
-//! Does not know: which texts are tried.
+//! Gives the fuzz tests in `crates/fuzzing` access to private code of this crate. It is built only with the
+//! feature `fuzzing`.
 
 use crate::ast::{Constraint, ConstraintKind, Definition, IndexKeyKind, KeptExpr};
 use crate::error::{Result, SqlState};

@@ -1,10 +1,12 @@
-//! The seam to whoever runs queries that this crate's executor does not: joins, and what will follow them.
+//! The interface to the runner of general queries. These are queries that this crate's executor cannot run,
+//! such as most joins. The crate `varve-query` implements the runner with DataFusion.
 //!
 //! Invariants
-//! 1. Both sides share expressions, casts, aggregates and key encoding: a value, a type or an error is made by the same
-//!    code whichever side runs the query.
-//! 2. A runner reads through [`Reader`]s of the running statement only, and drops them before it returns.
-//! 3. What a runner gives out are values as the executor has them; showing them (padding, intervals) is the session's.
+//! 1. The executor and the runner share expressions, casts, aggregates and key encoding. So values, types and
+//!    errors are the same on both sides.
+//! 2. A runner reads only through the [`Reader`]s of the running statement, and drops them before it returns.
+//! 3. A runner returns values in the executor's representation. The session formats them for the client, for
+//!    example with padding.
 //!
 //! Does not know: how a runner works.
 

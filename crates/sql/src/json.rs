@@ -1,6 +1,6 @@
-//! json: checked when it comes in, kept as it was written.
+//! Checks that a JSON value is well formed. The value is stored exactly as it was written.
 //!
-//! Does not know: what is in it; functions that make json (`eval::func::json`).
+//! Does not know: the content of a value, functions that make JSON (`eval::func::json`).
 
 use crate::error::{Result, SqlError, SqlState};
 

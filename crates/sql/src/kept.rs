@@ -1,14 +1,15 @@
-//! Rows of a result that are kept to be read in slices: cursors, and portals that are read with a row limit.
+//! Stores the rows of a result that the client reads in slices: through a cursor, or through a portal with a
+//! row limit.
 //!
-//! Row: for each value a tag byte (`Tag`), then its bytes: fixed ones by their width, little endian; others behind their
-//! length as u32.
+//! Layout of a row: for each value a tag byte (`Tag`), then the value's bytes. A value of fixed width is
+//! stored little endian. Before any other value there is its length as u32.
 //!
 //! Invariants
-//! 1. Rows are read as they were written, with all types.
-//! 2. The engine's spool bounds the memory, for any number of rows. Files count for the session's
-//!    `temp_file_limit`.
+//! 1. Rows are read with the same values and types as they were written.
+//! 2. The engine's spool limits the memory, however many rows there are. Its files count towards the
+//!    session's `temp_file_limit`.
 //!
-//! Does not know: who reads them.
+//! Does not know: the readers of the rows.
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
-//! How far words, comments, dollar quotes and continued strings reach in SQL text: for `scan` and for `parse/literal`.
+//! Finds where words, comments, dollar quotes and continued strings end in SQL text. `scan` and
+//! `parse/literal` use it.
 //!
 //! Invariants
-//! 1. A position that is given back is at most the length of the text.
+//! 1. A returned position is at most the length of the text.
 //!
-//! Does not know: what any of them means.
+//! Does not know: what a word or string means.
 
 /// The characters that PostgreSQL ignores around a value, in every locale that Varve has.
 pub(crate) const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];

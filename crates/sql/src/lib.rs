@@ -1,4 +1,5 @@
-//! varve-sql: PostgreSQL's SQL over the engine. Parsing, binding, planning and running of statements on one table.
+//! varve-sql: PostgreSQL's SQL on top of the engine. It parses, binds and plans statements, and runs those
+//! that need no DataFusion.
 //!
 //! Entry points: [`SqlDatabase`] (shared), [`Session`] (one client), [`Sink`] (where results go).
 

@@ -1,9 +1,9 @@
-//! The server's log: a line on stderr for each event, in a program that has asked for it.
+//! The server's log: one line on stderr for each event. A program switches the log on with `keep`.
 //!
 //! Invariants
-//! 1. Nothing is written, and no time is lost, before a program calls `keep`.
+//! 1. Before a program calls `keep`, nothing is written and no time is spent.
 //!
-//! Does not know: which events are worth a line; panics, which have a form of their own (`panics`).
+//! Does not know: which events are logged. Panics have a format of their own (`panics`).
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
-//! Names that the server makes for constraints, indexes and sequences that are given none.
+//! Makes names for constraints, indexes and sequences that have no name in the statement.
 //!
-//! Does not know: which names are taken.
+//! Does not know: which names are in use.
 
 use std::borrow::Cow;
 

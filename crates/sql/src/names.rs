@@ -1,7 +1,7 @@
-//! Names of objects as a statement or a string writes them: their longest length, their schema and their last
+//! Names of objects as a statement or a string writes them: their length limit, their schema and their last
 //! part.
 //!
-//! Does not know: which objects there are, the search path (`path`).
+//! Does not know: which objects exist, the search path (`path`).
 
 use crate::ast;
 use crate::error::{Result, SqlError, SqlState};

@@ -1,6 +1,6 @@
-//! Calls of `nextval` in the text of a column's default: which sequences a default draws from, and their names there.
+//! Finds calls of `nextval` in the text of a column's default. They show which sequences the default uses.
 //!
-//! Does not know: how a sequence gives out its values.
+//! Does not know: how a sequence produces its values.
 
 use std::ops::Range;
 

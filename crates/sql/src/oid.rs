@@ -1,7 +1,8 @@
-//! Type OIDs of PostgreSQL's `pg_type` and how they map to Varve's column types.
+//! Type OIDs of PostgreSQL's `pg_type`, and the column types of Varve that belong to them.
 //!
 //! Invariants
-//! 1. `of_column` and `column_type` are inverse for every type a column can have, up to the modifier.
+//! 1. `of_column` and `column_type` are inverse for every type that a column can have, except for the type
+//!    modifier.
 //!
 //! Does not know: values.
 

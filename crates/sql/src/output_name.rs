@@ -1,6 +1,4 @@
-//! The names of outputs and of parts of an index's key that are given none.
-//!
-//! Does not know: what the names are used for.
+//! Names for outputs and for parts of index keys that have no name in the statement.
 
 use crate::ast::{self, Expr as Ast, Link, SelectItem};
 use crate::names::fold;

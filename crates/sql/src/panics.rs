@@ -1,13 +1,13 @@
-//! A panic within a statement becomes an internal error (XX000) of that statement, and is written to the
+//! A panic within a statement becomes an internal error (XX000) of this statement, and is written to the
 //! server's log.
 //!
 //! Invariants
-//! 1. If the program has asked for it (`report_panics`), a panic that is caught here is logged once, with the
-//!    statement and a backtrace. Other programs keep their own panic hook.
-//! 2. A panic outside of statements, or on another thread, is handled by the previous hook.
+//! 1. If the program calls `report_panics`, a panic that is caught here is logged once, with the statement
+//!    and a backtrace. In other programs the panic hook stays unchanged.
+//! 2. A panic outside of statements, or on another thread, is handled by the previous panic hook.
 //!
-//! Does not know: what becomes of the transaction (`session`), whether the pager is sound (the pager stops itself where a
-//! mini-transaction was left half-way; decision 0625).
+//! Does not know: the transaction (`session` ends it). If a panic interrupts a mini-transaction, the pager
+//! stops itself, because its pages may be inconsistent (decision 0625).
 
 use std::any::Any;
 use std::backtrace::Backtrace;

@@ -2,8 +2,6 @@
 //!
 //! Invariants
 //! 1. A row is in at most one partition: no two bounds have a common key, and DEFAULT takes the other keys.
-//!
-//! Does not know: statements.
 
 use std::cmp::Ordering;
 

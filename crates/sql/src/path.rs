@@ -1,12 +1,12 @@
-//! The search path: the schemas in which names without a schema are looked for.
+//! The search path: the schemas in which names without a schema are looked up.
 //!
 //! Invariants
-//! 1. A path has only schemas that exist and that the role may use, by the catalog of that moment. The
-//!    session computes it again when the catalog, the setting or the role has changed.
-//! 2. Equal paths have equal numbers in all sessions of a process, and different paths different ones. Plans
-//!    are cached by this number (decision 0617).
-//! 3. `PUBLIC` is the path of sessions that have set none, and of stored texts: their names without a schema
-//!    are in `public`.
+//! 1. A path has only schemas that exist and that the role may use. The session computes its path again when
+//!    the catalog, the setting or the role has changed.
+//! 2. Equal paths have equal numbers in all sessions of a process, and different paths different numbers. The
+//!    plan cache uses this number (decision 0617).
+//! 3. `PUBLIC` is the path that has only the schema `public`. Sessions that have not set a path use it, and
+//!    so do texts that the catalog stores.
 //!
 //! Does not know: settings, sessions.
 

@@ -1,11 +1,11 @@
-//! Physical plans: what the executor runs.
+//! Physical plans: the input of the executor.
 //!
 //! Invariants
-//! 1. A plan holds the table definition it was made for; the engine refuses to open the table once that is
-//!    stale, and the session plans again.
-//! 2. Filters that an access path guarantees are not in `filter` any more.
+//! 1. A plan contains the table definition for which it was made. If the definition is out of date, the
+//!    engine refuses to open the table, and the session makes a new plan.
+//! 2. Conditions that the access path guarantees are not in `filter`.
 //!
-//! Does not know: how it came about (`bind`, `access`) or how it runs (`exec`).
+//! Does not know: how a plan is made (`bind`, `access`), how it runs (`exec`).
 
 mod access;
 mod calls;

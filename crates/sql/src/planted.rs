@@ -1,10 +1,11 @@
-//! Faults planted on purpose, which `e2e/random-queries --planted` has to find.
+//! Planted faults: wrong behaviour that a test switches on, to prove that `e2e/random-queries --planted`
+//! finds it.
 //!
-//! A place that could be wrong asks `planted("what is wrong")` and behaves wrongly if that is switched on, by the variable
-//! `VARVE_PLANTED` of the environment. Only builds with debug assertions look there. In others the answer is a constant
-//! `false`, and the compiler removes the question.
+//! Code that can be wrong calls `planted("what is wrong")`, and behaves wrongly if the result is true. The
+//! environment variable `VARVE_PLANTED` switches a fault on. Only builds with debug assertions read it. In
+//! other builds the function is a constant `false`, and the compiler removes the call.
 //!
-//! Does not know: which faults there are (the script has the list), what they break.
+//! Does not know: the list of faults (the script has it), what they break.
 
 #[cfg(debug_assertions)]
 use std::sync::OnceLock;

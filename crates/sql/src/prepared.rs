@@ -1,9 +1,10 @@
-//! A statement that has been parsed and typed, and the portal that runs it.
+//! A prepared statement, which has been parsed and typed, and the portal that runs it.
 //!
 //! Invariants
-//! 1. Parameter types and result columns never change after `prepare`. If the catalog has changed, the plan
-//!    is made again. If that would change the columns, the statement fails with 0A000, as in PostgreSQL.
-//! 2. A `Prepared` is shared between sessions and does not change, except that its successor is set once.
+//! 1. Parameter types and result columns never change after `prepare`. If the catalog has changed, a new plan
+//!    is made. If the new plan has other columns, the statement fails with 0A000, as in PostgreSQL.
+//! 2. Sessions share a `Prepared`, so it does not change. The only exception is the link to its successor,
+//!    which is set once.
 //! 3. The state of one execution is in the `Portal`.
 //!
 //! Does not know: names of statements (`session`), transactions.

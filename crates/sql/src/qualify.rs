@@ -1,8 +1,8 @@
-//! Names of a command get their schemas, before it runs.
+//! Adds schemas to the names in a command before the command runs.
 //!
 //! Invariants
-//! 1. With the path of `public` alone nothing is copied or changed.
-//! 2. Queries inside a definition are left as they are: the binder knows the search path.
+//! 1. If the search path is only `public`, nothing is copied or changed.
+//! 2. Queries inside a definition are left as they are, because the binder uses the search path for them.
 //!
 //! Does not know: what the commands do.
 

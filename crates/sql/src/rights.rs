@@ -2,13 +2,12 @@
 //!
 //! Invariants
 //! 1. A superuser may do everything. If a server asks for no passwords and listens only on a loopback
-//!    address, a session whose name is no role acts as the first role (`session/identity.rs`).
-//! 2. Rights are looked up each time in the catalog of the running transaction. So GRANT and REVOKE take
-//!    effect at once.
-//! 3. An object without grants has PostgreSQL's defaults: everything for its owner, and USAGE of the schema
+//!    address, a session with an unknown role name acts as the first role (`session/identity.rs`).
+//! 2. Each check reads the catalog of the running transaction. So GRANT and REVOKE take effect at once.
+//! 3. An object without grants has PostgreSQL's defaults: all rights for its owner, and USAGE on the schema
 //!    public for all roles.
 //!
-//! Does not know: sessions; where checks are made (`session/authorize.rs`, `exec/sequence.rs`).
+//! Does not know: sessions, which code makes a check (`session/authorize.rs`, `exec/sequence.rs`).
 
 use smallvec::SmallVec;
 use varve_engine::{Catalog, DatabaseDef, Grant, ObjectId, Rights, RoleDef, SchemaDef, predefined};

@@ -1,14 +1,17 @@
-//! One pass over a simple query: find the end of each statement and lift its literals, so that texts which differ only in
-//! their literals share one cached plan.
+//! Scans the text of a simple query once. It finds the end of each statement, and replaces literals by
+//! parameters. So texts that differ only in their literals share one cached plan.
 //!
 //! Invariants
-//! 1. The lifted text parses to the statement of the original with parameters in place of the lifted literals. Where a
-//!    literal is not a value to PostgreSQL's grammar (ORDER BY 1, char(10), DATE '...') it stays in the text.
-//! 2. A lifted text that fails to parse or bind is never reported: the caller then takes the original text.
-//! 3. Rows of INSERT ... VALUES that look alike collapse to one template row; their literals follow each other in `literals`.
-//! 4. A pass allocates nothing once the buffers of `Lifted` have grown.
+//! 1. The new text parses to the statement of the original with parameters in place of literals. A literal
+//!    stays in the text where PostgreSQL's grammar does not treat it as a value: ORDER BY 1, char(10), DATE
+//!    '...'.
+//! 2. If the new text fails to parse or bind, the caller uses the original text. So the client never sees an
+//!    error about the new text.
+//! 3. Rows of INSERT ... VALUES with the same shape become one template row. Their literals are in
+//!    `literals`, row after row.
+//! 4. A scan allocates nothing once the buffers of `Lifted` have grown.
 //!
-//! Does not know: the grammar beyond tokens; types beyond those of literals.
+//! Does not know: grammar beyond tokens, types of anything but literals.
 
 use crate::lexeme::{block_comment_end, continuation, dollar_end, is_word};
 use crate::oid::{self, Oid};

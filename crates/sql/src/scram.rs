@@ -1,10 +1,11 @@
-//! Passwords as PostgreSQL keeps them: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey` (RFC 5802, RFC 7677).
+//! Password verifiers as PostgreSQL stores them: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey` (RFC
+//! 5802, RFC 7677).
 //!
 //! Invariants
 //! 1. A password is never stored. The stored verifier is not enough to log in.
 //! 2. The time of a comparison of keys does not depend on their content.
 //!
-//! Does not know: the conversation in which a password is proved (`varve-server`).
+//! Does not know: the message exchange of a login (`varve-server`).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

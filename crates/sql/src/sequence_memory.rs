@@ -1,9 +1,9 @@
-//! What a session has drawn from sequences, for `currval` and `lastval`.
+//! The last values that a session has taken from sequences, for `currval` and `lastval`.
 //!
 //! Invariants
 //! 1. `currval` and `lastval` return only values that this session has taken.
 //!
-//! Does not know: how values are given out (`engine`), which sequence a name means.
+//! Does not know: how a sequence produces values (`engine`), which sequence a name means.
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;

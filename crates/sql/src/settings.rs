@@ -1,12 +1,12 @@
 //! Settings of a session: SHOW, SET and RESET, and the settings that are reported to the client.
 //!
 //! Invariants
-//! 1. A setting takes only values that Varve honours; one whose other values would change results is refused with 0A000.
-//!    Planner settings of PostgreSQL are kept and shown, and have no effect here (`foreign.rs`); of the memory settings
-//!    `work_mem` and `temp_file_limit` have one.
-//! 2. SET is undone by a rollback, also to a savepoint; SET LOCAL is undone by the commit too, unless a SET came after it.
+//! 1. A setting accepts only values that Varve obeys. Another value is refused (0A000) if it would change
+//!    results. PostgreSQL's planner settings are accepted and shown, but have no effect (`foreign.rs`). Of
+//!    the memory settings, `work_mem` and `temp_file_limit` have an effect.
+//! 2. A rollback undoes SET, also to a savepoint. COMMIT undoes SET LOCAL, unless a SET came after it.
 //!
-//! Does not know: transactions; the session calls `commit` and `rollback`, and `mark` at a savepoint.
+//! Does not know: transactions. The session calls `commit`, `rollback`, and at a savepoint `mark`.
 
 mod foreign;
 

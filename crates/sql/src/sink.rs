@@ -1,10 +1,12 @@
-//! Where results go: columns, rows, tags, notices, and the way COPY data comes in and goes out.
+//! The interface through which a session sends results: columns, rows, tags and notices. COPY data goes in
+//! and out through it, too.
 //!
 //! Invariants
-//! 1. For one statement the calls come as `columns? row* complete` or end with an error returned by the session.
-//! 2. A `Datum` handed to `row` is valid only during the call.
+//! 1. For one statement the calls are `columns? row* complete`. If the statement fails, the session returns
+//!    an error instead of `complete`.
+//! 2. A `Datum` that is passed to `row` is valid only during the call.
 //!
-//! Does not know: the wire format; `server` implements `Sink` with its encoder.
+//! Does not know: the wire format. The crate `server` implements `Sink` with its encoder.
 
 use varve_engine::Datum;
 

@@ -1,8 +1,8 @@
-//! Settings of the whole process, which ALTER SYSTEM changes. The program behind the database implements
-//! them.
+//! The interface for settings of the whole process, which ALTER SYSTEM changes. The program that opens the
+//! database implements it.
 //!
 //! Invariants
-//! 1. A change is durable when `alter` returns; one that the next start would refuse is refused.
+//! 1. A change is durable when `alter` returns. A value that the next start would refuse is refused.
 //!
 //! Does not know: files, what a setting is for.
 

@@ -1,10 +1,12 @@
-//! PostgreSQL's text form of values: input for literals, parameters and COPY, output for text results and casts.
+//! PostgreSQL's text form of values. Input is for literals, parameters and COPY. Output is for text results
+//! and casts.
 //!
 //! Invariants
-//! 1. `parse_text(write_text(v)) = v` for every value of every column type (infinities and NaN included).
-//! 2. Text input applies the column type's modifier: lengths are checked, numerics rounded.
+//! 1. `parse_text(write_text(v)) = v` for every value of every column type, including infinities and NaN.
+//! 2. Text input applies the modifier of the column's type: lengths are checked, numerics are rounded.
 //!
-//! Does not know: sessions. Times are read and shown as ISO and in UTC unless forms are given (`write_with`).
+//! Does not know: sessions. Times are read and shown in ISO format and in UTC, unless the caller gives other
+//! styles (`write_with`).
 
 use std::cell::Cell;
 use std::io::Write;

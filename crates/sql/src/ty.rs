@@ -2,12 +2,13 @@
 //!
 //! Invariants
 //! 1. Every expression has a `Typed`: a type and PostgreSQL's type modifier (-1 for none).
-//! 2. `Ty::Unknown` is the type of an untyped literal, parameter or NULL; it never survives binding.
-//! 3. char(n) values are stored without trailing blanks; the modifier gives their shown width. Values of
-//!    `bpchar`, which has no modifier, are shown as they are: a former char(n) value has its blanks
+//! 2. `Ty::Unknown` is the type of an untyped literal, parameter or NULL. After binding, no expression has
+//!    it.
+//! 3. char(n) values are stored without trailing blanks, and padded when they are shown. The type modifier
+//!    has the width. `bpchar` has no modifier, so a char(n) value gets its blanks when it becomes bpchar
 //!    (`coerce::with_blanks`).
 //!
-//! Does not know: values; which types cast to which (`casts`), nor how a cast is computed (`eval::cast`).
+//! Does not know: values, which types cast to which (`casts`), how a cast is computed (`eval::cast`).
 
 mod casts;
 mod written;

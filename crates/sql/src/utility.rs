@@ -1,7 +1,8 @@
-//! Commands about the session, transactions and maintenance, as PostgreSQL's parser gives them.
+//! Converts commands about the session, transactions and maintenance from the tree of PostgreSQL's parser.
 //!
 //! Invariants
-//! 1. Each statement of PostgreSQL's grammar is read here or in `parse`, or is 0A000 with its name (`tag`).
+//! 1. Each statement of PostgreSQL's grammar is converted here or in `parse`, or refused by its name (0A000,
+//!    `tag`).
 //!
 //! Does not know: what the commands do (`session`).
 

@@ -1,4 +1,5 @@
-//! Values as bytes that are the same where the values are: keys of hash tables and of sorts, and exact images.
+//! Encodes values as bytes. Equal values have equal bytes, so hash tables and sorts can use the bytes as
+//! keys. Another encoding keeps a value exactly, with its scale.
 //!
 //! Does not know: what the bytes are used for.
 

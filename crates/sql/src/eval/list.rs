@@ -1,9 +1,10 @@
-//! Lists to look values up in: `x IN (...)`, `x = ANY (array)` and their negations, hashed once for an execution.
+//! Lists for `x IN (...)`, `x = ANY (array)` and their negations. A long list is put into a hash table once
+//! for each execution.
 //!
 //! Invariants
 //! 1. A list is hashed only if its values are the same for all rows of the execution. The result is the same
 //!    as with single comparisons.
-//! 2. A list keeps its number when its expression is copied, and no other list has this number.
+//! 2. A copy of an expression keeps the list's number, and no other list has this number.
 //!
 //! Does not know: where an operand comes from.
 

@@ -1,10 +1,11 @@
 //! Typed expressions and their evaluation, one row at a time.
 //!
 //! Invariants
-//! 1. Operands already have the types that a node asks for: the binder put in every cast.
-//! 2. Evaluation reads only the row, the parameters and the environment; what it makes lives in the arena, which the caller
-//!    resets between rows. A value of plain columns and parameters costs no allocation.
-//! 3. Three-valued logic: NULL and false give false, NULL or true gives true; a filter keeps a row only for true.
+//! 1. The operands of a node already have the types that it needs, because the binder has added every cast.
+//! 2. Evaluation reads only the row, the parameters and the environment. Its results are in an arena, which
+//!    the caller resets between rows. An expression of plain columns and parameters allocates nothing.
+//! 3. Logic has three values: NULL AND false is false, NULL OR true is true. A filter keeps a row only if its
+//!    condition is true.
 //!
 //! Does not know: names, plans, where rows come from.
 

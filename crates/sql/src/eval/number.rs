@@ -1,11 +1,12 @@
-//! Arithmetic on numeric with PostgreSQL's display scales.
+//! Arithmetic on numeric, with PostgreSQL's display scales.
 //!
 //! Invariants
-//! 1. Sums have the larger scale, products the sum of the scales, quotients at least 16 significant digits
-//!    (PostgreSQL's `select_div_scale`).
-//! 2. NaN in, NaN out. Infinities follow the rules of floating point, but division by zero is an error.
+//! 1. A sum has the larger scale of its operands, a product the sum of their scales. A quotient has at least
+//!    16 significant digits (PostgreSQL's `select_div_scale`).
+//! 2. An operation on NaN gives NaN. Infinities follow the rules of floating point, but division by zero is
+//!    an error.
 //!
-//! Does not know: columns, rounding to a declared precision (`text::fit`).
+//! Rounding to a declared precision is in `text::fit`.
 
 use bigdecimal::num_bigint::{BigInt, Sign};
 use bigdecimal::{BigDecimal, RoundingMode, Signed, Zero};

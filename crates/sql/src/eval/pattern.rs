@@ -1,9 +1,10 @@
 //! LIKE and ILIKE.
 //!
 //! Invariants
-//! 1. `%` matches any run, `_` any one character, the escape character makes the next one literal.
+//! 1. `%` matches any sequence of characters, `_` any one character. The character after the escape character
+//!    stands for itself.
 //!
-//! Does not know: indexes; a prefix of a pattern is not used for access yet.
+//! Does not know: indexes. The constant prefix of a pattern is not used for an index yet.
 
 use memchr::memmem;
 use varve_engine::Datum;

@@ -1,8 +1,9 @@
 //! exp, ln, log and power of numeric, and the greatest common divisor.
 //!
 //! Invariants
-//! 1. A result has at least 16 significant digits, at least the scale of each argument, and at most 1,000 digits behind the point.
-//!    The scale is the one that PostgreSQL 15 chooses; the digits come from `dashu` (docs/decisions, 0628).
+//! 1. A result has at least 16 significant digits, and at least the scale of each argument. It has at most
+//!    1,000 digits after the point. PostgreSQL 15 would choose the same scale. The crate `dashu` computes the
+//!    digits (decision 0628).
 //! 2. NaN and the infinities follow POSIX `pow`, with PostgreSQL's errors.
 //!
 //! Does not know: double precision.

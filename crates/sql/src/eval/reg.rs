@@ -1,9 +1,10 @@
-//! OIDs with names: regclass, regtype, regproc, regnamespace, regrole.
+//! Types of OIDs that are shown as names: regclass, regtype, regproc, regnamespace, regrole.
 //!
 //! Invariants
-//! 1. 0 is shown as `-`, an OID that nothing has as its number; both are read back.
+//! 1. OID 0 is shown as `-`, and an OID without an object as its number. Both texts are read back as the same
+//!    OID.
 //!
-//! Does not know: how the catalog numbers things (`system`).
+//! Does not know: which OID an object has (`system`).
 
 use varve_engine::{Catalog, Datum, Named, TableId};
 

@@ -1,11 +1,12 @@
-//! Regular expressions of PostgreSQL by the `regex` crate and its automata.
+//! PostgreSQL's regular expressions, on top of the crate `regex`.
 //!
-//! The crate finds where a match begins. PostgreSQL has other rules for its end and its groups than Perl and
-//! the crate: the longest match counts, or the shortest if the first quantifier is not greedy. Groups follow
-//! the same rule from left to right. `matcher` implements these rules.
+//! The crate finds where a match begins. Where it ends is computed by `matcher`, because PostgreSQL's rule
+//! differs from that of Perl and the crate. In PostgreSQL the longest match counts, or the shortest if the
+//! first quantifier is not greedy. Groups follow the same rule from left to right.
 //!
 //! Invariants
-//! 1. A pattern is compiled once for each thread that meets it, as long as it is among the last ones met.
+//! 1. Each thread keeps the patterns that it used last, and compiles a pattern again only if it has dropped
+//!    it.
 //! 2. A pattern without back references and look-around is searched for in linear time.
 //!
 //! Does not know: operators and functions.

@@ -1,6 +1,7 @@
-//! The type of an expression's value, told from what it reads.
+//! Computes the type of a bound expression from its node and the types of its operands. Most expressions
+//! store no type, because evaluation does not need one.
 //!
-//! Does not know: how types were chosen (`bind`); an expression keeps no more of them than evaluation needs.
+//! Does not know: how types were chosen (`bind`).
 
 use varve_engine::{ArrayRef, Value};
 

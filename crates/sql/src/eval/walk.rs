@@ -1,4 +1,4 @@
-//! Walks over expressions.
+//! Visits all nodes of an expression.
 //!
 //! Does not know: what the nodes mean.
 

@@ -1,10 +1,11 @@
-//! ALTER TABLE.
+//! Executes ALTER TABLE.
 //!
 //! Invariants
-//! 1. Each action sees the table as the ones before it have left it.
-//! 2. Rows are looked at after the table is locked and changed; a row that stands in the way undoes the statement.
+//! 1. Each action sees the table as the earlier actions have left it.
+//! 2. Rows are checked after the table is locked and changed. If a row violates a new rule, the statement is
+//!    rolled back.
 //!
-//! Does not know: what the actions are called (`bind::alter`).
+//! Does not know: the syntax of the actions (`bind::alter`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

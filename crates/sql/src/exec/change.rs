@@ -1,14 +1,15 @@
-//! UPDATE and DELETE.
+//! Executes UPDATE and DELETE.
 //!
 //! Invariants
-//! 1. A primary key change is one call of the engine; any other path first collects the keys of its rows, so that rows
-//!    which move within the scanned index are not met again.
-//! 2. Condition and new values are evaluated on the version that is changed, again after each wait.
-//! 3. One statement changes no row twice: a row that it has put or followed somewhere is known there.
+//! 1. A change by primary key is one call of the engine. Every other access path first collects the keys of
+//!    its rows. So a row that moves within the scanned index is not changed twice.
+//! 2. The condition and the new values are evaluated on the newest version, and again after each wait for a
+//!    lock.
+//! 3. A statement changes no row twice: it remembers the rows that it has changed, also under their new keys.
 //! 4. RETURNING shows a row only after it has been changed.
-//! 5. What a general query found beside a row (other relations, subqueries) is as of the statement's snapshot; the row itself is
-//!    the version that is changed. Where that is not the version for which subqueries were run, they are run again for it,
-//!    behind its lock.
+//! 5. In a general query (run by DataFusion) the other relations and subqueries are read at the statement's
+//!    snapshot, but the changed row is the newest version. If that version is newer than the snapshot, the
+//!    row is locked and the subqueries run again for it.
 //!
 //! Does not know: locks, versions.
 

@@ -1,6 +1,4 @@
-//! COMMENT ON.
-//!
-//! Does not know: who reads comments.
+//! Executes COMMENT ON.
 
 use crate::ast;
 use crate::names::{fold, object_name, undefined_table};

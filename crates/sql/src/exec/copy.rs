@@ -1,10 +1,10 @@
-//! COPY FROM: rows that come as text, CSV or binary, fed in pieces of any size.
+//! Executes COPY FROM. The data is text, CSV or binary, and comes in pieces of any size.
 //!
 //! Invariants
-//! 1. No more of the data is held than one piece and one row.
-//! 2. An error says in which line, and in which column where a value is at fault, in PostgreSQL's words.
+//! 1. Memory holds at most one piece of the data and one row.
+//! 2. An error names the line, and the column if a value is wrong, with PostgreSQL's message text.
 //!
-//! Does not know: the protocol; the sink brings the bytes. How data is taken apart (`crate::copy`).
+//! Does not know: the protocol (the sink passes the bytes on), how data is split into fields (`crate::copy`).
 
 use std::sync::Arc;
 

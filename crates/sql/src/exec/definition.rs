@@ -1,10 +1,10 @@
-//! CREATE, DROP, ALTER and TRUNCATE.
+//! Executes CREATE, DROP, ALTER and TRUNCATE.
 //!
 //! Invariants
-//! 1. A statement changes the catalog through the transaction only, so it is undone with it.
+//! 1. A statement changes the catalog only through the transaction, so a rollback undoes the change.
 //! 2. IF [NOT] EXISTS turns the error into a notice.
 //!
-//! Does not know: which statements may come in which transaction (`session`).
+//! Does not know: which statements a transaction allows (`session`).
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
-//! DROP, and what depends on what is dropped.
+//! Executes DROP, for the named objects and for objects that depend on them.
 //!
 //! Invariants
-//! 1. Without CASCADE only named objects are dropped. Error 2BP01 names the dependent objects.
-//! 2. Objects that are named together may depend on each other.
+//! 1. Without CASCADE only named objects are dropped. If other objects depend on them, error 2BP01 names
+//!    these.
+//! 2. Objects that one statement names may depend on each other.
 //!
-//! Does not know: how objects are unmade (the engine).
+//! Does not know: how an object is removed (the engine).
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Aggregates and grouping.
+//! Computes aggregates and groups.
 //!
 //! Invariants
-//! 1. NULL arguments do not count; an aggregate of no values is NULL, count is 0.
-//! 2. Sums of whole numbers are exact and checked only at the end, sums of numeric exact.
-//! 3. Groups compare as keys do: NULL equals NULL, 1.0 equals 1.00.
+//! 1. NULL arguments are ignored. Without other arguments, an aggregate is NULL, and count is 0.
+//! 2. Sums of integers and of numeric are exact. The range of an integer sum is checked only at the end.
+//! 3. Groups are compared like keys: NULL equals NULL, 1.0 equals 1.00.
 //!
 //! Does not know: how rows are read.
 

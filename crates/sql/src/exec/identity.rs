@@ -1,6 +1,6 @@
-//! Identity columns of ALTER TABLE, and the sequences behind them.
+//! Executes ALTER TABLE for identity columns, and creates or changes their sequences.
 //!
-//! Does not know: how options are settled (`bind::sequence`).
+//! Does not know: how options are resolved (`bind::sequence`).
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
-//! INSERT.
+//! Executes INSERT.
 //!
 //! Invariants
-//! 1. A row is evaluated completely before it is written; rows of a query that reads a table are all read before the first
-//!    is written.
-//! 2. ON CONFLICT DO NOTHING swallows 23505 of the constraint it names and nothing else; DO UPDATE is in `upsert`.
+//! 1. A row is evaluated completely before it is written. If the rows come from a query that reads a table,
+//!    all of them are read before the first one is written.
+//! 2. ON CONFLICT DO NOTHING ignores only error 23505 of the constraint that it names. DO UPDATE is in
+//!    `upsert`.
 //!
 //! Does not know: defaults (they are in the plan).
 

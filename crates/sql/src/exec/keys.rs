@@ -1,11 +1,11 @@
 //! Keys and key ranges as bytes.
 //!
 //! Invariants
-//! 1. Every range is half open: from its lower bytes up to but without its upper bytes.
+//! 1. Every range is half open: it has its lower bound, but not its upper bound.
 //! 2. After `prepare` the ranges are in key order and disjoint, so that no row is read twice.
-//! 3. A comparison with NULL is never true: a range with a NULL bound is left out.
+//! 3. A comparison with NULL is never true, so a range with a NULL bound is left out.
 //!
-//! Does not know: which tree.
+//! Does not know: which tree the keys belong to.
 
 use std::collections::HashSet;
 

@@ -1,11 +1,11 @@
-//! SELECT ... FOR UPDATE: finds keys first, then locks row by row.
+//! Executes SELECT ... FOR UPDATE: it first finds keys, then locks row by row.
 //!
 //! Invariants
-//! 1. The whole condition and the outputs are evaluated on the version that is locked, again after each wait.
-//! 2. Rows are locked in the order in which they are returned, and no more rows than LIMIT asks for.
-//! 3. NOWAIT and SKIP LOCKED never wait, not even when a wait would be a deadlock.
+//! 1. The whole condition and the outputs are evaluated on the locked version, and again after each wait.
+//! 2. Rows are locked in the order in which they are returned. No more rows are locked than LIMIT allows.
+//! 3. With NOWAIT and SKIP LOCKED the statement never waits for a lock.
 //!
-//! Does not know: the wire; transaction blocks.
+//! Does not know: the wire protocol, transaction blocks.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -1,11 +1,14 @@
-//! Nested loops: tables that are read one within the other, each by a key made of the rows before it.
+//! Executes nested loop joins. For each row of the outer tables, a key is made from its columns, and the
+//! inner table is read by this key.
 //!
 //! Invariants
-//! 1. Nothing of the engine is held while an inner table is read: the rows of a step are copied first, a batch at a time.
-//! 2. A batch holds a bounded number of rows and, but for its last row, of bytes, whatever a table holds.
-//! 3. Rows come in the order of the first step, those of one of its rows in that of the second, and so on.
+//! 1. While an inner table is read, no latch or page of the engine is held. The rows of the outer table are
+//!    first copied, a batch at a time.
+//! 2. A batch has a limited number of rows and of bytes. Only its last row may exceed the limit of bytes.
+//! 3. Rows are sorted by their position in the first table of the loops, then by that in the second, and so
+//!    on.
 //!
-//! Does not know: why the tables are read in this order (`crate::loops`); what becomes of the rows.
+//! Does not know: why the tables are read in this order (`crate::loops`), where the rows go.
 
 use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};

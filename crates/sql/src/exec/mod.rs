@@ -1,9 +1,10 @@
-//! The executor: runs plans against a transaction.
+//! The executor: runs plans in a transaction.
 //!
 //! Invariants
-//! 1. No row is kept longer than its scan callback unless it was copied into the result arena.
-//! 2. Buffers and arenas are the session's and are reused; a short statement allocates nothing that grows with its rows.
-//! 3. An error leaves the transaction to the session: it rolls back, never the executor.
+//! 1. A row is valid only inside its scan callback, unless it was copied into the result arena.
+//! 2. Buffers and arenas belong to the session and are reused. For a short statement, the number of
+//!    allocations does not grow with the number of rows.
+//! 3. On an error the executor never rolls back. The session does.
 //!
 //! Does not know: transaction blocks, caches.
 

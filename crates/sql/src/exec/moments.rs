@@ -1,11 +1,12 @@
-//! The basis of variance, correlation and regression: counts, sums and sums of squares.
+//! Counts, sums and sums of squares, from which variance, correlation and regression are computed.
 //!
-//! Whole numbers and numeric are summed exactly. For double precision, deviations from the mean so far are
-//! summed, in the same order of operations as in PostgreSQL, so that the last digits are the same (Youngs and
-//! Cramer, "Some results relevant to choice of sum and sum-of-product algorithms", 1971).
+//! Sums of integers and numeric are exact. For double precision, the deviations from the current mean are
+//! summed (Youngs and Cramer, "Some results relevant to choice of sum and sum-of-product algorithms", 1971).
+//! The operations have PostgreSQL's order, so that the last digits are equal.
 //!
 //! Invariants
-//! 1. Moments of parts, merged, are those of the whole; of double precision up to rounding.
+//! 1. The merged moments of parts equal the moments of the whole. For double precision this holds up to
+//!    rounding.
 //!
 //! Does not know: groups, NULL.
 

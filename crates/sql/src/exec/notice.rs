@@ -1,7 +1,8 @@
-//! What a definition says beside its result: notices, and why it failed.
+//! Notices and failures of statements that define objects.
 //!
 //! Invariants
-//! 1. A table that was dropped or replaced while the statement waited for it is not reported by what it was: `Failed::Stale`.
+//! 1. If a table was dropped or replaced while the statement waited for it, the result is `Failed::Stale`,
+//!    and the session repeats the statement. The client never sees an error about the old table.
 //!
 //! Does not know: what was to be defined.
 

@@ -1,6 +1,6 @@
-//! CREATE TABLE ... PARTITION OF, and dropping a part.
+//! Executes CREATE TABLE ... PARTITION OF, and drops partitions.
 //!
-//! Does not know: which rows a part takes (`partition`).
+//! Does not know: which rows belong to a partition (`partition`).
 
 use std::ops::ControlFlow;
 

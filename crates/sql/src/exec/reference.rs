@@ -1,10 +1,12 @@
-//! FOREIGN KEY: checks at the end of a statement or at COMMIT, and what ON DELETE and ON UPDATE do.
+//! Executes FOREIGN KEY: the checks at the end of a statement or at COMMIT, and the actions of ON DELETE and
+//! ON UPDATE.
 //!
 //! Invariants
-//! 1. A check looks at the newest committed rows and the own ones, never at the snapshot (decision 0508).
-//! 2. Whoever refers to a row holds it until the end of the transaction; whoever deletes one has waited for its holders
-//!    before it looks for rows that refer to it.
-//! 3. A check that was put off looks whether there is still something to check.
+//! 1. A check reads the newest committed rows and those of its own transaction, never the snapshot (decision
+//!    0508).
+//! 2. A transaction that writes a reference locks the referenced row until its end. A transaction that
+//!    deletes a referenced row waits for these locks before it looks for references.
+//! 3. A deferred check first tests whether it is still needed.
 //!
 //! Does not know: which statement made the changes.
 

@@ -1,10 +1,10 @@
-//! ALTER COLUMN ... TYPE, of one or several columns of a table.
+//! Executes ALTER COLUMN ... TYPE for one or several columns of a table.
 //!
 //! Invariants
-//! 1. The table is rewritten once, or not at all if all values stay as they are stored.
-//! 2. What the columns are bound by (NOT NULL, CHECK, foreign keys from and to the table) holds for the new values.
+//! 1. The table is rewritten once, or not at all if all values keep their stored bytes.
+//! 2. The new values obey all rules of the columns: NOT NULL, CHECK, foreign keys from and to the table.
 //!
-//! Does not know: how a new value comes about (`bind::retype`).
+//! Does not know: how a new value is computed (`bind::retype`).
 
 use std::sync::Arc;
 

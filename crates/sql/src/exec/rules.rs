@@ -1,7 +1,8 @@
-//! What new rows must fulfil: NOT NULL and CHECK.
+//! Checks NOT NULL and CHECK of new rows.
 //!
 //! Invariants
-//! 1. A row is looked at before it is written, NOT NULL first, then the conditions in the order of their names.
+//! 1. A row is checked before it is written: NOT NULL first, then the CHECK conditions in the order of their
+//!    names.
 //!
 //! Does not know: keys and references.
 

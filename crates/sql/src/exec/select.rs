@@ -1,10 +1,10 @@
-//! SELECT: rows from their source through filter, grouping, sorting and limits.
+//! Executes SELECT: rows pass from their source through filter, grouping, sorting and limits.
 //!
 //! Invariants
-//! 1. Without grouping, sorting and DISTINCT a row goes to the sink at once and nothing of it is kept.
-//! 2. A primary key read copies nothing: the row is projected where it lies.
+//! 1. Without grouping, sorting and DISTINCT a row goes to the sink at once, and nothing of it is stored.
+//! 2. A read by primary key does not copy the row: the outputs are computed from the page.
 //!
-//! Does not know: the wire; transaction blocks.
+//! Does not know: the wire protocol, transaction blocks.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Sequence functions within a transaction.
+//! Executes the functions of sequences within a transaction.
 //!
-//! Does not know: how values are kept (`engine`).
+//! Does not know: how values are stored (`engine`).
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! CREATE SEQUENCE and ALTER SEQUENCE.
+//! Executes CREATE SEQUENCE and ALTER SEQUENCE.
 //!
 //! Invariants
-//! 1. A sequence that a column owns is in the column's schema, and of its owner.
-//! 2. Defaults name sequences as text: when a sequence gets another name, they get it, too.
+//! 1. A sequence that a column owns is in the schema of the column's table, and has the same owner.
+//! 2. Defaults name sequences as text. If a sequence is renamed, the text is changed, too.
 //!
-//! Does not know: how options are settled (`bind::sequence`).
+//! Does not know: how options are resolved (`bind::sequence`).
 
 use std::sync::Arc;
 

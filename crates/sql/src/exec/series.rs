@@ -1,6 +1,4 @@
-//! generate_series.
-//!
-//! Does not know: where its numbers go.
+//! `generate_series` for integers.
 
 use bumpalo::Bump;
 use varve_engine::Datum;

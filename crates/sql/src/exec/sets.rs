@@ -1,10 +1,10 @@
-//! Functions that give sets: the rows of one call.
+//! Computes the rows that one call of a set-returning function returns.
 //!
 //! Invariants
 //! 1. If an argument is NULL, there are no rows.
 //! 2. Functions that may return many rows (generate_series) compute one row at a time.
 //!
-//! Does not know: where the rows go, what stands beside them.
+//! Does not know: where the rows go, which columns are beside them.
 
 use std::cmp::Ordering;
 

@@ -1,10 +1,12 @@
-//! ORDER BY and DISTINCT over rows held in the result arena.
+//! ORDER BY and DISTINCT over rows in the result arena.
 //!
 //! Invariants
-//! 1. DISTINCT sorts by the ORDER BY keys, then by all other shown columns, and drops equal neighbours.
-//! 2. The prefix of a row never contradicts the full comparison of its first key.
+//! 1. DISTINCT sorts by the ORDER BY keys, then by all other shown columns. Then it drops a row that equals
+//!    the row before it.
+//! 2. Each row has a short prefix of its first key for fast comparison. Two prefixes never contradict the
+//!    full comparison.
 //!
-//! Does not know: where rows came from.
+//! Does not know: where rows come from.
 
 use std::cmp::Ordering;
 

@@ -1,8 +1,8 @@
-//! Sums as `sum` and `avg` keep them: in machine words while they fit, exact beyond.
+//! The state of `sum` and `avg`: a sum in machine words while it fits, then an exact number of any size.
 //!
 //! Invariants
-//! 1. Sums of whole numbers and of numeric are exact; only what comes out is checked against its type.
-//! 2. Sums of parts, merged, are the sum of the whole.
+//! 1. Sums of integers and of numeric are exact. Only the final result is checked against its type.
+//! 2. The merged sums of parts equal the sum of the whole.
 //!
 //! Does not know: groups, NULL.
 

@@ -1,6 +1,4 @@
-//! unnest in FROM.
-//!
-//! Does not know: where its rows go.
+//! `unnest` in FROM.
 
 use varve_engine::Datum;
 

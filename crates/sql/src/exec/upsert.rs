@@ -1,10 +1,12 @@
-//! INSERT ... ON CONFLICT DO UPDATE: the row that is there is changed instead.
+//! Executes INSERT ... ON CONFLICT DO UPDATE: if a row with the same key exists, the statement changes that
+//! row.
 //!
 //! Invariants
-//! 1. The row is found and changed in its newest version; if it vanishes meanwhile, the insert is tried again.
-//! 2. A statement changes no row that it has inserted or changed itself (21000).
+//! 1. The existing row is changed in its newest version. If it is deleted in the meantime, the insert is
+//!    tried again.
+//! 2. A statement cannot change a row that it has inserted or changed itself (21000).
 //!
-//! Does not know: uniqueness (the engine's insert says what is in conflict).
+//! Does not know: uniqueness (the engine's insert reports the conflict).
 
 use std::collections::HashSet;
 

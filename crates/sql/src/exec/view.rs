@@ -1,7 +1,7 @@
-//! CREATE VIEW.
+//! Executes CREATE VIEW.
 //!
 //! Invariants
-//! 1. OR REPLACE keeps the existing columns with their names and types; new columns are added at the end.
+//! 1. OR REPLACE keeps the existing columns with their names and types. New columns are added at the end.
 //!
 //! Does not know: what the query means (`bind::view`).
 

@@ -1,11 +1,12 @@
-//! Measurements of EXPLAIN ANALYZE while a plan runs: rows, loops, time and pages of each step.
+//! Measures a running plan for EXPLAIN ANALYZE: rows, loops, time and pages of each step.
 //!
-//! The executor is written once, over a [`Watch`]. With [`Unwatched`] the compiler leaves nothing of it; with a [`Meter`] each step
-//! notes what it does.
+//! The executor's code is generic over a [`Watch`]. With [`Unwatched`] the compiler removes all measurements.
+//! With a [`Meter`] each step records what it does.
 //!
 //! Invariants
-//! 1. A plan that runs unwatched does no work for this.
-//! 2. At any time one step works, and time and pages are its own; what a step took with all below it is a sum.
+//! 1. A plan without EXPLAIN ANALYZE does no work for measurements.
+//! 2. At each moment one step is active, and time and pages are counted for this step only. The total of a
+//!    step is computed later, as the sum of the step and of all steps below it.
 //!
 //! Does not know: what the steps are called (`crate::explain`).
 

@@ -1,6 +1,7 @@
-//! EXPLAIN: the steps of a plan as a tree, whichever side runs it, and how it is shown.
+//! EXPLAIN: the steps of a plan as a tree, and its output. The plan belongs to this crate's executor or to
+//! the runner of general queries, DataFusion.
 //!
-//! Does not know: how steps are measured (`exec::watch`; for general queries, their runner).
+//! Does not know: how steps are measured (`exec::watch`, or the runner of general queries).
 
 pub mod expression;
 pub mod short;

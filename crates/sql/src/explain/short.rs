@@ -1,10 +1,10 @@
-//! The steps of a plan that the executor runs.
+//! The EXPLAIN steps of plans for this crate's executor.
 //!
 //! Invariants
 //! 1. A scan names the access path and the index.
-//! 2. A step that ran has what the meter says of it, and of all below it.
+//! 2. A step that ran shows the figures that the meter has for it and for all steps below it.
 //!
-//! Does not know: costs; the executor's plans have none.
+//! Does not know: costs. The executor's plans have none.
 
 use varve_engine::{ScanIndex, TableDef};
 

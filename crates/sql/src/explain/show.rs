@@ -1,8 +1,8 @@
-//! How EXPLAIN shows a plan: PostgreSQL's text, and its JSON.
+//! Formats an EXPLAIN plan as PostgreSQL's text or JSON.
 //!
 //! Invariants
-//! 1. Keys, their order and their units are those of PostgreSQL 15. Varve's own keys follow them.
-//! 2. If a step ran several times, its rows and times are shown for one run.
+//! 1. Keys, their order and their units are those of PostgreSQL 15. Varve's own keys come after them.
+//! 2. If a step ran several times, its rows and times are averages of one run.
 //!
 //! Does not know: plans.
 

@@ -1,10 +1,11 @@
-//! Classes of equal columns and constants. Equality is transitive.
+//! Classes of columns and constants that a query's conditions make equal. Equality is transitive.
 //!
 //! Invariants
-//! 1. The conditions of all steps together hold for the same rows as the equalities that a class was made of.
-//! 2. Only columns whose values have one key form are in one class.
+//! 1. The conditions of all steps together hold for the same rows as the equalities from which the classes
+//!    were made.
+//! 2. All columns of a class encode their values as the same key bytes.
 //!
-//! Does not know: orders of tables.
+//! Does not know: the order of the tables.
 
 use varve_engine::ColumnType;
 

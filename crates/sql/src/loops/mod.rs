@@ -1,15 +1,17 @@
-//! Short joins: which joins become nested loops of the executor, and in which order their tables are read.
+//! Short joins: decides which joins the executor runs as nested loops, and in which order it reads their
+//! tables.
 //!
 //! Invariants
-//! 1. Inner joins of two to four tables only. The first table is read through an index from constants; each
-//!    further one by its unique key, or by a key prefix that uses up every equality with the tables before
-//!    it. Whatever could read a table many times over is left to the runner of general queries.
-//! 2. A condition is checked at the first step that has its columns, after earlier conditions over the same
+//! 1. Only inner joins of two to four tables become nested loops. The first table is read through an index,
+//!    by constants. Each further table is read by its unique key, or by a key prefix that uses every equality
+//!    with the earlier tables. All other joins are left to DataFusion, because a nested loop could read a
+//!    table many times.
+//! 2. A condition is checked at the first step that has all its columns, after earlier conditions on the same
 //!    tables.
-//! 3. The row of the nested loops has the used columns, in the order of the steps. Expressions refer to them
-//!    by this order.
+//! 3. The rows of the nested loops have only the used columns, in the order of the steps. Expressions number
+//!    the columns in this order.
 //!
-//! Does not know: statistics. Orders are compared by how much of a key each step knows.
+//! Does not know: statistics. Two orders are compared by how many key columns each step has.
 
 mod equal;
 mod renumber;

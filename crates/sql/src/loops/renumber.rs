@@ -1,5 +1,4 @@
-//! From a chosen order of tables to the steps of a plan: columns that nobody reads are dropped, the others
-//! are counted anew.
+//! Makes the steps of a plan from a chosen order of tables: it drops unused columns and renumbers the others.
 //!
 //! Does not know: why the order was chosen.
 

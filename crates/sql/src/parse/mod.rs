@@ -1,10 +1,11 @@
-//! Text to syntax tree: PostgreSQL's parser reads it, and its tree is mapped to that of `crate::ast`.
+//! Parses text to a syntax tree. PostgreSQL's own parser reads the text, and its tree is converted to that of
+//! `crate::ast`.
 //!
 //! Invariants
-//! 1. Syntax errors are 42601, with PostgreSQL's text and the position of the offending token.
-//! 2. Everything that PostgreSQL's grammar accepts is in the tree, or is refused by its name (0A000).
+//! 1. A syntax error has code 42601, PostgreSQL's message, and the position of the wrong token.
+//! 2. Everything that PostgreSQL's grammar accepts is either in the tree or refused by its name (0A000).
 //!
-//! Does not know: names' meaning.
+//! Does not know: what names mean.
 
 pub mod postgres;
 mod token;

@@ -1,9 +1,9 @@
-//! The tokens of a text that was parsed before, by PostgreSQL's scanner.
+//! The tokens of a text, from PostgreSQL's scanner. The text has been parsed before.
 //!
 //! Invariants
 //! 1. There are only blanks and comments between two tokens.
 //!
-//! Does not know: what stands where in a statement.
+//! Does not know: the grammar.
 
 use pg_query::protobuf::{KeywordKind, Token as Scanned};
 

@@ -1,4 +1,4 @@
-//! The options of a view.
+//! Converts the options of a view.
 //!
 //! Does not know: what an option changes (`bind::view`).
 

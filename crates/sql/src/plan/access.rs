@@ -1,6 +1,6 @@
-//! Ways to the rows of a table: all rows, one row, ranges of an index.
+//! Access paths to the rows of a table: all rows, one row, ranges of an index.
 //!
-//! Does not know: how a way is chosen (`access`).
+//! Does not know: how a path is chosen (`access`).
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Plans of queries: SELECT and its clauses, and queries in expressions.
+//! Plans of queries: SELECT and its clauses, and subqueries in expressions.
 //!
-//! Does not know: where rows come from (`source`); how expressions are found in a query (`walk`).
+//! Does not know: where rows come from (`source`), how expressions are found in a query (`walk`).
 
 use std::sync::Arc;
 

@@ -1,6 +1,4 @@
-//! Walks over plans of queries: their expressions, their sources, their tables.
-//!
-//! Does not know: what is looked for.
+//! Visits all expressions, sources or tables of a query's plan.
 
 use std::sync::Arc;
 

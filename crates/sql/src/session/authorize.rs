@@ -1,9 +1,10 @@
-//! Whether the session's role may do what a statement asks for.
+//! Checks whether the session's role may run a statement.
 //!
 //! Invariants
 //! 1. Rights are checked each time a statement runs, before it opens a table.
 //! 2. A command without a known rule is allowed only to superusers.
-//! 3. A cached answer is valid for one version of the catalog and one role. A version is never used twice.
+//! 3. The result of a check is cached for one version of the catalog and one role. A version number is never
+//!    used twice.
 //!
 //! Does not know: what roles and rights are (`crate::rights`).
 

@@ -1,8 +1,4 @@
-//! Transactions of a session: when they begin, end and fail.
-//!
-//! Invariants: see `session`.
-//!
-//! Does not know: statements.
+//! Transactions of a session: when they begin, end and fail. The invariants are in `session`.
 
 use std::time::Duration;
 

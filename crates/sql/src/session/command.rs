@@ -1,9 +1,9 @@
-//! Utility commands.
+//! Runs utility commands.
 //!
 //! Invariants
-//! 1. In a failed block only COMMIT, ROLLBACK and ROLLBACK TO run.
+//! 1. In a failed transaction block only COMMIT, ROLLBACK and ROLLBACK TO run.
 //!
-//! Does not know: plans' insides.
+//! Does not know: the inside of plans.
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
-//! COPY: into a table, out of a table or a query; by the connection or a file of the server.
+//! Runs COPY into a table, or out of a table or a query. The data goes through the connection, or is in a
+//! file on the server.
 //!
 //! Invariants
-//! 1. A file of the server is read or written for superusers only.
+//! 1. Only superusers may read or write a file on the server.
 //!
-//! Does not know: formats (`crate::copy`), how rows go into a table (`exec::copy`).
+//! Does not know: formats (`crate::copy`), how rows are inserted (`exec::copy`).
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};

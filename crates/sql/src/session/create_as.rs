@@ -1,10 +1,11 @@
-//! CREATE TABLE AS and SELECT INTO: a table of a query's rows.
+//! Runs CREATE TABLE AS and SELECT INTO, which make a table from the rows of a query.
 //!
 //! Invariants
-//! 1. The query has run to its end before the table is made: it cannot read what it makes.
-//! 2. It runs only if the table may be made: what it does beside giving rows (`nextval`) is not taken back.
+//! 1. The query ends before the table is created, so it cannot read the new table.
+//! 2. The right to create the table is checked before the query runs, because a rollback does not undo
+//!    effects such as those of `nextval`.
 //!
-//! Does not know: how rows are kept (`crate::kept`), how they are written (INSERT does it).
+//! Does not know: how rows are stored meanwhile (`crate::kept`), how they are written (INSERT does it).
 
 use std::sync::Arc;
 

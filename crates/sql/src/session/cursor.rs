@@ -1,12 +1,12 @@
-//! Cursors: their rows, and where each stands.
+//! Cursors: their rows, and the position of each cursor.
 //!
 //! Invariants
-//! 1. A cursor's query runs once, when it is declared, at that statement's snapshot: what the transaction does later
-//!    changes none of its rows.
-//! 2. A cursor ends with its transaction, or with an older savepoint that is rolled back. A cursor WITH HOLD
-//!    stays after its transaction has committed.
+//! 1. A cursor's query runs once, at DECLARE, with the snapshot of that statement. Later changes of the
+//!    transaction do not affect its rows.
+//! 2. A cursor ends with its transaction, or with the rollback to an older savepoint. A cursor WITH HOLD
+//!    remains after its transaction has committed.
 //!
-//! Does not know: how rows are kept (`crate::kept`).
+//! Does not know: how rows are stored (`crate::kept`).
 
 use std::sync::Arc;
 

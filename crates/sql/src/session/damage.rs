@@ -1,7 +1,7 @@
-//! Turns the error of a damaged page into one that names its table or index. After a panic in the storage engine, fails every statement,
-//! because memory may be wrong.
+//! Adds the name of the table or index to the error of a damaged page. After a panic in the storage engine it
+//! fails every statement, because data in memory may be wrong.
 //!
-//! Does not know: what damage is; how a table is mended.
+//! Does not know: how a page is damaged or repaired.
 
 use super::Session;
 use crate::error::{Result, SqlError, SqlState};

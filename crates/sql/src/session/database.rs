@@ -1,11 +1,12 @@
-//! CREATE, ALTER and DROP DATABASE, and the checks and settings of a database when a session begins.
+//! Runs CREATE, ALTER and DROP DATABASE. When a session begins, it also checks the database and applies its
+//! settings.
 //!
 //! Invariants
 //! 1. CREATE and DROP DATABASE are transactions of their own, and durable when the command returns.
-//! 2. A database is dropped only while it has no session and none can begin. A session that wants to begin
-//!    waits, and then gets an error.
+//! 2. A database is dropped only when it has no session. New sessions wait during the drop, and then get an
+//!    error.
 //!
-//! Does not know: what is in a database, how one is stored (`varve_engine`).
+//! Does not know: the content of a database, how it is stored (`varve_engine`).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

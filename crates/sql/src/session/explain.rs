@@ -1,10 +1,11 @@
-//! EXPLAIN, and EXPLAIN ANALYZE, which runs the statement for real.
+//! Runs EXPLAIN, and EXPLAIN ANALYZE, which executes the statement.
 //!
 //! Invariants
-//! 1. ANALYZE does everything that the statement does, under the same rights; only its rows go nowhere.
-//! 2. A statement that nobody analyses runs without clocks and counters.
+//! 1. ANALYZE does everything that the statement does, with the same checks of rights. Only its rows are
+//!    dropped.
+//! 2. Other statements run without clocks and counters.
 //!
-//! Does not know: what steps there are (`crate::explain`, or the runner of general queries).
+//! Does not know: the steps of a plan (`crate::explain`, or the runner of general queries).
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! CREATE EXTENSION: an extension is there from the start, or not at all.
+//! Runs CREATE EXTENSION. Varve's extensions are built in, so the command only checks the name.
 //!
-//! Does not know: which extensions there are (`system::extensions`).
+//! Does not know: which extensions exist (`system::extensions`).
 
 use super::Session;
 use crate::error::{Result, SqlError, SqlState};

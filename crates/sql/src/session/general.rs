@@ -1,4 +1,4 @@
-//! Queries that a runner of general queries takes over.
+//! Passes general queries to their runner, DataFusion.
 //!
 //! Does not know: how they run (`crate::general`).
 

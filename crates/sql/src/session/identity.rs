@@ -2,10 +2,10 @@
 //! current role (SET ROLE).
 //!
 //! Invariants
-//! 1. A name is resolved to a role when it is set. After that the role is known by its id, even if it is
+//! 1. A role name is resolved when it is set. After that the session knows the role by its id, even if it is
 //!    renamed.
-//! 2. The settings `session_authorization` and `role` hold the identity. So a rollback, also to a savepoint,
-//!    takes back the commands that change them.
+//! 2. The settings `session_authorization` and `role` store the identity. So a rollback, also to a savepoint,
+//!    undoes the commands that change them.
 //!
 //! Does not know: what a role may do (`crate::rights`).
 

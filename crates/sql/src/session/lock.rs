@@ -1,8 +1,8 @@
-//! LOCK TABLE.
+//! Runs LOCK TABLE.
 //!
 //! Invariants
-//! 1. No snapshot is taken before the lock. So the first query of the block sees the changes for which the
-//!    lock has waited.
+//! 1. The transaction takes no snapshot before it has the lock. So its first query sees the changes of the
+//!    transaction that held the lock before.
 //!
 //! Does not know: rows.
 

@@ -1,6 +1,6 @@
-//! Locking subqueries, which run before the statement that contains them.
+//! Runs locking subqueries before the statement that contains them.
 //!
-//! Does not know: what a statement does with their answers.
+//! Does not know: how the statement uses their results.
 
 use varve_engine::{Datum, Value};
 

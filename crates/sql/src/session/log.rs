@@ -1,8 +1,8 @@
-//! Which statements of a session are written to the server's log: chosen kinds, slow statements, and errors.
+//! Decides which statements of a session are written to the server's log: chosen kinds, slow statements, and
+//! errors.
 //!
 //! Invariants
-//! 1. Damaged pages, full and failing devices, and faults of the program are always logged, with any
-//!    settings.
+//! 1. Damaged pages, full and failing devices, and internal errors are logged whatever the settings are.
 //!
 //! Does not know: where the log is (`crate::log`).
 

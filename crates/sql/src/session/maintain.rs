@@ -1,10 +1,9 @@
-//! VACUUM and ANALYZE.
+//! Runs VACUUM and ANALYZE.
 //!
 //! Invariants
-//! 1. VACUUM changes nothing: purge runs by itself. VACUUM FULL puts tables into new trees, each in a transaction of its own:
-//!    without gaps, stored as the table says now. ANALYZE counts rows, and keeps the counts until the database is closed.
-//!
-//! Does not know: who looks at counts.
+//! 1. VACUUM changes nothing, because purge runs by itself. VACUUM FULL copies each table into a new tree, in
+//!    a transaction of its own. The new tree has no gaps and uses the table's current storage options.
+//!    ANALYZE counts rows, and the counts are kept until the database is closed.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

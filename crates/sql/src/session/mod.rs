@@ -1,6 +1,6 @@
-//! One client's session: statements in, results and transaction state out.
+//! The session of one client: it takes statements, and returns results and the state of the transaction.
 //!
-//! States of a session, with the function on each edge
+//! States of a session. Each edge is labelled with the function or command.
 //!
 //! ```text
 //!             prepare, execute (no block)            sync, end of simple
@@ -11,11 +11,11 @@
 //! ```
 //!
 //! Invariants
-//! 1. The engine's transaction begins with the first statement that needs it, not with BEGIN.
-//! 2. After an error outside a block nothing of the implicit transaction is left. In a block everything since the last
-//!    savepoint is undone at once, and all is undone and every lock released if there is none.
-//! 3. A commit has been acknowledged by the engine before the statement's tag is given out, except in the extended
-//!    protocol, where `sync` commits.
+//! 1. The engine's transaction begins with the first statement that needs one, not with BEGIN.
+//! 2. An error outside of a block rolls back the implicit transaction. An error in a block rolls back to the
+//!    last savepoint at once. Without a savepoint, everything is undone and all locks are released.
+//! 3. A statement's tag is sent only after the engine has acknowledged the commit. In the extended protocol
+//!    the commit is made by `sync`.
 //!
 //! Does not know: sockets, message formats.
 

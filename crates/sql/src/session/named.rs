@@ -1,7 +1,7 @@
-//! Prepared statements by their names: those of PREPARE and those of the protocol.
+//! Prepared statements by name, those of PREPARE and those of the protocol.
 //!
 //! Invariants
-//! 1. SQL and the protocol share the names; the empty one is the protocol's and is not listed.
+//! 1. SQL and the protocol share the names. The empty name belongs to the protocol and is not listed.
 //!
 //! Does not know: how a statement is prepared or run.
 

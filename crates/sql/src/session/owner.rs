@@ -1,10 +1,10 @@
-//! ALTER ... OWNER TO and REASSIGN OWNED.
+//! Runs ALTER ... OWNER TO and REASSIGN OWNED.
 //!
 //! Invariants
-//! 1. The owner of a table also owns the sequences of its columns, and its indexes.
-//! 2. Grants to the old owner, and grants by it, pass to the new owner.
+//! 1. The owner of a table also owns its indexes, and the sequences of its columns.
+//! 2. Grants to the old owner, and grants by the old owner, pass to the new owner.
 //!
-//! Does not know: how the commands are written (`utility::owner`).
+//! Does not know: the syntax of the commands (`utility::owner`).
 
 use varve_engine::{BOOTSTRAP_ROLE, Catalog, Grant, Named, ObjectId, Rights, TableId};
 

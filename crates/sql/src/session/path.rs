@@ -1,10 +1,10 @@
-//! The search path of a session: what its setting comes to.
+//! Computes the search path of a session from its setting.
 //!
 //! Invariants
-//! 1. The path is computed again before a plan is looked up, if the setting or the role has changed, and
-//!    before a plan runs, if the catalog has changed.
+//! 1. The path is computed again if the setting or the role has changed, before a plan is looked up. It is
+//!    also computed again if the catalog has changed, before a plan runs.
 //!
-//! Does not know: how names are looked for (`crate::path`).
+//! Does not know: how names are looked up (`crate::path`).
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! From text to `Prepared`: caches, parsing, binding.
+//! Makes a `Prepared` of a text: looks it up in the caches, or parses and binds it.
 //!
 //! Invariants
-//! 1. While the transaction has changed the catalog, what is planned stays out of the shared cache.
+//! 1. If the transaction has changed the catalog, its new plans are not put into the shared cache.
 //! 2. A text that parses or binds with errors is never cached.
 //!
-//! Does not know: running.
+//! Does not know: execution.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Portals that are newer than a savepoint: ROLLBACK TO ends them, like cursors. Also the portals that
-//! `pg_cursors` shows.
+//! ROLLBACK TO a savepoint ends the portals and cursors that were made after it. `pg_cursors` shows the
+//! portals.
 //!
 //! Does not know: rows (`crate::prepared`).
 

@@ -1,10 +1,10 @@
-//! CREATE, ALTER and DROP ROLE, GRANT and REVOKE.
+//! Runs CREATE, ALTER and DROP ROLE, GRANT and REVOKE.
 //!
 //! Invariants
 //! 1. A command checks everything that it names before it changes anything.
-//! 2. Passwords become verifiers here and are kept nowhere else.
+//! 2. A password is converted to a verifier here and is not stored.
 //!
-//! Does not know: how roles are stored (`engine`), how a password is proved (`varve-server`).
+//! Does not know: how roles are stored (`engine`), how a client proves its password (`varve-server`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

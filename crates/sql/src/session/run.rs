@@ -1,10 +1,10 @@
-//! Running statements: simple texts, portals, and the step that both share.
+//! Runs statements: simple queries, portals, and the code that both share.
 //!
 //! Invariants
-//! 1. A plan whose table definition is out of date is made again before anything has been given to the sink.
-//! 2. In a text of several statements all are checked for syntax before the first one runs.
+//! 1. A plan whose table definition is out of date is made again before the sink gets any output.
+//! 2. In a text of several statements, the syntax of all is checked before the first one runs.
 //!
-//! Does not know: transaction blocks' rules (`block`).
+//! Does not know: the rules of transaction blocks (`block`).
 
 use std::sync::{Arc, OnceLock};
 

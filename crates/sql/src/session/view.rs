@@ -1,4 +1,4 @@
-//! ALTER VIEW ... SET and RESET.
+//! Runs ALTER VIEW ... SET and RESET.
 //!
 //! Does not know: what a view's options do (`crate::rights`, `crate::bind::view`).
 

@@ -1,10 +1,10 @@
-//! statement_timeout: a thread that cancels the session's statement when its time is up.
+//! statement_timeout: a thread that cancels the session's statement after the set time.
 //!
 //! Invariants
-//! 1. The thread exists only in sessions that have used the setting, and ends with the session.
-//! 2. After `stop` the watchdog does not cancel any more until the next `start`.
+//! 1. Only a session that has used the setting has this thread. The thread ends with the session.
+//! 2. After `stop` the watchdog cancels nothing until the next `start`.
 //!
-//! Does not know: statements; it sets the flag that a user's cancel sets.
+//! Does not know: statements. It sets the same flag as a cancel request of a user.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,10 @@
-//! A CHECK condition as PostgreSQL prints it: with the casts that its analysis puts in, and with its parentheses.
+//! Prints a CHECK condition as PostgreSQL does: with the casts that PostgreSQL's analysis adds, and with its
+//! parentheses.
 //!
-//! Source: PostgreSQL 15, `ruleutils.c` (`get_rule_expr`, `isSimpleNode`, `get_const_expr`); types of operands by the rules of its
-//! manual, 10.2.
+//! Source: PostgreSQL 15, `ruleutils.c` (`get_rule_expr`, `isSimpleNode`, `get_const_expr`). The types of
+//! operands follow PostgreSQL's manual, 10.2.
 //!
-//! Does not know: the meaning of the condition. Unknown forms are `None`, and are shown as they are stored.
+//! For an unknown form the result is `None`, and the caller shows the stored text.
 
 use varve_engine::{Catalog, TableDef, Value};
 

@@ -1,6 +1,6 @@
-//! `pg_constraint`.
+//! The system table `pg_constraint`.
 //!
-//! Does not know: what keeps a constraint (`constraints`), how it is printed (`definitions`).
+//! Does not know: where a constraint is stored (`constraints`), how it is printed (`definitions`).
 
 use varve_engine::{Action, ColumnType, Datum, Value};
 

@@ -1,6 +1,6 @@
-//! Constraints, whatever keeps them.
+//! All constraints of a database, from the different places where the catalog stores them.
 //!
-//! Does not know: their text (`definitions`).
+//! Does not know: the text of a constraint (`definitions`).
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! PostgreSQL's views of what is counted (pg_stat_..., pg_statio_...), for programs that watch a server.
+//! PostgreSQL's statistics views (pg_stat_..., pg_statio_...), for programs that monitor a server.
 //!
 //! Invariants
-//! 1. A count that Varve does not keep is NULL if PostgreSQL's column may be NULL, otherwise 0.
+//! 1. A counter that Varve lacks is NULL if PostgreSQL's column may be NULL, otherwise 0.
 //!
-//! Does not know: who counts (`statistics.rs` shows the counts under Varve's own names).
+//! Does not know: the code that counts. `statistics.rs` shows the counters under Varve's own names.
 
 use varve_engine::{DatabaseStats, POSTGRES, Value};
 

@@ -1,4 +1,4 @@
-//! Definitions of indexes, constraints and views as text, as PostgreSQL's `pg_get_...` functions write them.
+//! Writes definitions of indexes, constraints and views as text, like PostgreSQL's `pg_get_...` functions.
 //!
 //! Does not know: system tables.
 

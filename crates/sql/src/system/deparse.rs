@@ -1,6 +1,6 @@
-//! The text of a view's query in PostgreSQL's layout: columns with their tables' names, one per line.
+//! Writes a view's query in PostgreSQL's layout: one column per line, with its table's name.
 //!
-//! Does not know: queries with WITH, set operations, subqueries and the like: they are shown as they are kept.
+//! A query with WITH, set operations, subqueries or similar clauses is shown as it is stored.
 
 use varve_engine::{Catalog, ViewDef};
 

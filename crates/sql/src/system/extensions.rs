@@ -1,4 +1,4 @@
-//! Extensions. An extension exists if all its functions are built in; there are no others.
+//! The extensions of Varve. A listed extension is always installed, because all its functions are built in.
 //!
 //! Does not know: the functions (`eval::func`).
 

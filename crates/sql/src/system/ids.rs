@@ -1,8 +1,8 @@
-//! OIDs of what has no identity of its own in the catalog.
+//! OIDs for items that have no id in the catalog, such as the index of a primary key.
 //!
 //! Invariants
-//! 1. Ids of the catalog begin at 16384 and are far below `KEY_INDEX`. Derived ids are above and do not
-//!    collide.
+//! 1. The catalog's own ids begin at 16384 and are far below `KEY_INDEX`. Derived OIDs are above `KEY_INDEX`
+//!    and do not collide.
 //!
 //! Does not know: names.
 

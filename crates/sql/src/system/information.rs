@@ -1,9 +1,10 @@
-//! information_schema: the same facts under the names of the SQL standard. System tables are left out of it.
+//! The views of information_schema: the catalog under the names of the SQL standard. They do not list system
+//! tables.
 //!
 //! Invariants
 //! 1. A role sees the objects that it owns or has a right on, by PostgreSQL's rule for each view (`Seen`).
 //!
-//! Does not know: the views about rights themselves (`privileges.rs`).
+//! Views about rights themselves are in `privileges.rs`.
 
 use std::sync::Arc;
 

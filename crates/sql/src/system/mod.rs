@@ -20,10 +20,11 @@
 //! | `show.rs` | names behind OIDs, access lists |
 //!
 //! Invariants
-//! 1. A system table has the columns and types of PostgreSQL's, in their order, but for types that Varve lacks: aclitem, inet and
-//!    pg_node_tree are text, xid is oid.
-//! 2. OIDs are those of catalog objects. An object without an id (the index of a primary key, a default) has
-//!    an OID that is derived from its owner and always the same (`ids`).
+//! 1. A system table has PostgreSQL's columns in PostgreSQL's order. The types are the same, too, except for
+//!    types that Varve lacks: aclitem, inet and pg_node_tree are text, xid is oid.
+//! 2. An object's OID is its id in the catalog. Some objects have no id there: the index of a primary key, or
+//!    a default. Such an object has an OID that is computed from the OID of its table and never changes
+//!    (`ids`).
 //! 3. Features that Varve lacks (triggers, policies, publications) have tables without rows.
 //!
 //! Does not know: expressions, how rows are filtered or joined.

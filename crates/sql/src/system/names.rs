@@ -1,9 +1,9 @@
-//! Names of objects as PostgreSQL writes them.
+//! Writes names of objects as PostgreSQL does, with quotes where they are needed.
 //!
 //! Invariants
-//! 1. A name that is written here is read back as the same name.
+//! 1. A written name is read back as the same name.
 //!
-//! Does not know: which objects there are.
+//! Does not know: which objects exist.
 
 /// A name, in double quotes if it would not be read back as it is.
 pub fn quoted(name: &str) -> String {

@@ -1,4 +1,4 @@
-//! System tables about other objects than relations: schemas, roles, types, access methods, comments.
+//! System tables about schemas, roles, types, access methods and comments.
 //!
 //! Does not know: relations and their columns.
 

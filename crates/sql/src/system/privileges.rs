@@ -1,10 +1,10 @@
-//! Tables of information_schema about grants and memberships of roles.
+//! Tables of information_schema about grants, and about memberships of roles.
 //!
 //! Invariants
-//! 1. A role sees grants to all roles, and grants that were made by it or to it, or by or to a role of which
-//!    it is a member.
+//! 1. A role sees grants to all roles (PUBLIC), and grants that it has made or received. It also sees the
+//!    grants that a role has made or received of which it is a member.
 //!
-//! Does not know: rights on columns, which there are none of.
+//! Varve has no rights on single columns.
 
 use varve_engine::{BOOTSTRAP_ROLE, Grant, ObjectId, Rights, Value, predefined};
 

@@ -1,6 +1,6 @@
-//! The system tables about relations: `pg_class`, `pg_attribute`, `pg_index` and their relatives.
+//! The system tables about relations: `pg_class`, `pg_attribute`, `pg_index` and similar tables.
 //!
-//! Does not know: what a relation is made of (`relations`), how definitions are printed (`definitions`).
+//! Does not know: how the relations are collected (`relations`), how definitions are printed (`definitions`).
 
 use std::collections::HashSet;
 

@@ -1,8 +1,9 @@
-//! The relations of a database: tables, parts, indexes, sequences, views and system tables.
+//! Collects the relations of a database: tables, partitions, indexes, sequences, views and system tables.
 //!
 //! Invariants
 //! 1. Relations come in the order of their OIDs.
-//! 2. A part of a partitioned table has the columns of its table, and no indexes: those are the table's.
+//! 2. A partition has the columns of its table. It has no indexes of its own, because the table's indexes
+//!    contain its rows.
 //!
 //! Does not know: constraints, text of definitions, system tables about relations (`relation_tables`).
 

@@ -1,4 +1,4 @@
-//! Names behind OIDs, and access lists, as text.
+//! Shows names of OIDs, and access control lists, as text.
 //!
 //! Does not know: definitions (`definitions`), system tables.
 

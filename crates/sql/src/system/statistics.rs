@@ -1,9 +1,9 @@
-//! Varve's own system tables: counters of the database, and the places of durable data. SHOW shows them, too.
+//! Varve's own system tables: counters of the database, and where durable data is. SHOW shows them, too.
 //!
 //! Invariants
-//! 1. Counters start at zero when the database is opened; reading them waits for nobody.
+//! 1. Counters start at zero when the database is opened. Reading them never waits.
 //!
-//! Does not know: who counts.
+//! Does not know: the code that counts.
 
 use varve_engine::{DatabaseStats, Value};
 

@@ -1,6 +1,6 @@
-//! PostgreSQL's `pg_type` for the types that Varve knows, from `types.txt`.
+//! PostgreSQL's `pg_type` for the types that Varve has, from `types.txt`.
 //!
-//! Does not know: values; which types expressions may have (`ty`).
+//! Does not know: values, which types expressions may have (`ty`).
 
 use std::sync::LazyLock;
 

@@ -1,8 +1,9 @@
-//! System tables about settings, sessions, and the rows that ANALYZE counted.
+//! System tables about settings, sessions, and the row counts of ANALYZE.
 //!
-//! Line of `settings.txt`, tabs between: name in lower case, unit, category, description, context, type, least and greatest value.
+//! A line of `settings.txt` has these fields, separated by tabs: name in lower case, unit, category,
+//! description, context, type, least and greatest value.
 //!
-//! Does not know: who keeps these (`crate::activity`, `crate::settings`).
+//! Does not know: where the values come from (`crate::activity`, `crate::settings`).
 
 use varve_engine::{ColumnType, Datum, LockInfo, LockOwner, Locked, ObjectId, Value, predefined};
 

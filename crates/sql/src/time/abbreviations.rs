@@ -1,8 +1,8 @@
 //! Abbreviations of time zones, as in PostgreSQL's default set (`timezonesets/Default`).
 //!
 //! Invariants
-//! 1. Both tables are sorted. If the offset of an abbreviation has changed over time, it refers to a zone,
-//!    not to an offset.
+//! 1. Both tables are sorted. If the offset of an abbreviation has changed over the years, the abbreviation
+//!    refers to a time zone, not to an offset.
 
 /// Seconds east of UTC of an abbreviation in lower case.
 pub(super) fn offset_of(abbreviation: &str) -> Option<i32> {

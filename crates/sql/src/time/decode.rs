@@ -1,12 +1,12 @@
-//! The second step of reading a date or a time: its fields are put together.
+//! The second step of reading a date or a time: it combines the fields that `tokens` has found.
 //!
-//! Each field sets some of year, month, day, hour, minute, second and zone. None may be set twice.
+//! Each field sets some of year, month, day, hour, minute, second and zone. None of these may be set twice.
 //!
 //! Invariants
 //! 1. The meaning of a field depends only on earlier fields.
-//! 2. Ranges are checked at the end, because only then the order of day, month and year is certain.
+//! 2. Ranges are checked at the end, because the order of day, month and year is only known then.
 //!
-//! Does not know: types, ranges of types, texts of errors. The behaviour is that of `DecodeDateTime` and
+//! Does not know: types and their ranges, texts of errors. The behaviour is that of `DecodeDateTime` and
 //! `DecodeTimeOnly` in PostgreSQL's `datetime.c`.
 
 use super::style::{DateOrder, Reading};

@@ -1,8 +1,9 @@
-//! The modifier of an interval's type: which fields it keeps, and how many digits of a second.
+//! The type modifier of an interval: which fields it keeps, and how many digits of a second.
 //!
-//! A catalog holds it in one byte: digits, 7 for all of them, and eight times the place in `FIELDS`.
+//! The catalog stores the modifier in one byte: the number of digits (7 for all digits), plus eight times the
+//! index in `FIELDS`.
 //!
-//! Does not know: texts. The behaviour is that of `AdjustIntervalForTypmod` in PostgreSQL's `timestamp.c`.
+//! The behaviour is that of `AdjustIntervalForTypmod` in PostgreSQL's `timestamp.c`.
 
 use varve_engine::Interval;
 

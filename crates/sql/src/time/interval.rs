@@ -1,9 +1,9 @@
-//! Intervals: arithmetic, reading and showing .
+//! Intervals: arithmetic, reading and showing.
 //!
 //! Invariants
-//! 1. Months, days and microseconds are never converted into each other by addition.
+//! 1. An addition never converts months, days and microseconds into each other.
 //!
-//! Does not know: how an interval is kept (engine, `interval.rs`).
+//! Does not know: how an interval is stored (engine, `interval.rs`).
 
 use varve_engine::Interval;
 

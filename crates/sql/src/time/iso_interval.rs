@@ -1,7 +1,7 @@
-//! Reading intervals of ISO 8601: numbers with designators (`P1Y2M3DT4H5M6S`), parts with signs between them
-//! (`P0001-02-03T04:05:06`), digits without signs (`P00010203T040506`).
+//! Reads intervals of ISO 8601. There are three formats: numbers with unit letters (`P1Y2M3DT4H5M6S`),
+//! numbers with separators (`P0001-02-03T04:05:06`), and digits only (`P00010203T040506`).
 //!
-//! Does not know: the other forms (`read_interval`). The behaviour is that of `DecodeISO8601Interval` in PostgreSQL's
+//! Other formats are in `read_interval`. The behaviour is that of `DecodeISO8601Interval` in PostgreSQL's
 //! `datetime.c`.
 
 use super::read_interval::{Amount, Bad, Parts, Unit};

@@ -1,12 +1,14 @@
-//! Calendar arithmetic. Reading and showing dates, timestamps and intervals is in the modules below.
+//! Calendar arithmetic. The modules below read and show dates, timestamps and intervals.
 //!
 //! Invariants
-//! 1. Dates are days, timestamps microseconds, both since 2000-01-01 00:00 (UTC for timestamptz), as in PostgreSQL.
-//! 2. `i32::MAX`/`i64::MAX` are infinity and the minima -infinity; nothing else lies outside PostgreSQL's range.
-//! 3. Proleptic Gregorian calendar; year 0 is 1 BC.
+//! 1. Dates are days since 2000-01-01, timestamps microseconds since 2000-01-01 00:00 (UTC for timestamptz),
+//!    as in PostgreSQL.
+//! 2. `i32::MAX` and `i64::MAX` are infinity, the minima are -infinity. All other values are within
+//!    PostgreSQL's range.
+//! 3. The calendar is the proleptic Gregorian calendar. Year 0 is 1 BC.
 //!
-//! Does not know: sessions; a time zone is a `Zone`, given by the caller.
-//! Algorithms: Howard Hinnant, "chrono-compatible low-level date algorithms".
+//! Does not know: sessions. The caller passes the time zone as a `Zone`. Algorithms: Howard Hinnant,
+//! "chrono-compatible low-level date algorithms".
 
 mod abbreviations;
 mod decode;

@@ -1,10 +1,10 @@
-//! Reading dates, times and timestamps.
+//! Reads dates, times and timestamps.
 //!
 //! Invariants
-//! 1. Text that is no date is 22007, a field that no calendar has is 22008. A zone that nobody knows is 22023 if it is written
-//!    with a sign such as `/`, 22007 otherwise; an offset out of range is 22009.
+//! 1. A text that is no date is error 22007. A field outside of the calendar is 22008, and an offset out of
+//!    range is 22009. An unknown zone is 22023 if its name has a character such as `/`, otherwise 22007.
 //!
-//! Does not know: what the fields of a text are (`tokens`) and mean (`decode`).
+//! Does not know: how a text is split into fields (`tokens`), what the fields mean (`decode`).
 
 use super::decode::{Bad, Decoded};
 use super::style::Reading;

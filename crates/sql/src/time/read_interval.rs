@@ -1,10 +1,12 @@
-//! Reading intervals: numbers with units, clock times, `years-months`, `ago`. ISO 8601 is in `iso_interval`.
+//! Reads intervals: numbers with units, clock times, `years-months`, `ago`. The formats of ISO 8601 are in
+//! `iso_interval`.
 //!
 //! Invariants
 //! 1. Fields are read from the last to the first, because a unit follows its number.
 //! 2. Each unit may occur once.
 //!
-//! Does not know: how an interval is kept. The behaviour is that of `DecodeInterval` in PostgreSQL's `datetime.c`.
+//! Does not know: how an interval is stored. The behaviour is that of `DecodeInterval` in PostgreSQL's
+//! `datetime.c`.
 
 use varve_engine::Interval;
 

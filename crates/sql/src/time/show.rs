@@ -1,7 +1,7 @@
-//! The text forms of date and timestamp, in each DateStyle.
+//! Writes dates and timestamps as text, in each DateStyle.
 //!
 //! Invariants
-//! 1. `read` reads the written form back as the same value, under the same style.
+//! 1. `read` reads the written text back as the same value, if the style is the same.
 //!
 //! Does not know: intervals (`interval`).
 

@@ -1,6 +1,6 @@
-//! How a session writes and reads times: its time zone, DateStyle and IntervalStyle.
+//! The style in which a session reads and writes times: its time zone, DateStyle and IntervalStyle.
 //!
-//! Does not know: how a setting is set.
+//! Does not know: how a setting is changed.
 
 use std::cell::Cell;
 

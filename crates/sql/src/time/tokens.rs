@@ -1,4 +1,5 @@
-//! The first step of reading a date, time or interval: the text becomes fields, by characters alone.
+//! The first step of reading a date, time or interval: it splits the text into fields. Only the kinds of the
+//! characters decide.
 //!
 //! Invariants
 //! 1. Letters of fields are in lower case.

@@ -1,4 +1,4 @@
-//! Words that mean something in the text of a date or a time.
+//! The words with a meaning in dates and times, such as months and `today`.
 //!
 //! Source: the table of PostgreSQL's manual, appendix B.3 (Date/Time Key Words).
 

@@ -1,12 +1,13 @@
 //! Time zones: fixed offsets, names of the tz database, POSIX rules.
 //!
 //! Invariants
-//! 1. A local time that a change of clocks skips is read with the offset from before the change; one that occurs twice
-//!    is the later one (`DetermineTimeZoneOffset` in PostgreSQL).
-//! 2. The rules of a year beyond the library's are those of a year that is a multiple of 400 years earlier.
-//! 3. Offsets count seconds east, except inside POSIX rules, which count west.
+//! 1. A local time that a clock change skips is read with the offset from before the change. A local time
+//!    that occurs twice means the later one (`DetermineTimeZoneOffset` in PostgreSQL).
+//! 2. The library knows the rules up to a certain year. For a later year, the rules are taken from a year
+//!    that is a multiple of 400 years earlier.
+//! 3. Offsets count seconds east. Only offsets inside POSIX rules count west.
 //!
-//! Does not know: the session's setting. The database comes with the program (docs/decisions, 0605).
+//! Does not know: the session's setting. The program contains the tz database (decision 0605).
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! The setting TimeZone: which zone its text means, and how SHOW spells it.
+//! The setting TimeZone: which zone a text means, and how SHOW writes the zone.
 //!
 //! Does not know: the rules of zones.
 

@@ -1,4 +1,4 @@
-//! Which types cast to which, how freely, and which one of two they have in common.
+//! Which casts exist, where each is allowed, and the common type of two types.
 //!
 //! Does not know: how a cast is computed (`eval::cast`).
 

@@ -1,6 +1,6 @@
-//! Types as they are written in SQL.
+//! Type names as SQL writes them.
 //!
-//! Does not know: what the types mean (`ty`), nor which of them columns may have.
+//! Does not know: what the types mean (`ty`), which of them a column may have.
 
 use varve_engine::{ColumnType, Moment};
 

@@ -1,9 +1,9 @@
-//! COPY and its options, old style (`CSV HEADER`) and new (`(FORMAT csv, HEADER)`).
+//! Converts COPY and its options, in the old syntax (`CSV HEADER`) and the new one (`(FORMAT csv, HEADER)`).
 //!
 //! Invariants
-//! 1. Options that would make the data ambiguous are refused before any of it is read or written.
+//! 1. Options that would make the data ambiguous are refused before any data is read or written.
 //!
-//! Does not know: how the data is taken apart or put together (`crate::copy`).
+//! Does not know: how the data is split or formatted (`crate::copy`).
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::CopyStmt;

@@ -1,4 +1,4 @@
-//! DECLARE, FETCH, MOVE and CLOSE.
+//! Converts DECLARE, FETCH, MOVE and CLOSE.
 //!
 //! Does not know: rows and positions (`session::cursor`).
 

@@ -1,6 +1,6 @@
-//! CREATE, ALTER and DROP DATABASE, as PostgreSQL's parser gives them.
+//! Converts CREATE, ALTER and DROP DATABASE from the tree of PostgreSQL's parser.
 //!
-//! Does not know: which databases there are, who may do it (`session::database`).
+//! Does not know: which databases exist, who may change them (`session::database`).
 
 use pg_query::protobuf::{
     AlterDatabaseSetStmt, AlterDatabaseStmt, AlterOwnerStmt, CreatedbStmt, DropdbStmt, Node, RenameStmt,

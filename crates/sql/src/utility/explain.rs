@@ -1,4 +1,4 @@
-//! EXPLAIN and its options.
+//! Converts EXPLAIN and its options.
 //!
 //! Does not know: plans.
 

@@ -1,6 +1,4 @@
-//! PREPARE and EXECUTE: a statement that is kept, and the values that it is given.
-//!
-//! Does not know: what they mean.
+//! Converts PREPARE and EXECUTE: the statement to prepare, and the values of its parameters.
 
 use pg_query::protobuf::{ExecuteStmt, PrepareStmt, Token};
 

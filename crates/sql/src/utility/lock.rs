@@ -1,4 +1,4 @@
-//! LOCK TABLE.
+//! Converts LOCK TABLE.
 //!
 //! Does not know: how tables are locked (`session::lock`).
 

@@ -1,4 +1,4 @@
-//! VACUUM and ANALYZE.
+//! Converts VACUUM and ANALYZE.
 //!
 //! Does not know: what they do (`session::maintain`).
 

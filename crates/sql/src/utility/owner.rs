@@ -1,6 +1,6 @@
-//! ALTER ... OWNER TO and REASSIGN OWNED, as PostgreSQL's parser gives them.
+//! Converts ALTER ... OWNER TO and REASSIGN OWNED from the tree of PostgreSQL's parser.
 //!
-//! Does not know: who may do it (`session::owner`).
+//! Does not know: which roles may do it (`session::owner`).
 
 use crate::ast::ObjectName;
 use pg_query::NodeEnum;

@@ -1,6 +1,6 @@
-//! CREATE, ALTER and DROP ROLE, GRANT and REVOKE, as PostgreSQL's parser gives them.
+//! Converts CREATE, ALTER and DROP ROLE, GRANT and REVOKE from the tree of PostgreSQL's parser.
 //!
-//! Does not know: which roles and objects there are.
+//! Does not know: which roles and objects exist.
 
 use crate::ast;
 use crate::names::clipped;

@@ -1,9 +1,9 @@
-//! SET, RESET, SHOW and ALTER SYSTEM.
+//! Converts SET, RESET, SHOW and ALTER SYSTEM.
 //!
 //! Invariants
-//! 1. A value is put into text as PostgreSQL's `flatten_set_variable_args` does it.
+//! 1. A value is converted to text as PostgreSQL's `flatten_set_variable_args` does it.
 //!
-//! Does not know: which settings there are, and which values they take (`crate::settings`).
+//! Does not know: which settings exist, which values they accept (`crate::settings`).
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AlterSystemStmt, Node, TypeCast, VariableSetKind, VariableSetStmt};

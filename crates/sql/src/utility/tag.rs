@@ -1,9 +1,9 @@
 //! PostgreSQL's names of statements, for errors about statements that Varve does not support.
 //!
 //! Invariants
-//! 1. Every statement of PostgreSQL's grammar has its name here, as its command tag has it.
+//! 1. Every statement of PostgreSQL's grammar has an entry here. Its name is PostgreSQL's command tag.
 //!
-//! Does not know: which statements Varve has.
+//! Does not know: which statements Varve supports.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{ObjectType, RoleStmtType, TransactionStmtKind};

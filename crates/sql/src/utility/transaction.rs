@@ -1,6 +1,4 @@
-//! BEGIN, COMMIT, savepoints, and the modes of transactions.
-//!
-//! Does not know: transactions.
+//! Converts BEGIN, COMMIT, savepoints, and the modes of transactions.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{ConstraintsSetStmt, Node, TransactionStmt, TransactionStmtKind};

@@ -1,4 +1,4 @@
-//! ALTER VIEW ... SET and RESET: options of views, from PostgreSQL's own tree.
+//! Converts ALTER VIEW ... SET and RESET from the tree of PostgreSQL's parser.
 //!
 //! Does not know: what the options do (`rights`, `bind::view`).
 

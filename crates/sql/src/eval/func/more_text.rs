@@ -1,4 +1,5 @@
-//! More functions of strings, bytes and regular expressions, and those that count NULLs.
+//! Functions of strings, bytes and regular expressions, and `num_nulls` and `num_nonnulls`, which count
+//! NULLs.
 //!
 //! Does not know: how patterns are compiled (`eval::regex`).
 

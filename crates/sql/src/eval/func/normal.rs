@@ -1,6 +1,5 @@
-//! Unicode normalization forms.
-//!
-//! Does not know: what the forms are (the crate `unicode-normalization` does).
+//! Unicode normalization forms: `normalize` and `IS NORMALIZED`. The crate `unicode-normalization` computes
+//! the forms.
 
 use unicode_normalization::UnicodeNormalization;
 use varve_engine::Datum;

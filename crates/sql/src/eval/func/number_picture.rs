@@ -1,7 +1,8 @@
-//! to_char of numbers and to_number: pictures such as `FM9,999.99`.
+//! `to_char` of numbers, and `to_number`: numbers by a template such as `FM9,999.99`. The behaviour is that
+//! of PostgreSQL's `formatting.c`.
 //!
-//! Does not know: locales: the decimal point is a point, groups are cut by commas, the currency sign is a blank.
-//! The behaviour is that of PostgreSQL's `formatting.c`.
+//! Locales are not supported: the decimal separator is a point, groups are separated by commas, and the
+//! currency sign is a blank.
 
 use bigdecimal::RoundingMode;
 use varve_engine::{Datum, Numeric, Special};

@@ -1,7 +1,9 @@
-//! Functions about catalog objects: definitions as text, names behind OIDs, visibility, rights, comments, settings.
+//! Functions about catalog objects: definitions as text, names of OIDs, visibility, rights, comments,
+//! settings.
 //!
 //! Invariants
-//! 1. An OID without an object gives NULL, as in PostgreSQL. A name without an object is an error.
+//! 1. For an OID without an object the result is NULL, as in PostgreSQL. For a name without an object it is
+//!    an error.
 //!
 //! Does not know: how definitions are written (`system::definitions`).
 

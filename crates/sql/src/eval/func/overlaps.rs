@@ -1,8 +1,8 @@
-//! OVERLAPS: whether two periods have a moment in common.
+//! OVERLAPS: whether two periods have a point in time in common.
 //!
-//! Source: SQL:2016, 8.14; PostgreSQL for what it leaves open.
+//! Source: SQL:2016, 8.14. Where the standard leaves a case open, the behaviour is PostgreSQL's.
 //!
-//! Does not know: how dates become moments.
+//! Does not know: how dates become timestamps.
 
 use varve_engine::{Datum, Interval};
 

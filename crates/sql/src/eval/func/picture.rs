@@ -1,9 +1,9 @@
 //! `to_char`, `to_date` and `to_timestamp`: dates and times by a template.
 //!
 //! Invariants
-//! 1. Patterns are found longest first, as in PostgreSQL; letters that are no pattern stand for themselves, and what is in
-//!    double quotes does.
-//! 2. A pattern that is known to PostgreSQL and not here is refused (0A000), never copied.
+//! 1. At each position of a template the longest pattern counts, as in PostgreSQL. Letters that are no
+//!    pattern are copied, and so is text in double quotes.
+//! 2. A pattern that PostgreSQL has and Varve lacks is refused (0A000), never copied.
 //!
 //! Does not know: templates of numbers (`number_picture`).
 

@@ -1,10 +1,11 @@
 //! `has_table_privilege` and its relatives.
 //!
 //! Invariants
-//! 1. They return what a statement of that role may do, by the same rules (`crate::rights`).
+//! 1. They return whether a statement of the role would be allowed, by the same rules as for statements
+//!    (`crate::rights`).
 //!
-//! Does not know: rights on single columns (columns have those of their table), and rights on functions,
-//! languages and types. These cannot be granted here, and every role has them.
+//! A column has the rights of its table. Rights on functions, languages and types cannot be granted: every
+//! role has them.
 
 use varve_engine::{Catalog, Datum, ObjectId, Rights};
 

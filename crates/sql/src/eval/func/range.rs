@@ -1,4 +1,5 @@
-//! Where a key lies to the ends of a range: which part of a table PARTITION BY RANGE a row is in.
+//! Compares a key with the bounds of a range. The result decides to which partition of a table with PARTITION
+//! BY RANGE a row belongs.
 //!
 //! Does not know: tables.
 

@@ -1,7 +1,8 @@
-//! Functions of the session, and sequences.
+//! Functions of the session, and functions of sequences.
 //!
 //! Invariants
-//! 1. `version()` begins with `PostgreSQL 15`, because clients choose their behaviour by it, and says Varve after that.
+//! 1. `version()` begins with `PostgreSQL 15`, because clients choose their behaviour by it. After that it
+//!    names Varve.
 //!
 //! Does not know: settings (`SHOW` has them).
 

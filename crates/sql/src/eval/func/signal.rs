@@ -1,11 +1,12 @@
-//! Functions that end statements or sessions of others: `pg_cancel_backend`, `pg_terminate_backend`.
+//! `pg_cancel_backend` and `pg_terminate_backend`, which end statements or sessions of other clients.
 //!
 //! Invariants
-//! 1. Only members of the role that logged in, and of `pg_signal_backend`, end its statements and sessions, and only superusers
-//!    those of superusers.
-//! 2. A number that no session has is a warning and false, as in PostgreSQL.
+//! 1. A session can be ended by members of the role that logged in to it, and by members of
+//!    `pg_signal_backend`. Only a superuser can end the session of a superuser. The same rule holds for
+//!    cancelling a statement.
+//! 2. For a number that no session has, the functions give a warning and return false, as in PostgreSQL.
 //!
-//! Does not know: how a session is woken (`crate::activity`).
+//! Does not know: how a session is interrupted (`crate::activity`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

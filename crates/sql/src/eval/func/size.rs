@@ -1,8 +1,8 @@
-//! How many bytes tables, indexes and the database take: `pg_table_size` and its relatives.
+//! How many bytes tables, indexes and the database occupy: `pg_table_size` and its relatives.
 //!
 //! Invariants
-//! 1. The index of a primary key is the table itself, so its size is 0 bytes. So is that of views, sequences
-//!    and system tables.
+//! 1. The index of a primary key is the table itself, so its size is 0 bytes. Views, sequences and system
+//!    tables have the size 0, too.
 //! 2. The size of a partition is NULL, because its rows are stored among those of the whole table.
 //!
 //! Does not know: pages (`varve_engine::Sizes`).

@@ -1,6 +1,6 @@
-//! Functions that make, compare and adjust spans and times of day.
+//! Functions that make, compare and adjust intervals and times of day.
 //!
-//! Does not know: fields of moments (`moment`).
+//! Does not know: fields of timestamps (`moment`).
 
 use varve_engine::{Datum, Interval};
 

@@ -1,9 +1,9 @@
-//! Functions on strings and bytes.
+//! Functions of strings and bytes.
 //!
 //! Invariants
-//! 1. Positions and lengths count characters, from 1.
+//! 1. Positions count characters from 1, and lengths count characters.
 //!
-//! Does not know: collations other than "C"; case is mapped by Unicode's simple rules.
+//! The only collation is "C". Upper and lower case follow Unicode's simple case mapping.
 
 use md5::{Digest, Md5};
 use varve_engine::Datum;

@@ -1,7 +1,8 @@
-//! The characters, escapes and bracket expressions of a pattern in the `regex` crate's spelling.
+//! Translates the characters, escapes and bracket expressions of a pattern to the syntax of the crate
+//! `regex`.
 //!
 //! Invariants
-//! 1. Characters that have no special meaning in PostgreSQL are escaped if the crate would give them one.
+//! 1. If a character has a special meaning only in the crate, it is escaped.
 //!
 //! Does not know: groups, quantifiers.
 

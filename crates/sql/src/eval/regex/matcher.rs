@@ -1,13 +1,15 @@
-//! Finds what each part of a pattern matches.
+//! Finds the text that each part of a pattern matches.
 //!
-//! A part's automaton says where its match can end. For each of these ends, in the order that the part prefers, the parts within it
-//! and behind it are tried. The first way that fits is PostgreSQL's: it tries in the same order.
+//! For each part, an automaton finds the positions where its match can end. The matcher tries these ends in
+//! the order that the part prefers. For each end it tries the parts inside this part, and the parts after it.
+//! PostgreSQL tries in the same order, so the first match that is found is PostgreSQL's.
 //!
 //! Invariants
-//! 1. The work is bounded: bytes that automata read and parts that are tried count as steps, and failures are remembered.
+//! 1. The work is bounded by a number of steps. A byte that an automaton reads is a step, and so is a part
+//!    that is tried. Failures are remembered and not tried again.
 //! 2. A search can be cancelled.
 //!
-//! Does not know: syntax.
+//! Does not know: the syntax of patterns.
 
 use std::cell::RefCell;
 

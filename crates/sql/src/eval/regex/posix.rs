@@ -1,6 +1,5 @@
-//! POSIX's extended and basic regular expressions, and plain text, in the syntax of advanced ones.
-//!
-//! Does not know: what they mean.
+//! Translates POSIX extended and basic regular expressions, and plain text, to PostgreSQL's advanced regular
+//! expressions.
 
 use std::iter::Peekable;
 use std::str::Chars;

@@ -1,6 +1,7 @@
-//! Patterns of SIMILAR TO and of `substring(... similar ...)` as regular expressions.
+//! Translates patterns of SIMILAR TO and `substring(... similar ...)` to regular expressions.
 //!
-//! Source: SQL:2016, 8.6 and 6.32; `similar_to_escape` of PostgreSQL for what the standard leaves open.
+//! Source: SQL:2016, 8.6 and 6.32. Where the standard leaves a case open, PostgreSQL's `similar_to_escape`
+//! decides.
 //!
 //! Does not know: how regular expressions are matched.
 

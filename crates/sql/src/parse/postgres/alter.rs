@@ -1,6 +1,6 @@
-//! ALTER TABLE and its actions, and commands that rename or move something.
+//! Converts ALTER TABLE with its actions, and commands that rename objects or move them to another schema.
 //!
-//! Does not know: whether what they ask for is possible (`bind::alter`).
+//! Does not know: whether an action is possible (`bind::alter`).
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{

@@ -1,6 +1,4 @@
-//! INSERT, UPDATE and DELETE.
-//!
-//! Does not know: queries.
+//! Converts INSERT, UPDATE and DELETE.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{

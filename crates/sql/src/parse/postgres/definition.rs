@@ -1,10 +1,10 @@
-//! Definitions: CREATE, ALTER, DROP, COMMENT and TRUNCATE.
+//! Converts definitions: CREATE, ALTER, DROP, COMMENT and TRUNCATE.
 //!
 //! Invariants
-//! 1. A clause without a place in the tree is refused by name.
+//! 1. A clause that the syntax tree cannot hold is refused by its name (0A000).
 //!
-//! Does not know: columns and constraints (`table`), actions of ALTER TABLE (`alter`), options of sequences
-//! (`sequence`).
+//! Columns and constraints are in `table`, actions of ALTER TABLE in `alter`, options of sequences in
+//! `sequence`.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{

@@ -1,6 +1,4 @@
-//! PostgreSQL's error for names of relations in other databases.
-//!
-//! Does not know: which databases there are.
+//! PostgreSQL's error for relation names that name another database.
 
 use pg_query::protobuf::{DropStmt, List, Node, ObjectType};
 use pg_query::{NodeEnum, NodeRef};

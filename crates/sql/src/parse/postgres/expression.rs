@@ -1,9 +1,9 @@
-//! Expressions.
+//! Converts expressions.
 //!
 //! Invariants
-//! 1. An operand is put in parentheses if the binder would otherwise read it together with the operator.
+//! 1. An operand gets parentheses if the binder would otherwise combine it with the operator in another way.
 //!
-//! Does not know: queries; what names mean.
+//! Does not know: queries, what names mean.
 
 use super::place::{Reader, kind, strings};
 use crate::ast::{

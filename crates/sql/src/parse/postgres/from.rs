@@ -1,6 +1,4 @@
-//! Items of FROM.
-//!
-//! Does not know: queries within them.
+//! Converts the items of FROM.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{Alias, JoinExpr, JoinType, Node, RangeFunction, RangeVar};

@@ -1,12 +1,13 @@
-//! Where PostgreSQL's parser keeps the fields of its nodes: for each node its tag, and the bytes from its
-//! beginning to each field.
+//! Memory layout of the nodes of PostgreSQL's parser: for each node its tag, and the byte offset of each
+//! field.
 //!
-//! The numbers are those of the headers of the `pg_query` version in Cargo.toml (`nodetags.h`,
-//! `parsenodes.h`, `primnodes.h`), for systems with 64-bit pointers and `long`. A tree with a node or field
-//! that is not listed is read from its encoded form.
+//! The numbers belong to the `pg_query` version in Cargo.toml (`nodetags.h`, `parsenodes.h`, `primnodes.h`),
+//! on systems with 64-bit pointers and `long`. If a tree has a node or field that is not listed here, the
+//! whole tree is read from its encoded form.
 //!
 //! Invariants
-//! 1. Each number is the compiler's for that version. A test reads many statements both ways.
+//! 1. Each number is the one that the C compiler uses for that version. A test reads many statements in both
+//!    ways.
 //!
 //! Does not know: how a field is read.
 

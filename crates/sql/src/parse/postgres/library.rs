@@ -1,17 +1,17 @@
-//! The call of PostgreSQL's parser, which is C: a text goes in, and its statements or an error with its place
-//! come out.
+//! Calls PostgreSQL's parser, a C library. It returns the statements of a text, or an error with its
+//! position.
 //!
-//! The crate's own function loses the position of an error, and walks every tree once more for lists that are
-//! not needed here. So its C library is called directly. Common trees are read where the parser has made them
-//! (`tree`), others from their encoded form.
+//! The C library is called directly, because the Rust function of the crate `pg_query` loses the position of
+//! an error. That function also walks every tree once more for lists that Varve does not need. Common trees
+//! are read from the parser's memory (`tree`), others from their encoded form.
 //!
 //! Invariants
-//! 1. The text has no byte 0, and lives until the call is over.
-//! 2. What the library has allocated is given back exactly once.
-//! 3. The layouts are those of `pg_query.h` and `pg_query_internal.h` of the version that Cargo.toml names,
-//!    and of no other.
+//! 1. The text has no byte 0, and lives until the call returns.
+//! 2. Memory that the library has allocated is freed exactly once.
+//! 3. The struct layouts are those of `pg_query.h` and `pg_query_internal.h` of the version in Cargo.toml,
+//!    and of no other version.
 //!
-//! Does not know: what is in a tree.
+//! Does not know: the content of a tree.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 

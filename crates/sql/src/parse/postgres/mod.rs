@@ -1,8 +1,9 @@
-//! PostgreSQL's own parser: a text to its tree, or PostgreSQL's complaint about it.
+//! Runs PostgreSQL's own parser. The result is a tree, or PostgreSQL's error.
 //!
 //! Invariants
-//! 1. Errors have PostgreSQL's text, SQLSTATE and position, which counts characters.
-//! 2. Neither the parser nor the reading of its tree uses more stack than there is.
+//! 1. Errors have PostgreSQL's text, SQLSTATE and position. The position counts characters.
+//! 2. The parser and the conversion of its tree run on a stack that is large enough for the text. A text that
+//!    would need more than the limit is refused (54001).
 //!
 //! Does not know: what statements mean.
 

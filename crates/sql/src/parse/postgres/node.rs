@@ -1,8 +1,8 @@
-//! What all readers of PostgreSQL's nodes need: names, positions, pieces of the text, and options.
+//! Helpers to read PostgreSQL's nodes: names, positions, parts of the text, and options.
 //!
 //! Invariants
-//! 1. An option is read as PostgreSQL's `defGetString`, `defGetBoolean` and their kin read it, with their
-//!    errors.
+//! 1. An option is read as PostgreSQL's `defGetString`, `defGetBoolean` and similar functions read it, with
+//!    the same errors.
 //!
 //! Does not know: what a statement means.
 

@@ -1,6 +1,4 @@
-//! From PostgreSQL's bytes to characters, and its names to identifiers.
-//!
-//! Does not know: nodes.
+//! Converts PostgreSQL's byte positions to character positions, and its names to identifiers.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::Node;

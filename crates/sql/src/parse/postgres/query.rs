@@ -1,9 +1,9 @@
-//! Queries.
+//! Converts queries.
 //!
 //! Invariants
-//! 1. A clause without a place in the tree is refused by name.
+//! 1. A clause that the syntax tree cannot hold is refused by its name (0A000).
 //!
-//! Does not know: expressions; statements that change rows.
+//! Does not know: expressions, statements that change rows.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{

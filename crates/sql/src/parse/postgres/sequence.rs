@@ -1,6 +1,6 @@
-//! CREATE and ALTER SEQUENCE, and the options of sequences.
+//! Converts CREATE and ALTER SEQUENCE, and the options of sequences.
 //!
-//! Does not know: how options that are not given are settled (`bind::sequence`).
+//! Does not know: the values of options that are not given (`bind::sequence`).
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AlterSeqStmt, CreateSeqStmt, Node};

@@ -1,9 +1,10 @@
-//! CREATE TABLE: columns, constraints and partitions.
+//! Converts CREATE TABLE: columns, constraints and partitions.
 //!
 //! Invariants
-//! 1. DEFERRABLE and its kin belong to the constraint before them, as `transformConstraintAttrs` has it.
+//! 1. DEFERRABLE and similar words belong to the constraint before them, as in PostgreSQL's
+//!    `transformConstraintAttrs`.
 //!
-//! Does not know: what of it a table can have (`bind::ddl`).
+//! Does not know: which of these Varve supports (`bind::ddl`).
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{

@@ -1,16 +1,16 @@
-//! The parser's own tree, read where the parser has made it.
+//! Reads the parser's tree directly from the parser's memory.
 //!
-//! The library encodes a tree as a message, and the crate decodes that. Both take several times as long as
-//! the parse. So trees of the nodes that common statements have are read from the parser's memory instead, to
-//! what the decoder would give.
+//! The other way is slow: the library encodes a tree as a message, and the crate `pg_query` decodes the
+//! message. Both steps take several times as long as the parse. So trees of common statements are read from
+//! memory, into the same Rust types that the decoder produces.
 //!
 //! Invariants
-//! 1. The result is the same as that of the decoder. Otherwise nothing is read and the decoder is used: for
-//!    nodes that `layout` does not list, lists of other things than nodes, texts that are not UTF-8, and
-//!    trees deeper than `DEPTH_MAX`.
-//! 2. Only fields that `layout` lists are read, and only of nodes whose tag it lists.
+//! 1. The result equals that of the decoder. The decoder is used instead for nodes that `layout` does not
+//!    list, for lists of anything but nodes, for texts that are not UTF-8, and for trees deeper than
+//!    `DEPTH_MAX`.
+//! 2. Only fields that `layout` lists are read, and only from nodes whose tag it lists.
 //!
-//! Does not know: where fields are (`layout`), who keeps the memory (`library`).
+//! Does not know: the offsets of fields (`layout`), who frees the memory (`library`).
 
 use std::ffi::{CStr, c_char, c_long, c_void};
 use std::marker::PhantomData;

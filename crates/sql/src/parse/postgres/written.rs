@@ -1,7 +1,7 @@
 //! Writes expressions and queries as text for the catalog, with the library of PostgreSQL's parser.
 //!
 //! Invariants
-//! 1. The text is read as the tree that it was made of.
+//! 1. The written text is parsed to the same tree.
 //!
 //! Does not know: what the text means.
 
