@@ -1,8 +1,9 @@
-//! Advisory locks: keys that mean something to applications only; and what a session holds beyond its transactions.
+//! Advisory locks, whose keys have a meaning only for applications, and the session-level locks, which
+//! outlive transactions.
 //!
 //! Invariants
-//! 1. Session-level locks survive rollbacks. A session releases a lock as often as it took it, or all at its
-//!    end.
+//! 1. Session-level locks survive rollbacks. A session has to release a lock as often as it took it. At its
+//!    end all its locks are released.
 //!
 //! Does not know: how a key is written in SQL.
 

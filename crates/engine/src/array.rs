@@ -1,6 +1,6 @@
-//! Arrays of one dimension: lists of values of one type, and NULLs. They are stored in the form below.
+//! Arrays of one dimension: lists of values of one type, or NULLs.
 //!
-//! Form (little endian)
+//! Stored format (little endian)
 //!
 //! | bytes | what |
 //! |---|---|
@@ -14,10 +14,11 @@
 //!
 //! Invariants
 //! 1. An array is well formed: `ArrayRef::from_bytes` checks it, and other code builds it correctly.
-//! 2. Equal arrays have equal bytes: a first subscript is stored only if it is not 1 and there are elements.
+//! 2. Equal arrays have equal bytes, because a first subscript is stored only if the array has elements and
+//!    the subscript is not 1.
 //! 3. The subscript after the last one is also an i32.
 //!
-//! Does not know: text forms, type names; oid and its relatives are held as bigint.
+//! Does not know: text forms, type names. Elements of type oid and similar types are stored as bigint.
 
 use std::cmp::Ordering;
 

@@ -1,9 +1,10 @@
-//! The threads that work behind an open database.
+//! The background threads of an open database.
 //!
 //! Invariants
-//! 1. The threads run as long as the database or one of its transactions does. `stop`, or the last holder, ends them.
-//! 2. The threads hold a reference to the core, not to this value. Otherwise the last holder would never go,
-//!    and the threads would never end.
+//! 1. The threads run as long as the database or one of its transactions exists. `stop` ends them, and so
+//!    does the drop of the last reference to the database.
+//! 2. The threads refer to the core, not to the database. If they referred to the database, its last
+//!    reference would never be dropped.
 //!
 //! Does not know: what the threads do.
 

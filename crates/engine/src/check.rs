@@ -1,11 +1,11 @@
-//! Checking a whole database: pages, trees, rows, indexes, undo, allocation.
+//! Checks a whole database: pages, trees, rows, indexes, undo, allocation.
 //!
-//! The check covers everything that the pager checks, and also: every tree (`tree::check`); every row against
-//! its schema, its key and its indexes; overflow chains; rollback segments; and that the allocated pages are
-//! exactly the reachable ones.
+//! The check includes the pager's check of all pages. It also checks every tree (`tree::check`), overflow
+//! chains and rollback segments. Every row is compared with its schema, its key and its indexes. At the end,
+//! the allocated pages must be exactly the reachable pages.
 //!
 //! Invariants
-//! 1. Damage is reported, not returned as an error: the report names the first hundred.
+//! 1. Damage is reported, not returned as an error. The report names the first hundred findings.
 //!
 //! Does not know: how to repair.
 

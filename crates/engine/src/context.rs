@@ -1,10 +1,12 @@
-//! The engine's side of one transaction: identity, snapshot, undo position, patience.
+//! The engine's state of one transaction: identity, snapshot, undo position, lock timeout.
 //!
 //! Invariants
-//! 1. The identity and the rollback segment are taken before the first mini-transaction that writes, never inside one.
-//! 2. `record_count` records of this transaction are in its segment; a savepoint is a value of it.
+//! 1. A transaction takes its identity and its rollback segment before its first mini-transaction that
+//!    writes, never inside one.
+//! 2. `record_count` is the number of the transaction's undo records in its segment. A savepoint is a value
+//!    of this number.
 //!
-//! Does not know: which tables there are; SQL.
+//! Does not know: which tables exist, SQL.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,9 +1,9 @@
-//! What all parts of an open database share.
+//! The core: data that all parts of an open database share.
 //!
 //! Invariants
-//! 1. Lock order: `rows`/`unique` stripes, then tree latches, undo latches, allocation latches, the append section, the
-//!    status table.
-//! 2. A transaction id is used only below the durably reserved limit.
+//! 1. Lock order: `rows`/`unique` stripes, then tree latches, undo latches, allocation latches, the append
+//!    section, the status table.
+//! 2. A transaction id is used only if it is below the durably reserved limit.
 //!
 //! Does not know: sessions, the public interface.
 

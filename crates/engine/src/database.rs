@@ -1,7 +1,8 @@
 //! An open database.
 //!
 //! Invariants
-//! 1. Background threads hold the core, not the database: when the last handle and transaction go, they end.
+//! 1. Background threads refer to the core, not to the database. So they end when the last handle and the
+//!    last transaction are dropped.
 //!
 //! Does not know: SQL, sockets, configuration files.
 

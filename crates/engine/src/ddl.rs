@@ -1,12 +1,13 @@
 //! DDL: changes of the catalog and of its trees, in ordinary transactions.
 //!
 //! Invariants
-//! 1. A table is locked exclusively before its definition is read again and changed; new names are rows of the catalog.
-//! 2. A new segment is noted in undo before it gets a page; a segment given up is noted in undo and dropped by purge. So
-//!    neither a crash nor a rollback leaves a segment that nobody owns.
+//! 1. A table is locked exclusively. Then its definition is read again and changed. New names are rows of the
+//!    catalog.
+//! 2. Before a new segment gets a page, an undo record names it. Before a segment is dropped, an undo record
+//!    names it, too, and purge drops it. So neither a crash nor a rollback leaves a segment without an owner.
 //! 3. A call that fails has changed nothing.
 //!
-//! Does not know: SQL; IF EXISTS and the like.
+//! Does not know: SQL, IF EXISTS and similar clauses.
 
 use std::sync::{Arc, OnceLock};
 

@@ -2,11 +2,11 @@
 //! rewrite.
 //!
 //! Invariants
-//! 1. A rewrite that drops a column fails if an index, constraint or other object still needs the column. The
-//!    caller drops these objects first, by its own rules.
+//! 1. If an index, constraint or other object still needs a column, a rewrite that drops the column fails.
+//!    The caller drops these objects first, by its own rules.
 //! 2. After a rewrite the remaining definitions refer to columns by their new ordinals.
 //!
-//! Does not know: SQL; what a default or a condition means.
+//! Does not know: SQL, what a default or a condition means.
 
 use std::sync::Arc;
 

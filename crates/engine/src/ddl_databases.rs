@@ -1,9 +1,9 @@
 //! DDL of databases: CREATE, ALTER and DROP DATABASE.
 //!
 //! Invariants
-//! 1. A database is made with the schema `public` of its template, and dropped with all that is in it, in one transaction: a crash leaves
-//!    all of it or nothing.
-//! 2. The caller of a drop has made sure that no session uses the database. The drop locks no object in it.
+//! 1. A new database gets the schema `public` of its template. A database and all its objects are dropped in
+//!    one transaction, so a crash leaves all of them or none.
+//! 2. The caller of a drop ensures that no session uses the database. The drop locks no object in it.
 //!
 //! Does not know: sessions, rights, what a setting means.
 

@@ -1,15 +1,16 @@
 //! DDL for constraints, partitions, views, roles, owners, grants and comments.
 //!
 //! Invariants
-//! 1. Constraints and partitions of a table change under its exclusive lock. For a foreign key the referenced
-//!    table is locked exclusively, too, and its statements are planned again, because they must check the
-//!    referring rows.
-//! 2. A statement that creates something on a view locks the view shared. A drop or replacement locks it
-//!    exclusively. The same holds for a schema, and for a role that becomes an owner or gets a grant.
-//! 3. Facts without a lock are replaced only if they are still as the transaction has read them; otherwise
-//!    `StaleDefinition`.
+//! 1. A change of a table's constraints or partitions holds the table's exclusive lock. A new foreign key
+//!    locks the referenced table exclusively, too. Statements on that table get new plans, because they must
+//!    now check the referring rows.
+//! 2. A statement that creates something on a view locks the view in shared mode. A drop or replacement locks
+//!    the view exclusively. The same holds for a schema, and for a role that becomes an owner or gets a
+//!    grant.
+//! 3. Owners, grants and comments have no lock. They are replaced only if they are still as the transaction
+//!    has read them. Otherwise the error is `StaleDefinition`.
 //!
-//! Does not know: SQL; whether the rows that are there fulfil a constraint (the SQL layer looks, under the lock).
+//! Does not know: SQL. The SQL layer checks under the lock whether existing rows satisfy a new constraint.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
-//! DDL of sequences: made, changed, dropped.
+//! DDL of sequences: CREATE, ALTER and DROP.
 //!
 //! Invariants
 //! 1. The definition of a sequence changes with its transaction, like every definition. The current value is
-//!    in a separate row, which a change of the definition replaces. A rollback restores the old row; values
-//!    that were returned meanwhile stay used.
+//!    in a separate row, which a change of the definition replaces. A rollback restores the old row. Values
+//!    that the sequence has returned in the meantime are not used again.
 //! 2. If two transactions change one sequence, the second waits for the first.
 //!
-//! Does not know: SQL; which bounds a type has.
+//! Does not know: SQL, the bounds of a type.
 
 use std::sync::Arc;
 

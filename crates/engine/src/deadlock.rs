@@ -1,14 +1,15 @@
-//! The search for deadlocks, and for an order of the queues in which there is none.
+//! Deadlock detection, and the search for an order of the lock queues that avoids a deadlock.
 //!
-//! A hard edge leads from a waiter to a holder. A soft edge leads from a waiter to another waiter before it in a queue. A cycle of hard
-//! edges is a deadlock. A cycle with a soft edge is resolved: a queue is put into another order, or the waiter of a row is woken and
-//! checks the row itself.
+//! A hard edge leads from a waiter to a holder. A soft edge leads from a waiter to another waiter before it
+//! in a queue. A cycle of hard edges is a deadlock. A cycle with a soft edge can be resolved: a queue is
+//! reordered, or the waiter for a row is woken and checks the row again.
 //!
 //! Invariants
 //! 1. Only the order of queues is changed, never the holders of a lock.
 //! 2. A chosen order leaves no cycle through any transaction that was moved.
 //!
-//! Does not know: sleeping; what rows and locks are. PostgreSQL's detector finds the same orders (its `README` of the lock manager says how).
+//! Does not know: how threads sleep, what is locked. PostgreSQL's detector finds the same orders (`README` of
+//! its lock manager).
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};

@@ -1,11 +1,12 @@
-//! What the key of an index entry says of its row: an index-only scan reads columns from it.
+//! Reads columns of a row from the key of an index entry, for an index-only scan.
 //!
-//! An entry's key has the index's columns, then those of the primary key. The key form of some types keeps only what
-//! matters for the order (1.0 and 1.00 are one numeric there). Columns of such types are passed over, never read.
+//! An entry's key has the index's columns, then those of the primary key. For some types the key bytes only
+//! keep the order of the values: 1.0 and 1.00 have the same bytes. Columns of such types are skipped, never
+//! read.
 //!
 //! Invariants
 //! 1. A column that is read from a key has exactly the value that the row stores.
-//! 2. All other columns of the row that is made are NULL. The caller has said that it does not read them.
+//! 2. All other columns of the returned row are NULL. The caller does not read them.
 //!
 //! Does not know: whether the row of an entry is visible.
 

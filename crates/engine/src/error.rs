@@ -1,11 +1,12 @@
-//! The errors of the engine: a few kinds. Each has an SQLSTATE, and says what happened to which object, and
-//! what to do.
+//! The errors of the engine. An error has an SQLSTATE. It says what happened to which object, and what the
+//! user can do.
 //!
 //! Invariants
 //! 1. Every error has exactly one SQLSTATE ([`Error::sqlstate`]).
-//! 2. After an error of `insert`, `modify` or a DDL call, that call has changed nothing; the transaction may go on.
+//! 2. After an error of `insert`, `modify` or a DDL call, this call has changed nothing, and the transaction
+//!    can continue.
 //!
-//! Does not know: positions in a statement, severity, the wire.
+//! Does not know: positions in a statement, severity, the wire protocol.
 
 use thiserror::Error;
 use varve_pager::{PageId, PagerError};

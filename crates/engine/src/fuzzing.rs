@@ -1,9 +1,8 @@
-//! Doors for `crates/fuzzing` to formats that are private here. Built with the feature `fuzzing` only.
+//! Gives the fuzz tests in `crates/fuzzing` access to private formats. It is built only with the feature
+//! `fuzzing`.
 //!
-//! 1. Each function takes bytes as they could be in a page and calls the unchanged code that reads them. It
+//! 1. Each function takes bytes as they could be in a page, and calls the unchanged code that reads them. It
 //!    panics only if decoded bytes, encoded again, differ.
-//!
-//! Does not know: which bytes are tried.
 
 use crate::catalog::codec;
 use crate::root;

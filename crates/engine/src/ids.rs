@@ -4,10 +4,11 @@
 //! 1. A transaction id is used once and fits into 48 bits. 0 means "before all transactions".
 //! 2. A roll pointer of 0 means that there is no older version.
 //!
-//! Roll pointer, 64 bits: page number in the rollback space (32) | slot in the page (12) | low 20 bits of the transaction
-//! id that wrote the record (the generation: a slot that was popped and filled again does not match).
+//! Roll pointer, 64 bits: page number in the rollback space (32) | slot in the page (12) | generation (20).
+//! The generation is the low 20 bits of the id of the transaction that wrote the record. If a slot was freed
+//! and used again, its generation no longer matches.
 //!
-//! Does not know: what an undo record says.
+//! Does not know: the content of an undo record.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! A span of time as PostgreSQL keeps it.
+//! The interval type, stored as in PostgreSQL: months, days and microseconds.
 //!
 //! Invariants
-//! 1. Months, days and microseconds are never converted into each other, but for the order: there a month is 30 days and a
-//!    day 24 hours, so different spans may be equal.
+//! 1. Months, days and microseconds are converted into each other only for comparisons. There a month is 30
+//!    days and a day 24 hours, so different intervals may be equal.
 //!
 //! Does not know: text forms, calendars.
 

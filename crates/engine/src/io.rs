@@ -1,9 +1,9 @@
-//! What a database has read and written, by space and purpose.
+//! Counters of what a database has read and written, by space and purpose.
 //!
 //! Invariants
-//! 1. Spaces that share a device share its account, which is counted once.
+//! 1. Spaces on one device share its counters, which are counted once in a total.
 //!
-//! Does not know: what the bytes were.
+//! Does not know: the content of the data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

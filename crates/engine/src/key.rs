@@ -1,6 +1,7 @@
-//! Order-preserving keys: comparing two encoded keys byte by byte compares the column values one after the other.
+//! Order-preserving keys. A byte by byte comparison of two encoded keys compares their column values one
+//! after the other.
 //!
-//! One column
+//! Encoding of one column
 //!
 //! | bytes | what |
 //! |---|---|
@@ -17,13 +18,15 @@
 //! | numeric 0, NaN, infinities | class byte |
 //!
 //! Invariants
-//! 1. No encoded column is a proper prefix of another of its type, so keys of equal column counts never need a length.
-//!    The exception is an array that begins at 1: others have 0x04 where behind it the next column, or nothing, would be.
-//! 2. Byte order equals `Datum::order`, column by column; NULL is last.
-//! 3. Where a column begins, there is 0x01 or 0x02: `prefix + [0x03]` is above every key that extends `prefix` by columns.
+//! 1. No encoded column is a proper prefix of another of its type, so keys with equal column counts need no
+//!    length. The only exception is an array whose first subscript is 1. Other arrays have 0x04 where its key
+//!    ends or the next column begins.
+//! 2. Byte order equals `Datum::order`, column by column. NULL is last.
+//! 3. A column begins with 0x01 or 0x02. So `prefix + [0x03]` is above every key that extends `prefix` by
+//!    columns.
 //!
-//! Does not know: pages, prefixes, which columns a key has. Only index-only scans decode keys (`entry_columns.rs`), and
-//! only the types whose key form is exact: all others are read from rows, which hold all columns.
+//! Only index-only scans decode keys (`entry_columns.rs`), and only columns whose key bytes keep the exact
+//! value. All other columns are read from rows. Does not know: pages, prefixes, which columns a key has.
 
 use crate::numeric::{NumericRef, Special};
 use crate::types::{ColumnType, Datum, Moment};

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Every change of a page goes through a mini-transaction of the pager.
-//! 2. Keys are byte strings; what they mean is decided above the tree.
+//! 2. To a tree, a key is a byte string. Code above the tree knows what the bytes mean.
 //!
 //! Does not know: SQL text, sockets.
 

@@ -1,21 +1,22 @@
-//! Locks with a queue: of tables, views, schemas and roles, and of the keys that applications choose
-//! (advisory locks).
+//! Locks with a queue: locks on tables, views, schemas and roles, and advisory locks, whose keys applications
+//! choose.
 //!
 //! A transaction that reads or changes rows of a table records this in its own entry of the registry
-//! (`table_lock.rs`). It has an entry here only if another transaction has or requests a conflicting mode. It
-//! counts as a holder in both cases.
+//! (`table_lock.rs`). It gets an entry here only if another transaction has or requests a conflicting mode.
+//! It counts as a holder in both cases.
 //!
 //! Invariants
 //! 1. A request is not granted while another transaction or session holds a conflicting mode.
-//! 2. A request waits behind earlier requests that conflict with it. It goes ahead of requests that wait for
-//!    a lock which its own transaction or session already holds.
-//! 3. The `strong` counter of a table is above 0 while a transaction has or requests a strong mode of it. A
-//!    request raises `strong` before it reads the records of the registry.
+//! 2. A request waits in the queue after earlier requests that conflict with it. It may pass requests that
+//!    wait for a lock which its own transaction or session already holds.
+//! 3. The `strong` counter of a table is above 0 while a transaction has or requests a mode of the table that
+//!    excludes changes of rows. A request raises `strong` before it reads the records of the registry.
 //! 4. A request that waits for a record in the registry sets `is_watched` of the holder's entry, and then
 //!    checks the record again. The holder removes its record before it reads `is_watched`. So one of the two
 //!    sees the other.
 //!
-//! Does not know: sleeping (`waits.rs`), cycles (`deadlock.rs`). Everything here is called under the mutex of `Waits`.
+//! Does not know: sleeping (`waits.rs`), cycles (`deadlock.rs`). All functions here are called under the
+//! mutex of `Waits`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

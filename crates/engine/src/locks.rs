@@ -1,10 +1,10 @@
-//! The locks that are held and awaited, for pg_locks and similar views.
+//! Lists the locks that transactions hold or wait for, for pg_locks and similar views.
 //!
 //! Invariants
 //! 1. The result is not a consistent snapshot: the registry and the locks are read one after the other, while
 //!    transactions continue.
 //!
-//! Does not know: sessions; a transaction is known by the label that it was given.
+//! Does not know: sessions. The list names a transaction by the label that its session has set.
 
 use std::collections::HashSet;
 

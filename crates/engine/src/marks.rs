@@ -1,4 +1,5 @@
-//! Delete marks of index entries that a transaction has gathered and not set so far (`paged/marks.rs` sets them).
+//! Delete marks of index entries that a transaction has collected and not yet set. `paged/marks.rs` sets
+//! them.
 //!
 //! Does not know: trees.
 

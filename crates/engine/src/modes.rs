@@ -1,4 +1,4 @@
-//! The eight modes of a lock with a queue, and which of them exclude each other; all as in PostgreSQL.
+//! The eight modes of a lock with a queue, and which modes conflict, as in PostgreSQL.
 //!
 //! Does not know: what is locked.
 

@@ -1,6 +1,7 @@
-//! The numeric type: exact decimals with a display scale, the infinities, and NaN, with PostgreSQL's semantics.
+//! The numeric type: exact decimals with a display scale, the infinities, and NaN. The behaviour is
+//! PostgreSQL's.
 //!
-//! Stored form (little endian)
+//! Stored format (little endian)
 //!
 //! | bytes | what |
 //! |---|---|
@@ -8,10 +9,12 @@
 //! | 2..  | unscaled integer, two's complement, shortest form; nothing for zero and where no number is stored |
 //!
 //! Invariants
-//! 1. A stored numeric is well formed: `NumericRef::from_bytes` checks it, everything else builds it.
-//! 2. Equal numbers of different scale (1.1, 1.10) are equal in `order` and have the same key form (`key.rs`).
+//! 1. A stored numeric is well formed: `NumericRef::from_bytes` checks it, and other code builds it
+//!    correctly.
+//! 2. Equal numbers of different scale (1.1 and 1.10) are equal in `order` and have the same key bytes
+//!    (`key.rs`).
 //!
-//! Does not know: columns, rows, rounding to a column's precision beyond `Numeric::fit`.
+//! Does not know: columns, rows. `Numeric::fit` rounds to a column's precision.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -1,6 +1,4 @@
-//! Identities of the objects of the catalog.
-//!
-//! Does not know: the objects.
+//! Ids of the catalog's objects.
 
 /// Identity of any object: schema, table, index, sequence, constraint, part, view, role (PostgreSQL's oid).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

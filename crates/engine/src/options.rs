@@ -1,4 +1,4 @@
-//! How to open a database.
+//! Options for opening a database.
 //!
 //! Invariants
 //! 1. The defaults are safe: durable commits, doublewrite, background threads.

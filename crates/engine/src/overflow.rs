@@ -1,14 +1,16 @@
-//! Rows too large for a leaf: chains of pages of the tree's segment, and the stub that stands for them in the leaf.
+//! Storage of rows that are too large for a leaf. Such a row is in a chain of pages of the tree's segment.
+//! The leaf has a stub with the address of the chain.
 //!
 //! Page, after the pager's header (little endian): next page number u32 (0 = last), data bytes u32, data.
 //!
-//! Stub (little endian): head u8 (`row::EXTERNAL` and the layout version), payload bytes u32, first page number u32.
+//! Stub (little endian): head u8 (`row::EXTERNAL` and the layout version), payload bytes u32, first page
+//! number u32.
 //!
 //! Invariants
-//! 1. A chain is complete before its stub is put into a leaf; it is never changed afterwards, only freed.
-//! 2. Each page is linked by the mini-transaction that allocates it, so whoever knows the first page knows all: the
-//!    caller notes the first page (in undo) in the mini-transaction of `begin`.
-//! 3. A chain is freed from its front, page by page, also when it is only half filled.
+//! 1. A chain is complete before its stub is put into a leaf. After that it is never changed, only freed.
+//! 2. Each page is linked by the mini-transaction that allocates it, so the first page leads to all others.
+//!    The mini-transaction of `begin` also writes an undo record that names the first page.
+//! 3. A chain is freed from its front, page by page, even if it is incomplete.
 //!
 //! Does not know: when a chain is no longer needed (rollback and purge do).
 

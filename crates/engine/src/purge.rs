@@ -1,12 +1,13 @@
-//! Purge removes the undo of committed transactions when no snapshot needs it any more, in commit order.
+//! Purge removes the undo records of committed transactions, in commit order, when no snapshot needs them any
+//! more.
 //!
 //! Invariants
 //! 1. A transaction is purged only if its commit LSN is at or below the horizon. Every registered snapshot is
 //!    at or above the horizon.
 //! 2. The horizon is published before the first undo record below it is touched.
 //! 3. If the rollback segments exceed their limit, purge ignores the oldest snapshots. Statements with these
-//!    snapshots fail from then on (SQLSTATE 72000). These snapshots then delay nothing: neither purge nor the
-//!    floor of transaction ids.
+//!    snapshots then fail (SQLSTATE 72000), and the snapshots no longer delay purge or the floor of
+//!    transaction ids.
 //!
 //! Does not know: rows (`paged::purge`).
 

@@ -1,4 +1,5 @@
-//! Committed transactions whose undo is still there, in commit order, and the horizon below which purge removes it.
+//! The queue of committed transactions whose undo records still exist, in commit order. It also has the
+//! horizon, below which purge removes them.
 //!
 //! Does not know: how undo is removed (`purge.rs`).
 

@@ -1,11 +1,11 @@
-//! Ranges of keys in trees: gathered, and frozen for comparison.
+//! Sets of key ranges: first collected, then frozen for comparison.
 //!
 //! Invariants
 //! 1. Memory is bounded. Too many ranges are merged into fewer and larger ones, which cover at least the same
 //!    keys.
 //! 2. `bytes` is the approximate memory of a set.
 //!
-//! Does not know: who has read or written them.
+//! Does not know: the transactions that have read or written them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,12 +1,12 @@
-//! A reader lets another thread, or a stream of batches, read what a transaction's running statement sees.
+//! A reader reads what a transaction's running statement sees. Another thread, or a stream of batches, can
+//! use it.
 //!
 //! Invariants
-//! 1. A reader sees the statement's snapshot and the transaction's own changes, as the transaction does.
-//! 2. The transaction's registered snapshot keeps purge from removing the versions that the reader needs. The
-//!    snapshot stays, because the transaction does not begin a statement, end one, or write while one of its
-//!    readers exists.
+//! 1. A reader sees the statement's snapshot and the transaction's own changes.
+//! 2. While a reader exists, its transaction does not begin a statement, end one, or write. So the
+//!    transaction's registered snapshot stays, and purge keeps the versions that the reader needs.
 //!
-//! Does not know: which tables it may read; the transaction has opened them.
+//! Does not know: which tables it may read. The transaction has opened them.
 
 use std::sync::Arc;
 

@@ -1,8 +1,11 @@
-//! Opening: a new database is filled, an old one gets its segments, losers and catalog back.
+//! Opens a database. A new database is filled. For an existing one, the engine finds the rollback segments,
+//! the catalog, and the transactions without a commit (losers).
 //!
 //! Invariants
-//! 1. A creation that crashed is begun again; what it had made is given back first.
-//! 2. Losers are active, with their rows locked, from before the first transaction begins until they are undone.
+//! 1. If a crash interrupts the creation of a database, the next start releases everything and creates it
+//!    again.
+//! 2. Losers are active, with their rows locked, before the first new transaction begins. They stay active
+//!    until they are undone.
 //!
 //! Does not know: redo (the pager has done it).
 

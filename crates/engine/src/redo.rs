@@ -15,8 +15,10 @@
 //! | 24 | Newest | transaction u64 |
 //!
 //! Invariants
-//! 1. Doing is redoing: a change is encoded, decoded and applied by the same code before it is logged.
-//! 2. A payload that does not fit its page (damaged log or page) is an error, never a panic.
+//! 1. A change is encoded, decoded and applied by the code that redo uses, and then logged. So redo repeats
+//!    exactly the same change.
+//! 2. A payload that does not fit its page (because the log or the page is damaged) is an error, never a
+//!    panic.
 //!
 //! Does not know: the log. Operations from 64 on belong to the undo pages.
 

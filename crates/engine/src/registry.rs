@@ -1,15 +1,19 @@
-//! The registry of running transactions: a place for each, holding its snapshot and the tables it has locked.
+//! The registry of running transactions. A transaction has an entry with its snapshot and the tables that it
+//! has locked.
 //!
 //! Invariants
-//! 1. A registered snapshot is at or above every horizon that `oldest` has returned: nothing that it needs was purged, and
-//!    no id that it must not see is below the floor.
-//! 2. A place's serial changes when its transaction ends; an `Owner` with another serial has ended.
+//! 1. A registered snapshot is at or above every horizon that `oldest` has returned. So purge has removed
+//!    nothing that the snapshot needs. Every transaction id that the snapshot must not see is at or above the
+//!    floor.
+//! 2. An entry's serial number changes when its transaction ends. An `Owner` with an older serial number
+//!    belongs to a transaction that has ended.
 //! 3. Registering and looking up take no mutex and allocate nothing.
 //!
-//! Registering is publish-then-validate: the place is written first, then the horizon is read again; `oldest` raises the
-//! horizon first, then reads the places. One of the two sees the other (Dekker), all with sequentially consistent order.
+//! A transaction first writes its entry and then reads the horizon again. `oldest` first raises the horizon
+//! and then reads the entries. So one of the two sees the other (Dekker). All these accesses are sequentially
+//! consistent.
 //!
-//! Does not know: statuses, rows; what waits for what (`waits.rs`).
+//! Does not know: statuses, rows, waits (`waits.rs`).
 
 use std::cell::Cell;
 use std::sync::OnceLock;

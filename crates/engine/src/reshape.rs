@@ -1,4 +1,4 @@
-//! How a rewrite of a table makes the columns of each new row from the old row.
+//! Makes the columns of each new row from the old row when a table is rewritten.
 //!
 //! Does not know: tables, what a computed column means.
 

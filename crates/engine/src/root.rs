@@ -1,4 +1,4 @@
-//! The engine's root page: where everything else is found.
+//! The engine's root page, which has the addresses of all other structures.
 //!
 //! Page `PageId::ROOT`, after the pager's header (little endian)
 //!
@@ -12,7 +12,8 @@
 //! | 56 | 8 x 3 | system trees: root page number, segment |
 //!
 //! Invariants
-//! 1. A segment is noted here before it gets its first page, so a creation that crashes is begun again without a leak.
+//! 1. A segment is recorded here before it gets its first page. So if a crash interrupts a creation, the next
+//!    start can free the segment.
 //!
 //! Does not know: what the trees hold.
 

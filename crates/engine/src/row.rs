@@ -1,4 +1,4 @@
-//! Rows: all columns of a table in one byte string, any column readable without looking at the others.
+//! Rows: all columns of a table in one byte string. Any column can be read without reading the others.
 //!
 //! Layout (little endian)
 //!
@@ -10,8 +10,8 @@
 //! | ends | one u16 (u32 if WIDE) for each variable column: where it ends, from the row's first byte |
 //! | variable columns | one after the other, nothing for NULL |
 //!
-//! A row that does not fit in its page is stored outside (`overflow.rs`); its head then has EXTERNAL and the rest is the
-//! address. Such a row is fetched back whole before anybody makes a `RowRef` of it.
+//! A row that does not fit in its page is stored in other pages (`overflow.rs`). Its head then has EXTERNAL,
+//! and the rest is the address. Such a row is read completely before a `RowRef` is made of it.
 //!
 //! Invariants
 //! 1. `RowRef::get` is O(1) and allocates nothing.

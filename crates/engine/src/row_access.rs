@@ -1,4 +1,4 @@
-//! How rows are read and changed: isolation levels, scans, changes and what became of them.
+//! Types for reading and changing rows: isolation levels, scans, changes and their outcomes.
 //!
 //! Does not know: transactions, trees.
 

@@ -1,4 +1,5 @@
-//! A transaction locks rows without changing them: FOR UPDATE and its weaker kinds, and what a child relies on.
+//! Locks rows without changing them: for FOR UPDATE and its weaker kinds, and for foreign keys, which lock
+//! the parent row.
 //!
 //! Does not know: why a row is locked.
 

@@ -1,13 +1,13 @@
-//! Sequences: blocks of values reserved in the system table, given out from memory.
+//! Sequences: a block of values is reserved in the system table, and values are returned from memory.
 //!
 //! Invariants
-//! 1. A value is returned only after the change that reserved it is in the log. A commit of the transaction
-//!    that took it is acknowledged only when that change is durable. So a crash loses at most a block of
+//! 1. A value is returned only after the reservation of its block is in the log. The commit of a transaction
+//!    with a value is acknowledged only when the reservation is durable. So a crash loses at most a block of
 //!    values, and no value is returned twice.
-//! 2. Nothing here is rolled back.
-//! 3. A clean shutdown returns unused values, so it leaves no gap.
+//! 2. Rollback does not undo changes of a sequence.
+//! 3. A clean shutdown stores how far the values were used, so it leaves no gap.
 //!
-//! Does not know: who may use a sequence.
+//! Does not know: rights on a sequence.
 
 use std::sync::Arc;
 

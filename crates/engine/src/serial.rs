@@ -1,17 +1,16 @@
-//! SERIALIZABLE by validated reads (decision 0509). When a transaction commits, its reads are compared with
-//! what other transactions have committed since its snapshot.
+//! Isolation level SERIALIZABLE by validated reads (decision 0509). When a transaction commits, its reads are
+//! compared with what other transactions have committed since its snapshot.
 //!
 //! Invariants
-//! 1. A transaction that has written may commit only if its reads still hold: no other SERIALIZABLE
-//!    transaction that committed after its snapshot wrote what it read. Its place in the serial order is then
-//!    its commit.
+//! 1. A transaction that has written may commit only if no other SERIALIZABLE transaction has committed a
+//!    change of what it read since its snapshot. Its place in the serial order is then its commit.
 //! 2. A transaction that has written nothing is not checked. Its place in the serial order is its snapshot.
-//! 3. The check and the commit record are one step with regard to other SERIALIZABLE transactions.
-//!    Transactions of other isolation levels record no reads or writes and are not checked.
-//! 4. Memory is bounded. Too many ranges are merged into fewer and larger ones, and a commit whose ranges
-//!    were forgotten counts as a conflict.
+//! 3. The check and the commit record are one atomic step among SERIALIZABLE transactions. Transactions of
+//!    other isolation levels record no reads or writes and are not checked.
+//! 4. Memory is bounded. Too many ranges are merged into fewer and larger ones. A commit whose ranges were
+//!    dropped counts as a conflict.
 //!
-//! Does not know: rows, keys' meaning; who reads.
+//! Does not know: rows, the meaning of keys.
 
 use std::collections::VecDeque;
 use std::ops::Bound;

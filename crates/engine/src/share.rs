@@ -1,18 +1,19 @@
-//! Shared row locks, which several transactions may hold on one row (decision 0508): FOR SHARE, and FOR KEY
-//! SHARE. A foreign key takes FOR KEY SHARE on the parent row.
+//! Shared row locks, which several transactions may hold on one row: FOR SHARE and FOR KEY SHARE (decision
+//! 0508). A foreign key takes FOR KEY SHARE on the parent row.
 //!
-//! The lock of the one writer of a row is the stamp in the row. The transactions that share a row are
-//! recorded here, in memory.
+//! The exclusive lock of a row's writer is the stamp in the row. The holders of shared locks are recorded
+//! here, in memory.
 //!
 //! Invariants
-//! 1. A share is recorded under the latch of the row's leaf, after a check that no uncommitted change
+//! 1. A shared lock is recorded under the latch of the row's leaf, after a check that no uncommitted change
 //!    conflicts with it. A writer looks here under the same latch before it stamps the row. So one of the two
 //!    sees the other.
-//! 2. While a row is shared, every version that a rollback may restore is alive and has the same unique keys.
-//! 3. A transaction's shares are removed when it ends, after its commit is durable. A rollback to a savepoint
-//!    removes the shares that were taken after the savepoint.
+//! 2. While a row has a shared lock, every version that a rollback may restore is alive and has the same
+//!    unique keys.
+//! 3. When a transaction ends, its shared locks are removed after its commit is durable. A rollback to a
+//!    savepoint removes the shared locks that were taken after the savepoint.
 //!
-//! Does not know: why a row is relied on.
+//! Does not know: why a row is locked.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,10 +1,9 @@
-//! How much room a database takes, and each of its trees.
+//! How many pages a database and each of its trees occupy.
 //!
 //! Invariants
-//! 1. The rows of a table, with their long values, and its primary key are one tree. Each other index is one
-//!    tree.
+//! 1. The rows of a table, its long values and its primary key are one tree. Each other index is one tree.
 //!
-//! Does not know: what in those pages is free.
+//! Does not know: how much of these pages is free.
 
 use std::collections::{BTreeMap, HashMap};
 

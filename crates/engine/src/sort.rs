@@ -1,15 +1,16 @@
-//! Sorting of (key, value) pairs that may not fit in memory: runs in a file of the temporary device, then one merge.
+//! Sorts (key, value) pairs that may not fit in memory. Sorted runs are written to a file on the temporary
+//! device and then merged.
 //!
-//! Run, little endian: for each pair key length u32, value length u32, key, value; the run ends where the next begins.
-//! The last block of a run is filled up with zeros.
+//! Layout of a run, little endian: for each pair key length u32, value length u32, key, value. The run ends
+//! where the next begins. The last block of a run is filled with zeros.
 //!
 //! Invariants
-//! 1. Pairs come out in the order of their keys; of equal keys, in no particular order.
-//! 2. The file is removed with the sorter or the sorted pairs, and at the next start if a crash left it.
+//! 1. Pairs are returned in the order of their keys. Pairs with equal keys have no particular order.
+//! 2. The file is removed with the sorter or the sorted pairs. After a crash the next start removes it.
 //! 3. Pairs in memory are stored one after the other in one buffer ([`Arena`]), without an allocation for
 //!    each pair.
 //!
-//! Does not know: what is sorted. (Two-pass merge: Graefe, "Implementing Sorting in Database Systems", 2006.)
+//! Source of the two-pass merge: Graefe, "Implementing Sorting in Database Systems" (2006).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

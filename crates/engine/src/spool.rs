@@ -1,14 +1,16 @@
-//! Rows that are kept for later, in order, and may not fit in memory: a result that is read in slices.
+//! A spool stores the rows of a result in order, for a client that reads them in slices. They may not fit in
+//! memory.
 //!
-//! Layout, little endian: for each row its length u32, and its bytes. Rows are in memory up to a budget.
-//! Older rows are in a file on the temporary device, in whole blocks.
+//! Layout, little endian: for each row its length u32, and its bytes. The newest rows are in memory, up to a
+//! budget. Older rows are in a file on the temporary device, in whole blocks.
 //!
 //! Invariants
-//! 1. Memory is bounded: the newest bytes up to the budget, one block that was read, and 8 bytes for each `STRIDE` rows.
-//! 2. The file is removed with the spool, and at the next start if a crash left it.
-//! 3. What is in files is counted by the quota of whoever keeps the rows, until the spool is gone.
+//! 1. Memory is bounded: the newest bytes up to the budget, one block that was read, and 8 bytes for each
+//!    `STRIDE` rows.
+//! 2. The file is removed with the spool. After a crash the next start removes it.
+//! 3. The file's bytes count against the caller's quota until the spool is dropped.
 //!
-//! Does not know: what is in a row.
+//! Does not know: the content of a row.
 
 use std::sync::Arc;
 

@@ -1,16 +1,17 @@
 //! The state of every transaction that may still matter: active, committed at an LSN, aborted.
 //!
 //! Invariants
-//! 1. `floor` <= every active id; a finished id below it is visible to every snapshot (or fully undone).
-//! 2. An id is Active from before it can appear in any row until its commit record has its LSN, or until all its changes
-//!    are undone.
-//! 3. A state that falls out of the ring before it is below the floor is kept in the overflow map, so `get` always knows
-//!    ids at or above the floor.
+//! 1. Every active id is at or above `floor`. An id below `floor` has finished: every snapshot sees its
+//!    changes, or they are undone.
+//! 2. A transaction is Active before its id appears in any row. It stays Active until its commit record has
+//!    its LSN, or until all its changes are undone.
+//! 3. States are in a ring. A state that leaves the ring while its id is still at or above the floor moves to
+//!    the overflow map. So `get` knows every id at or above the floor.
 //!
-//! A reader loads `floor` before it looks at rows: an id below that value was finished (and undone, if aborted) before
-//! the row was read. Ids below the floor need no look-up; that is what most rows are.
+//! A reader loads `floor` before it reads rows. If a row has an id below that value, the transaction had
+//! finished before the row was read, so no look-up is needed. Most rows have such an id.
 //!
-//! Does not know: rows, locks, which snapshots exist (`advance_floor` is told the oldest).
+//! Does not know: rows, locks, which snapshots exist. The caller of `advance_floor` passes the oldest.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! Where definitions live: system tables, which are paged tables like any other, changed by the same transactions.
+//! The system tables that store all definitions. They are paged tables like any other, and the same
+//! transactions change them.
 //!
 //! | table | columns | key |
 //! |---|---|---|
@@ -6,14 +7,18 @@
 //! | names | schema text, name text, id int4 | schema, name |
 //! | sequences | id int4, value int8, ended bool | id |
 //!
-//! A schema's own name is listed under the schema "", a role's under [`ROLE_NAMES`], a database's under [`DATABASE_NAMES`], and
-//! the object that something is kept about, by its number, under [`ABOUT_NAMES`]: no statement can name such schemas. In a
-//! database other than `postgres`, a schema is listed by the number of the database and its name ([`listed`]). Row 0 of
-//! `sequences` gives out object ids.
+//! The table `names` also lists objects without a schema, under schema names that no statement can write. The
+//! name of a schema is listed under "", a role under [`ROLE_NAMES`], a database under [`DATABASE_NAMES`]. An
+//! object with facts (owner, grants, comment) is listed by its number under [`ABOUT_NAMES`]. In a database
+//! other than `postgres`, a schema is listed by the number of the database and its name ([`listed`]). Row 0
+//! of `sequences` is the counter of object ids.
 //!
 //! Invariants
-//! 1. A name is taken by a row of `names`, so that two transactions making the same name wait for each other.
-//! 2. The catalog in memory is what these tables say.
+//! 1. A name is reserved by a row of `names`. So if two transactions create the same name, the second waits
+//!    for the first.
+//! 2. The catalog in memory has the same content as these tables.
+//!
+//! Does not know: what the definitions mean.
 //!
 //! Does not know: what the definitions mean.
 

@@ -1,8 +1,10 @@
-//! The seam between transactions and the ways a table can be stored (`CREATE TABLE ... USING engine`).
+//! The interface between transactions and the table engines, which store tables (`CREATE TABLE ... USING
+//! engine`).
 //!
 //! Invariants
-//! 1. An operation calls this interface once. What it calls for each row is a closure.
-//! 2. A store is opened for one definition of its table; a changed definition opens another store on the same data.
+//! 1. An operation on many rows is one call of this interface. A closure is called for each row.
+//! 2. A store is opened for one definition of its table. If the definition changes, another store is opened
+//!    on the same data.
 //! 3. An operation that fails has changed nothing.
 //!
 //! Does not know: catalogs, locks on tables (the transaction holds one).

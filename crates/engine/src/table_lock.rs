@@ -1,8 +1,8 @@
 //! Locks on whole tables and other objects, held to the end of the transaction.
 //!
 //! Fast path: a transaction that reads or changes rows records the table in its own entry of the registry.
-//! Then it checks the table's `strong` counter. If the counter is 0, the lock is taken, and no cache line was
-//! written that other transactions write. All other requests go to the queue (`lock_queue.rs`).
+//! Then it checks the table's `strong` counter. If the counter is 0, the lock is taken without a write to
+//! shared memory. All other requests go to the queue (`lock_queue.rs`).
 //!
 //! Invariants
 //! 1. A transaction writes its record before it reads `strong`. A transaction that wants a strong mode raises

@@ -1,11 +1,11 @@
-//! A transaction: the only way to read or change anything.
+//! A transaction, the only way to read or change data.
 //!
 //! Invariants
-//! 1. An identity (and with it the right to write) is taken at the first write; a reader logs nothing.
+//! 1. A transaction gets an id at its first write. A transaction that only reads logs nothing.
 //! 2. A call that fails has changed nothing.
 //! 3. Dropping a transaction rolls it back.
 //!
-//! Does not know: SQL, implicit transactions, what a session is.
+//! Does not know: SQL, implicit transactions, sessions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};

@@ -1,8 +1,9 @@
-//! Column types and values: the vocabulary shared by rows, keys and everything above.
+//! Column types and values, which rows, keys and all code above use.
 //!
 //! Invariants
-//! 1. A `Datum` borrows, is `Copy` and never allocates; a `Value` owns the same thing.
-//! 2. The total order of `Datum::order` is the order of the key encoding (`key.rs`): NULL sorts last, text sorts by
+//! 1. A `Datum` borrows its data, is `Copy` and never allocates. A `Value` is the same value with its own
+//!    data.
+//! 2. The order `Datum::order` equals the order of encoded keys (`key.rs`). NULL sorts last, text sorts by
 //!    bytes ("C" collation), NaN is above every number.
 //!
 //! Does not know: SQL text, type names, object identifiers, casts.

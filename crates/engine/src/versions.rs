@@ -1,13 +1,13 @@
-//! A version of a row, and the step from it to the version before, along its roll pointer.
+//! A version of a row, and the step from it to the previous version, along its roll pointer.
 //!
 //! Invariants
-//! 1. No latch is held while an undo page is fixed; an undo page is left before the next one is fixed.
-//! 2. A record counts only if it names the version's transaction, the tree and the key; anything else means that the copy
-//!    at the start is out of date, and the row is read again. Ids of transactions are never given twice, so a slot that was
-//!    purged and filled again is found out.
-//! 3. A page that can't be read is never taken for the end of the versions.
+//! 1. No latch is held while an undo page is fixed. An undo page is released before the next one is fixed.
+//! 2. A record counts only if it names the version's transaction, the tree and the key. Any other record
+//!    means that the row's copy is out of date, and the row is read again. Because a transaction id is used
+//!    only once, a record that was purged and overwritten is always recognized.
+//! 3. An undo page that can't be read is an error, never the end of the versions.
 //!
-//! Does not know: trees; which version a snapshot sees (`visible_version.rs`).
+//! Does not know: trees, which version a snapshot sees (`visible_version.rs`).
 
 use varve_pager::{Access, Pager};
 

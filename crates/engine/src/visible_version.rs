@@ -1,10 +1,11 @@
-//! The version of a row that a view sees, found by stepping back from the newest one.
+//! Finds the version of a row that a snapshot sees, by steps back from the newest version.
 //!
 //! Invariants
 //! 1. No latch is held while an undo page is fixed.
-//! 2. A reader that meets the same unusable version of a row again and again gets an error. It never reads on without it.
+//! 2. If a reader meets the same unusable version of a row again and again, it returns an error. It never
+//!    skips the row.
 //!
-//! Does not know: trees, and the transaction or query that reads.
+//! Does not know: trees, the transaction or query that reads.
 
 use std::thread;
 

@@ -1,19 +1,19 @@
-//! Waiting for other transactions: for rows that they hold, and for locks with a queue.
+//! Waits for other transactions: for rows that they have locked, and for locks with a queue.
 //!
 //! Invariants
 //! 1. A transaction waits for one thing at a time. The waits-for graph has an edge only while the waiter has
-//!    to wait. A cycle is therefore closed by a transaction that begins to wait. That transaction resolves
-//!    the cycle (`deadlock.rs`), or is the victim.
+//!    to wait. So a cycle is closed by a transaction that begins to wait. This transaction resolves the cycle
+//!    (`deadlock.rs`), or is rolled back as its victim.
 //! 2. A waiter first enters the queue of the holder, and then checks again that the holder still holds the
 //!    row. The holder first releases the row (`release`, or its end), and then looks into its queue. So one
 //!    of the two sees the other.
-//! 3. A transaction that ends wakes one waiter for each row: the waiter with the lowest ticket. The other
-//!    waiters for that row move to the queue of the woken waiter. If the woken waiter has to wait again for
-//!    the same row, they move along with it. If the transaction that it then waits for was one of them, that
-//!    transaction is woken.
-//! 4. A transaction that is granted a lock with a queue leaves the graph at that moment, before it wakes.
+//! 3. When a transaction ends, it wakes one waiter for each row: the waiter with the lowest ticket. The other
+//!    waiters for the row move to the queue of the woken waiter. If the woken waiter must wait again for the
+//!    row, they move on to the transaction for which it waits. If that transaction is among them, it is
+//!    woken.
+//! 4. When a transaction is granted a lock with a queue, it leaves the graph at once, before it wakes.
 //!
-//! Does not know: rows; callers look again after every wake-up.
+//! Does not know: rows. A caller checks the row again after every wake-up.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How definitions are stored: the bytes in the `definition` column of the system table `objects`.
+//! Encoding of catalog definitions: the bytes in the column `definition` of the system table `objects`.
 //!
 //! | part | what |
 //! |---|---|
@@ -7,14 +7,14 @@
 //! | u8 | kind: 1 schema, 2 table, 3 sequence, 4 view, 5 role, 6 about, 7 database |
 //! | ... | the fields in the order of the code below and in `records.rs` |
 //!
-//! Numbers are little endian (u8, u16, u32, i64); a text is its length (u32) and its bytes; a list is its length (u16) and
-//! its items; an option is 0, or 1 and the value. A column type is a tag (u8) and, for numeric, char and varchar, its
-//! parameters.
+//! Numbers are little endian (u8, u16, u32, i64). A text is its length (u32) and its bytes. A list is its
+//! length (u16) and its items. An option is 0, or 1 and the value. A column type is a tag (u8), and its
+//! parameters for numeric, char and varchar.
 //!
 //! Invariants
-//! 1. `decode(encode(x)) == x`. Other bytes give `None`, never a panic.
+//! 1. `decode(encode(x)) == x`. Bytes that are no definition give `None`, never a panic.
 //!
-//! Does not know: where the bytes are kept.
+//! Does not know: where the bytes are stored.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! Definitions are decoded from their bytes, and other bytes are refused.
+//! Tests: definitions are decoded from their bytes, and bytes that are no definition are refused.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,11 +1,12 @@
-//! Databases: which there are, and what is said of one.
+//! Definitions of databases: which databases exist, and their properties.
 //!
 //! Invariants
-//! 1. A definition is immutable; a change makes a new one with the same id.
-//! 2. The first databases are not stored until they are changed. So an older directory, which had one
-//!    database, has the same three.
+//! 1. A definition is immutable. A change makes a new definition with the same id.
+//! 2. The three databases of a new installation are not stored until they are changed. So a directory of an
+//!    older version, which had one database, has the same three.
 //!
-//! Does not know: what is in a database (each definition of a schema, table, view or sequence names its own).
+//! Does not know: what is in a database. Each definition of a schema, table, view or sequence names its
+//! database.
 
 use crate::object_ids::ObjectId;
 

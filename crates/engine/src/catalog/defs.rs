@@ -1,10 +1,11 @@
 //! Definitions of catalog objects, as everything above the engine sees them.
 //!
 //! Invariants
-//! 1. A definition is immutable; a change makes a new one with the same id.
-//! 2. Object ids are never reused, across kinds.
+//! 1. A definition is immutable. A change makes a new definition with the same id.
+//! 2. An object id is never used again, not even for an object of another kind.
 //!
-//! Does not know: how definitions are stored (`codec.rs`), SQL types' names, default expressions' meaning.
+//! Does not know: how definitions are stored (`codec.rs`), SQL names of types, the meaning of default
+//! expressions.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};

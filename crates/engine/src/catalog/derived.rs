@@ -1,12 +1,14 @@
 //! Indexes over expressions and partial indexes: their definitions, and how their keys are computed.
 //!
-//! The engine stores the expressions as text. Only the layer above understands them. It gives the engine a
-//! [`Deriver`] when it opens the database, because rollback and purge need the keys of rows, too.
+//! The engine stores the expressions as text, which only the layer above understands. That layer gives the
+//! engine a [`Deriver`] when it opens the database. The engine itself needs the keys of rows for rollback and
+//! purge.
 //!
 //! Invariants
-//! 1. A key depends on the row alone: the layer above refuses expressions with other inputs. So the key of an old version
-//!    can be computed again when its entry has to go.
-//! 2. What is known of a derived index is made when a key is needed first, and stays as long as its table is open.
+//! 1. A key depends on the row alone, because the layer above refuses expressions with other inputs. So
+//!    rollback and purge can compute the key of an old version again to remove its index entry.
+//! 2. The code that computes keys of an index is prepared at its first use, and kept as long as the table is
+//!    open.
 //!
 //! Does not know: SQL.
 

@@ -1,13 +1,14 @@
-//! The catalog: all objects, as one immutable value that is replaced when DDL commits.
+//! The catalog: all objects, as one immutable value. A DDL commit replaces it by a new value.
 //!
 //! Invariants
-//! 1. A `Catalog` never changes; `version` differs between any two that differ.
-//! 2. Names of tables, parts, views, indexes and sequences share one namespace for each schema.
+//! 1. A `Catalog` never changes. Two different catalogs have different values of `version`.
+//! 2. In each schema, the names of tables, partitions, views, indexes and sequences are unique among all of
+//!    these.
 //! 3. A `Catalog` belongs to one database. It finds and lists only objects of this database, and objects that
-//!    all databases share (roles, databases). Work across databases (undo, purge, checks) uses separate
+//!    all databases share (roles, databases). Undo, purge and checks work across databases. They use separate
 //!    functions, whose documentation says so.
 //!
-//! Does not know: how it is stored (`system_tables.rs`), who may see what.
+//! Does not know: how it is stored (`system_tables.rs`), which roles may see an object.
 
 pub(crate) mod codec;
 #[cfg(test)]

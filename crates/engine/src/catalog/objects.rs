@@ -2,10 +2,10 @@
 //! comment).
 //!
 //! Invariants
-//! 1. A definition is immutable; a change makes a new one with the same id.
-//! 2. Expressions and queries are kept as text, for the SQL layer; the engine never reads them.
+//! 1. A definition is immutable. A change makes a new definition with the same id.
+//! 2. Expressions and queries are stored as text for the SQL layer. The engine never parses them.
 //!
-//! Does not know: who may do what, what a constraint means, how definitions are stored (`records.rs`).
+//! Does not know: rights, what a constraint means, how definitions are stored (`records.rs`).
 
 use std::mem::discriminant;
 

@@ -1,7 +1,7 @@
-//! The stored form of constraints, partitions, views, roles and facts about objects: their fields, in the
-//! order of the code.
+//! Encoding of constraints, partitions, views, roles and facts about objects: their fields, in the order of
+//! the code.
 //!
-//! Does not know: which definition they are part of (`codec.rs`, which also has the layout of numbers, texts and lists).
+//! `codec.rs` encodes the definition around them, and has the layout of numbers, texts and lists.
 
 use super::codec::{Reader, Writer};
 use super::databases::{DatabaseDef, POSTGRES};

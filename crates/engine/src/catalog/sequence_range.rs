@@ -1,4 +1,4 @@
-//! The values of a sequence that are reserved and not given yet, and the arithmetic of its definition.
+//! The reserved values of a sequence that have not been returned yet, and the arithmetic of its definition.
 //!
 //! Does not know: how values are reserved (`sequence.rs`).
 

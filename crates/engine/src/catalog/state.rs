@@ -1,9 +1,10 @@
-//! The current catalog, and things that outlive its versions: open trees, table locks, row id counters,
+//! The current catalog, and data that outlives its versions: open trees, table locks, row id counters,
 //! sequences.
 //!
 //! Invariants
-//! 1. All openings of one tree share its structure mutex.
-//! 2. Catalogs are published one at a time, each made from the one before and a transaction's changes.
+//! 1. All users of a tree share the tree's structure mutex.
+//! 2. Catalogs are published one at a time. Each is made from the previous catalog and the changes of one
+//!    transaction.
 //!
 //! Does not know: how definitions are stored.
 

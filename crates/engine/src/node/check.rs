@@ -1,6 +1,6 @@
-//! Looks for damage inside one node, trusting nothing in it.
+//! Checks one node for damage. It trusts none of the node's bytes.
 //!
-//! Does not know: other pages; `tree::check` compares nodes with each other.
+//! Does not know: other pages. `tree::check` compares nodes with each other.
 
 use super::read::head_of;
 use super::{

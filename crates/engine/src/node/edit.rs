@@ -1,10 +1,11 @@
-//! Changing a node: the pure functions behind the redo operations.
+//! Changes of a node. These pure functions implement the redo operations.
 //!
 //! Invariants
-//! 1. The result depends on nothing but the page's bytes and the arguments.
-//! 2. The caller has made sure that there is room (`has_room`) and that the suffix is right (`fits_prefix`); a breach is
-//!    a programmer's error while doing, and the redo layer checks the arguments before it calls (damaged log).
-//! 3. Bytes outside slots, heap and fences are never left over from before a rebuild: it writes zeros.
+//! 1. The result depends only on the page's bytes and the arguments.
+//! 2. Before a change, the caller checks that there is enough space (`has_room`) and that the suffix is right
+//!    (`fits_prefix`). A caller that does not is a bug. During redo, the redo code checks the arguments
+//!    first, because the log may be damaged.
+//! 3. A rebuild writes zeros outside of slots, heap and fences, so no bytes from before the rebuild are left.
 //!
 //! Does not know: latches, logs, other pages.
 

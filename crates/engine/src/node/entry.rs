@@ -1,7 +1,8 @@
-//! A leaf entry as its readers see it, and the encoding of its value.
+//! A leaf entry as readers see it, and the encoding of its value.
 //!
 //! Invariants
-//! 1. The stamp of a clustered entry lies at fixed places at the start of the value, so it changes in place.
+//! 1. The stamp of a clustered entry (transaction id and roll pointer) has a fixed offset in the value. So it
+//!    can be overwritten without moving the value.
 //!
 //! Does not know: pages and slots.
 

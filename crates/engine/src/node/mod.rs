@@ -23,19 +23,21 @@
 //! | heap start | | entries: value length u16, key suffix, value; in any order |
 //! | end - ... | | prefix, lower fence, upper fence |
 //!
-//! A leaf value of a clustered tree is: flags u8, transaction id 6 bytes, roll pointer 8 bytes, payload; of a secondary
-//! tree: flags u8. An inner value is a child's page number (u32); the child holds the keys >= its entry's key.
+//! A leaf value of a clustered tree is: flags u8, transaction id 6 bytes, roll pointer 8 bytes, payload. A
+//! leaf value of a secondary tree is: flags u8. An inner value is a child's page number (u32). The child
+//! holds the keys >= its entry's key.
 //!
 //! Invariants
-//! 1. Slots are in strictly ascending key order; every key is prefix + suffix; lower fence <= key < upper fence.
+//! 1. Slots are in strictly ascending key order. Every key is prefix + suffix, and lower fence <= key < upper
+//!    fence.
 //! 2. heap start >= end of slots; live entries + garbage + prefix + fences = page end - heap start.
 //! 3. Every change is a function of `edit`, which depends only on the page's bytes and its arguments. So redo
 //!    gives the same bytes as the original change.
 //! 4. The search trusts the page, because checksums and `check` protect it. Damage can make it panic, but it
 //!    never reads outside the page.
 //!
-//! Does not know: latches, logs, other pages, what keys and payloads mean. Heads and prefixes: Graefe, "Modern B-Tree
-//! Techniques" (2011), sections 3.4 and 3.5.
+//! Does not know: latches, logs, other pages, what keys and payloads mean. Source of heads and prefixes:
+//! Graefe, "Modern B-Tree Techniques" (2011), sections 3.4 and 3.5.
 pub mod check;
 pub mod edit;
 mod entry;

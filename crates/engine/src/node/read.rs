@@ -1,8 +1,9 @@
-//! Reading a node: its header, its entries, and the search.
+//! Reads a node: its header, its entries, and the search.
 //!
 //! Invariants
-//! 1. The search compares heads as integers first and looks at suffixes only among equal heads.
-//! 2. Nothing here allocates.
+//! 1. The search first compares heads (the first four bytes of each suffix) as integers. It compares suffixes
+//!    only where heads are equal.
+//! 2. Nothing here allocates memory.
 //!
 //! Does not know: how nodes change.
 

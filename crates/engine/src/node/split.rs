@@ -1,11 +1,12 @@
-//! Where to cut a full node in two.
+//! Decides where a full node is split.
 //!
 //! Invariants
-//! 1. Both halves fit in their pages, with their new fences, before the entry that asked for room is added.
-//! 2. Each cut leaves fewer entries beside the new key than before, so cutting again and again ends.
-//! 3. Ascending inserts leave the left half nearly full; other inserts halve the bytes.
+//! 1. Both halves fit in their pages with their new fences, before the new entry is added.
+//! 2. Each split leaves fewer entries in the half that gets the new key, so repeated splits end.
+//! 3. Ascending inserts leave the left half nearly full. Other inserts halve the bytes.
 //!
-//! Does not know: parents, page numbers. Shortest separators: Bayer and Unterauer, "Prefix B-Trees" (1977).
+//! Does not know: parents, page numbers. Source of the shortest separators: Bayer and Unterauer, "Prefix
+//! B-Trees" (1977).
 
 use super::{NodeRef, common_prefix_bytes, entry_bytes, usable_bytes};
 

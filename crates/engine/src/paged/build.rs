@@ -1,8 +1,9 @@
-//! What DDL does with the rows of a table: CREATE INDEX on a filled table, new keys and columns, SET NOT NULL.
+//! Work of DDL on the rows of a table: CREATE INDEX on a filled table, new keys and columns, SET NOT NULL.
 //!
 //! Invariants
-//! 1. The caller holds the table's exclusive lock: no row changes meanwhile but by purge.
-//! 2. A new index has an entry for every version that an older snapshot may still see, not only for the newest ones.
+//! 1. The caller holds the table's exclusive lock, so only purge can change rows in the meantime.
+//! 2. A new index has an entry for every version that an older snapshot may still see, not only for the
+//!    newest versions.
 //!
 //! Does not know: the catalog.
 

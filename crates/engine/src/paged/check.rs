@@ -1,8 +1,8 @@
 //! Checks one table: its trees, its rows, and that its indexes match its rows.
 //!
 //! Invariants
-//! 1. Live index entries are compared with the newest rows as multisets (count and sum of hashes), so a check needs no
-//!    memory for them.
+//! 1. A check compares the live index entries with the newest rows by their count and the sum of their
+//!    hashes. So it needs no memory for the entries.
 //!
 //! Does not know: other tables, allocation.
 

@@ -1,13 +1,14 @@
-//! Versions that an index scan has found by following older versions of rows, kept until the scan ends.
+//! A cache of old row versions that an index scan has found, kept until the scan ends.
 //!
-//! While a scan reads an old snapshot, an index may have an entry for each version of a row. Without this
-//! cache, the scan would follow the row's chain of versions again for each entry. The work would grow with
-//! the square of the number of versions.
+//! For a scan with an old snapshot, an index may have an entry for each version of a row. Without this cache,
+//! the scan would follow the row's chain of versions again for each entry. The work would grow with the
+//! square of the number of versions.
 //!
 //! Invariants
-//! 1. A cache serves one scan, and so one view. The version that the view sees of a row does not change.
-//! 2. The cache holds only rows whose newest version the view does not see. In other scans it stays empty and
-//!    costs nothing.
+//! 1. A cache serves one scan, and so one snapshot. The version of a row that this snapshot sees does not
+//!    change.
+//! 2. The cache holds only rows whose newest version the snapshot does not see. In other scans it stays empty
+//!    and costs nothing.
 //! 3. A full cache keeps its rows and takes no more. The scan is correct without it.
 //!
 //! Does not know: versions, trees.

@@ -1,10 +1,11 @@
-//! Work that accompanies a change of a row: its overflow chain before, its index entries after.
+//! Work that a change of a row needs besides the row itself: before it the overflow chain, after it the index
+//! entries.
 //!
 //! Invariants
-//! 1. The undo names a chain before its second page is made, so no chain is lost.
-//! 2. Entries follow the row, the new one before the old one is marked.
+//! 1. The undo record names a chain before the second page of the chain is made. So no chain is lost.
+//! 2. Index entries are changed after the row. The new entry is made before the old one is marked as deleted.
 //!
-//! Does not know: latches of the row, who decides.
+//! Does not know: the row's latch, why the row changes.
 
 use std::sync::Arc;
 

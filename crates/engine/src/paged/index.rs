@@ -1,8 +1,9 @@
-//! Entries of secondary indexes: made, marked, checked for uniqueness.
+//! Entries of secondary indexes: how they are made, marked as deleted, and checked for uniqueness.
 //!
 //! Invariants
-//! 1. Check and insert of one unique value happen under one stripe, so of two writers the later one sees the earlier.
-//! 2. Every call is idempotent: it gives the final state of the entry, not a change.
+//! 1. The uniqueness check and the insert of a value are done under one lock stripe. So of two writers the
+//!    later one sees the earlier.
+//! 2. Every call is idempotent: its arguments describe the final state of the entry, not a change.
 //!
 //! Does not know: why an entry changes.
 

@@ -1,12 +1,13 @@
 //! Row locks that change no data, and the changes and locks that conflict with them.
 //!
-//! An exclusive row lock is a stamp in the row. A shared one is noted in `share.rs`. A lock that only needs
-//! the row's key ignores an uncommitted change that keeps the key, and uses the committed version.
+//! An exclusive row lock is a stamp in the row (the id of the transaction). A shared lock is recorded in
+//! `share.rs`. A lock of a row's key ignores an uncommitted change that keeps the key, and uses the committed
+//! version.
 //!
 //! Invariants
-//! 1. Versions are followed with no latch held. The result is valid only while the row has the same stamp.
+//! 1. Older versions are read without a latch. The result is valid only while the row has the same stamp.
 //!
-//! Does not know: conditions; who waits for whom.
+//! Does not know: conditions, the waits of transactions for each other.
 
 use std::sync::Arc;
 

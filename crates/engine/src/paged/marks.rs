@@ -1,12 +1,12 @@
-//! Delete marks of index entries, gathered while a statement deletes many rows and set in the order of the entries: each leaf is found
-//! and latched once for all of its entries, not once for each row.
+//! Sets delete marks of index entries. A statement that deletes many rows collects the marks and sets them in
+//! the order of the entries. So each leaf is found and latched once for all its entries, not once for each
+//! row.
 //!
 //! Invariants
-//! 1. Until its mark is set, an entry stays live. Readers decide by the row, which is already changed. The
-//!    marks are set before the statement ends, so a transaction that sees the rows as deleted finds marked
-//!    entries.
+//! 1. Until its mark is set, an entry stays live. Readers use the row, which is already changed. The marks
+//!    are set before the statement ends, so a transaction that sees the rows as deleted finds marked entries.
 //! 2. If the change of a row is undone, its pending mark is dropped. Statements that collect marks create no
-//!    entries, so no entry that is to be marked is created again meanwhile.
+//!    entries, so they never create an entry with a pending mark.
 //!
 //! Does not know: which rows are deleted, or why.
 

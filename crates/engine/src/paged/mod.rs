@@ -1,13 +1,17 @@
-//! Tables in B+trees under the pager: the first table engine (`USING paged`, the default).
+//! Tables in B+trees on top of the pager. This is the first and default table engine (`USING paged`).
 //!
-//! A table is a clustered tree of rows in the order of the primary key (or of a hidden row id) and a tree for each
-//! secondary index. An index entry's key is: index columns, primary key, length of the primary key (u16, big endian).
+//! A table is a clustered tree of rows in the order of the primary key (or of a hidden row id), and a tree
+//! for each secondary index. An index entry's key is: index columns, primary key, length of the primary key
+//! (u16, big endian).
 //!
 //! Invariants
-//! 1. The newest version of a row is in the clustered tree; the stamp of an entry is also its lock.
-//! 2. An index has an entry for every version that somebody may see: live for the newest one, delete-marked for others.
-//!    Entries are made after the row's change and taken away before the version they stand for is out of reach.
-//! 3. Latches: a clustered latch may be taken under a secondary leaf's, never the other way round.
+//! 1. The newest version of a row is in the clustered tree. The stamp of an entry (the id of the transaction
+//!    that wrote it) is also the lock of the row.
+//! 2. An index has an entry for every version that a snapshot may see. The newest version has a live entry,
+//!    other versions have entries with a delete mark. An entry is made after the row's change. It is removed
+//!    before purge removes the version.
+//! 3. While a latch of a secondary leaf is held, a latch in the clustered tree may be taken. The other order
+//!    is not allowed.
 //!
 //! Does not know: catalogs, SQL.
 

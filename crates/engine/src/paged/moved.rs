@@ -1,10 +1,10 @@
-//! Finds the new key of a row whose primary key another transaction has changed, for a READ COMMITTED
-//! statement that found the row at the old key.
+//! Finds the new key of a row whose primary key another transaction has changed. A READ COMMITTED statement
+//! that found the row at its old key needs this.
 //!
-//! A transaction that moves a row leaves a delete mark with FLAG_MOVED at the old key. The undo of this
-//! transaction has a record for the mark. The next undo record about a row is that of the row's arrival at
-//! its new key. A row that is later stored over the mark carries FLAG_VACATED. The flag shows that the row
-//! need not be the moved one, for example when two rows exchange their keys.
+//! A transaction that changes a primary key leaves a delete mark with FLAG_MOVED at the old key, and an undo
+//! record for the mark. Its next undo record about a row is that of the row at its new key. A row that is
+//! later stored at the old key carries FLAG_VACATED. The flag shows that this row may be another row than the
+//! moved one, for example when two rows exchange their keys.
 //!
 //! Invariants
 //! 1. A move is followed only if it was committed after the statement's snapshot. The snapshot keeps the undo
@@ -13,7 +13,7 @@
 //!    where no row was moved.
 //! 3. No latch is held.
 //!
-//! Does not know: conditions, and which transaction waits for which.
+//! Does not know: conditions, the waits of transactions for each other.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Purge of one undo record: removes what only versions older than every snapshot needed.
+//! Purges one undo record: removes everything that only versions older than every snapshot need.
 //!
 //! Invariants
-//! 1. Idempotent: after a crash records are purged again. Only freeing a chain is not; the record says how far it got.
-//! 2. An index entry goes only if no version newer than the record has it.
+//! 1. After a crash records are purged again, so purge must be idempotent. Only the release of an overflow
+//!    chain is not. For that the record stores how far the release got.
+//! 2. An index entry is removed only if no version newer than the record has it.
 //!
 //! Does not know: which records may be purged (`crate::purge`).
 

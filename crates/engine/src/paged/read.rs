@@ -1,13 +1,15 @@
-//! Reading rows: by key, by range, by index.
+//! Reads rows: by key, by range, by index.
 //!
 //! Invariants
-//! 1. The floor is taken before rows are looked at; a visible newest version is handed out from its page without a copy.
-//! 2. Whatever is not the newest version, or lies in an overflow chain, is put together outside all tree latches.
-//! 3. An index entry counts only if the version that the view sees has the entry's index columns.
-//! 4. A row is taken from its index entry alone only if everybody sees all changes of the entry's leaf, and the entry is not
-//!    delete-marked: then the version that the view sees is the one that the entry was made for (decision 0523).
+//! 1. The floor (every transaction below it has finished) is read before any row. If the newest version is
+//!    visible, the caller gets it from its page without a copy.
+//! 2. An older version, or a row in an overflow chain, is assembled while no tree latch is held.
+//! 3. An index entry counts only if the version that the snapshot sees has the entry's index columns.
+//! 4. In some cases the row is built from its index entry alone. All changes of the entry's leaf must be
+//!    visible to everybody, and the entry must have no delete mark. Then the visible version is the one for
+//!    which the entry was made (decision 0523).
 //!
-//! Does not know: who asks.
+//! Does not know: the caller.
 
 use std::ops::{Bound, ControlFlow};
 

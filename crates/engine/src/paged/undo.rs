@@ -1,10 +1,12 @@
-//! Rolling back: one undo record after the other, newest first.
+//! Rollback: undoes one undo record after the other, newest first.
 //!
 //! Invariants
-//! 1. A step puts the row back and pops its record in one mini-transaction. Index entries go first: a crash between them
-//!    and the row repeats them.
-//! 2. A step and a purge of the same row exclude each other, so an entry is neither removed twice nor forgotten.
-//! 3. A record of a tree that the resolver does not know is only popped: its segment goes away as a whole.
+//! 1. A step restores the row and removes its undo record in one mini-transaction. Index entries are changed
+//!    before. If the server crashes between the two, the next start repeats the change of the entries.
+//! 2. A rollback step and a purge of the same row exclude each other. So an entry is neither removed twice
+//!    nor forgotten.
+//! 3. A record of a tree that no longer exists for the resolver is only removed, because the tree's segment
+//!    is dropped as a whole.
 //!
 //! Does not know: why something is rolled back.
 

@@ -1,11 +1,12 @@
-//! Changing rows: insert, replace, delete, lock.
+//! Changes rows: insert, replace, delete, lock.
 //!
 //! Invariants
-//! 1. The row's change and its undo record are one mini-transaction; index entries follow it.
-//! 2. A call that fails takes back what it did.
-//! 3. A row that another transaction holds is waited for with no latch held, then looked at again.
+//! 1. The row's change and its undo record are one mini-transaction. Index entries are changed after it.
+//! 2. A call that fails undoes its changes.
+//! 3. If another transaction has locked a row, the caller waits without a latch and then reads the row again.
 //!
-//! Does not know: conditions and expressions (the `decide` closure), uniqueness beyond the primary key (`index.rs`).
+//! Does not know: conditions and expressions (the `decide` closure), uniqueness beyond the primary key
+//! (`index.rs`).
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
-//! Building a tree from sorted entries: every page is written once, nearly full, from left to right.
+//! Builds a tree from sorted entries. Every page is written once, nearly full, from left to right.
 //!
 //! Invariants
-//! 1. The tree is complete only when `bulk_build` returns; until then its segment is the caller's to drop.
-//! 2. Nodes are filled to `FILL_PERCENT` of a page; the last ones of each level may be emptier.
+//! 1. The tree is complete only when `bulk_build` returns. If it fails, the caller drops the segment.
+//! 2. Nodes are filled to `FILL_PERCENT` of a page. The last nodes of each level may be emptier.
 //!
-//! Does not know: where the entries come from; they must ascend strictly, or the result is an error.
+//! Does not know: where the entries come from. Their keys must ascend strictly, otherwise the result is an
+//! error.
 
 use thiserror::Error;
 use varve_pager::{PageId, Pager, SpaceId};

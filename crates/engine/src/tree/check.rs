@@ -1,10 +1,10 @@
-//! Checking a whole tree against what every tree must be.
+//! Checks a whole tree.
 //!
-//! The check covers each node (`node::check`); kind, owner and level of each page; that fences equal the
-//! separators of the parent; right siblings; and that every page has only one owner. The caller can compare
-//! the result with the allocated pages.
+//! The check covers each node (`node::check`), and the kind, owner and level of each page. Fences must equal
+//! the separators of the parent, right siblings must be right, and every page must have only one parent. The
+//! caller can compare the found pages with the allocated pages.
 //!
-//! Does not know: rows; the caller looks at each leaf entry itself.
+//! Does not know: rows. The caller checks each leaf entry itself.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,12 +1,14 @@
-//! The way from the root to a node.
+//! Descends from the root of a tree to a node.
 //!
 //! Invariants
-//! 1. A child's latch is taken while the parent's is held, so the child is the right one when it is latched.
-//! 2. No latch is held while a page is read from a device, unless pages leave the pool as fast as they come: a descent
-//!    that meets an absent page lets go, has it read, and begins again.
-//! 3. Every page on the way is a node of this tree, one level below its parent; anything else is reported as damage.
+//! 1. A child's latch is taken while the parent's latch is held. So the latched child is the right one.
+//! 2. No latch is held while a page is read from a device. A descent that needs an absent page releases its
+//!    latches, reads the page, and begins again. The only exception is a pool that evicts pages as fast as
+//!    they are read.
+//! 3. Every page on the way must be a node of this tree, one level below its parent. Anything else is
+//!    reported as damage.
 //!
-//! Does not know: what is done with the node.
+//! Does not know: what the caller does with the node.
 
 use varve_pager::{Access, H, Mtr, PageId, PageS, Pager, page};
 

@@ -1,12 +1,13 @@
-//! About how many entries a tree holds, and places spread evenly over its leaves.
+//! Estimates the number of entries in a tree, and finds keys that are spread evenly over its leaves.
 //!
 //! Invariants
-//! 1. No latch is held while a page is read, so a path may lead to a page that is no node of the tree any more: it is left out.
+//! 1. No latch is held while a page is read. So a path may lead to a page that is no longer a node of the
+//!    tree. Such a path is left out.
 //!
-//! The estimate is Knuth's: the product of the numbers of children along a path, averaged over paths (Knuth, "Estimating the
-//! efficiency of backtrack programs", 1975). It is exact for a tree of one leaf.
+//! The estimate is Knuth's: the product of the numbers of children along a path, averaged over paths (Knuth,
+//! "Estimating the efficiency of backtrack programs", 1975). It is exact for a tree of one leaf.
 //!
-//! Does not know: visibility; delete-marked entries count.
+//! Does not know: visibility. Delete-marked entries count.
 
 use varve_pager::{Access, PageId, Pager};
 

@@ -1,11 +1,14 @@
-//! Making room: splits from the leaf's lowest ancestor with room downwards.
+//! Splits nodes to make space for an entry. It begins at the lowest ancestor of the leaf that has enough
+//! space, and continues downwards.
 //!
 //! Invariants
-//! 1. One mini-transaction latches a parent, one child and one new page, in this order, and leaves a complete tree.
-//! 2. A parent without room for one more separator is split first, by a mini-transaction of its own.
-//! 3. The root grows by moving its content to one new child; then the child is split like any other node.
+//! 1. One mini-transaction latches a parent, one child and one new page, in this order, and leaves a complete
+//!    tree.
+//! 2. If a parent has no space for one more separator, it is split first, by a mini-transaction of its own.
+//! 3. If the root is full, its content is moved to one new child. Then the child is split like any other
+//!    node.
 //!
-//! Does not know: who needs the room.
+//! Does not know: the entry that needs the space.
 
 use varve_device::reached;
 use varve_pager::{H, Pager};

@@ -1,13 +1,14 @@
-//! The B+tree: keys to rows (clustered) or keys alone (secondary), over mini-transactions.
+//! The B+tree on top of mini-transactions. A clustered tree maps keys to rows, a secondary tree has keys
+//! alone.
 //!
 //! Invariants
-//! 1. Latches are taken from the root down and from left to right; the next one is taken before the last one
-//!    is released (coupling). So no reader sees half of a split or a merge.
-//! 2. A change of one entry latches one leaf. Splits and merges happen before (`make_room`) or after
-//!    (`tidy`), in mini-transactions of their own, for one parent and its children at a time. They are never
-//!    undone.
+//! 1. Latches are taken from the root down and from left to right. The next latch is taken before the
+//!    previous one is released (coupling). So no reader sees a half-finished split or merge.
+//! 2. A change of one entry latches one leaf. Splits are done before it (`make_room`), merges after it
+//!    (`tidy`). They are mini-transactions of their own, for one parent and its children at a time, and are
+//!    never undone.
 //! 3. The root keeps its page.
-//! 4. Everything that can fail happens before the first change of a mini-transaction.
+//! 4. In a mini-transaction, everything that can fail is done before the first change.
 //!
 //! Does not know: transactions, visibility, what keys and payloads mean.
 

@@ -1,12 +1,12 @@
 //! Scans in both directions, one leaf at a time.
 //!
 //! Invariants
-//! 1. Between batches a scan holds no latch and no pin. A batch is a copy of a leaf, and the next leaf is
-//!    found by the leaf's fence. So no scan waits for a neighbour's latch, and splits and merges in between
-//!    do no harm.
+//! 1. A scan copies a leaf as a batch. Between batches it holds no latch and no pin, and it finds the next
+//!    leaf by the copied leaf's fence. So a scan waits for no other page, and is not disturbed by splits and
+//!    merges.
 //! 2. Each entry that is in the tree during the whole scan is seen exactly once, in order.
 //!
-//! Does not know: visibility; a batch holds delete-marked entries too.
+//! Does not know: visibility. A batch also has delete-marked entries.
 
 use std::ops::Bound;
 

@@ -1,11 +1,12 @@
-//! Merging underfull nodes.
+//! Merges nodes that are too empty.
 //!
 //! Invariants
-//! 1. One mini-transaction latches a parent and two neighbours below it, left before right, and leaves a complete tree.
-//! 2. A page is freed while its parent and itself are latched exclusively, so nobody is on the way to it.
-//! 3. A merged node is not so full that the next insert splits it again.
+//! 1. One mini-transaction latches a parent and two neighbouring children, left before right, and leaves a
+//!    complete tree.
+//! 2. A page is freed while it and its parent are latched exclusively, so no descent is on the way to it.
+//! 3. A merged node has enough free space that the next insert does not split it again.
 //!
-//! Does not know: when it is called. Leaves that stay underfull do no harm.
+//! Does not know: when it is called. A tree stays correct if leaves are not merged.
 
 use varve_device::{planted, reached};
 use varve_pager::{H, Mtr, Pager};

@@ -1,9 +1,9 @@
-//! Changing one entry of one latched leaf.
+//! Changes one entry of one latched leaf.
 //!
 //! Invariants
-//! 1. `put` that answers `NeedsRoom` has changed nothing.
-//! 2. A leaf with fragmented room is compacted within the caller's mini-transaction. Other ways to make room
-//!    are not used here.
+//! 1. If `put` returns `NeedsRoom`, it has changed nothing.
+//! 2. A leaf with fragmented free space is compacted within the caller's mini-transaction. Splits and merges
+//!    are not done here.
 //!
 //! Does not know: what the caller logs for undo.
 

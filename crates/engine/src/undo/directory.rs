@@ -1,10 +1,11 @@
-//! The directory of all rollback segments and the pool of idle ones.
+//! The directory of all rollback segments, and the pool of idle segments.
 //!
 //! Invariants
-//! 1. A segment is listed in the mini-transaction that makes its pages, so none is ever lost.
-//! 2. A segment is in the pool, or in the hands of one transaction.
+//! 1. The mini-transaction that makes a segment's pages also lists it in the directory, so no segment is
+//!    lost.
+//! 2. A segment is either in the pool or used by one transaction.
 //!
-//! Does not know: who writes, what records say.
+//! Does not know: the transactions, the content of undo records.
 
 use parking_lot::Mutex;
 use varve_pager::{Access, PageId, Pager, SpaceId};

@@ -1,14 +1,16 @@
 //! Rollback segments: the before-images of changes, for rollback and for readers of older versions.
 //!
 //! A segment is a header page and a chain of undo pages. Pages are appended at the tail and freed at the
-//! head, in 1 MiB extents that the segment owns. A segment serves one active transaction at a time; more
-//! segments are made for more concurrent transactions. One directory page lists all header pages.
+//! head, in 1 MiB extents that the segment owns. A segment serves one active transaction at a time. More
+//! concurrent transactions get more segments. One directory page lists all header pages.
 //!
 //! Invariants
-//! 1. An undo record and the change that it undoes are in one mini-transaction, and so are a rollback's step and the pop
-//!    of its record.
-//! 2. The records of a segment are in the commit order of its transactions; behind them those of the active one.
-//! 3. A roll pointer is followed only to a record that names the same transaction, tree and key; everything else is stale.
+//! 1. An undo record and the change that it undoes are in one mini-transaction. A step of a rollback and the
+//!    removal of its record are in one mini-transaction, too.
+//! 2. A segment has the records of its committed transactions in commit order. The records of the active
+//!    transaction come last.
+//! 3. A roll pointer is followed only to a record that names the same transaction, tree and key. Any other
+//!    record shows that the pointer is out of date.
 //!
 //! Does not know: rows, visibility, when to purge.
 

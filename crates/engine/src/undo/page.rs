@@ -40,10 +40,10 @@
 //! | 71 | List | header page u32 |
 //!
 //! Invariants
-//! 1. An operation that does not fit its page (damaged log) is an error, never a panic.
-//! 2. Readers check every offset: a page reached through a stale pointer may hold anything.
+//! 1. An operation that does not fit its page (because the log is damaged) is an error, never a panic.
+//! 2. Readers check every offset, because a page that an outdated roll pointer names may have any content.
 //!
-//! Does not know: what a record says.
+//! Does not know: the content of an undo record.
 
 use super::Mark;
 use super::record::CHAIN_OFFSET;

@@ -13,10 +13,11 @@
 //! | 32 | | key, then the payload before (not for Insert and Lock) |
 //!
 //! Invariants
-//! 1. The chain's page lies at a fixed place: freeing a chain page and naming the next one is one mini-transaction.
-//! 2. Decoding checks all lengths: the bytes may come from a stale pointer.
+//! 1. The first page of the overflow chain is at a fixed offset. So one mini-transaction can free a page of
+//!    the chain and write the next page's number into the record.
+//! 2. Decoding checks all lengths, because the bytes may come from an outdated roll pointer.
 //!
-//! Does not know: where records are kept.
+//! Does not know: where records are stored.
 
 use varve_pager::{PageId, PageNo, SpaceId};
 

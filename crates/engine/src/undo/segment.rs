@@ -1,11 +1,13 @@
-//! A rollback segment in the hands of its transaction: append, pop, end.
+//! A rollback segment while its transaction uses it: append, pop, end.
 //!
 //! Invariants
-//! 1. Tail page, count and free bytes here equal those in the tail page; only the holder of the `Segment` changes them.
-//! 2. `prepare` takes all latches and finds all room; what comes after it in the mini-transaction cannot fail.
+//! 1. The tail page, count and free bytes in memory equal those in the tail page. Only the owner of the
+//!    `Segment` changes them.
+//! 2. `prepare` takes all latches and makes all space that is needed. So nothing after it in the
+//!    mini-transaction can fail.
 //! 3. Latch order: header page, then tail page.
 //!
-//! Does not know: trees, statuses.
+//! Does not know: trees, transaction states.
 
 use varve_device::{planted, reached};
 use varve_pager::{Access, H, Mtr, PageId, Pager, SpaceId};

@@ -1,4 +1,4 @@
-//! Waiters one by one: the state of the queues and the graph after each step.
+//! Tests of waiters one by one: the state of the queues and the graph after each step.
 
 use std::thread;
 

@@ -1,4 +1,5 @@
-//! System tables: `pg_catalog` and `information_schema`, whose rows are computed from the catalog when they are read.
+//! The system tables `pg_catalog` and `information_schema`. Their rows are computed from the catalog when a
+//! query reads them.
 //!
 //! | file | what |
 //! |---|---|
