@@ -172,7 +172,8 @@ impl Reader<'_> {
             return self.quoted().map(Some);
         }
         let mut item = String::new();
-        let mut escaped = false;
+        // An escaped character counts as it is: blanks are dropped only behind the last one.
+        let mut escaped_end = 0;
         loop {
             let mut chars = self.rest.chars();
             match chars.next() {
@@ -190,19 +191,21 @@ impl Reader<'_> {
                 }
                 Some(',' | '}') => break,
                 Some('\\') => {
-                    escaped = true;
                     item.extend(chars.next());
+                    escaped_end = item.len();
                 }
                 Some(c) => item.push(c),
             }
             self.rest = chars.as_str();
         }
-        let bare = item.trim_end_matches(BLANKS);
-        if bare.is_empty() && !escaped {
+        let bare = item[escaped_end..].trim_end_matches(BLANKS).len();
+        item.truncate(escaped_end + bare);
+        let has_escape = escaped_end > 0;
+        if item.is_empty() {
             let next = self.rest.chars().next().unwrap_or(',');
             return Err(malformed(self.text, &format!("Unexpected \"{next}\" character.")));
         }
-        Ok(if bare.eq_ignore_ascii_case("null") && !escaped { None } else { Some(bare.to_owned()) })
+        Ok(if item.eq_ignore_ascii_case("null") && !has_escape { None } else { Some(item) })
     }
 
     fn quoted(&mut self) -> Result<String> {
@@ -296,6 +299,8 @@ mod tests {
             (" { 1 , 2,NULL } ", oid::INT4, "{1,2,NULL}"),
             ("{}", oid::INT4, "{}"),
             (r#"{"a b",c,"","null",null,"q\"t",\,}"#, oid::TEXT, r#"{"a b",c,"","null",NULL,"q\"t",","}"#),
+            (r"{a\ ,\ b\ \  , \ ,\  ,nu\ll}", oid::TEXT, r#"{"a "," b  "," "," ","null"}"#),
+            (r"{a\", oid::TEXT, "22P02 Unexpected end of input."),
             ("{2020-01-01}", oid::DATE, "{2020-01-01}"),
             ("{t,f}", oid::BOOL, "{t,f}"),
             ("1", oid::INT4, "22P02 Array value must start with \"{\" or dimension information."),

@@ -9,9 +9,9 @@
 //! Does not know: transactions. The session calls `commit`, `rollback`, and at a savepoint `mark`.
 
 mod foreign;
+mod quantity;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::encoding::Encoding;
@@ -19,6 +19,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::path;
 use crate::time::{DateStyle, IntervalStyle, NoDateStyle, TimeForms, Zone};
 use crate::utility::{Level, Modes};
+use quantity::{Unit, count, kilobytes, millis, number, show_kilobytes, show_millis, within};
 
 /// What values a setting takes.
 #[derive(Clone, Copy)]
@@ -67,19 +68,6 @@ enum Kind {
     SearchPath,
     /// 1 to 3
     FloatDigits,
-}
-
-/// What a number counts if nothing is written behind it. All but `Real` and `RealMillis` are whole numbers.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Unit {
-    Plain,
-    Real,
-    Bytes,
-    Kilobytes,
-    /// 8 KiB
-    Pages,
-    Millis,
-    RealMillis,
 }
 
 struct Setting {
@@ -308,7 +296,7 @@ impl Settings {
             true => _ = self.hidden.entry(name.clone()).or_insert(old),
             false => _ = self.hidden.remove(&name),
         }
-        put(&mut self.values, name, value);
+        put_back(&mut self.values, name, value);
     }
 
     /// RESET ALL
@@ -333,7 +321,7 @@ impl Settings {
         for Replaced { name, value, hidden } in self.replaced.drain(mark..).rev() {
             self.changed = true;
             put(&mut self.hidden, name.clone(), hidden);
-            put(&mut self.values, name, value);
+            put_back(&mut self.values, name, value);
         }
         self.marked = mark;
     }
@@ -345,7 +333,7 @@ impl Settings {
             return;
         }
         for (name, value) in std::mem::take(&mut self.hidden) {
-            put(&mut self.values, name, value);
+            put_back(&mut self.values, name, value);
             self.changed = true;
         }
         self.replaced.clear();
@@ -385,7 +373,7 @@ impl Settings {
 
     /// The time zone.
     pub fn zone(&self) -> Zone {
-        let known = self.values.get("timezone").and_then(|value| Zone::of_setting(value));
+        let known = self.values.get("timezone").and_then(|value| Zone::of_setting(value).ok().flatten());
         known.map_or(Zone::UTC, |(zone, _)| zone)
     }
 
@@ -437,6 +425,12 @@ impl Settings {
     pub fn is_on(&self, name: &str) -> bool {
         self.get(name).is_ok_and(|v| v == "on")
     }
+}
+
+/// Puts a value back. A setting with a prefix, which nobody has declared, is empty once it was set.
+fn put_back(values: &mut Values, name: String, value: Option<String>) {
+    let value = value.or_else(|| name.contains('.').then(String::new));
+    put(values, name, value);
 }
 
 fn put<V>(map: &mut BTreeMap<String, V>, name: String, value: Option<V>) {
@@ -538,7 +532,7 @@ fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(
             within(name, seconds.ok_or_else(|| invalid(name, value))?, " s", max)?
         }
         Kind::Encoding => encoding(name, value)?,
-        Kind::Zone => match Zone::of_setting(value) {
+        Kind::Zone => match Zone::of_setting(value)? {
             Some((_, spelled)) => spelled,
             None => return Err(invalid(display_name(s.name), value)),
         },
@@ -555,91 +549,6 @@ fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(
     Ok((lower, kept))
 }
 
-/// Words behind a number, and how many of the first unit each is.
-type Words = &'static [(&'static str, f64)];
-
-const BYTES: Words =
-    &[("B", 1.0), ("kB", 1024.0), ("MB", 1048576.0), ("GB", 1073741824.0), ("TB", 1099511627776.0)];
-const MICROS: Words = &[("us", 1.0), ("ms", 1e3), ("s", 1e6), ("min", 6e7), ("h", 3.6e9), ("d", 8.64e10)];
-
-impl Unit {
-    /// The words that may stand behind a number, and what the number is in the first of them without one.
-    fn words(self) -> (Words, f64) {
-        match self {
-            Unit::Plain | Unit::Real => (&[], 1.0),
-            Unit::Bytes => (BYTES, 1.0),
-            Unit::Kilobytes => (BYTES, 1024.0),
-            Unit::Pages => (BYTES, 8192.0),
-            Unit::Millis | Unit::RealMillis => (MICROS, 1e3),
-        }
-    }
-
-    fn is_whole(self) -> bool {
-        !matches!(self, Unit::Real | Unit::RealMillis)
-    }
-
-    /// The word for one of it.
-    fn word(self) -> &'static str {
-        match self {
-            Unit::Plain | Unit::Real => "",
-            Unit::Bytes => " B",
-            Unit::Kilobytes => " kB",
-            Unit::Pages => " 8kB",
-            Unit::Millis | Unit::RealMillis => " ms",
-        }
-    }
-}
-
-/// A number as it is kept; 22023 if it is none, or out of its range.
-fn number(name: &str, value: &str, unit: Unit, range: RangeInclusive<f64>) -> Result<String> {
-    let trimmed = value.trim();
-    let is_of_number = |c: char| matches!(c, '0'..='9' | '.' | '-' | '+');
-    let digits = trimmed.find(|c: char| !is_of_number(c)).unwrap_or(trimmed.len());
-    // An exponent, if that is one.
-    let whole = trimmed.parse::<f64>().ok().filter(|n| n.is_finite());
-    let (written, word) = if whole.is_some() { (trimmed, "") } else { trimmed.split_at(digits) };
-    let amount: f64 = written.parse().map_err(|_| invalid(name, value))?;
-    let (words, base) = unit.words();
-    let factor = match (word.trim(), words) {
-        ("", _) => base,
-        (_, []) => return Err(invalid(name, value)),
-        (word, words) => match words.iter().find(|(known, _)| *known == word) {
-            Some((_, factor)) => *factor,
-            None => return Err(invalid(name, value).with_hint(units_hint(words))),
-        },
-    };
-    let amount = amount * factor / base;
-    let amount = if unit.is_whole() { amount.round_ties_even() } else { amount };
-    if range.contains(&amount) {
-        return Ok(amount.to_string());
-    }
-    if unit.is_whole() && amount.abs() > f64::from(i32::MAX) {
-        return Err(invalid(name, value).with_hint("Value exceeds integer range."));
-    }
-    let (least, greatest, word) = (real(*range.start()), real(*range.end()), unit.word());
-    let message = format!(
-        "{}{word} is outside the valid range for parameter \"{name}\" ({least} .. {greatest})",
-        real(amount)
-    );
-    Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
-}
-
-fn units_hint(words: Words) -> String {
-    let names: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
-    let (last, others) = names.split_last().map_or(("", &[][..]), |(last, others)| (last.as_str(), others));
-    format!("Valid units for this parameter are {}, and {last}.", others.join(", "))
-}
-
-/// As `%g` of C writes it.
-fn real(number: f64) -> String {
-    if number.abs() < 1e6 || number.fract() == 0.0 && number.abs() < 1e15 {
-        return number.to_string();
-    }
-    let written = format!("{number:.5e}");
-    let (mantissa, exponent) = written.split_once('e').unwrap_or((&written, "0"));
-    format!("{}e+{exponent}", mantissa.trim_end_matches('0').trim_end_matches('.'))
-}
-
 /// The name of an encoding as it is shown; 22023 for none, 0A000 for one that is not converted here.
 fn encoding(name: &str, value: &str) -> Result<String> {
     let encoding = Encoding::named(value).ok_or_else(|| invalid(name, value))?;
@@ -650,15 +559,6 @@ fn encoding(name: &str, value: &str) -> Result<String> {
     }
     // Old JDBC drivers want to read back what they have said, as PostgreSQL's source explains.
     Ok(if value == "UNICODE" { value } else { encoding.name() }.to_owned())
-}
-
-/// The number as it is kept; 22023 above the greatest that the system takes.
-fn within(name: &str, number: u32, unit: &str, max: u32) -> Result<String> {
-    if number <= max {
-        return Ok(number.to_string());
-    }
-    let message = format!("{number}{unit} is outside the valid range for parameter \"{name}\" (0 .. {max})");
-    Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
 }
 
 fn one_of(s: &Setting, allowed: &[&str], value: &str) -> Result<String> {
@@ -710,79 +610,6 @@ fn boolean(value: &str) -> Option<&'static str> {
 fn not_boolean(name: &str) -> SqlError {
     let message = format!("parameter \"{name}\" requires a Boolean value");
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
-}
-
-fn millis(value: &str) -> Option<u64> {
-    let value = value.trim();
-    let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
-    let amount: f64 = value[..digits].parse().ok()?;
-    let unit = match value[digits..].trim() {
-        "" | "ms" => 1.0,
-        "us" => 0.001,
-        "s" => 1000.0,
-        "min" => 60_000.0,
-        "h" => 3_600_000.0,
-        "d" => 86_400_000.0,
-        _ => return None,
-    };
-    let total = (amount * unit).round();
-    (total <= f64::from(i32::MAX)).then_some(total as u64)
-}
-
-/// Kilobytes of a value of memory.
-fn kilobytes(name: &str, value: &str, least: u64) -> Result<u64> {
-    const UNITS: &[(&str, f64)] = &[
-        ("", 1.0),
-        ("kB", 1.0),
-        ("MB", 1024.0),
-        ("GB", 1048576.0),
-        ("TB", 1073741824.0),
-        ("B", 1.0 / 1024.0),
-    ];
-    let value = value.trim();
-    let digits = value.find(|c: char| !matches!(c, '0'..='9' | '.' | '-' | '+')).unwrap_or(value.len());
-    let (number, unit) = value.split_at(digits);
-    let number: f64 = number.parse().map_err(|_| invalid(name, value))?;
-    let Some((_, factor)) = UNITS.iter().find(|(known, _)| *known == unit.trim()) else {
-        let hint = "Valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\", and \"TB\".";
-        return Err(invalid(name, value).with_hint(hint));
-    };
-    let amount = (number * factor).round_ties_even();
-    if amount.abs() > f64::from(i32::MAX) {
-        return Err(invalid(name, value).with_hint("Value exceeds integer range."));
-    }
-    if amount < least as f64 {
-        let range = format!("({least} .. {})", i32::MAX);
-        let message = format!("{amount} kB is outside the valid range for parameter \"{name}\" {range}");
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    }
-    Ok(amount as u64)
-}
-
-/// Memory as SHOW prints it.
-fn show_kilobytes(kilobytes: u64) -> String {
-    match kilobytes {
-        n if n % (1 << 30) == 0 => format!("{}TB", n >> 30),
-        n if n % (1 << 20) == 0 => format!("{}GB", n >> 20),
-        n if n % (1 << 10) == 0 => format!("{}MB", n >> 10),
-        n => format!("{n}kB"),
-    }
-}
-
-fn count(value: &str) -> Option<u32> {
-    value.trim().parse().ok().filter(|n| *n <= i32::MAX as u32)
-}
-
-/// A time as SHOW prints it.
-fn show_millis(millis: u64) -> String {
-    match millis {
-        0 => "0".to_owned(),
-        n if n % 86_400_000 == 0 => format!("{}d", n / 86_400_000),
-        n if n % 3_600_000 == 0 => format!("{}h", n / 3_600_000),
-        n if n % 60_000 == 0 => format!("{}min", n / 60_000),
-        n if n % 1000 == 0 => format!("{}s", n / 1000),
-        n => format!("{n}ms"),
-    }
 }
 
 fn shown(name: &str, value: &str) -> String {

@@ -88,7 +88,7 @@ fn zone() -> impl Strategy<Value = Zone> {
         Just("Pacific/Apia"),
         Just("-3.5"),
     ]
-    .prop_map(|name| Zone::of_setting(name).expect("a known zone").0)
+    .prop_map(|name| Zone::of_setting(name).expect("no interval").expect("a known zone").0)
 }
 
 proptest! {

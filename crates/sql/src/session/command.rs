@@ -135,9 +135,11 @@ impl Session {
             Utility::Owner(change) => self.change_owner(change)?,
             Utility::Database(command) => self.database_command(command)?,
             Utility::CreateExtension(name, if_not_exists) => self.create_extension(name, *if_not_exists)?,
-            Utility::SetRole(name, local) => self.set_role(name.as_deref(), *local)?,
+            Utility::SetRole(name, local) => {
+                self.warned_of_local(*local).set_role(name.as_deref(), *local)?
+            }
             Utility::SetAuthorization(name, local) => {
-                self.set_session_authorization(name.as_deref(), *local)?
+                self.warned_of_local(*local).set_session_authorization(name.as_deref(), *local)?
             }
             _ => return Err(SqlError::internal("a command that is not run")),
         };
@@ -220,17 +222,23 @@ impl Session {
         Ok(CommandTag::Plain(if commits { "COMMIT" } else { "ROLLBACK" }))
     }
 
+    /// The session, warned of a SET LOCAL that ends with its own statement. Its name and value are checked all
+    /// the same.
+    fn warned_of_local(&mut self, is_local: bool) -> &mut Session {
+        if is_local && self.block == Block::Idle {
+            self.warn(SqlState::NO_ACTIVE_TRANSACTION, "SET LOCAL can only be used in transaction blocks");
+        }
+        self
+    }
+
     fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<&'static str> {
+        self.warned_of_local(local);
         let default = || self.settings.get(&format!("default_{name}")).unwrap_or_default();
         let given = value.map_or_else(default, str::to_owned);
         if let Some(modes) = settings::transaction_modes(name, &given)? {
             if self.in_block() {
                 self.set_modes(modes)?;
             }
-            return Ok("SET");
-        }
-        if local && !self.in_block() {
-            self.warn(SqlState::NO_ACTIVE_TRANSACTION, "SET LOCAL can only be used in transaction blocks");
             return Ok("SET");
         }
         self.assign(name, value, local)?;

@@ -15,6 +15,7 @@ mod decode;
 mod fields;
 mod interval;
 mod iso_interval;
+mod posix_zone;
 mod read;
 mod read_interval;
 mod show;
@@ -28,7 +29,7 @@ pub use fields::IntervalFields;
 pub use interval::{
     add_interval, add_interval_in, add_intervals, negate_interval, scale_interval, write_interval,
 };
-pub use read::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
+pub use read::{parse_date, parse_time, parse_timestamp, parse_timestamptz, parse_zone};
 pub use read_interval::{parse_interval, parse_interval_of};
 pub use show::{write_date, write_time, write_timestamp};
 pub use style::{DateOrder, DateStyle, IntervalStyle, NoDateStyle, PLAIN, Reading, TimeForms};

@@ -6,9 +6,9 @@
 //!
 //! Does not know: how a text is split into fields (`tokens`), what the fields mean (`decode`).
 
-use super::decode::{Bad, Decoded};
+use super::decode::{Bad, Decoded, offset};
 use super::style::Reading;
-use super::{DAY_US, check_date, check_timestamp, tokens};
+use super::{DAY_US, Zone, check_date, check_timestamp, tokens};
 use crate::error::{Result, SqlError, SqlState};
 
 pub(super) fn syntax(kind: &str, text: &str) -> SqlError {
@@ -38,6 +38,26 @@ fn refused(bad: Bad, kind: &str, text: &str) -> SqlError {
 fn moment(text: &str, kind: &str, reading: &Reading<'_>) -> Result<Decoded> {
     let fields = tokens::fields(text).ok_or_else(|| syntax(kind, text))?;
     Decoded::moment(&fields, reading).map_err(|bad| refused(bad, kind, text))
+}
+
+/// Reads a time zone as `make_timestamptz` does: an offset with its sign counts east, else the text is a zone's
+/// abbreviation or name.
+pub fn parse_zone(text: &str) -> Result<Zone> {
+    let refused = |message| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        let message = format!("invalid input syntax for type numeric time zone: \"{text}\"");
+        let hint = "Numeric time zones must have \"-\" or \"+\" as first character.";
+        return Err(refused(message).with_hint(hint));
+    }
+    match offset(text) {
+        // A sign by itself is an offset of nothing.
+        _ if matches!(text, "+" | "-") => Ok(Zone::UTC),
+        Ok(seconds) => Ok(Zone::Fixed(seconds)),
+        Err(Bad::Offset) => Err(refused(format!("numeric time zone \"{text}\" out of range"))),
+        Err(_) => {
+            Zone::of_expression(text).ok_or_else(|| refused(format!("time zone \"{text}\" not recognized")))
+        }
+    }
 }
 
 /// Reads a date; a time after it is checked and dropped.

@@ -147,7 +147,10 @@ fn write_in_words(days: i64, time_us: u64, order: DateOrder, out: &mut Vec<u8>) 
 fn write_offset(offset: i32, out: &mut Vec<u8>) {
     out.push(if offset < 0 { b'-' } else { b'+' });
     let abs = offset.unsigned_abs();
-    two(out, abs / 3600);
+    match abs / 3600 {
+        hours @ ..100 => two(out, hours),
+        hours => out.extend_from_slice(hours.to_string().as_bytes()),
+    }
     if !abs.is_multiple_of(3600) {
         out.push(b':');
         two(out, abs / 60 % 60);

@@ -14,7 +14,9 @@ use std::sync::LazyLock;
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 
-use super::{DAY_US, UNIX_SHIFT_US, abbreviations, check_timestamp, civil_of, is_infinite, timestamp_range};
+use super::{
+    DAY_US, UNIX_SHIFT_US, abbreviations, check_timestamp, civil_of, is_infinite, posix_zone, timestamp_range,
+};
 use crate::error::Result;
 
 /// A time zone.
@@ -30,6 +32,8 @@ pub enum Zone {
 
 static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
+/// The directory of the tz database with zones that count no leap seconds.
+const POSIX: &str = "posix/";
 /// The calendar and the weekdays repeat after 400 years.
 const CYCLE_US: i64 = 146_097 * DAY_US;
 /// 2038-01-01, behind the changes that a database lists.
@@ -198,62 +202,50 @@ pub(super) fn shown_offset(seconds: i32) -> String {
 
 /// A name of the database in its own spelling, or POSIX rules in capitals.
 pub(super) fn named(text: &str) -> Option<(Zone, String)> {
-    if text.is_empty() || text.eq_ignore_ascii_case("local") {
-        return None;
+    // A colon says that a name of the database follows, as in the environment variable TZ.
+    if let Some(name) = text.strip_prefix(':') {
+        return of_database(name);
     }
-    if matches!(text.to_ascii_lowercase().as_str(), "utc" | "etc/utc" | "uct" | "zulu") {
-        let spelled = DATABASE.get(text).ok().and_then(|found| found.iana_name().map(str::to_owned));
-        return Some((Zone::UTC, spelled.unwrap_or_else(|| text.to_owned())));
-    }
-    if let Ok(found) = DATABASE.get(text) {
-        let spelled = found.iana_name().unwrap_or(text).to_owned();
-        return Some((Zone::Rules(found), spelled));
-    }
-    posix(&text.to_ascii_uppercase())
-}
-
-/// POSIX rules such as `EST5EDT`, `<+02>-02`, and a bare offset, which counts west.
-fn posix(text: &str) -> Option<(Zone, String)> {
-    if text.starts_with(['+', '-']) {
-        return parse_offset(text).map(|west| (Zone::Fixed(-west), text.to_owned()));
-    }
-    let spelled = text.to_owned();
-    if let Some((_, west)) = text.strip_prefix('<').and_then(|rest| rest.split_once('>'))
-        && let Some(west) =
-            parse_offset(&if west.starts_with(['+', '-']) { west.into() } else { format!("+{west}") })
-    {
-        return Some((Zone::Fixed(-west), spelled));
-    }
-    TimeZone::posix(text).ok().map(|rules| (Zone::Rules(rules), spelled))
-}
-
-/// Seconds of `+hh`, `+hhmm`, `+hhmmss`, `+hh:mm[:ss]`, and the same with a minus.
-fn parse_offset(text: &str) -> Option<i32> {
-    let (sign, digits) = match text.split_at_checked(1)? {
-        ("+", digits) => (1, digits),
-        ("-", digits) => (-1, digits),
-        _ => return None,
+    let of_rules = || {
+        let rules = text.to_ascii_uppercase();
+        posix_zone::zone(&rules).map(|zone| (zone, rules))
     };
-    let number = |s: &str| s.parse::<i32>().ok().filter(|_| s.bytes().all(|b| b.is_ascii_digit()));
-    let parts: Vec<i32> = if digits.contains(':') {
-        digits.split(':').map(number).collect::<Option<_>>()?
-    } else {
-        let packed = number(digits)?;
-        match digits.len() {
-            1 | 2 => vec![packed],
-            3 | 4 => vec![packed / 100, packed % 100],
-            5 | 6 => vec![packed / 10_000, packed / 100 % 100, packed % 100],
-            _ => return None,
+    of_database(text).or_else(of_rules)
+}
+
+fn of_database(text: &str) -> Option<(Zone, String)> {
+    let lower = text.to_ascii_lowercase();
+    match lower.as_str() {
+        "" | "local" => return None,
+        "localtime" => return of_machine().map(|zone| (zone, lower)),
+        "posixrules" => return DATABASE.get("America/New_York").ok().map(|zone| (Zone::Rules(zone), lower)),
+        "utc" | "etc/utc" | "uct" | "zulu" => {
+            let spelled = DATABASE.get(text).ok().and_then(|found| found.iana_name().map(str::to_owned));
+            return Some((Zone::UTC, spelled.unwrap_or_else(|| text.to_owned())));
         }
-    };
-    let [hours, minutes, seconds] = match parts[..] {
-        [h] => [h, 0, 0],
-        [h, m] => [h, m, 0],
-        [h, m, s] => [h, m, s],
-        _ => return None,
-    };
-    let sane = hours < 168 && minutes < 60 && seconds < 60;
-    sane.then_some(sign * (hours * 3600 + minutes * 60 + seconds))
+        _ => {}
+    }
+    // The tz database has all zones a second time in this directory: without leap seconds, as they are here.
+    if lower.starts_with(POSIX) {
+        let (zone, spelled) =
+            text.get(POSIX.len()..).filter(|rest| !is_of_machine(rest)).and_then(of_database)?;
+        return Some((zone, format!("{POSIX}{spelled}")));
+    }
+    let found = DATABASE.get(text).ok()?;
+    let spelled = found.iana_name().unwrap_or(text).to_owned();
+    Some((Zone::Rules(found), spelled))
+}
+
+/// Names that are not in the directories of the tz database.
+fn is_of_machine(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    lower == "localtime" || lower.starts_with(POSIX)
+}
+
+/// The zone of the machine's clock.
+fn of_machine() -> Option<Zone> {
+    let rules = std::fs::read("/etc/localtime").ok()?;
+    TimeZone::tzif("localtime", &rules).ok().map(Zone::Rules)
 }
 
 #[cfg(test)]
@@ -278,7 +270,7 @@ mod tests {
             ("Europe/Berlin", "294277-01-01 00:59:59+01", "294277-01-01 00:59:59+01"),
             ("-3.5", "2024-07-01 00:00Z", "2024-06-30 20:30:00-03:30"),
         ] {
-            let (zone, _) = Zone::of_setting(zone).unwrap();
+            let (zone, _) = Zone::of_setting(zone).unwrap().unwrap();
             let forms = TimeForms::of_zone(zone);
             let mut out = Vec::new();
             let read = parse_timestamptz(input, &Reading::of(&forms)).unwrap();
@@ -289,7 +281,7 @@ mod tests {
 
     #[test]
     fn the_ends_of_time_do_not_overflow() {
-        let berlin = Zone::of_setting("Europe/Berlin").unwrap().0;
+        let berlin = Zone::of_setting("Europe/Berlin").unwrap().unwrap().0;
         let last = parse_timestamp("294276-12-31 23:59:59.999999", &Reading::plain()).unwrap();
         assert!(berlin.to_local(last).is_err());
         let mut out = Vec::new();

@@ -4,6 +4,8 @@
 
 use super::zone::{named, shown_offset};
 use super::{IntervalStyle, Zone, parse_interval};
+use crate::error::Result;
+use crate::lexeme::BLANKS;
 
 /// Offsets are smaller than a week.
 const OFFSET_END_S: i32 = 168 * 3600;
@@ -11,28 +13,44 @@ const OFFSET_END_S: i32 = 168 * 3600;
 impl Zone {
     /// The value of the setting TimeZone and how SHOW spells it: hours east as a number or an interval, a
     /// name, or POSIX rules.
-    pub fn of_setting(value: &str) -> Option<(Zone, String)> {
-        let value = value.trim();
-        if let Ok(hours) = value.parse::<f64>() {
-            let seconds = (hours * 3600.0).round();
-            return (seconds.abs() < f64::from(OFFSET_END_S)).then(|| fixed(seconds as i32));
+    ///
+    /// # Errors
+    /// 22007 and others: the text of an interval is none.
+    pub fn of_setting(value: &str) -> Result<Option<(Zone, String)>> {
+        if let Some(rest) = after_interval(value) {
+            let Some(text) = quoted(rest) else { return Ok(None) };
+            let offset = parse_interval(text, IntervalStyle::Postgres)?;
+            let seconds = i32::try_from(offset.micros / 1_000_000).ok();
+            let seconds = seconds.filter(|_| offset.months == 0 && offset.days == 0);
+            return Ok(seconds.filter(|seconds| seconds.abs() < OFFSET_END_S).map(fixed));
         }
-        if let Some(text) = interval_text(value) {
-            let offset = parse_interval(text, IntervalStyle::Postgres)
-                .ok()
-                .filter(|i| i.months == 0 && i.days == 0)?;
-            let seconds = i32::try_from(offset.micros / 1_000_000).ok()?;
-            return (seconds.abs() < OFFSET_END_S).then(|| fixed(seconds));
+        if let Some(hours) = hours(value) {
+            let seconds = (hours * 3600.0).trunc();
+            return Ok((seconds.abs() < f64::from(OFFSET_END_S)).then(|| fixed(seconds as i32)));
         }
-        named(value)
+        Ok(named(value))
     }
 }
 
-/// What stands in quotes behind INTERVAL.
-fn interval_text(value: &str) -> Option<&str> {
+/// A number as `strtod` of C reads it: blanks may stand before it, none behind it.
+fn hours(value: &str) -> Option<f64> {
+    let number = value.trim_start_matches(BLANKS);
+    match number.strip_prefix("0x").or_else(|| number.strip_prefix("0X")) {
+        Some(digits) => u32::from_str_radix(digits, 16).ok().map(f64::from),
+        None => number.parse().ok(),
+    }
+}
+
+/// What follows the word INTERVAL.
+fn after_interval(value: &str) -> Option<&str> {
     let (word, rest) = value.split_at_checked("interval".len())?;
-    let quoted = rest.trim().strip_prefix('\'')?.strip_suffix('\'')?;
-    word.eq_ignore_ascii_case("interval").then_some(quoted)
+    word.eq_ignore_ascii_case("interval").then_some(rest)
+}
+
+/// What stands in quotes; `None` if there is anything else.
+fn quoted(text: &str) -> Option<&str> {
+    let inner = text.trim_start_matches(BLANKS).strip_prefix('\'')?.strip_suffix('\'')?;
+    (!inner.contains('\'')).then_some(inner)
 }
 
 fn fixed(seconds: i32) -> (Zone, String) {
@@ -47,12 +65,16 @@ mod tests {
 
     #[test]
     fn the_setting_keeps_the_spelling_of_the_database() {
-        let spelled = |value: &str| Zone::of_setting(value).map(|(_, spelled)| spelled);
+        let spelled = |value: &str| Zone::of_setting(value).unwrap().map(|(_, spelled)| spelled);
         assert_eq!(spelled("europe/berlin").as_deref(), Some("Europe/Berlin"));
         assert_eq!(spelled("2").as_deref(), Some("<+02>-02"));
         assert_eq!(spelled("<+02>-02").as_deref(), Some("<+02>-02"));
-        assert_eq!(Zone::of_setting("<+02>-02").unwrap().0, Zone::Fixed(7200));
-        for unknown in ["CEST", "nonsense", "foo", "z", "200", "", "Europe/Nowhere"] {
+        assert_eq!(Zone::of_setting("<+02>-02").unwrap().unwrap().0, Zone::Fixed(7200));
+        assert_eq!(spelled("Posix/europe/berlin").as_deref(), Some("posix/Europe/Berlin"));
+        assert_eq!(spelled(" 1.00001").as_deref(), Some("<+01>-01"));
+        for unknown in
+            ["CEST", "nonsense", "foo", "z", "200", "", "Europe/Nowhere", " Europe/Berlin", "UTC ", "posix/"]
+        {
             assert_eq!(spelled(unknown), None, "{unknown}");
         }
     }

@@ -74,10 +74,11 @@ fn one_value(arg: &Node, is_name: bool) -> Result<String> {
     }
 }
 
-/// SET TIME ZONE INTERVAL '...' [HOUR | HOUR TO MINUTE]: a number by itself counts the last field, and what is below it goes.
+/// SET TIME ZONE INTERVAL '...' [HOUR | MINUTE | HOUR TO MINUTE]: a number by itself counts the last field, and what is below it goes.
 fn zone_interval(cast: &TypeCast) -> Result<String> {
     const HOUR: i64 = 1 << 10;
-    const HOUR_TO_MINUTE: i64 = HOUR | 1 << 11;
+    const MINUTE: i64 = 1 << 11;
+    const HOUR_TO_MINUTE: i64 = HOUR | MINUTE;
     let text = match cast.arg.as_ref().and_then(|arg| arg.node.as_ref()) {
         Some(NodeEnum::AConst(c)) => constant(c).unwrap_or_default(),
         other => return Err(unexpected("an interval", other)),
@@ -88,7 +89,7 @@ fn zone_interval(cast: &TypeCast) -> Result<String> {
     };
     let (unit, unit_us) = match numbers.first() {
         Some(&HOUR) => (" hours", 3_600_000_000),
-        Some(&HOUR_TO_MINUTE) => (" minutes", 60_000_000),
+        Some(&(MINUTE | HOUR_TO_MINUTE)) => (" minutes", 60_000_000),
         _ => ("", 1),
     };
     let is_number = text.trim().trim_start_matches(['+', '-']).parse::<f64>().is_ok();

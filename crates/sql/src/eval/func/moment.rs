@@ -87,7 +87,7 @@ fn at_zone<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
     moved_to(&zone_named(text(a, 0))?, a[1])
 }
 
-pub(super) fn zone_named(name: &str) -> Result<Zone> {
+fn zone_named(name: &str) -> Result<Zone> {
     Zone::of_expression(name).ok_or_else(|| {
         SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
     })

@@ -50,7 +50,7 @@ pub(super) const TABLE: &[Builtin] = &[
         cx.env.zone().to_utc(moment(a)?).map(Datum::TimestampTz)
     }),
     strict("make_timestamptz", &[Int4, Int4, Int4, Int4, Int4, Float8, Text], TimestampTz, |a, _| {
-        super::moment::zone_named(text(a, 6))?.to_utc(moment(&a[..6])?).map(Datum::TimestampTz)
+        time::parse_zone(text(a, 6))?.to_utc(moment(&a[..6])?).map(Datum::TimestampTz)
     }),
     strict("date_bin", &[SPAN, Timestamp, Timestamp], Timestamp, |a, _| binned(a).map(Datum::Timestamp)),
     strict("date_bin", &[SPAN, TimestampTz, TimestampTz], TimestampTz, |a, _| {
