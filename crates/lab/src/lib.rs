@@ -1,12 +1,14 @@
-//! varve-lab: published results run again on this program, and the workloads and charts that only they need.
+//! varve-lab: repeats published results with Varve, and holds the workloads and charts that only these
+//! experiments need.
 //!
-//! 1. A published figure is re-run by a command that knows its points, its scale and the published values
-//!    ([`experiment`]).
-//! 2. A workload here is written like those of `bench` and runs against the same targets. MariaDB is a target too
-//!    ([`mysql`]).
+//! 1. A command repeats each published figure. The command knows the figure's points, the sizes and the
+//!    published values ([`experiment`]).
+//! 2. The workloads here are written like those of the crate `bench`, and run against the same kinds of
+//!    databases. MariaDB is one more kind ([`mysql`]).
 //!
-//! It does not know any internals: a variant is a configuration that a user can choose. It does not know general
-//! queries: no experiment runs one, so `varve-lab` is built without DataFusion.
+//! A measured variant is a configuration that a user can choose, so this crate uses no internals of the
+//! database. No experiment runs a general query, which would need DataFusion. So `varve-lab` is built without
+//! DataFusion.
 
 pub mod cli;
 pub mod experiment;

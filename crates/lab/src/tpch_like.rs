@@ -1,11 +1,13 @@
-//! A decision-support-like mix: scans of parts of large tables, and queries that look up rows all over them, on three tables after TPC-H's. It is
-//! not TPC-H (`make tpch` runs that one).
+//! A workload like decision support on three tables, modelled on TPC-H. It is not TPC-H (`make tpch` runs
+//! TPC-H). Some queries scan a part of a large table. Other queries read single rows at many places in a
+//! table.
 //!
-//! It resembles TPC-H for a cache below the pool (Do 2012, section 3.4.4): most pages are read by scans, in
-//! order, and some queries mostly look up single lines by key, at random. A transaction is one query. A scan
-//! reads a sixteenth of its table, so that there are many scans in a short time. Nothing is changed.
+//! For a cache below the buffer pool, the workload has the same effect as TPC-H (Do 2012, section 3.4.4).
+//! Scans read most of the pages, in order. Some queries mostly read single rows by key, at random. A
+//! transaction is one query. A scan reads only a sixteenth of its table, so that a short run has many scans.
+//! Nothing is changed.
 //!
-//! Not known here: joins and groups, which need the query engine.
+//! There are no joins and no groups, because `varve-lab` is built without the query engine.
 
 use std::fmt::Write;
 

@@ -1,9 +1,10 @@
-//! Updates of whole rows: YCSB's workload A (half reads, half updates) over rows that are stored densely in
-//! key order.
+//! Updates of whole rows, like YCSB's workload A: half of the requests read, half update. The rows are stored
+//! densely in the order of their keys.
 //!
-//! Differences from YCSB, because wear is counted and not time: keys are numbers, inserted in order. (YCSB
-//! inserts keys at random, which leaves pages two thirds full, so their contents always compress.) A row is
-//! one field of a thousand characters, and an update replaces all of it.
+//! The workload differs from YCSB because experiments use it to count flash wear, not time. Keys are numbers
+//! and are inserted in order. YCSB inserts keys at random, which leaves pages two thirds full, so their
+//! contents always compress. A row has one field of a thousand characters, and an update replaces the whole
+//! field.
 
 use std::fmt::Write;
 

@@ -1,9 +1,7 @@
-//! Two kinds of charts as SVG: bars with published values beside them, and lines.
+//! Draws two kinds of charts as SVG: line charts, and bar charts with published values beside the bars.
 //!
-//! 1. A chart is as large as its content needs, and texts do not overlap.
-//! 2. Texts stay texts in the SVG, shown in the viewer's font. Their widths are estimates.
-//!
-//! It does not know the meaning of the values.
+//! 1. A chart is as large as its content needs, and its texts do not overlap.
+//! 2. The SVG contains texts as text, and the viewer chooses the font. So this module estimates their widths.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

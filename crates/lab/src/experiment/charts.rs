@@ -1,10 +1,10 @@
-//! Chooses the charts for an experiment by the fields of its rows, not by the experiment.
+//! Chooses the charts for an experiment. The choice depends on the fields of the experiment's result rows,
+//! not on the experiment's name.
 //!
-//! 1. A chart names its experiment, its source, the emulated drives, and how many of its points count.
-//! 2. Everything in a chart is in a row. Published values are those of claims; a value that the publication
-//!    shows only in a plot has no marker.
-//!
-//! Not known here: how rows came to be.
+//! 1. A chart names its experiment, its publication, the emulated drives, and how many measured points are
+//!    valid.
+//! 2. Everything that a chart shows comes from a result row. A marker shows a published value only if the
+//!    publication states the number. Numbers are not read off a printed plot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,11 +1,14 @@
-//! Claims: the ratio of two points, beside the published value or beside a bar of this project.
+//! A claim compares the ratio of two measured points with the published ratio, or with a goal (a bar) of this
+//! project. A point is one configuration that was measured. The result of the comparison is a verdict.
 //!
-//! 1. A miss stays a miss, even if other points of the same claim could not be judged.
-//! 2. Times and throughputs that depend on the processors are judged at dilation 1 only. Dilation makes the
-//!    processors faster in relation to the drive.
-//! 3. A ratio of times is judged only if the drive limits the slower point. If both points wait for something
-//!    else, an emulated drive shows nothing. The faster point may leave the drive idle, because that may be
-//!    the reason why it is faster.
+//! 1. A claim about several points that fails for one of them has failed, even if other points could not be
+//!    judged.
+//! 2. Some figures depend on the speed of the processors. They are judged only if the emulated drive has its
+//!    real speed (dilation 1). Dilation multiplies the drive's times, so the processors become faster in
+//!    relation.
+//! 3. A ratio of times is judged only if the drive limits the slower point. If the slower point waits for
+//!    something else, the emulated drive did not cause the difference. The faster point may leave the drive
+//!    idle, because a lower load on the drive can be the reason for its speed.
 
 use serde::Serialize;
 

@@ -1,11 +1,12 @@
-//! Directories of loaded databases and their copies. Files are in one directory, regions of persistent memory
-//! in another one.
+//! Stores loaded databases and makes copies of them. An experiment measures a copy, and the loaded database
+//! stays as it is. Files are in one directory. Regions of persistent memory are in another directory.
 //!
 //! Invariants
-//! 1. Files are created and removed only in a directory that was new or empty at the first experiment, and by
-//!    one process at a time.
-//! 2. A copied file has the same holes as its original, and shares no blocks with it. So it is as dense as
-//!    the loaded file, and the file system copies nothing during a measurement. A region has no holes.
+//! 1. An experiment creates and removes files only in a directory that was new or empty when the first
+//!    experiment used it. Only one process at a time uses the directory.
+//! 2. A copied file has holes at the same places as its original, so both occupy equally many blocks. The two
+//!    files share no blocks. Otherwise the file system would copy blocks during a measurement. A region has
+//!    no holes.
 
 use std::fs::File;
 use std::io;

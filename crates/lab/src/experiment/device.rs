@@ -1,4 +1,5 @@
-//! The drive for data, undo and log: emulated or real; log and flash cache may have their own drives.
+//! The emulated or real drive for data, undo and log. The log and the flash cache may have drives of their
+//! own.
 
 use std::path::Path;
 use std::sync::Arc;

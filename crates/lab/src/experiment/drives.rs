@@ -1,11 +1,10 @@
-//! The drives of an open database: which files each one has, and its emulation and counters.
+//! The drives of an open database. For each drive: its files, its emulation and its I/O counters.
 //!
-//! 1. If the log has its own drive, both drives use the same directory. Their files differ by name, and a
-//!    loaded database is copied as one directory. One drive being busy does not delay the other.
-//! 2. The file of an emulated flash drive is in memory, so that only the model's times count. A real one is
-//!    where the database is.
-//!
-//! Not known here: what is measured.
+//! 1. If the log has its own drive, its files are still in the same directory as the data, under other names.
+//!    So a loaded database is copied as one directory. Requests to one drive do not delay requests to the
+//!    other.
+//! 2. The file of an emulated flash drive is in memory, so only the emulated times count. The file of a real
+//!    flash drive is in the directory of the database.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
-//! DROP TABLE of a large compressed table (must show 5 of issue 5), in both layouts, on ext4 and xfs where
-//! possible.
+//! Measures DROP TABLE of a large compressed table, with pages at fixed offsets and with packed pages, on
+//! ext4 and xfs if both can be created.
 //!
-//! If each compressed page has a hole, the file system manages a piece of the file for each page. In MariaDB,
-//! dropping such tables can take minutes. Here the statement only records the drop. Pages and their blocks
-//! are freed later.
+//! In MariaDB, dropping a table with compressed pages can take minutes. The reason is that each compressed
+//! page ends with a hole in the file, so the file system manages one extent for each page. In Varve the
+//! statement only records the drop. A thread frees the pages and their blocks later.
 //!
-//! 1. Sizes of tables are those of their pages in memory, uncompressed.
+//! 1. The size of a table is the size of its pages in memory, uncompressed.
 //! 2. Times are those of the real device. Nothing is emulated.
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! File systems on loop devices, created for an experiment and removed after it. This needs root.
+//! Creates file systems on loop devices for an experiment, and removes them after it. This needs root.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,15 +1,16 @@
-//! Do 2012, chapter 3: a cache of pages on flash, between the buffer pool and eight disks.
+//! Repeats chapter 3 of Do 2012: a page cache on flash, between the buffer pool and eight disks.
 //!
-//! The sizes of DRAM : flash : database are those of section 3.4: 20 : 140 : 100 to 415 units. Home is on
-//! `hdd-8`, the cache on `fusion-io-160` (table 3.1). The log has one disk of its own (section 3.4.1.1:
-//! `hdd-7200`).
+//! Sizes are those of section 3.4 of the thesis. If the pool has 20 units, the flash cache has 140, and the
+//! database has 100 to 415. The data files are on the drive profile `hdd-8`, the cache on `fusion-io-160`
+//! (table 3.1), and the log on its own disk, `hdd-7200` (section 3.4.1.1).
 //!
-//! 1. The baseline has no cache and the same pool. It is warmed up by as many transactions as the others.
-//! 2. Pages in place have no protection from tearing, as in SQL Server, which writes them once. Doublewrite
-//!    would cost most where most is written home, which is the baseline. With doublewrite they are points of
-//!    their own.
-//! 3. The log is so long that no page has to be written home to free log space (TPC-C without checkpoints,
-//!    section 3.4.1.2), unless an experiment asks for that.
+//! 1. The baseline has no cache, and a buffer pool of the same size. Its warm-up has the same number of
+//!    transactions as that of the variants with a cache.
+//! 2. Each page has a fixed offset, and nothing protects its write against tearing. SQL Server, which the
+//!    thesis measured, writes pages in this way. Doublewrite would slow down the baseline most, because the
+//!    baseline writes the most pages to disk. Variants with doublewrite are measured as separate points.
+//! 3. The log is so large that no page is written only to free log space. The thesis ran TPC-C without
+//!    checkpoints for the same reason (section 3.4.1.2). An experiment may ask for a smaller log.
 
 use std::collections::BTreeSet;
 

@@ -1,11 +1,13 @@
-//! Do 2012, figures 3.6 to 3.10 and 4.9: the cache while it fills.
+//! Repeats figures 3.6 to 3.10 and 4.9 of Do 2012: the throughput while the flash cache fills.
 //!
-//! 1. The cache and the pool are cold, and the drives take their time from the first request on.
-//! 2. A variant that never reaches the peak of its baseline has no time to the peak, and no ratio.
-//! 3. A run corresponds to ten hours of the thesis. Intervals between checkpoints are scaled in the same
+//! 1. The cache and the buffer pool are empty at the start. The drives are emulated from the first request
+//!    on.
+//! 2. Some variants never reach the peak throughput of their baseline. They have no time to the peak, and no
 //!    ratio.
+//! 3. A run corresponds to ten hours of the thesis. Intervals between checkpoints are shortened by the same
+//!    factor.
 //!
-//! Not known here: the thesis' read-ahead while the *pool* is cold (section 3.4.3.2), which nothing here does.
+//! Varve does not have the read-ahead that the thesis uses while the *pool* is empty (section 3.4.3.2).
 
 use std::collections::BTreeMap;
 

@@ -1,14 +1,13 @@
-//! Time from a start to the answer of the first query, by the size of a cache that is reused (lazy
-//! verification), and by the log budget.
+//! Measures the time from a start to the answer of the first query. The database reuses its flash cache
+//! (restart scheme lazy verification). The measured points differ in the size of the cache and in the log
+//! budget, which limits how much log a start replays.
 //!
-//! 1. Every point is warmed up by the same number of transactions, also that with the small cache.
-//! 2. A database is stopped and started several times. Between these, a part of the warm-up is repeated on
-//!    drives that take no time, and then the load runs for a while at the speed of the drives. The figures
-//!    are medians.
-//! 3. A cache four times as large may take a fifth longer. Two measurements of the same point differ by that
-//!    much.
-//!
-//! Not known here: what a start does.
+//! 1. The warm-up has the same number of transactions for every point, whatever the size of its cache.
+//! 2. Each point is stopped and started several times, and the result is the median. Between two starts, a
+//!    part of the warm-up is repeated on drives without delays. Then the load runs for a while at the drives'
+//!    speed.
+//! 3. The start with a cache of four times the size may take up to a fifth longer. Two measurements of the
+//!    same point can differ by a fifth, so a smaller difference shows nothing.
 
 use serde::Serialize;
 use varve_device::EmulationReport;

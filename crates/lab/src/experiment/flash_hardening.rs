@@ -1,16 +1,15 @@
-//! The cost of a cache that outlives restarts, at the peak: the sustained throughput of each scheme beside
-//! that of none, in pairs of rounds, and the share of the frame records in the traffic of the flash drive.
+//! Measures the cost of a flash cache that survives restarts. Each restart scheme is compared with the scheme
+//! `none`, which starts with an empty cache. The figures are the peak throughput, and the share of the slot
+//! records in the traffic of the flash drive. A slot record says which page a slot of the cache holds.
 //!
-//! 1. Both databases of a pair are warmed up once and stay open. Rounds alternate, A B A B, with the same
-//!    requests for both. While one is measured, the other one rests. So each has its drives to itself, and
-//!    both rest equally long.
-//! 2. The first pair is not counted. A resting database writes dirty frames home. So each round first runs
-//!    until the dirty frames are back at their limit. If they still grow in the measured rounds, there is no
-//!    verdict.
-//! 3. Traffic is counted at the medium, by purpose: records and pages of the cache, read and written, in the
-//!    measured rounds only.
-//!
-//! Not known here: what a scheme writes.
+//! 1. The two databases of a pair are warmed up once and stay open. Their rounds alternate (A B A B) and have
+//!    the same requests. While one database is measured, the other one is idle. So neither disturbs the
+//!    other's drives, and both are idle for the same time.
+//! 2. The first pair of rounds is not counted. An idle database writes its dirty cache slots to the data
+//!    files. So a round is measured only when the number of dirty slots has grown to its limit again. If the
+//!    number still grows in the measured rounds, there is no verdict.
+//! 3. Traffic is counted at the flash drive, in the measured rounds only. Reads and writes of slot records
+//!    and of pages are counted separately.
 
 use serde::Serialize;
 use varve_device::{EmulationReport, Purpose, Tally};

@@ -1,16 +1,16 @@
-//! Do 2012, chapter 4: databases that are stopped, started and measured, with a flash cache that stays warm
-//! over a restart, on eighteen disks.
+//! Repeats chapter 4 of Do 2012: a database with a flash cache that stays warm over a restart, on eighteen
+//! disks. This module sets up the database, and the modules `flash_*` beside it measure it.
 //!
-//! DRAM : flash : database are 24 : 140 : 200 units, a fifth of the frames may be dirty (lambda), and home is `hdd-18` (table 4.3). Flash and log
-//! have the drives of chapter 3.
+//! If the buffer pool has 24 units, the flash cache has 140 and the database has 200. A fifth of the cache
+//! slots may be dirty (lambda in the thesis). The data files are on the drive profile `hdd-18` (table 4.3).
+//! The flash cache and the log are on the same drives as for chapter 3.
 //!
-//! 1. A log budget bounds redo for all schemes. If the log since the oldest unwritten change is longer, pages
-//!    are written to the data files, oldest change first. It corresponds to the recovery interval of the
-//!    thesis (30 minutes for TPC-C), and is given in units, as memory is.
-//! 2. The log has room for much more than the budget. So no session waits for log space, and the redo
-//!    position can wait for records of the cache.
-//!
-//! Not known here: what is measured.
+//! 1. A log budget limits how much log a start replays, for all restart schemes. If the log since the oldest
+//!    unwritten change is longer than the budget, pages are written to the data files, oldest change first.
+//!    The budget stands for the thesis' recovery interval (30 minutes for TPC-C). It is given in the same
+//!    units as memory.
+//! 2. The log can hold much more than the budget. So no session waits for log space. The start of redo also
+//!    need not advance until the records of the cache are written.
 
 use varve_pager::{FlashDesign, FlashRestart};
 

@@ -1,19 +1,18 @@
-//! Do 2012, chapter 4: the time from one peak of the throughput to the next. A warm database is shut down, or
-//! stopped as by a crash. Then two times are measured: until it is open again, and until its throughput is
-//! back.
+//! Repeats chapter 4 of Do 2012: a warm database is stopped by a shutdown or by a crash, and started again.
+//! Two times are measured: until the database is open, and until it has its earlier throughput again.
 //!
-//! 1. The time from peak to peak is shutdown, recovery and ramp-up. The load starts as soon as the database
-//!    is open. Its throughput is sampled. The ramp-up ends with the middle sample of the first few in a row
-//!    that together reach nine tenths of the throughput before. (One sample has too few transactions. At the
-//!    peak itself every fourth sample would be too low by chance.)
-//! 2. If the ramp-up is longer than the longest one allowed, the row says so. Its ratios are lower bounds,
-//!    and miss no bar.
-//! 3. All schemes of a design and an end have the same dilation, at which all of them count.
-//! 4. A point is stopped and started several times, and the middle round is reported. One sample more or less
-//!    is a large part of the time of a warm start.
+//! 1. The time from peak to peak is the sum of shutdown, recovery and ramp-up. The load starts as soon as the
+//!    database is open, and its throughput is sampled at intervals. The first few samples in a row whose mean
+//!    reaches nine tenths of the earlier throughput end the ramp-up, at their middle sample. One sample would
+//!    have too few transactions: even at the peak, every fourth sample is below nine tenths by chance.
+//! 2. The ramp-up has a longest permitted time. If a ramp-up takes longer, its row says so. Its ratios are
+//!    then lower bounds, and are not judged as missing a goal.
+//! 3. All restart schemes that are compared with each other run with the same dilation (the factor on the
+//!    drives' times). It is large enough for valid results of all of them.
+//! 4. Each point is stopped and started several times, and the round with the median time is reported. A warm
+//!    start is so short that a single sample is a large part of its time.
 //!
-//! Not known here: what a scheme keeps. The cost of a scheme is shown here for a few rounds only;
-//! `flash-hardening` measures it.
+//! These few rounds show the cost of a scheme only roughly; `flash-hardening` measures it.
 
 use std::ops::ControlFlow;
 

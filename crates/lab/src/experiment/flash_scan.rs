@@ -1,10 +1,11 @@
-//! The effect of a scan on the hits of a flash cache.
+//! Measures how a table scan changes the hit rate of a flash cache.
 //!
-//! 1. During a scan, the hits of the hot set are counted from reads for which sessions waited. Pages that are
-//!    read ahead for the scan are not counted. The few pages of the scan that were not read ahead count as
-//!    misses.
-//! 2. Only leaves are counted. A scan's snapshot delays purge. After the scan, purge reads the undo of all
-//!    changes meanwhile. These pages are not of the hot set, but are many of the misses.
+//! 1. During a scan, the hit rate of the frequently read tables is computed from the reads for which a
+//!    session waited. Pages that are read ahead for the scan are not counted. The scan's few other pages
+//!    count as misses.
+//! 2. Only reads of B+tree leaves are counted, because undo pages would distort the result. Purge waits until
+//!    the scan's snapshot ends. Then it reads the undo pages of all changes since, and many of these reads
+//!    are misses.
 
 use std::collections::BTreeMap;
 

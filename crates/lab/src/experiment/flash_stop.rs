@@ -1,12 +1,10 @@
-//! A database is stopped under load and started again, in the drives' time.
+//! Stops a database under load and starts it again, with emulated drive times.
 //!
-//! 1. The drives take their time from the end of the warm-up on, also during shutdown and recovery.
-//! 2. For a crash, the database is dropped without a shutdown: its memory is lost, and its files stay as they
-//!    are. This takes no time.
+//! 1. The drives are emulated from the end of the warm-up on, and also during shutdown and recovery.
+//! 2. A crash is simulated by dropping the database without a shutdown. Its memory is lost, and its files
+//!    stay as they are. The simulated crash takes no time.
 //! 3. The first query reads one row by its key, in a new session, as soon as the database is open. Its time
-//!    counts from the beginning of the start.
-//!
-//! Not known here: what becomes of the cache.
+//!    is measured from the beginning of the start.
 
 use std::time::{Duration, Instant};
 

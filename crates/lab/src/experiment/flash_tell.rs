@@ -1,7 +1,5 @@
-//! Text output for points with a flash cache: requests by drive, how busy the drives were, and the throughput
-//! that they allow.
-//!
-//! Not known here: how it was measured.
+//! Prints the results of points with a flash cache: requests to each drive, how busy each drive was, and the
+//! throughput that the drives would allow.
 
 use super::claim::Claim;
 use super::drives::{FLASH_DRIVE, HOME, LOG};

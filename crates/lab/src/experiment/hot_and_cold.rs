@@ -1,7 +1,8 @@
-//! A hot table that all sessions read, and a cold table that is scanned from time to time.
+//! A workload with two tables: all sessions read the hot table, and the cold table is scanned from time to
+//! time.
 //!
-//! Sessions read rows of the hot table by key, all rows equally often, and change one in a hundred. So pages
-//! are written, and the disks still have time for a scan.
+//! Sessions read rows of the hot table by key, each row equally often. One access in a hundred changes the
+//! row. So pages are written, but the disks still have time for a scan.
 
 use std::fmt::Write;
 

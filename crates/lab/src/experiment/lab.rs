@@ -1,9 +1,11 @@
-//! The environment of measurements: the scale, the drive, the loaded databases, and the output of rows.
+//! The environment of all experiments: sizes, the drives, the loaded databases, and the output of result
+//! rows.
 //!
-//! 1. A round has a database to itself: opened on its variant's copy, warmed up, measured, shut down.
-//! 2. Rounds of variants alternate: A B C A B C. All variants of a comparison have the same dilation. It is
-//!    doubled until all points count. Later comparisons of the experiment begin with it, so comparisons with
-//!    fewer sessions come first.
+//! 1. One round opens a database on its variant's copy, warms it up, measures it and shuts it down. No other
+//!    database is open meanwhile.
+//! 2. Rounds of the compared variants alternate: A B C A B C. All of them use the same dilation (the factor
+//!    on the drives' times). It is doubled until the machine can emulate the drives for all points. Later
+//!    comparisons begin with that dilation. So comparisons with fewer sessions come first.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

@@ -1,14 +1,15 @@
-//! Lindstrom 2017: pages compressed on flash.
+//! Repeats Lindstrom 2017: compressed pages on flash.
 //!
-//! The loads are LinkBench and TPC-C. A variant that compresses is loaded compressed, so that the pages that
-//! it reads have the same form as the pages that it writes.
+//! The loads are LinkBench and TPC-C. A variant with compression also loads its database with compression. So
+//! the pages that it reads are stored in the same way as the pages that it writes.
 //!
-//! 1. Settings that the paper mixes (its plain tables have doublewrite and one flush thread) are separate
-//!    factors here.
-//! 2. The bytes written and the blocks that the file system has allocated are both shown. In place, only
-//!    holes save blocks.
+//! 1. In the paper, plain tables have doublewrite and one flush thread, so several settings change at once.
+//!    Here each setting is a separate factor.
+//! 2. Results show both the bytes written and the blocks that the file system has allocated. If pages have
+//!    fixed offsets, compression saves blocks only if it punches holes into the file.
 //!
-//! The paper's row compression is InnoDB's: `bench/compare` runs InnoDB itself.
+//! The paper's row compression is a feature of InnoDB, so it is not measured here. `bench/compare` runs
+//! InnoDB itself.
 
 use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig};
 

@@ -1,10 +1,10 @@
-//! Lindstrom 2017, figure 4: the gain of each part of page compression on flash, with the factors protection,
-//! codec, trim and flush workers.
+//! Repeats figure 4 of Lindstrom 2017: how much each part of page compression on flash contributes. The
+//! factors are page protection, codec, trim (holes in the file) and the number of flush workers.
 //!
-//! 1. Under atomic writes nothing is compressed, because one atomic write is a whole page. Plain pages in
-//!    place have nothing to trim.
-//! 2. The paper has no persistent memory. Here pages and log are in it as in the best variant of Kang, with
-//!    an area as large as the pool.
+//! 1. With atomic writes as protection, pages are not compressed, because an atomic write is always a whole
+//!    page. Without compression there is no trim, because an uncompressed page has no unused blocks.
+//! 2. The paper has no persistent memory. Here the variants with persistent memory keep pages and log in it,
+//!    as the best variant of Kang 2016 does. The page area is as large as the buffer pool.
 
 use varve_pager::{Algorithm, Compression, PagerConfig, ProtectionKind, Trim};
 

@@ -1,4 +1,4 @@
-//! A round (a database is opened, warmed up, measured and shut down), and the summary of several rounds.
+//! Runs one round (open a database, warm it up, measure, shut down), and summarizes several rounds.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

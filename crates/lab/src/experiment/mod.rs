@@ -1,14 +1,15 @@
-//! `varve-lab experiment`: published figures and tables, measured again with this program, each row beside
-//! the published value.
+//! The command `varve-lab experiment` measures published figures and tables again with Varve. Each result row
+//! has the published value beside the measured one.
 //!
-//! 1. All variants of a comparison run in turns in one process, on copies of one loaded database. A ratio is
-//!    one of medians.
-//! 2. Device, flush time and dilation are fixed before a point is measured, and printed with it. A point that
-//!    the emulation spoilt gets no verdict.
-//! 3. Values that the publication shows only in a plot are not guessed.
-//! 4. Charts are drawn from rows: those that were just written, or those of an earlier run.
+//! 1. All variants of a comparison run in turns in one process, on copies of one loaded database. A ratio
+//!    divides two medians.
+//! 2. The drive, the time of a flush and the dilation (the factor on the drive's times) are fixed before a
+//!    point is measured, and are printed with it. If the machine was too slow for the emulation, the point
+//!    gets no verdict.
+//! 3. Some publications show a value only as a plot. Such a value is not estimated.
+//! 4. Charts are drawn from result rows, either of this run or of an earlier run.
 //!
-//! It does not know any internals: variants are configurations that every user can choose.
+//! A variant is a configuration that every user can choose. Experiments use no internals of the database.
 
 mod chart;
 mod charts;

@@ -1,8 +1,10 @@
-//! Orders: what the publication says is better than what, over all points at once.
+//! Compares orders: the publication says which variants are better than others, and this module checks that
+//! order for all measured points at once.
 //!
-//! 1. Two figures whose rounds overlap are tied, and so are two of one round that differ by less than
-//!    [`ROUND_NOISE`]. A tie shows no order, and contradicts none.
-//! 2. One pair in the other order is enough for "not", whatever else could not be judged.
+//! 1. Two figures are tied if the ranges of their rounds overlap. If there was only one round, they are tied
+//!    if they differ by less than [`ROUND_NOISE`]. A tie neither confirms nor contradicts the published
+//!    order.
+//! 2. One pair in the opposite order gives the verdict "not", even if other pairs could not be judged.
 
 use super::claim::{Claim, Figure};
 use super::row::Point;

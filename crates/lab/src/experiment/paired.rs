@@ -1,9 +1,8 @@
-//! Rounds in pairs, A B A B: the ratio of the two, and its confidence interval.
+//! Evaluates pairs of rounds (A B A B): the ratio of the two figures of a pair, and its confidence interval.
 //!
-//! 1. The interval is that of Student's t for the mean of the pairs' ratios, at 95 %.
-//! 2. A bar is met, or missed, if all of the interval is on one side of it.
-//!
-//! Not known here: what a round is.
+//! 1. The interval is Student's t interval for the mean of the pairs' ratios, at 95 %.
+//! 2. A goal is met if the whole interval is on its good side, and missed if the whole interval is on its bad
+//!    side.
 
 use serde::Serialize;
 

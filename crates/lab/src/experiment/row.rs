@@ -1,4 +1,4 @@
-//! The rows of an experiment, with the results of its points.
+//! The result rows of an experiment. A row holds the settings of one measured point, and its figures.
 
 use std::collections::BTreeMap;
 

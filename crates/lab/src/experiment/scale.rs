@@ -1,4 +1,5 @@
-//! Sizes and durations. Ratios are those of the publications, sizes are possible on a small machine.
+//! Sizes of databases and durations of rounds. The ratios between sizes are those of the publications. The
+//! sizes themselves fit on a small machine.
 
 use varve_bench::tpcc;
 

@@ -1,12 +1,12 @@
-//! Variants, and the databases on which they are measured: each variant has its own copy of a loaded
-//! database.
+//! Prepares variants for measurement: each variant gets its own copy of a loaded database.
 //!
-//! 1. Variants share one load, under doublewrite. If a variant keeps something in persistent memory, it moves
-//!    there when the variant's copy is opened for the first time. Some variants have their own load, with the
-//!    same rows in the same order: those with settings that are fixed when a database is made, and those
-//!    whose files must contain pages as the variant writes them.
-//! 2. Loading is neither emulated nor paced. The intervals of page writers and checkpoints are dilated with
-//!    the device.
+//! 1. Most variants share one loaded database, which was loaded with doublewrite. When a variant with
+//!    persistent memory opens its copy for the first time, the data that belongs into persistent memory moves
+//!    there. Two kinds of variants have their own load, with the same rows in the same order. The first kind
+//!    has settings that are fixed when a database is created. The second kind needs files with pages as the
+//!    variant writes them.
+//! 2. Loading uses no emulated drive and no limit on the request rate. Intervals of page writers and
+//!    checkpoints are multiplied by the same dilation as the device's times.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Tables for people: columns as wide as their widest cell, the first ones to the left, figures to the right.
+//! Prints tables for people. A column is as wide as its widest cell. Text is left-aligned, figures
+//! right-aligned.
 
 use std::fmt::Write;
 

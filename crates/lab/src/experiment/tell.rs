@@ -1,4 +1,4 @@
-//! Text output: tables of points, of times and of claims.
+//! Prints tables of measured points, of times and of claims.
 
 use serde_json::Value;
 use varve_pager::Timing;

@@ -1,10 +1,11 @@
-//! Whether a published value was reproduced.
+//! Decides whether a published value was reproduced.
 //!
-//! 1. "Reproduced" means the same order and a ratio within a fifth. "Beaten" is better than that.
-//! 2. A better figure never has a worse verdict. But a ratio of more than twice the published value is
-//!    "beyond: examine", because the baseline may be worse than the source's.
-//! 3. A bar is a goal of this project: it is met or missed, without tolerance.
-//! 4. A value that the publication shows only in a plot has no number here.
+//! 1. "Reproduced" means: the better variant is the same as in the publication, and the ratio is within a
+//!    fifth of the published ratio. "Beaten" means a better ratio than that.
+//! 2. A better figure never gets a worse verdict. But a ratio of more than twice the published one gets
+//!    "beyond: examine", because the baseline here may be worse than the baseline of the publication.
+//! 3. A bar is a goal of this project. It is met or missed, without tolerance.
+//! 4. If the publication shows a value only as a plot, there is no published number and no verdict on it.
 
 use serde::Serialize;
 

@@ -1,13 +1,12 @@
-//! Warms up a database as fast as the machine can: meanwhile emulated drives take no time.
+//! Warms up a database before a measurement. Emulated drives have no delays meanwhile, so the warm-up runs as
+//! fast as the machine can.
 //!
-//! On the drives of Do 2012 a cache fills in hours. Every variant of a comparison is warmed up by the same
-//! number of transactions, also the one without a cache. So its pool is as warm, and its tables have grown as
-//! much.
+//! On the drives of Do 2012 a flash cache needs hours to fill. All variants of a comparison are warmed up by
+//! the same number of transactions, even the variant without a cache. So all buffer pools are equally warm,
+//! and all tables have grown by the same amount.
 //!
-//! 1. A cache is steady when it is full, or when its hit rate no longer rises. The row says whether it was
-//!    steady.
-//!
-//! Not known here: how long it would have taken on the drives.
+//! 1. A flash cache is steady when it is full, or when its hit rate stops rising. The result row says whether
+//!    the cache was steady.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,10 +1,9 @@
-//! A run of a load that is sampled over time, instead of being measured as one figure.
+//! Runs a load and samples its throughput over time. (Other experiments measure one figure for the whole
+//! run.)
 //!
-//! 1. Samples are taken at equal intervals of the drives' time. The load continues while a sample is taken.
-//! 2. If the emulation spoils a run, the run and those compared with it are repeated with all device times
-//!    doubled.
-//!
-//! Not known here: what is looked at.
+//! 1. Samples are taken at equal intervals of the emulated drives' time. The load is not paused for a sample.
+//! 2. If the machine was too slow for the emulation, the run is repeated with all device times doubled. All
+//!    runs that are compared with it are repeated, too.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

@@ -1,13 +1,14 @@
-//! Wear of flash by updates ("How to Write to SSDs", arXiv 2603.09927): doublewrite in place compared with
-//! packed pages, with the same rows on the same drive.
+//! Measures the wear of flash by updates ("How to Write to SSDs", arXiv 2603.09927). Pages at fixed offsets
+//! with doublewrite are compared with packed pages, which are never overwritten. Rows and drive are the same
+//! for both.
 //!
-//! 1. Flash is modelled (decision 0150), and every figure says so. Nothing is timed, so a busy machine cannot
-//!    spoil a result.
-//! 2. The drive has the same size for all variants. The rows fill nine tenths of it if they are stored *plain
-//!    and in place* (pages in use, doublewrite area, control file, and the log if it is there). Space that
-//!    compression saves is free, as it would be on a real drive.
-//! 3. A figure counts if the drive was overwritten often enough before, and both halves of the interval give
-//!    the same.
+//! 1. The flash drive is a model (decision 0150), and every figure says so. Only bytes are counted and no
+//!    times, so a busy machine does not change a result.
+//! 2. The drive has the same size for all variants. It is chosen so that the *uncompressed* database at fixed
+//!    offsets fills nine tenths of it. That size includes pages in use, doublewrite area, control file, and
+//!    the log if it is on this drive. Space that compression saves stays free, as on a real drive.
+//! 3. A figure is valid on two conditions. The drive was overwritten often enough before the measurement, and
+//!    both halves of the measured interval give the same result.
 
 use serde::Serialize;
 use varve_device::Profile;

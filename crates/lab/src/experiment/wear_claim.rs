@@ -1,9 +1,11 @@
-//! Claims about the bytes that packed pages save, compared with doublewrite in place.
+//! Claims about how many bytes packed pages save on flash, compared with pages at fixed offsets and
+//! doublewrite.
 //!
-//! 1. Each variant is compared with plain doublewrite. Packed compressed variants are also compared with
-//!    compressed doublewrite of the same values.
-//! 2. Bars count the bytes of the drive, and the bytes that a separate log has *more* than the baseline's
-//!    log, because packed pages write notes to it. Ratios with the whole log are shown without a bar.
+//! 1. Each variant is compared with uncompressed pages under doublewrite. Variants with packed compressed
+//!    pages are also compared with compressed pages under doublewrite, for the same row values.
+//! 2. The compared bytes are those of the data drive. If the log has its own drive, the bytes by which it
+//!    exceeds the baseline's log are added. The packed layout has a larger log because it logs each page
+//!    write. Ratios that include the whole log are shown, but have no goal.
 
 use super::claim::Claim;
 use super::row::Factors;

@@ -1,11 +1,11 @@
-//! A drive whose wear is counted: an emulated drive of limited size, in memory, whose requests take no time.
-//! A database is loaded and updated through it.
+//! An emulated flash drive in memory that counts its wear. It has a limited size, and its requests take no
+//! time. A database is loaded and updated on this drive.
 //!
-//! 1. All data on the drive was written through it, so its translation layer has counted everything.
-//! 2. Erase blocks are a 512th of the drive, or as in the profile if that is less. With the profile's blocks,
-//!    a small drive would have few blocks, and the open ones would be all its spare flash.
-//!
-//! It does not know what is compared.
+//! 1. All data on the drive was written through the drive, so its flash translation layer has counted every
+//!    write.
+//! 2. An erase block is a 512th of the drive, or as large as in the drive profile if that is smaller. A small
+//!    drive with the profile's large blocks would have only a few blocks. The blocks that are open for
+//!    writing would then be all its spare flash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! The number of links of each node, and the choice of nodes for requests.
+//! Computes how many links each node of the graph has, and chooses the nodes for requests.
 //!
-//! 1. Nodes are numbered from 1. The links of node n of one type go to n, n + 1, and so on. So a request
-//!    knows which links were loaded.
+//! 1. Nodes are numbered from 1. The links of one type from node n go to the nodes n, n + 1, and so on. So a
+//!    request can compute which links were loaded.
 //! 2. Everything is computed from the number of nodes. Nothing is stored for each node.
 
 use varve_bench::random::{Permutation, Random, Zipfian};

@@ -1,8 +1,9 @@
-//! LinkBench (Armstrong et al., SIGMOD 2013): Facebook's graph of nodes and links as three tables, and ten requests in their production shares.
+//! The workload LinkBench (Armstrong et al., SIGMOD 2013): Facebook's graph of nodes and links as three
+//! tables, and ten kinds of requests in the shares that Facebook measured in production.
 //!
-//! After facebookarchive/linkbench: shares, skews and payloads from `config/FBWorkload.properties`,
-//! statements from `LinkStoreMysql.java`, tables from its README. [`Workload::deviations`] lists the
-//! differences.
+//! The source is facebookarchive/linkbench. Shares, skews and payloads are from its
+//! `config/FBWorkload.properties`, statements from its `LinkStoreMysql.java`, and tables from its README.
+//! [`Workload::deviations`] lists the differences.
 
 mod graph;
 mod requests;

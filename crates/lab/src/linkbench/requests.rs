@@ -1,4 +1,4 @@
-//! The ten requests, each as `LinkStoreMysql.java` does it.
+//! The ten kinds of requests. Each one does the same as in LinkBench's `LinkStoreMysql.java`.
 
 use super::graph::LINK_TYPES;
 use super::schema::{

@@ -1,5 +1,5 @@
-//! The tables and their contents, and the statements. A session prepares the statements once and runs them by
-//! their index in the list.
+//! The tables, their contents, and the statements. A session prepares all statements once, and then runs each
+//! one by its index in the list.
 
 use std::fmt::Write;
 

@@ -1,6 +1,7 @@
-//! The client side of MySQL's protocol 10: log-in without a password, texts, prepared statements.
+//! A client for MySQL's protocol 10: log-in without a password, text queries, prepared statements.
 //!
-//! Source: "Client/Server Protocol", MariaDB Knowledge Base. Numbers are little endian. A result is: columns, an end, rows, an end.
+//! The source is "Client/Server Protocol" in the MariaDB Knowledge Base. Numbers are little endian. A result
+//! consists of columns, an end packet, rows, and another end packet.
 
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;

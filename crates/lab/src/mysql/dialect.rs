@@ -1,6 +1,5 @@
-//! LinkBench's statements, from PostgreSQL's dialect to MySQL's.
-//!
-//! It only knows the words and literals of these statements.
+//! Translates LinkBench's statements from PostgreSQL's dialect to MySQL's. It only handles the words and
+//! literals of these statements.
 
 /// Words that are written in another way.
 const WORDS: [(&str, &str); 3] = [

@@ -1,10 +1,12 @@
-//! A target behind MySQL's protocol: MariaDB, as a peer of the same workload in the same run.
+//! Runs a workload against MariaDB through MySQL's protocol, so that MariaDB is measured beside Varve in one
+//! run.
 //!
-//! 1. Statements are written in PostgreSQL's dialect, and rewritten as far as LinkBench needs it
-//!    ([`dialect`]). For TPC-C and sysbench, other programs are used (`bench/compare`).
-//! 2. Sessions are at READ COMMITTED, like those of the other targets.
+//! 1. Workloads write their statements in PostgreSQL's dialect. [`dialect`] translates the statements of
+//!    LinkBench. TPC-C and sysbench on MariaDB are run by other programs (`bench/compare`).
+//! 2. Sessions use READ COMMITTED, like the sessions of the other databases.
 //!
-//! What it does not know: passwords, TLS. A published client library would bring as many crates again as this crate has.
+//! Passwords and TLS are not supported. A published client library would support them, but it would double
+//! the number of crates that `varve-lab` depends on.
 
 mod client;
 mod dialect;

@@ -1,4 +1,4 @@
-//! Consistency conditions of the data, as queries that count violations.
+//! The consistency conditions of the data. Each condition is a query that counts violations.
 
 use varve_bench::workload::Condition;
 

@@ -1,4 +1,4 @@
-//! The first population; the same scale gives the same rows.
+//! Loads the initial rows. The same scale always gives the same rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 

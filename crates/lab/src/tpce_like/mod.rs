@@ -1,12 +1,12 @@
-//! A brokerage-like, read-mostly load: the ten transaction types of TPC-E in its shares, on a reduced schema
-//! of 15 tables. It is not TPC-E.
+//! A workload like a stock broker's, mostly reads. It has the ten transaction types of TPC-E in TPC-E's
+//! shares, on a smaller schema of 15 tables. It is not TPC-E.
 //!
-//! Customers are drawn with a skew of the form that TPC-C and TPC-E share (the OR of two uniform draws).
-//! [`Workload::deviations`] lists the differences from TPC-E. One process at a time can run it, because the
-//! numbers of new trades come from a counter of the process, which begins after the newest trade.
+//! Customers are chosen with the skew that TPC-C and TPC-E use (the OR of two uniform random numbers).
+//! [`Workload::deviations`] lists the differences from TPC-E. Only one process at a time can run this
+//! workload. The reason is that the process itself counts the numbers of new trades, beginning after the
+//! newest trade.
 //!
-//! Not known here: the ratio of page reads to page writes. It depends on the pool, and experiments measure
-//! it.
+//! The ratio of page reads to page writes depends on the size of the buffer pool. Experiments measure it.
 
 mod conditions;
 mod load;

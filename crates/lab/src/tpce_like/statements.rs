@@ -1,4 +1,4 @@
-//! The statements. A session prepares them once and runs them by their index in this list.
+//! The statements. A session prepares all statements once, and then runs each one by its index in this list.
 
 use varve_bench::target::Statement;
 

@@ -1,7 +1,7 @@
-//! The ten transactions, each with its inputs drawn from the generator it gets.
+//! The ten transactions. Each one draws its inputs from the random number generator that the caller passes.
 //!
-//! Rows are locked in one order, so that no two wait for each other: request, trades by number, account, holding, broker; last trades by
-//! security in a transaction that locks nothing else.
+//! To avoid deadlocks, every transaction locks rows in the same order: request, trades by number, account,
+//! holding, broker. The last trade of a security is locked only by a transaction that locks nothing else.
 
 use std::collections::BTreeSet;
 
