@@ -31,7 +31,7 @@ const NO_INSTRUCTION: &str = "this is persistent memory, the processor has none 
     that its caches survive a power failure: what is stored there could be lost. Put the region on another file system, where it is emulated";
 
 /// What this process uses.
-struct Found {
+struct WriteBackChoice {
     instruction: Result<WriteBack, ErrorKind>,
     /// By the environment, against what would be chosen.
     is_forced: bool,
@@ -39,11 +39,11 @@ struct Found {
     caches_persist: bool,
 }
 
-fn found() -> &'static Found {
-    static FOUND: OnceLock<Found> = OnceLock::new();
+fn found() -> &'static WriteBackChoice {
+    static FOUND: OnceLock<WriteBackChoice> = OnceLock::new();
     FOUND.get_or_init(|| {
         let forced = std::env::var(FORCE).ok().map(|name| named(&name));
-        Found {
+        WriteBackChoice {
             is_forced: forced.is_some(),
             instruction: forced.unwrap_or_else(|| Ok(best())),
             caches_persist: caches_persist(Path::new(REGIONS)),
@@ -57,7 +57,7 @@ pub(crate) fn write_back_of(medium: Medium) -> Result<WriteBack, ErrorKind> {
     found().write_back_of(medium)
 }
 
-impl Found {
+impl WriteBackChoice {
     fn write_back_of(&self, medium: Medium) -> Result<WriteBack, ErrorKind> {
         if medium != Medium::Persistent {
             return self.instruction.clone();
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn persistent_memory_without_an_instruction_is_refused_unless_caches_persist() {
-        let found = |instruction, caches_persist, is_forced| Found {
+        let found = |instruction, caches_persist, is_forced| WriteBackChoice {
             instruction: Ok(instruction),
             is_forced,
             caches_persist,

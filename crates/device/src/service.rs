@@ -37,7 +37,7 @@ pub(crate) struct Extent {
 
 /// An address as a channel sees it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct ChannelAddress {
     file: u32,
     at: u64,
 }
@@ -46,7 +46,7 @@ struct Place {
 struct Channel {
     free_at_ns: u64,
     /// The address that would continue the last piece.
-    next: Option<Place>,
+    next: Option<ChannelAddress>,
 }
 
 /// The flush that was placed last.
@@ -145,7 +145,7 @@ impl Service {
     /// Whether a piece on a channel continues what went before; from now on the next one continues it. Without stripes
     /// each channel keeps the tail of one stream, and a stream that goes on elsewhere changes places with what was kept
     /// there.
-    fn continues(&mut self, no: usize, place: Place, bytes: u64) -> bool {
+    fn continues(&mut self, no: usize, place: ChannelAddress, bytes: u64) -> bool {
         let had_tail = match self.profile.stripe_bytes {
             0 => self.channels.iter().position(|channel| channel.next == Some(place)),
             _ => self.channels.get(no).filter(|channel| channel.next == Some(place)).map(|_| no),
@@ -154,22 +154,22 @@ impl Service {
             let kept = self.channel(no).next;
             self.channel(other).next = kept;
         }
-        self.channel(no).next = Some(Place { at: place.at + bytes, ..place });
+        self.channel(no).next = Some(ChannelAddress { at: place.at + bytes, ..place });
         had_tail.is_some()
     }
 
     /// The channel that serves a piece, and the piece's address on it.
-    fn channel_of(&self, piece: Extent) -> (usize, Place) {
+    fn channel_of(&self, piece: Extent) -> (usize, ChannelAddress) {
         let Extent { file, offset, .. } = piece;
         match self.profile.stripe_bytes {
             0 => {
                 let by_time = self.channels.iter().enumerate().min_by_key(|(_, channel)| channel.free_at_ns);
-                (by_time.map_or(0, |(no, _)| no), Place { file, at: offset })
+                (by_time.map_or(0, |(no, _)| no), ChannelAddress { file, at: offset })
             }
             stripe => {
                 let count = self.channels.len() as u64;
                 let at = offset / (stripe * count) * stripe + offset % stripe;
-                ((offset / stripe % count) as usize, Place { file, at })
+                ((offset / stripe % count) as usize, ChannelAddress { file, at })
             }
         }
     }

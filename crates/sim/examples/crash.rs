@@ -25,7 +25,7 @@ use varve_sim::pages::Pages;
 use varve_sim::planted::{Wrong, planted_faults};
 use varve_sim::toy::{Flaw, Toy};
 use varve_sim::trees::Trees;
-use varve_sim::{Found, Medium, Part, Plan, Rng, Subject, search, some_rule, try_fault};
+use varve_sim::{Medium, Part, Plan, Rng, SearchResult, Subject, search, some_rule, try_fault};
 
 const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash --parts [--files] [--images N] [--seed S] | crash [--subject engine|throng|faults|crowd|trees|pages|toy|nvm] [--part PART] [--files] [--images N] [--seed S] [--seeds K] [--commits C] [--hoards] [--keep-going]";
 
@@ -124,7 +124,7 @@ fn some_subject(part: Part, seed: u64) -> Box<dyn Subject> {
 /// Searches all parts and prints a row for each.
 fn search_parts(arguments: &Arguments) -> ExitCode {
     let started = std::time::Instant::now();
-    let mut all = Found::default();
+    let mut all = SearchResult::default();
     let parts = Part::of_levels();
     let each = arguments.images.div_ceil(parts.len());
     let seeds = each.div_ceil(IMAGES_PER_SEED).max(1);
@@ -133,12 +133,12 @@ fn search_parts(arguments: &Arguments) -> ExitCode {
     );
     for part in parts {
         let begun = std::time::Instant::now();
-        let mut found = Found::default();
+        let mut found = SearchResult::default();
         for seed in (arguments.seed..).take(seeds) {
             let plan = arguments.plan(seed, each.div_ceil(seeds));
             found.add(search(&*some_subject(part, seed), plan));
         }
-        let Found { images, second_crashes, lives, commits, failures, .. } = &found;
+        let SearchResult { images, second_crashes, lives, commits, failures, .. } = &found;
         let (name, failed, s) = (part.name(), failures.len(), begun.elapsed().as_secs_f64());
         println!("| {name} | {images} | {second_crashes} | {lives} | {commits} | {failed} | {s:.0} |");
         failures.iter().for_each(|failure| println!("{name}: {}", failure.what));
@@ -199,7 +199,7 @@ fn main() -> ExitCode {
     };
     let seeds = arguments.seeds.unwrap_or(arguments.images.div_ceil(IMAGES_PER_SEED)).max(1);
     let started = std::time::Instant::now();
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for seed in (arguments.seed..).take(seeds) {
         let images = arguments.images.div_ceil(seeds);
         let plan = arguments.plan(seed, images);

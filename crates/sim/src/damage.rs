@@ -17,7 +17,7 @@ use varve_device::MemoryImage;
 
 use crate::devices::Devices;
 use crate::rng::Rng;
-use crate::search::{Failure, Found, Recovered, Run, Subject, recover_guarded};
+use crate::search::{Failure, Recovered, Run, SearchResult, Subject, recover_guarded};
 
 const SECTOR_BYTES: usize = 512;
 /// Sectors of the subjects' pages.
@@ -35,7 +35,7 @@ pub struct Verdicts {
     /// An older state was shown.
     pub older: usize,
     /// What must not happen.
-    pub found: Found,
+    pub found: SearchResult,
 }
 
 /// Damages of what one cut left.

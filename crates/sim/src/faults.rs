@@ -15,7 +15,9 @@ use varve_device::{Directory, ErrorKind, Fault, Faulty, Operation, RecordLog, Ru
 use crate::devices::{Devices, Medium};
 use crate::relief::{LATE, Relief};
 use crate::rng::Rng;
-use crate::search::{Failure, Found, PANIC, Plan, Run, STOPPED, Subject, WRONG, run, run_on, search_run};
+use crate::search::{
+    Failure, PANIC, Plan, Run, STOPPED, SearchResult, Subject, WRONG, run, run_on, search_run,
+};
 
 /// What became of one fault.
 pub struct Tried {
@@ -24,7 +26,7 @@ pub struct Tried {
     /// How the workload ended, if with an error.
     pub error: Option<String>,
     /// What the restarts found.
-    pub found: Found,
+    pub found: SearchResult,
     /// Commits that the workload began.
     pub commits: usize,
 }

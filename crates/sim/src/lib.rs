@@ -47,5 +47,6 @@ pub use regions::{Swap, swap_regions};
 pub use relief::{LATE, Relief};
 pub use rng::Rng;
 pub use search::{
-    Failure, Found, PANIC, Plan, Recovered, Run, STOPPED, Subject, WRONG, Workbench, run, search, search_run,
+    Failure, PANIC, Plan, Recovered, Run, STOPPED, SearchResult, Subject, WRONG, Workbench, run, search,
+    search_run,
 };

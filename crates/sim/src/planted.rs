@@ -18,7 +18,7 @@ use crate::nvm::{Nvm, NvmFlaw};
 use crate::pages::{self, Pages};
 use crate::parts::Part;
 use crate::regions::{Swap, swap_regions};
-use crate::search::{Found, PANIC, Plan, Subject, WRONG, run, search_run};
+use crate::search::{PANIC, Plan, SearchResult, Subject, WRONG, run, search_run};
 use crate::toy::{Flaw, Toy};
 use crate::trees::Trees;
 
@@ -279,7 +279,7 @@ impl Planted {
     }
 
     /// What one seed found, and how often the wrong code ran; `None` if that does not end.
-    fn try_seed_in_time(&self, seed: u64, images: usize) -> Option<(Found, u64)> {
+    fn try_seed_in_time(&self, seed: u64, images: usize) -> Option<(SearchResult, u64)> {
         let (send, wait) = channel();
         let fault = self.clone();
         std::thread::spawn(move || {
@@ -292,7 +292,7 @@ impl Planted {
         wait.recv_timeout(HANG).ok()
     }
 
-    fn try_seed(&self, seed: u64, images: usize) -> Found {
+    fn try_seed(&self, seed: u64, images: usize) -> SearchResult {
         let (lies, rule) = match &self.wrong {
             Wrong::Device(lies) => (*lies, None),
             Wrong::Spoiled(rule) => (Lies::default(), Some(rule)),
@@ -309,7 +309,7 @@ impl Planted {
         if let Some(what) = &run.error {
             let what = format!("seed {seed}: the workload stopped: {what}");
             let failures = vec![crate::search::Failure { image: 0, what }];
-            return Found { failures, ..Found::default() };
+            return SearchResult { failures, ..SearchResult::default() };
         }
         let goes_on = matches!(self.on, On::NvmLives | On::ImagesLives | On::FlashLives);
         match self.on {

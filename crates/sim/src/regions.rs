@@ -15,7 +15,7 @@ use varve_pager::NVM_FILE;
 
 use crate::devices::Devices;
 use crate::rng::Rng;
-use crate::search::{Failure, Found, PANIC, Run, Subject, recover_guarded};
+use crate::search::{Failure, PANIC, Run, SearchResult, Subject, recover_guarded};
 
 /// Where a region has the number of the last checkpoint that was begun with it.
 const STAMP_AT: u64 = 4096;
@@ -52,9 +52,9 @@ pub fn swap_regions(
     swaps: &[Swap],
     seed: u64,
     images: usize,
-) -> Found {
+) -> SearchResult {
     let mut rng = Rng::new(seed);
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     // The second half: before it some have no region yet.
     let half = run.end() / 2;
     let cuts = (0..CRASHES).map(|at| half + 1 + at * half / CRASHES + rng.below(half / CRASHES));

@@ -107,7 +107,7 @@ pub struct Failure {
 
 /// What a search found.
 #[derive(Debug, Clone, Default)]
-pub struct Found {
+pub struct SearchResult {
     /// Images tried.
     pub images: usize,
     /// Of these, crashes of a recovery, or of a database that had gone on after one.
@@ -126,7 +126,7 @@ pub struct Found {
     pub failures: Vec<Failure>,
 }
 
-impl Found {
+impl SearchResult {
     /// One line for people.
     pub fn summary(&self) -> String {
         let each_ms = |time: Duration| time.as_secs_f64() * 1e3 / self.images.max(1) as f64;
@@ -143,7 +143,7 @@ impl Found {
     }
 
     /// Adds the figures of another search.
-    pub fn add(&mut self, other: Found) {
+    pub fn add(&mut self, other: SearchResult) {
         self.images += other.images;
         self.second_crashes += other.second_crashes;
         self.lives += other.lives;
@@ -228,14 +228,14 @@ pub(crate) fn run_on(
 }
 
 /// Runs a workload and tries crash images of it.
-pub fn search(subject: &dyn Subject, plan: Plan) -> Found {
+pub fn search(subject: &dyn Subject, plan: Plan) -> SearchResult {
     take_reached();
     let log = RecordLog::new();
     let devices = Devices::recorded(plan.medium, plan.seed, &log);
     let run = run_on(subject, plan.seed, &log, devices, Relief::default());
     if let Some(what) = &run.error {
         let what = format!("seed {}: the workload itself failed: {what}", plan.seed);
-        return Found { failures: vec![Failure { image: 0, what }], ..Found::default() };
+        return SearchResult { failures: vec![Failure { image: 0, what }], ..SearchResult::default() };
     }
     let mut found = search_run(subject, &run, plan);
     found.reached = take_reached();
@@ -277,8 +277,8 @@ pub(crate) fn went_on(errors: &[String], is_sound: bool) -> Option<String> {
 pub const PANIC: &str = "it panics";
 
 /// Tries crash images of a recorded workload.
-pub fn search_run(subject: &dyn Subject, run: &Run, plan: Plan) -> Found {
-    let mut found = Found { commits: run.digests.len() - 1, ..Found::default() };
+pub fn search_run(subject: &dyn Subject, run: &Run, plan: Plan) -> SearchResult {
+    let mut found = SearchResult { commits: run.digests.len() - 1, ..SearchResult::default() };
     let mut rng = Rng::new(plan.seed ^ 0xC0FF_EE00);
     let moments = Moments::of(&run.recording);
     let mut earlier: Option<MemoryImage> = None;

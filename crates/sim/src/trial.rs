@@ -30,7 +30,9 @@ use crate::devices::Devices;
 use crate::history::{History, OPENED, Span};
 use crate::relief::Relief;
 use crate::rng::Rng;
-use crate::search::{Failure, Found, Plan, Recovered, Run, Subject, Workbench, guarded, search_run, timed};
+use crate::search::{
+    Failure, Plan, Recovered, Run, SearchResult, Subject, Workbench, guarded, search_run, timed,
+};
 
 /// Crashes of a recovery.
 const CRASHES_OF_RECOVERY: usize = 2;
@@ -55,7 +57,7 @@ pub(crate) struct Trial<'a> {
 
 impl Trial<'_> {
     /// Tries images of all kinds.
-    pub(crate) fn all_choices(&self, rng: &mut Rng, found: &mut Found) {
+    pub(crate) fn all_choices(&self, rng: &mut Rng, found: &mut SearchResult) {
         let pending = self.timeline.pending();
         let budget = self.plan.images_per_cut.min(self.plan.images - found.images);
         for fates in choices(&pending, rng, budget) {
@@ -71,7 +73,7 @@ impl Trial<'_> {
         }
     }
 
-    fn one(&self, fates: &[Fate], again: bool, rng: &mut Rng, found: &mut Found) {
+    fn one(&self, fates: &[Fate], again: bool, rng: &mut Rng, found: &mut SearchResult) {
         let may_go_on = again && self.plan.goes_on && self.run.life < LIVES_MAX;
         let goes_on = may_go_on && rng.one_in(LIVES_EVERY);
         let images = timed(&mut found.building, || self.timeline.image(fates));
@@ -101,7 +103,7 @@ impl Trial<'_> {
         digest: u64,
         fates: &[Fate],
         rng: &mut Rng,
-        found: &mut Found,
+        found: &mut SearchResult,
     ) {
         let mut timeline = Timeline::with_lies(log.recording(), self.plan.lies);
         timeline.advance(1 + rng.below(timeline.end()));
@@ -128,7 +130,7 @@ impl Trial<'_> {
     }
 
     /// Lets the database go on after its recovery, and crashes that.
-    fn go_on(&self, digest: u64, (image, fates): (usize, &[Fate]), rng: &mut Rng, found: &mut Found) {
+    fn go_on(&self, digest: u64, (image, fates): (usize, &[Fate]), rng: &mut Rng, found: &mut SearchResult) {
         let images = IMAGES_OF_A_LIFE.min(self.plan.images.saturating_sub(found.images).div_ceil(2));
         if images == 0 {
             return;
@@ -146,7 +148,9 @@ impl Trial<'_> {
         let plan = Plan { seed, images, images_per_cut: IMAGES_OF_A_CUT, failures_max, ..self.plan };
         let more = match wrong {
             None => search_run(self.subject, &run, plan),
-            Some(what) => Found { failures: vec![Failure { image: 0, what }], ..Found::default() },
+            Some(what) => {
+                SearchResult { failures: vec![Failure { image: 0, what }], ..SearchResult::default() }
+            }
         };
         let number = found.images;
         for Failure { what, .. } in &more.failures {
@@ -154,11 +158,16 @@ impl Trial<'_> {
             found.failures.push(self.failure(number, fates, &what));
         }
         let second_crashes = more.images;
-        found.add(Found { commits: 0, second_crashes, failures: Vec::new(), ..more });
+        found.add(SearchResult { commits: 0, second_crashes, failures: Vec::new(), ..more });
     }
 
     /// What a database does after its recovery; `None`: it stops, since its cache was spoilt.
-    fn next_life(&self, (image, fates): (usize, &[Fate]), rng: &mut Rng, found: &mut Found) -> Option<Run> {
+    fn next_life(
+        &self,
+        (image, fates): (usize, &[Fate]),
+        rng: &mut Rng,
+        found: &mut SearchResult,
+    ) -> Option<Run> {
         let [images, twin] =
             timed(&mut found.building, || [self.timeline.image(fates), self.timeline.image(fates)]);
         let spoilt = [&images, &twin].map(|images| spoil(images, self.earlier, self.seed_of(image)));

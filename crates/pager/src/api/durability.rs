@@ -43,7 +43,7 @@ impl Survives {
 }
 
 /// A place where something of a database lies.
-struct Place {
+struct PartLocation {
     location: String,
     medium: String,
     survives: Survives,
@@ -87,56 +87,57 @@ impl Pager {
     }
 
     /// What mends torn pages now, which may be another protection than the one that was asked for.
-    fn protection_now(&self, copies: Option<&Place>, region: Option<Place>) -> Place {
+    fn protection_now(&self, copies: Option<&PartLocation>, region: Option<PartLocation>) -> PartLocation {
         let config = &self.shared.config;
         let (home, kind) = (of_files(&*config.data), config.protection.name().to_owned());
         match (config.layout, config.protection) {
-            (HomeLayout::Packed(_), ProtectionKind::None) => {
-                Place { medium: "none: the layout packed writes no page over another one".to_owned(), ..home }
-            }
-            (HomeLayout::InPlace, ProtectionKind::None) => Place {
+            (HomeLayout::Packed(_), ProtectionKind::None) => PartLocation {
+                medium: "none: the layout packed writes no page over another one".to_owned(),
+                ..home
+            },
+            (HomeLayout::InPlace, ProtectionKind::None) => PartLocation {
                 medium: "none: a crash may tear pages".to_owned(),
                 survives: home.survives.min(Survives::ProcessDeath),
                 ..home
             },
-            (_, ProtectionKind::FullPageLog) => Place { medium: kind, ..of_files(&*config.log) },
-            (_, ProtectionKind::Nvm) => Place { medium: kind, ..region.unwrap_or(home) },
+            (_, ProtectionKind::FullPageLog) => PartLocation { medium: kind, ..of_files(&*config.log) },
+            (_, ProtectionKind::Nvm) => PartLocation { medium: kind, ..region.unwrap_or(home) },
             (_, _) => {
                 let (location, survives) =
                     copies.map_or((home.location, home.survives), |it| (it.location.clone(), it.survives));
-                Place { location, medium: kind, survives }
+                PartLocation { location, medium: kind, survives }
             }
         }
     }
 }
 
-fn row(part: &'static str, Place { location, medium, survives }: Place) -> DurabilityRow {
+fn row(part: &'static str, PartLocation { location, medium, survives }: PartLocation) -> DurabilityRow {
     DurabilityRow { part, place: location, medium, survives: survives.text() }
 }
 
-fn of_files(directory: &dyn Directory) -> Place {
+fn of_files(directory: &dyn Directory) -> PartLocation {
     let Capabilities { backend, .. } = directory.capabilities();
     let survives = if backend.ends_with("memory") { Survives::Nothing } else { Survives::PowerLoss };
-    Place { location: directory.location(), medium: backend.clone(), survives }
+    PartLocation { location: directory.location(), medium: backend.clone(), survives }
 }
 
 /// Spaces that don't lie in place say so.
-fn at_home(directory: &dyn Directory, layout: HomeLayout) -> Place {
+fn at_home(directory: &dyn Directory, layout: HomeLayout) -> PartLocation {
     let place = of_files(directory);
     match layout {
         HomeLayout::InPlace => place,
-        layout => Place { medium: format!("{}, {}", place.medium, layout.name()), ..place },
+        layout => PartLocation { medium: format!("{}, {}", place.medium, layout.name()), ..place },
     }
 }
 
-fn of_region(nvm: &NvmStats) -> Place {
+fn of_region(nvm: &NvmStats) -> PartLocation {
     let survives = match nvm.facts.medium {
         Medium::Persistent => Survives::PowerLoss,
         Medium::EmulatedByFile => Survives::ProcessDeath,
         Medium::Memory => Survives::Nothing,
     };
     let medium = format!("NVM, {}", nvm.facts.medium.name());
-    Place { location: nvm.place.clone(), medium, survives }
+    PartLocation { location: nvm.place.clone(), medium, survives }
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ impl Pager {
         begin: impl Fn(Pager) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         let shared = open::open(config.clone(), ops.clone())?;
-        let sealed = shared.cache.clone().filter(|_| shared.is_behind_seal);
+        let sealed = shared.cache.clone().filter(|_| shared.started.is_behind_seal);
         let begun = Pager::opened(shared, None).map_err(E::from).and_then(&begin);
         // What else may have stopped it is not mended by another start.
         let Some(cause) = sealed.as_ref().and_then(|cache| cache.why_stopped()).cloned() else {
@@ -80,7 +80,7 @@ impl Pager {
     }
 
     fn opened(mut shared: Shared, warning: Option<String>) -> Result<Pager> {
-        shared.warnings.extend(warning);
+        shared.started.warnings.extend(warning);
         let shared = Arc::new(shared);
         if shared.control.get().wants_checkpoint() {
             let shortened = shared.clean_all().and_then(|()| shared.checkpoint(false));
@@ -95,12 +95,12 @@ impl Pager {
 
     /// Whether `open` made a new database.
     pub fn is_new(&self) -> bool {
-        self.shared.is_new
+        self.shared.started.is_new
     }
 
     /// What the start did before the database was open; `None` for a new one.
     pub fn recovery(&self) -> Option<Recovery> {
-        self.shared.recovery
+        self.shared.started.recovery
     }
 
     /// What a person should know at start: where durability depends on more than this program.
@@ -112,16 +112,16 @@ impl Pager {
             let found = device.capabilities().warnings.iter();
             warnings.extend(found.map(|warning| format!("{}: {warning}", device.location())));
         }
-        warnings.extend(self.shared.warnings.iter().cloned());
+        warnings.extend(self.shared.started.warnings.iter().cloned());
         warnings.extend(self.shared.region.as_ref().and_then(NvmRegion::warning));
-        if self.shared.postponed.region {
+        if self.shared.started.postponed.region {
             let now = config.protection.name();
             warnings.push(format!(
                 "the log moves into persistent memory behind a shutdown that leaves nothing to redo, and the last one was none: until then it is \
                  in files, and nothing is in an NVM region (protection {now}); stop it once more, and start again"
             ));
         }
-        warnings.extend(self.shared.postponed.protection.map(|wanted| {
+        warnings.extend(self.shared.started.postponed.protection.map(|wanted| {
             let now = config.protection.name();
             format!(
                 "protection {} begins behind a shutdown that leaves nothing to redo, and the last one was none: until then it is {now}; \
@@ -235,7 +235,7 @@ impl Pager {
 
     /// Identity of the database.
     pub fn database_id(&self) -> u64 {
-        self.shared.database
+        self.shared.started.database
     }
 
     /// Page size in bytes.
@@ -645,7 +645,7 @@ impl Pager {
     /// Reads and verifies every page in use, and compares the allocation with what memory knows. No mini-transaction
     /// may be in progress.
     pub fn check(&self) -> Result<CheckReport> {
-        let mut report = self.shared.spaces.check(&self.shared.pool, self.shared.database)?;
+        let mut report = self.shared.spaces.check(&self.shared.pool, self.shared.started.database)?;
         self.shared.level.check(&mut report.damages)?;
         Ok(report)
     }

@@ -17,7 +17,7 @@ use std::thread::{self, Thread};
 use parking_lot::Mutex;
 use varve_device::{BlockFile, Durability, Purpose, planted};
 
-use super::line::{Line, Place};
+use super::line::{Line, Role};
 use super::writer::Block;
 use super::{Log, LogError};
 use crate::base::lsn::Lsn;
@@ -86,7 +86,7 @@ impl Queue {
         waiter.state.store(WAITING, Ordering::Relaxed);
         let place = line.enter(upto, &waiter);
         drop(line);
-        if place == Place::Leads {
+        if place == Role::Leads {
             return true;
         }
         self.followers_count.fetch_add(1, Ordering::Relaxed);

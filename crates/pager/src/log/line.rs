@@ -16,7 +16,7 @@ use crate::base::lsn::Lsn;
 
 /// What a thread is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Role {
     Leads,
     Waits,
 }
@@ -44,13 +44,13 @@ impl<W> Default for Line<W> {
 
 impl<W: Clone> Line<W> {
     /// A thread whose `upto` is not durable joins.
-    pub(super) fn enter(&mut self, upto: Lsn, waiter: &W) -> Place {
+    pub(super) fn enter(&mut self, upto: Lsn, waiter: &W) -> Role {
         if self.is_led {
             self.waiting.push((upto, waiter.clone()));
-            return Place::Waits;
+            return Role::Waits;
         }
         self.is_led = true;
-        Place::Leads
+        Role::Leads
     }
 
     /// The leader is done; everything up to `durable` is.
@@ -155,8 +155,8 @@ mod tests {
                 return At::Look;
             }
             match self.line.enter(upto, &no) {
-                Place::Leads => At::Take,
-                Place::Waits => At::Parked,
+                Role::Leads => At::Take,
+                Role::Waits => At::Parked,
             }
         }
 

@@ -41,21 +41,21 @@ use crate::log::format::SEGMENT_HEADER_BYTES;
 const PIECE_BYTES: usize = 1 << 16;
 
 /// Room for the region that is configured: nothing is at its place, or what nobody needs.
-pub(crate) struct Room {
+pub(crate) struct RegionPlan {
     nvm: NvmConfig,
     layout: Layout,
 }
 
-impl Room {
+impl RegionPlan {
     /// The room for a region of `database`, if one is configured; refuses to take what somebody may need. `unneeded` is the id of
     /// a region that the control file calls not needed.
     pub(crate) fn find(
         config: &WantedRegion<'_>,
         database: u64,
         unneeded: Option<u64>,
-    ) -> Result<Option<Room>> {
+    ) -> Result<Option<RegionPlan>> {
         let (Some(nvm), Some(layout)) = (config.nvm, Layout::of(config)?) else { return Ok(None) };
-        let room = Room { nvm: nvm.clone(), layout };
+        let room = RegionPlan { nvm: nvm.clone(), layout };
         let Some(region) = fits::existing(&*nvm.directory)? else {
             return room.fits_device().map(|()| Some(room));
         };

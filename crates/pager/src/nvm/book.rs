@@ -88,7 +88,7 @@ pub(crate) struct Version {
 
 /// What a put finds of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum OlderVersion {
     /// No version.
     None,
     /// An older version, in this slot; nobody takes it away until `replace`.
@@ -166,14 +166,14 @@ impl Book {
     }
 
     /// Begins a put of the page.
-    pub(crate) fn hold(&mut self, id: PageId) -> Hold {
-        let Some(entry) = self.entries.get_mut(&id) else { return Hold::None };
+    pub(crate) fn hold(&mut self, id: PageId) -> OlderVersion {
+        let Some(entry) = self.entries.get_mut(&id) else { return OlderVersion::None };
         if entry.state == State::Leaving || entry.is_looked_at {
-            return Hold::Wait;
+            return OlderVersion::Wait;
         }
         assert!(!entry.is_held && entry.readers == 0, "page {id} is put and used at the same time");
         entry.is_held = true;
-        Hold::Older(entry.slot)
+        OlderVersion::Older(entry.slot)
     }
 
     /// Ends it: the new version is the page's, the older one is durably retired. Its slot is free now, unless a flusher

@@ -33,7 +33,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use varve_device::{planted, reached};
 
 use super::area::{PageArea, Slot, SlotHeader};
-use super::book::{Book, Hold, Version};
+use super::book::{Book, OlderVersion, Version};
 use super::marks::Marks;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageRange, SpaceId};
@@ -141,10 +141,10 @@ impl NvmBuffer {
         for ((image, slot), sequence) in images.iter().copied().zip(slots).zip(sequences) {
             let older = loop {
                 match book.hold(image.id()) {
-                    Hold::None => break None,
-                    Hold::Older(slot) => break Some(slot),
+                    OlderVersion::None => break None,
+                    OlderVersion::Older(slot) => break Some(slot),
                     // Who retires it, or looks at it, waits for no put.
-                    Hold::Wait => self.wait(&mut book),
+                    OlderVersion::Wait => self.wait(&mut book),
                 }
             };
             putting.push(Putting { image, header: SlotHeader::of(image, sequence), slot, older });

@@ -35,13 +35,13 @@ pub(super) struct HomeOrder {
     /// So many of `once` stay if there are others.
     once_kept: usize,
     /// A turn after a refusal: where it goes on in each list, and where it ends.
-    turn: Option<Turn>,
+    turn: Option<FlushTurn>,
     /// Pages that left after one put, each in the place that its hash gives, as long as no other takes that; 0: none.
     left: Box<[u64]>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Turn {
+struct FlushTurn {
     once: u64,
     again: u64,
     end: u64,
@@ -71,7 +71,7 @@ impl HomeOrder {
 
     /// Offers pages in their order, until `take` has taken `max` of them.
     pub(super) fn next(&self, max: usize, mut take: impl FnMut(PageId) -> bool) {
-        let turn = self.turn.unwrap_or(Turn { once: 0, again: 0, end: u64::MAX });
+        let turn = self.turn.unwrap_or(FlushTurn { once: 0, again: 0, end: u64::MAX });
         let mut left = max;
         let mut take_of = |list: &BTreeMap<u64, PageId>, from: u64, most: usize| {
             let mut most = most.min(left);
@@ -90,7 +90,7 @@ impl HomeOrder {
 
     /// A full device refused this one. `end`: the next sequence.
     pub(super) fn pass_over(&mut self, sequence: u64, is_again: bool, end: u64) {
-        let turn = self.turn.get_or_insert(Turn { once: 0, again: 0, end });
+        let turn = self.turn.get_or_insert(FlushTurn { once: 0, again: 0, end });
         let from = if is_again { &mut turn.again } else { &mut turn.once };
         *from = (*from).max(sequence + 1);
     }

@@ -22,7 +22,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use attach::{Room, find};
+pub(crate) use attach::{RegionPlan, find};
 pub(crate) use buffer::NvmBuffer;
 pub(crate) use config::WantedRegion;
 pub use config::{NvmConfig, NvmFlush};

@@ -50,7 +50,7 @@ const THREADS_MAX: u32 = 8;
 
 /// What the slots hold.
 #[derive(Default)]
-struct Found {
+struct SlotVersions {
     free: Vec<u32>,
     newest: FxHashMap<PageId, Version>,
     older: Vec<Version>,
@@ -161,25 +161,25 @@ impl NvmBuffer {
 }
 
 /// Looks at all slots; in a large area by several threads.
-fn scan(area: &PageArea, durable: Lsn) -> Result<Found> {
+fn scan(area: &PageArea, durable: Lsn) -> Result<SlotVersions> {
     let threads = (area.slots() / THREAD_SLOTS_MIN).clamp(1, THREADS_MAX);
     let step = area.slots().div_ceil(threads);
     let part = &|no: u32| scan_slots(area, durable, no * step..((no + 1) * step).min(area.slots()));
-    let parts: Vec<Result<Found>> = std::thread::scope(|scope| {
+    let parts: Vec<Result<SlotVersions>> = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|no| scope.spawn(move || part(no))).collect();
         // What tests plant and reach belongs to this thread.
         let first = part(0);
         let others = others.into_iter().map(|scan| scan.join().unwrap_or_else(|panic| resume_unwind(panic)));
         once(first).chain(others).collect()
     });
-    let mut found = Found::default();
+    let mut found = SlotVersions::default();
     parts.into_iter().try_for_each(|part| part.map(|part| found.merge(part)))?;
     found.check_sequences(area)?;
     Ok(found)
 }
 
-fn scan_slots(area: &PageArea, durable: Lsn, slots: Range<u32>) -> Result<Found> {
-    let mut found = Found::default();
+fn scan_slots(area: &PageArea, durable: Lsn, slots: Range<u32>) -> Result<SlotVersions> {
+    let mut found = SlotVersions::default();
     let mut buf = area.buffer();
     for slot in slots {
         match area.header(slot) {
@@ -210,7 +210,7 @@ fn whole_version(
     Ok(Version { id, slot, sequence, lsn })
 }
 
-impl Found {
+impl SlotVersions {
     /// No two puts have the same number: nobody could tell which of them is the newer.
     fn check_sequences(&self, area: &PageArea) -> Result<()> {
         let all = self.newest.values().chain(&self.older);
@@ -220,7 +220,7 @@ impl Found {
         twice.map_or(Ok(()), |two| Err(area.damaged(two[1].1, "another slot has the number of its put")))
     }
 
-    fn merge(&mut self, other: Found) {
+    fn merge(&mut self, other: SlotVersions) {
         self.free.extend(other.free);
         self.older.extend(other.older);
         other.newest.into_values().for_each(|version| self.add(version));

@@ -18,7 +18,7 @@ use crate::config::PagerConfig;
 use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
 use crate::home::protection::kind::ProtectionKind;
 use crate::log::{Log, Observe, StoredLog};
-use crate::nvm::{self, NvmRegion, Room};
+use crate::nvm::{self, NvmRegion, RegionPlan};
 use crate::recovery::{self, News, Plan, ReadLog};
 
 /// Of the log that was read, half as much as the pool is kept until redo is over, and no more than this.
@@ -59,37 +59,38 @@ pub(super) fn postpone_region(config: &mut PagerConfig, stored: &Superblock) -> 
 }
 
 /// What persistent memory is for a database that is being opened.
-pub(super) enum Found {
+pub(super) enum RegionState {
     Nothing,
     /// The region that it needs.
     Has(NvmRegion),
     /// It gets one.
-    Gets(Room),
+    Gets(RegionPlan),
 }
 
 /// The region that the database has, or room for the one that it gets. The log moves there only when nothing of it is needed.
-pub(super) fn find_region(config: &PagerConfig, stored: &Superblock) -> Result<Found> {
+pub(super) fn find_region(config: &PagerConfig, stored: &Superblock) -> Result<RegionState> {
     if let Some(region) = nvm::find(&config.wanted_region(), stored)? {
-        return Ok(Found::Has(region));
+        return Ok(RegionState::Has(region));
     }
-    let Some(room) = Room::find(&config.wanted_region(), stored.database, stored.unneeded_region)? else {
-        return Ok(Found::Nothing);
+    let Some(room) = RegionPlan::find(&config.wanted_region(), stored.database, stored.unneeded_region)?
+    else {
+        return Ok(RegionState::Nothing);
     };
     assert!(!room.has_log() || stored.state == State::Clean, "the log is needed where it is");
-    Ok(Found::Gets(room))
+    Ok(RegionState::Gets(room))
 }
 
 /// Reads the log; `None`: it moves, or was left in a region, and nothing of it is needed.
 pub(super) fn read_log(
     config: &mut PagerConfig,
     stored: &Superblock,
-    found: &Found,
+    found: &RegionState,
     observers: &mut [&mut dyn Observe],
 ) -> Result<Option<ReadLog>> {
-    if let Found::Has(region) = found {
+    if let RegionState::Has(region) = found {
         config.place_log(region);
     }
-    let moves = matches!(found, Found::Gets(room) if room.has_log());
+    let moves = matches!(found, RegionState::Gets(room) if room.has_log());
     if stored.log_begins_anew {
         StoredLog::refuse_begun(&*config.log, stored.database)?;
     }
@@ -110,14 +111,14 @@ fn begins_images(config: &PagerConfig) -> Option<InForce> {
 pub(super) fn begin_log(
     config: &mut PagerConfig,
     control: &Control,
-    found: Found,
+    found: RegionState,
     read: Option<ReadLog>,
 ) -> Result<(Option<NvmRegion>, Log, Plan)> {
     let begins = begins_images(config);
     let (region, attached) = match found {
-        Found::Nothing => (None, None),
-        Found::Has(region) => (Some(region), None),
-        Found::Gets(room) => {
+        RegionState::Nothing => (None, None),
+        RegionState::Has(region) => (Some(region), None),
+        RegionState::Gets(room) => {
             let (region, attached) = get_region(room, control)?;
             config.place_log(&region);
             (Some(region), Some(attached))
@@ -132,7 +133,7 @@ pub(super) fn begin_log(
 }
 
 /// Makes a region where there is room for it. The control file has its id and calls it not needed, until the log begins its life.
-fn get_region(room: Room, control: &Control) -> Result<(NvmRegion, Attached)> {
+fn get_region(room: RegionPlan, control: &Control) -> Result<(NvmRegion, Attached)> {
     let id = random_id();
     let attached = room.attached(id);
     room.vacate()?;

@@ -51,7 +51,7 @@ pub(super) fn refuse_other(config: &PagerConfig, stored: &Superblock) -> Result<
 /// The same check for packed files. It runs after the log was read up to `until`, because the log says where
 /// the headers of packed files are. Neither the log nor the control file has been changed yet.
 pub(super) fn refuse_other_packed(
-    packed: &[(SpaceId, packed::Found)],
+    packed: &[(SpaceId, packed::SpaceFiles)],
     until: Lsn,
     config: &PagerConfig,
     stored: &Superblock,

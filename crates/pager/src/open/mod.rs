@@ -48,10 +48,10 @@ use crate::level::Level;
 use crate::level::ledger::Ledger;
 use crate::log::redo::RedoOps;
 use crate::log::{Log, LogConfig, LogError, Observe, StoredLog};
-use crate::nvm::{self, NvmRegion, Room};
+use crate::nvm::{self, NvmRegion, RegionPlan};
 use crate::pool::{Bell, Counters, Pool, PoolParts};
 use crate::recovery::{self, News, Over, Plan, ReadLog, Recovery};
-use crate::running::shared::{Postponed, Shared};
+use crate::running::shared::{Postponed, Shared, StartOutcome};
 use crate::running::workers::Workers;
 use crate::space::Spaces;
 
@@ -99,7 +99,7 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
                 (Err(_), Some(lost)) => open_without_seal(config, ops, &lost)?,
                 (recovered, _) => recovered?,
             };
-            shared.warnings.extend(accepted);
+            shared.started.warnings.extend(accepted);
             Ok(Shared { postponed, ..shared })
         }
         unfinished => {
@@ -118,7 +118,7 @@ fn open_without_seal(config: PagerConfig, ops: Arc<dyn RedoOps>, lost: &PagerErr
     assert!(control.get().sealed.is_none(), "a start takes the seal away before it goes on with the cache");
     reached("open: once more, with redo");
     let mut shared = recover(config, control, ops, &mut None)?;
-    shared.warnings.push(redone_after(lost));
+    shared.started.warnings.push(redone_after(lost));
     Ok(shared)
 }
 
@@ -190,14 +190,14 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     let database = random_id();
     let unneeded =
         before.as_ref().and_then(|before| before.attached.map(|it| it.region).or(before.unneeded_region));
-    let room = Room::find(&config.wanted_region(), database, unneeded)?;
+    let room = RegionPlan::find(&config.wanted_region(), database, unneeded)?;
     if let Some(before) = before {
         StoredLog::remove_of(&*config.log, before.database)?;
         if let Some(cache) = &config.flash {
             flash::remove_of(&*cache.directory, before.database);
         }
     }
-    room.as_ref().map_or(Ok(()), Room::vacate)?;
+    room.as_ref().map_or(Ok(()), RegionPlan::vacate)?;
     let id = random_id();
     let mut first = Superblock::new(database, config.page_size as u32, config.log_segment_bytes);
     first.start = random_id();
@@ -344,7 +344,7 @@ fn begin_cache(
 fn read_log_or_seal(
     config: &mut PagerConfig,
     stored: &Superblock,
-    found: &begin::Found,
+    found: &begin::RegionState,
     observers: &mut [&mut dyn Observe],
 ) -> Result<(Option<ReadLog>, Option<Sealed>)> {
     let Some(sealed) = sealed(config, stored) else {
@@ -381,7 +381,7 @@ enum Start {
     Found {
         /// Where redo will start.
         redo: Lsn,
-        packed: Vec<(SpaceId, packed::Found)>,
+        packed: Vec<(SpaceId, packed::SpaceFiles)>,
     },
 }
 
@@ -396,20 +396,20 @@ impl Start {
 }
 
 /// The packed spaces as their files say.
-fn find_packed(config: &PagerConfig, stored: &Superblock) -> Result<Vec<(SpaceId, packed::Found)>> {
+fn find_packed(config: &PagerConfig, stored: &Superblock) -> Result<Vec<(SpaceId, packed::SpaceFiles)>> {
     if !stored.packed {
         return Ok(Vec::new());
     }
     let spaces = durable_spaces(config).into_iter().zip(stored.map_checkpoints);
     let found = spaces.map(|((space, directory), checkpoint)| {
         let who = packed::Identity { space, database: stored.database, page_size: config.page_size };
-        Ok((space, packed::Found::open(&**directory, &who, checkpoint)?))
+        Ok((space, packed::SpaceFiles::open(&**directory, &who, checkpoint)?))
     });
     found.collect()
 }
 
 /// Extents stay as long as they are, whatever is asked for.
-fn keep_extents(config: &mut PagerConfig, found: &[(SpaceId, packed::Found)]) {
+fn keep_extents(config: &mut PagerConfig, found: &[(SpaceId, packed::SpaceFiles)]) {
     if let (HomeLayout::Packed(packed), Some((_, found))) = (&mut config.layout, found.first()) {
         packed.extent_bytes = found.extent_bytes();
     }
@@ -600,17 +600,19 @@ fn finish(
         counters,
         ops,
         config,
-        is_new: recovered.is_none(),
-        is_behind_seal: false,
-        recovery: recovered.as_ref().map(|(_, recovery)| *recovery),
-        redone: recovered.map(|(redone, _)| redone).filter(|_| keeps_images),
-        database,
+        started: StartOutcome {
+            is_new: recovered.is_none(),
+            is_behind_seal: false,
+            recovery: recovered.as_ref().map(|(_, recovery)| *recovery),
+            redone: recovered.map(|(redone, _)| redone).filter(|_| keeps_images),
+            database,
+            postponed: Postponed::default(),
+            warnings,
+        },
         checkpointing: Mutex::default(),
         is_stopping: AtomicBool::new(false),
         cleans_until: AtomicU64::new(0),
         leaves_region: AtomicBool::new(false),
-        postponed: Postponed::default(),
-        warnings,
         workers,
         forms_noted: Mutex::default(),
         refused: Mutex::default(),

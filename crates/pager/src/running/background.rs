@@ -236,7 +236,7 @@ fn write_pages(shared: &Arc<Shared>) -> Result<()> {
     let mut cursor = 0;
     while !shared.is_stopping() {
         let began = Instant::now();
-        let mut room = Room::default();
+        let mut room = RefusedForSpace::default();
         room.tolerate(shared.keep_frames_free().map(drop))?;
         let cleaned = room.tolerate(shared.clean_for_log())?;
         if shared.pool.is_tight() {
@@ -255,11 +255,11 @@ fn write_pages(shared: &Arc<Shared>) -> Result<()> {
 
 /// What a full device refused in a round.
 #[derive(Default)]
-struct Room {
+struct RefusedForSpace {
     refused: Option<PagerError>,
 }
 
-impl Room {
+impl RefusedForSpace {
     /// Want of room is noted, and the round goes on.
     fn tolerate<T: Default>(&mut self, result: Result<T>) -> Result<T> {
         match result {
@@ -288,7 +288,7 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// Keeps log and files ready and takes a checkpoint if one is due. Whether the thread may sleep now.
-    fn step(&mut self, cleaned: bool, room: &mut Room) -> Result<bool> {
+    fn step(&mut self, cleaned: bool, room: &mut RefusedForSpace) -> Result<bool> {
         let shared = self.shared;
         // A segment that can't be made now is asked for again, and its error reported, by a mini-transaction.
         let _prepared = shared.log.prepare_ahead();
@@ -415,7 +415,8 @@ impl Shared {
         let began = Instant::now();
         let has_writers = self.has_writers();
         if !has_writers {
-            Room::default().tolerate(self.pool.clean(&self.pool.dirty_pages(), Cause::Checkpoint))?;
+            RefusedForSpace::default()
+                .tolerate(self.pool.clean(&self.pool.dirty_pages(), Cause::Checkpoint))?;
         }
         while has_writers && self.pool.is_tight() {
             self.log.check()?;
@@ -474,7 +475,7 @@ impl Shared {
 
     /// Cleans and takes a checkpoint. Want of room is an error if the log stays full.
     fn make_room(self: &Arc<Self>, round: usize) -> Result<()> {
-        let mut room = Room::default();
+        let mut room = RefusedForSpace::default();
         room.tolerate(if round > INLINE_ROUNDS { self.clean_all() } else { self.clean_for_log().map(drop) })?;
         room.tolerate(self.checkpoint(false))?;
         room.refused.filter(|_| self.log.is_full()).map_or(Ok(()), Err)

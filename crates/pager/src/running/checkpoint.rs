@@ -47,7 +47,7 @@ const PART_PAGES_MIN: usize = 16;
 const RECORDS_MAY_HOLD: f64 = 0.25;
 
 /// Where the redo position may stay, for the sake of the flash cache's records.
-struct Hold {
+struct RedoLimit {
     /// Start of a block: none of the records is older.
     at: Lsn,
     /// Of the log from there on: what cleaning keeps, and what may be kept at most.
@@ -222,7 +222,7 @@ impl Shared {
 
     /// Records of the flash cache that are older than the redo position are of no use to a start. Where the position may stay for them;
     /// `None`: nowhere. At a shutdown all records are written behind it; and a list of lives that is long already has to get shorter.
-    fn hold_for_records(&self) -> Option<Hold> {
+    fn hold_for_records(&self) -> Option<RedoLimit> {
         let cache = self.cache.as_ref()?;
         let stored = self.control.get();
         let may_wait = !self.is_stopping() && !stored.wants_checkpoint();
@@ -233,7 +233,7 @@ impl Shared {
         };
         let room = self.log.cleaning_bytes() as f64;
         let share = room * self.config.checkpoint.log_fraction;
-        Some(Hold {
+        Some(RedoLimit {
             at: hardened.max(stored.redo),
             usual_bytes: share,
             most_bytes: share + (room - share) * RECORDS_MAY_HOLD,
@@ -243,7 +243,7 @@ impl Shared {
 
     /// As long as the log has room, the position that would be `from` (`None`: `next`) goes no further than the oldest records. New ones
     /// are asked for when that makes the log longer than cleaning keeps it, or nothing is changed any more. In the append section.
-    fn wait_for_records(&self, hold: &Hold, from: Option<Lsn>, next: Lsn) -> Option<Lsn> {
+    fn wait_for_records(&self, hold: &RedoLimit, from: Option<Lsn>, next: Lsn) -> Option<Lsn> {
         let Some(cache) = &self.cache else { return from };
         let (wanted, held_bytes) = (from.unwrap_or(next), self.log.end().since(hold.at) as f64);
         let waits = wanted > hold.at && held_bytes <= hold.most_bytes;
@@ -269,7 +269,7 @@ impl Shared {
     fn redo_from(&self) -> Option<Lsn> {
         let oldest = self.ledger.oldest()?;
         let early = planted("full-page-log: the log is cut behind what redo changed");
-        let held = self.redone.as_ref().filter(|redone| oldest < redone.end && !early);
+        let held = self.started.redone.as_ref().filter(|redone| oldest < redone.end && !early);
         Some(held.map_or(oldest, |redone| redone.start))
     }
 
@@ -402,8 +402,8 @@ impl Shared {
     /// Whether this shutdown leaves pages on flash that home lacks. The next start is one after a crash then: what has to wait for a clean
     /// shutdown would wait for ever, and memory that emulates persistent memory outlives the machine behind a clean one only.
     pub(crate) fn leaves_pages_on_flash(&self) -> bool {
-        let waits = self.postponed.region
-            || self.postponed.protection.is_some()
+        let waits = self.started.postponed.region
+            || self.started.postponed.protection.is_some()
             || self.leaves_region.load(Relaxed)
             || self.region.as_ref().is_some_and(NvmRegion::needs_clean_end);
         !waits && self.cache.as_ref().is_some_and(|cache| cache.stay_dirty(self.may_seal()))

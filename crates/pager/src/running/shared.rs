@@ -37,6 +37,24 @@ pub(crate) struct Postponed {
     pub(crate) region: bool,
 }
 
+/// What the start found and did. Nothing of it changes after the start.
+pub(crate) struct StartOutcome {
+    /// The start made a new database.
+    pub(crate) is_new: bool,
+    /// The start went on with a sealed flash cache, without redo.
+    pub(crate) is_behind_seal: bool,
+    /// The recovery, unless the database is new.
+    pub(crate) recovery: Option<Recovery>,
+    /// Under full-page-log: the part of the log that was redone.
+    pub(crate) redone: Option<Range<Lsn>>,
+    /// Id of the database.
+    pub(crate) database: u64,
+    /// What was configured, and waits for a clean shutdown.
+    pub(crate) postponed: Postponed,
+    /// Warnings of the parts about their opening.
+    pub(crate) warnings: Vec<String>,
+}
+
 /// What the facade and its threads share.
 pub(crate) struct Shared {
     pub(crate) pool: Pool,
@@ -51,18 +69,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) ops: Arc<dyn RedoOps>,
     pub(crate) config: PagerConfig,
-    pub(crate) is_new: bool,
-    /// This start went on with a sealed cache, without redo.
-    pub(crate) is_behind_seal: bool,
-    /// What this start did, unless it made a new database.
-    pub(crate) recovery: Option<Recovery>,
-    /// Under full-page-log: the log that was redone at this start.
-    pub(crate) redone: Option<Range<Lsn>>,
-    pub(crate) database: u64,
-    /// What was configured, and has to wait for a clean shutdown.
-    pub(crate) postponed: Postponed,
-    /// What protection and cache said of their opening.
-    pub(crate) warnings: Vec<String>,
+    /// What the start of this process found and did.
+    pub(crate) started: StartOutcome,
     /// Persistent memory that the log or pages are in.
     pub(crate) region: Option<NvmRegion>,
     /// The level that keeps pages in it.

@@ -29,7 +29,7 @@ use crate::devices::{Devices, Medium};
 use crate::model::{Row, body, hash_row};
 use crate::pages::small_config;
 use crate::rng::Rng;
-use crate::search::{Failure, Found, WRONG, guarded, timed};
+use crate::search::{Failure, SearchResult, WRONG, guarded, timed};
 
 const THREADS: usize = 4;
 const TABLE: &str = "shared";
@@ -210,12 +210,12 @@ fn judge(marks: &[u64], states: &[Vec<u64>], devices: &Devices) -> Done {
 }
 
 /// Runs the threads once and tries crash images of what they recorded.
-pub fn search_throng(seed: u64, commits: usize, images: usize) -> Found {
+pub fn search_throng(seed: u64, commits: usize, images: usize) -> SearchResult {
     const IMAGES_PER_CUT: usize = 8;
     let log = RecordLog::new();
     let devices = Devices::recorded(Medium::Memory, seed, &log);
     let states: Vec<States> = (0..THREADS).map(|_| Mutex::new(vec![0])).collect();
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     if let Err(what) = guarded(|| work(&devices, &log, &states, seed, commits)) {
         found
             .failures

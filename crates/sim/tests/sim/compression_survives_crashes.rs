@@ -3,7 +3,7 @@
 
 use varve_sim::engine::{Engine, covering_seeds};
 use varve_sim::pages::{Load, Pages};
-use varve_sim::{Found, Part, Plan, search};
+use varve_sim::{Part, Plan, SearchResult, search};
 
 /// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many.
 const IMAGES: usize = 700;
@@ -23,7 +23,7 @@ fn the_engine_whose_tables_are_compressed_in_changing_ways() {
     let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
     let images: usize = asked.map_or(IMAGES, |count: usize| count / 8);
     let seeds = covering_seeds(1);
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for (n, seed) in seeds.into_iter().enumerate() {
         let part = [Part::Compressed, Part::PackedCompressed][n % 2];
         let subject = Engine { part, ..Engine::new(150) };
@@ -41,7 +41,7 @@ fn the_engine_whose_tables_are_compressed_in_changing_ways() {
 fn compressed_pages_whose_extents_are_trimmed() {
     let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
     let images: usize = asked.map_or(IMAGES, |count: usize| count / 8);
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for seed in 0..4 {
         let commits = [600, 1500, 2500, 4000][seed % 4];
         let part = [Part::Compressed, Part::NvmCompressed][seed / 2];

@@ -2,11 +2,11 @@
 
 use varve_sim::crowd::Crowd;
 use varve_sim::engine::search_throng;
-use varve_sim::{Found, Part, Plan, search};
+use varve_sim::{Part, Plan, SearchResult, search};
 
 #[test]
 fn sessions_of_the_engine() {
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for (seed, commits) in [(1, 20), (2, 80)] {
         found.add(search_throng(seed, commits, 160));
     }
@@ -16,7 +16,7 @@ fn sessions_of_the_engine() {
 
 #[test]
 fn threads_that_commit_together() {
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for (seed, commits) in [(1, 100), (2, 700)] {
         found.add(search(&Crowd { commits, part: Part::Doublewrite }, Plan::new(seed, 200)));
     }

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use varve_sim::engine::{Engine, covering_seeds};
-use varve_sim::{Found, Plan, search};
+use varve_sim::{Plan, SearchResult, search};
 
 /// Crash images: half of `VARVE_CRASH_IMAGES`, or this many.
 const IMAGES: usize = 2000;
@@ -48,7 +48,7 @@ fn two_thousand_crash_images() {
     let images: usize = asked.map_or(IMAGES, |count: usize| count / 2);
     let rounds = images.div_ceil(5000);
     let seeds: Vec<u64> = (0..rounds as u64).flat_map(|round| covering_seeds(1 + round * 100)).collect();
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for seed in &seeds {
         let one = search(&Engine::new(150), Plan::new(*seed, images.div_ceil(seeds.len())));
         println!("seed {seed}: {}", one.summary());

@@ -3,7 +3,7 @@
 use varve_device::{plant, planted_hits};
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
-use varve_sim::{Found, Medium, Part, Plan, Subject, search};
+use varve_sim::{Medium, Part, Plan, SearchResult, Subject, search};
 
 /// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages, of the engine, and of logs of another capacity.
 const IMAGES: [usize; 3] = [120, 40, 60];
@@ -23,11 +23,11 @@ fn images(at: usize) -> usize {
     asked.map_or(IMAGES[at], |count: usize| count * IMAGES[at] / 8000)
 }
 
-fn on_files(subject: &dyn Subject, seed: u64, images: usize) -> Found {
+fn on_files(subject: &dyn Subject, seed: u64, images: usize) -> SearchResult {
     search(subject, Plan { medium: Medium::Files, ..Plan::new(seed, images) })
 }
 
-fn judge(what: &str, found: &Found, images: usize, events: &[&str]) {
+fn judge(what: &str, found: &SearchResult, images: usize, events: &[&str]) {
     println!("{what} on files: {}\nreached: {:#?}", found.summary(), found.reached);
     assert!(found.failures.is_empty(), "{:#?}", found.failures);
     let missed: Vec<_> = events.iter().filter(|event| !found.reached.contains_key(*event)).collect();
@@ -37,7 +37,7 @@ fn judge(what: &str, found: &Found, images: usize, events: &[&str]) {
 
 #[test]
 fn raw_pages() {
-    let (images, mut found) = (images(0), Found::default());
+    let (images, mut found) = (images(0), SearchResult::default());
     for (seed, part) in (0..).zip(PARTS) {
         let commits = [600, 1500][seed as usize % 2];
         let subject = Pages { part, ..Pages::new(commits) };
@@ -49,7 +49,7 @@ fn raw_pages() {
 
 #[test]
 fn the_engine() {
-    let (images, mut found) = (images(1), Found::default());
+    let (images, mut found) = (images(1), SearchResult::default());
     for seed in 0..2 {
         found.add(on_files(&Engine::new(150), seed, images.div_ceil(2)));
     }
@@ -58,7 +58,7 @@ fn the_engine() {
 
 #[test]
 fn a_log_of_another_capacity() {
-    let (images, mut found) = (images(2), Found::default());
+    let (images, mut found) = (images(2), SearchResult::default());
     for (seed, part) in (0..).zip(Part::OTHER_CAPACITY) {
         let subject = Pages { part, ..Pages::new(2000) };
         found.add(on_files(&subject, seed, images.div_ceil(Part::OTHER_CAPACITY.len())));

@@ -3,7 +3,7 @@
 
 use varve_sim::engine::{Engine, Load};
 use varve_sim::pages::Pages;
-use varve_sim::{Found, Part, Plan, search};
+use varve_sim::{Part, Plan, SearchResult, search};
 
 /// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages and of the engine.
 const IMAGES: [usize; 2] = [420, 210];
@@ -13,7 +13,7 @@ fn images(at: usize) -> usize {
     asked.map_or(IMAGES[at], |count: usize| count * IMAGES[at] / 8000)
 }
 
-fn judge(what: &str, found: &Found, images: usize, events: &[&str]) {
+fn judge(what: &str, found: &SearchResult, images: usize, events: &[&str]) {
     println!("{what}: {}\nreached: {:#?}", found.summary(), found.reached);
     assert!(found.failures.is_empty(), "{:#?}", found.failures);
     let missed: Vec<_> = events.iter().filter(|event| !found.reached.contains_key(*event)).collect();
@@ -23,7 +23,7 @@ fn judge(what: &str, found: &Found, images: usize, events: &[&str]) {
 
 #[test]
 fn raw_pages() {
-    let (images, mut found) = (images(0), Found::default());
+    let (images, mut found) = (images(0), SearchResult::default());
     for (seed, part) in (0..).zip(Part::MOVES) {
         let commits = [60, 300, 900][seed as usize % 3];
         // Some with more to redo, behind a move, than fits into memory.
@@ -45,7 +45,7 @@ fn raw_pages() {
 /// With transactions that the crash ended: the region is left before they are undone.
 #[test]
 fn the_engine() {
-    let (images, mut found) = (images(1), Found::default());
+    let (images, mut found) = (images(1), SearchResult::default());
     let loads = [Load::Bank, Load::Mixed, Load::Definitions];
     for (seed, part) in (0..).zip(Part::MOVES) {
         let load = Some(loads[seed as usize % loads.len()]);

@@ -3,7 +3,7 @@
 use varve_sim::crowd::Crowd;
 use varve_sim::engine::{Engine, covering_seeds};
 use varve_sim::pages::Pages;
-use varve_sim::{Found, Part, Plan, search};
+use varve_sim::{Part, Plan, SearchResult, search};
 
 /// Crash images: `VARVE_CRASH_IMAGES`, or so many, of which the engine's share is this.
 const IMAGES: usize = 2000;
@@ -40,7 +40,7 @@ fn images(share: usize) -> usize {
     asked.map_or(share, |count: usize| count * share / IMAGES)
 }
 
-fn judge(what: &str, found: &Found, images: usize, events: &[&str]) {
+fn judge(what: &str, found: &SearchResult, images: usize, events: &[&str]) {
     println!("{what}: {}\nreached: {:#?}", found.summary(), found.reached);
     assert!(found.failures.is_empty(), "{:#?}", found.failures);
     let missed: Vec<_> = events.iter().filter(|event| !found.reached.contains_key(*event)).collect();
@@ -52,7 +52,7 @@ fn judge(what: &str, found: &Found, images: usize, events: &[&str]) {
 fn raw_pages() {
     let images = images(IMAGES - ENGINE_IMAGES);
     let seeds = (5 * images.div_ceil(5000)) as u64;
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for seed in 0..seeds {
         // Long runs go round the log several times, short ones look closely at the beginning.
         let commits = [100, 600, 2500, 2500, 5000][seed as usize % 5];
@@ -69,7 +69,7 @@ fn the_engine() {
     let images = images(ENGINE_IMAGES);
     let rounds = images.div_ceil(5000) as u64;
     let seeds: Vec<u64> = (0..rounds).flat_map(|round| covering_seeds(1 + round * 100)).collect();
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for seed in &seeds {
         let subject = Engine { part: Part::of_seed(&Part::IN_NVM, *seed), ..Engine::new(150) };
         found.add(search(&subject, Plan::new(*seed, images.div_ceil(seeds.len()))));
@@ -80,7 +80,7 @@ fn the_engine() {
 /// A fence is one thread's: what another has written back it does not wait for.
 #[test]
 fn threads_that_commit_together() {
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for (seed, commits) in [(1, 100), (2, 700)] {
         let part = Part::of_seed(&Part::IN_NVM, seed);
         found.add(search(&Crowd { commits, part }, Plan::new(seed, 100)));

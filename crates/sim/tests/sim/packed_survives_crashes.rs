@@ -2,7 +2,7 @@
 
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
-use varve_sim::{Found, Part, Plan, search};
+use varve_sim::{Part, Plan, SearchResult, search};
 
 /// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many.
 const IMAGES: usize = 600;
@@ -15,7 +15,7 @@ fn images() -> usize {
 
 #[test]
 fn raw_pages_in_the_packed_layout() {
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for seed in 0..SEEDS {
         let commits = [100, 600, 1500, 2500][seed % 4];
         let part = [Part::Packed, Part::PackedCompressed][seed % 2];
@@ -44,7 +44,7 @@ fn raw_pages_in_the_packed_layout() {
 
 #[test]
 fn the_engine_in_the_packed_layout() {
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for seed in 0..2 {
         let subject = Engine { part: Part::PackedCompressed, ..Engine::new(120) };
         found.add(search(&subject, Plan::new(seed, images() / 8)));

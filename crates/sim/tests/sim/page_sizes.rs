@@ -4,7 +4,7 @@
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
 use varve_sim::trees::Trees;
-use varve_sim::{Found, Plan, Subject, search};
+use varve_sim::{Plan, SearchResult, Subject, search};
 
 /// Crash images of trees and of the engine at each size: a slice of `VARVE_CRASH_IMAGES`, or this many.
 const IMAGES: usize = 60;
@@ -21,7 +21,7 @@ fn images() -> usize {
 /// Searches one subject at all sizes; `events` must be reached at each.
 fn check(name: &str, images: usize, events: &[&str], subject: impl Fn(usize) -> Box<dyn Subject>) {
     for (number, page_bytes) in SIZES.into_iter().enumerate() {
-        let mut found = Found::default();
+        let mut found = SearchResult::default();
         for seed in 0..2 {
             let plan = Plan::new(100 * number as u64 + seed, images.div_ceil(2));
             found.add(search(&*subject(page_bytes), plan));

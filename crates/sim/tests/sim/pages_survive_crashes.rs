@@ -2,7 +2,7 @@
 //! ones.
 
 use varve_sim::pages::{Load, Pages};
-use varve_sim::{Found, Part, Plan, search};
+use varve_sim::{Part, Plan, SearchResult, search};
 
 /// Crash images of the pager: a slice of `VARVE_CRASH_IMAGES`, or this many.
 const IMAGES: usize = 1000;
@@ -17,7 +17,7 @@ fn images_asked(usually: usize) -> usize {
 #[test]
 fn three_hundred_crash_images_under_full_page_log() {
     let images = images_asked(300);
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for (seed, commits) in [300, 1500, 4000].into_iter().enumerate() {
         let subject = Pages { part: Part::FullPageLog, ..Pages::new(commits) };
         found.add(search(&subject, Plan::new(seed as u64, images / 3)));
@@ -31,7 +31,7 @@ fn three_hundred_crash_images_under_full_page_log() {
 #[test]
 fn three_hundred_crash_images_between_two_protections() {
     let images = images_asked(300);
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for seed in 0..6 {
         let part = [Part::Switching, Part::SwitchingBack][seed % 2];
         // Under the load that writes most, copies of several ages lie about.
@@ -52,7 +52,7 @@ fn three_hundred_crash_images_between_two_protections() {
 #[test]
 fn three_hundred_crash_images_of_a_cache_that_was_away() {
     let images = images_asked(300);
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for seed in 0..6 {
         let subject = Pages { part: Part::FlashAside, ..Pages::new([300, 900, 2000][seed / 2]) };
         found.add(search(&subject, Plan::new(seed as u64, images / 6)));
@@ -71,7 +71,7 @@ fn three_hundred_crash_images_of_a_cache_that_was_away() {
 #[test]
 fn a_thousand_crash_images_of_compressed_pages() {
     let images = images_asked(IMAGES);
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for seed in 0..SEEDS {
         let commits = [100, 600, 2500, 2500, 5000][seed % 5];
         let subject = Pages { part: Part::Compressed, ..Pages::new(commits) };
@@ -89,7 +89,7 @@ fn a_thousand_crash_images_of_compressed_pages() {
 #[test]
 fn a_thousand_crash_images_of_raw_pages() {
     let images = images_asked(IMAGES);
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for seed in 0..SEEDS {
         // Long runs go round the log several times, short ones look closely at the beginning.
         let commits = [100, 600, 2500, 2500, 5000][seed % 5];

@@ -4,7 +4,7 @@
 use varve_sim::engine::Engine;
 use varve_sim::pages::{Load, Pages};
 use varve_sim::trees::Trees;
-use varve_sim::{Found, Part, Plan, search};
+use varve_sim::{Part, Plan, SearchResult, search};
 
 /// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages, of trees, of the engine, and of segments that come and
 /// go in persistent memory.
@@ -15,7 +15,7 @@ fn images(at: usize) -> usize {
     asked.map_or(IMAGES[at], |count: usize| count * IMAGES[at] / 8000)
 }
 
-fn judge(what: &str, found: &Found, images: usize, events: &[&str]) {
+fn judge(what: &str, found: &SearchResult, images: usize, events: &[&str]) {
     println!("{what}: {}\nreached: {:#?}", found.summary(), found.reached);
     assert!(found.failures.is_empty(), "{:#?}", found.failures);
     let missed: Vec<_> = events.iter().filter(|event| !found.reached.contains_key(*event)).collect();
@@ -26,7 +26,7 @@ fn judge(what: &str, found: &Found, images: usize, events: &[&str]) {
 #[test]
 fn raw_pages() {
     let parts = [&Part::MIXED[..], &Part::TO_NVM[..]].concat();
-    let (images, mut found) = (images(0), Found::default());
+    let (images, mut found) = (images(0), SearchResult::default());
     for (seed, part) in (0..).zip(&parts) {
         let commits = [300, 1500, 3000][seed as usize % 3];
         let plan = Plan::new(seed, images.div_ceil(parts.len()));
@@ -48,7 +48,7 @@ fn raw_pages() {
 /// Home never had most of the pages that are freed.
 #[test]
 fn segments_that_come_and_go_in_persistent_memory() {
-    let (images, mut found) = (images(3), Found::default());
+    let (images, mut found) = (images(3), SearchResult::default());
     for (seed, commits) in (0..).zip([400, 1500]) {
         let (part, load) = (Part::NvmHoldsPacked, Some(Load::Fleeting));
         found.add(search(&Pages { part, load, ..Pages::new(commits) }, Plan::new(seed, images / 2)));
@@ -59,7 +59,7 @@ fn segments_that_come_and_go_in_persistent_memory() {
 #[test]
 fn trees() {
     let parts = [Part::FullPageLog, Part::NvmPages, Part::PackedCompressed, Part::NvmAllPacked];
-    let (images, mut found) = (images(1), Found::default());
+    let (images, mut found) = (images(1), SearchResult::default());
     for (seed, part) in (0..).zip(parts) {
         found.add(search(&Trees { part, ..Trees::new(900) }, Plan::new(seed, images / parts.len())));
     }
@@ -68,7 +68,7 @@ fn trees() {
 
 #[test]
 fn the_engine() {
-    let (images, mut found) = (images(2), Found::default());
+    let (images, mut found) = (images(2), SearchResult::default());
     for (seed, part) in (0..).zip(Part::MIXED) {
         let plan = Plan::new(seed, images.div_ceil(Part::MIXED.len()));
         found.add(search(&Engine { part, ..Engine::new(150) }, plan));

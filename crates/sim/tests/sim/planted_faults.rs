@@ -5,7 +5,7 @@ use varve_sim::nvm::{Nvm, NvmFlaw};
 use varve_sim::pages::Pages;
 use varve_sim::planted::{On, Planted, planted_faults};
 use varve_sim::trees::Trees;
-use varve_sim::{Found, Part, Plan, Subject, search};
+use varve_sim::{Part, Plan, SearchResult, Subject, search};
 
 const SEEDS: u64 = 60;
 const IMAGES_PER_SEED: usize = 100;
@@ -172,7 +172,7 @@ fn no_fault_no_finding() {
         &Engine::new(150),
         &Nvm { flaw: NvmFlaw::None, commits: 40 },
     ];
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for (subject, images) in subjects.into_iter().zip([250, 150, 120, 60, 600]) {
         found.add(search(subject, Plan::new(1, images)));
     }

@@ -3,7 +3,7 @@
 
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
-use varve_sim::{Found, Part, Subject, Swap, run, swap_regions};
+use varve_sim::{Part, SearchResult, Subject, Swap, run, swap_regions};
 
 const SEEDS: u64 = 8;
 const IMAGES_PER_SEED: usize = 24;
@@ -18,7 +18,7 @@ fn of_part(part: Part, seed: u64) -> Box<dyn Subject> {
 #[test]
 fn every_such_region_is_refused() {
     let parts = [&Part::IN_NVM[..], &[Part::NvmPacked, Part::NvmAllPacked, Part::NvmImages]].concat();
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for seed in 0..SEEDS {
         let subject = of_part(Part::of_seed(&parts, seed), seed);
         let [mine, foreign] = [seed, seed + 1000].map(|seed| run(&*subject, seed, |device| device));

@@ -2,9 +2,9 @@
 
 use varve_device::{Lies, Space};
 use varve_sim::toy::{Flaw, Toy};
-use varve_sim::{Found, Plan, search};
+use varve_sim::{Plan, SearchResult, search};
 
-fn found(flaw: Flaw, lies: Lies) -> Found {
+fn found(flaw: Flaw, lies: Lies) -> SearchResult {
     let plan = Plan { lies, second_crash_every: 2, ..Plan::new(1, 600) };
     search(&Toy { flaw, commits: 40 }, plan)
 }

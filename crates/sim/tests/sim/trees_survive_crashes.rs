@@ -1,7 +1,7 @@
 //! The B+tree survives any crash: splits and merges are whole, no page leaks, no entry is lost.
 
 use varve_sim::trees::Trees;
-use varve_sim::{Found, Plan, search};
+use varve_sim::{Plan, SearchResult, search};
 
 /// Crash images of the tree: a slice of `VARVE_CRASH_IMAGES`, or this many.
 const IMAGES: usize = 1000;
@@ -11,7 +11,7 @@ const SEEDS: usize = 5;
 fn a_thousand_crash_images_of_a_tree() {
     let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
     let images: usize = asked.map_or(IMAGES, |count: usize| count / 4);
-    let mut found = Found::default();
+    let mut found = SearchResult::default();
     for seed in 0..SEEDS {
         let commits = [300, 900, 2500, 2500, 4000][seed % 5];
         found.add(search(&Trees::new(commits), Plan::new(seed as u64, images / SEEDS)));

@@ -17,7 +17,7 @@ use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
 use crate::flash::cache::{FlashCache, add};
-use crate::flash::table::{Found, FrameNo, Reading, Saw};
+use crate::flash::table::{FrameNo, ReadFrom, Reading, Saw};
 use crate::level::{Got, Run, Tier, Want};
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -70,11 +70,11 @@ impl FlashCache {
             let found = table.begin_read(id, self.frames.tick())?;
             drop(table);
             match found {
-                Found::Frame(reading) => {
+                ReadFrom::Frame(reading) => {
                     let Reading { frame, lsn, is_dirty, is_unverified } = reading;
                     return Some(Source::Frame(Pin { id, partition, frame, lsn, is_dirty, is_unverified }));
                 }
-                Found::OnItsWay(frame) => {
+                ReadFrom::OnItsWay(frame) => {
                     if let Some(image) =
                         self.drive.writes.only_here(partition, frame).filter(|image| image.id() == id)
                     {

@@ -66,7 +66,7 @@ pub(crate) struct Earlier<'p> {
 
 /// What records were found.
 #[derive(Default)]
-struct Found {
+struct FoundRecords {
     left: u64,
     clean: u64,
     dirty: u64,
@@ -173,7 +173,7 @@ impl FlashCache {
         if self.records.hardening.earlier != Ok(Marks::of(earlier.start)) {
             reached("flash: a start follows one that did no more than announce itself");
         }
-        let mut found = Found::default();
+        let mut found = FoundRecords::default();
         let is_ours = match earlier.noted.filter(|_| self.records.scheme == FlashRestart::LogBased) {
             Some(noted) => {
                 let epoch = self.records.hardening.whose().epoch;
@@ -190,7 +190,7 @@ impl FlashCache {
         self.frames.tick_past(found.newest);
         let history = earlier.history;
         self.records.hardening.found_from(history.from, history.until, self.around.log.durable_block());
-        let Found { left, clean, dirty, .. } = found;
+        let FoundRecords { left, clean, dirty, .. } = found;
         let counters = &self.counters;
         counters.not_restored.fetch_add(left, Relaxed);
         counters.restored.fetch_add(clean + dirty, Relaxed);
@@ -205,7 +205,7 @@ impl FlashCache {
     }
 
     /// Whether the records are ours.
-    fn look_at_table(&self, earlier: &Earlier<'_>, found: &mut Found) -> Result<bool, Cold> {
+    fn look_at_table(&self, earlier: &Earlier<'_>, found: &mut FoundRecords) -> Result<bool, Cold> {
         let (blocks, mut sum) = (self.drive.store.table_blocks(), 0);
         for first in (0..blocks).step_by(READ_BLOCKS as usize) {
             let some = READ_BLOCKS.min(blocks - first);
@@ -232,7 +232,7 @@ impl FlashCache {
     }
 
     /// Whether the record is ours.
-    fn look_at(&self, stored: u32, record: &Record, earlier: &Earlier<'_>, found: &mut Found) -> bool {
+    fn look_at(&self, stored: u32, record: &Record, earlier: &Earlier<'_>, found: &mut FoundRecords) -> bool {
         let fate = match earlier.sealed {
             Some(_) if record.is_dirty && !planted("flash: a seal's dirty frames are clean") => Fate::Dirty,
             Some(_) => Fate::Clean,

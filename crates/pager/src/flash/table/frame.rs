@@ -88,7 +88,7 @@ pub(in super::super) enum Admitted {
 
 /// Where a page is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Found {
+pub(in super::super) enum ReadFrom {
     /// In this frame, which stays until [`end_read`](super::Partition::end_read).
     Frame(Reading),
     /// It is on its way to this frame, and home lacks it.

@@ -34,7 +34,7 @@ pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
 
-pub(super) use frame::{Admitted, Arrival, Cleaning, Counts, Found, FrameNo, Kept, Reading, Saw};
+pub(super) use frame::{Admitted, Arrival, Cleaning, Counts, FrameNo, Kept, ReadFrom, Reading, Saw};
 use frame::{Frame, UNUSED};
 
 /// Which clean frame is the next victim.
@@ -190,11 +190,11 @@ impl Partition {
     }
 
     /// Where to read the page; that counts as an access. `None`: at home, or above.
-    pub(super) fn begin_read(&mut self, id: PageId, now: u64) -> Option<Found> {
+    pub(super) fn begin_read(&mut self, id: PageId, now: u64) -> Option<ReadFrom> {
         let (no, frame) = self.found(id).filter(|(_, frame)| !frame.is_invalid)?;
         let Frame { lsn, is_dirty, is_written, readers, is_unverified, .. } = *frame;
         if !is_written {
-            return is_dirty.then_some(Found::OnItsWay(no));
+            return is_dirty.then_some(ReadFrom::OnItsWay(no));
         }
         if readers == u16::MAX && !is_dirty {
             return None;
@@ -203,7 +203,7 @@ impl Partition {
             frame.readers += 1;
             (frame.last_but_one, frame.last) = (frame.last, now);
         });
-        Some(Found::Frame(Reading { frame: no, lsn, is_dirty, is_unverified }))
+        Some(ReadFrom::Frame(Reading { frame: no, lsn, is_dirty, is_unverified }))
     }
 
     /// A read has ended. Whether what it found made the frame be given up.

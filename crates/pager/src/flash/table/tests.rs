@@ -31,8 +31,8 @@ fn put(table: &mut Partition, no: u32, now: u64) -> FrameNo {
 
 fn read(table: &mut Partition, no: u32, now: u64) -> Option<Reading> {
     match table.begin_read(page(no), now)? {
-        Found::Frame(reading) => Some(reading),
-        Found::OnItsWay(_) => None,
+        ReadFrom::Frame(reading) => Some(reading),
+        ReadFrom::OnItsWay(_) => None,
     }
 }
 
@@ -87,7 +87,7 @@ fn a_frame_in_use_is_no_victim() {
 fn a_dirty_frame_is_no_victim_until_it_is_cleaned() {
     let mut table = table(2);
     let frame = keep(&mut table, 1, 5, 3);
-    assert_eq!(table.begin_read(page(1), 6), Some(Found::OnItsWay(frame)), "home lacks it");
+    assert_eq!(table.begin_read(page(1), 6), Some(ReadFrom::OnItsWay(frame)), "home lacks it");
     assert!(table.written(frame, true) && table.is_dirty(page(1)));
     put(&mut table, 2, 7);
     put(&mut table, 3, 8);

@@ -33,16 +33,16 @@ use super::extents::{ExtentNo, Extents, Filling, NoExtent};
 use super::format::{MapPage, PLACES, map_page_of};
 use super::note::Said;
 use super::page_map::PageMap;
-use super::place::Place;
+use super::unit_run::UnitRun;
 use crate::base::ids::PageNo;
 use crate::base::lsn::{LSN_MAX, Lsn};
 
 /// A held page.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct HeldPage {
     /// LSN of its image; 0 if it was only moved.
     lsn: Lsn,
-    place: Place,
+    place: UnitRun,
     is_moved: bool,
 }
 
@@ -55,12 +55,12 @@ pub(crate) struct Book {
     /// The extent that pages are written into.
     filling: Option<Filling>,
     /// Written, in no note.
-    pending: BTreeMap<PageNo, Held>,
+    pending: BTreeMap<PageNo, HeldPage>,
     /// On the way into a note.
-    noting: BTreeMap<PageNo, Held>,
+    noting: BTreeMap<PageNo, HeldPage>,
     /// What a crash would find.
-    durable: BTreeMap<PageNo, Option<Place>>,
-    graves: BTreeMap<Lsn, Vec<Place>>,
+    durable: BTreeMap<PageNo, Option<UnitRun>>,
+    graves: BTreeMap<Lsn, Vec<UnitRun>>,
     dirty: BTreeSet<u32>,
 }
 
@@ -93,10 +93,10 @@ impl Book {
 
     /// The pages that lie in an extent, in the order of their slots. Others that live there are named by no map, and die
     /// with the next notes.
-    pub(crate) fn survivors(&self, no: ExtentNo) -> Vec<(PageNo, Place)> {
+    pub(crate) fn survivors(&self, no: ExtentNo) -> Vec<(PageNo, UnitRun)> {
         let here = |page: &PageNo| Some((*page, self.map.load(*page)?));
         let pages = self.extents.pages_of(no).iter().filter_map(here);
-        let mut survivors: Vec<(PageNo, Place)> =
+        let mut survivors: Vec<(PageNo, UnitRun)> =
             pages.filter(|(_, place)| self.extents.extent_of(*place) == no).collect();
         survivors.sort_unstable_by_key(|(_, place)| place.address());
         // A page that was written twice into the extent is named twice.
@@ -105,7 +105,7 @@ impl Book {
     }
 
     /// A slot for a page that is going to be written; `None`: the next extent has to be begun.
-    pub(crate) fn take(&mut self, no: PageNo, units: u32) -> Option<Place> {
+    pub(crate) fn take(&mut self, no: PageNo, units: u32) -> Option<UnitRun> {
         self.extents.take(self.filling.as_mut()?, no, units)
     }
 
@@ -142,12 +142,12 @@ impl Book {
 
     /// The page lies in its new slot now; `lsn` is that of its image, or the end of the log when an image without one
     /// was made.
-    pub(crate) fn written(&mut self, no: PageNo, lsn: Lsn, place: Place) {
+    pub(crate) fn written(&mut self, no: PageNo, lsn: Lsn, place: UnitRun) {
         self.extents.landed(place);
         let old = self.map.swap(no, Some(place));
         self.mapped_count += u32::from(old.is_none());
         self.hold(no, old);
-        let replaced = self.pending.insert(no, Held { lsn, place, is_moved: false });
+        let replaced = self.pending.insert(no, HeldPage { lsn, place, is_moved: false });
         if let Some(replaced) = replaced {
             // No note ever named it.
             self.extents.die(replaced.place);
@@ -155,7 +155,7 @@ impl Book {
     }
 
     /// The write of a slot failed: nothing names it.
-    pub(crate) fn abandoned(&mut self, place: Place) {
+    pub(crate) fn abandoned(&mut self, place: UnitRun) {
         self.extents.landed(place);
         self.extents.die(place);
         if let Some(filling) = &mut self.filling {
@@ -164,7 +164,7 @@ impl Book {
     }
 
     /// The stored page was copied from one slot to another. Whether that counts: the page may be elsewhere by now.
-    pub(crate) fn moved(&mut self, no: PageNo, from: Place, to: Place) -> bool {
+    pub(crate) fn moved(&mut self, no: PageNo, from: UnitRun, to: UnitRun) -> bool {
         if self.map.load(no) != Some(from) && !planted("packed: reclamation ignores a newer slot") {
             self.abandoned(to);
             return false;
@@ -184,13 +184,15 @@ impl Book {
                 let first = std::mem::replace(&mut held.get_mut().place, to);
                 self.extents.die(first);
             }
-            Entry::Vacant(vacant) => drop(vacant.insert(Held { lsn: Lsn::ZERO, place: to, is_moved: true })),
+            Entry::Vacant(vacant) => {
+                drop(vacant.insert(HeldPage { lsn: Lsn::ZERO, place: to, is_moved: true }))
+            }
         }
         true
     }
 
     /// The page is going to be held: notes what a crash finds until it is noted.
-    fn hold(&mut self, no: PageNo, old: Option<Place>) {
+    fn hold(&mut self, no: PageNo, old: Option<UnitRun>) {
         if let Entry::Vacant(vacant) = self.durable.entry(no) {
             let dies = old.filter(|_| planted("packed: an extent is free while its notes are not durable"));
             vacant.insert(if dies.is_some() { None } else { old });
@@ -216,7 +218,7 @@ impl Book {
 
     /// What has to be noted, without what was discarded meanwhile.
     pub(crate) fn to_note(&self) -> Vec<Said> {
-        let said = |(no, held): (&PageNo, &Held)| {
+        let said = |(no, held): (&PageNo, &HeldPage)| {
             let said = Said { no: *no, lsn: held.lsn, place: held.place, is_moved: held.is_moved };
             match held.is_moved && planted("packed: a page that was moved is said to be new") {
                 true => Said { lsn: Lsn::new(LSN_MAX), is_moved: false, ..said },
@@ -310,7 +312,7 @@ impl Book {
     }
 
     /// Where a crash would find the page.
-    pub(crate) fn found_by_crash(&self, no: PageNo) -> Option<Place> {
+    pub(crate) fn found_by_crash(&self, no: PageNo) -> Option<UnitRun> {
         self.durable.get(&no).copied().unwrap_or_else(|| self.map.load(no))
     }
 

@@ -12,7 +12,7 @@ use varve_device::AlignedBuf;
 
 use super::PackedSpace;
 use super::extents::Extents;
-use super::place::{Place, UNIT_BYTES};
+use super::unit_run::{UNIT_BYTES, UnitRun};
 use crate::base::error::Result;
 use crate::base::ids::PageNo;
 use crate::home::compression::stored_page;
@@ -37,7 +37,7 @@ impl PackedSpace {
     }
 
     /// What is wrong with a held slot, whatever the page is.
-    fn check_slot(&self, no: PageNo, place: Place, frame: &mut [u8]) -> Result<Option<String>> {
+    fn check_slot(&self, no: PageNo, place: UnitRun, frame: &mut [u8]) -> Result<Option<String>> {
         let window = self.window(place);
         let mut bytes = AlignedBuf::new(window.len_bytes);
         self.file.read_at(window.offset, &mut bytes, self.purpose)?;

@@ -24,7 +24,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::place::{Place, UNIT_BYTES};
+use super::unit_run::{UNIT_BYTES, UnitRun};
 use crate::base::ids::PageNo;
 
 /// Units of the file's header block, at the beginning of extent 0.
@@ -91,9 +91,9 @@ pub(crate) enum NoExtent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadPlaces {
     #[error("page {} is said to lie at byte {}, outside of any extent of the file", .no.0, .place.offset_bytes())]
-    Outside { no: PageNo, place: Place },
+    Outside { no: PageNo, place: UnitRun },
     #[error("pages {} and {} are both said to lie at byte {}", .no.0, .other.0, .place.offset_bytes())]
-    Overlap { no: PageNo, other: PageNo, place: Place },
+    Overlap { no: PageNo, other: PageNo, place: UnitRun },
 }
 
 /// All extents of a file.
@@ -135,11 +135,11 @@ impl Extents {
     pub(crate) fn recovered(
         extent_bytes: usize,
         count: u32,
-        live: impl Iterator<Item = (PageNo, Place)>,
+        live: impl Iterator<Item = (PageNo, UnitRun)>,
     ) -> Result<Extents, BadPlaces> {
         let mut extents = Extents::new(extent_bytes);
         extents.lengthen(count);
-        let mut slots: Vec<Vec<(Place, PageNo)>> = vec![Vec::new(); count as usize];
+        let mut slots: Vec<Vec<(UnitRun, PageNo)>> = vec![Vec::new(); count as usize];
         for (no, place) in live {
             let home = extents.holder(place).ok_or(BadPlaces::Outside { no, place })?;
             slots[home.0 as usize].push((place, no));
@@ -153,7 +153,7 @@ impl Extents {
         Ok(extents)
     }
 
-    fn refill(&mut self, no: ExtentNo, slots: &[(Place, PageNo)]) -> Result<(), BadPlaces> {
+    fn refill(&mut self, no: ExtentNo, slots: &[(UnitRun, PageNo)]) -> Result<(), BadPlaces> {
         if let Some([(_, other), (place, no)]) =
             slots.array_windows().find(|[(first, _), (next, _)]| first.end() > next.address())
         {
@@ -170,14 +170,14 @@ impl Extents {
     }
 
     /// The extent that holds the whole place, if the file has it.
-    fn holder(&self, place: Place) -> Option<ExtentNo> {
+    fn holder(&self, place: UnitRun) -> Option<ExtentNo> {
         let (first, last) = (self.extent_of(place), (place.end() - 1) / u64::from(self.extent_units));
         let is_inside = u64::from(first.0) == last && (first.0 as usize) < self.list.len();
         (is_inside && place.address() >= u64::from(HEADER_UNITS)).then_some(first)
     }
 
     /// The extent of a place.
-    pub(crate) fn extent_of(&self, place: Place) -> ExtentNo {
+    pub(crate) fn extent_of(&self, place: UnitRun) -> ExtentNo {
         ExtentNo(u32::try_from(place.address() / u64::from(self.extent_units)).unwrap_or(u32::MAX))
     }
 
@@ -272,12 +272,12 @@ impl Extents {
     }
 
     /// A slot for a stored page of `units`; `None` when the rest of the extent is too short.
-    pub(crate) fn take(&mut self, filling: &mut Filling, no: PageNo, units: u32) -> Option<Place> {
+    pub(crate) fn take(&mut self, filling: &mut Filling, no: PageNo, units: u32) -> Option<UnitRun> {
         if self.left_units(filling) < units {
             return None;
         }
         let first = u64::from(filling.extent.0) * u64::from(self.extent_units);
-        let place = Place::new(first + u64::from(filling.used_units), units)?;
+        let place = UnitRun::new(first + u64::from(filling.used_units), units)?;
         filling.used_units += units;
         self.live_units += u64::from(units);
         self.written_units += u64::from(units);
@@ -289,7 +289,7 @@ impl Extents {
     }
 
     /// The slot was the last one taken, and nothing was written there that counts: it is given out again.
-    pub(crate) fn untake(&mut self, filling: &mut Filling, place: Place) {
+    pub(crate) fn untake(&mut self, filling: &mut Filling, place: UnitRun) {
         let first = u64::from(filling.extent.0) * u64::from(self.extent_units);
         if place.end() == first + u64::from(filling.used_units) && place.address() >= first {
             filling.used_units -= place.units();
@@ -310,14 +310,14 @@ impl Extents {
     }
 
     /// The write of a slot returned.
-    pub(crate) fn landed(&mut self, place: Place) {
+    pub(crate) fn landed(&mut self, place: UnitRun) {
         let no = self.extent_of(place);
         let extent = self.of_mut(no);
         extent.in_flight = extent.in_flight.checked_sub(1).expect("a slot lands once");
     }
 
     /// Nothing names the slot any more.
-    pub(crate) fn die(&mut self, place: Place) {
+    pub(crate) fn die(&mut self, place: UnitRun) {
         let no = self.extent_of(place);
         let extent = self.of_mut(no);
         extent.live_units = extent.live_units.checked_sub(place.units()).expect("a slot dies once");
@@ -611,10 +611,10 @@ mod tests {
         extents.take(&mut filling, PageNo(5), 1).unwrap();
         extents.finish(filling);
         assert_eq!(names(&extents.victims(1, 128, 9)), [2], "a write in flight");
-        extents.die(Place::new(128, 20).unwrap());
+        extents.die(UnitRun::new(128, 20).unwrap());
         assert_eq!((extents.emptied_count(), extents.free_count()), (0, 1));
         assert!(!extents.emptied(ExtentNo(1)), "it is free by now");
-        extents.die(Place::new(8, 100).unwrap());
+        extents.die(UnitRun::new(8, 100).unwrap());
         assert_eq!(extents.free_count(), 2, "what is stuck gets free as well");
     }
 
@@ -659,8 +659,8 @@ mod tests {
 
     #[test]
     fn places_that_cannot_all_be_are_refused() {
-        let place = |address, units| Place::new(address, units).unwrap();
-        let recover = |live: &[(u32, Place)]| {
+        let place = |address, units| UnitRun::new(address, units).unwrap();
+        let recover = |live: &[(u32, UnitRun)]| {
             let live = live.iter().map(|(no, place)| (PageNo(*no), *place));
             Extents::recovered(EXTENT_BYTES, 2, live).map(|extents| extents.live_units())
         };
@@ -698,7 +698,7 @@ mod tests {
     /// The living slots by address, and the extent being filled.
     #[derive(Default)]
     struct Model {
-        living: BTreeMap<u64, (Place, PageNo)>,
+        living: BTreeMap<u64, (UnitRun, PageNo)>,
         filling: Option<Filling>,
         next_page: u32,
     }

@@ -42,7 +42,7 @@
 //! | 16 | 8 | database id |
 //! | 24 | 2 | space |
 //! | 26 | 6 | 0 |
-//! | 32 | 8 x 508 | places (`place.rs`) of pages 508 i .. 508 i + 507 |
+//! | 32 | 8 x 508 | places (`unit_run.rs`) of pages 508 i .. 508 i + 507 |
 //!
 //! Invariants
 //! 1. What is decoded has been under a right checksum and is of this database and space; what says anything
@@ -58,7 +58,7 @@ use crate::base::lsn::{LSN_MAX, Lsn};
 use crate::base::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
 use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
 
-use super::place::Place;
+use super::unit_run::UnitRun;
 
 /// Length of a header block, a head and a map page, in bytes.
 pub(crate) const BLOCK_BYTES: usize = 4096;
@@ -257,7 +257,7 @@ impl Head {
 pub(crate) struct MapPage {
     pub(crate) number: u32,
     pub(crate) checkpoint: u64,
-    pub(crate) places: Vec<Option<Place>>,
+    pub(crate) places: Vec<Option<UnitRun>>,
 }
 
 impl MapPage {
@@ -270,7 +270,7 @@ impl MapPage {
         put_u64(block, 16, shape.database);
         block[24..26].copy_from_slice(&shape.space.0.to_le_bytes());
         for (place, out) in self.places.iter().zip(block[PLACES_AT..].chunks_exact_mut(8)) {
-            out.copy_from_slice(&Place::to_stored(*place).to_le_bytes());
+            out.copy_from_slice(&UnitRun::to_stored(*place).to_le_bytes());
         }
         let checksum = crc32c::crc32c(&block[4..]);
         put_u32(block, 0, checksum);
@@ -287,7 +287,7 @@ impl MapPage {
         }
         require_zeros(&block[26..PLACES_AT])?;
         let stored = block[PLACES_AT..].chunks_exact(8).map(|raw| get_u64(raw, 0));
-        let places: Option<Vec<Option<Place>>> = stored.map(Place::of_stored).collect();
+        let places: Option<Vec<Option<UnitRun>>> = stored.map(UnitRun::of_stored).collect();
         let places = places.ok_or(BlockDamage::Nonsense)?;
         Ok(MapPage { number, checkpoint: get_u64(block, 8), places })
     }
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn layout_snapshot_of_a_map_page() {
         let mut places = vec![None; PLACES as usize];
-        places[1] = Place::new(0x1234, 5);
+        places[1] = UnitRun::new(0x1234, 5);
         let page = MapPage { number: 2, checkpoint: 9, places };
         let mut block = [0xEE; BLOCK_BYTES];
         page.encode(&SHAPE, &mut block);
@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn every_flipped_bit_is_found() {
         let mut page = [0; BLOCK_BYTES];
-        MapPage { number: 0, checkpoint: 1, places: vec![Place::new(8, 1); PLACES as usize] }
+        MapPage { number: 0, checkpoint: 1, places: vec![UnitRun::new(8, 1); PLACES as usize] }
             .encode(&SHAPE, &mut page);
         for at in 0..BLOCK_BYTES {
             let flipped = |block: &[u8; BLOCK_BYTES]| {
@@ -451,7 +451,7 @@ mod tests {
             number in any::<u32>(), checkpoint in any::<u64>(),
             places in proptest::collection::vec((0_u64..1 << 40, 0_u32..=128), PLACES as usize),
         ) {
-            let places = places.into_iter().map(|(address, units)| Place::new(address, units)).collect();
+            let places = places.into_iter().map(|(address, units)| UnitRun::new(address, units)).collect();
             let page = MapPage { number, checkpoint, places };
             let mut block = [0; BLOCK_BYTES];
             page.encode(&SHAPE, &mut block);

@@ -7,8 +7,8 @@ use varve_device::{AlignedBuf, Directory, Durability, OpenHow, Purpose};
 use super::Identity;
 use super::format::{MapPage, PLACES, Shape};
 use super::map_file::{Checkpoint, MapFile};
-use super::place::Place;
-use super::recover::Found;
+use super::recover::SpaceFiles;
+use super::unit_run::UnitRun;
 use crate::base::error::Result;
 use crate::base::ids::{PageNo, SpaceId};
 use crate::base::lsn::Lsn;
@@ -43,7 +43,9 @@ pub(crate) fn make(directory: &dyn Directory, database: u64, page_size: usize) -
             number,
             checkpoint: map_file.next_checkpoint(),
             places: (number * PLACES..(number + 1) * PLACES)
-                .map(|no| Place::new(u64::from(no % 100) * 4 + round * 8, 4).filter(|_| PAGES.contains(&no)))
+                .map(|no| {
+                    UnitRun::new(u64::from(no % 100) * 4 + round * 8, 4).filter(|_| PAGES.contains(&no))
+                })
                 .collect(),
         };
         let (log_from, after) = (Lsn::new(4096), Lsn::new(4096 + round));
@@ -59,7 +61,7 @@ pub(crate) fn recover(
     notes: &[(Lsn, u8, Vec<u8>)],
     goes_on: bool,
 ) -> Result<Vec<Lies>> {
-    let mut found = Found::open(directory, &identity(database, page_size), 0)?;
+    let mut found = SpaceFiles::open(directory, &identity(database, page_size), 0)?;
     for (lsn, kind, payload) in notes {
         found.replay.observe(*lsn, &Record::Note { kind: *kind, payload })?;
     }
@@ -70,6 +72,6 @@ pub(crate) fn recover(
         let after = notes.iter().map(|(lsn, ..)| *lsn).fold(head.after, Lsn::max);
         parts.map_file.checkpoint(&Checkpoint { pages, map_pages, log_from: head.log_from, after })?;
     }
-    let lies = |(no, place): (PageNo, Place)| (no.0, place.address(), place.units());
+    let lies = |(no, place): (PageNo, UnitRun)| (no.0, place.address(), place.units());
     Ok(parts.map.each().map(lies).collect())
 }

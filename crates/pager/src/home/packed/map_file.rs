@@ -57,7 +57,7 @@ pub(crate) struct Checkpoint {
 
 /// The version of a map page that counts.
 #[derive(Debug, Clone, Copy)]
-struct Turn {
+struct CurrentCopy {
     /// In which of its two places it is.
     place: u8,
     /// The checkpoint that wrote it.
@@ -70,7 +70,7 @@ struct State {
     block: u64,
     /// Whether the other one has it for certain, too.
     is_in_both: bool,
-    turns: Vec<Turn>,
+    turns: Vec<CurrentCopy>,
 }
 
 /// The open file.
@@ -99,7 +99,7 @@ fn len_bytes_for(map_pages: u32) -> u64 {
     place_of(map_pages, 0)
 }
 
-fn versions(turns: &[Turn]) -> u64 {
+fn versions(turns: &[CurrentCopy]) -> u64 {
     let marks = (0..).zip(turns).map(|(number, turn)| version_mark(number, turn.checkpoint));
     marks.fold(0, u64::wrapping_add)
 }
@@ -216,7 +216,7 @@ impl MapFile {
         // Zeros were never written.
         let other = pair.chunks_exact(BLOCK_BYTES).nth(1 - usize::from(place));
         let damage = damage.filter(|_| other.is_some_and(|block| block.iter().any(|byte| *byte != 0)));
-        Ok(Chosen { turn: Turn { place, checkpoint: page.checkpoint }, page, is_stale, damage })
+        Ok(Chosen { turn: CurrentCopy { place, checkpoint: page.checkpoint }, page, is_stale, damage })
     }
 
     /// The head means other versions than were found: those of pages with a place that can't be read are too old.
@@ -253,7 +253,7 @@ impl MapFile {
     }
 
     /// Writes the map pages to their other places, durably; gives the versions that will count and the checkpoint's number.
-    fn write_pages(&self, next: &Checkpoint) -> Result<(Vec<Turn>, u64)> {
+    fn write_pages(&self, next: &Checkpoint) -> Result<(Vec<CurrentCopy>, u64)> {
         let (head, mut turns) = {
             let mut state = self.state.lock();
             // A head that was refused may name what is written here.
@@ -266,7 +266,7 @@ impl MapFile {
         let fresh = turns.len() as u32..next.map_pages;
         assert!(fresh.clone().all(|number| written.contains(&number)), "a new map page is not written");
         let number = head.checkpoint + 1;
-        turns.resize(next.map_pages as usize, Turn { place: 1, checkpoint: number });
+        turns.resize(next.map_pages as usize, CurrentCopy { place: 1, checkpoint: number });
         for chunk in next.pages.chunks(TOGETHER as usize) {
             let mut bytes = AlignedBuf::new(chunk.len() * BLOCK_BYTES);
             let mut ops = Vec::with_capacity(chunk.len());
@@ -356,7 +356,7 @@ impl MapFile {
 
 /// A version of a map page.
 struct Chosen {
-    turn: Turn,
+    turn: CurrentCopy,
     page: MapPage,
     /// Whether the other place was written by a checkpoint that came to nothing.
     is_stale: bool,
@@ -399,7 +399,7 @@ mod tests {
         ErrorKind, Fate, Fault, Faulty, MemoryDirectory, Operation, RecordLog, Recorder, Rule, Timeline, When,
     };
 
-    use super::super::place::Place;
+    use super::super::unit_run::UnitRun;
     use super::*;
 
     const SHAPE: Shape =
@@ -407,10 +407,10 @@ mod tests {
 
     const WHO: Identity = Identity { space: SpaceId::DATA, database: 77, page_size: 4096 };
 
-    type Model = BTreeMap<u32, Place>;
+    type Model = BTreeMap<u32, UnitRun>;
 
-    fn place(address: u64) -> Option<Place> {
-        Place::new(address, 3)
+    fn place(address: u64) -> Option<UnitRun> {
+        UnitRun::new(address, 3)
     }
 
     fn contents(map: &PageMap) -> Model {

@@ -25,7 +25,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `place.rs` | where a stored page lies: its number form |
+//! | `unit_run.rs` | where a stored page lies: its number form |
 //! | `format.rs` | header block, heads, map pages |
 //! | `map_file.rs` | the file that they are in: two heads that are the same, two places for each map page |
 //! | `note.rs` | the note in the log |
@@ -52,7 +52,6 @@ mod map_file;
 mod moves;
 pub(crate) mod note;
 mod page_map;
-mod place;
 mod read;
 mod reclaim;
 mod recover;
@@ -62,6 +61,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 mod trim;
+mod unit_run;
 mod write;
 
 use std::collections::BTreeSet;
@@ -77,7 +77,7 @@ use self::format::Shape;
 use self::gate::Gate;
 use self::map_file::MapFile;
 use self::page_map::PageMap;
-use self::place::UNIT_BYTES;
+use self::unit_run::UNIT_BYTES;
 use crate::base::chunks::Chunks;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, PageRange, SpaceId};
@@ -95,7 +95,7 @@ use crate::level::ledger::Ledger;
 use crate::level::{Cause, DiscardHold, Need, Step, Want};
 use crate::log::Log;
 
-pub(crate) use self::recover::Found;
+pub(crate) use self::recover::SpaceFiles;
 pub(crate) use self::room::Fill;
 
 /// What a packed space works with.

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 
 use super::book::Book;
 use super::extents::{ExtentNo, Filling, NoExtent};
-use super::place::Place;
+use super::unit_run::UnitRun;
 use crate::base::ids::PageNo;
 
 /// Extents emptied in a turn at most.
@@ -39,7 +39,7 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// Units that a stored page takes where it is moved to.
-    fn units(&self, from: Place) -> u32 {
+    fn units(&self, from: UnitRun) -> u32 {
         from.units().next_multiple_of(self.sector_units)
     }
 }
@@ -47,7 +47,7 @@ impl Rules {
 /// A stored page that is to be moved.
 pub(crate) struct Survivor {
     pub(crate) no: PageNo,
-    pub(crate) from: Place,
+    pub(crate) from: UnitRun,
     victim: ExtentNo,
     age_units: u64,
     /// Where its bytes are while it is moved: in which buffer, from which byte on.
@@ -57,7 +57,7 @@ pub(crate) struct Survivor {
 /// A survivor and its new slot.
 pub(crate) struct Move {
     pub(crate) survivor: Survivor,
-    pub(crate) to: Place,
+    pub(crate) to: UnitRun,
 }
 
 /// An extent that survivors are written into, one behind the other.
@@ -104,7 +104,7 @@ pub(crate) enum Readable {
 
 /// A turn.
 #[derive(Default)]
-pub(crate) struct Turn {
+pub(crate) struct MoveRound {
     victims: Vec<ExtentNo>,
     /// Victims in which something stays.
     kept: BTreeSet<ExtentNo>,
@@ -115,13 +115,13 @@ pub(crate) struct Turn {
     pub(crate) survivors: Vec<Survivor>,
 }
 
-impl Turn {
+impl MoveRound {
     /// Chooses as much as fills the extents that may be written.
-    pub(crate) fn choose(book: &Book, rules: &Rules) -> Turn {
+    pub(crate) fn choose(book: &Book, rules: &Rules) -> MoveRound {
         let extents = book.extents();
         let wanted_units = rules.extents as u64 * u64::from(extents.extent_units());
         let victims = extents.victims(wanted_units, rules.live_units_max, VICTIMS_MAX);
-        let mut turn = Turn { victims, ..Turn::default() };
+        let mut turn = MoveRound { victims, ..MoveRound::default() };
         turn.victims.retain(|victim| {
             let found = book.survivors(*victim);
             // On larger sectors than they were written on they may fit no extent together.
@@ -276,7 +276,7 @@ mod tests {
     }
 
     fn run(book: &mut Book, rules: &Rules) -> Moved {
-        let mut turn = Turn::choose(book, rules);
+        let mut turn = MoveRound::choose(book, rules);
         let outputs = turn.place(book, rules, unread);
         let written = outputs.len();
         turn.land(book, outputs, written)
@@ -291,7 +291,7 @@ mod tests {
     fn survivors_fill_whole_extents_and_their_old_ones_get_free_with_the_notes() {
         let (map, mut book) = book(8, &churned());
         let places =
-            |map: &PageMap| -> Vec<(u32, Place)> { map.each().map(|(no, place)| (no.0, place)).collect() };
+            |map: &PageMap| -> Vec<(u32, UnitRun)> { map.each().map(|(no, place)| (no.0, place)).collect() };
         let before = places(&map);
         let free = book.extents().free_count();
         let moved = run(&mut book, &Rules { extents: 1, ..RULES });
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn a_victim_that_died_and_is_filled_with_survivors_is_not_emptied() {
         let (_, mut book) = book(8, &churned());
-        let mut turn = Turn::choose(&book, &RULES);
+        let mut turn = MoveRound::choose(&book, &RULES);
         let lowest = turn.victims.iter().copied().min().unwrap();
         let of_lowest = turn.survivors.iter().filter(|survivor| survivor.victim == lowest);
         for no in of_lowest.map(|survivor| survivor.no).collect::<Vec<_>>() {
@@ -344,7 +344,7 @@ mod tests {
         let (map, mut book) = book(8, &churned());
         let before: Vec<_> = map.each().collect();
         let free = book.extents().free_count();
-        let mut turn = Turn::choose(&book, &RULES);
+        let mut turn = MoveRound::choose(&book, &RULES);
         let outputs = turn.place(&mut book, &RULES, unread);
         assert!(!outputs.is_empty());
         assert_eq!(turn.land(&mut book, outputs, 0), Moved::default());
@@ -360,7 +360,7 @@ mod tests {
             let (map, mut book) = book(8, &churned());
             let lost = map.load(PageNo(9)).unwrap();
             let rules = Rules { extents: 1, ..RULES };
-            let mut turn = Turn::choose(&book, &rules);
+            let mut turn = MoveRound::choose(&book, &rules);
             let readable =
                 |survivor: &Survivor| if survivor.no == PageNo(9) { cannot } else { Readable::Yes };
             let found: Vec<Readable> = turn.survivors.iter().map(readable).collect();
@@ -373,7 +373,7 @@ mod tests {
             settle(&mut book);
             assert_eq!((map.load(PageNo(9)), book.extents().stuck_count()), (Some(lost), 1));
             let is_chosen = |book: &Book| {
-                Turn::choose(book, &RULES).survivors.iter().any(|survivor| survivor.no == PageNo(9))
+                MoveRound::choose(book, &RULES).survivors.iter().any(|survivor| survivor.no == PageNo(9))
             };
             assert!(!is_chosen(&book));
             book.extents_mut().try_stuck_again();
@@ -386,7 +386,7 @@ mod tests {
     #[test]
     fn a_turn_that_meets_readers_everywhere_says_so() {
         let (_, mut book) = book(8, &churned());
-        let mut turn = Turn::choose(&book, &RULES);
+        let mut turn = MoveRound::choose(&book, &RULES);
         let outputs = turn.place(&mut book, &RULES, |_| true);
         assert!(outputs.is_empty());
         let moved = turn.land(&mut book, outputs, 0);
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn an_extent_whose_pages_get_too_long_is_no_victim() {
         let (_, book) = book(8, &churned());
-        let on = |sector_units| Turn::choose(&book, &Rules { sector_units, ..RULES });
+        let on = |sector_units| MoveRound::choose(&book, &Rules { sector_units, ..RULES });
         assert!(on(1).victims.len() > 1);
         let longest = |sector_units| {
             let turn = on(sector_units);

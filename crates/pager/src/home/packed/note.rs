@@ -13,7 +13,7 @@
 //!
 //! What it does not know: what a note does to the map (`replay.rs`).
 
-use super::place::Place;
+use super::unit_run::UnitRun;
 use crate::base::ids::{PageNo, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::log::record::{put_varint, take_varint};
@@ -30,7 +30,7 @@ pub(crate) struct Said {
     pub(crate) no: PageNo,
     /// LSN of the image; 0 if the page was only moved.
     pub(crate) lsn: Lsn,
-    pub(crate) place: Place,
+    pub(crate) place: UnitRun,
     pub(crate) is_moved: bool,
 }
 
@@ -62,7 +62,7 @@ fn take(payload: &mut &[u8]) -> Option<(SpaceId, Said)> {
     let lsn = Lsn::new(take_varint(payload)?);
     let address = take_varint(payload)?;
     let length = take_varint(payload)?;
-    let place = Place::new(address, u32::try_from(length >> 1).ok()?)?;
+    let place = UnitRun::new(address, u32::try_from(length >> 1).ok()?)?;
     Some((space, Said { no, lsn, place, is_moved: length & 1 == 1 }))
 }
 
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn pages_come_back_and_rubbish_does_not() {
-        let place = |address, units| Place::new(address, units).unwrap();
+        let place = |address, units| UnitRun::new(address, units).unwrap();
         let written = Said { no: PageNo(300), lsn: Lsn::new(1000), place: place(0x1234, 5), is_moved: false };
         let moved = Said { no: PageNo(7), lsn: Lsn::ZERO, place: place(8, 128), is_moved: true };
         let payload = encode(SpaceId::DATA, &[written, moved]);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_longest_note_fits_into_the_smallest_segment() {
-        let place = Place::new((1 << 40) - 128, 128).unwrap();
+        let place = UnitRun::new((1 << 40) - 128, 128).unwrap();
         let said = Said { no: PageNo(u32::MAX), lsn: Lsn::new(1 << 62), place, is_moved: true };
         assert!(encode(SpaceId(u16::MAX), &[said; NOTE_PAGES_MAX]).len() < 32 << 10);
     }

@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use super::place::Place;
+use super::unit_run::UnitRun;
 use crate::base::chunks::Chunks;
 use crate::base::ids::PageNo;
 
@@ -19,8 +19,8 @@ pub(crate) struct PageMap {
     places: Chunks<AtomicU64>,
 }
 
-fn known(raw: u64) -> Option<Place> {
-    Place::of_stored(raw).flatten()
+fn known(raw: u64) -> Option<UnitRun> {
+    UnitRun::of_stored(raw).flatten()
 }
 
 impl PageMap {
@@ -29,21 +29,21 @@ impl PageMap {
     }
 
     /// Where the page lies; `None` if it was never written.
-    pub(crate) fn load(&self, no: PageNo) -> Option<Place> {
+    pub(crate) fn load(&self, no: PageNo) -> Option<UnitRun> {
         known(self.places.get(no.0)?.load(SeqCst))
     }
 
     /// Sets where the page lies; gives where it lay.
-    pub(crate) fn swap(&self, no: PageNo, place: Option<Place>) -> Option<Place> {
+    pub(crate) fn swap(&self, no: PageNo, place: Option<UnitRun>) -> Option<UnitRun> {
         match (place, self.places.get(no.0)) {
             (None, None) => None,
-            (_, Some(cell)) => known(cell.swap(Place::to_stored(place), SeqCst)),
-            (Some(_), None) => known(self.places.make(no.0).swap(Place::to_stored(place), SeqCst)),
+            (_, Some(cell)) => known(cell.swap(UnitRun::to_stored(place), SeqCst)),
+            (Some(_), None) => known(self.places.make(no.0).swap(UnitRun::to_stored(place), SeqCst)),
         }
     }
 
     /// All pages that were written, in order.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (PageNo, Place)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (PageNo, UnitRun)> {
         let cells = self.places.each().map(|(no, cell)| (PageNo(no), known(cell.load(SeqCst))));
         cells.filter_map(|(no, place)| Some((no, place?)))
     }
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn the_last_place_counts() {
         let map = PageMap::new();
-        let place = |address| Place::new(address, 3);
+        let place = |address| UnitRun::new(address, 3);
         assert_eq!(map.load(PageNo(9)), None);
         assert_eq!(map.swap(PageNo(9), None), None);
         assert_eq!(map.bytes(), 0, "forgetting makes nothing");

@@ -12,7 +12,7 @@ use varve_device::{AlignedBuf, ReadOp};
 
 use super::PackedSpace;
 use super::extents::ExtentNo;
-use super::place::Place;
+use super::unit_run::UnitRun;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, PageNo};
 use crate::base::page::PageDamage;
@@ -20,12 +20,12 @@ use crate::home::compression::stored_page;
 use crate::level::Want;
 
 /// A slot that stays as it is until this is dropped.
-pub(super) struct Found<'s> {
-    pub(super) place: Place,
+pub(super) struct PinnedSlot<'s> {
+    pub(super) place: UnitRun,
     readers: &'s AtomicU32,
 }
 
-impl Drop for Found<'_> {
+impl Drop for PinnedSlot<'_> {
     fn drop(&mut self) {
         self.readers.fetch_sub(1, SeqCst);
     }
@@ -41,7 +41,7 @@ pub(super) struct Window {
 
 impl Window {
     /// What has to be read for a place.
-    pub(super) fn of(place: Place, sector_bytes: usize) -> Window {
+    pub(super) fn of(place: UnitRun, sector_bytes: usize) -> Window {
         let sector = sector_bytes as u64;
         let offset = place.offset_bytes() / sector * sector;
         let skip = (place.offset_bytes() - offset) as usize;
@@ -55,19 +55,19 @@ impl PackedSpace {
         self.readers.get(extent.0).is_some_and(|readers| readers.load(SeqCst) > 0)
     }
 
-    fn find(&self, id: PageId) -> Result<Found<'_>> {
+    fn find(&self, id: PageId) -> Result<PinnedSlot<'_>> {
         self.require_page(id)?;
         self.hold(id.no()).ok_or(PagerError::DamagedPage { id, damage: PageDamage::Zero })
     }
 
     /// The slot that the map names for a page; `None` if it names none.
-    pub(super) fn hold(&self, no: PageNo) -> Option<Found<'_>> {
-        let extent_units = self.shape.extent_bytes / super::place::UNIT_BYTES as u64;
+    pub(super) fn hold(&self, no: PageNo) -> Option<PinnedSlot<'_>> {
+        let extent_units = self.shape.extent_bytes / super::unit_run::UNIT_BYTES as u64;
         loop {
             let place = self.map.load(no)?;
             let readers = self.readers.make((place.address() / extent_units) as u32);
             readers.fetch_add(1, SeqCst);
-            let found = Found { place, readers };
+            let found = PinnedSlot { place, readers };
             if self.map.load(no) == Some(place) {
                 return Some(found);
             }
@@ -75,13 +75,13 @@ impl PackedSpace {
     }
 
     /// What has to be read for a place.
-    pub(super) fn window(&self, place: Place) -> Window {
+    pub(super) fn window(&self, place: UnitRun) -> Window {
         Window::of(place, self.sector_bytes())
     }
 
     /// Reads pages; submits all together.
     pub(super) fn read_wants(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()> {
-        let found: Vec<Found<'_>> = wants.iter().map(|(id, _)| self.find(*id)).collect::<Result<_>>()?;
+        let found: Vec<PinnedSlot<'_>> = wants.iter().map(|(id, _)| self.find(*id)).collect::<Result<_>>()?;
         let mut aside: Vec<(Window, Option<AlignedBuf>)> = Vec::with_capacity(wants.len());
         for (found, (_, want)) in found.iter().zip(wants.iter()) {
             let window = self.window(found.place);

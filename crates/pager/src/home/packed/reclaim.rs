@@ -36,9 +36,9 @@ use varve_device::{AlignedBuf, Durability, ReadOp, reached};
 use super::PackedSpace;
 use super::book::Book;
 use super::extents::{ExtentNo, HEADER_UNITS};
-use super::moves::{Moved, Output, Readable, Rules, Survivor, Turn};
-use super::place::UNIT_BYTES;
+use super::moves::{MoveRound, Moved, Output, Readable, Rules, Survivor};
 use super::room::{WAITS_MAX, wait_for_readers};
+use super::unit_run::UNIT_BYTES;
 use crate::base::error::Result;
 use crate::home::compression::stored_page;
 
@@ -58,9 +58,9 @@ const GAP_BYTES: u64 = 32 << 10;
 const READ_BYTES_MAX: u64 = 1 << 20;
 
 /// An extent that is read.
-pub(super) struct Hold<'s>(&'s AtomicU32);
+pub(super) struct ReadPin<'s>(&'s AtomicU32);
 
-impl Drop for Hold<'_> {
+impl Drop for ReadPin<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, SeqCst);
     }
@@ -136,8 +136,8 @@ impl PackedSpace {
         let rules = self.rules(extents);
         let (mut turn, holds) = {
             let book = self.book.lock();
-            let turn = Turn::choose(&book, &rules);
-            let holds: Vec<Hold<'_>> = turn.victims().iter().map(|no| self.enter(*no)).collect();
+            let turn = MoveRound::choose(&book, &rules);
+            let holds: Vec<ReadPin<'_>> = turn.victims().iter().map(|no| self.enter(*no)).collect();
             (turn, holds)
         };
         let buffers = self.read_survivors(&mut turn);
@@ -161,14 +161,14 @@ impl PackedSpace {
     }
 
     /// Enters a reader at an extent.
-    pub(super) fn enter(&self, extent: ExtentNo) -> Hold<'_> {
+    pub(super) fn enter(&self, extent: ExtentNo) -> ReadPin<'_> {
         let readers = self.readers.make(extent.0);
         readers.fetch_add(1, SeqCst);
-        Hold(readers)
+        ReadPin(readers)
     }
 
     /// Reads the survivors, neighbours together; those that cannot be are left where they are.
-    fn read_survivors(&self, turn: &mut Turn) -> Vec<AlignedBuf> {
+    fn read_survivors(&self, turn: &mut MoveRound) -> Vec<AlignedBuf> {
         let runs = self.runs(&mut turn.survivors);
         let mut buffers: Vec<AlignedBuf> =
             runs.iter().map(|run| AlignedBuf::new((run.end - run.start) as usize)).collect();

@@ -31,7 +31,7 @@ use crate::home::compression::stored_page;
 use crate::home::files;
 
 /// The files of a space, and what its map says so far.
-pub(crate) struct Found {
+pub(crate) struct SpaceFiles {
     file: Arc<dyn BlockFile>,
     location: String,
     map_file: MapFile,
@@ -40,10 +40,10 @@ pub(crate) struct Found {
     pub(crate) replay: Replay,
 }
 
-impl Found {
+impl SpaceFiles {
     /// Reads the files of a space. Checkpoint `known` of its map was durable: an older map was put back, and the log of the
     /// time since then is gone.
-    pub(crate) fn open(directory: &dyn Directory, who: &Identity, known: u64) -> Result<Found> {
+    pub(crate) fn open(directory: &dyn Directory, who: &Identity, known: u64) -> Result<SpaceFiles> {
         let map_file = MapFile::open(directory, who)?;
         let head = map_file.head();
         if head.checkpoint < known {
@@ -62,7 +62,7 @@ impl Found {
         check_header(&*file, &location, &head.shape)?;
         let (map, stale) = map_file.load()?;
         let replay = Replay::new(who.space, map, head.after);
-        Ok(Found { file, location, map_file, stale, replay })
+        Ok(SpaceFiles { file, location, map_file, stale, replay })
     }
 
     /// Length of its extents: what they had when it was made.

@@ -18,7 +18,7 @@ use varve_device::{planted, reached};
 use super::format::map_page_of;
 use super::note::{self, NOTE_MAP, Said};
 use super::page_map::PageMap;
-use super::place::Place;
+use super::unit_run::UnitRun;
 use crate::base::error::Result;
 use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
@@ -44,7 +44,7 @@ impl Replay {
     }
 
     /// Where the page is, as far as the log was read.
-    pub(super) fn place(&self, no: PageNo) -> Option<Place> {
+    pub(super) fn place(&self, no: PageNo) -> Option<UnitRun> {
         self.map.load(no)
     }
 
@@ -83,7 +83,7 @@ impl Replay {
         range.pages().for_each(|id| self.set(id.no(), None));
     }
 
-    fn set(&mut self, no: PageNo, place: Option<Place>) {
+    fn set(&mut self, no: PageNo, place: Option<UnitRun>) {
         if self.map.swap(no, place) != place {
             self.dirty.insert(map_page_of(no));
         }

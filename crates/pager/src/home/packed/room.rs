@@ -29,8 +29,8 @@ use varve_device::reached;
 
 use super::PackedSpace;
 use super::book::Book;
-use super::place::UNIT_BYTES;
 use super::reclaim::LAST_EXTENTS;
+use super::unit_run::UNIT_BYTES;
 use crate::base::error::Result;
 use crate::home::files;
 

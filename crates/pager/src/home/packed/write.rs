@@ -16,8 +16,8 @@ use varve_device::{AlignedBuf, Durability, WriteOp};
 
 use super::PackedSpace;
 use super::extents::NoExtent;
-use super::place::{Place, UNIT_BYTES};
 use super::reclaim::LAST_EXTENTS;
+use super::unit_run::{UNIT_BYTES, UnitRun};
 use crate::base::error::{PagerError, Result};
 use crate::base::lsn::Lsn;
 use crate::home::compression::stored_page::Stored;
@@ -48,7 +48,7 @@ impl PackedSpace {
     }
 
     /// Slots for these pages; on error those that were taken are in `places`.
-    fn take_places(&self, stored: &[Stored<'_>], places: &mut Vec<Place>) -> Result<()> {
+    fn take_places(&self, stored: &[Stored<'_>], places: &mut Vec<UnitRun>) -> Result<()> {
         loop {
             let mut book = self.book.lock();
             let Some(missing) = stored.get(places.len()..).and_then(|rest| {
@@ -94,7 +94,7 @@ impl PackedSpace {
     }
 
     /// Writes the slots, neighbours with one operation.
-    fn write_slots(&self, stored: &[Stored<'_>], places: &[Place]) -> Result<()> {
+    fn write_slots(&self, stored: &[Stored<'_>], places: &[UnitRun]) -> Result<()> {
         let numbers: Vec<usize> = (0..places.len()).collect();
         let runs: Vec<&[usize]> = numbers.chunk_by(|a, b| places[*a].end() == places[*b].address()).collect();
         let joined: Vec<Option<AlignedBuf>> =

@@ -56,7 +56,7 @@ const FILL_BYTES: usize = 1 << 20;
 
 /// Where the file is.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct CopyFile<'a> {
     directory: &'a dyn Directory,
     name: &'static str,
     /// Its name until it is whole.
@@ -64,17 +64,17 @@ pub(super) struct Place<'a> {
     space: Space,
 }
 
-impl<'a> Place<'a> {
+impl<'a> CopyFile<'a> {
     /// Among the files of a data device.
-    pub(super) fn file(directory: &'a dyn Directory) -> Place<'a> {
+    pub(super) fn file(directory: &'a dyn Directory) -> CopyFile<'a> {
         let (name, unfinished) = ("doublewrite.varve", "doublewrite.new.varve");
-        Place { directory, name, unfinished, space: Space::Data }
+        CopyFile { directory, name, unfinished, space: Space::Data }
     }
 
     /// The only file (of [`REGION_PREFIX`]) in a part of a region.
-    pub(super) fn region(directory: &'a dyn Directory) -> Place<'a> {
+    pub(super) fn region(directory: &'a dyn Directory) -> CopyFile<'a> {
         let (name, unfinished) = ("doublewrite.0000", "doublewrite.0000.new");
-        Place { directory, name, unfinished, space: Space::Nvm }
+        CopyFile { directory, name, unfinished, space: Space::Nvm }
     }
 
     /// Whether there is a file.
@@ -223,7 +223,7 @@ impl Doublewrite {
     /// `database`: its id; a file of another one is made anew. `areas`: batches that may be written at the same time; each has an equal
     /// part of the layout's batch slots.
     pub(super) fn open(
-        (place, database): (Place<'_>, u64),
+        (place, database): (CopyFile<'_>, u64),
         layout: Layout,
         areas: u32,
         files: Arc<SpaceFiles>,
@@ -451,7 +451,7 @@ impl Doublewrite {
 /// Mends pages that a crash left torn from the copies in the file that lies there, which may be of another layout than
 /// the configured one.
 pub(super) fn repair(
-    place: Place<'_>,
+    place: CopyFile<'_>,
     page_size: u32,
     files: &SpaceFiles,
     redo_start: Lsn,
@@ -520,7 +520,7 @@ fn is_damaged(files: &SpaceFiles, id: PageId, buf: &mut [u8]) -> Result<bool> {
 
 /// The file to use, and its layout: the wanted one, or that of a file which may be kept and for whose successor there is no room.
 fn open_file(
-    (place, database): (Place<'_>, u64),
+    (place, database): (CopyFile<'_>, u64),
     wanted: Layout,
     is_kept: bool,
 ) -> Result<(Arc<dyn BlockFile>, Layout)> {
@@ -542,7 +542,7 @@ fn open_file(
 }
 
 /// The file that lies there, if its making was not cut off and it has slots of both sorts.
-fn find_kept(place: Place<'_>, page_size: u32) -> Result<Option<(Arc<dyn BlockFile>, Layout)>> {
+fn find_kept(place: CopyFile<'_>, page_size: u32) -> Result<Option<(Arc<dyn BlockFile>, Layout)>> {
     let Some(file) = place.find()? else { return Ok(None) };
     let layout = read_layout(&*file, place.space, page_size)?;
     let usable = layout.filter(|layout| layout.batch_slots > 0 && layout.single_slots > 0);
@@ -552,8 +552,8 @@ fn find_kept(place: Place<'_>, page_size: u32) -> Result<Option<(Arc<dyn BlockFi
 /// Makes a file of empty slots; it gets its name when it is whole, since a header that a crash left half written looks like
 /// damage. In a region names are only in memory, and older slots may lie there: so the magic, a word of its own, goes first and
 /// comes back last. The slots are written, so that later writes change no metadata of the file system.
-fn make((place, database): (Place<'_>, u64), layout: Layout) -> Result<Arc<dyn BlockFile>> {
-    let Place { directory, name, unfinished, space } = place;
+fn make((place, database): (CopyFile<'_>, u64), layout: Layout) -> Result<Arc<dyn BlockFile>> {
+    let CopyFile { directory, name, unfinished, space } = place;
     let file = directory.open(unfinished, OpenHow::or_create(space))?;
     let len_bytes = layout.len_bytes();
     file.set_len(len_bytes)?;
@@ -669,8 +669,9 @@ mod tests {
         let directory = varve_device::MemoryDirectory::new();
         let layout = Layout { page_size: 4096, batch_slots: 1, single_slots: 2 };
         let files = Arc::new(SpaceFiles::new(Vec::new()));
-        let area = Doublewrite::open((Place::file(&*directory), 7), layout, 1, files, Arc::default(), false)
-            .unwrap();
+        let area =
+            Doublewrite::open((CopyFile::file(&*directory), 7), layout, 1, files, Arc::default(), false)
+                .unwrap();
         let owned = [area.take_single().unwrap(), area.take_single().unwrap()];
         let cause = PagerError::Stopped { cause: "no room".into() };
         std::thread::scope(|scope| {
@@ -698,8 +699,9 @@ mod tests {
         let directory = varve_device::MemoryDirectory::new();
         let layout = Layout { page_size: 4096, batch_slots: 6, single_slots: 1 };
         let files = Arc::new(SpaceFiles::new(Vec::new()));
-        let file = Doublewrite::open((Place::file(&*directory), 7), layout, 2, files, Arc::default(), false)
-            .unwrap();
+        let file =
+            Doublewrite::open((CopyFile::file(&*directory), 7), layout, 2, files, Arc::default(), false)
+                .unwrap();
         let (first, held) = file.take_area();
         let (second, also_held) = file.take_area();
         assert_eq!((first.slots.clone(), second.slots.clone()), (0..3, 3..6));

@@ -34,7 +34,7 @@ use crate::level::Cause;
 
 use atomic::AtomicWrites;
 pub(crate) use doublewrite::REGION_PREFIX;
-use doublewrite::{Doublewrite, Place};
+use doublewrite::{CopyFile, Doublewrite};
 use kind::ProtectionKind;
 use none::Unprotected;
 
@@ -76,7 +76,7 @@ pub(crate) struct Wanted<'c> {
 
 /// Whether that is there, and this database's, from which [`repair`] may have to mend pages: only after a crash there are such pages.
 pub(crate) fn check_copies(data: &dyn Directory, stored: &Superblock) -> Result<()> {
-    let (place, home) = (Place::file(data), files::file_name(SpaceId::DATA));
+    let (place, home) = (CopyFile::file(data), files::file_name(SpaceId::DATA));
     let may_be_torn = stored.state != State::Clean && stored.protection == InForce::Doublewrite;
     // Where the pages are missing, too, that is said, with both names.
     if !may_be_torn || !data.exists(&home)? {
@@ -102,9 +102,11 @@ pub(crate) fn repair(
     match was {
         // Redo begins with an image of every page whose write was cut off; or a slot in NVM has its newest version.
         InForce::Nothing | InForce::AtomicWrite | InForce::FullPageLog | InForce::Nvm => Ok(Vec::new()),
-        InForce::Doublewrite => doublewrite::repair(Place::file(wanted.data), page_size, files, redo_start),
+        InForce::Doublewrite => {
+            doublewrite::repair(CopyFile::file(wanted.data), page_size, files, redo_start)
+        }
         InForce::NvmDoublewrite => {
-            doublewrite::repair(Place::region(in_region(wanted.copies)?), page_size, files, redo_start)
+            doublewrite::repair(CopyFile::region(in_region(wanted.copies)?), page_size, files, redo_start)
         }
     }
 }
@@ -118,18 +120,19 @@ pub(crate) fn open(
     was: Option<InForce>,
 ) -> Result<Box<dyn Protection>> {
     let (page_size, writers, times) = (wanted.page_size as u32, wanted.writers as u32, wanted.times);
-    let doublewrite = |place: Place<'_>, batch_slots, areas, single_slots| -> Result<Box<dyn Protection>> {
-        let layout = doublewrite::Layout { page_size, batch_slots, single_slots };
-        let is_kept = was == Some(wanted.kind.in_force());
-        Ok(Box::new(Doublewrite::open(
-            (place, database),
-            layout,
-            areas,
-            files.clone(),
-            times.clone(),
-            is_kept,
-        )?))
-    };
+    let doublewrite =
+        |place: CopyFile<'_>, batch_slots, areas, single_slots| -> Result<Box<dyn Protection>> {
+            let layout = doublewrite::Layout { page_size, batch_slots, single_slots };
+            let is_kept = was == Some(wanted.kind.in_force());
+            Ok(Box::new(Doublewrite::open(
+                (place, database),
+                layout,
+                areas,
+                files.clone(),
+                times.clone(),
+                is_kept,
+            )?))
+        };
     Ok(match wanted.kind {
         // The log, or a slot in NVM, has what is being written.
         ProtectionKind::None | ProtectionKind::FullPageLog | ProtectionKind::Nvm => {
@@ -137,12 +140,12 @@ pub(crate) fn open(
         }
         ProtectionKind::AtomicWrite => Box::new(AtomicWrites::new(files.clone(), times.clone())),
         ProtectionKind::Doublewrite { batch_slots, single_slots } => {
-            doublewrite(Place::file(wanted.data), writers * batch_slots, writers, single_slots)?
+            doublewrite(CopyFile::file(wanted.data), writers * batch_slots, writers, single_slots)?
         }
         ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => {
             // The region has its length from its making on: the writers share its slots.
             let areas = writers.min(batch_slots);
-            doublewrite(Place::region(in_region(wanted.copies)?), batch_slots, areas, single_slots)?
+            doublewrite(CopyFile::region(in_region(wanted.copies)?), batch_slots, areas, single_slots)?
         }
     })
 }

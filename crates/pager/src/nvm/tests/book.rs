@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
-use crate::nvm::book::{Book, Hold, State, Version};
+use crate::nvm::book::{Book, OlderVersion, State, Version};
 
 const SLOTS: u32 = 6;
 const PAGES: u32 = 8;
@@ -56,7 +56,7 @@ struct Model {
     book: Book,
     /// The newest version of each page that has one, and whether home has it, or it was discarded at some LSN.
     newest: BTreeMap<PageId, (u64, bool, Option<u64>)>,
-    puts: Vec<(Version, Hold)>,
+    puts: Vec<(Version, OlderVersion)>,
     flights: Vec<Version>,
     reads: Vec<PageId>,
     looks: Vec<Version>,
@@ -132,13 +132,13 @@ impl Model {
     fn begin_put(&mut self, id: PageId) {
         // A page that is leaving, or looked at, would be waited for.
         if self.leaving.iter().chain(&self.looks).any(|version| version.id == id) {
-            assert_eq!(self.book.hold(id), Hold::Wait);
+            assert_eq!(self.book.hold(id), OlderVersion::Wait);
             return;
         }
         let Some(slots) = self.book.take_free(1) else { return };
         let sequence = self.book.take_sequences(1);
         let held = self.book.hold(id);
-        assert_eq!(held == Hold::None, !self.newest.contains_key(&id));
+        assert_eq!(held == OlderVersion::None, !self.newest.contains_key(&id));
         self.puts.push((Version { id, slot: slots[0], sequence, lsn: Lsn::new(sequence) }, held));
     }
 

@@ -13,11 +13,11 @@ use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::home::packed::book::Book;
 use crate::home::packed::extents::{ExtentNo, Extents, NoExtent};
-use crate::home::packed::moves::{Output, Readable, Rules, Survivor, Turn};
+use crate::home::packed::moves::{MoveRound, Output, Readable, Rules, Survivor};
 use crate::home::packed::note::Said;
 use crate::home::packed::page_map::PageMap;
-use crate::home::packed::place::Place;
 use crate::home::packed::replay::Replay;
+use crate::home::packed::unit_run::UnitRun;
 
 /// A few slots: extents are free and used again all the time.
 const EXTENT_BYTES: usize = 8 << 10;
@@ -29,7 +29,7 @@ struct Version {
     no: PageNo,
     /// LSN of the image, or the log's end when an image without one was made.
     lsn: Lsn,
-    place: Place,
+    place: UnitRun,
     has_landed: bool,
     is_flushed: bool,
 }
@@ -55,7 +55,7 @@ pub(in crate::home::packed) enum Op {
     Move { no: u32 },
     LandMove,
     Choose { unsound: Option<usize> },
-    Place { is_read: bool },
+    UnitRun { is_read: bool },
     LandTurn { written: usize },
     Trim,
     Settle,
@@ -76,7 +76,7 @@ pub(in crate::home::packed) fn op() -> impl Strategy<Value = Op> {
         3 => (0..PAGES).prop_map(|no| Op::Move { no }),
         3 => Just(Op::LandMove),
         3 => prop::option::weighted(0.1, 0_usize..8).prop_map(|unsound| Op::Choose { unsound }),
-        4 => prop::bool::weighted(0.1).prop_map(|is_read| Op::Place { is_read }),
+        4 => prop::bool::weighted(0.1).prop_map(|is_read| Op::UnitRun { is_read }),
         3 => (0_usize..4).prop_map(|written| Op::LandTurn { written }),
         1 => Just(Op::Trim),
         8 => Just(Op::Settle),
@@ -98,17 +98,17 @@ pub(in crate::home::packed) struct World {
     log: Vec<(Lsn, Event)>,
     end: Lsn,
     durable: Lsn,
-    checkpoint: (BTreeMap<u32, Place>, Lsn),
+    checkpoint: (BTreeMap<u32, UnitRun>, Lsn),
     /// Changes that no image has.
     changed: BTreeMap<u32, Lsn>,
     /// What the ledger was told: newest image of each page.
     stable: BTreeMap<u32, Lsn>,
     flying: Vec<usize>,
-    moving: Vec<(Place, usize)>,
+    moving: Vec<(UnitRun, usize)>,
     /// A turn that has read what is to be moved: nobody writes to its victims until that is placed.
-    chosen: Option<(Turn, BTreeMap<PageNo, Lsn>)>,
+    chosen: Option<(MoveRound, BTreeMap<PageNo, Lsn>)>,
     /// A turn of reclamation, and the versions that it writes.
-    turn: Option<(Turn, Vec<Output>, Vec<usize>)>,
+    turn: Option<(MoveRound, Vec<Output>, Vec<usize>)>,
     settling: Option<(Settling, Vec<Said>)>,
     /// Noted, not called.
     discarding: Vec<(Range<u32>, Lsn)>,
@@ -159,7 +159,7 @@ impl World {
             Op::Move { no } => self.start_move(*no),
             Op::LandMove => self.land_move(),
             Op::Choose { unsound } => self.choose(*unsound),
-            Op::Place { is_read } => self.place(*is_read),
+            Op::UnitRun { is_read } => self.place(*is_read),
             Op::LandTurn { written } => self.land_turn(*written),
             Op::Trim => self.trim(),
             Op::Settle => self.settle(),
@@ -215,7 +215,7 @@ impl World {
     }
 
     /// What was in the place is gone.
-    fn put(&mut self, no: PageNo, lsn: Lsn, place: Place) -> usize {
+    fn put(&mut self, no: PageNo, lsn: Lsn, place: UnitRun) -> usize {
         let version = self.versions.len();
         self.versions.push(Version { no, lsn, place, has_landed: false, is_flushed: false });
         self.medium.extend((place.address()..place.end()).map(|unit| (unit, version)));
@@ -248,7 +248,7 @@ impl World {
         if self.turn.is_some() || self.chosen.is_some() {
             return;
         }
-        let mut turn = Turn::choose(&self.book, &RULES);
+        let mut turn = MoveRound::choose(&self.book, &RULES);
         if let Some(unsound) = unsound {
             let readable = |at| if at == unsound { Readable::NotNow } else { Readable::Yes };
             let found: Vec<Readable> = (0..turn.survivors.len()).map(readable).collect();
@@ -341,7 +341,7 @@ impl World {
             return;
         }
         let found = |no| Some((no, self.book.found_by_crash(PageNo(no))?));
-        let copy: BTreeMap<u32, Place> = (0..PAGES).filter_map(found).collect();
+        let copy: BTreeMap<u32, UnitRun> = (0..PAGES).filter_map(found).collect();
         let same = (0..PAGES).filter(|no| copy.get(no) == self.checkpoint.0.get(no));
         let (dirty, _) = self.book.copy(1, 0);
         assert!(!dirty.is_empty() || same.count() == PAGES as usize, "a map page changed and is not dirty");
@@ -350,7 +350,7 @@ impl World {
     }
 
     /// The version that lies whole in this place.
-    fn version_at(&self, no: PageNo, place: Place, must_be_flushed: bool, what: &str) -> &Version {
+    fn version_at(&self, no: PageNo, place: UnitRun, must_be_flushed: bool, what: &str) -> &Version {
         let first = self.medium[&place.address()];
         let is_whole = (place.address()..place.end()).all(|unit| self.medium[&unit] == first);
         let version = &self.versions[first];
@@ -437,7 +437,7 @@ fn run_on(mut world: World, ops: &[Op]) -> World {
     world
 }
 
-const RECLAIM: [Op; 2] = [Op::Choose { unsound: None }, Op::Place { is_read: false }];
+const RECLAIM: [Op; 2] = [Op::Choose { unsound: None }, Op::UnitRun { is_read: false }];
 const WRITE: Op = Op::Write { no: 3, units: 4, is_logged: true };
 
 /// All that lives in a file is what its pages need, once everything is settled and buried.

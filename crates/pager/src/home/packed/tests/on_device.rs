@@ -22,8 +22,8 @@ use crate::home::packed::checkpoint::DIRTY_MAX;
 use crate::home::packed::config::PackedConfig;
 use crate::home::packed::extents::ExtentNo;
 use crate::home::packed::format::PLACES;
-use crate::home::packed::place::Place;
 use crate::home::packed::reclaim::{LAST_EXTENTS, SHARE_EXTENTS_MAX};
+use crate::home::packed::unit_run::UnitRun;
 use crate::home::packed::{Around, Fill, Identity, PackedSpace};
 use crate::level::{Cause, Need, Step, Want};
 use crate::log::{FIRST_LSN, LogConfig, StoredLog, Tail};
@@ -77,7 +77,7 @@ fn get(space: &PackedSpace, no: u32) -> u64 {
     u64::from_le_bytes(frame[NUMBER..NUMBER + 8].try_into().unwrap())
 }
 
-fn place(space: &PackedSpace, no: u32) -> Place {
+fn place(space: &PackedSpace, no: u32) -> UnitRun {
     space.map.load(PageNo(no)).unwrap()
 }
 

@@ -28,27 +28,27 @@ const LENGTH_BITS: u32 = 8;
 
 /// Where a stored page lies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Place(NonZeroU64);
+pub(crate) struct UnitRun(NonZeroU64);
 
-impl Place {
+impl UnitRun {
     /// The place of `units` units from unit `address` on. `None` for places that can't be.
-    pub(crate) fn new(address: u64, units: u32) -> Option<Place> {
+    pub(crate) fn new(address: u64, units: u32) -> Option<UnitRun> {
         let fits = address >> ADDRESS_BITS == 0 && (1..=PLACE_UNITS_MAX).contains(&units);
         let address = NonZeroU64::new(address).filter(|_| fits)?;
-        Some(Place(address | u64::from(units - 1) << ADDRESS_BITS))
+        Some(UnitRun(address | u64::from(units - 1) << ADDRESS_BITS))
     }
 
     /// Reads a stored place: `Some(None)` for a page that was never written, `None` for nonsense.
-    pub(crate) fn of_stored(raw: u64) -> Option<Option<Place>> {
+    pub(crate) fn of_stored(raw: u64) -> Option<Option<UnitRun>> {
         if raw == 0 {
             return Some(None);
         }
         let units = (raw >> ADDRESS_BITS) + 1;
-        Place::new(raw & ((1 << ADDRESS_BITS) - 1), u32::try_from(units).ok()?).map(Some)
+        UnitRun::new(raw & ((1 << ADDRESS_BITS) - 1), u32::try_from(units).ok()?).map(Some)
     }
 
     /// The stored form; a page that was never written has 0.
-    pub(crate) fn to_stored(place: Option<Place>) -> u64 {
+    pub(crate) fn to_stored(place: Option<UnitRun>) -> u64 {
         place.map_or(0, |place| place.0.get())
     }
 
@@ -78,7 +78,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for UnitRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}+{}", self.address(), self.units())
     }
@@ -93,25 +93,25 @@ mod tests {
 
     #[test]
     fn layout_snapshot_of_places() {
-        let place = Place::new(0x12_3456, 5).unwrap();
-        assert_eq!(Place::to_stored(Some(place)), 0x0004_0000_0012_3456 & !(0xF << 48) | 4 << 40);
-        assert_eq!(Place::to_stored(Some(place)), 0x0000_0400_0012_3456);
+        let place = UnitRun::new(0x12_3456, 5).unwrap();
+        assert_eq!(UnitRun::to_stored(Some(place)), 0x0004_0000_0012_3456 & !(0xF << 48) | 4 << 40);
+        assert_eq!(UnitRun::to_stored(Some(place)), 0x0000_0400_0012_3456);
         assert_eq!((place.offset_bytes(), place.len_bytes(), place.end()), (0x2468_AC00, 2560, 0x12_345B));
-        assert_eq!(Place::to_stored(None), 0);
+        assert_eq!(UnitRun::to_stored(None), 0);
     }
 
     #[test]
     fn places_come_back_and_nonsense_does_not() {
         for (address, units) in [(1, 1), (8, 128), ((1 << 40) - 1, 1), (77, 16)] {
-            let place = Place::new(address, units).unwrap();
+            let place = UnitRun::new(address, units).unwrap();
             assert_eq!((place.address(), place.units()), (address, units));
-            assert_eq!(Place::of_stored(Place::to_stored(Some(place))), Some(Some(place)));
+            assert_eq!(UnitRun::of_stored(UnitRun::to_stored(Some(place))), Some(Some(place)));
         }
-        assert_eq!(Place::of_stored(0), Some(None));
+        assert_eq!(UnitRun::of_stored(0), Some(None));
         for nonsense in [1 << 48, 4 << 40, 200 << 40 | 8, u64::MAX] {
-            assert_eq!(Place::of_stored(nonsense), None, "{nonsense:#x}");
+            assert_eq!(UnitRun::of_stored(nonsense), None, "{nonsense:#x}");
         }
-        assert_eq!((Place::new(0, 1), Place::new(1 << 40, 1)), (None, None));
-        assert_eq!((Place::new(8, 0), Place::new(8, 129)), (None, None));
+        assert_eq!((UnitRun::new(0, 1), UnitRun::new(1 << 40, 1)), (None, None));
+        assert_eq!((UnitRun::new(8, 0), UnitRun::new(8, 129)), (None, None));
     }
 }
