@@ -55,6 +55,13 @@ pub(crate) struct Trial<'a> {
     pub(crate) earlier: Option<&'a MemoryImage>,
 }
 
+/// A crash image: its number, and what became of each write.
+#[derive(Clone, Copy)]
+struct CrashImage<'a> {
+    number: usize,
+    fates: &'a [Fate],
+}
+
 impl Trial<'_> {
     /// Tries images of all kinds.
     pub(crate) fn all_choices(&self, rng: &mut Rng, found: &mut SearchResult) {
@@ -90,7 +97,7 @@ impl Trial<'_> {
         let recovered = timed(&mut found.recovering, || self.recover(&devices, is_spoilt, &mut opened));
         match self.judge(recovered) {
             Err(what) => found.failures.push(self.failure(number, fates, &what)),
-            Ok(digest) if goes_on => self.go_on(digest, (number, fates), rng, found),
+            Ok(digest) if goes_on => self.go_on(digest, CrashImage { number, fates }, rng, found),
             Ok(digest) if again => self.crash_again((&log, is_spoilt), digest, fates, rng, found),
             Ok(_) => {}
         }
@@ -130,12 +137,12 @@ impl Trial<'_> {
     }
 
     /// Lets the database go on after its recovery, and crashes that.
-    fn go_on(&self, digest: u64, (image, fates): (usize, &[Fate]), rng: &mut Rng, found: &mut SearchResult) {
+    fn go_on(&self, digest: u64, image: CrashImage<'_>, rng: &mut Rng, found: &mut SearchResult) {
         let images = IMAGES_OF_A_LIFE.min(self.plan.images.saturating_sub(found.images).div_ceil(2));
         if images == 0 {
             return;
         }
-        let Some(run) = self.next_life((image, fates), rng, found) else { return };
+        let Some(run) = self.next_life(image, rng, found) else { return };
         found.lives += 1;
         let commits = run.digests.len() - 1;
         let wrong = match &run.error {
@@ -155,22 +162,18 @@ impl Trial<'_> {
         let number = found.images;
         for Failure { what, .. } in &more.failures {
             let what = format!("gone on for {commits} commits: {what}");
-            found.failures.push(self.failure(number, fates, &what));
+            found.failures.push(self.failure(number, image.fates, &what));
         }
         let second_crashes = more.images;
         found.add(SearchResult { commits: 0, second_crashes, failures: Vec::new(), ..more });
     }
 
     /// What a database does after its recovery; `None`: it stops, since its cache was spoilt.
-    fn next_life(
-        &self,
-        (image, fates): (usize, &[Fate]),
-        rng: &mut Rng,
-        found: &mut SearchResult,
-    ) -> Option<Run> {
+    fn next_life(&self, image: CrashImage<'_>, rng: &mut Rng, found: &mut SearchResult) -> Option<Run> {
+        let CrashImage { number, fates } = image;
         let [images, twin] =
             timed(&mut found.building, || [self.timeline.image(fates), self.timeline.image(fates)]);
-        let spoilt = [&images, &twin].map(|images| spoil(images, self.earlier, self.seed_of(image)));
+        let spoilt = [&images, &twin].map(|images| spoil(images, self.earlier, self.seed_of(number)));
         let log = RecordLog::new();
         let devices = Devices::recorded_from(self.plan.medium, images, &log);
         let history = History::new(Arc::clone(&log));

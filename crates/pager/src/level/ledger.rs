@@ -111,7 +111,9 @@ impl Ledger {
     /// Appends up to `n` pages with the oldest recovery LSNs, oldest first.
     pub fn next_to_clean(&self, n: usize, out: &mut Vec<PageId>) {
         let pages = self.pages.lock();
-        out.extend(pages.queue.iter().filter(|entry| pages.is_current(entry)).map(|(_, id)| *id).take(n));
+        out.extend(
+            pages.queue.iter().filter(|(start, id)| pages.is_current(*start, *id)).map(|(_, id)| *id).take(n),
+        );
     }
 
     /// Whether the page has changes that no stable image holds.
@@ -142,22 +144,22 @@ impl Ledger {
 }
 
 impl Pages {
-    fn is_current(&self, (start, id): &(Lsn, PageId)) -> bool {
-        self.changes.get(id).and_then(|changes| changes.first()).is_some_and(|oldest| oldest.start == *start)
+    fn is_current(&self, start: Lsn, id: PageId) -> bool {
+        self.changes.get(&id).and_then(|changes| changes.first()).is_some_and(|oldest| oldest.start == start)
     }
 
-    fn is_needed(&self, (start, id): &(Lsn, PageId)) -> bool {
-        self.changes.get(id).is_some_and(|changes| changes.iter().any(|change| change.start == *start))
+    fn is_needed(&self, start: Lsn, id: PageId) -> bool {
+        self.changes.get(&id).is_some_and(|changes| changes.iter().any(|change| change.start == start))
     }
 
     fn drop_stale(&mut self) {
-        while self.queue.front().is_some_and(|entry| !self.is_current(entry)) {
+        while self.queue.front().is_some_and(|(start, id)| !self.is_current(*start, *id)) {
             self.queue.pop_front();
         }
         // At most half of what is kept then is needed: each entry is looked at a few times, however long the queue gets.
         if self.queue.len() > 2 * CHANGES_MAX * self.changes.len() + STALE_ENTRIES_MIN {
             let mut queue = std::mem::take(&mut self.queue);
-            queue.retain(|entry| self.is_needed(entry));
+            queue.retain(|(start, id)| self.is_needed(*start, *id));
             self.queue = queue;
             #[cfg(test)]
             {

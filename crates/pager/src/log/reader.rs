@@ -264,7 +264,7 @@ impl<'a> Reader<'a> {
         let (before, rest) = bytes.split_at_mut(kept.len());
         before.copy_from_slice(kept);
         if !rest.is_empty() {
-            self.segments.read((number, from + kept.len()), rest, self.keeps)?;
+            self.segments.read(number, from + kept.len(), rest, self.keeps)?;
         }
         self.window = Some(Window { number, from, bytes });
         Ok(())

@@ -199,7 +199,8 @@ impl Segments {
     /// Reads a segment's bytes from `offset` on. `keeps`: they will be read again.
     pub(crate) fn read(
         &self,
-        (number, offset): (u64, usize),
+        number: u64,
+        offset: usize,
         bytes: &mut [u8],
         keeps: bool,
     ) -> Result<(), LogError> {

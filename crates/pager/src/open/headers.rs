@@ -42,7 +42,7 @@ pub(super) fn refuse_other(config: &PagerConfig, stored: &Superblock) -> Result<
         let is_read = file.file().read_at(offset, &mut buf, file.purpose()).is_ok();
         // One that a crash tore, or that can't be read, is made whole before it is needed, or is refused then.
         if is_read && stored_page::decode_in(&mut buf, header).is_ok() {
-            expect_mark(&buf, (space, &directory.location()), config, stored)?;
+            expect_mark(&buf, space, &directory.location(), config, stored)?;
         }
     }
     Ok(())
@@ -67,7 +67,7 @@ pub(super) fn refuse_other_packed(
             let directories = super::durable_spaces(config);
             let location =
                 directories.iter().find(|(of, _)| of == space).map(|(_, directory)| directory.location());
-            expect_mark(&header, (*space, &location.unwrap_or_default()), config, stored)?;
+            expect_mark(&header, *space, &location.unwrap_or_default(), config, stored)?;
         }
     }
     Ok(())
@@ -79,7 +79,8 @@ fn header_of(space: SpaceId, config: &PagerConfig) -> PageId {
 
 fn expect_mark(
     header: &[u8],
-    (space, location): (SpaceId, &str),
+    space: SpaceId,
+    location: &str,
     config: &PagerConfig,
     stored: &Superblock,
 ) -> Result<()> {

@@ -180,7 +180,7 @@ impl FlashCache {
             Ok(OpenStore { store, whose, earlier, seal }) => {
                 let records = Records {
                     scheme: config.settings.restart,
-                    hardening: Hardening::new(whose, (earlier, seal), store.table_blocks()),
+                    hardening: Hardening::new(whose, earlier, seal, store.table_blocks()),
                     keeping: Keeping::new(config.settings.restart, store.table_blocks()),
                 };
                 let (directory, writes) = (config.directory.clone(), Writes::new(config.queued_max));

@@ -95,7 +95,8 @@ pub(in crate::flash) struct Hardening {
 impl Hardening {
     pub(in crate::flash) fn new(
         whose: Whose,
-        (earlier, seal): (std::result::Result<Marks, Cold>, Seal),
+        earlier: std::result::Result<Marks, Cold>,
+        seal: Seal,
         blocks: u32,
     ) -> Hardening {
         Hardening {

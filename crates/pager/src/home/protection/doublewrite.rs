@@ -223,7 +223,8 @@ impl Doublewrite {
     /// `database`: its id; a file of another one is made anew. `areas`: batches that may be written at the same time; each has an equal
     /// part of the layout's batch slots.
     pub(super) fn open(
-        (place, database): (CopyFile<'_>, u64),
+        place: CopyFile<'_>,
+        database: u64,
         layout: Layout,
         areas: u32,
         files: Arc<SpaceFiles>,
@@ -231,7 +232,7 @@ impl Doublewrite {
         is_kept: bool,
     ) -> Result<Doublewrite> {
         let wanted = layout;
-        let (file, layout) = open_file((place, database), wanted, is_kept)?;
+        let (file, layout) = open_file(place, database, wanted, is_kept)?;
         let areas = if layout == wanted { areas } else { areas.min(layout.batch_slots) };
         let each = layout.batch_slots / areas;
         let area = |no: u32| Area { slots: no * each..(no + 1) * each, staging: Mutex::new(None) };
@@ -520,7 +521,8 @@ fn is_damaged(files: &SpaceFiles, id: PageId, buf: &mut [u8]) -> Result<bool> {
 
 /// The file to use, and its layout: the wanted one, or that of a file which may be kept and for whose successor there is no room.
 fn open_file(
-    (place, database): (CopyFile<'_>, u64),
+    place: CopyFile<'_>,
+    database: u64,
     wanted: Layout,
     is_kept: bool,
 ) -> Result<(Arc<dyn BlockFile>, Layout)> {
@@ -528,7 +530,7 @@ fn open_file(
         if is_kept && !place.is_foreign(database)? { find_kept(place, wanted.page_size)? } else { None };
     match kept {
         Some((file, layout)) if layout == wanted => Ok((file, layout)),
-        kept => match (make((place, database), wanted), kept) {
+        kept => match (make(place, database, wanted), kept) {
             (Ok(file), _) => Ok((file, wanted)),
             (Err(error), Some((file, layout))) if error.is_no_space() => {
                 reached("doublewrite: no room for another file");
@@ -552,7 +554,7 @@ fn find_kept(place: CopyFile<'_>, page_size: u32) -> Result<Option<(Arc<dyn Bloc
 /// Makes a file of empty slots; it gets its name when it is whole, since a header that a crash left half written looks like
 /// damage. In a region names are only in memory, and older slots may lie there: so the magic, a word of its own, goes first and
 /// comes back last. The slots are written, so that later writes change no metadata of the file system.
-fn make((place, database): (CopyFile<'_>, u64), layout: Layout) -> Result<Arc<dyn BlockFile>> {
+fn make(place: CopyFile<'_>, database: u64, layout: Layout) -> Result<Arc<dyn BlockFile>> {
     let CopyFile { directory, name, unfinished, space } = place;
     let file = directory.open(unfinished, OpenHow::or_create(space))?;
     let len_bytes = layout.len_bytes();
@@ -669,9 +671,8 @@ mod tests {
         let directory = varve_device::MemoryDirectory::new();
         let layout = Layout { page_size: 4096, batch_slots: 1, single_slots: 2 };
         let files = Arc::new(SpaceFiles::new(Vec::new()));
-        let area =
-            Doublewrite::open((CopyFile::file(&*directory), 7), layout, 1, files, Arc::default(), false)
-                .unwrap();
+        let area = Doublewrite::open(CopyFile::file(&*directory), 7, layout, 1, files, Arc::default(), false)
+            .unwrap();
         let owned = [area.take_single().unwrap(), area.take_single().unwrap()];
         let cause = PagerError::Stopped { cause: "no room".into() };
         std::thread::scope(|scope| {
@@ -699,9 +700,8 @@ mod tests {
         let directory = varve_device::MemoryDirectory::new();
         let layout = Layout { page_size: 4096, batch_slots: 6, single_slots: 1 };
         let files = Arc::new(SpaceFiles::new(Vec::new()));
-        let file =
-            Doublewrite::open((CopyFile::file(&*directory), 7), layout, 2, files, Arc::default(), false)
-                .unwrap();
+        let file = Doublewrite::open(CopyFile::file(&*directory), 7, layout, 2, files, Arc::default(), false)
+            .unwrap();
         let (first, held) = file.take_area();
         let (second, also_held) = file.take_area();
         assert_eq!((first.slots.clone(), second.slots.clone()), (0..3, 3..6));

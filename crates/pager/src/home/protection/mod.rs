@@ -125,7 +125,8 @@ pub(crate) fn open(
             let layout = doublewrite::Layout { page_size, batch_slots, single_slots };
             let is_kept = was == Some(wanted.kind.in_force());
             Ok(Box::new(Doublewrite::open(
-                (place, database),
+                place,
+                database,
                 layout,
                 areas,
                 files.clone(),
