@@ -100,7 +100,8 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
                 (recovered, _) => recovered?,
             };
             shared.started.warnings.extend(accepted);
-            Ok(Shared { postponed, ..shared })
+            shared.started.postponed = postponed;
+            Ok(shared)
         }
         unfinished => {
             if unfinished.is_none() {
@@ -298,8 +299,9 @@ fn recover(
         redo_time: opened.elapsed(),
     };
     let recovered = Some((plan.from()..plan.until(), recovery));
-    let shared = finish(config, control, region, parts, log, ops, recovered)?;
-    Ok(Shared { is_behind_seal: behind_seal.is_some(), ..shared })
+    let mut shared = finish(config, control, region, parts, log, ops, recovered)?;
+    shared.started.is_behind_seal = behind_seal.is_some();
+    Ok(shared)
 }
 
 /// A start that begins.
