@@ -299,9 +299,8 @@ fn recover(
         redo_time: opened.elapsed(),
     };
     let recovered = Some((plan.from()..plan.until(), recovery));
-    let mut shared = finish(config, control, region, parts, log, ops, recovered)?;
-    shared.started.is_behind_seal = behind_seal.is_some();
-    Ok(shared)
+    let shared = finish(config, control, region, parts, log, ops, recovered)?;
+    Ok(Shared { started: StartOutcome { is_behind_seal: behind_seal.is_some(), ..shared.started }, ..shared })
 }
 
 /// A start that begins.
