@@ -163,7 +163,7 @@ impl FileDirectory {
         Ok(Arc::new(Descriptor { file, number, writable: writable && !self.read_only, poisoned }))
     }
 
-    fn descriptor(&self, (name, path): (&str, &Path), how: OpenHow) -> Result<Arc<Descriptor>> {
+    fn descriptor(&self, name: &str, path: &Path, how: OpenHow) -> Result<Arc<Descriptor>> {
         let mut open_files = self.open_files.lock();
         let held = open_files.get(name).and_then(Weak::upgrade);
         if let Some(descriptor) = held.filter(|held| held.writable || how.read_only) {
@@ -198,7 +198,7 @@ impl Directory for FileDirectory {
         Ok(Arc::new(OpenFile {
             name: name.into(),
             location: Location::new(path.display().to_string()),
-            descriptor: self.descriptor((name, &path), how)?,
+            descriptor: self.descriptor(name, &path, how)?,
             space: how.space,
             read_only,
             shared: Arc::clone(&self.shared),

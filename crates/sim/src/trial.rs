@@ -98,7 +98,7 @@ impl Trial<'_> {
         match self.judge(recovered) {
             Err(what) => found.failures.push(self.failure(number, fates, &what)),
             Ok(digest) if goes_on => self.go_on(digest, CrashImage { number, fates }, rng, found),
-            Ok(digest) if again => self.crash_again((&log, is_spoilt), digest, fates, rng, found),
+            Ok(digest) if again => self.crash_again(&log, is_spoilt, digest, fates, rng, found),
             Ok(_) => {}
         }
     }
@@ -106,7 +106,8 @@ impl Trial<'_> {
     /// Crashes a recovery and recovers from that.
     fn crash_again(
         &self,
-        (log, was_spoilt): (&RecordLog, bool),
+        log: &RecordLog,
+        was_spoilt: bool,
         digest: u64,
         fates: &[Fate],
         rng: &mut Rng,

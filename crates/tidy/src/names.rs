@@ -13,10 +13,7 @@ const VAGUE: &[&str] = &["Found", "Held", "Hold", "Place", "Room", "Target", "Tu
 /// Crates that were written before this rule.
 pub const BOUNDS: &[Bound] = &[
     Bound { folder: "bench", max: 1 },
-    Bound { folder: "device", max: 2 },
-    Bound { folder: "pager", max: 23 },
     Bound { folder: "server", max: 3 },
-    Bound { folder: "sim", max: 1 },
     Bound { folder: "sql", max: 11 },
 ];
 

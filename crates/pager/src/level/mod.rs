@@ -142,16 +142,16 @@ pub struct LevelReport {
 }
 
 /// Something that a level keeps for its caller until this is dropped.
-pub struct DiscardHold<'l>(#[expect(dead_code, reason = "it is only dropped")] Box<dyn Held + 'l>);
+pub struct DiscardHold<'l>(#[expect(dead_code, reason = "it is only dropped")] Box<dyn ReleasedOnDrop + 'l>);
 
-/// Anything that is let go by being dropped.
-pub trait Held {}
+/// Anything that is released when it is dropped.
+pub trait ReleasedOnDrop {}
 
-impl<T> Held for T {}
+impl<T> ReleasedOnDrop for T {}
 
 impl<'l> DiscardHold<'l> {
     /// Keeps `held`.
-    pub fn new(held: impl Held + 'l) -> DiscardHold<'l> {
+    pub fn new(held: impl ReleasedOnDrop + 'l) -> DiscardHold<'l> {
         DiscardHold(Box::new(held))
     }
 }

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-    struct World {
+    struct Interleaving {
         threads: Vec<Thread>,
         line: Line<usize>,
         end: Lsn,
@@ -106,10 +106,10 @@ mod tests {
         writes_left: u32,
     }
 
-    impl World {
-        fn new(threads_count: usize, commits_count: u32, writes_left: u32) -> World {
+    impl Interleaving {
+        fn new(threads_count: usize, commits_count: u32, writes_left: u32) -> Interleaving {
             let thread = Thread { at: At::Append, upto: Lsn::ZERO, commits_left: commits_count };
-            World {
+            Interleaving {
                 threads: vec![thread; threads_count],
                 line: Line::default(),
                 end: Lsn::ZERO,
@@ -196,7 +196,7 @@ mod tests {
     }
 
     /// Every order of steps from `world` on; gives the number of different states.
-    fn explore(world: World) -> usize {
+    fn explore(world: Interleaving) -> usize {
         let mut seen = HashSet::new();
         let mut open = vec![world];
         while let Some(world) = open.pop() {
@@ -221,14 +221,14 @@ mod tests {
 
     #[test]
     fn every_interleaving_ends_with_everybody_durable() {
-        assert!(explore(World::new(2, 3, u32::MAX)) > 100);
-        assert!(explore(World::new(3, 2, u32::MAX)) > 1000);
+        assert!(explore(Interleaving::new(2, 3, u32::MAX)) > 100);
+        assert!(explore(Interleaving::new(3, 2, u32::MAX)) > 1000);
     }
 
     #[test]
     fn every_interleaving_ends_when_a_write_fails() {
         for writes_left in 0..3 {
-            explore(World::new(3, 2, writes_left));
+            explore(Interleaving::new(3, 2, writes_left));
         }
     }
 }

@@ -30,6 +30,7 @@ mod stored;
 mod write_ahead;
 mod writer;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -302,20 +303,20 @@ impl Log {
     pub fn replay<E: From<LogError>>(
         &self,
         lives: &[Life],
-        (from, until): (Lsn, Lsn),
+        range: Range<Lsn>,
         visit: impl FnMut(Group<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.reader(lives, from)?.each_group_before(until, visit)
+        self.reader(lives, range.start)?.each_group_before(range.end, visit)
     }
 
     /// The same for the first time: what is read will be replayed once more.
     pub(crate) fn replay_first<E: From<LogError>>(
         &self,
         lives: &[Life],
-        (from, until): (Lsn, Lsn),
+        range: Range<Lsn>,
         visit: impl FnMut(Group<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.reader(lives, from)?.keeping().each_group_before(until, visit)
+        self.reader(lives, range.start)?.keeping().each_group_before(range.end, visit)
     }
 
     fn reader<'l>(&'l self, lives: &'l [Life], from: Lsn) -> Result<Reader<'l>, LogError> {

@@ -47,9 +47,9 @@ impl NvmRegion {
     /// Sizes and place of the log, where it is here.
     pub(crate) fn log(&self) -> Option<LogConfig> {
         let log = self.layout.log?;
-        let part = (Space::Log, Purpose::Log);
+        let (from, bytes, count) = (log.offset, log.segment_bytes, log.segments);
         Some(LogConfig {
-            directory: self.files(LOG_PREFIX, log.offset, log.segment_bytes, log.segments, part),
+            directory: self.files(LOG_PREFIX, from, bytes, count, Space::Log, Purpose::Log),
             segment_bytes: log.segment_bytes,
             capacity_bytes: log.capacity_bytes(),
         })
@@ -63,8 +63,8 @@ impl NvmRegion {
     /// The place of doublewrite copies, where they are here: a directory of one file.
     pub(crate) fn copies(&self) -> Option<Arc<RegionFiles>> {
         let slots = self.layout.slots.filter(|slots| slots.purpose == SlotUse::Copies)?;
-        let part = (Space::Nvm, Purpose::Doublewrite);
-        Some(self.files(REGION_PREFIX, slots.pages, slots.bytes(self.layout.page_size), 1, part))
+        let bytes = slots.bytes(self.layout.page_size);
+        Some(self.files(REGION_PREFIX, slots.pages, bytes, 1, Space::Nvm, Purpose::Doublewrite))
     }
 
     /// A part of the region as files of equal length.
@@ -74,7 +74,8 @@ impl NvmRegion {
         offset: u64,
         extent_bytes: u64,
         count: u32,
-        (space, why): (Space, Purpose),
+        space: Space,
+        why: Purpose,
     ) -> Arc<RegionFiles> {
         // The files count what they read and write, so the part's own account goes to nobody.
         let uncounted = Arc::new(Accounting::new());

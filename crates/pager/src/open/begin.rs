@@ -99,7 +99,7 @@ pub(super) fn read_log(
     }
     let keeps_images = begins_images(config).is_some() || stored.protection == InForce::FullPageLog;
     let kept_bytes = (config.pool_bytes / 2).min(KEPT_LOG_BYTES_MAX);
-    recovery::read_log(log_config(config), stored.clone(), (keeps_images, kept_bytes), observers).map(Some)
+    recovery::read_log(log_config(config), stored.clone(), keeps_images, kept_bytes, observers).map(Some)
 }
 
 /// Behind the log's first record nobody could tell after a crash that images began cleanly.

@@ -280,7 +280,7 @@ fn recover(
     parts.compressions.set_noted(plan.take_forms());
     parts.compressions.set_learning(true);
     let life = Beginning { stored: &stored, is_sealed, running: copied::running(&config)? };
-    let is_found = begin_cache(&parts, &control, &life, (&plan, noted.as_ref()))?;
+    let is_found = begin_cache(&parts, &control, &life, &plan, noted.as_ref())?;
     *behind_seal = parts.stack.cache.clone().filter(|_| is_sealed && is_found);
     if is_sealed && !is_found {
         // It is empty, then.
@@ -319,7 +319,8 @@ fn begin_cache(
     parts: &Parts,
     control: &Control,
     &Beginning { stored, is_sealed, running }: &Beginning<'_>,
-    (plan, noted): (&Plan, Option<&Noted>),
+    plan: &Plan,
+    noted: Option<&Noted>,
 ) -> Result<bool> {
     let note = |start| {
         control.update(|superblock| {
@@ -516,7 +517,7 @@ fn assemble(
     let packed = open_packed(config, control, around, start)?;
     let layouts = Arc::new(Layouts::new(in_place, packed));
     let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
-    let stack = stack(config, control.get().database, region, home, (&ledger, log))?;
+    let stack = stack(config, control.get().database, region, home, &ledger, log)?;
     let parts = PoolParts {
         level: stack.level.clone(),
         ledger: ledger.clone(),

@@ -37,7 +37,8 @@ pub(super) fn stack(
     database: u64,
     region: Option<&NvmRegion>,
     home: Arc<dyn Level>,
-    (ledger, log): (&Arc<Ledger>, &Arc<Log>),
+    ledger: &Arc<Ledger>,
+    log: &Arc<Log>,
 ) -> Result<Stack> {
     let area = region.and_then(NvmRegion::page_area);
     let open_cache = |flash| {

@@ -41,6 +41,7 @@
 //! Not known here: keys, transactions, how pages are protected.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -128,8 +129,8 @@ impl Plan {
     pub(crate) fn begun_at(self, log: &Log, block: &Superblock) -> Result<Plan> {
         let (redo, stable) = (block.redo, block.redo_start());
         let mut analysis = Analysis { stable, ..Analysis::default() };
-        log.replay_first(&self.lives, (redo, self.history.until), |group| analysis.group(group, &mut []))?;
-        Ok(analysis.plan((redo, self.history.until), self.lives))
+        log.replay_first(&self.lives, redo..self.history.until, |group| analysis.group(group, &mut []))?;
+        Ok(analysis.plan(redo..self.history.until, self.lives))
     }
 
     /// Where the log ends.
@@ -206,7 +207,8 @@ impl News {
 pub(crate) fn read_log(
     config: LogConfig,
     block: Superblock,
-    (keeps_images, kept_bytes): (bool, usize),
+    keeps_images: bool,
+    kept_bytes: usize,
     observers: &mut [&mut dyn Observe],
 ) -> Result<ReadLog> {
     StoredLog::require_any(&*config.directory)?;
@@ -217,7 +219,7 @@ pub(crate) fn read_log(
     let known = Known { lsn: block.durable, why: if is_end { SHUT_DOWN } else { NOTED }, is_end };
     let tail =
         stored.each_group(&block.lives, block.redo, known, |group| analysis.group(group, observers))?;
-    let plan = analysis.plan((block.redo, tail.next), block.lives);
+    let plan = analysis.plan(block.redo..tail.next, block.lives);
     Ok(ReadLog { stored, tail, plan })
 }
 
@@ -291,7 +293,8 @@ struct Analysis {
 }
 
 impl Analysis {
-    fn plan(self, (from, until): (Lsn, Lsn), lives: Vec<Life>) -> Plan {
+    fn plan(self, range: Range<Lsn>, lives: Vec<Life>) -> Plan {
+        let Range { start: from, end: until } = range;
         let Analysis { stable, discards, written, forms, whole, changed_before, groups_count, .. } = self;
         let stable = stable.max(from);
         let history = History { from, stable, until, discards, written, changed_before };
@@ -304,13 +307,13 @@ impl Analysis {
             let record = record.map_err(|why| PagerError::Corrupt {
                 what: format!("the log's group at LSN {} makes no sense: {why}", group.start),
             })?;
-            self.record((group.block, group.end), &record)?;
+            self.record(group.block, group.end, &record)?;
             observers.iter_mut().try_for_each(|observer| observer.observe(group.end, &record))?;
         }
         Ok(())
     }
 
-    fn record(&mut self, (block, lsn): (Lsn, Lsn), record: &Record<'_>) -> Result<()> {
+    fn record(&mut self, block: Lsn, lsn: Lsn, record: &Record<'_>) -> Result<()> {
         match *record {
             Record::Change { page, op, .. } => {
                 if block < self.stable {

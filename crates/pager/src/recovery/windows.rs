@@ -147,7 +147,7 @@ impl Ahead<'_> {
     fn gather(self, mut found: impl FnMut(Window) -> Result<()>) -> Result<()> {
         let mut gather = Gather::new(self.plan, self.pool);
         let Plan { lives, history: History { stable, until, .. }, .. } = self.plan;
-        self.log.replay(lives, (*stable, *until), |group| gather.add(&group).map_or(Ok(()), &mut found))?;
+        self.log.replay(lives, *stable..*until, |group| gather.add(&group).map_or(Ok(()), &mut found))?;
         found(gather.take())
     }
 

@@ -47,7 +47,7 @@ fn nothing_is_read_behind_an_end_that_is_known() {
             groups_count += 1;
             Ok::<(), LogError>(())
         };
-        log.replay(&first_life(), (FIRST_LSN, tail.next), count).unwrap();
+        log.replay(&first_life(), FIRST_LSN..tail.next, count).unwrap();
         assert_eq!(groups_count, 1);
         let read = read_bytes() - before_bytes;
         assert!((5000..=next_sector(medium, tail.next).since(FIRST_LSN)).contains(&read), "{read} bytes");

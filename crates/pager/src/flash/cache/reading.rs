@@ -318,15 +318,16 @@ impl FlashCache {
         buffers: &mut [AlignedBuf; 2],
     ) -> Result<Option<String>> {
         let version = || self.table_of(id).version(id);
-        let Some(before) = version() else { return Ok(None) };
-        let damage = self.difference(id, before, buffers)?;
+        let Some(before @ (lsn, is_dirty)) = version() else { return Ok(None) };
+        let damage = self.difference(id, lsn, is_dirty, buffers)?;
         Ok(damage.filter(|_| version() == Some(before)))
     }
 
     fn difference(
         &self,
         id: PageId,
-        (lsn, is_dirty): (Lsn, bool),
+        lsn: Lsn,
+        is_dirty: bool,
         [flash, home]: &mut [AlignedBuf; 2],
     ) -> Result<Option<String>> {
         let mut cached = [Want::Page { frame: flash, got: None }];

@@ -105,12 +105,12 @@ impl Holes {
         for page in pages {
             let space = page.id().space();
             if let (Some(places), Some(file)) = (self.of(space), files.space(space)) {
-                self.punch_behind_one(punches, (places, file), page);
+                self.punch_behind_one(punches, places, file, page);
             }
         }
     }
 
-    fn punch_behind_one(&self, punches: &Punches, (places, file): (&Places, &SpaceFile), page: &Stored<'_>) {
+    fn punch_behind_one(&self, punches: &Punches, places: &Places, file: &SpaceFile, page: &Stored<'_>) {
         let id = page.id();
         let (needs, had) = (places.blocks_of(page.bytes().len()), places.has(id));
         if needs > had {

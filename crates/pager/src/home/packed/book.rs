@@ -185,7 +185,7 @@ impl Book {
                 self.extents.die(first);
             }
             Entry::Vacant(vacant) => {
-                drop(vacant.insert(HeldPage { lsn: Lsn::ZERO, place: to, is_moved: true }))
+                vacant.insert(HeldPage { lsn: Lsn::ZERO, place: to, is_moved: true });
             }
         }
         true

@@ -89,7 +89,7 @@ pub(in crate::home::packed) fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-pub(in crate::home::packed) struct World {
+pub(in crate::home::packed) struct CrashableSpace {
     map: Arc<PageMap>,
     book: Book,
     versions: Vec<Version>,
@@ -114,10 +114,10 @@ pub(in crate::home::packed) struct World {
     discarding: Vec<(Range<u32>, Lsn)>,
 }
 
-impl World {
-    pub(in crate::home::packed) fn new() -> World {
+impl CrashableSpace {
+    pub(in crate::home::packed) fn new() -> CrashableSpace {
         let map = Arc::new(PageMap::new());
-        World {
+        CrashableSpace {
             book: Book::new(map.clone(), Extents::new(EXTENT_BYTES), BTreeSet::new()),
             map,
             versions: Vec::new(),
@@ -416,7 +416,7 @@ proptest! {
 
     #[test]
     fn a_crash_finds_what_it_must(ops in proptest::collection::vec(op(), 1..200)) {
-        let mut world = World::new();
+        let mut world = CrashableSpace::new();
         for op in &ops {
             world.run(op);
             world.check();
@@ -425,11 +425,11 @@ proptest! {
 }
 
 /// Runs operations, each checked.
-fn run(ops: &[Op]) -> World {
-    run_on(World::new(), ops)
+fn run(ops: &[Op]) -> CrashableSpace {
+    run_on(CrashableSpace::new(), ops)
 }
 
-fn run_on(mut world: World, ops: &[Op]) -> World {
+fn run_on(mut world: CrashableSpace, ops: &[Op]) -> CrashableSpace {
     for op in ops {
         world.run(op);
         world.check();

@@ -3,7 +3,7 @@
 use proptest::test_runner::{Config, TestRunner};
 use varve_device::{plant, planted_hits};
 
-use super::crashes::{World, op};
+use super::crashes::{CrashableSpace, op};
 
 /// What complains first with this fault switched on.
 fn hunt(fault: &'static str) -> Option<String> {
@@ -11,7 +11,7 @@ fn hunt(fault: &'static str) -> Option<String> {
     let mut runner = TestRunner::new(config);
     plant(Some(fault));
     let searched = runner.run(&proptest::collection::vec(op(), 1..200), |ops| {
-        let mut world = World::new();
+        let mut world = CrashableSpace::new();
         for op in &ops {
             world.run(op);
             world.check();
