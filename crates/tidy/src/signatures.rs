@@ -19,7 +19,7 @@ const RESULT_PARTS_MAX: usize = 2;
 pub const BOUNDS: &[Bound] = &[
     Bound { folder: "bench", max: 3 },
     Bound { folder: "lab", max: 58 },
-    Bound { folder: "pager", max: 10 },
+    Bound { folder: "pager", max: 14 },
     Bound { folder: "sql", max: 56 },
 ];
 
