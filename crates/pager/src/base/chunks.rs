@@ -21,10 +21,10 @@ pub(crate) struct Chunks<T> {
 }
 
 /// The places of a number in the three tables.
-fn split(no: u32) -> (usize, usize, usize) {
+fn split(no: u32) -> [usize; 3] {
     let inner = no & ((1 << INNER_BITS) - 1);
     let middle = (no >> INNER_BITS) & ((1 << MIDDLE_BITS) - 1);
-    ((no >> (INNER_BITS + MIDDLE_BITS)) as usize, middle as usize, inner as usize)
+    [(no >> (INNER_BITS + MIDDLE_BITS)) as usize, middle as usize, inner as usize]
 }
 
 fn filled<T>(bits: u32, cell: impl Fn() -> T) -> Box<[T]> {
@@ -38,13 +38,13 @@ impl<T: Default> Chunks<T> {
 
     /// The cell of a number, if its chunk was made.
     pub(crate) fn get(&self, no: u32) -> Option<&T> {
-        let (outer, middle, inner) = split(no);
+        let [outer, middle, inner] = split(no);
         self.outer[outer].get()?[middle].get().map(|chunk| &chunk[inner])
     }
 
     /// The cell of a number.
     pub(crate) fn make(&self, no: u32) -> &T {
-        let (outer, middle, inner) = split(no);
+        let [outer, middle, inner] = split(no);
         let middles = self.outer[outer].get_or_init(|| filled(MIDDLE_BITS, OnceLock::new));
         &middles[middle].get_or_init(|| filled(INNER_BITS, T::default))[inner]
     }
