@@ -1,13 +1,12 @@
-//! Counters of bytes and operations, for each pair of space and purpose, one set per device. They are always
-//! on.
+//! Counters of bytes and operations on a device, for each pair of space and purpose. They are always on.
 //!
 //! Invariants
-//! 1. The innermost implementation counts, so wrappers cannot count twice, and an operation that a fault
-//!    injector did not pass on is not counted.
-//! 2. A count is made after the operation succeeded.
-//! 3. Cost when nothing else is switched on: two relaxed additions and one relaxed load.
+//! 1. The innermost device implementation counts. So wrappers cannot count an operation twice, and an
+//!    operation that a fault injector refuses is not counted.
+//! 2. An operation is counted after it has succeeded.
+//! 3. If trace and latency histograms are off, counting costs two relaxed additions and one relaxed load.
 //!
-//! What it does not know: which level or statement asked.
+//! What it does not know: which level or statement the operation is for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;

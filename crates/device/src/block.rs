@@ -1,9 +1,7 @@
 //! The two traits through which the program uses devices: a directory of files, and a file of blocks.
 //!
-//! Invariants: those of the crate (see `lib.rs`). Implementations may differ in speed, and a fault injector
-//! returns errors. The meaning of an operation is the same in all of them.
-//!
-//! What it does not know: which implementation is behind it.
+//! The invariants are those of the crate (`lib.rs`). Implementations differ in speed, and a fault injector
+//! returns errors. Otherwise an operation means the same in all of them.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Identifies the current boot of the machine. After the next boot, everything that was only in memory is
-//! lost.
+//! Identifies the current boot of the machine. A new boot means that data that was only in memory is lost.
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const DIGITS: usize = 16;

@@ -1,10 +1,8 @@
-//! Buffers that direct I/O accepts.
+//! Memory buffers for direct I/O.
 //!
 //! Invariants
-//! 1. The memory starts at a multiple of [`AlignedBuf::ALIGN_BYTES`] and is zeroed when made.
+//! 1. The memory starts at a multiple of [`AlignedBuf::ALIGN_BYTES`], and a new buffer is zeroed.
 //! 2. The length never changes.
-//!
-//! What it does not know: what the bytes mean.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};

@@ -1,23 +1,23 @@
-//! A modelled processor cache in front of persistent memory. It counts what a machine with such memory would do:
-//! lines fetched, lines written back, blocks that the medium writes, and how often each line is worn.
+//! Models the processor cache above persistent memory, and counts its traffic: lines fetched, lines written
+//! back, blocks that the medium writes, and how often each line is written.
 //!
-//! The counts depend only on the sequence of operations, so two runs of the same operations give the same
-//! counts on any machine. Times are computed from the counts afterwards ([`CacheCounts::extra_ns`]); nothing
-//! here waits.
+//! The counts depend only on the sequence of operations. So two runs of the same operations give the same
+//! counts on any machine. Times are computed from the counts afterwards ([`CacheCounts::extra_ns`]). The
+//! model never waits.
 //!
 //! Invariants
-//! 1. The cache is set-associative, writes back, and fetches a line before a part of it is stored. In each set
-//!    the line that was used longest ago makes room.
-//! 2. A line reaches the medium in two ways only: it is written back while it is changed, or it makes room
-//!    while it is changed.
-//! 3. The medium writes blocks of [`MEDIUM_BLOCK_BYTES`]. Lines of one block that arrive while the block waits
-//!    in the medium's buffer are written together. Each arrival of a block in that buffer is one write.
+//! 1. The cache is set-associative and write-back. It fetches a line before a part of the line is stored. In
+//!    each set it evicts the least recently used line.
+//! 2. A changed line reaches the medium in two ways only: by a write-back instruction, or by eviction.
+//! 3. The medium writes blocks of [`MEDIUM_BLOCK_BYTES`], and has a buffer of blocks. Lines that arrive while
+//!    their block is in the buffer are written together. Each entry of a block into the buffer counts as one
+//!    write.
 //! 4. Every operation is passed on to the region below without a change.
 //!
-//! Source: Arulraj, Pavlo and Dulloor 2015, section 5 (their platform has a cache of 20 MB, and counts what passes
-//! it); size of the blocks and of the buffer: Yang et al., FAST 2020, section 4.
+//! Sources: Arulraj, Pavlo and Dulloor 2015, section 5 (their platform has a cache of 20 MB). The size of
+//! blocks and buffer is from Yang et al., FAST 2020, section 4.
 //!
-//! What it does not know: who uses the region, and the latency of any medium.
+//! What it does not know: the user of the region, the latency of any medium.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! What probing a device found. Never taken from configuration.
+//! The capabilities of a device, as probing has found them. They are never taken from the configuration.
 //!
 //! Invariants
-//! 1. Every field was observed on the medium (or is a property of an emulation).
+//! 1. Every field was observed on the medium, or is a property of an emulation.
 //!
 //! What it does not know: how to probe (the implementations do).
 

@@ -1,9 +1,7 @@
-//! A region that counts its loads, stores, write-backs and fences.
+//! A region of persistent memory that counts its loads, stores, write-backs and fences.
 //!
 //! Invariants
 //! 1. Counts are exact. Each call adds once to each of its counters, not once for each cache line.
-//!
-//! What it does not know: what is stored.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,20 +1,20 @@
-//! An emulated device: any directory, made as slow as a profile says.
+//! An emulated device: a directory that is made as slow as a device profile says.
 //!
-//! A channel of the device serves each request. The caller sleeps until the modelled completion. If the
-//! thread wakes up late, it gets the delay as a credit: its next request counts as arrived that much earlier.
-//! So the modelled rate is kept without spinning.
+//! A channel of the modelled device serves each request, and the caller sleeps until the modelled completion.
+//! If the thread wakes up late, its next request counts as arrived that much earlier (the credit). So the
+//! modelled rate is kept without spinning.
 //!
 //! Invariants
-//! 1. The inner operation is done first. The modelled time includes the time that it took.
-//! 2. Credit is never more than [`CREDIT_NS_MAX`]; what exceeds it is reported as model error.
-//! 3. A durable write costs what the profile says. If that is a flush, the flush arrives when the write has
-//!    been answered, as a kernel sends it. Requests of other threads can be served between the two.
-//! 4. A device of limited size that has no room for a request refuses it before anything is done. A batch is
-//!    refused as a whole.
+//! 1. The real operation is done first. The modelled time includes the time that it took.
+//! 2. A credit is at most [`CREDIT_NS_MAX`]. The excess is reported as model error.
+//! 3. A durable write costs what the profile says. If it needs a flush, the flush arrives after the write has
+//!    completed, as from a kernel. Requests of other threads can be served between the two.
+//! 4. If a device of limited size has no space for a request, the request fails before anything is done. A
+//!    batch fails as a whole.
 //! 5. The blocks of a removed file are free when its last handle is closed, as in a file system.
 //!
-//! What it does not know: what the profile's figures mean; which channel serves what (`service.rs`); which
-//! blocks files have (`flash.rs`).
+//! What it does not know: the meaning of the profile's figures, which channel serves a request
+//! (`service.rs`), which blocks a file has (`flash.rs`).
 
 use std::cell::Cell;
 use std::collections::HashMap;

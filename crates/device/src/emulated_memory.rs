@@ -1,9 +1,9 @@
-//! A directory whose regions are as slow as a profile says.
+//! A directory whose persistent-memory regions are made as slow as a profile says.
 //!
 //! Invariants
-//! 1. Files are passed on to the directory below without a change.
+//! 1. Operations on files are passed on to the directory below without a change.
 //!
-//! What it does not know: what a profile's figures mean (`region_emulated`).
+//! What it does not know: the meaning of a profile's figures (`region_emulated`).
 
 use std::sync::Arc;
 

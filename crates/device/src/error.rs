@@ -1,10 +1,8 @@
-//! Errors of a device: which file, which operation, where, and what went wrong.
+//! Errors of a device: the file, the operation, the offset, and the cause.
 //!
 //! Invariants
 //! 1. Every error names the file (or the directory's path) and the operation.
 //! 2. Callers decide by [`ErrorKind`]. The text is for people.
-//!
-//! What it does not know: what the caller was doing above the device.
 
 use std::fmt;
 

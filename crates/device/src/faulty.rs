@@ -1,9 +1,9 @@
-//! A fault injector: passes every operation on, except those that a rule makes fail.
+//! A fault injector. It passes operations on to another device, and makes those fail that match a rule.
 //!
 //! Invariants
 //! 1. Each rule counts the operations that match it, from 1, in the order in which they arrive.
-//! 2. After an injected flush failure the file behaves as a real one: poisoned for writes and flushes.
-//! 3. A device that is gone stays gone until [`Faulty::disarm`].
+//! 2. After an injected flush failure, writes and flushes of the file fail, as on a real device.
+//! 3. If a device was made to disappear, it comes back only with [`Faulty::disarm`].
 //!
 //! What it does not know: whether the caller noticed.
 

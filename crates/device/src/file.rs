@@ -1,13 +1,13 @@
 //! A device that is a directory of a real file system.
 //!
 //! Invariants
-//! 1. One descriptor per file: opening a file that somebody holds open gives that descriptor again
-//!    (a second one could miss an earlier write-back error).
-//! 2. After a failed flush (or durable write) the file takes no writes and no flush of it succeeds, on
-//!    every handle, until the last handle is gone.
+//! 1. There is one descriptor per file. Opening an open file returns the same descriptor, because a second
+//!    one could miss an earlier write-back error.
+//! 2. After a failed flush or durable write, all writes and flushes of the file fail, on every handle, until
+//!    the last handle is closed.
 //! 3. `read_at` and `write_at` allocate nothing.
 //!
-//! What it does not know: what is in the files.
+//! What it does not know: the content of the files.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,14 +1,15 @@
-//! The blocks of an emulated device of limited size: which blocks each file has, and how many bytes the
-//! device's flash was written (modelled).
+//! The blocks of an emulated device of limited size: which blocks each file has, and how many bytes would be
+//! written to the device's flash.
 //!
 //! This models a file system and the flash translation layer below it. A file takes blocks when it grows or
-//! is written. Its blocks are freed and trimmed when it is shortened, punched or removed.
+//! is written. Blocks are freed and trimmed when the file is shortened, punched or removed.
 //!
 //! Invariants
-//! 1. A block belongs to one file or to none.
-//! 2. A refusal takes no block.
+//! 1. A block belongs to at most one file.
+//! 2. A refused request takes no block.
 //!
-//! What it does not know: time, contents, names of files; what the file system writes for itself.
+//! What it does not know: time, contents, names of files. It does not model what the file system writes for
+//! itself.
 
 use std::collections::HashMap;
 

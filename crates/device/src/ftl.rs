@@ -1,19 +1,19 @@
-//! A model of a page-mapped flash translation layer with greedy garbage collection. It computes how much
-//! would be written to flash.
+//! A model of a page-mapped flash translation layer with greedy garbage collection. It computes how many
+//! pages would be written to flash.
 //!
-//! Pages from the host are appended to one open block, pages that collection copies to another. When fewer
-//! than two blocks are free, the block with the fewest valid pages is collected: its valid pages are copied,
-//! then it is erased.
+//! There are two open blocks: one receives pages from the host, the other pages that garbage collection
+//! copies. When fewer than two blocks are free, the block with the fewest valid pages is collected: its valid
+//! pages are copied, then it is erased.
 //!
 //! Invariants
 //! 1. A logical page that was written, and not trimmed since, has one physical page. That page names its
 //!    logical page.
 //! 2. A block's count of valid pages is the number of its pages that belong to a logical page.
-//! 3. Between two calls at least one block is free. There are four blocks more than the logical pages fill,
-//!    so while fewer than two are free, another block has an invalid page.
-//! 4. No clock and no random numbers: the same calls give the same counts.
+//! 3. Between two calls at least one block is free. There are four more blocks than all logical pages need.
+//!    So while fewer than two blocks are free, another block has an invalid page.
+//! 4. There are no clock and no random numbers: the same calls give the same counts.
 //!
-//! What it does not know: time, files; wear levelling, the drive's cache and its own tables. All its figures
+//! What it does not know: time, files, wear levelling, the drive's cache and its own tables. All its figures
 //! are modelled.
 
 use std::collections::BTreeSet;

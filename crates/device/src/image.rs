@@ -1,13 +1,13 @@
-//! Crash images: the states in which the media can be after a crash at a given moment of a recording.
+//! Crash images: the possible states of the media after a crash at a given moment of a recording.
 //!
 //! The moment is called the cut. An image is the durable state at the cut, plus any choice of the pending
 //! events. Each chosen event has its own [`Fate`].
 //!
 //! Invariants
-//! 1. An event is durable at a cut if it completed before a later flush of its file was issued and
-//!    that flush succeeded before the cut, or if it was a durable write that completed before the cut;
-//!    names likewise by syncs of their directory. Everything else submitted before the cut is pending.
-//! 2. Events of one file apply in the order of submission, whichever of them are chosen.
+//! 1. An event is durable at a cut in two cases. Either it completed, and a later flush of its file succeeded
+//!    before the cut. Or it was a durable write that completed before the cut. For names, a sync of the
+//!    directory is the flush. Everything else submitted before the cut is pending.
+//! 2. The chosen events of one file are applied in the order of submission.
 //! 3. Length changes, punches, creations, renames, removals and atomic writes happen whole or not at all.
 //! 4. A store to a region is durable when its line was written back after the store, and a later fence of the
 //!    thread that wrote it back has returned. It does not matter which thread stored, because a line is

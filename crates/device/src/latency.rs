@@ -1,9 +1,10 @@
-//! Latency histograms per kind of operation (HDR, three digits), off until switched on.
+//! Latency histograms for each kind of operation (HDR, three digits). They are off until a caller switches
+//! them on.
 //!
 //! Invariants
-//! 1. Off costs nothing beyond the accounting's one flag.
+//! 1. Histograms that are off cost nothing but the check of the accounting's one flag.
 //!
-//! What it does not know: queueing above the device.
+//! What it does not know: waiting time above the device.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;

@@ -1,17 +1,17 @@
 //! varve-device: all reads and writes of files, devices and persistent memory.
 //!
-//! One small pair of traits ([`Directory`], [`BlockFile`]) is implemented by real files, by memory,
-//! by an emulated device, by a recorder that makes crash images and by a fault injector, so that
-//! the same engine runs on all of them.
+//! The same engine runs on different devices, because each of them implements two traits ([`Directory`],
+//! [`BlockFile`]). There are real files, memory, an emulated device, a recorder that makes crash images, and
+//! a fault injector.
 //!
 //! Invariants
-//! 1. Offsets and lengths are bytes and multiples of [`BlockFile::sector_bytes`]; buffers are
-//!    aligned to it ([`AlignedBuf`] always is). A violation is a programmer's error and asserted.
-//! 2. A write is durable only if it completed before a later successful flush of its file was
-//!    issued, or was written with [`Durability::Now`]. A creation, rename or removal is durable
-//!    only after a later successful [`Directory::sync`].
-//! 3. A failed flush is never followed by a successful one: the file is poisoned for writes.
-//! 4. One descriptor per file for as long as anybody holds it.
+//! 1. Offsets and lengths are bytes and multiples of [`BlockFile::sector_bytes`]. Buffers are aligned to it
+//!    ([`AlignedBuf`] always is). A violation is a bug and fails an assertion.
+//! 2. A write is durable only if a flush of its file was issued after it completed, and succeeded, or if it
+//!    was written with [`Durability::Now`]. A creation, rename or removal is durable only after a later
+//!    successful [`Directory::sync`].
+//! 3. After a failed flush, no later flush or write of the file succeeds.
+//! 4. An open file has one descriptor, which all its users share.
 //!
 //! What it does not know: pages, log sequence numbers, keys.
 

@@ -1,12 +1,11 @@
-//! The lock of a data directory: one process at a time.
+//! The lock of a data directory, which allows one process at a time.
 //!
 //! Invariants
-//! 1. The kernel's lock on the open file decides. The kernel releases it when the process ends, for any
-//!    reason. The process id in the file is only for the message.
-//! 2. A lock file of an earlier process is overwritten in place, because a full device has no room for a new
-//!    one.
+//! 1. The lock is the kernel's lock on the open file. The kernel releases it when the process ends, for any
+//!    reason. The process id in the file is only for the error message.
+//! 2. The lock file of an earlier process is overwritten, because a full device has no space for a new file.
 //!
-//! What it does not know: what the directory holds.
+//! What it does not know: the content of the directory.
 
 use std::fs::{File, TryLockError};
 use std::io::Read;

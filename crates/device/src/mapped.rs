@@ -1,16 +1,16 @@
-//! A region that is a mapped file.
+//! A region of persistent memory that is a mapped file.
 //!
 //! Invariants
-//! 1. Every byte of the file is allocated before the file is mapped. On a full disk, a store to a hole would
-//!    end the process.
+//! 1. Every byte of the file is allocated before the file is mapped. Otherwise a store to a hole would end
+//!    the process when the disk is full.
 //! 2. Until the file is complete and durable, its name is `NAME.new`.
 //! 3. No reference to mapped bytes is ever made: bytes are copied through raw pointers, words are atomic.
 //!    Bounds are asserted before a pointer is made.
-//! 4. The mapping counts as persistent memory if the kernel grants `MAP_SYNC`. It does so only if a fence
-//!    makes stores durable.
+//! 4. The mapping counts as persistent memory if the kernel grants `MAP_SYNC`. The kernel does so only if a
+//!    fence makes stores durable.
 //!
-//! What it does not know: what is stored. The process ends with SIGBUS if another process shortens the file
-//! (the lock of the data directory prevents that), or if a copy-on-write file system is full.
+//! What it does not know: the content. The process ends with SIGBUS if another process shortens the file (the
+//! lock of the data directory prevents that), or if a copy-on-write file system is full.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd};

@@ -1,14 +1,15 @@
-//! A device in memory: for tests, and the medium that crash images are made of.
+//! A device in memory, for tests and for crash images.
 //!
 //! Files are sparse vectors of reference-counted chunks. So a copy of a device only increments a counter for
-//! each chunk, and a file that was only lengthened takes no memory.
+//! each chunk. A file that was only lengthened takes no memory.
 //!
 //! Invariants
 //! 1. A missing chunk reads as zeros.
 //! 2. Bytes of a chunk beyond the file's length are zero.
 //! 3. A removed file stays readable and writable through open handles.
 //!
-//! What it does not know: durability. Here everything survives; a recorder decides what a crash would lose.
+//! What it does not know: durability. Everything written here survives. A recorder decides what a crash would
+//! lose.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Profiles of emulated persistent memory: data (TOML), never code.
+//! Profiles of emulated persistent memory, read from TOML files.
 //!
 //! Invariants
 //! 1. A profile names its source. Values without a source are marked as assumptions in the file.

@@ -2,9 +2,9 @@
 //! is.
 //!
 //! Invariants
-//! 1. A new file is never open to others, not even for a moment.
-//! 2. A file of an older program that others may read or write gets mode 0600 when it is opened. A file with
-//!    mode 0640 keeps it, because an administrator has chosen to let the group read it.
+//! 1. A new file is never accessible to other users, not even for a moment.
+//! 2. A file of an older version may be accessible to others. When it is opened, its mode becomes 0600. Only
+//!    the mode 0640 stays, because an administrator has chosen to let the group read the file.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;

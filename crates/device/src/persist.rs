@@ -1,18 +1,19 @@
-//! Cache-line write-back and fences, which make stores to persistent memory durable; and the time-stamp
+//! Cache-line write-back and fences, which make stores to persistent memory durable. Also the time-stamp
 //! counter.
 //!
 //! Invariants
-//! 1. The instruction is chosen once per process: clwb if the processor has it, else clflushopt, else
-//!    clflush. If the kernel reports that the caches survive a power failure (eADR), a fence is enough. A
-//!    processor with none of these cannot make stores durable and is refused. A mapping that only emulates
-//!    persistent memory needs only the fence, because it does not survive a power failure anyway.
-//! 2. Non-temporal stores (`stream`), which bypass the caches, are not read before the fence of their thread.
+//! 1. The write-back instruction is chosen once per process: clwb if the processor has it, else clflushopt,
+//!    else clflush. A processor with none of these is refused, because it cannot make stores durable. Two
+//!    cases need only a fence: the kernel reports that the caches survive a power failure (eADR), or the
+//!    mapping only emulates persistent memory and so would not survive one anyway.
+//! 2. A non-temporal store (`stream`), which bypasses the caches, is read only after a fence of its thread.
 //! 3. The assembler blocks are declared to read and write all memory, so the compiler moves no store across
 //!    them.
 //!
-//! What is relied on (Intel SDM, volume 2): clwb and clflushopt are ordered after older stores to their line,
-//! not among themselves; sfence waits for those of its own thread and comes before later stores; a line that
-//! is dirty in another core's cache is found. (The standard library has neither instruction, only clflush.)
+//! The code relies on these rules of the processor (Intel SDM, volume 2). clwb and clflushopt are ordered
+//! after older stores to their line, but not among themselves. sfence waits for the write-backs of its own
+//! thread, and comes before later stores. A line that is dirty in another core's cache is written back, too.
+//! Inline assembler is used because the standard library has only clflush.
 //!
 //! What it does not know: the contents of the lines.
 

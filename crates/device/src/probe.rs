@@ -1,9 +1,9 @@
-//! Finds out what a directory's file system can do, by doing it to a scratch file.
+//! Finds out what a directory's file system can do, by trying each operation on a scratch file.
 //!
 //! Invariants
-//! 1. Every capability was tried on the scratch file, except sizes, which `statx` and the block layer report.
-//! 2. The scratch file is removed; one left by a killed process is overwritten next time.
-//! 3. A device without room for the scratch file can be used, but only with the capabilities that need no
+//! 1. Every capability is tried on the scratch file, except sizes, which `statx` and the block layer report.
+//! 2. The scratch file is removed at the end. If a killed process has left one, the next probe overwrites it.
+//! 3. A device without space for the scratch file can be used, but only with the capabilities that need no
 //!    trial.
 //!
 //! What it does not know: configuration.

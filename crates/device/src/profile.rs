@@ -1,9 +1,9 @@
-//! Profiles of emulated devices: data (TOML), never code.
+//! Profiles of emulated devices, read from TOML files.
 //!
 //! Invariants
-//! 1. At the anchor size the service time gives exactly the anchor's operations per second on all
-//!    channels together.
-//! 2. A profile names its source; watts of 0 mean that no source gives them.
+//! 1. At the anchor size, the service time gives exactly the anchor's operations per second on all channels
+//!    together.
+//! 2. A profile names its source. If no source has the power consumption, the profile says 0 watts.
 //!
 //! What it does not know: clocks and sleeping.
 

@@ -1,6 +1,5 @@
-//! What an operation is for: the space of its file, and the purpose. Both are keys of the accounting.
-//!
-//! What it does not know: how operations are counted, and files.
+//! What an operation is for: the space of its file, and the purpose. The counters in `accounting` are kept
+//! for each pair of the two.
 
 /// The kind of storage space a file belongs to; a key of the accounting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

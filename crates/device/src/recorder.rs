@@ -1,9 +1,9 @@
-//! A recorder: passes every operation on and keeps a log of those that change the medium, from which
-//! crash images are built (see [`crate::Timeline`]).
+//! A recorder passes every operation on to another device, and logs those that change the medium. Crash
+//! images are built from this log (see [`crate::Timeline`]).
 //!
 //! Invariants
-//! 1. One log orders the events of all devices that record into it; an event's `submitted` and
-//!    `completed` are ticks of one clock, and an event that failed or has not returned never completes.
+//! 1. All devices that share a log have one order of events. `submitted` and `completed` of an event are
+//!    ticks of one clock. An event that failed or has not returned is never completed.
 //! 2. Files have numbers. A file keeps its number when it is renamed.
 //!
 //! What it does not know: what survives a crash.

@@ -2,12 +2,12 @@
 //! fence.
 //!
 //! Invariants
-//! 1. Eight aligned bytes are stored whole or not at all; nothing larger is.
+//! 1. Eight aligned bytes are stored whole or not at all. Larger stores have no such guarantee.
 //! 2. A store is durable when its cache line was written back after it and a later fence has returned. Before
-//!    that, each part of it may or may not survive, because the processor can evict lines at any time.
+//!    that, each part of the store may or may not survive, because the processor can evict lines at any time.
 //! 3. The region itself (name and length) is durable when [`crate::Directory::map`] returns.
 //!
-//! What it does not know: what is kept in it.
+//! What it does not know: the content.
 
 use serde::Deserialize;
 

@@ -1,13 +1,14 @@
-//! An emulated region: any region, made as slow as a profile says, by spinning.
+//! An emulated region of persistent memory. It wraps another region and makes it as slow as a profile says,
+//! by spinning.
 //!
 //! Invariants
 //! 1. The operation itself is done first, then the latency of the profile is added. The time for the
 //!    bandwidth counts from the beginning of the operation, so it includes the time that the operation took.
 //! 2. If a thread spun too long, it spins less the next time, at most by [`CREDIT_NS_MAX`].
-//! 3. The processor's cache is modelled as a direct-mapped one. A line stays in the model until another line
-//!    takes its place, even if the real processor has evicted it.
+//! 3. The processor's cache is modelled as a direct-mapped cache. A line stays in the model until another
+//!    line replaces it, even if the real processor has evicted it.
 //!
-//! What it does not know: what the profile's figures mean.
+//! What it does not know: the meaning of the profile's figures.
 
 use std::cell::Cell;
 use std::sync::Arc;

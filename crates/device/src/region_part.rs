@@ -1,4 +1,4 @@
-//! A part of a region, whose reads and stores are counted.
+//! A part of a region, with counters of its reads and stores.
 //!
 //! Invariants
 //! 1. Nothing outside the part can be read or written through it.

@@ -4,16 +4,17 @@
 //! can run hours of a drive in an instant.
 //!
 //! Invariants
-//! 1. A channel serves one piece after the other, in the order in which they were placed.
+//! 1. A request is divided into pieces. A channel serves one piece after the other, in the order of arrival.
 //! 2. A flush begins when all earlier requests are done. Until it ends, no channel serves requests. At most
-//!    one flush runs and one waits; a flush that arrives while one waits joins it. A drive without a cache
-//!    has no flushes.
-//! 3. "Sequential" is the next address on the channel that serves the piece: with stripes the next one
-//!    *within* that channel; where any channel takes any piece, the address behind the last piece of one of
-//!    them.
+//!    one flush runs and one waits. A flush that arrives while one waits joins the waiting flush. A drive
+//!    without a cache has no flushes.
+//! 3. An access is sequential if its address follows the previous one on the same channel. With stripes, only
+//!    addresses of this channel count. If any channel may serve any piece, the address must follow the last
+//!    piece of some channel.
 //! 4. A request is answered when its last piece is done.
 //!
-//! What it does not know: clocks, threads, files; flash translation effects (merges of small random writes).
+//! What it does not know: clocks, threads, files, effects of flash translation (merges of small random
+//! writes).
 
 use crate::profile::{Profile, Request};
 

@@ -1,10 +1,8 @@
-//! The kernel calls that the standard library does not wrap.
+//! Kernel calls that the standard library does not wrap.
 //!
 //! Invariants
 //! 1. The functions borrow descriptors and buffers for the call, and own nothing.
 //! 2. Interrupted calls are repeated here, so callers never see `EINTR`.
-//!
-//! What it does not know: which file or device it works on.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

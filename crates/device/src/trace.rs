@@ -1,10 +1,10 @@
-//! A trace of single operations (time, file, offset, length, kind, purpose), to be plotted as time
-//! against address. Off until switched on, bounded.
+//! A trace of single operations (time, file, offset, length, kind, purpose), which can be plotted as time
+//! against address. The trace is off until a caller switches it on.
 //!
 //! Invariants
 //! 1. The trace has a limit. Operations beyond it are only counted as dropped.
 //!
-//! What it does not know: file names (a number per directory, see `Directory` implementations).
+//! What it does not know: file names. It stores a number per directory (see `Directory` implementations).
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! A region for tests that knows which stores would not survive a crash. A test can so check that a step has
-//! made all its stores durable.
+//! A region for tests that records which stores would not survive a crash. So a test can check that a step
+//! has made all its stores durable.
 //!
 //! Invariants
 //! 1. A store is durable if some thread wrote its line back after the store, and has executed a fence since.

@@ -1,15 +1,16 @@
-//! Batches through io_uring: all operations are submitted together, the caller blocks until all are done.
+//! Runs batches of operations through io_uring. All operations are submitted together, and the caller waits
+//! until all are done.
 //!
-//! Rings are in a pool. A batch borrows one. So the number of rings depends on the number of batches that run
-//! at the same time, not on the number of threads.
+//! Rings are in a pool, and each batch borrows one. So the number of rings depends on the number of batches
+//! that run at the same time, not on the number of threads.
 //!
 //! Invariants
-//! 1. A batch returns only after every operation it submitted has completed; the kernel never holds
-//!    a pointer into a buffer whose borrow has ended.
+//! 1. A batch returns only after every operation that it submitted has completed. So the kernel never has a
+//!    pointer into a buffer whose borrow has ended.
 //! 2. A ring in the pool has no operation in flight.
 //! 3. If the kernel refuses a ring, the pool remembers that, and callers use plain system calls from then on.
 //!
-//! What it does not know: files by name, accounting, short transfers (the file finishes those).
+//! What it does not know: names of files, accounting, short transfers (the file completes those).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

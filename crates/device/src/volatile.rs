@@ -1,11 +1,11 @@
-//! A simulated machine whose ordinary memory emulates persistent memory, for tests of a power failure.
+//! A simulated machine for tests of a power failure. Its persistent memory is emulated with ordinary memory.
 //!
 //! Invariants
-//! 1. Files survive everything. A store to a region is in the region's file only if the region was settled
-//!    after it.
+//! 1. Files survive a power failure. A store to a region survives in the region's file only if `settle` was
+//!    called for the region after the store.
 //! 2. After each power failure the machine boots again, with another boot number.
 //!
-//! A test gets the state after the death of the process and the state after a power failure as two copies.
+//! A test gets two copies of the state: one as after the death of the process, one as after a power failure.
 
 use std::sync::Arc;
 

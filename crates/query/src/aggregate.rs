@@ -1,8 +1,9 @@
-//! Aggregates of `varve-sql` as DataFusion's.
+//! Registers the aggregates of `varve-sql` as DataFusion aggregate functions.
 //!
 //! Invariants
-//! 1. The state of a group can be written down and merged, so that groups may be spilled and computed in parts.
-//! 2. DataFusion is not told of DISTINCT: the state keeps the values that were seen.
+//! 1. The state of a group can be encoded and merged. So groups can be spilled to files and computed in
+//!    parts.
+//! 2. DISTINCT is not passed to DataFusion. Instead, the state stores the values that were seen.
 //!
 //! Does not know: groups.
 

@@ -1,11 +1,11 @@
-//! EXPLAIN ANALYZE: each node of a plan is wrapped by a node that measures it.
+//! EXPLAIN ANALYZE: a measuring node is put around each node of a plan.
 //!
 //! Invariants
 //! 1. A plan without EXPLAIN ANALYZE has no such nodes.
 //! 2. A query runs on one thread. So everything that happens while a node is polled was done by this node and
 //!    the nodes below it.
 //!
-//! Does not know: what the nodes are called (`steps`).
+//! Does not know: the names of nodes (`steps`).
 
 use std::collections::HashSet;
 use std::fmt;

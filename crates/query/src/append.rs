@@ -1,8 +1,7 @@
-//! UNION ALL in one partition, its inputs one after the other.
+//! UNION ALL as a plan node with one partition, which reads its inputs one after the other.
 //!
-//! A union with one partition. DataFusion's union has the partitions of all its inputs. An operator that
-//! needs one partition merges them in any order, and aggregates are computed in parts, which aggregates of
-//! DISTINCT values do not support. Here one thread reads the inputs one after the other.
+//! DataFusion's own union has the partitions of all its inputs, and aggregates above it are computed in
+//! parts. Aggregates of DISTINCT values do not support that. So this node replaces it.
 //!
 //! Does not know: what the inputs are.
 

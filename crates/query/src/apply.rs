@@ -1,12 +1,13 @@
-//! Apply: runs a plan for each row of another plan, with values of that row.
+//! `Apply` runs a plan (the inner plan) for each row of another plan, with values of that row.
 //!
 //! It is used for queries that cannot become a join: some subqueries in expressions, and the right side of a
 //! lateral join.
 //!
 //! Invariants
-//! 1. The inner plan is made once. Its runs follow each other, and each begins with `reset_plan_states`: nothing of the run
-//!    before is left in it.
-//! 2. Equal values are answered once, as long as the answers fit into their memory, unless the inner plan is volatile.
+//! 1. The inner plan is made once and runs many times. Before each run, `reset_plan_states` clears the state
+//!    of the previous run.
+//! 2. Results are cached by the values of the outer row, as long as memory allows, unless the inner plan is
+//!    volatile. So equal values do not run the inner plan again.
 //!
 //! Does not know: what the inner plan is.
 

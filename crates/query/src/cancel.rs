@@ -1,4 +1,4 @@
-//! The wish to cancel, looked at wherever a plan can make many rows, or many pairs of rows, of few.
+//! Cancel checks in all parts of a plan that can make many rows, or many pairs of rows, from few rows.
 //!
 //! DataFusion's operators can be interrupted only at the leaves of a plan. A join may produce many batches
 //! from rows that it has already read, and the operator above may read all of them in one poll. A join that
@@ -9,7 +9,7 @@
 //! 2. A join that may form pairs without returning rows has a condition that checks at each batch of pairs.
 //! 3. Every physical plan is made by `physical_plan`, so every plan has these nodes.
 //!
-//! Does not know: scans, expressions, functions that give sets and window frames, which look by themselves.
+//! Scans, expressions, set-returning functions and window frames have checks of their own.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -1,4 +1,4 @@
-//! Values in Arrow arrays: which array holds which type, and the way in and out.
+//! Converts values to and from Arrow arrays. The table shows the array for each type.
 //!
 //! | type | array | holds |
 //! |---|---|---|
@@ -15,8 +15,8 @@
 //! | interval, uuid, arrays | BinaryView | the engine's bytes |
 //!
 //! Invariants
-//! 1. A value that goes in comes out the same; Arrow's own dates, decimals and intervals are not used, so none of their
-//!    rules apply.
+//! 1. A value is the same after conversion to Arrow and back. Arrow's own dates, decimals and intervals are
+//!    not used, so none of their rules apply.
 //! 2. For a type that `is_native`, Arrow's equality and order are PostgreSQL's ("C" collation).
 //!
 //! Does not know: expressions.

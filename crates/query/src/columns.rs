@@ -1,4 +1,4 @@
-//! How the columns of a table are named and typed in a plan of DataFusion.
+//! Names and types of a table's columns in DataFusion's plans.
 
 use varve_engine::Table;
 use varve_sql::general::{Ty, Typed};

@@ -1,11 +1,12 @@
-//! Expressions of `varve-sql` as DataFusion's scalar functions of the columns they read.
+//! Expressions of `varve-sql` as DataFusion scalar functions. The arguments are the columns that the
+//! expression reads.
 //!
 //! Invariants
-//! 1. DataFusion knows only the columns that an expression reads, its type, and whether it is volatile. So it
-//!    can move the expression, but not change it.
-//! 2. Values that belong to an execution, or to a run of a subquery, do not exist while the plan is made:
-//!    reading them is an error. (DataFusion tries to compute expressions over constants; if that fails, it
-//!    leaves them as they are.)
+//! 1. DataFusion knows only the columns that an expression reads, its type, and whether it is volatile. So
+//!    DataFusion can move the expression, but not change it.
+//! 2. Some values exist only while a query or a run of a subquery executes. If DataFusion evaluates an
+//!    expression with such a value during planning, the result is an error. Then DataFusion leaves the
+//!    expression as it is.
 //!
 //! Does not know: plans.
 

@@ -1,14 +1,15 @@
 //! Predicate pushdown: moves each condition as far down the plan as it can go without changing the result.
 //!
-//! It replaces DataFusion's `push_down_filter`. That rule moves conditions without columns below an aggregate
-//! without groups (which has one row even over no rows), moves volatile conditions, and evaluates conditions
-//! that may fail for rows of another relation.
+//! This rule replaces DataFusion's `push_down_filter`, which has three faults. It moves conditions without
+//! columns below an aggregate without groups, although that aggregate returns a row even for no input. It
+//! moves volatile conditions. It also evaluates conditions that may fail for rows that a join would remove.
 //!
 //! Invariants
 //! 1. A volatile condition stays where it is written.
-//! 2. Only conditions on its keys are moved below an aggregate. A condition without columns is moved only if
-//!    there are keys.
-//! 3. A condition is also added for an equal column of another relation only if it cannot fail.
+//! 2. A condition is moved below an aggregate only if it reads nothing but group keys. A condition without
+//!    columns is moved only if there are group keys.
+//! 3. If an equality joins two columns, a condition on one column is also applied to the other, but only if
+//!    the condition cannot fail.
 //!
 //! Does not know: what tables do with conditions (`table`).
 

@@ -1,7 +1,8 @@
-//! Constant parts of expressions: computed once, not for each row.
+//! Constant parts of expressions are computed once, not for each row.
 //!
 //! Invariants
-//! 1. A constant that can't be computed stays as it is: the error is due only if a row asks for it.
+//! 1. If computing a constant fails, it stays in the expression. So the client gets the error only if a row
+//!    needs the value.
 //!
 //! Does not know: plans.
 

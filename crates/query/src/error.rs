@@ -1,6 +1,7 @@
-//! Errors on their way through DataFusion: ours come out as they went in, its own get an SQLSTATE.
+//! Passes errors through DataFusion: Varve's own errors stay unchanged, and DataFusion's errors get an
+//! SQLSTATE.
 //!
-//! Does not know: where an error arises.
+//! Does not know: the cause of an error.
 
 use std::error::Error;
 

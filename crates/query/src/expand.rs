@@ -1,12 +1,12 @@
-//! Expands rows by functions that return sets. The functions run for each row of a plan, and their values are
-//! added as columns.
+//! Expands rows by set-returning functions. The functions run for each input row, and their values are added
+//! as columns.
 //!
 //! Invariants
-//! 1. Several functions in one select list return their rows in parallel; those that end early return NULL
-//!    from then on. If none returns a row, the input row is dropped.
+//! 1. Several functions in one select list advance together, one row at a time. A function that ends early
+//!    gives NULL from then on. If no function returns a row, the input row is dropped.
 //! 2. The order of the input rows is kept, and the order of the values for each row.
 //!
-//! Does not know: which rows a function gives (`varve-sql`).
+//! Does not know: which rows a function returns (`varve-sql`).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Which expressions can end in an error: only others may be computed for rows that a condition would leave out.
+//! Decides which expressions can end in an error. Only expressions that cannot fail may be computed for rows
+//! that a condition would remove.
 
 use varve_sql::general::Expr;
 

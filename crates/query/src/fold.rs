@@ -1,4 +1,4 @@
-//! What an aggregate does with the values of a group.
+//! Computes an aggregate from the values of one group.
 //!
 //! Does not know: the states of groups.
 

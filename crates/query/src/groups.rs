@@ -1,10 +1,13 @@
-//! The common aggregates for all groups of a query at once: count, sum, avg, min, max, and the first value.
+//! Computes the common aggregates for all groups of a query together: count, sum, avg, min, max, and the
+//! first value.
 //!
 //! Invariants
-//! 1. What a group comes to is what `Folded` comes to with the same values; the states are written down alike.
-//! 2. A sum of numeric is kept in two words while it fits; the few that don't, and NaN, are `rare`.
+//! 1. A group's result is the same as that of `Folded` for the same values. Both encode their states in the
+//!    same way.
+//! 2. A sum of numeric is stored in two machine words while it fits. Sums that do not fit, and NaN, are in
+//!    `rare`.
 //!
-//! Does not know: DISTINCT, and aggregates that keep their values.
+//! Does not know: DISTINCT, aggregates that store their values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

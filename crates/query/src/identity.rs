@@ -1,5 +1,5 @@
-//! Identities for nodes and functions that have our own expressions and contexts, which DataFusion wants to
-//! compare but cannot.
+//! Identities for plan nodes and functions. DataFusion wants to compare these, but it cannot compare the
+//! expressions and contexts of Varve in them.
 //!
 //! Invariants
 //! 1. Two identities are equal if one is a copy of the other. Other parts of the copies are compared

@@ -1,13 +1,15 @@
-//! The order of joins. Adjacent inner joins are put into the cheapest order by the estimates. The smaller
-//! side of each join is kept in memory. Semi joins with few rows come first.
+//! Decides the order of joins. Without this rule, DataFusion joins in the written order and only avoids cross
+//! products.
 //!
-//! DataFusion joins in the order written, but for avoiding cross products.
+//! Adjacent inner joins are put into the order that is cheapest by the estimates. The smaller side of each
+//! join is kept in memory. Semi joins with few rows come first.
 //!
 //! Invariants
-//! 1. The plan gives the same rows in the same columns.
-//! 2. Conditions are whole: one that guards another in the translation is part of the same expression.
+//! 1. The plan returns the same rows in the same columns.
+//! 2. A condition is moved only as a whole. If one condition protects another from an error, both are in one
+//!    expression.
 //!
-//! Does not know: how estimates come about (`estimate`).
+//! Does not know: how estimates are computed (`estimate`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Physical plans that are kept from one execution of a statement to the next.
+//! The cache of physical plans, from one execution of a statement to the next.
 //!
-//! A cached plan has nothing of an execution. The snapshot is in one place (`Snapshot`), parameters, clock
-//! and session in another (`Around`), and both are set for each execution. Other values that the planner used
-//! are noted, and compared before the plan is used.
+//! A cached plan has no data of an execution. The snapshot (`Snapshot`), and the parameters, clock and
+//! session (`Around`), are set for each execution. If the planner has used other values, they are stored, and
+//! compared before the plan is used again.
 //!
 //! Invariants
 //! 1. A plan is used by one execution at a time. It is returned to the cache only after a successful
@@ -11,7 +11,7 @@
 //! 3. A plan is used only with exactly the tables for which it was made. A table whose definition has changed
 //!    counts as another table.
 //!
-//! Does not know: statements' texts, rights.
+//! Does not know: texts of statements, rights.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,10 +1,12 @@
-//! varve-query: runs general queries with DataFusion over the engine.
+//! varve-query runs general queries with DataFusion over the engine. General queries are those that the
+//! executor of `varve-sql` cannot run.
 //!
-//! The binder of `varve-sql` has named, typed and checked everything before a query comes here. DataFusion moves columns,
-//! joins, groups, sorts and spills; every expression, cast, aggregate and comparison that is not the same for bytes and
-//! numbers in Arrow as in PostgreSQL is computed by `varve-sql`'s own code (docs/decisions, 0606).
+//! The binder of `varve-sql` has resolved all names and types of a query and checked it. DataFusion moves
+//! columns, joins, groups, sorts and spills. Expressions, casts and aggregates are computed by `varve-sql`'s
+//! code (decision 0606). So is a comparison, unless Arrow's result is the same as PostgreSQL's, as for bytes
+//! and integers.
 //!
-//! Entry point: [`Queries`], which a database gets by `SqlDatabase::with_general`.
+//! Entry point: [`Queries`], which `SqlDatabase::with_general` gives to a database.
 
 mod aggregate;
 mod analyze;

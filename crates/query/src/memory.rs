@@ -1,9 +1,9 @@
-//! `work_mem`: the memory that one sort, group or join of a session may use before it continues in files.
+//! `work_mem`: the memory that one sort, group or join of a session may use before it spills to files.
 //!
 //! Invariants
-//! 1. The memory pool of all queries stays the limit for all. This pool only lowers the limit of one
+//! 1. The memory pool of all queries keeps its own limit. The pool here only lowers the limit of one
 //!    operator.
-//! 2. An operator that holds nothing may take one batch, because it could not begin otherwise. An operator
+//! 2. An operator that has no memory may take one batch, because it could not begin otherwise. An operator
 //!    that spills may take the memory that spilling needs.
 //!
 //! Does not know: settings.

@@ -1,6 +1,7 @@
-//! Joins for a query that has run out of memory: both sides are sorted, which spills, and merged.
+//! Merge joins for a query that has run out of memory. Both sides are sorted, which can spill to files, and
+//! then merged.
 //!
-//! Does not know: when that is worth it (`run`).
+//! Does not know: when this is worthwhile (`run`).
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Numeric columns as machine words. A value whose unscaled integer fits into 64 bits is stored inline in its
-//! view.
+//! Numeric columns as machine words. If the unscaled integer of a value fits into 64 bits, the value is
+//! stored inside its Arrow view.
 //!
 //! Invariants
-//! 1. `view` and `small` are the engine's stored form (`engine/src/numeric.rs`) within Arrow's view of it.
+//! 1. `view` and `small` store a numeric in the engine's format (`engine/src/numeric.rs`), inside an Arrow
+//!    view.
 //!
 //! Does not know: what is computed with the words.
 

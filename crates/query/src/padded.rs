@@ -1,11 +1,11 @@
-//! The nullable sides of outer joins. A constant column of such a side is not constant after the join,
-//! because it can be NULL there.
+//! A plan node for the nullable sides of outer joins. A column that is constant on such a side is not
+//! constant after the join, because it can be NULL there.
 //!
-//! DataFusion's joins hand the constants of both sides up as they are (`EquivalenceGroup::join`), those of a side that is padded with NULLs
-//! too. DataFusion would then take a column of an ungrouped aggregate, or a literal, for constant above the left join, and leave it out of
-//! sorts, windows and groups. So such a side is put behind a node that knows no constants.
+//! DataFusion's joins report the constants of both sides as constants of the result
+//! (`EquivalenceGroup::join`), even for a nullable side. Then sorts, windows and groups above the join would
+//! leave such a column out. So this node, which reports no constants, is put above a nullable side.
 //!
-//! Does not know: what is built on the constants of a plan.
+//! Does not know: what DataFusion does with the constants of a plan.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,10 +1,11 @@
-//! Cutting a range of keys into parts of about equal size, by the bytes of its first and last key.
+//! Divides a range of keys into parts of about equal size, by the bytes of its first and last key.
 //!
 //! Invariants
-//! 1. Cuts are strictly above the first key, at or below the last one, and strictly ascending: parts are disjoint and
-//!    together are the range.
+//! 1. Boundaries ascend strictly. They are above the first key, and at or below the last key. So the parts
+//!    are disjoint and together cover the range.
 //!
-//! Does not know: how many rows lie between two keys; evenly spread keys give even parts.
+//! Does not know: how many rows are between two keys. If the keys are evenly spread, the parts are equally
+//! large.
 
 use std::ops::Bound;
 

@@ -1,7 +1,5 @@
-//! Conditions that DataFusion pushes down to a table. They are translated back, choose the access path, and
-//! are checked on the stored rows.
-//!
-//! Does not know: which conditions there are to be pushed.
+//! Conditions that DataFusion pushes down to a table. They are translated back to expressions of `varve-sql`.
+//! Then they choose the access path, and are checked on the stored rows.
 
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Expr as Logical, Operator};

@@ -1,9 +1,10 @@
-//! Rows that are computed rather than read: VALUES, generate_series and unnest, as DataFusion's `TableProvider`.
+//! Rows that are computed and not read: VALUES, generate_series and unnest, as DataFusion's `TableProvider`.
 //!
 //! Invariants
-//! 1. They are computed while the stream is polled, so that what a subquery is given is read at each of its runs.
+//! 1. Rows are computed while the stream is polled. So in a subquery each run uses the current values of the
+//!    outer row.
 //!
-//! Does not know: who asks for them.
+//! Does not know: the reader of the rows.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,24 +1,26 @@
-//! The rewrite rules of DataFusion that are used, and our own rules that replace others.
+//! The rewrite rules of DataFusion that Varve uses, and Varve's own rules that replace others.
 //!
-//! Each of DataFusion's rules was read against PostgreSQL's semantics; what is not in the lists below is left out on purpose.
+//! Each of DataFusion's rules was compared with PostgreSQL's semantics. The table lists rules that are left
+//! out on purpose.
 //!
 //! | rule left out | why |
 //! |---|---|
-//! | `push_down_filter` | moves conditions that read no column, or are volatile, where other rows pass: `conditions` stands for it |
-//! | `eliminate_join` | takes a join away below a volatile expression, which is then computed for fewer rows |
-//! | `eliminate_group_by_constant`, `eliminate_duplicated_expr` | go by dependencies between columns; nothing here needs them |
-//! | `eliminate_cross_join` | the order of joins is ours (`join_order`) |
-//! | `common_subexpr_eliminate`, `extract_leaf_expressions`, `push_down_leaf_projections` | expressions are ours, and opaque |
-//! | those of subqueries, DISTINCT and comparisons of sets | the translation leaves none of these to DataFusion |
-//! | `aggregate_statistics`, `topk_aggregation`, `window_topn` and the like | are for DataFusion's own functions |
-//! | `filter_pushdown` | conditions reach scans before there is a physical plan; aggregates over nothing are not safe from it |
+//! | `push_down_filter` | moves conditions that must stay where they are; `conditions` replaces it |
+//! | `eliminate_join` | removes a join below a volatile expression, which then runs for fewer rows |
+//! | `eliminate_group_by_constant`, `eliminate_duplicated_expr` | use dependencies of columns; not needed |
+//! | `eliminate_cross_join` | Varve orders joins itself (`join_order`) |
+//! | `common_subexpr_eliminate`, `extract_leaf_expressions` | DataFusion cannot see into Varve's expressions |
+//! | `push_down_leaf_projections` | the same |
+//! | rules of subqueries, DISTINCT, comparisons of sets | the translation leaves none of these to DataFusion |
+//! | `aggregate_statistics`, `topk_aggregation`, `window_topn` and others | are for DataFusion's own functions |
+//! | `filter_pushdown` | scans have their conditions already; unsafe for aggregates over no rows |
 //! | `limit_push_past_windows` | windows are computed over whole partitions |
 //!
 //! Invariants
-//! 1. A rewritten plan returns the rows that PostgreSQL's rules give for the original plan. Errors may differ
-//!    where PostgreSQL's own rewrites may add or remove them.
+//! 1. A rewritten plan returns the rows that PostgreSQL's rules give for the original plan. An error may
+//!    appear or disappear only where it also may in PostgreSQL.
 //!
-//! Does not know: joins' order (`join_order`), the translation.
+//! Does not know: the order of joins (`join_order`), the translation.
 
 use std::sync::Arc;
 

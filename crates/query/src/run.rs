@@ -1,9 +1,9 @@
-//! Running a plan: the runtime, its memory and temporary files, cancelling, and rows back to the session.
+//! Runs a plan: the async runtime, memory and temporary files, cancellation, and the rows for the session.
 //!
 //! Invariants
-//! 1. A query runs on the thread of its connection. Its runtime is created for it, drives all its streams,
-//!    and is dropped with them before `run` returns. So no reader outlives the statement, and a wait for a
-//!    page blocks no other session.
+//! 1. A query runs on the thread of its connection. Its runtime is created for it, runs all its streams, and
+//!    is dropped with them before `run` returns. So no reader outlives the statement, and a wait for a page
+//!    blocks no other session.
 //! 2. A cancel request is checked between two polls, for each batch that an expression computes (`computed`)
 //!    or a join makes (`cancel`), and for each leaf that a scan reads (in the engine).
 //!

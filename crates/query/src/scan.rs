@@ -1,11 +1,12 @@
-//! Reading a table: batches of rows from ranges of keys, one reader for each partition.
+//! Scans a table: reads batches of rows from ranges of keys, with one reader for each partition.
 //!
 //! Invariants
-//! 1. Between two batches nothing of the engine is held but the reader: a scan seeks again behind the last row it gave.
-//! 2. Partitions are disjoint and in key order; together they are the ranges of the access path.
+//! 1. Between two batches a scan holds only the reader of the engine, no page. It continues after the last
+//!    key that it returned.
+//! 2. Partitions are disjoint and in key order. Together they are the ranges of the access path.
 //! 3. Rows of one partition come in the order of the index.
 //!
-//! Does not know: what is done with the rows. A batch is read while its stream is polled: whoever polls may block.
+//! Does not know: how the rows are used. A batch is read while its stream is polled, so the poll may block.
 
 use std::fmt;
 use std::ops::{Bound, ControlFlow};

@@ -1,14 +1,14 @@
-//! Rows of a WITH query that is read several times: they are computed once, and only as far as a reader needs
-//! them. Also the rows of recursive queries.
+//! The rows of a WITH query that is read several times, and the rows of recursive queries. Rows are computed
+//! once, and only as many as a reader needs.
 //!
 //! Invariants
-//! 1. Rows are computed in batches, when a reader needs a row that is not there yet. So the first five rows
-//!    of an endless recursion can be read.
+//! 1. Rows are computed in batches, when a reader needs a row that is not there yet. So a query can read the
+//!    first five rows of an endless recursion.
 //! 2. Rows that depend on values of an outer query are computed again for each run of the subquery.
-//! 3. Kept rows, the rows of a recursion's iteration, and the keys of UNION are counted in the memory pool
+//! 3. Stored rows, the rows of a recursion's iteration, and the keys of UNION are counted in the memory pool
 //!    (53200).
 //!
-//! Does not know: what makes the rows.
+//! Does not know: which plan makes the rows.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -1,10 +1,11 @@
-//! The common conditions on rows where they lie: a column compared with a constant or another column, LIKE, IN, OR of these.
+//! A sieve checks common conditions on stored rows before their columns are decoded. These are comparisons of
+//! a column with a constant or another column, LIKE, IN, and ORs of these.
 //!
 //! Invariants
-//! 1. A row passes if and only if the filter is true for it by `eval::Expr`. No test is moved before a condition that can fail;
-//!    where a test itself might, the whole filter is evaluated.
+//! 1. A row passes if and only if the filter is true for it by `eval::Expr`. No test is moved before a
+//!    condition that can fail. If a test itself might fail for a row, the whole filter is evaluated.
 //!
-//! Does not know: what is done with the rows.
+//! Does not know: how the rows are used.
 
 use varve_engine::{DAY_US, Datum, NumericRef, RowRef, Value, lifted};
 use varve_sql::general::{CmpOp, Expr, Left, Like, Ty, Typed, conjuncts, joined, like_matches};

@@ -1,14 +1,14 @@
-//! Files of queries that need more memory than they may have.
+//! Temporary files of queries that need more memory than their limit.
 //!
 //! Invariants
-//! 1. No file is created before a query spills. So a database opens on a full device.
-//! 2. A file has no name, so the kernel removes it with its last reader, however the process ends. So the
+//! 1. No file is created before a query spills. So a database can be opened on a full device.
+//! 2. A file has no name, so the kernel removes it with its last reader, even if the process crashes. So the
 //!    directory never has to be cleaned up.
 //! 3. After each piece, reading returns to the executor, which checks for a cancel request.
-//! 4. The files count for a quota, if there is one, until they are removed. The device may be full before
-//!    that (53100).
+//! 4. The files count against a quota, if there is one, until they are removed. If the device is full before
+//!    that, the error is 53100.
 //!
-//! Does not know: what is in the files.
+//! Does not know: the content of the files.
 
 use std::fs::File;
 use std::io;

@@ -1,12 +1,14 @@
-//! What a table's rows are like, by a sample that is read when a query is planned: how many there are, how many pass a
-//! condition, how many values a column has.
+//! Statistics of a table from a sample that is read when a query is planned: the number of rows, how many
+//! satisfy a condition, and how many values a column has.
 //!
-//! Nothing is stored, so nothing can be out of date, and any condition can be asked about: it is evaluated on the sample.
+//! No statistics are stored, so they can't be out of date. Any condition can be estimated, because it is
+//! evaluated on the sample.
 //!
 //! Invariants
-//! 1. A sample is read by nobody, also under SERIALIZABLE: what it shows decides no answer.
-//! 2. A sample reads at most `PLACES` leaves, spread evenly, twice; it never fails a query: what can't be read or evaluated is
-//!    guessed.
+//! 1. Reading a sample does not count as a read of the transaction, not even under SERIALIZABLE, because it
+//!    does not affect the result of a query.
+//! 2. A sample reads at most `PLACES` evenly spread leaves, twice. It never fails a query: if a page can't be
+//!    read or a condition fails, a default is used.
 //!
 //! Does not know: plans (`estimate`).
 

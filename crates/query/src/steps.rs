@@ -1,5 +1,5 @@
-//! Names of plan nodes in EXPLAIN: PostgreSQL's names if there are any, and DataFusion's own lines for
-//! VERBOSE.
+//! Names of plan nodes in EXPLAIN: PostgreSQL's name for a node if there is one. For VERBOSE, DataFusion's
+//! own lines.
 //!
 //! Does not know: how nodes are measured (`analyze`).
 

@@ -1,8 +1,10 @@
-//! A table of the engine as DataFusion's `TableProvider`: projection, conditions and limit go down to the scan.
+//! A table of the engine as DataFusion's `TableProvider`. It passes projection, conditions and limit to the
+//! scan.
 //!
 //! Invariants
-//! 1. Columns are called by ordinal; the names that clients see never reach DataFusion.
-//! 2. A condition that the provider takes is checked exactly: no row that fails it comes up.
+//! 1. Columns are named by their number. DataFusion never sees the names that clients see.
+//! 2. If the provider accepts a condition, it checks the condition exactly: it returns no row for which the
+//!    condition is not true.
 //!
 //! Does not know: how rows are read (`scan`).
 

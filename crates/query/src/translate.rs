@@ -1,14 +1,16 @@
-//! From a bound query to DataFusion's logical plan.
+//! Translates a bound query to DataFusion's logical plan.
 //!
 //! Invariants
 //! 1. Every column has a unique name in the whole plan. The binder has already resolved the names of the
 //!    statement.
-//! 2. DataFusion compares, groups and sorts only results of `comparable`: values that it orders as PostgreSQL
-//!    does, or keys.
-//! 3. A condition that may fail is not evaluated for a row that does not fulfil an earlier condition over the
-//!    same tables or fewer. (PostgreSQL also checks conditions of one table in their order.)
+//! 2. DataFusion compares, groups and sorts only results of `comparable`. These are values that DataFusion
+//!    orders as PostgreSQL does, or keys.
+//! 3. Let an earlier condition use the same tables or fewer. Then a condition that may fail is evaluated only
+//!    for rows that satisfy the earlier one. PostgreSQL also checks the conditions of one table in their
+//!    order.
 //!
-//! Does not know: how plans run; subqueries (`subqueries`), set operations (`sets`), what follows from an OR (`factor`).
+//! Does not know: how plans run. Subqueries are in `subqueries`, set operations in `sets`, conditions derived
+//! from an OR in `factor`.
 
 mod constants;
 mod expand;

@@ -1,11 +1,11 @@
-//! Expressions over whole batches: comparisons, logic, LIKE, CASE and arithmetic of whole numbers and numeric, a column at a
-//! time.
+//! Evaluates expressions for whole batches, one column at a time: comparisons, logic, LIKE, CASE and
+//! arithmetic of integers and numeric.
 //!
 //! Invariants
-//! 1. The results are those of `eval::Expr` row by row. If a value could cause an error (such as an
-//!    overflow), has no fast method here, or needs more than a machine word, the result is `None`. The caller
-//!    then computes row by row, and finds the error, if there is one. So branches may be computed for rows
-//!    that do not take them.
+//! 1. The results are those of `eval::Expr` row by row. The result is `None` if a value could cause an error
+//!    (such as an overflow), has no fast method here, or needs more than a machine word. Then the caller
+//!    computes row by row, and finds the error, if there is one. So a branch may be computed for rows that do
+//!    not need it.
 //!
 //! Does not know: functions, casts of text, double precision.
 

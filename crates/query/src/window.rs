@@ -1,10 +1,10 @@
-//! Window calls as DataFusion's window functions. DataFusion sorts and makes the partitions; our code
-//! computes everything else.
+//! Window calls as DataFusion window functions. DataFusion sorts rows and divides them into partitions.
+//! Varve's code computes the results.
 //!
 //! Invariants
-//! 1. A function gets a whole partition, its rows in the window's order; rows are equal in that order where their order keys
-//!    are equal bytes.
-//! 2. Aggregates are those of grouped queries (`aggregate`).
+//! 1. A function gets a whole partition, with its rows in the window's order. Two rows are peers if their
+//!    order keys are equal bytes.
+//! 2. Aggregates are the same as in grouped queries (`aggregate`).
 //!
 //! Does not know: how partitions are found.
 

@@ -1,4 +1,4 @@
-//! Proof of a password by SCRAM-SHA-256 (RFC 5802, RFC 7677; PostgreSQL 15 documentation, section 55.3).
+//! Password authentication by SCRAM-SHA-256 (RFC 5802, RFC 7677; PostgreSQL 15 documentation, section 55.3).
 //!
 //! ```text
 //! server                                   client
@@ -9,17 +9,17 @@
 //! v=SIGNATURE, AuthenticationOk       -->
 //! ```
 //!
-//! Under TLS the server offers SCRAM-SHA-256-PLUS first: the header is `p=tls-server-end-point,,`, and `c`
-//! holds the header and the hash of the server's certificate. So an attacker between client and server is
-//! noticed.
+//! Under TLS the server offers SCRAM-SHA-256-PLUS first. Then the header is `p=tls-server-end-point,,`, and
+//! `c` has the header and the hash of the server's certificate. So the server notices an attacker between
+//! client and server.
 //!
 //! Invariants
 //! 1. If the role does not exist, or has no password or an expired one, the client gets the same messages as
-//!    for a wrong password (0704). So a client cannot find out which roles exist.
-//! 2. If a client supports channel binding but saw no offer of it, the server refuses it, because an attacker
-//!    must have removed the offer.
+//!    for a wrong password (decision 0704). So a client cannot find out which roles exist.
+//! 2. If a client supports channel binding but did not see the server's offer of it, the server refuses the
+//!    login, because an attacker must have removed the offer.
 //!
-//! What this file doesn't know: which roles exist; how keys are computed from a password
+//! What this file doesn't know: which roles exist, how keys are computed from a password
 //! (`varve_sql::scram`).
 
 use std::io::{Read, Write};

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! Invariants
-//! 1. Each Query and each Sync is answered by exactly one ReadyForQuery, whatever happens, unless the
-//!    connection ends.
-//! 2. After an error in an extended-protocol message nothing runs before the next Sync.
-//! 3. A message is decoded whole before any of it takes effect.
+//! 1. Each Query and each Sync gets exactly one ReadyForQuery, even after an error, unless the connection
+//!    ends.
+//! 2. After an error in an extended-protocol message, no message is processed before the next Sync.
+//! 3. A message is decoded completely before it has any effect.
 //! 4. A panic while a message is processed becomes the error of that message. A panic while a message is read
 //!    ends the connection.
 //! 5. The buffers of an idle connection are small. Texts longer than `TEXT_KEEP_BYTES` are freed.

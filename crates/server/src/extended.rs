@@ -1,10 +1,10 @@
 //! The extended query protocol: Parse, Bind, Describe, Execute, Close.
 //!
 //! Invariants
-//! 1. Parameters are decoded at Bind, so that an Execute can fail only for its statement's reasons.
-//! 2. A portal that ran to its end never runs its statement again.
+//! 1. Parameters are decoded at Bind. So an error of Execute comes only from the statement itself.
+//! 2. A portal that has returned all its rows never runs its statement again.
 //!
-//! What this file doesn't know: how a statement runs; what happens after an error (`connection`).
+//! What this file doesn't know: how a statement runs, what happens after an error (`connection`).
 
 use pgwire::messages::data::MESSAGE_TYPE_BYTE_NO_DATA;
 use pgwire::messages::extendedquery::{

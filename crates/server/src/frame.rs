@@ -1,4 +1,4 @@
-//! Frames: cutting the byte stream of a client into messages, trusting nothing.
+//! Frames: splits the byte stream of a client into messages. The client's bytes are not trusted.
 //!
 //! ```text
 //! start-up packet      typed message
@@ -9,10 +9,10 @@
 //! (PostgreSQL 15 documentation, section 55.7; all integers big endian.)
 //!
 //! Invariants
-//! 1. A frame is handed out whole or not at all; its body has exactly the announced length.
-//! 2. Memory grows with the bytes that came, never with the length that a header claims.
-//! 3. After an error the stream can't be trusted any more: nothing further is read from it.
-//! 4. An idle reader holds at most `BUFFER_KEEP_BYTES`.
+//! 1. A frame is returned as a whole or not at all. Its body has exactly the length that its header states.
+//! 2. Memory grows with the bytes that have arrived, never with the length that a header states.
+//! 3. After an error the stream can't be trusted, and nothing more is read from it.
+//! 4. An idle reader uses at most `BUFFER_KEEP_BYTES`.
 //!
 //! What this file doesn't know: what is inside a body.
 

@@ -1,4 +1,5 @@
-//! Gives `crates/fuzzing` access to private decoders of this crate. Built only with the feature `fuzzing`.
+//! Gives the fuzz tests in `crates/fuzzing` access to private decoders of this crate. It is built only with
+//! the feature `fuzzing`.
 
 use std::io::Read;
 

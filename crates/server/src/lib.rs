@@ -1,12 +1,11 @@
-//! The PostgreSQL wire protocol over blocking threads: connections, statements, portals, COPY,
-//! cancellation.
+//! The PostgreSQL wire protocol, with blocking threads: connections, statements, portals, COPY, cancellation.
 //!
-//! What this crate doesn't know: SQL, and anything of storage below `varve-engine`.
+//! One thread serves one connection. It reads frames (`frame`), decodes messages (`message`), and keeps the
+//! state of the protocol (`connection`). It runs statements through a session (`session`), and collects the
+//! answers (`out`), which are sent with one write at each Sync. Decision 0701 has the measurements behind
+//! this design.
 //!
-//! One thread serves one connection. It reads frames (`frame`), decodes them (`message`), keeps the
-//! conversation's state (`connection`), runs statements through a session (`session`) and gathers
-//! the answers (`out`), which leave with one write at each Sync. docs/decisions/0701 has the
-//! measurements that led here.
+//! What this crate doesn't know: SQL, storage below `varve-engine`.
 
 mod auth;
 mod codec;

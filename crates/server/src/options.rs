@@ -1,6 +1,6 @@
 //! Options of a server: authentication, encryption, limits and time-outs.
 //!
-//! What this file doesn't know: how these are configured (`varve.toml`).
+//! What this file doesn't know: how options are configured (`varve.toml`).
 
 use std::fs::Metadata;
 use std::net::SocketAddr;

@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! 1. The buffer is written to the socket by `flush`, or when it is longer than `BUFFER_BYTES_MAX`.
-//! 2. After a failed write nothing more is written; every later call reports the failure.
+//! 2. After a failed write nothing more is written. Every later call reports the failure.
 //! 3. The length field of a message is filled in when the message is complete.
 //!
 //! What this file doesn't know: the order in which messages are allowed.

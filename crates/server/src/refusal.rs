@@ -1,11 +1,13 @@
-//! Refuses connections beyond the limit on connections. One thread does this for all of them.
+//! Refuses connections when the server has its maximum number of connections. One thread does this for all
+//! such clients.
 //!
-//! A client that first asks for encryption would misread an error in place of the answer. So the request is
-//! answered before the client is refused. Cancel requests are carried out.
+//! A client that asks for encryption first expects an answer to that, and would misread an error message. So
+//! the server answers the encryption request and then refuses the connection. A cancel request on such a
+//! connection is obeyed.
 //!
 //! Invariants
 //! 1. The thread waits for no client: sockets do not block, and each one is closed after `PATIENCE`.
-//! 2. At most `HELD_MAX` sockets are held. Further clients are refused at once.
+//! 2. At most `HELD_MAX` sockets are open here. Further clients are refused at once.
 //!
 //! What this file doesn't know: sessions, start-up parameters.
 

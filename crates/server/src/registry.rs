@@ -1,9 +1,9 @@
 //! The table of connections: their process numbers and cancel keys, the limit on sessions, and the shutdown
-//! of all.
+//! of all connections.
 //!
 //! Invariants
-//! 1. A connection is in the table from before its thread starts until that thread is done.
-//! 2. Process numbers of existing connections are unique, and never zero or negative.
+//! 1. A connection is added before its thread starts, and removed when the thread has finished.
+//! 2. Process numbers of existing connections are unique, and above zero.
 //! 3. After `stop` no connection is added.
 //! 4. A cancel request with a wrong secret does nothing, and its sender learns nothing.
 //!

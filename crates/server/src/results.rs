@@ -1,10 +1,11 @@
-//! Receives the results of a session: turns rows into messages, and COPY data from the client into calls.
+//! Receives the results of a session. It turns rows into messages, and passes COPY data of the client to the
+//! session.
 //!
 //! Invariants
-//! 1. A message is in the buffer as a whole or not at all, even if a value cannot be encoded in its format.
+//! 1. The buffer has whole messages only. If a value cannot be encoded, the unfinished message is removed.
 //! 2. The first row of a statement never waits for the client.
-//! 3. When the connection ends during COPY or a write fails, the session gets an error and `broken`
-//!    says why; nothing else is written then.
+//! 3. If the connection ends during COPY, or a write fails, the session gets an error, and `broken` has the
+//!    reason. Nothing is written after that.
 //!
 //! What this file doesn't know: statements, portals, transaction states.
 

@@ -10,8 +10,8 @@
 //!
 //! Invariants
 //! 1. Before a start-up packet is accepted, at most three packets are read.
-//! 2. Bytes that arrived before the answer to an encryption request are never read as part of the encrypted
-//!    stream.
+//! 2. Bytes that arrive before the server answers an encryption request are never read as part of the
+//!    encrypted stream. So an attacker cannot insert them.
 //!
 //! What this file doesn't know: which users, databases and settings exist.
 

@@ -1,9 +1,9 @@
-//! The socket of a connection. The connection's thread and the registry share it, with one descriptor. It is
-//! encrypted when both sides have agreed to TLS.
+//! The socket of a connection. The connection's thread and the registry share it, with one descriptor. If the
+//! client asks for TLS, the stream is encrypted.
 //!
 //! Invariants
-//! 1. A deadline is for all reads together, so many small reads cannot extend it.
-//! 2. Once encryption has begun, every clone of the stream reads and writes through it.
+//! 1. A deadline covers all reads together, so many small reads cannot extend it.
+//! 2. Once encryption has begun, every clone of the stream reads and writes encrypted data.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

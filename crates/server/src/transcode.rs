@@ -1,8 +1,8 @@
 //! Converts texts in messages from the client's encoding to UTF-8, before the messages are decoded.
 //!
 //! Invariants
-//! 1. A message of a client with UTF-8, or with ASCII only, is not copied.
-//! 2. Parameters are not converted here, because only their types say which of them are text (see `codec`).
+//! 1. A message is not copied if it is all ASCII, or if the client's encoding is UTF-8.
+//! 2. Parameters are not converted here, because only their types show which of them are text (see `codec`).
 
 use varve_sql::encoding::Encoding;
 

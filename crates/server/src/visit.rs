@@ -1,7 +1,7 @@
-//! Writes to the server's log when a connection is received, when it is authorized, and when it ends.
+//! Writes to the server's log that a connection was received, authorized, or ended.
 //!
 //! Invariants
-//! 1. The end of a session is logged only if the session had begun, and if the log of ends was switched on at
+//! 1. The end is logged only for connections whose session had begun, and only if this log was switched on at
 //!    that time.
 //!
 //! What this file doesn't know: messages, the reason for the end of a connection.

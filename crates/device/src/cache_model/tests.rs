@@ -1,4 +1,4 @@
-//! The model of a cache against cases that can be counted by hand, and against a plain model.
+//! Tests of the cache model: against cases that can be counted by hand, and against a simple model.
 
 use std::collections::HashMap;
 

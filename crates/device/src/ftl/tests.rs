@@ -1,4 +1,4 @@
-//! The model against what is known of greedy collection, and against its own invariants.
+//! Tests of the flash model: against known results about greedy collection, and against its own invariants.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The model gives the rates that each shipped profile states, and flushes behave as those of a kernel.
+//! Tests: the model has the rates that each shipped profile states, and flushes behave as those of a kernel.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,6 +1,6 @@
-//! Functions that give sets, in a select list or in FROM.
+//! Translates set-returning functions in a select list or in FROM.
 //!
-//! Does not know: how rows are spread (`expand`).
+//! Does not know: how the rows are expanded (`expand`).
 
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::LogicalPlanBuilder;

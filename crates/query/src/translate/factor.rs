@@ -1,12 +1,13 @@
-//! Derives conditions from a disjunction (OR). A condition that all its branches share becomes a separate
-//! condition, where joins can find their keys. Conditions of all branches on one relation are checked on that
-//! relation before the join.
+//! Derives conditions from a disjunction (OR). If all branches share a condition, it becomes a separate
+//! condition, which joins can use as a key. If all branches have conditions on one relation, these are
+//! checked on that relation before the join.
 //!
 //! Invariants
-//! 1. The returned conditions hold for the same rows as the given ones, in three-valued logic, too.
+//! 1. The returned conditions hold for the same rows as the given conditions. This is also true in
+//!    three-valued logic.
 //! 2. A condition that may fail is neither moved nor evaluated twice.
 //!
-//! Does not know: which conditions make keys of joins.
+//! Does not know: which conditions become keys of joins.
 
 use std::collections::BTreeSet;
 use std::mem::discriminant;

@@ -1,8 +1,8 @@
-//! GROUPING SETS: each row is in one group of each set. So each row is used once for each set, with the keys
-//! of that set.
+//! Translates GROUPING SETS. Each input row belongs to one group of each set. So each row is used once for
+//! each set, with the keys of that set.
 //!
-//! A set without keys has one group even over no rows. So a row of NULLs, which no aggregate counts, is added
-//! before all other rows.
+//! A set without keys has one group even if there are no rows. So a row of NULLs, which no aggregate counts,
+//! is added before all other rows.
 //!
 //! Does not know: how rows are multiplied (`expand`), how groups are formed.
 

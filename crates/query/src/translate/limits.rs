@@ -1,9 +1,10 @@
-//! LIMIT and OFFSET: known before the query runs, or only then; WITH TIES.
+//! Translates LIMIT, OFFSET and WITH TIES. Some limits are known before the query runs, others only while it
+//! runs.
 //!
 //! Invariants
-//! 1. If a limit is a subquery, or depends on the outer query, it differs in each run. `Apply` then runs the
-//!    rows and gets the limit as a value.
-//! 2. Ties of the last row are rows with the same rank in ORDER BY.
+//! 1. If a limit is a subquery, or depends on the outer query, it differs from run to run. Then `Apply` runs
+//!    the plan and passes the limit as a value.
+//! 2. WITH TIES also returns rows that have the same rank in ORDER BY as the last row.
 //!
 //! Does not know: how rows are ordered.
 

@@ -1,10 +1,11 @@
-//! Joins with subqueries in their conditions, and sources that use values of an outer query.
+//! Translates joins with subqueries in their conditions, and FROM items that use values of an outer query.
 //!
 //! Invariants
-//! 1. A subquery that reads one side of a join is answered for the rows of that side before they are joined. One that reads both is
-//!    answered for pairs: the other side is run for each row of the side that keeps its rows.
+//! 1. If a subquery reads one side of a join, it is computed for the rows of that side before the join. If it
+//!    reads both sides, it is computed for pairs of rows. To form these, the other side runs for each row of
+//!    the side that keeps all its rows.
 //!
-//! Does not know: how a subquery is answered (`subqueries`).
+//! Does not know: how a subquery is computed (`subqueries`).
 
 use datafusion::common::Result;
 use varve_sql::general::{Expr, Join, JoinKind, Lateral, Source, SqlError, Ty, Typed, Unnest};

@@ -1,9 +1,9 @@
-//! UNION, INTERSECT and EXCEPT.
+//! Translates UNION, INTERSECT and EXCEPT.
 //!
-//! INTERSECT and EXCEPT count, for each distinct row, how often each side has it (SQL:2016, 7.17). The counts
-//! decide whether the row is returned, and with ALL how often.
+//! INTERSECT and EXCEPT count how often each side has each distinct row (SQL:2016, 7.17). The counts decide
+//! whether the row is returned, and with ALL how often.
 //!
-//! Does not know: types; the binder has brought both sides to the same ones.
+//! Does not know: types. The binder has converted both sides to the same types.
 
 use std::sync::Arc;
 

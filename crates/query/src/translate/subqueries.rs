@@ -1,15 +1,16 @@
-//! Subqueries as joins where that is possible, else as `Apply`.
+//! Translates subqueries to joins where that is possible, otherwise to `Apply`, which runs a plan for each
+//! outer row.
 //!
 //! | subquery | becomes |
 //! |---|---|
 //! | EXISTS, IN, op ANY among the conditions of WHERE or HAVING | semi join |
 //! | NOT EXISTS, NOT IN there | anti join |
-//! | one aggregate, of rows whose values equal values of the query around | grouped by these, left join |
-//! | any other | `Apply`: run for each row, once for equal values |
+//! | one aggregate of rows with values equal to outer values | grouped by these values, left join |
+//! | any other | `Apply`: run for each outer row, once for equal values |
 //!
 //! Invariants
-//! 1. A join takes no row of the query around away or doubles it, except as the condition says.
-//! 2. NOT IN is true only where the comparison is false for each row: a NULL on either side is no "false".
+//! 1. A join neither removes nor doubles a row of the outer query, except as the condition says.
+//! 2. NOT IN is true only if the comparison is false for each row. A comparison with NULL is not false.
 //!
 //! Does not know: how an inner plan is run again (`apply`).
 

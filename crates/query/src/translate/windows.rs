@@ -1,4 +1,5 @@
-//! Window calls of a query: the columns that their windows are ordered and cut by, and the calls over these.
+//! Translates window calls: the columns by which windows are sorted and partitioned, and the calls over
+//! these.
 //!
 //! Does not know: how a call is computed (`window`).
 

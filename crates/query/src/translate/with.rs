@@ -1,9 +1,8 @@
-//! Queries of WITH: as part of the query that reads them, or as rows that are made once.
+//! Translates WITH queries. As in PostgreSQL, a WITH query becomes part of the query that reads it if it is
+//! NOT MATERIALIZED. The same is done if it is read once and returns the same rows at each run. Other WITH
+//! queries run once, and their rows are stored.
 //!
-//! As in PostgreSQL, a WITH query becomes part of the query that reads it, if it is read once and gives the
-//! same rows at each run, or if it is NOT MATERIALIZED. Other WITH queries run once.
-//!
-//! Does not know: how rows are kept (`crate::shared`).
+//! Does not know: how rows are stored (`crate::shared`).
 
 use std::sync::Arc;
 

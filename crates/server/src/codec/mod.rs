@@ -1,10 +1,10 @@
-//! Values on the wire: parameters in, result columns out, in text and in binary
+//! Values in messages: decodes parameters and encodes result columns, as text and in binary
 //! (`varve_sql::{text, binary}`).
 //!
 //! Invariants
 //! 1. An error about a parameter names its number.
 //!
-//! What this file doesn't know: messages; the text and binary forms of the types.
+//! What this file doesn't know: messages, the text and binary forms of the types.
 
 #[cfg(test)]
 mod round_trip;

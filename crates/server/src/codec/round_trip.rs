@@ -1,4 +1,4 @@
-//! Random values of every type are encoded in text and binary form, and decoded again.
+//! Test: random values of every type are encoded as text and in binary, and decoded again.
 
 use proptest::prelude::*;
 use varve_engine::{Array, ColumnType, Interval, Numeric, Value};
