@@ -9,10 +9,10 @@
 //! | `eliminate_join` | removes a join below a volatile expression, which then runs for fewer rows |
 //! | `eliminate_group_by_constant`, `eliminate_duplicated_expr` | use dependencies of columns; not needed |
 //! | `eliminate_cross_join` | Varve orders joins itself (`join_order`) |
-//! | `common_subexpr_eliminate`, `extract_leaf_expressions` | DataFusion cannot see into Varve's expressions |
+//! | `common_subexpr_eliminate`, `extract_leaf_expressions` | Varve's expressions are opaque to DataFusion |
 //! | `push_down_leaf_projections` | the same |
-//! | rules of subqueries, DISTINCT, comparisons of sets | the translation leaves none of these to DataFusion |
-//! | `aggregate_statistics`, `topk_aggregation`, `window_topn` and others | are for DataFusion's own functions |
+//! | rules of subqueries, DISTINCT, comparisons of sets | the translation leaves no such nodes |
+//! | `aggregate_statistics`, `topk_aggregation`, `window_topn`, others | are for DataFusion's own functions |
 //! | `filter_pushdown` | scans have their conditions already; unsafe for aggregates over no rows |
 //! | `limit_push_past_windows` | windows are computed over whole partitions |
 //!
