@@ -1,13 +1,14 @@
-//! Damage that a crash may do to a flash cache: the cache is lost, emptied, replaced by an earlier state,
-//! mixed of two states, or damaged.
+//! Damages a flash cache as a crash may do: the cache is lost, emptied, replaced by an earlier state, mixed
+//! of two states, or has wrong bytes.
 //!
-//! A database must recover the same contents without its cache, so none of this may change what is recovered.
-//! There is one exception. After a shutdown that left pages in the cache under a seal, the database may
-//! notice old or damaged frames only when it reads them. It then stops, and the next start recovers
+//! A database must recover the same contents without its flash cache. So the damage must not change the
+//! recovered contents. There is one exception. A shutdown may leave changed pages in the cache and mark the
+//! cache as complete (a seal). The next start then uses the cache without reading it, so it may notice
+//! damaged pages only when a query reads them. The database then stops, and the next start recovers
 //! everything.
 //!
 //! Invariants
-//! 1. The same seed does the same damage to the same images.
+//! 1. The same seed does the same damage to the same crash images.
 
 use std::sync::Arc;
 

@@ -1,16 +1,17 @@
-//! Which of the pending events a crash image keeps.
+//! Chooses which pending events a crash image keeps. A pending event is a write or another change of a file
+//! that was not yet durable at the crash.
 //!
-//! If there are few pending events, all subsets are tried. If there are many, the subsets that find most
-//! faults are tried: none, all, all but one, only the last, only the later ones (the device reversed the
-//! order), and random subsets. For each image that keeps writes there is a second one in which some of them
-//! are torn or garbage.
+//! If there are few pending events, all subsets of them are tried. If there are many, only the subsets that
+//! find most faults are tried: none, all, all but one, only the last event, only the later events (as if the
+//! device had reversed the order), and random subsets. Each image that keeps writes has a second version, in
+//! which some writes are torn or garbage.
 //!
 //! Invariants
 //! 1. The same events, generator state and budget give the same choices, without repetition.
-//! 2. A third of the choices has torn writes or garbage, even if the budget is small (rounded up or down at
-//!    random).
+//! 2. A third of the choices has torn writes or garbage, even if the budget is small. The third is rounded up
+//!    or down at random.
 //!
-//! What it does not know: what the events are, beyond whether they are writes.
+//! This module knows about an event only whether it is a write.
 
 use varve_device::{Change, Event, Fate, WORD_BYTES};
 

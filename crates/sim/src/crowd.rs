@@ -1,14 +1,14 @@
-//! The pager under test with threads: group commit, page writers and checkpoints at once.
+//! Tests the pager with several threads: group commit, page writers and checkpoints run at the same time.
 //!
-//! Each thread changes words of a few pages in one mini-transaction and waits until its log is durable.
-//! Commits are noted inside the append section, so their order is that of the log. The schedule of the
-//! threads depends on the machine, so a failure is found in its recording, but cannot be repeated from the
-//! seed.
+//! Each thread changes words of a few pages in one mini-transaction, and waits until the log of the change is
+//! durable. The history records a commit while its log records are appended, so its order is the order of the
+//! log. The operating system schedules the threads. So a failing crash image is found in the run's recording,
+//! but the seed cannot repeat the run.
 //!
 //! Invariants
-//! 1. Pages are latched in ascending order.
+//! 1. A thread latches pages in ascending order.
 //!
-//! What it does not know: allocation (the pages are made before the threads start).
+//! All pages are allocated before the threads start, so this workload does not test allocation.
 
 use std::sync::Arc;
 

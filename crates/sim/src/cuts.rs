@@ -1,21 +1,21 @@
-//! Chooses the moments of crashes (cuts) in a recording.
+//! Chooses the moments of a recorded run at which a crash is simulated (cuts).
 //!
-//! A third of the cuts is spread evenly over the recording. A third is aimed at writes of the spaces, a third
-//! at other kinds of events, during or just after the event. All spaces and kinds are equally likely. So rare
-//! events (a write of a control-file slot, a growing file, a renamed segment) are crashed as often as
-//! frequent ones.
+//! One third of the cuts is spread evenly over the recording. One third is at writes to the database's files,
+//! and one third at other kinds of events. These two thirds are during the event or just after it. All files
+//! and all kinds of events are equally likely. So rare events are crashed as often as frequent ones: a write
+//! of the control file, a growing file, a renamed log segment.
 //!
-//! If the recording begins with a recovery, two thirds of the cuts come after it. The recovery has many more
-//! events than the few commits after it, and the state that it leaves exists only for a short time. If the
-//! database is shut down and opened again, half of the cuts are between the two, because only the next start
-//! uses what the shutdown has left.
+//! Two kinds of recordings have other shares. If a recording begins with a recovery, two thirds of the cuts
+//! come after it. The recovery has many events, but the few commits after it test the state that it left. If
+//! the database is shut down and opened again, half of the cuts are between these two moments. Only the next
+//! start uses what a shutdown has left.
 //!
 //! Invariants
-//! 1. Cuts are in order, and the end is always one of them. If the history names a first place, no cut is
-//!    before it.
+//! 1. Cuts are in order, and the end of the recording is always one of them. If the history sets a first
+//!    moment, no cut is earlier.
 //! 2. The same recording and generator state give the same cuts.
 //!
-//! What it does not know: the fates of the events (`choice.rs`).
+//! `choice.rs` decides which events a crash keeps.
 
 use std::collections::BTreeMap;
 

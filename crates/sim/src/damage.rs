@@ -1,17 +1,16 @@
-//! Damage of stored data: a flipped bit, an older version of a sector, or a zeroed sector, after a crash that
-//! lost no write.
+//! Damages stored data after a crash that lost no write: a flipped bit, an older version of a sector, or a
+//! sector of zeros.
 //!
-//! The database may repair it, refuse to open, or report it in its check. It must not show a state that never
-//! existed. A checksum cannot detect two cases, so the harness allows for them:
-//! - a damaged end of the log looks like a torn one, so an older state may be shown;
-//! - a page that is whole but old looks right, so the harness never makes the first sector of a page old.
+//! The database may repair the damage, refuse to open, or report an error in its check. It must not show a
+//! state that never existed. Checksums cannot detect two cases, so the test treats them separately:
+//! - A damaged end of the log looks like a log that ends earlier, so an older state is accepted.
+//! - An old page that is whole looks right, so the test never replaces the first sector of a page by an older
+//!   one.
 //!
 //! Invariants
-//! 1. One damage for each image, in a sector that was written before. Half of the damages are in pages of the
-//!    data files that were written recently, because the doublewrite file may then have a copy of the page,
-//!    of any age.
-//!
-//! What it does not know: what is in the files.
+//! 1. Each crash image has one damage, in a sector that was written before. Half of the damages are in
+//!    recently written pages of the data files. For these pages the doublewrite file may have a copy, and the
+//!    copy may be old.
 
 use varve_device::MemoryImage;
 

@@ -1,12 +1,11 @@
-//! The devices of one database: all spaces on one, or each on its own.
+//! The devices of one database. Either all its files are on one device, or each kind of file is on its own
+//! device.
 //!
 //! Invariants
 //! 1. The number of devices depends only on the seed of the run, so a failure can be repeated.
-//! 2. A crash hits all devices at the same moment. Each one loses its own subset of the pending events.
-//! 3. Devices on real files behave like devices in memory, and also test paths, descriptors and the kernel.
-//!    Their directory is removed with the devices.
-//!
-//! What it does not know: what the spaces hold.
+//! 2. A crash stops all devices at the same moment. Each device loses its own subset of the pending events.
+//! 3. Devices with real files behave like devices in memory. They also test paths, file descriptors and the
+//!    kernel. Their directory is removed together with them.
 
 use std::sync::Arc;
 

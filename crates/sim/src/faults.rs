@@ -1,11 +1,11 @@
-//! Faults at run time: a device that fails at its n-th operation, then a crash and a restart on a device that
-//! works again.
+//! Tests faults at run time: a device fails at its n-th operation. Then the database crashes, and starts
+//! again on a device that works.
 //!
 //! Invariants
-//! 1. The workload may end with an error; it may not panic, and may not have read a wrong answer.
-//! 2. What the restart finds is judged like any crash at the end of the workload.
+//! 1. The workload may end with an error. It must not panic, and must not have read a wrong answer.
+//! 2. The state after the restart is judged like the state after a crash at the end of the workload.
 //!
-//! What it does not know: which errors are the right ones.
+//! The test does not check which error the database returns.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,12 +1,10 @@
-//! The commits of a workload, and when each one was begun and acknowledged.
+//! The history of a workload: its commits, and when each commit began and was acknowledged.
 //!
 //! Invariants
-//! 1. Commit n is the n-th in commit order; state 0 is the one before the first commit.
-//! 2. A commit is noted as begun before the first byte of it can be durable, and as acknowledged
-//!    after the subject said so.
-//! 3. A state is known by its digest; equal states have equal digests.
-//!
-//! What it does not know: what the states are.
+//! 1. Commit n is the n-th in commit order. State 0 is the state before the first commit.
+//! 2. The beginning of a commit is recorded before the first byte of the commit can be durable. The
+//!    acknowledgement is recorded after the database has acknowledged the commit.
+//! 3. The history stores only the digest of each state. Equal states have equal digests.
 
 use std::sync::Arc;
 

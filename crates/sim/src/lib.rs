@@ -1,17 +1,19 @@
-//! varve-sim: simulates crashes of the database and its devices, and checks what recovery makes of them. For
-//! tests only.
+//! varve-sim: simulates crashes of the database and of its devices, and checks the recovered state. For tests
+//! only.
 //!
-//! A [`Subject`] runs a seeded workload on a recorded device. [`search`] then cuts the recording at
-//! many moments, builds crash images (see `varve_device::Timeline`), lets the subject recover each of
-//! them, and compares with the [`History`]: the recovered state must be a prefix of the commit order
-//! that holds every acknowledged commit and nothing that was not at least in flight. Recovery is
-//! recorded and crashed again; and some databases go on working after theirs and are crashed later.
+//! A [`Subject`] is a small program that uses a part of the database. It runs a workload from a seed, on a
+//! device that records all writes. The [`search`] then chooses moments of the recording. For each moment it
+//! builds crash images (see `varve_device::Timeline`), each with a different subset of the writes that were
+//! not yet durable. The subject recovers each image.
+//!
+//! The recovered state is compared with the [`History`] of commits. It must be a prefix of the commit order.
+//! The prefix must have every acknowledged commit, and may end with commits that had begun. Recovery itself
+//! is recorded and crashed, too. Some recovered databases continue with the workload and are crashed later.
 //!
 //! Invariants
-//! 1. Everything follows from the seed: a failure names the seed and the image, and they replay it.
-//! 2. A harness that finds nothing must be able to find something: planted faults are part of the tests.
-//!
-//! What it does not know: how the database recovers.
+//! 1. Everything follows from the seed. A failure names the seed and the number of the image, and the two
+//!    repeat it.
+//! 2. The tests must be able to find faults. So they also run with faults that were built in on purpose.
 
 mod caches;
 mod choice;

@@ -1,10 +1,10 @@
-//! A model of what must be in the database, kept by the engine's workload.
+//! A model of the contents that the database must have. The workload on the engine maintains it.
 //!
 //! Invariants
-//! 1. The digest is the XOR of a hash of every table, index and row, so it does not depend on the order
-//!    in which they are met.
+//! 1. The digest is the XOR of one hash for each table, index and row, so it does not depend on their order.
 //!
-//! What it does not know: transactions in progress (they keep their [`Effect`]s until they commit).
+//! Open transactions are not in the model. Each one keeps a list of its changes ([`Effect`]) until it
+//! commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The steps by which an administrator moves a database into persistent memory, out of it, or to another
+//! The steps by which an administrator moves a database into persistent memory, out of it, or into another
 //! region.
 //!
 //! ```text
@@ -8,10 +8,8 @@
 //! ```
 //!
 //! Invariants
-//! 1. A start may be refused only with a message that names the command to run. Any other refusal is a
+//! 1. A start may be refused only with a message that names the command to run. Any other refusal is a test
 //!    failure.
-//!
-//! What it does not know: what is in the database.
 
 use varve_device::Space;
 use varve_pager::{NvmConfig, PagerConfig};

@@ -1,14 +1,12 @@
-//! A small log in persistent memory, to test the harness itself: entries of three words, and their count. It
-//! can be built with known faults.
+//! A small log in persistent memory, which tests the crash tests themselves. It has a count and entries of
+//! three words. It can be built with known faults, which the tests must find.
 //!
 //! Layout of the region: the count of entries u64; from byte 64 on entries of 24 bytes: value u64, mixed
 //! value u64, value u64 again.
 //!
 //! Invariants
-//! 1. An entry is durable before the count that includes it is stored; a commit is acknowledged when the
-//!    count is durable.
-//!
-//! What it does not know: files, blocks.
+//! 1. An entry is durable before a count that includes it is stored. A commit is acknowledged when the count
+//!    is durable.
 
 use varve_device::{Region, Space};
 

@@ -1,10 +1,8 @@
-//! The configurations (parts) under which subjects run: layouts, protections, storage levels, place of the
-//! log.
+//! The configurations under which workloads run: page layout, page protection, storage levels, place of the
+//! log. A type for such a configuration is called a part.
 //!
 //! Invariants
 //! 1. A database that was created with a part can be opened with the same part after a crash.
-//!
-//! What it does not know: what a workload does.
 
 use varve_device::Space;
 use varve_pager::{

@@ -1,10 +1,12 @@
-//! Planted faults: mistakes that are switched on in the code, to prove that the harness finds them.
+//! Planted faults: mistakes in the database's code that a test switches on. They prove that the crash tests
+//! find such mistakes.
 //!
 //! Invariants
-//! 1. A fault counts as found only if a check failed. A fault that no run reached counts as not found.
-//! 2. Without a planted fault the same searches find nothing.
+//! 1. A fault counts as found only if a check failed. If no run reached the faulty code, the fault counts as
+//!    not found.
+//! 2. Without a planted fault the same searches find no failure.
 //!
-//! What it does not know: how a fault is found. The checks are the same as without planted faults.
+//! The checks are the same with and without planted faults.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;

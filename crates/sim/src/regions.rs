@@ -1,14 +1,12 @@
-//! Replaces the database's region of persistent memory by a wrong one: none, an earlier state, that of
-//! another database, or a shortened one.
+//! Replaces the database's region of persistent memory by a wrong one: none, an earlier state of it, the
+//! region of another database, or a shortened region.
 //!
-//! The region had the newest pages, the log or doublewrite copies. So opening must be refused, and must not
-//! show any state, not even an earlier one.
+//! The region had the newest pages, the log, or doublewrite copies. So the database must refuse to open. It
+//! must not show any state, not even an earlier one.
 //!
 //! Invariants
-//! 1. An earlier state is one from the beginning of an earlier checkpoint, because two states between the
-//!    same checkpoints cannot be told apart.
-//!
-//! What it does not know: what is in a region.
+//! 1. The earlier state of a region is from the beginning of an earlier checkpoint. The reason is that the
+//!    database cannot distinguish two states of the region between the same two checkpoints.
 
 use varve_device::MemoryImage;
 use varve_pager::NVM_FILE;

@@ -1,11 +1,11 @@
-//! A full device that gets space again. The workload continues despite errors for a while. Then the device
-//! has space, and the same open database must do everything again.
+//! Tests a full device that gets free space again. For a while the workload continues despite errors. Then
+//! the device has space, and the same open database must work again without a restart.
 //!
 //! Invariants
-//! 1. The device gets space once: after some failed steps, or, if the workload ended despite the fault, at
-//!    its end. Then the workload makes some more commits.
-//! 2. After that nothing may fail. An error is reported as [`LATE`].
-//! 3. If the full device refused to create the database, this is repeated once, after the device has space.
+//! 1. The device gets space once: after some failed steps, or at the end of the workload if that comes first.
+//!    Then the workload makes some more commits.
+//! 2. After that no operation may fail. An error is reported as [`LATE`].
+//! 3. If the database could not be created on the full device, it is created again when the device has space.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

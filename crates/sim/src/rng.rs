@@ -1,9 +1,7 @@
-//! Random numbers that replay: SplitMix64 (Steele, Lea, Flood 2014).
+//! Random numbers that can be repeated: SplitMix64 (Steele, Lea, Flood 2014).
 //!
 //! Invariants
 //! 1. The same seed gives the same numbers on every machine.
-//!
-//! What it does not know: what the numbers are used for.
 
 /// A seeded generator.
 #[derive(Debug, Clone)]

@@ -1,9 +1,9 @@
-//! The search: a workload is run and recorded, the recording is cut, and images of each cut are tried (`trial.rs`).
+//! The search for failures. It runs and records a workload, chooses moments of the recording, and tries
+//! several crash images for each moment (`trial.rs`).
 //!
 //! Invariants
-//! 1. Images are numbered in the order they are tried; seed and number replay one.
-//!
-//! What it does not know: what the subject is.
+//! 1. Images are numbered in the order in which they are tried. The seed and an image's number repeat its
+//!    trial.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,10 +1,10 @@
-//! Injects each run-time fault of a device at operation 1, 2, 3, ... of a workload.
+//! Injects each kind of run-time fault of a device at operation 1, 2, 3, ... of a workload.
 //!
 //! Invariants
-//! 1. The number grows until the workload ends before the fault happens. With a step of N every N-th number
-//!    is tried.
-//! 2. Every run ends in one of the outcomes of [`Outcome`]; the last two are failures.
-//! 3. A run that takes longer than [`HANG`] is a hang.
+//! 1. The operation's number grows until the workload ends before the fault happens. With a step of N, only
+//!    every N-th operation is tried.
+//! 2. Every run ends in one of the outcomes of [`Outcome`]. The last two outcomes are test failures.
+//! 3. A run that takes longer than [`HANG`] is reported as a hang.
 
 use std::sync::mpsc;
 use std::time::Duration;

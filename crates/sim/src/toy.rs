@@ -1,10 +1,10 @@
-//! A very small database, to test the harness itself: a file of checksummed sectors, with one durable write
-//! for each commit. It can be built with known faults.
+//! A very small database, which tests the crash tests themselves. It is a file of checksummed sectors, with
+//! one durable write for each commit. It can be built with known faults, which the tests must find.
 //!
 //! Invariants
-//! 1. Sector n holds commit n + 1; the first sector whose checksum is wrong ends the log.
+//! 1. Sector n holds commit n + 1. The log ends at the first sector with a wrong checksum.
 //!
-//! It shares no code with the real database.
+//! It shares no code with Varve's storage.
 
 use std::sync::Arc;
 

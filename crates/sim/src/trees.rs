@@ -1,14 +1,12 @@
-//! The subject `trees`: inserts into and removals from a B+tree, which split and merge pages.
+//! The workload `trees`: inserts into a B+tree and removals from it, which split and merge pages.
 //!
-//! A commit here is the mini-transaction of one insert or removal. Splits and merges have their own
-//! mini-transactions and do not change the contents. A commit is acknowledged when the log was flushed up to
-//! it.
+//! A commit is the mini-transaction of one insert or removal here. It is acknowledged when the log is durable
+//! up to the end of this mini-transaction. Splits and merges are separate mini-transactions that do not
+//! change the contents.
 //!
 //! Invariants
-//! 1. After a recovery the tree's pages are exactly the pages of its segment: nothing leaks, nothing is
-//!    shared.
-//!
-//! What it does not know: transactions, rows.
+//! 1. After a recovery the tree's pages are exactly the pages of its segment. No page is leaked, and no page
+//!    is used twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

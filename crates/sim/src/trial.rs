@@ -1,5 +1,6 @@
-//! Tries the images of one cut: each image is recovered and judged. Some recoveries are crashed again. Some
-//! recovered databases continue with their workload and are crashed later.
+//! Tries the crash images of one cut, which is a moment of the recording. Each image is recovered, and the
+//! recovered state is judged. Some recoveries are crashed themselves. Some recovered databases continue with
+//! the workload and are crashed later.
 //!
 //! ```text
 //!   work ---- crash --+-- recover, judge
@@ -9,16 +10,13 @@
 //! ```
 //!
 //! Invariants
-//! 1. An image is judged by the marks before its cut: the recovered state is one of the states from
-//!    the acknowledged commit to the begun one.
-//! 2. After a recovery has returned, its state is final: a later crash gives this state, or one that was
-//!    committed since.
-//! 3. A database that continues has not been read before, so everything that recovery left in memory is still
-//!    there.
-//! 4. Images of later crashes count towards the number of images of the search, so the search takes no
+//! 1. The history says which commits were acknowledged and which had begun before the cut. The recovered
+//!    state must be one of the states from the last acknowledged commit to the last begun commit.
+//! 2. When a recovery has returned, the state that it recovered is final. A recovery after a later crash must
+//!    show this state, or a state that was committed since.
+//! 3. A database that continues is not read first, so everything that recovery left in memory is still there.
+//! 4. Images of later crashes count towards the search's number of images, so they do not make the search
 //!    longer.
-//!
-//! What it does not know: which moments are cut.
 
 use std::sync::Arc;
 

@@ -1,10 +1,12 @@
-//! A workload on the catalog: views, roles, constraints and comments, and columns that are added and dropped.
+//! A workload that changes the catalog: views, roles, constraints, comments, and columns that are added and
+//! dropped.
 //!
 //! Invariants
-//! 1. The model has each fact of the catalog under the name and with the text that `facts` gives it.
+//! 1. The model stores each fact of the catalog under the name and with the text that the function `facts`
+//!    computes.
 //! 2. No object in the catalog refers to an object that does not exist.
 //!
-//! What it does not know: what views and conditions mean.
+//! The workload does not evaluate views and conditions; they are only text here.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

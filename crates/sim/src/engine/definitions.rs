@@ -1,9 +1,9 @@
-//! A workload of DDL: tables, indexes and a sequence are created and dropped.
+//! A workload of DDL: sessions create and drop tables, indexes and a sequence.
 //!
 //! Invariants
-//! 1. A transaction with DDL runs alone: the transactions of the other sessions have ended.
+//! 1. A transaction with DDL starts only when the transactions of all other sessions have ended.
 //!
-//! What it does not know: rows beyond those that it fills a new table with.
+//! The workload inserts rows only to fill a new table.
 
 use varve_engine::{Algorithm, Compression, NewIndex, NewSequence, NewTable, StorageOptions, TableDef};
 

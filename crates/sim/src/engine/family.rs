@@ -1,13 +1,14 @@
-//! A workload with a foreign key between parent and child rows, enforced as in the SQL layer: an insert of a
-//! child takes a shared lock on its parent; a delete of a parent looks for its children.
+//! A workload on a table of parents and a table of children with a foreign key. The key is enforced as in the
+//! SQL layer. An insert of a child takes a shared lock on the parent row. A delete of a parent looks for its
+//! children.
 //!
-//! A child's `balance` is its parent's id. Sessions delete only their own rows, but refer to rows of all
-//! sessions.
+//! The column `balance` of a child holds the id of its parent. A session deletes only its own rows, but its
+//! rows refer to rows of all sessions.
 //!
 //! Invariants
-//! 1. After every crash each child has its parent.
+//! 1. After every crash each child has a parent.
 //!
-//! What it does not know: cascades, deferred checks.
+//! Cascades and deferred checks are not tested here.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};

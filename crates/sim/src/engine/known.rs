@@ -1,9 +1,10 @@
-//! The contents of a recovered database, as a model. A workload continues from it after a crash.
+//! Reads the contents of a recovered database into a model. After a crash, the workload continues from this
+//! model.
 //!
 //! Invariants
-//! 1. The model's digest is the one that a recovery of the same contents shows; the search compares them.
+//! 1. The model has the same digest as the recovered contents, because the search compares digests.
 //!
-//! What it does not know: transactions that the crash ended.
+//! Transactions that the crash ended are not in the model.
 
 use std::sync::Arc;
 

@@ -1,12 +1,13 @@
-//! The subject `engine`: transactions of several sessions, on tables that are created and dropped.
+//! The workload `engine`: several sessions run transactions on tables that are created and dropped meanwhile.
+//! A crash test runs it on the storage engine.
 //!
-//! One thread runs all sessions in turn. Each session writes only its own rows, so no session ever waits.
+//! One thread runs all sessions in turn. A session writes only its own rows, so no session ever waits for
+//! another.
 //!
 //! Invariants
-//! 1. A session's effects join the model when its commit begins, which is the commit order.
-//! 2. What a session reads is compared with the model at once.
-//!
-//! What it does not know: pages, the log.
+//! 1. The effects of a transaction are added to the model when its commit begins. So the model has the commit
+//!    order.
+//! 2. Every read of a session is compared with the model at once.
 
 mod catalog;
 mod definitions;

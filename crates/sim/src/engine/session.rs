@@ -1,10 +1,12 @@
-//! A session of the workload: its transaction, what it did so far, and what it should see.
+//! A session of the workload: its open transaction, what the transaction has done, and which rows it should
+//! see.
 //!
 //! Invariants
-//! 1. `effects` are the changes made and not undone, in order.
-//! 2. Under REPEATABLE READ the session sees what was committed at its first statement, and its own effects.
+//! 1. `effects` lists the transaction's changes in order, without the changes that were rolled back.
+//! 2. Under REPEATABLE READ a session sees the rows that were committed at its first statement, and its own
+//!    changes.
 //!
-//! What it does not know: what is committed by now (the worker tells).
+//! The session does not know which other transactions have committed; the worker tells it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

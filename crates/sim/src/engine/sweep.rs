@@ -1,9 +1,8 @@
-//! Statements that delete many rows: those of one leaf together, their index entries in order at the end.
+//! Runs statements that delete many rows. The rows of one leaf are deleted together. At the end, the index
+//! entries are deleted in key order.
 //!
 //! Invariants
-//! 1. The workload decides once about each row in the range, and deletes it if the decision is positive.
-//!
-//! What it does not know: which SQL statements delete in this way.
+//! 1. For each row in the range, the workload decides once whether to delete it.
 
 use varve_engine::{Change, Outcome, Table};
 

@@ -1,14 +1,14 @@
-//! The engine with threads: sessions that commit together, purge, undo and page writers at once.
+//! A workload on the engine with several threads: sessions that commit together, purge, undo and page writers
+//! run at the same time.
 //!
-//! Each thread writes its own rows in one shared table with an index. So the order of commits is known for
-//! each thread, but not between threads. After a crash the rows of a thread must be in one of its states,
-//! from its last acknowledged commit to the commit that it had begun. The schedule of the threads depends on
-//! the machine, so a failure is found in its recording, but cannot be repeated from the seed.
+//! Each thread writes its own rows of one shared table with an index. So the order of commits is known for
+//! each thread, but not between threads. After a crash, the rows of a thread must be in one of the thread's
+//! states. The allowed states begin with the last acknowledged commit, and end with the commit that had
+//! begun. The operating system schedules the threads. So a failing crash image is found in the run's
+//! recording, but the seed cannot repeat the run.
 //!
 //! Invariants
 //! 1. Row `id` belongs to thread `id % THREADS`.
-//!
-//! What it does not know: the order of commits of different threads.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -1,10 +1,8 @@
-//! The contents of the pages: as the workload knows them, and as they are read from the database.
+//! The contents of the pages: as the workload expects them, and as they are read from the database.
 //!
 //! Invariants
-//! 1. The digest is a XOR of hashes, one hash of (page number, index of the word, value) for each word that
-//!    is not zero.
-//!
-//! What it does not know: how pages change.
+//! 1. The digest is an XOR of hashes. Each word that is not zero has one hash, of (page number, index of the
+//!    word, value).
 
 use std::collections::BTreeMap;
 

@@ -1,13 +1,12 @@
-//! The subject `pages`: mini-transactions on raw pages.
+//! The workload `pages`: mini-transactions on raw pages, without trees and rows.
 //!
-//! The root page lists the pages in use; each page is an array of 64-bit words. A commit here is one
-//! mini-transaction; it is acknowledged when the log was flushed up to it.
+//! The root page lists the pages in use. Each page is an array of 64-bit words. A commit is one
+//! mini-transaction here. It is acknowledged when the log is durable up to the end of this mini-transaction.
 //!
 //! Invariants
-//! 1. The digest is the XOR over all words that are not zero of a hash of (page, word, value), so
-//!    pages that are freed and given out again must read as they were last formatted.
-//!
-//! What it does not know: trees, rows.
+//! 1. The digest is an XOR of hashes. Each word that is not zero has one hash, of (page, word, value). So the
+//!    digest also tests pages that were freed and allocated again: they must read as they were last
+//!    formatted.
 
 mod known;
 mod worker;

@@ -1,9 +1,7 @@
-//! One run of the workload on raw pages, in steps.
+//! One run of the workload on raw pages, step by step.
 //!
 //! Invariants
-//! 1. The model gets a commit when its mini-transaction ends. So the model has the commits in their order.
-//!
-//! What it does not know: crashes, which pager is open.
+//! 1. A commit is added to the model when its mini-transaction ends. So the model has the commit order.
 
 use varve_pager::{Lsn, PageId, Pager, SpaceId};
 
