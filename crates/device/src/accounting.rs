@@ -1,12 +1,12 @@
-//! Counters of bytes and operations on a device, for each pair of space and purpose. They are always on.
+//! Counters of bytes and operations. Each device has one set of counters, with one counter for each pair of
+//! space (kind of file) and purpose. The counters are always on.
 //!
 //! Invariants
-//! 1. The innermost device implementation counts. So wrappers cannot count an operation twice, and an
-//!    operation that a fault injector refuses is not counted.
+//! 1. The innermost device implementation counts. So an operation is not counted twice when a device wraps
+//!    another one. An operation that a fault injector makes fail is not counted.
 //! 2. An operation is counted after it has succeeded.
-//! 3. If trace and latency histograms are off, counting costs two relaxed additions and one relaxed load.
-//!
-//! What it does not know: which level or statement the operation is for.
+//! 3. If latency histograms and traces are off, counting costs two relaxed atomic additions and one relaxed
+//!    load.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! The two traits through which the program uses devices: a directory of files, and a file of blocks.
 //!
-//! The invariants are those of the crate (`lib.rs`). Implementations differ in speed, and a fault injector
-//! returns errors. Otherwise an operation means the same in all of them.
+//! All implementations do the same, and keep the invariants of the crate (`lib.rs`). They may differ in
+//! speed, and a fault injector may return errors.
 
 use std::fmt;
 use std::sync::Arc;

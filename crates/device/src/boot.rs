@@ -1,4 +1,5 @@
-//! Identifies the current boot of the machine. A new boot means that data that was only in memory is lost.
+//! Identifies the current boot of the machine. A later boot has another identity, so a start can notice that
+//! everything that was only in memory is lost.
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const DIGITS: usize = 16;

@@ -1,7 +1,7 @@
-//! Memory buffers for direct I/O.
+//! Buffers that direct I/O accepts.
 //!
 //! Invariants
-//! 1. The memory starts at a multiple of [`AlignedBuf::ALIGN_BYTES`], and a new buffer is zeroed.
+//! 1. The memory starts at a multiple of [`AlignedBuf::ALIGN_BYTES`] and is zeroed when it is allocated.
 //! 2. The length never changes.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};

@@ -1,23 +1,23 @@
-//! Models the processor cache above persistent memory, and counts its traffic: lines fetched, lines written
-//! back, blocks that the medium writes, and how often each line is written.
+//! A model of the processor's cache in front of persistent memory. The model counts what a machine with such
+//! memory would do: lines fetched, lines written back, blocks that the memory writes, and how often each line
+//! is written.
 //!
-//! The counts depend only on the sequence of operations. So two runs of the same operations give the same
+//! The counts depend only on the sequence of operations. So two runs of the same operations have the same
 //! counts on any machine. Times are computed from the counts afterwards ([`CacheCounts::extra_ns`]). The
-//! model never waits.
+//! model does not wait.
 //!
 //! Invariants
 //! 1. The cache is set-associative and write-back. It fetches a line before a part of the line is stored. In
-//!    each set it evicts the least recently used line.
-//! 2. A changed line reaches the medium in two ways only: by a write-back instruction, or by eviction.
-//! 3. The medium writes blocks of [`MEDIUM_BLOCK_BYTES`], and has a buffer of blocks. Lines that arrive while
-//!    their block is in the buffer are written together. Each entry of a block into the buffer counts as one
-//!    write.
-//! 4. Every operation is passed on to the region below without a change.
+//!    each set, the line that was used longest ago is evicted.
+//! 2. The cache writes a line to the memory in two cases only: a write-back of a changed line, and the
+//!    eviction of a changed line.
+//! 3. The memory writes blocks of [`MEDIUM_BLOCK_BYTES`]. A block waits in the memory's write buffer, and
+//!    lines that arrive meanwhile for the same block are written with it. Each arrival of a block in the
+//!    buffer counts as one write.
+//! 4. Every operation is passed to the region below without a change.
 //!
-//! Sources: Arulraj, Pavlo and Dulloor 2015, section 5 (their platform has a cache of 20 MB). The size of
-//! blocks and buffer is from Yang et al., FAST 2020, section 4.
-//!
-//! What it does not know: the user of the region, the latency of any medium.
+//! Sources: the model is that of Arulraj, Pavlo and Dulloor 2015, section 5 (their cache has 20 MB). The
+//! sizes of the block and of the buffer are from Yang et al., FAST 2020, section 4.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,9 +1,7 @@
-//! The capabilities of a device, as probing has found them. They are never taken from the configuration.
+//! What a device can do, as found by a test on the device. Nothing here is taken from the configuration.
 //!
 //! Invariants
-//! 1. Every field was observed on the medium, or is a property of an emulation.
-//!
-//! What it does not know: how to probe (the implementations do).
+//! 1. Every field was observed on the device, or is a property of an emulated device.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! A region of persistent memory that counts its loads, stores, write-backs and fences.
+//! A region of persistent memory that counts its loads, stores, cache-line write-backs and fences.
 //!
 //! Invariants
-//! 1. Counts are exact. Each call adds once to each of its counters, not once for each cache line.
+//! 1. Counts are exact. A call counts once, even if it touches several cache lines.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,20 +1,19 @@
-//! An emulated device: a directory that is made as slow as a device profile says.
+//! An emulated device: a directory whose requests take as long as a device profile says.
 //!
-//! A channel of the modelled device serves each request, and the caller sleeps until the modelled completion.
-//! If the thread wakes up late, its next request counts as arrived that much earlier (the credit). So the
-//! modelled rate is kept without spinning.
+//! A request is served by one channel of the emulated device. The caller sleeps until the computed end of the
+//! request. If the thread wakes up late, its next request counts as arrived earlier by the delay (the delay
+//! is a credit). So the emulated request rate is right without busy waiting.
 //!
 //! Invariants
-//! 1. The real operation is done first. The modelled time includes the time that it took.
-//! 2. A credit is at most [`CREDIT_NS_MAX`]. The excess is reported as model error.
-//! 3. A durable write costs what the profile says. If it needs a flush, the flush arrives after the write has
-//!    completed, as from a kernel. Requests of other threads can be served between the two.
-//! 4. If a device of limited size has no space for a request, the request fails before anything is done. A
-//!    batch fails as a whole.
-//! 5. The blocks of a removed file are free when its last handle is closed, as in a file system.
+//! 1. The real operation is done first. The emulated time includes its duration.
+//! 2. The credit is at most [`CREDIT_NS_MAX`]. A longer delay is reported as an error of the emulation.
+//! 3. The profile says what a durable write costs. If a durable write needs a flush, the flush begins after
+//!    the write, as in a kernel. The device may serve requests of other threads between the two.
+//! 4. A device of limited size refuses a request for which it has no space, before anything is done. A batch
+//!    is refused as a whole.
+//! 5. The blocks of a removed file become free when its last handle is closed, as in a file system.
 //!
-//! What it does not know: the meaning of the profile's figures, which channel serves a request
-//! (`service.rs`), which blocks a file has (`flash.rs`).
+//! The model of channels and times is in `service.rs`, and the blocks of files are in `flash.rs`.
 
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -1,9 +1,8 @@
-//! A directory whose persistent-memory regions are made as slow as a profile says.
+//! A directory that emulates persistent memory: its regions take as long as a profile says.
 //!
 //! Invariants
-//! 1. Operations on files are passed on to the directory below without a change.
-//!
-//! What it does not know: the meaning of a profile's figures (`region_emulated`).
+//! 1. Operations on files are passed to the directory below without a change. `region_emulated` emulates the
+//!    regions.
 
 use std::sync::Arc;
 

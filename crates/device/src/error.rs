@@ -1,8 +1,8 @@
-//! Errors of a device: the file, the operation, the offset, and the cause.
+//! Errors of a device: which file, which operation, at which offset, and the reason.
 //!
 //! Invariants
-//! 1. Every error names the file (or the directory's path) and the operation.
-//! 2. Callers decide by [`ErrorKind`]. The text is for people.
+//! 1. Every error names the operation, and the file or the directory's path.
+//! 2. Callers make decisions by [`ErrorKind`]. The text is for people.
 
 use std::fmt;
 

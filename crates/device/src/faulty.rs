@@ -1,11 +1,11 @@
-//! A fault injector. It passes operations on to another device, and makes those fail that match a rule.
+//! A fault injector for tests. It passes every operation to the device below, except the operations that a
+//! rule makes fail.
 //!
 //! Invariants
-//! 1. Each rule counts the operations that match it, from 1, in the order in which they arrive.
-//! 2. After an injected flush failure, writes and flushes of the file fail, as on a real device.
-//! 3. If a device was made to disappear, it comes back only with [`Faulty::disarm`].
-//!
-//! What it does not know: whether the caller noticed.
+//! 1. Each rule counts the operations that match it, from 1, in the order of their arrival.
+//! 2. After an injected failure of a flush, the file behaves like a real one: all later writes and flushes
+//!    fail.
+//! 3. A device that a rule has removed stays away until [`Faulty::disarm`].
 
 use std::collections::HashSet;
 use std::sync::Arc;

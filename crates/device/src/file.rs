@@ -1,13 +1,11 @@
 //! A device that is a directory of a real file system.
 //!
 //! Invariants
-//! 1. There is one descriptor per file. Opening an open file returns the same descriptor, because a second
-//!    one could miss an earlier write-back error.
-//! 2. After a failed flush or durable write, all writes and flushes of the file fail, on every handle, until
-//!    the last handle is closed.
-//! 3. `read_at` and `write_at` allocate nothing.
-//!
-//! What it does not know: the content of the files.
+//! 1. A file has one descriptor. If the file is already open, opening it again returns the same descriptor. A
+//!    second descriptor could miss an earlier write-back error of the kernel.
+//! 2. After a failed flush or durable write, all writes and flushes of the file fail, on every handle. This
+//!    ends when the last handle is closed.
+//! 3. `read_at` and `write_at` allocate no memory.
 
 use std::collections::HashMap;
 use std::fs::File;

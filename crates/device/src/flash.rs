@@ -1,15 +1,15 @@
-//! The blocks of an emulated device of limited size: which blocks each file has, and how many bytes would be
-//! written to the device's flash.
+//! The blocks of an emulated device of limited size: which blocks each file has, and how many bytes were
+//! written to the flash chips. Both are modelled.
 //!
-//! This models a file system and the flash translation layer below it. A file takes blocks when it grows or
-//! is written. Blocks are freed and trimmed when the file is shortened, punched or removed.
+//! The model covers a file system and the flash translation layer below it. A file gets blocks when it grows
+//! or is written. Blocks are freed and trimmed when the file is shortened or removed, or when a hole is
+//! punched into it.
 //!
 //! Invariants
 //! 1. A block belongs to at most one file.
-//! 2. A refused request takes no block.
+//! 2. A refused request allocates no block.
 //!
-//! What it does not know: time, contents, names of files. It does not model what the file system writes for
-//! itself.
+//! The model does not include what the file system writes for itself.
 
 use std::collections::HashMap;
 

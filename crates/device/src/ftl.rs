@@ -1,20 +1,19 @@
-//! A model of a page-mapped flash translation layer with greedy garbage collection. It computes how many
-//! pages would be written to flash.
+//! A model of the flash translation layer inside a drive, page-mapped and with greedy garbage collection. It
+//! computes how many bytes are written to the flash chips.
 //!
-//! There are two open blocks: one receives pages from the host, the other pages that garbage collection
-//! copies. When fewer than two blocks are free, the block with the fewest valid pages is collected: its valid
-//! pages are copied, then it is erased.
+//! Pages from the host are appended to one open block. Pages that garbage collection copies are appended to
+//! another one. When fewer than two blocks are free, the block with the fewest valid pages is collected: its
+//! valid pages are copied, and then the block is erased.
 //!
 //! Invariants
-//! 1. A logical page that was written, and not trimmed since, has one physical page. That page names its
-//!    logical page.
+//! 1. A logical page that was written, and not trimmed since, has one physical page. The physical page names
+//!    the logical page.
 //! 2. A block's count of valid pages is the number of its pages that belong to a logical page.
-//! 3. Between two calls at least one block is free. There are four more blocks than all logical pages need.
-//!    So while fewer than two blocks are free, another block has an invalid page.
-//! 4. There are no clock and no random numbers: the same calls give the same counts.
+//! 3. Between two calls at least one block is free. The drive has four blocks more than the logical pages
+//!    fill. So while fewer than two blocks are free, some full block has an invalid page.
+//! 4. The model uses no clock and no random numbers: the same calls give the same counts.
 //!
-//! What it does not know: time, files, wear levelling, the drive's cache and its own tables. All its figures
-//! are modelled.
+//! The model does not include wear levelling, the drive's cache, and the drive's own tables.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
-//! The identity of a file, by which a file differs from its copy. It is the inode number and the creation
-//! time. It is used only on file systems that keep both as long as the file exists.
+//! The identity of a file: its inode number and its time of creation. A copy of the file has another
+//! identity. The identity is used only on file systems that keep both values as long as the file exists.
 //!
 //! Invariants
 //! 1. A file keeps its identity after a reboot, another mount, or another device number.
-//! 2. On other file systems a file has no identity. A wrong identity would refuse a start, which is worse
-//!    than an undetected copy.
+//! 2. On other file systems a file has no identity. There a false alarm would be possible. It would refuse a
+//!    start, which is worse than no alarm.
 
 use std::fs::File;
 use std::io;

@@ -1,20 +1,21 @@
-//! Crash images: the possible states of the media after a crash at a given moment of a recording.
+//! Crash images: the possible states of the storage after a crash at a given moment of a recording.
 //!
-//! The moment is called the cut. An image is the durable state at the cut, plus any choice of the pending
-//! events. Each chosen event has its own [`Fate`].
+//! The moment is called the cut. An image has everything that was durable at the cut. It also has some of the
+//! pending events, which were submitted but not yet durable. Any subset of them is possible. Each chosen
+//! event has a [`Fate`]: it happened as a whole or in part.
 //!
 //! Invariants
-//! 1. An event is durable at a cut in two cases. Either it completed, and a later flush of its file succeeded
-//!    before the cut. Or it was a durable write that completed before the cut. For names, a sync of the
-//!    directory is the flush. Everything else submitted before the cut is pending.
+//! 1. A write is durable at a cut in two cases. Either the write completed, then a flush of its file was
+//!    issued, and the flush succeeded before the cut. Or it was a durable write that completed before the
+//!    cut. For creations, renames and removals, a sync of the directory is the flush. All other events
+//!    submitted before the cut are pending.
 //! 2. The chosen events of one file are applied in the order of submission.
-//! 3. Length changes, punches, creations, renames, removals and atomic writes happen whole or not at all.
-//! 4. A store to a region is durable when its line was written back after the store, and a later fence of the
-//!    thread that wrote it back has returned. It does not matter which thread stored, because a line is
-//!    written back as a whole. Of other stores, each 8-byte word may or may not be in the image.
+//! 3. Length changes, punched holes, creations, renames, removals and atomic writes happen whole or not at
+//!    all.
+//! 4. A store to a region is durable after two steps: a thread writes its cache line back, and then a fence
+//!    of the same thread returns. Any thread may have made the store, because a line is written back as a
+//!    whole. Of a store that is not durable, each 8-byte word may or may not be in the image.
 //! 5. The same recording, cut and fates give the same image.
-//!
-//! What it does not know: what a database expects to find in the image.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Latency histograms for each kind of operation (HDR, three digits). They are off until a caller switches
-//! them on.
+//! Histograms of latencies for each kind of operation (HDR histograms with three digits). They are off until
+//! they are switched on.
 //!
 //! Invariants
-//! 1. Histograms that are off cost nothing but the check of the accounting's one flag.
+//! 1. While the histograms are off, they cost nothing beyond the one flag that the accounting reads.
 //!
-//! What it does not know: waiting time above the device.
+//! A latency does not include the time that a request waited above the device.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;

@@ -1,19 +1,17 @@
 //! varve-device: all reads and writes of files, devices and persistent memory.
 //!
-//! The same engine runs on different devices, because each of them implements two traits ([`Directory`],
-//! [`BlockFile`]). There are real files, memory, an emulated device, a recorder that makes crash images, and
-//! a fault injector.
+//! The crate has two small traits, [`Directory`] and [`BlockFile`]. They are implemented by real files, by
+//! files in memory, by an emulated device, by a recorder that makes crash images, and by a fault injector. So
+//! the same engine runs on all of them.
 //!
 //! Invariants
-//! 1. Offsets and lengths are bytes and multiples of [`BlockFile::sector_bytes`]. Buffers are aligned to it
-//!    ([`AlignedBuf`] always is). A violation is a bug and fails an assertion.
-//! 2. A write is durable only if a flush of its file was issued after it completed, and succeeded, or if it
-//!    was written with [`Durability::Now`]. A creation, rename or removal is durable only after a later
-//!    successful [`Directory::sync`].
-//! 3. After a failed flush, no later flush or write of the file succeeds.
-//! 4. An open file has one descriptor, which all its users share.
-//!
-//! What it does not know: pages, log sequence numbers, keys.
+//! 1. Offsets and lengths are in bytes, and are multiples of [`BlockFile::sector_bytes`]. Buffers are aligned
+//!    to this size ([`AlignedBuf`] always is). A violation is a programmer's error and is asserted.
+//! 2. A write is durable in two cases only. Either it completed, and then a flush of its file was issued and
+//!    succeeded. Or it was written with [`Durability::Now`]. A creation, rename or removal is durable only
+//!    after a later successful [`Directory::sync`].
+//! 3. After a failed flush, the file accepts no more writes, and no later flush succeeds.
+//! 4. A file has one descriptor, which all its users share.
 
 mod accounting;
 mod block;

@@ -1,11 +1,10 @@
-//! The lock of a data directory, which allows one process at a time.
+//! The lock of a data directory, so that one process at a time uses it.
 //!
 //! Invariants
-//! 1. The lock is the kernel's lock on the open file. The kernel releases it when the process ends, for any
+//! 1. The kernel's lock on the open file decides. The kernel releases the lock when the process ends, for any
 //!    reason. The process id in the file is only for the error message.
-//! 2. The lock file of an earlier process is overwritten, because a full device has no space for a new file.
-//!
-//! What it does not know: the content of the directory.
+//! 2. The lock file of an earlier process is overwritten and not replaced, because a full device has no space
+//!    for a new file.
 
 use std::fs::{File, TryLockError};
 use std::io::Read;

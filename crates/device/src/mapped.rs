@@ -1,16 +1,16 @@
 //! A region of persistent memory that is a mapped file.
 //!
 //! Invariants
-//! 1. Every byte of the file is allocated before the file is mapped. Otherwise a store to a hole would end
+//! 1. All bytes of the file are allocated before the file is mapped. Otherwise a store to a hole would end
 //!    the process when the disk is full.
-//! 2. Until the file is complete and durable, its name is `NAME.new`.
-//! 3. No reference to mapped bytes is ever made: bytes are copied through raw pointers, words are atomic.
-//!    Bounds are asserted before a pointer is made.
-//! 4. The mapping counts as persistent memory if the kernel grants `MAP_SYNC`. The kernel does so only if a
-//!    fence makes stores durable.
+//! 2. The file has the name `NAME.new` until it is complete and durable.
+//! 3. The code never makes a Rust reference to mapped bytes. Bytes are copied through raw pointers, and words
+//!    are atomic. Bounds are asserted before a pointer is made.
+//! 4. The mapping counts as persistent memory if the kernel grants `MAP_SYNC`. The kernel grants it only if a
+//!    write-back and a fence make stores durable.
 //!
-//! What it does not know: the content. The process ends with SIGBUS if another process shortens the file (the
-//! lock of the data directory prevents that), or if a copy-on-write file system is full.
+//! The process ends with SIGBUS in two cases. One is that another process shortens the file, which the lock
+//! of the data directory prevents. The other is that a copy-on-write file system is full.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd};

@@ -1,15 +1,14 @@
-//! A device in memory, for tests and for crash images.
+//! A device in memory. Tests use it, and crash images are made of it.
 //!
-//! Files are sparse vectors of reference-counted chunks. So a copy of a device only increments a counter for
-//! each chunk. A file that was only lengthened takes no memory.
+//! A file is a sparse vector of reference-counted chunks. So a copy of the device only increments a counter
+//! for each chunk, and a file that was only lengthened takes no memory.
 //!
 //! Invariants
 //! 1. A missing chunk reads as zeros.
 //! 2. Bytes of a chunk beyond the file's length are zero.
 //! 3. A removed file stays readable and writable through open handles.
 //!
-//! What it does not know: durability. Everything written here survives. A recorder decides what a crash would
-//! lose.
+//! This device loses nothing. A recorder decides what a simulated crash loses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

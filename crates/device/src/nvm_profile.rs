@@ -1,9 +1,7 @@
-//! Profiles of emulated persistent memory, read from TOML files.
+//! Profiles of emulated persistent memory. A profile is a TOML file, not code.
 //!
 //! Invariants
-//! 1. A profile names its source. Values without a source are marked as assumptions in the file.
-//!
-//! What it does not know: clocks and spinning.
+//! 1. A profile names the source of its values. The file marks a value without a source as an assumption.
 
 use serde::Deserialize;
 

@@ -1,10 +1,10 @@
-//! Access rights of new files and directories: only their owner can read or write them, whatever the umask
-//! is.
+//! Access rights of new files and directories: only the owner can read or write them, whatever the umask is.
 //!
 //! Invariants
-//! 1. A new file is never accessible to other users, not even for a moment.
-//! 2. A file of an older version may be accessible to others. When it is opened, its mode becomes 0600. Only
-//!    the mode 0640 stays, because an administrator has chosen to let the group read the file.
+//! 1. A new file is never open to other users, not even for a moment.
+//! 2. An older version of the program may have made a file that others can access. Such a file gets mode 0600
+//!    when it is opened. A file with mode 0640 keeps it, because an administrator has chosen to let the group
+//!    read the file.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;

@@ -1,21 +1,20 @@
-//! Cache-line write-back and fences, which make stores to persistent memory durable. Also the time-stamp
-//! counter.
+//! Cache-line write-backs and fences, which make stores to persistent memory durable. Also reads the
+//! time-stamp counter.
 //!
 //! Invariants
-//! 1. The write-back instruction is chosen once per process: clwb if the processor has it, else clflushopt,
-//!    else clflush. A processor with none of these is refused, because it cannot make stores durable. Two
-//!    cases need only a fence: the kernel reports that the caches survive a power failure (eADR), or the
-//!    mapping only emulates persistent memory and so would not survive one anyway.
-//! 2. A non-temporal store (`stream`), which bypasses the caches, is read only after a fence of its thread.
+//! 1. The write-back instruction is chosen once in a process: clwb if the processor has it, else clflushopt,
+//!    else clflush. If the kernel reports that the caches survive a power failure (eADR), a fence is enough.
+//!    A processor without any of these is refused, because it cannot make stores durable. A mapping that only
+//!    emulates persistent memory uses only the fence, because it does not survive a power failure anyway.
+//! 2. Non-temporal stores (`stream`) bypass the caches. A thread does not read such bytes before its next
+//!    fence.
 //! 3. The assembler blocks are declared to read and write all memory, so the compiler moves no store across
 //!    them.
 //!
-//! The code relies on these rules of the processor (Intel SDM, volume 2). clwb and clflushopt are ordered
-//! after older stores to their line, but not among themselves. sfence waits for the write-backs of its own
-//! thread, and comes before later stores. A line that is dirty in another core's cache is written back, too.
-//! Inline assembler is used because the standard library has only clflush.
-//!
-//! What it does not know: the contents of the lines.
+//! The code relies on the Intel SDM, volume 2. It says that clwb and clflushopt are ordered after older
+//! stores to their line, but not among themselves. An sfence waits for the write-backs of its own thread, and
+//! comes before later stores. A write-back finds a line that is dirty in another core's cache. The code uses
+//! assembler because the standard library has only clflush.
 
 use std::path::Path;
 use std::sync::OnceLock;

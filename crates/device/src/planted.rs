@@ -1,17 +1,15 @@
-//! Hooks of the crash tests in the tested code: planted faults, and counters of reached events.
+//! Hooks for crash tests in the database's code: planted faults, and counters of reached events.
 //!
-//! A planted fault is a mistake that a test can switch on. The code asks `planted("what is wrong")`, and does
-//! the wrong thing if the answer is true. Without the feature `planted`, which only the crash tests use, the
-//! answer is a constant `false`, and the compiler removes the branch.
+//! A planted fault is a mistake that a crash test can switch on. The code asks `planted("what is wrong")`,
+//! and does the wrong thing if the answer is true. Only the crash tests are built with the feature `planted`.
+//! Without this feature the answer is a constant `false`, and the compiler removes the branch.
 //!
 //! `reached("what happened")` counts an event. A search uses the counts to show that its workloads reach the
-//! important places.
+//! important code.
 //!
 //! Invariants
 //! 1. At most one fault is switched on, and only for the calling thread. So tests that run in parallel do not
 //!    disturb each other.
-//!
-//! What it does not know: the list of faults (the crash tests have it), what they break.
 
 /// Whether the harness asked for this build: then checks that are too dear for a hot path are made, as in debug builds.
 pub const IN_HARNESS: bool = cfg!(feature = "planted");

@@ -1,12 +1,10 @@
 //! Finds out what a directory's file system can do, by trying each operation on a scratch file.
 //!
 //! Invariants
-//! 1. Every capability is tried on the scratch file, except sizes, which `statx` and the block layer report.
-//! 2. The scratch file is removed at the end. If a killed process has left one, the next probe overwrites it.
+//! 1. Every capability was tried on the scratch file, except sizes, which `statx` and the block layer report.
+//! 2. The scratch file is removed. If the process was killed before, the next probe overwrites the file.
 //! 3. A device without space for the scratch file can be used, but only with the capabilities that need no
 //!    trial.
-//!
-//! What it does not know: configuration.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;

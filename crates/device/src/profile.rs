@@ -1,11 +1,9 @@
-//! Profiles of emulated devices, read from TOML files.
+//! Profiles of emulated devices. A profile is a TOML file, not code.
 //!
 //! Invariants
-//! 1. At the anchor size, the service time gives exactly the anchor's operations per second on all channels
-//!    together.
-//! 2. A profile names its source. If no source has the power consumption, the profile says 0 watts.
-//!
-//! What it does not know: clocks and sleeping.
+//! 1. A profile states operations per second for one request size, the anchor size. At this size, the
+//!    computed service time gives exactly this rate for all channels together.
+//! 2. A profile names its source. Watts of 0 mean that no source states them.
 
 use serde::Deserialize;
 

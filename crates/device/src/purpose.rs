@@ -1,5 +1,5 @@
-//! What an operation is for: the space of its file, and the purpose. The counters in `accounting` are kept
-//! for each pair of the two.
+//! What an I/O operation is for: the space (kind of file) and the purpose. The I/O counters have one counter
+//! for each pair.
 
 /// The kind of storage space a file belongs to; a key of the accounting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,12 +1,10 @@
-//! A recorder passes every operation on to another device, and logs those that change the medium. Crash
-//! images are built from this log (see [`crate::Timeline`]).
+//! A recorder for crash tests. It passes every operation to the device below, and keeps a list of the
+//! operations that change stored data. Crash images are built from this list (see [`crate::Timeline`]).
 //!
 //! Invariants
-//! 1. All devices that share a log have one order of events. `submitted` and `completed` of an event are
-//!    ticks of one clock. An event that failed or has not returned is never completed.
+//! 1. One list orders the events of all devices that record into it. The times `submitted` and `completed` of
+//!    an event are ticks of one clock. An event that failed or has not returned has no completion.
 //! 2. Files have numbers. A file keeps its number when it is renamed.
-//!
-//! What it does not know: what survives a crash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,13 +1,12 @@
-//! Persistent memory: a range of bytes. The program stores into it, writes cache lines back, and waits with a
-//! fence.
+//! A region of persistent memory: a range of bytes. The program stores into it, writes cache lines back, and
+//! waits with a fence.
 //!
 //! Invariants
-//! 1. Eight aligned bytes are stored whole or not at all. Larger stores have no such guarantee.
-//! 2. A store is durable when its cache line was written back after it and a later fence has returned. Before
-//!    that, each part of the store may or may not survive, because the processor can evict lines at any time.
-//! 3. The region itself (name and length) is durable when [`crate::Directory::map`] returns.
-//!
-//! What it does not know: the content.
+//! 1. An aligned store of eight bytes is stored whole or not at all. Larger stores may be torn.
+//! 2. A store is durable when its cache line was written back after the store, and a later fence has
+//!    returned. Before that, each part of the store may or may not survive, because the processor can evict
+//!    lines at any time.
+//! 3. The region's name and length are durable when [`crate::Directory::map`] returns.
 
 use serde::Deserialize;
 

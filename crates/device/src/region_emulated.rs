@@ -1,14 +1,12 @@
-//! An emulated region of persistent memory. It wraps another region and makes it as slow as a profile says,
-//! by spinning.
+//! An emulated region of persistent memory: a region whose operations take as long as a profile says. The
+//! caller waits in a loop without sleeping (spinning).
 //!
 //! Invariants
-//! 1. The operation itself is done first, then the latency of the profile is added. The time for the
-//!    bandwidth counts from the beginning of the operation, so it includes the time that the operation took.
-//! 2. If a thread spun too long, it spins less the next time, at most by [`CREDIT_NS_MAX`].
+//! 1. The real operation is done first, then the latency of the profile is added. The time for the bandwidth
+//!    counts from the beginning of the operation, so it includes the real duration.
+//! 2. If a thread spun too long, it spins less the next time, by at most [`CREDIT_NS_MAX`].
 //! 3. The processor's cache is modelled as a direct-mapped cache. A line stays in the model until another
-//!    line replaces it, even if the real processor has evicted it.
-//!
-//! What it does not know: the meaning of the profile's figures.
+//!    line takes its place, even if the real processor has evicted it.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,20 +1,16 @@
-//! A directory in a region of persistent memory. The region is divided into equal pieces, and each piece is a
-//! file: `PREFIX.0000`, `PREFIX.0001`, ...
+//! A directory whose files `PREFIX.0000`, `PREFIX.0001`, ... are equal pieces of a region of persistent
+//! memory.
 //!
-//! So code that writes files (the segments of the log) works on persistent memory without a change. A durable
-//! write copies the bytes, writes the cache lines back, and waits for one fence.
+//! So code that writes files works on persistent memory without a change. The log uses this for its segments.
+//! A durable write copies the bytes, writes the cache lines back, and waits for one fence.
 //!
 //! Invariants
-//! 1. The list of files is in memory. After a restart, a piece counts as a file if its first [`HEAD_BYTES`]
-//!    are not all zero. So a file whose head was never written, or was zeroed by `remove`, does not exist
-//!    after a crash.
-//! 2. `NAME.new` uses the piece of `NAME`. It is listed only after it was renamed. All files have the same
-//!    fixed length.
-//! 3. A flush writes back everything that was written since the last flush. The first flush after a restart
-//!    writes back the whole file, because a killed process may have left parts of it in the processor's
-//!    caches.
-//!
-//! What it does not know: the contents of the files, the medium of the region.
+//! 1. The list of files is in memory. After a restart a file exists if its first [`HEAD_BYTES`] are not all
+//!    zero. So a file does not exist after a crash if its head was never written, or was zeroed by `remove`.
+//! 2. The file `NAME.new` uses the piece of `NAME`. It is listed only after it was renamed. All files have
+//!    the same fixed length.
+//! 3. A flush writes back what was written since the last flush. The first flush after a restart writes back
+//!    the whole file, because a killed process may have left parts of it in the processor's caches.
 
 use std::ops::Range;
 use std::sync::Arc;

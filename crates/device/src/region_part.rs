@@ -1,11 +1,9 @@
-//! A part of a region, with counters of its reads and stores.
+//! A part of a region of persistent memory, whose reads and stores are counted.
 //!
 //! Invariants
-//! 1. Nothing outside the part can be read or written through it.
+//! 1. Bytes outside the part cannot be read or written through it.
 //! 2. Every read and store is counted for the part's space and purpose. Write-backs and fences are counted
-//!    only for the region as a whole.
-//!
-//! What it does not know: what the part is for.
+//!    only for the whole region.
 
 use std::ops::Range;
 use std::sync::Arc;

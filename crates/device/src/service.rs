@@ -1,20 +1,20 @@
-//! The service-time model of an emulated device: which channel serves a request, and when it is answered.
+//! The model of an emulated device's service times. It computes which channel serves a request, and when the
+//! request ends.
 //!
 //! Times are parameters and results, in nanoseconds. This module reads no clock and does not sleep, so a test
-//! can run hours of a drive in an instant.
+//! can simulate hours of a drive in an instant.
 //!
 //! Invariants
-//! 1. A request is divided into pieces. A channel serves one piece after the other, in the order of arrival.
-//! 2. A flush begins when all earlier requests are done. Until it ends, no channel serves requests. At most
-//!    one flush runs and one waits. A flush that arrives while one waits joins the waiting flush. A drive
-//!    without a cache has no flushes.
-//! 3. An access is sequential if its address follows the previous one on the same channel. With stripes, only
-//!    addresses of this channel count. If any channel may serve any piece, the address must follow the last
-//!    piece of some channel.
-//! 4. A request is answered when its last piece is done.
+//! 1. A request is cut into pieces. A channel serves one piece after the other, in the order in which they
+//!    were placed.
+//! 2. A flush begins when all earlier requests are done. Until the flush ends, no channel serves requests. At
+//!    most one flush runs and one waits. A flush that arrives while another one waits is served together with
+//!    it. A drive without a cache has no flushes.
+//! 3. A piece is sequential if its address follows the piece before it. With stripes, that is the last piece
+//!    on the same channel. If any channel can serve any piece, it may be the last piece of any channel.
+//! 4. A request ends when its last piece is done.
 //!
-//! What it does not know: clocks, threads, files, effects of flash translation (merges of small random
-//! writes).
+//! The model does not include how a drive merges small random writes.
 
 use crate::profile::{Profile, Request};
 

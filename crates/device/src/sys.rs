@@ -1,8 +1,8 @@
-//! Kernel calls that the standard library does not wrap.
+//! Wrappers for the kernel calls that the standard library does not have.
 //!
 //! Invariants
-//! 1. The functions borrow descriptors and buffers for the call, and own nothing.
-//! 2. Interrupted calls are repeated here, so callers never see `EINTR`.
+//! 1. A function borrows descriptors and buffers only for the call, and owns nothing.
+//! 2. A function repeats interrupted calls, so callers never see `EINTR`.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,10 +1,10 @@
-//! A trace of single operations (time, file, offset, length, kind, purpose), which can be plotted as time
-//! against address. The trace is off until a caller switches it on.
+//! A trace of single I/O operations: time, file, offset, length, kind, purpose. It can be plotted as time
+//! against address. It is off until it is switched on.
 //!
 //! Invariants
-//! 1. The trace has a limit. Operations beyond it are only counted as dropped.
+//! 1. The trace has a limited length. Operations beyond it are only counted as dropped.
 //!
-//! What it does not know: file names. It stores a number per directory (see `Directory` implementations).
+//! Files appear as numbers, which a directory assigns (see the implementations of `Directory`).
 
 use std::time::Instant;
 

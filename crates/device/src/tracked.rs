@@ -1,10 +1,9 @@
-//! A region for tests that records which stores would not survive a crash. So a test can check that a step
-//! has made all its stores durable.
+//! A region of persistent memory for tests. It knows which stores would not survive a crash. So a test can
+//! check that a step has made all its stores durable.
 //!
 //! Invariants
-//! 1. A store is durable if some thread wrote its line back after the store, and has executed a fence since.
-//!
-//! What it does not know: which bytes of a line matter.
+//! 1. A store is durable if a thread has written its cache line back after the store, and has executed a
+//!    fence since.
 
 use std::collections::HashMap;
 use std::sync::Arc;

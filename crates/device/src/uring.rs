@@ -1,16 +1,16 @@
-//! Runs batches of operations through io_uring. All operations are submitted together, and the caller waits
-//! until all are done.
+//! Batches of I/O operations through io_uring. All operations of a batch are submitted together, and the
+//! caller waits until all of them are done.
 //!
-//! Rings are in a pool, and each batch borrows one. So the number of rings depends on the number of batches
-//! that run at the same time, not on the number of threads.
+//! The rings of io_uring are in a pool, and a batch borrows one ring. So the number of rings depends on the
+//! number of batches that run at the same time, not on the number of threads.
 //!
 //! Invariants
-//! 1. A batch returns only after every operation that it submitted has completed. So the kernel never has a
+//! 1. A batch returns only when every operation that it submitted has completed. So the kernel never has a
 //!    pointer into a buffer whose borrow has ended.
-//! 2. A ring in the pool has no operation in flight.
+//! 2. No operation of a ring in the pool is in flight.
 //! 3. If the kernel refuses a ring, the pool remembers that, and callers use plain system calls from then on.
 //!
-//! What it does not know: names of files, accounting, short transfers (the file completes those).
+//! Short transfers are completed by the file, not here.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

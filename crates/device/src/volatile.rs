@@ -1,11 +1,12 @@
-//! A simulated machine for tests of a power failure. Its persistent memory is emulated with ordinary memory.
+//! A simulated machine for tests of a power failure. Its ordinary memory emulates persistent memory, so a
+//! power failure loses the contents of regions.
 //!
 //! Invariants
 //! 1. Files survive a power failure. A store to a region survives in the region's file only if `settle` was
 //!    called for the region after the store.
 //! 2. After each power failure the machine boots again, with another boot number.
 //!
-//! A test gets two copies of the state: one as after the death of the process, one as after a power failure.
+//! A test gets two copies of the state: after the death of the process, and after a power failure.
 
 use std::sync::Arc;
 

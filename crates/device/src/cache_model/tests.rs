@@ -1,4 +1,4 @@
-//! Tests of the cache model: against cases that can be counted by hand, and against a simple model.
+//! Tests the cache model against cases that can be counted by hand, and against a simpler model.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! Tests of the flash model: against known results about greedy collection, and against its own invariants.
+//! Tests the model of the flash translation layer against known results for greedy collection, and against
+//! its own invariants.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Tests: the model has the rates that each shipped profile states, and flushes behave as those of a kernel.
+//! Tests that the model gives the rates that each profile states, and that flushes behave like those of a
+//! kernel.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
