@@ -1,9 +1,10 @@
-//! Three measurements of the embedded API below SQL, each beside a figure of the machine itself.
+//! Three measurements of the embedded API below SQL. Each is compared with a figure of the machine itself.
 //!
 //! 1. [`points`]: point reads of 100-byte rows in memory, READ COMMITTED, one thread.
-//! 2. [`commits`]: durable single-row commits beside bare 4 KiB writes with fdatasync, A B A B.
-//! 3. [`random_reads`]: reads from a table larger than the pool, many threads. `bench/random-read` runs fio
-//!    beside it.
+//! 2. [`commits`]: durable commits of single rows, compared with plain 4 KiB writes with fdatasync. The two
+//!    alternate (A B A B).
+//! 3. [`random_reads`]: reads from a table larger than the pool, with many threads. `bench/random-read` runs
+//!    fio for comparison.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

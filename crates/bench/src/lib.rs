@@ -1,13 +1,14 @@
-//! varve-bench: workloads, the targets they run against, and what they measured.
+//! varve-bench: workloads, the targets on which they run, and reports of the results.
 //!
-//! 1. A workload is written once, as SQL with parameters ([`workload::Workload`]). It runs against any
+//! 1. A workload is written once, as SQL with parameters ([`workload::Workload`]). It runs on any
 //!    [`target::Target`]: embedded, in this process, or over the wire.
-//! 2. Every figure is a row with the hash of its configuration. A median never travels without its spread
+//! 2. Every figure is a row with the hash of its configuration. A median is always reported with its spread
 //!    ([`report`]).
-//! 3. The gates ([`gates`]) use the embedded API below SQL, and measure the device's own figure in the same run.
+//! 3. The gates ([`gates`]) use the embedded API below SQL, and measure the device's own figure in the same
+//!    run.
 //!
-//! It does not know any internals: it uses the public interfaces of `engine` and `sql`, and opens a database like
-//! an embedder does. It does not know experiments either: they are in the crate `lab`, which is built on this one.
+//! This crate uses only the public interfaces of `engine` and `sql`, and opens a database like an embedding
+//! program. Experiments are in the crate `lab`, which is built on this one.
 
 pub mod check;
 pub mod cli;

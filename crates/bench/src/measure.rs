@@ -1,6 +1,6 @@
-//! One workload on one target: load, rounds, the workload's own checks, the report.
+//! Measures one workload on one target: load, rounds, the workload's own checks, the report.
 //!
-//! What this file does not know: which workloads and targets there are. `varve bench` and `varve-lab` name them.
+//! What this file does not know: which workloads and targets exist. `varve bench` and `varve-lab` name them.
 
 use std::io::Write;
 

@@ -1,9 +1,9 @@
 //! Converts numeric values between Rust and the protocol, because the crate `postgres` has no type for them
 //! without another library.
 //!
-//! PostgreSQL's binary form: four big-endian 16-bit numbers (number of digits, weight of the first digit,
-//! sign, digits shown after the point), then the digits to base 10,000 (src/backend/utils/adt/numeric.c,
-//! `numeric_send`). Values are kept in ten-thousandths, because a ten-thousandth is one such digit.
+//! PostgreSQL's binary form has four big-endian 16-bit numbers: number of digits, weight of the first digit,
+//! sign, digits shown after the point. Then come the digits to base 10,000 (src/backend/utils/adt/numeric.c,
+//! `numeric_send`). This file stores values in units of 1/10,000, because that is one such digit.
 
 use std::error::Error;
 

@@ -1,7 +1,7 @@
-//! Rows of results, and their summaries.
+//! Result rows, and their summaries.
 //!
-//! 1. A row is self-contained: it names its workload, target, round and the hash of the configuration that made it.
-//! 2. Two rows with the same hash may be compared; rows with different hashes were measured differently.
+//! 1. A row is complete in itself: it names its workload, target, round and the hash of its configuration.
+//! 2. Two rows with the same hash may be compared. Rows with different hashes were measured differently.
 
 use std::io::Write;
 use std::time::Duration;

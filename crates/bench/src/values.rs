@@ -1,4 +1,4 @@
-//! Values of rows for measurements in which their compressibility matters.
+//! Values of rows whose compressibility can be chosen, for measurements with compression.
 
 use crate::random::Random;
 use crate::{BenchError, Result};

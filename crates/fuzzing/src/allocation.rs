@@ -1,8 +1,15 @@
-//! Page allocation: the header page of a space, its descriptor page, and a sequence of allocations and frees
-//! on them.
+//! Fuzz target for page allocation: the header page of a space, its descriptor page, and a sequence of
+//! allocations and frees on them.
 //!
-//! Input: space u8, extents u16, runs over a valid header, runs over a valid descriptor, then steps of two
-//! bytes.
+//! Input, in this order. "Runs" are changes of a valid page (`input.rs`).
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1 | space: even for data, odd for undo |
+//! | 2 | number of extents |
+//! | runs | changes of the header page |
+//! | runs | changes of the descriptor page |
+//! | 2 each | steps: kind, and a detail of it |
 
 use varve_pager::fuzzing::Allocation;
 use varve_pager::{PageId, PageNo, SpaceId};

@@ -1,6 +1,6 @@
-//! Definitions of schemas, tables and sequences, and the engine's root page.
+//! Fuzz target for stored definitions of schemas, tables and sequences, and for the engine's root page.
 //!
-//! Input: a definition as it is stored.
+//! The input is a definition as it is stored.
 
 use varve_engine::fuzzing;
 

@@ -1,6 +1,4 @@
-//! The configuration file `varve.toml`, with any text.
-//!
-//! Input: the text.
+//! Fuzz target for the configuration file `varve.toml`. The input is the text of the file.
 
 use std::fmt::Write;
 use std::path::Path;

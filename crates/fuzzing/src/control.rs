@@ -1,9 +1,15 @@
-//! The control file: its two slots with checksums, and how a start uses their contents.
+//! Fuzz target for the control file: its two slots with checksums, and how a start uses their contents.
 //!
-//! Input: for each slot a page of runs over a valid slot and whether to leave the checksum as it is (u8);
-//! then a life (u32, u32, u32), and what is attached: flags u8 (as in the slot; 16: no protection; 32:
-//! packed, with region and stamp as the numbers of its maps' checkpoints; 64: compressed pages; 128: the
-//! region is not needed), region u64, stamp u64.
+//! Input, in this order. "Runs" are changes of a valid slot (`input.rs`).
+//!
+//! | bytes | what |
+//! |---|---|
+//! | runs, 1 | for each of the two slots: its changes; not 0 if the checksum stays as it is |
+//! | 4 | start of the next life of the log |
+//! | 4, 4, 4 | LSN distances by which the positions of redo advance |
+//! | 1 | flags: 1, 2, 4 pages, log, copies in the region; 8 the log begins anew; 16 no protection |
+//! | | 32 packed; 64 compressed pages; 128 the region is not needed |
+//! | 8, 8 | id and stamp of the region; for a packed file also the numbers of its map checkpoints |
 
 use varve_device::{MemoryDirectory, MemoryImage};
 use varve_pager::Lsn;

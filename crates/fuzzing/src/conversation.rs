@@ -1,6 +1,8 @@
-//! A whole conversation with a server over a socket: start-up, simple and extended messages, COPY.
+//! Fuzz target for a whole conversation with a server over a socket: start-up, simple and extended messages,
+//! COPY.
 //!
-//! Input: whether the start-up is the usual one (u8 0) or part of the rest, then the bytes that the client sends.
+//! The first byte of the input says whether the usual start-up is sent (0), or whether the input has a
+//! start-up of its own. After it come the bytes that the client sends.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

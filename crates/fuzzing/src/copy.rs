@@ -1,6 +1,7 @@
-//! COPY FROM STDIN in text and CSV, with any data in pieces of any size.
+//! Fuzz target for COPY FROM STDIN in text and CSV, with any data in pieces of any size.
 //!
-//! Input: options u8, delimiter, quote, escape and NULL u8 each, bytes that come at once u8, then the data.
+//! The input has one byte each for the options, delimiter, quote, escape and NULL text. The next byte is the
+//! size of a piece. The rest is the data.
 
 use std::cell::RefCell;
 use std::sync::Arc;

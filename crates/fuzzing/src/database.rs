@@ -1,4 +1,4 @@
-//! A small database in memory for the targets that run statements.
+//! A small database in memory, for the fuzz targets that run statements.
 //!
 //! Does not know: the statements that a target runs.
 

@@ -1,8 +1,14 @@
-//! The doublewrite file: its header, its slots, and the repair of pages from them.
+//! Fuzz target for the doublewrite file: its header, its slots, and the repair of pages from them.
 //!
-//! Input: where redo starts u64; whether the header's checksum stays as it is u8, runs over a valid header;
-//! then for each page of a data file of four pages a byte that damages it if not zero; then pages for the
-//! slots: runs, and a byte that leaves the checksum as it is if not zero.
+//! Input, in this order. "Runs" are changes of bytes (`input.rs`).
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 8 | LSN at which redo starts |
+//! | 1 | version of the header: even 1, odd 2 |
+//! | 1, runs | not 0 if the header's checksum stays as it is; changes of the header |
+//! | 1 each | for each of the four pages of the data file: a byte that damages the page if it is not 0 |
+//! | runs, 1 | for each slot: a page; not 0 if its checksum stays as it is |
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
-//! Frames and messages of a client, and the packets that open a connection.
+//! Fuzz target for the frames and messages of a client, and for the packets that open a connection.
 //!
-//! Input: bytes that come at once u8 (0: all), then the stream.
+//! The first byte of the input is the number of bytes that arrive together (0: all). The rest is the client's
+//! stream.
 
 use std::io::Read;
 

@@ -1,6 +1,8 @@
-//! Reads numbers, pages and pieces from the fuzzer's bytes. If the bytes end, the rest reads as zeros.
+//! Reads numbers, pages and pieces from the fuzzer's bytes. After the end of the input, everything reads as
+//! zeros.
 //!
-//! A page is described by runs of bytes over zeros, so that a small input makes a whole page:
+//! A page is described by runs: pieces of bytes that replace parts of an empty or valid page. So a small
+//! input describes a whole page.
 //!
 //! | bytes | what |
 //! |---|---|

@@ -1,6 +1,7 @@
-//! Intervals: text to value to text, the binary form, arithmetic.
+//! Fuzz target for intervals: reading text, writing text, the binary form, and arithmetic.
 //!
-//! Input: an offset of a zone in quarters of an hour i8, a factor f64, a timestamp i64, then two texts with a `|` between.
+//! The input has the offset of a time zone in quarters of an hour (i8), a factor (f64), and a timestamp
+//! (i64). Then come two texts with `|` between them.
 
 use varve_engine::{ColumnType, Datum, Interval, Value};
 use varve_server::fuzzing;

@@ -1,6 +1,6 @@
-//! Encoded keys: the order of their bytes must be the order of the values.
+//! Fuzz target for encoded keys: the order of their bytes must be the order of the values.
 //!
-//! Input: number of columns u8, their types, then the values of two rows.
+//! The input has the number of columns (one byte), their types, then the values of two rows.
 
 use std::cmp::Ordering;
 

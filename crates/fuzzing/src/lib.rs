@@ -1,13 +1,13 @@
 //! The code of the fuzz targets. A target takes any bytes, and panics only if the code under test is wrong.
 //!
 //! The programs in `fuzz/fuzz_targets` only call these functions. So the targets are built and linted with
-//! the other crates, and every `cargo test` runs them on the kept inputs (`tests/corpus.rs`). How to search:
-//! `fuzz/README.md`.
+//! the other crates, and every `cargo test` runs them on the stored inputs (`tests/corpus.rs`).
+//! `fuzz/README.md` says how to search for new inputs.
 //!
 //! Invariants
 //! 1. The result of a target depends only on its bytes, so the same bytes fail again.
-//! 2. If a checksum would reject nearly every input, the target corrects it, so that the code behind it is
-//!    reached.
+//! 2. If a checksum would reject nearly every input, the target corrects the checksum. So the code that runs
+//!    after the check is tested, too.
 //! 3. If the bytes can be decoded, the target encodes the result again and compares.
 //!
 //! Does not know: how inputs are made.

@@ -1,9 +1,18 @@
-//! Reads a log of two segments with any blocks, then appends to it behind the last valid block.
+//! Fuzz target for the log reader: it reads a log of two segments with any blocks, then appends to it after
+//! the last valid block.
 //!
-//! Input: known LSN u32; lives (count u8 of up to 3: incarnation u8, after u32, start u32); for each segment:
-//! number u8, whether its header stays unsealed u8; then blocks: place in sectors u8, flags u8 (see `Block`),
-//! incarnation u8, durable LSN u32, length u16, groups behind their length; a place of 255 begins runs over
-//! the raw files.
+//! Input, in this order. "Runs" are changes of bytes (`input.rs`), and a life is the time from one opening of
+//! the log to the next.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4 | LSN up to which the log is known to be complete |
+//! | 1 | number of lives, up to 3 |
+//! | 1, 4, 4 | for each life: incarnation, LSN after which it began, LSN of its start |
+//! | 1, 1 | for each segment: its number; not 0 if its header is damaged |
+//! | 1 | for each block: its sector, odd in the second segment; 255: runs over a whole file follow |
+//! | 1, 1, 4, 2 | flags (see `block`), incarnation, durable LSN, length |
+//! | n | the groups of records, after their length |
 
 use std::sync::Arc;
 

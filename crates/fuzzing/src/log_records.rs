@@ -1,6 +1,6 @@
-//! Decodes groups, records and notes of the log.
+//! Fuzz target that decodes groups, records and notes of the log. A note is a record that changes no page.
 //!
-//! Input: the bytes of a group, without its length.
+//! The input is the bytes of a group, without its length.
 
 use varve_pager::fuzzing;
 use varve_pager::log::record::{self, Records};

@@ -1,7 +1,8 @@
-//! The slotted node of a B+tree: reads from a node that passes its check, and redo operations on any node.
+//! Fuzz targets for the slotted node of a B+tree. `node` reads from a node that passes its check. `node_redo`
+//! applies redo operations to any node.
 //!
-//! Input of `node`: page, then a key. Input of `node_redo`: page, then operations: number u8, payload behind
-//! its length.
+//! The input of `node` is a page, then a key. The input of `node_redo` is a page, then operations: a number
+//! (one byte), the length of the payload, and the payload.
 
 use varve_engine::node::{NodeRef, check, split};
 use varve_engine::redo::{EngineRedo, TREE_OPS_END};

@@ -1,8 +1,8 @@
-//! Applies changes to a tree node and to a sorted map, and compares them. Each change is also redone from its
-//! log record on a second page.
+//! Fuzz target that applies changes to a tree node and to a sorted map, and compares them. Each change is
+//! also redone from its log record on a second page.
 //!
-//! Input: whether the node is of a clustered tree u8, then steps: kind u8, length and key, length of the
-//! value u8.
+//! The first byte of the input says whether the node belongs to a clustered tree. Then come steps: a kind
+//! (one byte), a key with its length, and the length of a value (one byte).
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! The stored form of numeric: decodes any bytes, and converts valid values to other forms and back.
+//! Fuzz target for stored numerics: it decodes any bytes, and converts valid values to other forms and back.
 //!
-//! Input: precision u16, scale u16, then the stored form.
+//! The input has a precision (u16) and a scale (u16), then a numeric as it is stored.
 
 use std::cmp::Ordering;
 

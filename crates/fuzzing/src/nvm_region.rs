@@ -1,9 +1,16 @@
-//! A region of persistent memory with eight page slots: a start reads its header, slot headers and page
-//! images.
+//! Fuzz target for a region of persistent memory with eight page slots. A start reads its header, slot
+//! headers and page images.
 //!
-//! Input: end of the log u32; whether the header's checksum stays as it is u8, runs over a valid header; then
-//! for each slot: page u8 (0 leaves it free), LSN u16, sequence u8, runs over a valid page of that and
-//! whether its checksum stays u8, runs over its valid header and whether that checksum stays u8.
+//! Input, in this order. "Runs" are changes of bytes (`input.rs`).
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4 | LSN of the end of the log |
+//! | 1, runs | not 0 if the header's checksum stays as it is; changes of the header |
+//! | 1 | for each slot: page number, 0 leaves the slot free |
+//! | 2, 1 | LSN of the page, sequence number of the slot |
+//! | runs, 1 | changes of the page; not 0 if its checksum stays as it is |
+//! | runs, 1 | changes of the slot header; not 0 if its checksum stays as it is |
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

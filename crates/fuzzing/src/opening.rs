@@ -1,12 +1,14 @@
-//! Opens a database that crashed and whose files were changed, with checksums that are correct again or not.
+//! Fuzz target that opens a crashed database whose files were changed. After a change the checksum is either
+//! corrected or left wrong.
 //!
-//! Two things are not changed, because their readers trust the checksum: tree nodes
-//! (`engine/src/node/mod.rs`), and the records of the log. The targets `log_records`, `page_redo` and
-//! `node_redo` cover these. Everything else is changed: headers and maps of the spaces, the engine's root,
-//! undo pages, segment headers and their directory, slots of the control file, headers of log segments and
-//! blocks. If the checksum is left wrong, log records are changed, too.
+//! Tree nodes and records of the log are not changed, because their readers trust the checksum
+//! (`engine/src/node/mod.rs`). The targets `log_records`, `page_redo` and `node_redo` cover these. Everything
+//! else is changed: headers and maps of the spaces, the engine's root, undo pages, segment headers and their
+//! directory, slots of the control file, headers of log segments and blocks. If the checksum is left wrong,
+//! log records are changed, too.
 //!
-//! Input: changes: place u8, whether the old checksum stays (odd) u8, runs.
+//! The input is a list of changes: the place (one byte), a byte that is odd if the old checksum stays, and
+//! runs of bytes (`input.rs`).
 
 use std::cell::OnceCell;
 use std::sync::Arc;

@@ -1,7 +1,9 @@
-//! Overflow chains of large values: a stub as in a leaf, and chain pages with any links and lengths.
+//! Fuzz target for overflow chains of large values: a stub as in a leaf, and chain pages with any links and
+//! lengths.
 //!
-//! Input: for each of four chain pages: next u8 (one of them, or a page that is none), length u16; then the
-//! stub behind its length, or a length of zero and then the stub's payload length u32 and first page u8.
+//! For each of the four chain pages, the input has the next page (one byte) and the length (u16). The next
+//! page may be outside of the chain. Then comes a stub with its length. If this length is zero, the stub is
+//! made from a payload length (u32) and a first page (one byte).
 
 use std::cell::OnceCell;
 

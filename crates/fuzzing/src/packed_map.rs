@@ -1,14 +1,16 @@
-//! The page map of a packed space: its heads and map pages, and the effect of notes in the log.
+//! Fuzz target for the page map of a packed space: its heads and map pages, and the records of the log that
+//! change it (notes).
 //!
-//! Input: for each block of the map's file (two heads, two places for each of two map pages) runs over a
-//! valid block and whether its checksum stays as it is u8; then notes: kind u8 (modulo 3), end of the group
-//! u16, and
+//! Input: the map's file has six blocks: two heads, and two copies of each of two map pages. For each block
+//! there are runs over a valid block (`input.rs`), and a byte that is not 0 if the checksum stays as it is.
+//! Then come notes: the kind (one byte, modulo 3), the end of the group (u16), and the fields of this table.
 //!
 //! | kind | what |
 //! |---|---|
-//! | 0 | pages that lie somewhere: how many u8 (modulo 8), for each flags u8 (1 moved, 2 the high part of the address is one), page u16, LSN u16, address u16, units u8 |
-//! | 1 | pages that mean nothing: first u16, count u16 |
-//! | 2 | any payload of a note of places, behind its length u8 |
+//! | 0 | places of pages: their number u8 (modulo 8), then the fields below for each page |
+//! | | flags u8 (1 moved, 2 bit 31 of the address), page u16, LSN u16, address u16, units u8 |
+//! | 1 | pages that are not needed any more: first u16, count u16 |
+//! | 2 | any payload of a note with places, after its length u8 |
 
 use std::sync::Arc;
 

@@ -1,7 +1,9 @@
-//! The page header and its checksum; the pager's own redo operations.
+//! Fuzz targets for the page header and its checksum (`page`), and for the pager's own redo operations
+//! (`page_redo`).
 //!
-//! Input of `page`: space u16, number u32, page, kind u8, owner u32, place u16, flip u8.
-//! Input of `page_redo`: page, then operations: number u8, payload behind its length.
+//! The input of `page` is: space u16, number u32, page, kind u8, owner u32, offset of a changed byte u16,
+//! change u8. The input of `page_redo` is a page, then operations: a number (one byte), the length of the
+//! payload, and the payload.
 
 use varve_engine::redo::EngineRedo;
 use varve_pager::page::{self as format, PAGE_HEADER_BYTES, PageDamage};

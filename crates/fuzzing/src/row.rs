@@ -1,6 +1,7 @@
-//! The row codec: encodes rows of any values, and decodes any bytes as a row.
+//! Fuzz target for the row encoding: it encodes rows of any values, and decodes any bytes as a row.
 //!
-//! Input: number of columns u8, their types, then either (u8 even) values, or (odd) the bytes of a row.
+//! The input has the number of columns (one byte) and their types. Then, after an even byte there are values,
+//! and after an odd byte the bytes of a row.
 
 use varve_engine::{ColumnType, Datum, RowImage, RowRef, RowSchema, Value};
 

@@ -1,6 +1,5 @@
-//! Any SQL text: it is parsed, bound, and run on a small database in memory.
-//!
-//! Input: the text.
+//! Fuzz target for SQL text: the text is parsed, bound, and run on a small database in memory. The input is
+//! the text.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,8 +1,15 @@
-//! The stored form of a page: compression and decompression, and any bytes in place of a stored page.
+//! Fuzz target for stored pages, which may be compressed: compression, decompression, and any bytes in place
+//! of a stored page.
 //!
-//! Input: space u16, number u32, algorithm u8, level u8, page; then changes of its stored form: offset u16
-//! and what is put over the byte u8; then, after an offset behind its end, whether the checksum stays as it
-//! is u8 and bytes of a codec's own.
+//! Input, in this order. Changes end with an offset outside of the page.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 2, 4 | space and number of the page |
+//! | 1, 1 | compression algorithm and level |
+//! | runs | the page (`input.rs`) |
+//! | 2, 1 each | changes of the stored page: offset, and a byte that is XORed there |
+//! | 1, n | whether the checksum stays as it is; bytes that the codec did not make |
 
 use varve_pager::page::{self, FIRST_ENGINE_KIND, PageDamage};
 use varve_pager::{Algorithm, Compression, PageId, PageNo, SpaceId, fuzzing};

@@ -1,8 +1,8 @@
-//! Text and binary forms of every type: a value that was read is written, and must be read as the same value
-//! again.
+//! Fuzz target for the text and binary forms of every type. A value that was read is written, and must be
+//! read as the same value again.
 //!
-//! Input: column type, time zone in quarters of an hour u8, then a text, or, if the zone is odd, a binary
-//! value.
+//! The input has a column type, and the time zone in quarters of an hour (one byte). If this byte is odd, a
+//! binary value follows, otherwise a text.
 
 use varve_engine::{ColumnType, Value};
 use varve_server::fuzzing;

@@ -1,6 +1,8 @@
-//! Pages of the rollback space (undo pages, segment headers, the directory) and undo records.
+//! Fuzz targets for undo records (`undo_record`) and for the pages of the rollback space (`undo_page`): undo
+//! pages, segment headers, the directory.
 //!
-//! Input of `undo_page`: page, then operations: number u8, payload behind its length. Input of `undo_record`: a record.
+//! The input of `undo_page` is a page, then operations: a number (one byte), the length of the payload, and
+//! the payload. The input of `undo_record` is a record.
 
 use varve_engine::fuzzing;
 use varve_engine::redo::{EngineRedo, TREE_OPS_END};

@@ -1,9 +1,10 @@
-//! The allocator: chunks of a region of persistent memory.
+//! Allocates chunks of a region of persistent memory.
 //!
-//! A chunk is free, reserved or active (Arulraj, Pavlo and Dulloor 2015, section 2.3). The region knows only
+//! A chunk is free, reserved or active (Arulraj, Pavlo and Dulloor 2015, section 2.3). The region stores only
 //! which chunks are active. So reserving a chunk stores nothing, and after a crash a reserved chunk is free.
+//! The table shows how many fences each call needs, and which word makes its change durable.
 //!
-//! | call | fences | the word that decides |
+//! | call | fences | word that makes the change durable |
 //! |---|---:|---|
 //! | [`Allocator::allocate`] | 0; 1 when a class needs a new segment | none; the segment's descriptor |
 //! | [`Allocator::activate`] | 1 | a word of the slab's bitmap, or the run's descriptor |
@@ -14,18 +15,18 @@
 //! | [`Allocator::set_root`] | 1 | the root's value |
 //!
 //! The order of stores
-//! - A slab's descriptor is durable before one of its chunks is handed out. So no bit of a bitmap can be
+//! - A slab's descriptor is durable before one of its chunks is returned. So no bit of a bitmap can be
 //!   durable while its segment counts as free.
-//! - A cleared bit (or descriptor of a run) is durable before the chunk is handed out again. Else a crash
+//! - A cleared bit (or descriptor of a run) is durable before the chunk is allocated again. Otherwise a crash
 //!   would make the chunk active again, with new contents.
-//! - The clear descriptor of an empty slab is durable before its segment is used for something else; so are
-//!   the clear bits of its bitmap, by the rule before.
+//! - When a slab is empty, its cleared descriptor is durable before its segment is used for something else.
+//!   The cleared bits of its bitmap are durable before that, by the previous rule.
 //!
 //! Invariants
-//! 1. Every segment is in exactly one of: the pool, a slab of one heap, a run, or the hands of the call that
-//!    moves it.
+//! 1. Every segment is in exactly one place: in the pool, in a slab of one heap, in a run, or in the call
+//!    that moves it.
 //!
-//! What it does not know: what chunks hold.
+//! What it does not know: the content of chunks.
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
-//! From a pointer to a chunk, and the changes of a chunk's state.
+//! Finds the chunk of a pointer, and changes a chunk's state.
 //!
-//! Every change has three parts: a claim, which can be refused; the store of one word, which a fence of the
-//! caller makes durable; and the release of what has become free, behind that fence.
+//! Every change has three parts. The first is a claim, which can be refused. The second is the store of one
+//! word, which a fence of the caller makes durable. After the fence, the third part releases what has become
+//! free.
 //!
 //! Invariants
-//! 1. At most one lock of a heap or the pool is held at a time, and none while a fence is waited for.
+//! 1. A thread holds at most one lock of a heap or the pool at a time, and none while it waits for a fence.
 //!
 //! What it does not know: in which order words become durable (`allocator.rs`, `publish.rs`).
 

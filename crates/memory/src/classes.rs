@@ -1,9 +1,9 @@
-//! Size classes: a chunk of up to half a segment has the size of its class.
+//! Size classes of chunks. A chunk of up to half a segment has the size of its class.
 //!
 //! Invariants
-//! 1. Sizes of 64 bytes and more are multiples of a cache line; those of 256 and more are multiples of a
-//!    block of the medium. Segments are aligned to 4096 bytes. So chunks are aligned as their sizes are.
-//! 2. From 256 bytes on a class is at most 2 times as large as the class below it.
+//! 1. Sizes of 64 bytes and more are multiples of a cache line. Sizes of 256 bytes and more are multiples of
+//!    a block of the medium. Segments are aligned to 4096 bytes. So chunks are aligned as their sizes are.
+//! 2. From 256 bytes on, a class is at most twice as large as the next smaller class.
 //!
 //! What it does not know: where chunks are.
 

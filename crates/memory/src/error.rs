@@ -1,7 +1,7 @@
-//! Errors of the allocator: which pointer, which place, and what went wrong.
+//! Errors of the allocator: the pointer, the place, and the cause.
 //!
 //! Invariants
-//! 1. After an error nothing is changed: every chunk and every word is as it was before the call.
+//! 1. A call that returns an error has changed no chunk and no word.
 //!
 //! What it does not know: which SQLSTATE an error becomes.
 

@@ -1,10 +1,10 @@
-//! The slabs of one owner and one size class.
+//! A heap: the slabs of one owner and one size class.
 //!
 //! After a start the bitmaps of all slabs are unread. They are read when an allocation, a free, or a count of
-//! the used room needs them, so opening does not depend on what is allocated.
+//! the used space needs them. So the time of a start does not depend on the number of allocated chunks.
 //!
 //! Invariants
-//! 1. A slab is unread, or in `slabs`; it is in `roomy`, once, if it has a free chunk.
+//! 1. A slab is either unread or in `slabs`. If it has a free chunk, it is also in `roomy`, once.
 //!
 //! What it does not know: other owners and classes, free segments.
 

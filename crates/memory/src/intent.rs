@@ -1,4 +1,5 @@
-//! Lanes: where a publication says what it is about to do, before it does it.
+//! Lanes. Before a publication (several changes that are atomic in a crash) makes its changes, it stores them
+//! as steps in a lane.
 //!
 //! A lane is 256 bytes, one block of the medium. At most one publication uses it at a time.
 //!
@@ -8,16 +9,16 @@
 //! | 8 | 8 | zeros |
 //! | 16 | 16 each | steps: what (1 byte, highest) and offset (7 bytes) of a word; a value |
 //!
-//! A step sets bits of the word (1), clears bits (2), or stores the value (3). Steps can be repeated, so
-//! recovery repeats all steps of a sealed lane (a redo log).
+//! A step sets bits of the word (1), clears bits (2), or stores the value (3). Steps can be repeated. So
+//! recovery repeats all steps of a lane with a valid seal, like a redo log.
 //!
 //! Invariants
-//! 1. A lane whose seal is right has all its steps. A lane is sealed durably before its first step is done,
-//!    and the steps are durable before the seal is cleared.
-//! 2. The clear seal is durable before the publication returns. Else recovery could repeat a step after
-//!    another thread has changed the same word durably.
+//! 1. A lane whose seal is valid has all its steps. The seal is durable before the first step is done, and
+//!    the steps are durable before the seal is cleared.
+//! 2. The cleared seal is durable before the publication returns. Otherwise recovery could repeat a step
+//!    after another thread has changed the same word durably.
 //!
-//! What it does not know: what the words are.
+//! What it does not know: the meaning of the words.
 
 use varve_device::{Region, WORD_BYTES};
 

@@ -1,7 +1,7 @@
-//! How the allocator's region is divided, its header, and the words in it.
+//! The layout of the allocator's region: its header, its parts, and the words in it.
 //!
 //! All numbers are little endian. The region begins with a header of 4096 bytes. It is written when the
-//! allocator is made, its magic last and in one word, so a header with the magic is whole.
+//! allocator is created. Its magic is stored last and in one word, so a header with the magic is complete.
 //!
 //! | at | size | field |
 //! |---:|---:|---|
@@ -20,7 +20,7 @@
 //! | 72 | 4020 | zeros |
 //! | 4092 | 4 | crc32c of bytes 0..4092 |
 //!
-//! Behind it, each part at a multiple of 4096:
+//! After the header come these parts, each at a multiple of 4096:
 //!
 //! | at | part |
 //! |---|---|
@@ -30,7 +30,8 @@
 //! | bitmaps | 512 bytes for each segment: a bit for each chunk of a slab, 1 = active |
 //! | segments | the segments |
 //!
-//! A descriptor is 0 for a free segment and for all but the first segment of a run. Else:
+//! A descriptor is a word. It is 0 for a free segment, and for all segments of a run but the first. Otherwise
+//! its bits are:
 //!
 //! | bits | field |
 //! |---:|---|
@@ -51,7 +52,7 @@
 //! Invariants
 //! 1. The bitmap of a segment that is no slab is zero.
 //!
-//! What it does not know: in which order these are stored.
+//! What it does not know: in which order these words are stored.
 
 use varve_device::Region;
 

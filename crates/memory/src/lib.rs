@@ -5,9 +5,9 @@
 //! persistent memory are built on it.
 //!
 //! Invariants
-//! 1. What an operation changed is durable when it returns, except where its name says otherwise
+//! 1. A change is durable when its operation returns. Only operations whose name says so are an exception
 //!    ([`Allocator::activate_unfenced`]).
-//! 2. A crash at any instruction leaves every chunk free or active. No chunk is lost, no two overlap.
+//! 2. A crash at any instruction leaves every chunk free or active. No chunk is lost, and no two overlap.
 //! 3. No pointer that a caller passes makes this crate panic.
 //!
 //! What it does not know: tables, rows, transactions, pages, files.

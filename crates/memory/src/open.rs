@@ -1,13 +1,15 @@
-//! Making and opening an allocator's region.
+//! Creates and opens an allocator's region.
 //!
-//! Opening repeats what sealed lanes say, and reads the header, the roots and the descriptors: 8 bytes for
-//! each segment of 64 KiB. Its time depends on the length of the region, and not on what is allocated.
+//! Opening repeats the steps of lanes with a valid seal, and reads the header, the roots and the descriptors:
+//! 8 bytes for each segment of 64 KiB. So its time depends on the length of the region, and not on the number
+//! of allocated chunks.
 //!
 //! Invariants
-//! 1. A crash while a region is made leaves a region without an allocator.
-//! 2. Opening changes nothing but what lanes say; opening twice is opening once.
+//! 1. A crash while a region is created leaves a region without an allocator.
+//! 2. Opening changes only the words that lanes name. Opening a region twice has the same effect as opening
+//!    it once.
 //!
-//! What it does not know: bitmaps, which are read when they are needed (`heap.rs`).
+//! Bitmaps are read later, when they are needed (`heap.rs`).
 
 use std::sync::Arc;
 use std::sync::OnceLock;

@@ -1,12 +1,12 @@
-//! Pointers into the allocator's region. They are offsets, so they hold after a restart.
+//! Pointers into the allocator's region. They are offsets, so they stay valid after a restart.
 //!
-//! The paper keeps a region mapped at one address, and calls raw addresses "non-volatile pointers" (section
-//! 2.3). An offset does the same service without that condition.
+//! The paper by Arulraj and others maps a region always at the same address, and uses raw addresses as
+//! "non-volatile pointers" (section 2.3). Offsets do not need a fixed address.
 //!
 //! Invariants
 //! 1. A pointer is 8 bytes, so it is stored whole.
 //!
-//! What it does not know: whether anything is where it points to.
+//! What it does not know: whether there is a chunk at its target.
 
 use std::fmt;
 

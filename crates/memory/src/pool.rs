@@ -1,12 +1,13 @@
-//! Segments that are not in slabs: free ones, and the runs that are large chunks.
+//! The pool of segments that are not in slabs: free segments, and runs of segments that are large chunks.
 //!
-//! Rotating best fit (the paper's policy, section 2.3): of the free stretches that are long enough the shortest
-//! is cut; of several of that length the next one behind the last cut, so that the region wears evenly.
+//! Allocation is rotating best fit (Arulraj, Pavlo and Dulloor 2015, section 2.3). It takes the shortest free
+//! stretch that is long enough. If several have this length, it takes the next one after the last allocation,
+//! so that the region wears evenly.
 //!
 //! Invariants
-//! 1. No two free stretches touch. Both indexes have the same ones.
+//! 1. No two free stretches are adjacent. Both indexes list the same stretches.
 //! 2. The descriptors of free segments are durably 0. So splitting and merging stretches changes nothing in
-//!    the region, and a crash cannot find them half done.
+//!    the region, and a crash cannot interrupt it.
 //!
 //! What it does not know: slabs, the region.
 

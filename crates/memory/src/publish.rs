@@ -1,20 +1,21 @@
-//! Publication: several changes that a crash does all or not at all.
+//! Publication: several changes of which a crash leaves all or none.
 //!
-//! A chunk that is activated first and linked then is lost if a crash comes between; linked first, it is
-//! reachable and free. A publication closes that window. It activates chunks, frees chunks, and stores words,
-//! as one change. The paper leaves this to the engines' logs (section 4.1); nvm_malloc (Schwalb and others,
-//! 2015) has it in the allocator, for one chunk and two words.
+//! Without publications, a crash between two steps causes damage. If a chunk is activated first and linked
+//! then, the crash loses the chunk. If it is linked first, a pointer leads to a free chunk. A publication
+//! activates chunks, frees chunks, and stores words, as one change. In the paper (Arulraj and others, section
+//! 4.1) the logs of the engines do this. In nvm_malloc (Schwalb and others, 2015) the allocator does it for
+//! one chunk and two words.
 //!
 //! | step | fence | why there |
 //! |---|---|---|
-//! | the changes into a lane | 1 | before the first change, so that recovery can complete them |
-//! | the changes | 2 | before the lane is cleared, else a crash could lose a part of them |
-//! | the lane is cleared | 3 | before anything else changes these words, else recovery would take that back |
+//! | the changes are stored into a lane | 1 | before the first change, so that recovery can complete them |
+//! | the changes are made | 2 | before the lane is cleared, because a crash could lose some changes |
+//! | the lane is cleared | 3 | before other changes of these words, which recovery would undo |
 //!
 //! Invariants
 //! 1. A refused publication changes nothing.
 //!
-//! What it does not know: what chunks hold.
+//! What it does not know: the content of chunks.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

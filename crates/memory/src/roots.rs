@@ -1,10 +1,10 @@
-//! Named roots: where the data structures of a region begin.
+//! Named roots: the pointers at which the data structures of a region begin.
 //!
 //! Invariants
-//! 1. A root's name and a value of 0 are durable before its seal is stored. So a sealed root is whole, and a
-//!    seal that doesn't fit its name is damage.
+//! 1. A root's name and a value of 0 are durable before its seal is stored. So a root with a seal is
+//!    complete, and a seal that does not match its name is damage.
 //!
-//! What it does not know: what roots point to.
+//! What it does not know: what a root points to.
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;

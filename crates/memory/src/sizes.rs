@@ -1,9 +1,7 @@
-//! Sizes and numbers that the layout of a region fixes.
+//! Sizes and numbers that are part of the region's layout.
 //!
 //! Invariants
-//! 1. Another value of one of them is another version of the layout (`layout.rs`).
-//!
-//! What it does not know: where things are.
+//! 1. If one of them changes, the version of the layout must change, too (`layout.rs`).
 
 /// Bytes of a segment: it holds chunks of one size class, or is a part of one large chunk.
 pub const SEGMENT_BYTES: u64 = 65536;

@@ -1,7 +1,7 @@
-//! The chunks of one slab, as the running program knows them.
+//! The states of the chunks of one slab, in the memory of the running program.
 //!
-//! The states of a chunk; the functions on the edges are those of this file. Only `set_active` changes the
-//! bit that the region has for the chunk.
+//! The edges of this diagram are functions of this file. Only `set_active` changes the bit that the region
+//! has for the chunk.
 //!
 //! ```text
 //!           take                 claim, set_active(true), unclaim
@@ -14,10 +14,10 @@
 //! ```
 //!
 //! Invariants
-//! 1. What is active or claimed is taken.
-//! 2. A chunk whose bit is being cleared stays taken until the clear bit is durable. So nobody writes into a
-//!    chunk that a crash would make active again.
-//! 3. A claimed chunk changes its state in one call only; other calls that name it are refused.
+//! 1. A chunk that is active or claimed is also taken.
+//! 2. A chunk whose bit is being cleared stays taken until the cleared bit is durable. So nobody writes into
+//!    a chunk that a crash would make active again.
+//! 3. Only the call that has claimed a chunk changes its state. Other calls that name the chunk are refused.
 //!
 //! What it does not know: where the slab is, locks, fences.
 

@@ -1,9 +1,9 @@
-//! What a running allocator consists of.
+//! The data of a running allocator.
 //!
 //! Invariants
-//! 1. All of it but the region follows from the region, and is made anew at a start (`open.rs`).
+//! 1. All data outside of the region can be computed from the region. A start computes it again (`open.rs`).
 //!
-//! What it does not know: the calls that work with it (`allocator.rs`, `publish.rs`).
+//! What it does not know: the calls that use it (`allocator.rs`, `publish.rs`).
 
 use std::sync::Arc;
 use std::sync::OnceLock;

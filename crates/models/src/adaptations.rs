@@ -1,5 +1,6 @@
-//! Text replacements in the copied sources, beside the replaced paths: module, text in the source, text in
-//! the model. `MODELS::` stands for this crate. Only the build script reads this file.
+//! Text replacements in the copied sources, besides the replaced paths. An entry has the module, the text in
+//! the source, and the text in the model. `MODELS::` stands for this crate. Only the build script reads this
+//! file.
 
 /// Replacements in copied sources: (module/file, text that occurs there once, its replacement).
 pub const ADAPTATIONS: &[(&str, &str, &str)] = &[

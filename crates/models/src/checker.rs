@@ -1,6 +1,6 @@
-//! What a model is, the switch for planted flaws, and the search through the schedules of a model.
+//! The type of a model, the switch for planted bugs, and the search through the thread schedules of a model.
 //!
-//! Does not know: which models there are (`all.rs`).
+//! Does not know: which models exist (`all.rs`).
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,10 +1,10 @@
 //! Model of the flash cache, between a simple correct pool and data files in memory. Cleaners, the thread
 //! that writes the queue, and a thread that changes and writes a page run at the same time.
 //!
-//! Code under test: `pager/src/flash/`, without the code of a start.
+//! Code under test: `pager/src/flash/`, without the code that runs at a start.
 //!
-//! Notes for the checks are behind plain mutexes, which add no step to the model, because no thread waits
-//! while it holds one.
+//! The model's own records for its checks are protected by plain mutexes. These add no step to the schedules,
+//! because no thread waits while it holds one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

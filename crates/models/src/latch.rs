@@ -1,7 +1,8 @@
-//! Model of a latch: which modes may be held at the same time, through the pager's lock, upgrade and
-//! downgrade.
+//! Model of a latch: which modes may be held at the same time. It covers lock, upgrade and downgrade of the
+//! pager's latch.
 //!
-//! Code under test: `pager/src/base/latch.rs` over the contract of parking_lot's lock (`sync`).
+//! Code under test: `pager/src/base/latch.rs`. The lock of parking_lot below it is replaced by one with the
+//! same rules (`sync`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,14 +1,14 @@
 //! varve-models: runs Varve's concurrent code under model checkers, which choose the thread that runs next.
 //!
-//! The code is not rewritten for this. The build script copies the sources of the pager, and of the engine's
-//! registry, status table and locks, into this crate. There `std::sync::atomic`, `parking_lot` and
-//! `std::thread` are replaced by those of shuttle (`sync`), or of loom for code that depends on memory orders
-//! (`loom_sync`). Shuttle tries random and adversarial schedules under sequential consistency. Loom tries all
-//! schedules, with weak memory orders, of small code.
+//! The build script copies the sources of the pager, and of the engine's registry, status table and locks,
+//! into this crate. In the copies it replaces `std::sync::atomic`, `parking_lot` and `std::thread` by the
+//! types of a model checker. Most code is run by shuttle (`sync`), which tries random and adversarial
+//! schedules under sequential consistency. Small code that depends on memory orders is run by loom
+//! (`loom_sync`), which tries all schedules with weak memory orders.
 //!
 //! Invariants
-//! 1. A model finds no fault in the real code, and finds each of its planted flaws (`flaws.rs`). Every flaw
-//!    has a model.
+//! 1. A model finds no fault in the real code, and finds each of its planted bugs (`flaws.rs`). Every planted
+//!    bug has a model.
 //! 2. A failure prints a schedule or a seed that repeats it.
 //!
 //! What it does not know: failing devices and crashes (see `varve-sim`).

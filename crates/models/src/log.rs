@@ -1,5 +1,5 @@
-//! Model of the append section and group commit: a leader and followers, on a log in memory that works or
-//! fails.
+//! Model of the log's append section and group commit: one thread writes the log for others, to memory that
+//! works or fails.
 //!
 //! Code under test: everything in `pager/src/log/`. The log's own reader reads acknowledged commits back from
 //! a copy of the device.

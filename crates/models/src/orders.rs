@@ -1,5 +1,5 @@
-//! Model of the memory orders of a frame's descriptor, with every schedule of two threads. It covers the two
-//! places that rely on more than the latch.
+//! Model of the memory orders of a frame's descriptor. It tries every schedule of two threads. It covers the
+//! two places where the latch alone is not enough.
 //!
 //! Code under test: `pager/src/pool/frame.rs`.
 

@@ -1,7 +1,7 @@
-//! Replaces parking_lot and std's threads in the copied sources, by means of shuttle.
+//! Replaces parking_lot and std's threads in the copied sources by shuttle's.
 //!
 //! A timed wait may end at any moment. The latch behaves as parking_lot's `RawRwLock`: for example, a waiting
-//! writer keeps new readers out. The inside of parking_lot is not modelled.
+//! writer blocks new readers. The inside of parking_lot is not modelled.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;

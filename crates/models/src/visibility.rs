@@ -1,8 +1,8 @@
-//! Model of snapshots and the order of commits. What a snapshot shows never changes, is a prefix of the
-//! commit order, and includes all commits that were acknowledged before.
+//! Model of snapshots and the order of commits. The commits that a snapshot shows never change, are a prefix
+//! of the commit order, and include all commits that were acknowledged before it.
 //!
-//! Code under test: the engine's `status.rs` and `registry.rs` on the pager's log. The model replaces rows
-//! (by a list of writers) and `Core::sight`.
+//! Code under test: the engine's `status.rs` and `registry.rs` on the pager's log. The model has its own rows
+//! (a list of writers) and its own `Core::sight`.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Model of the flush workers: two threads hand over jobs, while a third one changes the number of workers.
+//! Model of the flush workers: two threads submit jobs, while a third one changes the number of workers.
 //!
 //! Code under test: `pager/src/running/workers.rs`.
 

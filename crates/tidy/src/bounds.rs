@@ -1,4 +1,5 @@
-//! Bounds by crate, for rules that are younger than the code: a crate has at most as many faults as its row says.
+//! Upper bounds on faults, by crate, for rules that are younger than the code. A crate has at most as many
+//! faults as its row says.
 
 use crate::SourceFile;
 use std::collections::BTreeMap;

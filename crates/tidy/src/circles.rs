@@ -1,7 +1,9 @@
-//! Circles of imports: files of a crate of which each leads to each other.
+//! Finds circles of imports: sets of files in a crate in which each file imports every other one, directly or
+//! through others.
 //!
-//! A folder's own file (`mod.rs`) and the files of the folder are one module: the file declares the type, the others
-//! implement parts of it. What they use of each other makes no circle. What two files beside each other use does.
+//! A folder's own file (`mod.rs`) and the files of the folder count as one module, because `mod.rs` declares
+//! a type and the files implement parts of it. So imports between `mod.rs` and its files make no circle.
+//! Imports between two files of the folder can make one.
 
 use crate::imports::CrateImports;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,11 +1,13 @@
-//! Which file of a crate uses which other file of the same crate.
+//! Finds which file of a crate uses which other file of the same crate.
 //!
-//! 1. A path counts wherever it stands: in a `use`, in an expression, in a type, in the arguments of a macro.
-//! 2. A path leads to the file that defines the last name, also through re-exports: a facade hides no circle.
-//! 3. A re-export of a module's own children is no use of them. A module that only declares is below nothing.
+//! 1. A path counts anywhere: in a `use`, in an expression, in a type, in the arguments of a macro.
+//! 2. A path leads to the file that defines its last name, even through re-exports. So a re-export hides no
+//!    circle.
+//! 3. If a module re-exports names of its own children, this does not count as a use. A module that only
+//!    declares others uses none of them.
 //! 4. Code under `#[cfg(test)]` is left out.
 //!
-//! Methods are not seen: a call of a method counts where the method's type is named.
+//! Calls of methods are not found. The file that defines a method's type counts where the type is named.
 
 use crate::SourceFile;
 use proc_macro2::{TokenStream, TokenTree};

@@ -1,4 +1,5 @@
-//! Who may depend on whom: data flows down and up one staircase, and no crate looks upwards.
+//! Checks the dependencies between crates. The crates have an order, and a crate depends only on crates below
+//! it.
 
 use std::collections::BTreeSet;
 

@@ -12,9 +12,9 @@
 //! order = ["pages", "mod"]              # "mod" is src/table/mod.rs, or src/table.rs
 //! ```
 //!
-//! 1. A module uses only modules that stand before it, or beside it in the row of a circle.
-//! 2. Every module stands in the order once, and every name in the order is a module.
-//! 3. A circle of modules has a reason and is a circle.
+//! 1. A module uses only modules that come before it in the order, or are in the same circle.
+//! 2. Every module is in the order once, and every name in the order is a module.
+//! 3. A circle of modules has a stated reason, and really is a circle.
 //! 4. No circle of files is larger than the crate's bound.
 
 use crate::circles;

@@ -1,15 +1,16 @@
-//! The house rules that no compiler checks, as functions over the tracked files.
+//! The project's rules that no compiler checks, as functions over the tracked files.
 //!
-//! 1. No crate looks upwards: [`layering`] holds the table of who may depend on whom.
-//! 2. No module of a crate looks upwards: [`layers`] checks the order that each crate declares.
-//! 3. A reader can keep a file and a function in mind: [`size`] holds the limits.
-//! 4. Unsafe code is only where [`wording`]'s neighbour [`safety`] names the file.
-//! 5. What is published carries no trace of the machine it was written on: [`wording`].
-//! 6. ARCHITECTURE.md names no file that isn't there: [`map`].
+//! 1. A crate depends only on crates below it: [`layering`] has the table of allowed dependencies.
+//! 2. A module depends only on modules below it: [`layers`] checks the order that each crate declares.
+//! 3. Files and functions are short: [`size`] has the limits.
+//! 4. Unsafe code is only in the files that [`safety`] lists.
+//! 5. Published files have no trace of the machine on which they were written: [`wording`].
+//! 6. Every file that ARCHITECTURE.md names exists: [`map`].
 //! 7. No tuple stands for several arguments: [`signatures`].
 //! 8. No type has a name that could be any type's: [`names`].
 //!
-//! Every check takes [`SourceFile`]s and returns sentences, so that a test can hand it bad input. It does not know what any crate does.
+//! Every check takes [`SourceFile`]s and returns sentences, so that a test can pass it bad input. The checks
+//! do not know what any crate does.
 
 pub mod bounds;
 pub mod circles;

@@ -1,6 +1,7 @@
-//! The map of the code, ARCHITECTURE.md: every path that it names is there.
+//! Checks ARCHITECTURE.md, the map of the code: every path that it names must exist.
 //!
-//! Two forms are checked: paths in code spans, from the root of the repository or from `crates/`, and targets of links.
+//! Two kinds of paths are checked: paths in code spans, from the root of the repository or from `crates/`,
+//! and targets of links.
 
 use crate::SourceFile;
 use std::collections::BTreeSet;

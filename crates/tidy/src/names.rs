@@ -1,7 +1,8 @@
-//! A type's name says what it holds: words that could name any type are refused.
+//! Checks names of types. A type's name must say what the type holds, so words that could name any type are
+//! refused.
 //!
-//! A crate has at most as many such types as its row in [`BOUNDS`] says; a crate without a row has none. Associated
-//! types are left out, because a trait names them.
+//! A crate has at most as many such types as its row in [`BOUNDS`] says. A crate without a row has none.
+//! Associated types are left out, because a trait names them.
 
 use crate::SourceFile;
 use crate::bounds::{self, Bound};

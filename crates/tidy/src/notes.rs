@@ -1,4 +1,5 @@
-//! Decision notes: numbered once, titled with their number, one page long.
+//! Checks decision notes: each number is used once, the title has the number, and a note is at most one page
+//! long.
 
 use crate::SourceFile;
 use std::collections::BTreeMap;

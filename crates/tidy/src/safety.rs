@@ -1,6 +1,7 @@
-//! Where unsafe code may stand.
+//! Checks where unsafe code is.
 //!
-//! The list is short on purpose: every file on it is one that a reviewer of memory safety must read, and no other is.
+//! The list of files with unsafe code is short on purpose, because a reviewer of memory safety must read
+//! every file on it.
 
 use crate::SourceFile;
 use proc_macro2::{TokenStream, TokenTree};

@@ -1,11 +1,13 @@
-//! No tuple stands for several arguments or several results: a struct names its parts.
+//! Checks signatures: no tuple stands for several arguments or several results, because a struct would name
+//! the parts.
 //!
-//! 1. A parameter is no tuple, and no reference to one.
-//! 2. A result is no tuple of three or more parts, also inside `Option`, `Result`, `Vec` or `Box`.
-//! 3. A crate has at most as many such signatures as its row in [`BOUNDS`] says; a crate without a row has none.
+//! 1. A parameter is no tuple, and no reference to a tuple.
+//! 2. A result is no tuple of three or more parts, not even inside `Option`, `Result`, `Vec` or `Box`.
+//! 3. A crate has at most as many such signatures as its row in [`BOUNDS`] says. A crate without a row has
+//!    none.
 //!
-//! Closures, tests and implementations of a trait are left out: a trait has the signature itself. So is a tuple that a
-//! collection or a type parameter holds.
+//! Closures and tests are left out. So are implementations of a trait, because the trait has the signature
+//! itself. A tuple in a collection or a type parameter is allowed.
 
 use crate::SourceFile;
 use crate::bounds::{self, Bound};

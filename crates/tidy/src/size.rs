@@ -1,4 +1,4 @@
-//! Limits on what a reader must keep in mind at once: lines in a file, lines in a function.
+//! Limits on the number of lines in a file and in a function, so that a reader can keep them in mind.
 
 use crate::SourceFile;
 use syn::spanned::Spanned;

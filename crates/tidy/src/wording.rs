@@ -1,4 +1,5 @@
-//! What must not stand in a published file: unfinished work, and traces of the machine it was written on.
+//! Checks that published files have no signs of unfinished work, and no traces of the machine on which they
+//! were written.
 
 use crate::SourceFile;
 

@@ -1,10 +1,10 @@
-//! Checks of a data directory before it is opened: who owns it, and which devices belong to it.
+//! Checks a data directory before it is opened: its owner, and the devices that belong to it.
 //!
 //! Invariants
 //! 1. Nothing is written into a directory that has files of other programs.
 //! 2. Every directory of a database is locked before anything in it is read, and stays locked.
-//! 3. A missing device is an error. But if the device has only the flash cache, the database opens without
-//!    the cache and reports that.
+//! 3. A missing device is an error. Only if the device has nothing but the flash cache, the database opens
+//!    without the cache and reports that.
 //!
 //! What this file doesn't know: the contents of the files.
 

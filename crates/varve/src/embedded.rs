@@ -1,8 +1,8 @@
-//! The database inside another program.
+//! A database that runs inside another program.
 //!
 //! Invariants
 //! 1. The directory stays locked until the database is closed.
-//! 2. Dropping without `close` loses nothing: the next open recovers.
+//! 2. Dropping the database without `close` loses nothing, because the next open recovers.
 //!
 //! What this file doesn't know: how statements run.
 

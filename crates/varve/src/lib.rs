@@ -1,7 +1,7 @@
 //! Varve, a transactional SQL database for the whole memory hierarchy, as a library.
 //!
-//! A program that embeds Varve opens a directory and talks SQL to it, or uses the engine below
-//! directly. There is no server and no other process.
+//! A program that embeds Varve opens a directory and runs SQL on it, or uses the engine below SQL directly.
+//! There is no server and no other process.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,9 +1,10 @@
-//! TPC-C (revision 5.11) without terminals: the five transactions in their shares, one after the other, no keying or think times.
+//! TPC-C (revision 5.11) without terminals: sessions run the five transactions in their shares, without
+//! keying or think times.
 //!
-//! Numbers in brackets are clauses of the specification. Besides the terminals, there are these differences.
-//! The warehouse is drawn for each transaction. Deliveries are not queued. If another delivery has just taken
-//! the oldest order of a district, the district counts as one without orders. Compare the figures only with
-//! figures of this crate.
+//! Numbers in brackets are clauses of the specification. There are three more differences. The warehouse is
+//! drawn for each transaction. Deliveries are not queued. If another delivery has just taken the oldest order
+//! of a district, the district counts as one without orders. So the figures can be compared only with figures
+//! of this crate.
 
 mod conditions;
 mod draw;

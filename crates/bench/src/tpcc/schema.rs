@@ -1,4 +1,4 @@
-//! The nine tables of TPC-C [1.3], with a prefix that other tables do not have.
+//! The nine tables of TPC-C [1.3]. Their names have a prefix that other tables do not have.
 
 use crate::Result;
 use crate::target::Connection;

@@ -1,4 +1,4 @@
-//! The five transactions [2.4 to 2.8], each with its inputs drawn from the generator it gets.
+//! The five transactions [2.4 to 2.8]. Each draws its inputs from the random number generator that it gets.
 //!
 //! The values for the terminal are read, as the specification demands, and dropped.
 

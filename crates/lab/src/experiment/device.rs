@@ -1,5 +1,5 @@
-//! The emulated or real drive for data, undo and log. The log and the flash cache may have drives of their
-//! own.
+//! The drive for data, undo and log of a measurement, emulated or real. The log and the flash cache may have
+//! drives of their own.
 
 use std::path::Path;
 use std::sync::Arc;

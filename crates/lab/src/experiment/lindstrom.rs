@@ -6,7 +6,7 @@
 //! 1. In the paper, plain tables have doublewrite and one flush thread, so several settings change at once.
 //!    Here each setting is a separate factor.
 //! 2. Results show both the bytes written and the blocks that the file system has allocated. If pages have
-//!    fixed offsets, compression saves blocks only if it punches holes into the file.
+//!    fixed offsets, compression saves blocks only where it punches holes into the file.
 //!
 //! The paper's row compression is a feature of InnoDB, so it is not measured here. `bench/compare` runs
 //! InnoDB itself.

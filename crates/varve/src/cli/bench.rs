@@ -1,8 +1,8 @@
-//! `varve bench`: the measurements of `varve-bench`, with functions that open databases and run general
-//! queries.
+//! `varve bench`: the measurements of `varve-bench`. This file gives them functions that open databases and
+//! run general queries.
 //!
 //! Invariants
-//! 1. A measurement drops and creates tables only in an empty directory, or in one that the user has named as
+//! 1. A measurement creates and drops tables only in an empty directory, or in one that the user has named as
 //!    the result of an earlier measurement.
 //!
 //! What this file doesn't know: what is measured.

@@ -1,9 +1,10 @@
 //! `varve nvm`: shows what a stopped database has in persistent memory, and moves it to files.
 //!
 //! Invariants
-//! 1. `drain` opens the database as it is, not as the configuration says. `status` opens nothing.
+//! 1. `drain` opens the database with the persistent memory that it has, whatever the configuration says.
+//!    `status` opens nothing.
 //!
-//! What this file doesn't know: how pages are written home.
+//! What this file doesn't know: how pages are written to the data files.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! `varve serve`.
 //!
 //! Invariants
-//! 1. `listening on ADDRESS:PORT` is printed after a client can connect, on a line of its own.
-//! 2. After a signal: no new sessions, the old ones end, then the database closes. The order matters:
-//!    a session that still runs would write into a closed database.
+//! 1. The line `listening on ADDRESS:PORT` is printed only when clients can connect.
+//! 2. After a signal, the server first accepts no new sessions, then ends the old ones, then closes the
+//!    database. With another order, a running session would write into a closed database.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! `[checkpoint]`: which pages a checkpoint has written, and the interval between checkpoints.
+//! `[checkpoint]` in varve.toml: the kind of checkpoint, which says what pages it writes, and the interval
+//! between checkpoints.
 
 use varve_pager::{CheckpointConfig, CheckpointKind, Form, Setting, Unit};
 

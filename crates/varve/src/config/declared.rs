@@ -1,10 +1,10 @@
-//! Settings that are declared in a table ([`Setting`](varve_pager::Setting)): how they are shown. (The reader reads
-//! them, `SectionReader::declared`.)
+//! Shows settings that are declared in a table ([`Setting`](varve_pager::Setting)). `SectionReader::declared`
+//! reads them.
 //!
 //! Invariants
-//! 1. Every setting of a table is shown and changed by its row alone: nothing here names one of them.
+//! 1. A row of such a table is enough to show and change its setting. No code here names a setting.
 //!
-//! What this file doesn't know: which tables there are (`keys.rs` does).
+//! What this file doesn't know: which tables exist (`keys.rs` does).
 
 use varve_pager::{Form, Unit};
 

@@ -1,6 +1,7 @@
-//! Splits `varve.auto.toml` into the settings that are possible with varve.toml, and those that are not.
+//! Splits the settings of `varve.auto.toml` (those of ALTER SYSTEM) into two groups: settings that are
+//! possible with varve.toml, and settings that are not.
 //!
-//! What this file doesn't know: files; whether an impossible setting is an error.
+//! What this file doesn't know: files, whether an impossible setting is an error.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! `[flash]`: the cache of pages on flash.
+//! `[flash]` in varve.toml: the cache of pages on flash.
 //!
-//! What this file doesn't know: devices other than by their names; what its settings are (the pager declares them).
+//! What this file doesn't know: devices (only their names), its settings (the pager declares them).
 
 use varve_pager::FlashSettings;
 

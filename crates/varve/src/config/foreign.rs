@@ -1,4 +1,5 @@
-//! Recognizes lines of a PostgreSQL configuration in varve.toml, and names Varve's key for them.
+//! Recognizes lines of a PostgreSQL configuration in varve.toml. The error message names Varve's key for such
+//! a line.
 //!
 //! What this file doesn't know: TOML.
 

@@ -1,7 +1,7 @@
 //! The settings that ALTER SYSTEM can change: names, descriptions, and how their values are shown.
 //!
 //! Invariants
-//! 1. The name of a setting is made of its section and key in varve.toml.
+//! 1. The name of a setting consists of its section and key in varve.toml.
 //!
 //! What this file doesn't know: how a value is read.
 

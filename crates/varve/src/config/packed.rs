@@ -1,4 +1,4 @@
-//! `[packed]`: the space that packed files take.
+//! `[packed]` in varve.toml: how much space files with the packed layout may take.
 //!
 //! What this file doesn't know: whether the database is packed.
 

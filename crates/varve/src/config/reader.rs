@@ -1,10 +1,10 @@
-//! Reading TOML tables key by key, so that every mistake is named with its line.
+//! Reads TOML tables key by key, so that an error message has the line of the mistake.
 //!
 //! Invariants
-//! 1. Every key of a table is either taken or reported as unknown by `finish`.
-//! 2. An error names the line, the key in full (`pool.size`) and what would be right.
+//! 1. Every key of a table is either read or reported as unknown by `finish`.
+//! 2. An error names the line, the full key (`pool.size`) and what would be right.
 //!
-//! What this file doesn't know: which sections and keys there are.
+//! What this file doesn't know: which sections and keys exist.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! "Did you mean ...": the known name nearest to a wrong one.
+//! Finds the known name that is nearest to a wrong one, for the hint "Did you mean ...".
 
 /// The known name with the smallest edit distance, if that is small against its length.
 pub fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {

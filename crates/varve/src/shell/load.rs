@@ -1,5 +1,5 @@
-//! Data for COPY: from a file, with a line that shows progress, or from the lines behind the statement up to
-//! `\.`. Also the destination of COPY's output.
+//! The data of COPY: from a file, with a progress line, or from the lines after the statement up to `\.`.
+//! Also the destination of COPY's output.
 //!
 //! What this file doesn't know: the formats of COPY.
 

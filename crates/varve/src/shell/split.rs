@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. A semicolon ends a statement only outside of strings, quoted names, comments and parentheses.
-//! 2. Each byte is looked at once, however many lines a statement has.
+//! 2. Each byte is read only once, however many lines a statement has.
 //!
 //! What this file doesn't know: whether a statement is valid.
 
