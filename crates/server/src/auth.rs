@@ -9,18 +9,18 @@
 //! v=SIGNATURE, AuthenticationOk       -->
 //! ```
 //!
-//! Under TLS the server offers SCRAM-SHA-256-PLUS first. Then the header is `p=tls-server-end-point,,`, and
-//! `c` has the header and the hash of the server's certificate. So the server notices an attacker between
-//! client and server.
+//! Under TLS the server offers SCRAM-SHA-256-PLUS first, which binds the login to the TLS connection. The
+//! client's first message then begins with `p=tls-server-end-point,,` instead of `n,,`. Its field `c` holds
+//! these words and the hash of the server's certificate. So the server notices an attacker between client and
+//! server.
 //!
 //! Invariants
-//! 1. If the role does not exist, or has no password or an expired one, the client gets the same messages as
-//!    for a wrong password (decision 0704). So a client cannot find out which roles exist.
-//! 2. If a client supports channel binding but did not see the server's offer of it, the server refuses the
-//!    login, because an attacker must have removed the offer.
+//! 1. A role that does not exist, has no password, or has an expired password gets the same messages as a
+//!    wrong password (decision 0704). So a client cannot find out which roles exist.
+//! 2. A client may report that it supports channel binding, but that the server did not offer it. The server
+//!    then refuses the login, because an attacker must have removed the offer.
 //!
-//! What this file doesn't know: which roles exist, how keys are computed from a password
-//! (`varve_sql::scram`).
+//! `varve_sql::scram` computes keys from passwords.
 
 use std::io::{Read, Write};
 

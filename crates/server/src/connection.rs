@@ -10,15 +10,13 @@
 //! ```
 //!
 //! Invariants
-//! 1. Each Query and each Sync gets exactly one ReadyForQuery, even after an error, unless the connection
-//!    ends.
-//! 2. After an error in an extended-protocol message, no message is processed before the next Sync.
+//! 1. Each Query and each Sync message gets exactly one ReadyForQuery, even after an error. The only
+//!    exception is a connection that ends.
+//! 2. After an error in an extended-protocol message, messages are skipped until the next Sync.
 //! 3. A message is decoded completely before it has any effect.
-//! 4. A panic while a message is processed becomes the error of that message. A panic while a message is read
-//!    ends the connection.
-//! 5. The buffers of an idle connection are small. Texts longer than `TEXT_KEEP_BYTES` are freed.
-//!
-//! What this file doesn't know: SQL, the encoding of values.
+//! 4. A panic while a message is processed is sent as the error of that message. A panic while a message is
+//!    read ends the connection.
+//! 5. The buffers of an idle connection are small. Buffers longer than `TEXT_KEEP_BYTES` are freed.
 
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;

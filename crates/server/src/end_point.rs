@@ -1,11 +1,10 @@
-//! The channel binding `tls-server-end-point` of a TLS connection (RFC 5929, section 4.1).
+//! The channel binding `tls-server-end-point` of a TLS connection (RFC 5929, section 4.1). It ties a login to
+//! the server's certificate.
 //!
 //! Invariants
-//! 1. The binding is a hash of the server's certificate. The hash function is the one of the certificate's
-//!    signature. SHA-256 replaces MD5 and SHA-1. A certificate whose signature has no hash function (Ed25519)
-//!    has no binding.
-//!
-//! What this file doesn't know: SCRAM, other parts of a certificate.
+//! 1. The binding is a hash of the server's certificate. The hash function is the one in the certificate's
+//!    signature. SHA-256 is used instead of MD5 and SHA-1. A certificate whose signature has no separate hash
+//!    function (Ed25519) has no binding.
 
 use sha2::{Digest, Sha256, Sha384, Sha512};
 

@@ -1,10 +1,11 @@
-//! The extended query protocol: Parse, Bind, Describe, Execute, Close.
+//! The messages of the extended query protocol: Parse, Bind, Describe, Execute, Close.
 //!
 //! Invariants
-//! 1. Parameters are decoded at Bind. So an error of Execute comes only from the statement itself.
+//! 1. Parameters are decoded at Bind, so a wrong parameter is an error of Bind. An error of Execute comes
+//!    only from the statement itself.
 //! 2. A portal that has returned all its rows never runs its statement again.
 //!
-//! What this file doesn't know: how a statement runs, what happens after an error (`connection`).
+//! `connection` handles errors.
 
 use pgwire::messages::data::MESSAGE_TYPE_BYTE_NO_DATA;
 use pgwire::messages::extendedquery::{

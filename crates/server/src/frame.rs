@@ -6,15 +6,13 @@
 //!  4  u32  code         1  u32  length (counts itself, not the kind)
 //!  8  ...  body         5  ...  body
 //! ```
-//! (PostgreSQL 15 documentation, section 55.7; all integers big endian.)
+//! All integers are big endian (PostgreSQL 15 documentation, section 55.7).
 //!
 //! Invariants
 //! 1. A frame is returned as a whole or not at all. Its body has exactly the length that its header states.
-//! 2. Memory grows with the bytes that have arrived, never with the length that a header states.
-//! 3. After an error the stream can't be trusted, and nothing more is read from it.
-//! 4. An idle reader uses at most `BUFFER_KEEP_BYTES`.
-//!
-//! What this file doesn't know: what is inside a body.
+//! 2. Memory grows with the bytes that have arrived. A header that states a large length allocates nothing.
+//! 3. After an error, nothing more is read from the stream, because the limits of its messages are unknown.
+//! 4. An idle reader uses at most `BUFFER_KEEP_BYTES` of memory.
 
 use std::io::{self, Read};
 use std::ops::Range;

@@ -1,11 +1,11 @@
 //! The PostgreSQL wire protocol, with blocking threads: connections, statements, portals, COPY, cancellation.
 //!
-//! One thread serves one connection. It reads frames (`frame`), decodes messages (`message`), and keeps the
-//! state of the protocol (`connection`). It runs statements through a session (`session`), and collects the
-//! answers (`out`), which are sent with one write at each Sync. Decision 0701 has the measurements behind
-//! this design.
+//! Each connection has one thread. The thread reads frames (`frame`), decodes messages (`message`), and keeps
+//! the state of the protocol (`connection`). It runs statements through an SQL session (`session`). The
+//! answers are collected in a buffer (`out`), and are sent with one write at each Sync message. Decision 0701
+//! has the measurements behind this design.
 //!
-//! What this crate doesn't know: SQL, storage below `varve-engine`.
+//! This crate does not know SQL, and uses no storage below `varve-engine`.
 
 mod auth;
 mod codec;

@@ -1,15 +1,13 @@
 //! Decodes messages of the client. Each field is read once and checked.
 //!
-//! `pgwire::messages` is not used in this direction, because it panics on bodies that are too short (decision
-//! 0701), and copies names and values. Everything here borrows from the frame.
+//! The crate `pgwire` is not used to decode messages. It panics on bodies that are too short (decision 0701),
+//! and copies names and values. The decoded messages here borrow from the frame instead.
 //!
 //! Invariants
-//! 1. Decoding reads no byte outside the body and leaves none unread.
+//! 1. Decoding reads every byte of the body and no byte outside it.
 //! 2. All text is UTF-8 without zero bytes.
 //! 3. An iterator over a decoded message cannot fail, because its range was checked when the message was
 //!    decoded.
-//!
-//! What this file doesn't know: statements, portals, types.
 
 use crate::error::WireError;
 use crate::frame::Frame;

@@ -1,14 +1,13 @@
-//! Messages to the client, collected in one buffer and written with one call.
+//! Messages to the client. They are collected in one buffer and written with one call.
 //!
-//! The messages of every query (row description, data row, completion, ready) are encoded here directly into
-//! the buffer. Other messages are encoded by `pgwire::messages`. Decision 0701 has the measurements.
+//! The messages that every query needs are encoded here directly into the buffer: row description, data row,
+//! completion, ready. `pgwire::messages` encodes the others. Decision 0701 has the measurements behind this
+//! choice.
 //!
 //! Invariants
 //! 1. The buffer is written to the socket by `flush`, or when it is longer than `BUFFER_BYTES_MAX`.
 //! 2. After a failed write nothing more is written. Every later call reports the failure.
 //! 3. The length field of a message is filled in when the message is complete.
-//!
-//! What this file doesn't know: the order in which messages are allowed.
 
 use std::io::{self, Write};
 

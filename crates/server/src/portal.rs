@@ -1,10 +1,8 @@
-//! The portals of a connection: statements with their parameters, ready to run.
+//! The portals of a connection. A portal is a statement with its parameters, ready to run.
 //!
 //! Invariants
-//! 1. A named portal exists until it is closed, its transaction ends, or a savepoint that is older than the
-//!    portal is rolled back. The unnamed portal is also replaced by the next Bind.
-//!
-//! What this file doesn't know: messages.
+//! 1. A named portal ends when it is closed, when its transaction ends, or when a savepoint older than the
+//!    portal is rolled back. The unnamed portal also ends at the next Bind, which replaces it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,15 +1,14 @@
-//! Refuses connections when the server has its maximum number of connections. One thread does this for all
-//! such clients.
+//! Refuses new connections while the server has its maximum number of connections. One thread serves all
+//! refused clients.
 //!
-//! A client that asks for encryption first expects an answer to that, and would misread an error message. So
-//! the server answers the encryption request and then refuses the connection. A cancel request on such a
-//! connection is obeyed.
+//! A client may first ask for encryption. It would misread an error message in place of the answer. So the
+//! server answers the encryption request, and then refuses the connection. A cancel request is executed even
+//! at the maximum, because it needs no session.
 //!
 //! Invariants
-//! 1. The thread waits for no client: sockets do not block, and each one is closed after `PATIENCE`.
-//! 2. At most `HELD_MAX` sockets are open here. Further clients are refused at once.
-//!
-//! What this file doesn't know: sessions, start-up parameters.
+//! 1. The thread never waits for a client: its sockets are non-blocking, and it closes each one after
+//!    `PATIENCE`.
+//! 2. The thread has at most `HELD_MAX` open sockets. Further clients are refused at once.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -1,13 +1,11 @@
-//! The table of connections: their process numbers and cancel keys, the limit on sessions, and the shutdown
-//! of all connections.
+//! The table of connections. It has their process numbers and cancel keys, limits the number of sessions, and
+//! ends all connections at a shutdown.
 //!
 //! Invariants
 //! 1. A connection is added before its thread starts, and removed when the thread has finished.
-//! 2. Process numbers of existing connections are unique, and above zero.
+//! 2. Process numbers of existing connections are unique and positive.
 //! 3. After `stop` no connection is added.
-//! 4. A cancel request with a wrong secret does nothing, and its sender learns nothing.
-//!
-//! What this file doesn't know: the protocol.
+//! 4. A cancel request with a wrong secret key is ignored, and its sender cannot notice that.
 
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,13 +1,14 @@
-//! Receives the results of a session. It turns rows into messages, and passes COPY data of the client to the
-//! session.
+//! Receives the results of an SQL session and turns rows into messages. For COPY, it passes the client's data
+//! to the session.
 //!
 //! Invariants
-//! 1. The buffer has whole messages only. If a value cannot be encoded, the unfinished message is removed.
-//! 2. The first row of a statement never waits for the client.
-//! 3. If the connection ends during COPY, or a write fails, the session gets an error, and `broken` has the
-//!    reason. Nothing is written after that.
-//!
-//! What this file doesn't know: statements, portals, transaction states.
+//! 1. The buffer has whole messages only. If a value cannot be encoded, the unfinished message is removed
+//!    from the buffer.
+//! 2. The first row of a statement is only put into the buffer. A read by key returns its one row under the
+//!    latch of a page, so waiting for a slow client would block other threads. Later rows come from scans,
+//!    which hold no latch.
+//! 3. If the connection ends during COPY, or a write fails, the session gets an error. The field `broken`
+//!    then holds the reason, and nothing more is written.
 
 use pgwire::messages::copy::{CopyInResponse, CopyOutResponse};
 use smallvec::SmallVec;

@@ -1,11 +1,9 @@
-//! The listener: one thread accepts, one thread serves each connection.
+//! The listener: one thread accepts connections, and starts a thread for each of them.
 //!
 //! Invariants
-//! 1. The server listens only on a loopback address, unless it asks clients for passwords.
+//! 1. If the server does not ask clients for passwords, it listens only on a loopback address.
 //! 2. A panic in a connection ends only that connection.
 //! 3. After `stop` has returned, no connection runs statements any more.
-//!
-//! What this file doesn't know: the protocol on a connection.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

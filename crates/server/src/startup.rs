@@ -9,11 +9,10 @@
 //! ```
 //!
 //! Invariants
-//! 1. Before a start-up packet is accepted, at most three packets are read.
-//! 2. Bytes that arrive before the server answers an encryption request are never read as part of the
-//!    encrypted stream. So an attacker cannot insert them.
-//!
-//! What this file doesn't know: which users, databases and settings exist.
+//! 1. The start-up packet is at the latest the third packet, because each encryption request is accepted only
+//!    once.
+//! 2. A client must wait for the answer to its encryption request. Bytes that arrive earlier are never read
+//!    as part of the encrypted stream, because an attacker may have inserted them.
 
 use std::io::{self, Read, Write};
 

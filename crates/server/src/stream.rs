@@ -1,8 +1,8 @@
-//! The socket of a connection. The connection's thread and the registry share it, with one descriptor. If the
-//! client asks for TLS, the stream is encrypted.
+//! The socket of a connection. The connection's thread and the table of connections (`registry`) share one
+//! descriptor. If the client asks for TLS, the stream is encrypted.
 //!
 //! Invariants
-//! 1. A deadline covers all reads together, so many small reads cannot extend it.
+//! 1. A deadline limits the time of all reads together, so many small reads cannot extend it.
 //! 2. Once encryption has begun, every clone of the stream reads and writes encrypted data.
 
 use std::io::{self, Read, Write};

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. A message is not copied if it is all ASCII, or if the client's encoding is UTF-8.
-//! 2. Parameters are not converted here, because only their types show which of them are text (see `codec`).
+//! 2. Parameters of statements are not converted here, because only their types show which of them are text.
+//!    `codec` converts them.
 
 use varve_sql::encoding::Encoding;
 

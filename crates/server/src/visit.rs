@@ -1,10 +1,8 @@
-//! Writes to the server's log that a connection was received, authorized, or ended.
+//! Writes a connection's events to the server's log: that it was received, was authorized, or has ended.
 //!
 //! Invariants
-//! 1. The end is logged only for connections whose session had begun, and only if this log was switched on at
-//!    that time.
-//!
-//! What this file doesn't know: messages, the reason for the end of a connection.
+//! 1. The end of a connection is logged only if its session had begun, and if logging of connections was on
+//!    at that moment.
 
 use std::time::Instant;
 

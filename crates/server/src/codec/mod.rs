@@ -1,10 +1,8 @@
-//! Values in messages: decodes parameters and encodes result columns, as text and in binary
-//! (`varve_sql::{text, binary}`).
+//! Values in messages: decodes parameters and encodes result columns. Each value is in text or in binary
+//! format, and `varve_sql::{text, binary}` convert the values of each type.
 //!
 //! Invariants
-//! 1. An error about a parameter names its number.
-//!
-//! What this file doesn't know: messages, the text and binary forms of the types.
+//! 1. An error in a parameter's value names the number of the parameter.
 
 #[cfg(test)]
 mod round_trip;
