@@ -10,6 +10,7 @@
 
 mod foreign;
 mod quantity;
+mod shown;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,7 +20,9 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::path;
 use crate::time::{DateStyle, IntervalStyle, NoDateStyle, TimeForms, Zone};
 use crate::utility::{Level, Modes};
-use quantity::{Unit, count, kilobytes, millis, number, show_kilobytes, show_millis, within};
+use quantity::{Unit, count, kilobytes, millis, number, within};
+pub use shown::DescribedSetting;
+use shown::shown;
 
 /// What values a setting takes.
 #[derive(Clone, Copy)]
@@ -118,7 +121,7 @@ const SETTINGS: &[Setting] = &[
     setting(
         "client_min_messages",
         "notice",
-        Kind::OneOf(&["notice", "warning", "error", "log", "debug1", "debug2", "debug3", "debug4", "debug5"]),
+        Kind::OneOf(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]),
     ),
     setting("default_transaction_deferrable", "off", Kind::Bool),
     setting("default_transaction_isolation", "read committed", Kind::OneOf(LEVELS)),
@@ -188,6 +191,8 @@ pub struct Settings {
     values: Values,
     /// What RESET goes back to: given at the start of the session.
     initial: Values,
+    /// Where an initial value is from; facts that clients cannot set have none.
+    sources: BTreeMap<String, InitialSource>,
     /// What the SETs of the transaction have replaced, in their order.
     replaced: Vec<Replaced>,
     /// Length of `replaced` at the newest savepoint that may still be asked for.
@@ -198,6 +203,15 @@ pub struct Settings {
     told: Values,
     /// A value may differ from what the session last looked at.
     changed: bool,
+}
+
+/// Where a value is from that a session begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InitialSource {
+    /// ALTER DATABASE ... SET
+    Database,
+    /// The client's start-up packet.
+    Client,
 }
 
 /// A setting before a SET.
@@ -237,9 +251,10 @@ impl Settings {
         find(&lower).map(|s| shown(s.name, s.default)).ok_or_else(|| unknown(name))
     }
 
-    /// Sets a value from outside a transaction: start-up packet, or facts that the session knows.
-    pub fn set_initial(&mut self, name: &str, value: &str) -> Result<()> {
+    /// Sets a value from outside a transaction.
+    pub fn set_initial(&mut self, name: &str, value: &str, source: InitialSource) -> Result<()> {
         let (name, value) = checked(name, value, self.date_styles())?;
+        self.sources.insert(name.clone(), source);
         self.initial.insert(name.clone(), value.clone());
         self.values.insert(name, value);
         Ok(())
@@ -361,14 +376,6 @@ impl Settings {
             }
         }
         out
-    }
-
-    /// All names and values, for SHOW ALL.
-    pub fn all(&self) -> Vec<(String, String)> {
-        let value = |s: &Setting| shown(s.name, self.values.get(s.name).map_or(s.default, String::as_str));
-        let mut all: Vec<_> = every().map(|s| (display_name(s.name).to_owned(), value(s))).collect();
-        all.sort_by_key(|(n, _)| n.to_lowercase());
-        all
     }
 
     /// The time zone.
@@ -610,26 +617,6 @@ fn boolean(value: &str) -> Option<&'static str> {
 fn not_boolean(name: &str) -> SqlError {
     let message = format!("parameter \"{name}\" requires a Boolean value");
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
-}
-
-fn shown(name: &str, value: &str) -> String {
-    let kind = find(name).map(|s| s.kind);
-    match (value.parse::<u64>(), kind) {
-        (Err(_), Some(Kind::Number(Unit::RealMillis, ..))) => match value.parse::<f64>() {
-            Ok(millis) => format!("{}us", millis * 1000.0),
-            Err(_) => value.to_owned(),
-        },
-        (Ok(millis), Some(Kind::Duration | Kind::DurationOrNone | Kind::SomeTime | Kind::ConfiguredTime)) => {
-            show_millis(millis)
-        }
-        (Ok(kilobytes), Some(Kind::Memory(_) | Kind::Limit | Kind::Number(Unit::Kilobytes, ..))) => {
-            show_kilobytes(kilobytes)
-        }
-        (Ok(0), Some(Kind::Number(..))) => value.to_owned(),
-        (Ok(pages), Some(Kind::Number(Unit::Pages, ..))) => show_kilobytes(pages * 8),
-        (Ok(millis), Some(Kind::Number(Unit::Millis | Unit::RealMillis, ..))) => show_millis(millis),
-        _ => value.to_owned(),
-    }
 }
 
 #[cfg(test)]

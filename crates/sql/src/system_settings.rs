@@ -80,6 +80,8 @@ pub struct SystemSetting {
     pub kind: &'static str,
     /// The unit of a number.
     pub unit: Option<&'static str>,
+    /// The least and the greatest value of a number.
+    pub bounds: Option<(u64, u64)>,
     /// The words that it can be.
     pub choices: Vec<&'static str>,
     /// What the command line hides, if it says something else.

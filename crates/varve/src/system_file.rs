@@ -284,6 +284,7 @@ impl SystemFile {
             },
             kind: tell::kind(key.kind),
             unit: key.unit,
+            bounds: key.bounds,
             choices: key.choices.clone(),
             hidden: (is_flag && wished != value).then_some(wished),
             warning,
@@ -353,6 +354,9 @@ fn written(key: &Key, value: &str) -> Result<Value, SqlError> {
         SettingKind::Bytes => {
             parse_bytes(value).map(|_| Value::String(value.to_owned())).map_err(|e| invalid(&e))
         }
+        SettingKind::Count if key.unit == Some("s") => {
+            seconds(value).map(Value::Integer).ok_or_else(|| invalid("is no time in whole seconds"))
+        }
         SettingKind::Count => count(value).map_err(|_| invalid("is no whole number")),
         SettingKind::CountOrAuto if value.trim() == "auto" => Ok(Value::String("auto".to_owned())),
         SettingKind::CountOrAuto => count(value).map_err(|_| invalid("is no whole number, nor auto")),
@@ -363,6 +367,24 @@ fn written(key: &Key, value: &str) -> Result<Value, SqlError> {
 
 fn count(value: &str) -> Result<Value, std::num::ParseIntError> {
     value.trim().parse().map(Value::Integer)
+}
+
+/// Whole seconds of a time such as `120`, `2min` or `1.5h`, rounded as PostgreSQL rounds them.
+fn seconds(value: &str) -> Option<i64> {
+    let value = value.trim();
+    let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+    let (number, unit) = value.split_at(end);
+    let unit_s = match unit.trim() {
+        "" | "s" => 1.0,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return None,
+    };
+    let seconds = (number.parse::<f64>().ok()? * unit_s).round_ties_even();
+    (seconds <= f64::from(i32::MAX)).then_some(seconds as i64)
 }
 
 fn flag(value: &str) -> Option<bool> {

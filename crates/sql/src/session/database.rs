@@ -210,7 +210,7 @@ impl Session {
                 settings::check_for_all(setting)?;
             }
             match &value {
-                Some(value) => Settings::default().set_initial(setting, value)?,
+                Some(value) => Settings::default().set(setting, Some(value), false)?,
                 None => Settings::default().set(setting, None, false)?,
             }
         }

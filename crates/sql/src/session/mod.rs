@@ -74,7 +74,7 @@ use crate::prepared::{Portal, Prepared};
 use crate::rights::Holder;
 use crate::scram::Verifier;
 use crate::sequence_memory::SequenceMemory;
-use crate::settings::{self, Settings, is_role};
+use crate::settings::{self, InitialSource, Settings, is_role};
 use crate::sink::{Progress, Severity, Sink};
 use crate::system_settings::{ProcessSettings, SystemSettings};
 use crate::time::{Reading, TimeForms};
@@ -411,7 +411,7 @@ fn first_settings(
         }
     }
     for (name, value) in &database.settings {
-        settings.set_initial(name, value)?;
+        settings.set_initial(name, value, InitialSource::Database)?;
     }
     for (name, value) in &params.settings {
         if is_role(&name.to_ascii_lowercase()) {
@@ -420,7 +420,7 @@ fn first_settings(
         if !is_superuser {
             settings::check_for_all(name)?;
         }
-        settings.set_initial(name, value)?;
+        settings.set_initial(name, value, InitialSource::Client)?;
     }
     Ok(settings)
 }

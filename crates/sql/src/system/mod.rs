@@ -64,7 +64,7 @@ use crate::error::{Result, SqlError};
 use crate::path::Path;
 use crate::rights::{self, Holder, Who};
 use crate::sequence_memory::SequenceMemory;
-use crate::settings::{self, Settings};
+use crate::settings::{self, DescribedSetting, Settings};
 use crate::system_settings::{self, ProcessSettings};
 use crate::ty::{Elem, Reg, Ty};
 
@@ -142,15 +142,14 @@ impl World {
     }
 
     /// All settings of the session, by their names.
-    pub fn all_settings(&self) -> Vec<(String, String)> {
-        let all = self.settings.lock().all();
-        let own = |name: &str| self.of_transaction.iter().find(|(own, _)| *own == name);
-        all.into_iter()
-            .map(|(name, value)| {
-                let value = own(&name).map_or(value, |(_, value)| (*value).to_owned());
-                (name, value)
-            })
-            .collect()
+    pub fn all_settings(&self) -> Vec<DescribedSetting> {
+        let mut all = self.settings.lock().described();
+        for (name, value) in &self.of_transaction {
+            if let Some(setting) = all.iter_mut().find(|setting| setting.name == *name) {
+                (setting.value, setting.source) = ((*value).to_owned(), "override");
+            }
+        }
+        all
     }
 
     /// set_config: the statement sees the new value at once, its session after the statement.

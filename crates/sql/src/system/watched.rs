@@ -34,31 +34,37 @@ pub fn described(name: &str) -> Option<[&'static str; 8]> {
 
 fn pg_settings(world: &World, rows: &mut Rows<'_>) {
     let given = |value: &str| if value.is_empty() { Value::Null } else { text(value) };
-    for (name, value) in &world.all_settings() {
-        let known = described(name).unwrap_or(["", "", "Varve", "", "user", "string", "", ""]);
+    for setting in world.all_settings() {
+        let known = described(setting.name).unwrap_or(["", "", "Varve", "", "user", "string", "", ""]);
         let [_, unit, category, description, context, kind, least, greatest] = known;
+        let has_choices = kind == "enum" && !setting.choices.is_empty();
         rows.add([
-            ("name", text(name)),
-            ("setting", text(value)),
+            ("name", text(setting.name)),
+            ("setting", text(setting.value)),
             ("unit", given(unit)),
             ("category", text(category)),
             ("short_desc", text(description)),
             ("context", text(context)),
             ("vartype", text(kind)),
-            ("source", text("default")),
+            ("source", text(setting.source)),
             ("min_val", given(least)),
             ("max_val", given(greatest)),
-            ("boot_val", text(value)),
-            ("reset_val", text(value)),
+            ("enumvals", if has_choices { words(setting.choices) } else { Value::Null }),
+            ("boot_val", text(setting.boot)),
+            ("reset_val", text(setting.reset)),
             ("pending_restart", Value::Bool(false)),
         ]);
     }
     world.process.all().iter().for_each(|setting| system_setting(setting, rows));
 }
 
+fn words(words: &[&str]) -> Value {
+    list(ColumnType::Text, words.iter().map(|word| Datum::Text(word)))
+}
+
 /// A setting of the process, which ALTER SYSTEM changes.
 fn system_setting(setting: &SystemSetting, rows: &mut Rows<'_>) {
-    let choices = || list(ColumnType::Text, setting.choices.iter().map(|choice| Datum::Text(choice)));
+    let bound = |bound: Option<u64>| bound.map_or(Value::Null, |bound| text(bound.to_string()));
     rows.add([
         ("name", text(setting.name)),
         ("setting", text(&setting.value)),
@@ -67,7 +73,9 @@ fn system_setting(setting: &SystemSetting, rows: &mut Rows<'_>) {
         ("context", text(if setting.needs_restart { "postmaster" } else { "sighup" })),
         ("vartype", text(setting.kind)),
         ("unit", setting.unit.map_or(Value::Null, text)),
-        ("enumvals", if setting.choices.is_empty() { Value::Null } else { choices() }),
+        ("enumvals", if setting.choices.is_empty() { Value::Null } else { words(&setting.choices) }),
+        ("min_val", bound(setting.bounds.map(|(least, _)| least))),
+        ("max_val", bound(setting.bounds.map(|(_, greatest)| greatest))),
         ("source", text(setting.source)),
         ("boot_val", text(&setting.default)),
         ("reset_val", text(&setting.value)),

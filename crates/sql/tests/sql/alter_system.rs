@@ -26,6 +26,7 @@ impl SystemSettings for Program {
                 source: if value == "1" { "default" } else { "configuration file" },
                 kind: "enum",
                 unit: None,
+                bounds: None,
                 choices: vec!["1", "7"],
                 hidden: None,
                 warning: (after == "9").then(|| "nine is much".to_owned()),

@@ -62,6 +62,14 @@ pub fn unit<S>(form: &Form<S>) -> Option<&'static str> {
     }
 }
 
+/// The least and the greatest value of its number. Sizes are text with a unit, and have none.
+pub fn bounds<S>(form: &Form<S>) -> Option<(u64, u64)> {
+    match form {
+        Form::Count { bounds, .. } => Some((*bounds.start() as u64, *bounds.end() as u64)),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use varve_pager::{FlashSettings, Form, NvmFlush, Setting, Unit};

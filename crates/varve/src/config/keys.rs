@@ -8,10 +8,12 @@
 use std::sync::LazyLock;
 
 use toml::Table;
-use varve_pager::{Algorithm, FlashSettings, NvmFlush, Replacement, Setting, Trim};
+use varve_pager::{Algorithm, FlashSettings, NvmFlush, PackedConfig, Replacement, Setting, Trim};
 
 use super::declared::SettingKind;
-use super::{CheckpointSettings, Settings, declared, show_bytes};
+use super::{
+    AUTHENTICATION_SECONDS_MAX, CONNECTIONS_MAX, CheckpointSettings, Settings, declared, show_bytes,
+};
 use crate::memory::{default_pool_bytes, default_query_bytes};
 
 /// One setting.
@@ -34,6 +36,8 @@ pub struct Key {
     pub choices: Vec<&'static str>,
     /// The unit of its number, as pg_settings has it.
     pub unit: Option<&'static str>,
+    /// The least and the greatest value of its number.
+    pub bounds: Option<(u64, u64)>,
 }
 
 /// Shows a setting.
@@ -93,6 +97,7 @@ impl Plain {
             shown: Box::new(self.shown),
             choices: choices(name),
             unit: unit(name),
+            bounds: bounds(name),
         }
     }
 }
@@ -100,6 +105,23 @@ impl Plain {
 /// The unit of the number of a setting that is in no table.
 fn unit(name: &str) -> Option<&'static str> {
     (name == "server_authentication_timeout").then_some("s")
+}
+
+/// The least and the greatest number of a setting that is in no table.
+fn bounds(name: &str) -> Option<(u64, u64)> {
+    let range = match name {
+        "home_compression_level" => {
+            0..=Algorithm::ALL.map(|algorithm| usize::from(*algorithm.levels().end())).into_iter().max()?
+        }
+        "packed_fill" => {
+            let fills = PackedConfig::FILL_PERCENT;
+            usize::from(*fills.start())..=usize::from(*fills.end())
+        }
+        "server_authentication_timeout" => 1..=AUTHENTICATION_SECONDS_MAX,
+        "server_max_connections" => 1..=CONNECTIONS_MAX,
+        _ => return None,
+    };
+    Some((*range.start() as u64, *range.end() as u64))
 }
 
 /// The words that a setting can be which is in no table.
@@ -130,6 +152,7 @@ fn declared<S: Sync>(
         shown: Box::new(move |settings| declared::show(&setting.form, of(settings))),
         choices: declared::choices(&setting.form),
         unit: declared::unit(&setting.form),
+        bounds: declared::bounds(&setting.form),
     })
 }
 

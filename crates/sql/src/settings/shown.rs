@@ -1,0 +1,97 @@
+//! Settings as SHOW and pg_settings have them.
+//!
+//! Does not know: how values are read (`super`, `quantity`).
+
+use super::quantity::{Unit, kilobytes, millis, show_kilobytes, show_millis};
+use super::{InitialSource, Kind, Setting, Settings, display_name, every, find};
+
+/// A row of pg_settings. Numbers are in the setting's unit, and without it.
+pub struct DescribedSetting {
+    /// The name as it is shown.
+    pub name: &'static str,
+    /// The value in force.
+    pub value: String,
+    /// The value of a session for which nobody has set anything.
+    pub boot: String,
+    /// The value after RESET.
+    pub reset: String,
+    /// Where the value in force is from.
+    pub source: &'static str,
+    /// The words that it can be, if it is one of a few.
+    pub choices: &'static [&'static str],
+}
+
+impl Settings {
+    /// All names and values, for SHOW ALL. Who the session is belongs to no list, as in PostgreSQL.
+    pub fn all(&self) -> Vec<(String, String)> {
+        let value = |s: &Setting| shown(s.name, self.values.get(s.name).map_or(s.default, String::as_str));
+        listed().map(|s| (display_name(s.name).to_owned(), value(s))).collect()
+    }
+
+    /// The same with all that pg_settings has of them.
+    pub fn described(&self) -> Vec<DescribedSetting> {
+        listed().map(|s| self.describe(s)).collect()
+    }
+
+    fn describe(&self, s: &'static Setting) -> DescribedSetting {
+        let (now, initial) = (self.values.get(s.name), self.initial.get(s.name));
+        let or_default = |value: Option<&String>| in_unit(s, value.map_or(s.default, String::as_str));
+        DescribedSetting {
+            name: display_name(s.name),
+            value: or_default(now),
+            boot: in_unit(s, s.default),
+            reset: or_default(initial),
+            source: match (now == initial, self.sources.get(s.name)) {
+                (false, _) => "session",
+                (true, Some(InitialSource::Client)) => "client",
+                (true, Some(InitialSource::Database)) => "database",
+                (true, None) => "default",
+            },
+            choices: match s.kind {
+                Kind::OneOf(words) | Kind::Fixed(words) => words,
+                _ => &[],
+            },
+        }
+    }
+}
+
+/// The settings of lists, by name.
+fn listed() -> impl Iterator<Item = &'static Setting> {
+    let mut listed: Vec<_> =
+        every().filter(|s| !matches!(s.kind, Kind::Role) && s.name != "is_superuser").collect();
+    listed.sort_by_key(|s| s.name);
+    listed.into_iter()
+}
+
+/// The number in the setting's unit; other values as they are.
+fn in_unit(s: &Setting, value: &str) -> String {
+    let number = match s.kind {
+        Kind::ConfiguredTime => value.parse().ok().or_else(|| millis(value)).map(|millis| millis / 1000),
+        _ if value.parse::<f64>().is_ok() => None,
+        Kind::Duration | Kind::DurationOrNone | Kind::SomeTime => millis(value),
+        Kind::Memory(_) | Kind::Limit => kilobytes(s.name, value, 0).ok(),
+        _ => None,
+    };
+    number.map_or_else(|| value.to_owned(), |number| number.to_string())
+}
+
+/// The value as SHOW prints it.
+pub(super) fn shown(name: &str, value: &str) -> String {
+    let kind = find(name).map(|s| s.kind);
+    match (value.parse::<u64>(), kind) {
+        (Err(_), Some(Kind::Number(Unit::RealMillis, ..))) => match value.parse::<f64>() {
+            Ok(millis) => format!("{}us", millis * 1000.0),
+            Err(_) => value.to_owned(),
+        },
+        (Ok(millis), Some(Kind::Duration | Kind::DurationOrNone | Kind::SomeTime | Kind::ConfiguredTime)) => {
+            show_millis(millis)
+        }
+        (Ok(kilobytes), Some(Kind::Memory(_) | Kind::Limit | Kind::Number(Unit::Kilobytes, ..))) => {
+            show_kilobytes(kilobytes)
+        }
+        (Ok(0), Some(Kind::Number(..))) => value.to_owned(),
+        (Ok(pages), Some(Kind::Number(Unit::Pages, ..))) => show_kilobytes(pages * 8),
+        (Ok(millis), Some(Kind::Number(Unit::Millis | Unit::RealMillis, ..))) => show_millis(millis),
+        _ => value.to_owned(),
+    }
+}
