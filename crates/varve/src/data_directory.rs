@@ -1,12 +1,11 @@
-//! Checks a data directory before it is opened: its owner, and the devices that belong to it.
+//! Checks a data directory before the database is opened: whether other programs or processes use it, and
+//! which devices belong to the database.
 //!
 //! Invariants
 //! 1. Nothing is written into a directory that has files of other programs.
 //! 2. Every directory of a database is locked before anything in it is read, and stays locked.
-//! 3. A missing device is an error. Only if the device has nothing but the flash cache, the database opens
-//!    without the cache and reports that.
-//!
-//! What this file doesn't know: the contents of the files.
+//! 3. A missing device is an error. The only exception is a device that has nothing but the flash cache. The
+//!    database then opens without the cache and reports that.
 
 use std::fs::File;
 use std::io::Read;

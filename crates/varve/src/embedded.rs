@@ -1,10 +1,8 @@
-//! A database that runs inside another program.
+//! The API for a program that embeds Varve: opens a database in the program's own process.
 //!
 //! Invariants
 //! 1. The directory stays locked until the database is closed.
-//! 2. Dropping the database without `close` loses nothing, because the next open recovers.
-//!
-//! What this file doesn't know: how statements run.
+//! 2. A database may be dropped without `close`. Nothing is lost, because the next open recovers.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Errors for a database that cannot be opened. Each message says what to do.
+//! Errors for a database that cannot be opened. Each message says what the user can do.
 
 use std::path::PathBuf;
 

@@ -1,18 +1,16 @@
-//! `varve.auto.toml`: the settings that ALTER SYSTEM has changed. It is read after varve.toml and overrides
-//! it.
+//! The file `varve.auto.toml`: the settings that ALTER SYSTEM has changed. It is read after `varve.toml` and
+//! overrides it.
 //!
 //! Invariants
-//! 1. The file is replaced as a whole: a crash leaves the old file or the new one.
-//! 2. Before the file is written, its settings are read and checked together with those of varve.toml.
-//! 3. Flags of the command line override both files. Such a flag is no reason to report that a restart is
-//!    needed.
+//! 1. The file is always replaced as a whole, so a crash leaves either the old file or the new one.
+//! 2. Before the file is written, its settings are read and checked together with those of `varve.toml`.
+//! 3. Flags of the command line override both files. If a flag differs from a file, this does not count as a
+//!    change that needs a restart.
 //! 4. ALTER SYSTEM refuses a setting that the next start of this database would refuse.
-//! 5. A setting may need a section of varve.toml that was removed later, such as `[nvm]`. It is then ignored
-//!    with a warning. Other mistakes are errors. `varve nvm drain` must work even with such mistakes.
-//! 6. An ignored setting stays in the file. ALTER SYSTEM of another setting keeps it, and a later start can
-//!    use it.
-//!
-//! What this file doesn't know: SQL; how settings are read.
+//! 5. A setting may need a section that was later removed from `varve.toml`, such as `[nvm]`. It is then
+//!    ignored with a warning. Other mistakes in the file are errors, but `varve nvm drain` works even then.
+//! 6. An ignored setting stays in the file when ALTER SYSTEM changes another setting. A later start can use
+//!    it again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,11 +1,9 @@
-//! `varve bench`: the measurements of `varve-bench`. This file gives them functions that open databases and
-//! run general queries.
+//! `varve bench` runs the measurements of `varve-bench`. This module gives them functions that open databases
+//! and run general queries (joins, subqueries).
 //!
 //! Invariants
-//! 1. A measurement creates and drops tables only in an empty directory, or in one that the user has named as
-//!    the result of an earlier measurement.
-//!
-//! What this file doesn't know: what is measured.
+//! 1. A measurement creates and drops tables only in two kinds of directories. One is an empty directory. The
+//!    other is a directory of an earlier measurement, which the user has named.
 
 use std::sync::Arc;
 

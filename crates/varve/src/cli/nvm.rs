@@ -1,10 +1,8 @@
-//! `varve nvm`: shows what a stopped database has in persistent memory, and moves it to files.
+//! `varve nvm` shows what a stopped database has in persistent memory, and moves it to files.
 //!
 //! Invariants
-//! 1. `drain` opens the database with the persistent memory that it has, whatever the configuration says.
-//!    `status` opens nothing.
-//!
-//! What this file doesn't know: how pages are written to the data files.
+//! 1. `varve nvm drain` opens the database with the storage that it was last used with, even if the
+//!    configuration says something else. `varve nvm status` does not open the database.
 
 use std::path::Path;
 

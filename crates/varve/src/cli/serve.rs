@@ -1,9 +1,9 @@
 //! `varve serve`.
 //!
 //! Invariants
-//! 1. The line `listening on ADDRESS:PORT` is printed only when clients can connect.
-//! 2. After a signal, the server first accepts no new sessions, then ends the old ones, then closes the
-//!    database. With another order, a running session would write into a closed database.
+//! 1. `listening on ADDRESS:PORT` is printed on a separate line when clients can connect.
+//! 2. After a signal the server accepts no new sessions, ends the existing sessions, and then closes the
+//!    database. A session that still runs would otherwise write into a closed database.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! `[checkpoint]` in varve.toml: the kind of checkpoint, which says what pages it writes, and the interval
-//! between checkpoints.
+//! The section `[checkpoint]`: which pages a checkpoint writes, and the interval between checkpoints.
 
 use varve_pager::{CheckpointConfig, CheckpointKind, Form, Setting, Unit};
 

@@ -1,10 +1,9 @@
-//! Shows settings that are declared in a table ([`Setting`](varve_pager::Setting)). `SectionReader::declared`
-//! reads them.
+//! Settings that another crate declares in a table ([`Setting`](varve_pager::Setting)): how their values are
+//! shown. `SectionReader::declared` reads them.
 //!
 //! Invariants
-//! 1. A row of such a table is enough to show and change its setting. No code here names a setting.
-//!
-//! What this file doesn't know: which tables exist (`keys.rs` does).
+//! 1. The row of a setting in its table is enough to show and change the setting. No setting is named in this
+//!    file.
 
 use varve_pager::{Form, Unit};
 

@@ -1,7 +1,5 @@
-//! Splits the settings of `varve.auto.toml` (those of ALTER SYSTEM) into two groups: settings that are
-//! possible with varve.toml, and settings that are not.
-//!
-//! What this file doesn't know: files, whether an impossible setting is an error.
+//! Divides the settings of `varve.auto.toml` into two groups: settings that are possible together with
+//! `varve.toml`, and settings that are not. The caller decides whether an impossible setting is an error.
 
 use std::path::Path;
 

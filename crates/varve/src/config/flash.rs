@@ -1,6 +1,4 @@
-//! `[flash]` in varve.toml: the cache of pages on flash.
-//!
-//! What this file doesn't know: devices (only their names), its settings (the pager declares them).
+//! The section `[flash]`: the cache of pages on flash. The pager declares the settings of the cache.
 
 use varve_pager::FlashSettings;
 

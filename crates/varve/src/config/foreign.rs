@@ -1,7 +1,5 @@
-//! Recognizes lines of a PostgreSQL configuration in varve.toml. The error message names Varve's key for such
-//! a line.
-//!
-//! What this file doesn't know: TOML.
+//! Recognizes lines of a PostgreSQL configuration in `varve.toml`, so that the error message can name Varve's
+//! key for them.
 
 use super::keys::KEYS;
 

@@ -1,9 +1,7 @@
-//! The settings that ALTER SYSTEM can change: names, descriptions, and how their values are shown.
+//! The settings that ALTER SYSTEM can change: their names, descriptions, and how their values are shown.
 //!
 //! Invariants
-//! 1. The name of a setting consists of its section and key in varve.toml.
-//!
-//! What this file doesn't know: how a value is read.
+//! 1. The name of a setting is made of its section and its key in `varve.toml`.
 
 use std::sync::LazyLock;
 

@@ -1,12 +1,12 @@
-//! `varve.toml`: what can be configured, what the defaults are, what is refused.
+//! The configuration file `varve.toml`: its settings, their defaults, and the values that are refused.
 //!
 //! ```toml
 #![doc = include_str!("settings.toml")]
 //! ```
 //!
 //! Invariants
-//! 1. Settings that `parse` returned name only devices that exist.
-//! 2. An empty file means the defaults.
+//! 1. Settings that `parse` accepts name only devices that exist.
+//! 2. An empty file gives the defaults.
 //!
 //! What this file doesn't know: whether a path exists, and how much memory there is.
 

@@ -1,6 +1,4 @@
-//! `[packed]` in varve.toml: how much space files with the packed layout may take.
-//!
-//! What this file doesn't know: whether the database is packed.
+//! The section `[packed]`: how much space the files of a database with packed pages may take.
 
 use varve_pager::PackedConfig;
 

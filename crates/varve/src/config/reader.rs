@@ -1,10 +1,8 @@
-//! Reads TOML tables key by key, so that an error message has the line of the mistake.
+//! Reads TOML tables key by key, so that the message for a mistake names its line.
 //!
 //! Invariants
-//! 1. Every key of a table is either read or reported as unknown by `finish`.
-//! 2. An error names the line, the full key (`pool.size`) and what would be right.
-//!
-//! What this file doesn't know: which sections and keys exist.
+//! 1. Every key of a table is either read, or reported as unknown by `finish`.
+//! 2. An error names the line, the full key (`pool.size`), and a correct value.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Finds the known name that is nearest to a wrong one, for the hint "Did you mean ...".
+//! "Did you mean ...": finds the known name that is most similar to a wrong name.
 
 /// The known name with the smallest edit distance, if that is small against its length.
 pub fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {

@@ -1,9 +1,7 @@
-//! Descriptions of settings for pg_settings, and warnings about chosen values.
+//! Descriptions of settings for the view pg_settings, and warnings about chosen values.
 //!
 //! Invariants
-//! 1. Warnings depend on the open database: its layout, its page size, the protection in force.
-//!
-//! What this file doesn't know: how values are read and kept.
+//! 1. A warning depends on the open database: its page layout, its page size, and its page protection.
 
 use varve_pager::{HomeLayout, Pager, PagerConfig, ProtectionKind};
 

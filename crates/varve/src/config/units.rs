@@ -1,5 +1,5 @@
-//! Reads sizes: `2GiB`, `512 KiB`, `4096`. `kB`, `MB`, `GB` and `TB` are powers of 1024, too, as in
-//! PostgreSQL (decision 0708).
+//! Reads sizes such as `2GiB`, `512 KiB` and `4096`. The units `kB`, `MB`, `GB` and `TB` are powers of 1024,
+//! too, as in PostgreSQL (decision 0708).
 
 /// Largest size that is accepted: 8 EiB less one byte, so that sums of a few can't overflow.
 const BYTES_MAX: u64 = i64::MAX as u64;

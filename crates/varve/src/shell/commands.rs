@@ -1,10 +1,8 @@
-//! Commands that begin with a backslash: they show objects of the catalog, load files, or change settings of
-//! the shell.
+//! The shell's commands, which begin with a backslash. They show objects of the catalog, load files, or
+//! change settings of the shell.
 //!
 //! Invariants
-//! 1. A command that shows objects sends a query on the system catalog, which any client could send.
-//!
-//! What this file doesn't know: how statements run.
+//! 1. A command that shows objects sends a query on the system catalog. Any client could send the same query.
 
 use std::path::PathBuf;
 

@@ -1,9 +1,7 @@
-//! Reads lines from a terminal, with editing, history and completion of names.
+//! Reads lines from a terminal, with editing, history, and completion of names.
 //!
 //! Invariants
-//! 1. Names for completion are read from the catalog when they are needed, in a separate session.
-//!
-//! What this file doesn't know: statements.
+//! 1. Names for completion are read from the catalog when the user needs them, in a separate session.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
-//! The source of statements: a file, standard input, or a terminal.
+//! The source of the shell's statements: a file, standard input, or a terminal.
 //!
 //! Invariants
-//! 1. Lines are not changed, except that the line feed at the end of a line of statements is removed. Data
-//!    lines keep it.
+//! 1. Lines reach the shell without a change, with one exception: a line of a statement loses its line feed.
+//!    A line of COPY data keeps it.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal};

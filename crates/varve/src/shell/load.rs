@@ -1,7 +1,6 @@
-//! The data of COPY: from a file, with a progress line, or from the lines after the statement up to `\.`.
-//! Also the destination of COPY's output.
-//!
-//! What this file doesn't know: the formats of COPY.
+//! Data for COPY. The data comes from a file, and a line on the terminal then shows the progress. Or the data
+//! follows the statement in its script, up to a line `\.`. This module also writes COPY's output to a file or
+//! to standard output.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};

@@ -1,4 +1,5 @@
-//! The shell: statements and commands at a terminal or from a script, on a database in this process.
+//! The shell: runs statements and commands from a terminal or from a script. The database is opened in the
+//! shell's own process.
 //!
 //! ```text
 //! run -> each line -- begins with a backslash, no statement begun --> command -> ask, load, include ...
@@ -6,10 +7,8 @@
 //! ```
 //!
 //! Invariants
-//! 1. A script ends at its first error. At a terminal the shell continues.
-//! 2. Results go to standard output, everything else to standard error.
-//!
-//! What this directory doesn't know: how statements run, the files of a data directory.
+//! 1. A script ends at its first error. At a terminal, the shell continues after an error.
+//! 2. Results are written to standard output, everything else to standard error.
 
 mod commands;
 mod editor;

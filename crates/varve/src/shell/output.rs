@@ -1,13 +1,11 @@
 //! Writes results as a table, CSV or JSON.
 //!
 //! Invariants
-//! 1. Rows are written as they arrive. At most `WIDTH_ROWS` rows are kept, to find the widths of a table's
-//!    columns.
+//! 1. Rows are written as they arrive. Only the first rows of a table, at most `WIDTH_ROWS`, are kept in
+//!    memory, to find the widths of the columns.
 //! 2. CSV and JSON output has only rows, so that another program can read it. In CSV, NULL and an empty text
-//!    differ.
+//!    are written differently.
 //! 3. Control characters in a value have no effect on the terminal.
-//!
-//! What this file doesn't know: statements.
 
 use std::io::{self, Write};
 

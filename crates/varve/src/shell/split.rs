@@ -1,10 +1,10 @@
 //! Finds the ends of statements in text that arrives line by line.
 //!
 //! Invariants
-//! 1. A semicolon ends a statement only outside of strings, quoted names, comments and parentheses.
-//! 2. Each byte is read only once, however many lines a statement has.
+//! 1. A semicolon ends a statement unless it is in a string, a quoted name, a comment, or parentheses.
+//! 2. Each byte is read once, however many lines a statement has.
 //!
-//! What this file doesn't know: whether a statement is valid.
+//! The splitter does not check whether a statement is valid.
 
 use std::ops::Range;
 
