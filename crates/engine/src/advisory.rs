@@ -2,8 +2,8 @@
 //! outlive transactions.
 //!
 //! Invariants
-//! 1. Session-level locks survive rollbacks. A session has to release a lock as often as it took it. At its
-//!    end all its locks are released.
+//! 1. A session keeps its session-level locks after a rollback. It has to release a lock as often as it took
+//!    the lock. When the session ends, all its locks are released.
 //!
 //! Does not know: how a key is written in SQL.
 

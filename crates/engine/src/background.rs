@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. The threads run as long as the database or one of its transactions exists. `stop` ends them, and so
 //!    does the drop of the last reference to the database.
-//! 2. The threads refer to the core, not to the database. If they referred to the database, its last
-//!    reference would never be dropped.
+//! 2. The threads have a reference to the core, not to the `Database`. With a reference to the `Database`,
+//!    the threads would keep the database open for ever.
 //!
 //! Does not know: what the threads do.
 

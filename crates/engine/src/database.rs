@@ -1,8 +1,8 @@
 //! An open database.
 //!
 //! Invariants
-//! 1. Background threads refer to the core, not to the database. So they end when the last handle and the
-//!    last transaction are dropped.
+//! 1. Background threads have a reference to the core, not to the `Database`. So they end when the last
+//!    handle and the last transaction are dropped.
 //!
 //! Does not know: SQL, sockets, configuration files.
 

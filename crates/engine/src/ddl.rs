@@ -3,8 +3,9 @@
 //! Invariants
 //! 1. A table is locked exclusively. Then its definition is read again and changed. New names are rows of the
 //!    catalog.
-//! 2. Before a new segment gets a page, an undo record names it. Before a segment is dropped, an undo record
-//!    names it, too, and purge drops it. So neither a crash nor a rollback leaves a segment without an owner.
+//! 2. An undo record names a new segment before the segment gets a page. An undo record also names a segment
+//!    that is to be dropped, and purge drops it later. So neither a crash nor a rollback leaves a segment
+//!    without an owner.
 //! 3. A call that fails has changed nothing.
 //!
 //! Does not know: SQL, IF EXISTS and similar clauses.

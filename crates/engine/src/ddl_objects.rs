@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. A change of a table's constraints or partitions holds the table's exclusive lock. A new foreign key
-//!    locks the referenced table exclusively, too. Statements on that table get new plans, because they must
-//!    now check the referring rows.
+//!    also locks the referenced table exclusively. Statements on the referenced table then get new plans,
+//!    because they must check the referring rows.
 //! 2. A statement that creates something on a view locks the view in shared mode. A drop or replacement locks
 //!    the view exclusively. The same holds for a schema, and for a role that becomes an owner or gets a
 //!    grant.

@@ -18,15 +18,17 @@
 //! | numeric 0, NaN, infinities | class byte |
 //!
 //! Invariants
-//! 1. No encoded column is a proper prefix of another of its type, so keys with equal column counts need no
-//!    length. The only exception is an array whose first subscript is 1. Other arrays have 0x04 where its key
-//!    ends or the next column begins.
+//! 1. The encoding of a column is never a prefix of another encoding of the same type. So keys with the same
+//!    number of columns need no lengths. The only exception is an array whose first subscript is 1. Where its
+//!    encoding ends, that of an array with another first subscript has 0x04.
 //! 2. Byte order equals `Datum::order`, column by column. NULL is last.
 //! 3. A column begins with 0x01 or 0x02. So `prefix + [0x03]` is above every key that extends `prefix` by
 //!    columns.
 //!
-//! Only index-only scans decode keys (`entry_columns.rs`), and only columns whose key bytes keep the exact
-//! value. All other columns are read from rows. Does not know: pages, prefixes, which columns a key has.
+//! Only index-only scans decode keys (`entry_columns.rs`). They decode only columns whose key bytes keep the
+//! exact value. All other columns are read from rows.
+//!
+//! Does not know: pages, prefixes, which columns a key has.
 
 use crate::numeric::{NumericRef, Special};
 use crate::types::{ColumnType, Datum, Moment};

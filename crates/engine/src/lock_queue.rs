@@ -1,9 +1,9 @@
 //! Locks with a queue: locks on tables, views, schemas and roles, and advisory locks, whose keys applications
 //! choose.
 //!
-//! A transaction that reads or changes rows of a table records this in its own entry of the registry
-//! (`table_lock.rs`). It gets an entry here only if another transaction has or requests a conflicting mode.
-//! It counts as a holder in both cases.
+//! A transaction that reads or changes rows of a table usually records its lock only in the registry of
+//! transactions (`table_lock.rs`). The lock is in this queue only if another transaction has or requests a
+//! conflicting mode. In both cases the transaction is a holder of the lock.
 //!
 //! Invariants
 //! 1. A request is not granted while another transaction or session holds a conflicting mode.

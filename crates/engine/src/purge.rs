@@ -5,9 +5,8 @@
 //! 1. A transaction is purged only if its commit LSN is at or below the horizon. Every registered snapshot is
 //!    at or above the horizon.
 //! 2. The horizon is published before the first undo record below it is touched.
-//! 3. If the rollback segments exceed their limit, purge ignores the oldest snapshots. Statements with these
-//!    snapshots then fail (SQLSTATE 72000), and the snapshots no longer delay purge or the floor of
-//!    transaction ids.
+//! 3. If the rollback segments exceed their size limit, purge ignores the oldest snapshots. Statements with
+//!    these snapshots then fail (SQLSTATE 72000). The ignored snapshots no longer delay purge.
 //!
 //! Does not know: rows (`paged::purge`).
 

@@ -3,8 +3,8 @@
 //!
 //! Invariants
 //! 1. A reader sees the statement's snapshot and the transaction's own changes.
-//! 2. While a reader exists, its transaction does not begin a statement, end one, or write. So the
-//!    transaction's registered snapshot stays, and purge keeps the versions that the reader needs.
+//! 2. While a reader exists, its transaction does not write, and neither begins nor ends a statement. So the
+//!    transaction's snapshot stays registered, and purge keeps the versions that the reader needs.
 //!
 //! Does not know: which tables it may read. The transaction has opened them.
 

@@ -15,8 +15,8 @@
 //! | 24 | Newest | transaction u64 |
 //!
 //! Invariants
-//! 1. A change is encoded, decoded and applied by the code that redo uses, and then logged. So redo repeats
-//!    exactly the same change.
+//! 1. A change is first encoded as a redo record. Then the code of redo decodes the record and applies it to
+//!    the page. So the change and its redo after a crash are the same code.
 //! 2. A payload that does not fit its page (because the log or the page is damaged) is an error, never a
 //!    panic.
 //!

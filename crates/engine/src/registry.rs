@@ -2,16 +2,16 @@
 //! has locked.
 //!
 //! Invariants
-//! 1. A registered snapshot is at or above every horizon that `oldest` has returned. So purge has removed
-//!    nothing that the snapshot needs. Every transaction id that the snapshot must not see is at or above the
-//!    floor.
+//! 1. `oldest` returns horizons. A registered snapshot is at or above every returned horizon, so purge has
+//!    removed nothing that the snapshot needs. Transactions that the snapshot must not see have ids at or
+//!    above the floor.
 //! 2. An entry's serial number changes when its transaction ends. An `Owner` with an older serial number
 //!    belongs to a transaction that has ended.
 //! 3. Registering and looking up take no mutex and allocate nothing.
 //!
 //! A transaction first writes its entry and then reads the horizon again. `oldest` first raises the horizon
-//! and then reads the entries. So one of the two sees the other (Dekker). All these accesses are sequentially
-//! consistent.
+//! and then reads the entries. So at least one of the two sees the other's write, as in Dekker's algorithm.
+//! All these accesses are sequentially consistent.
 //!
 //! Does not know: statuses, rows, waits (`waits.rs`).
 

@@ -2,9 +2,9 @@
 //!
 //! Invariants
 //! 1. No latch is held while an undo page is fixed. An undo page is released before the next one is fixed.
-//! 2. A record counts only if it names the version's transaction, the tree and the key. Any other record
-//!    means that the row's copy is out of date, and the row is read again. Because a transaction id is used
-//!    only once, a record that was purged and overwritten is always recognized.
+//! 2. An undo record is used only if it names the version's transaction, the tree and the key. Otherwise the
+//!    copy of the row is out of date, and the row is read again. A transaction id is used only once, so an
+//!    overwritten record is always recognized.
 //! 3. An undo page that can't be read is an error, never the end of the versions.
 //!
 //! Does not know: trees, which version a snapshot sees (`visible_version.rs`).

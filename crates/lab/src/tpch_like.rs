@@ -2,10 +2,10 @@
 //! TPC-H). Some queries scan a part of a large table. Other queries read single rows at many places in a
 //! table.
 //!
-//! For a cache below the buffer pool, the workload has the same effect as TPC-H (Do 2012, section 3.4.4).
-//! Scans read most of the pages, in order. Some queries mostly read single rows by key, at random. A
-//! transaction is one query. A scan reads only a sixteenth of its table, so that a short run has many scans.
-//! Nothing is changed.
+//! A cache below the buffer pool sees the same kind of reads as under TPC-H (Do 2012, section 3.4.4). Scans
+//! read most of the pages, in order. Other queries read single rows by key, at random. A transaction is one
+//! query. A scan reads only a sixteenth of its table, so that a short run has many scans. No query changes
+//! data.
 //!
 //! There are no joins and no groups, because `varve-lab` is built without the query engine.
 

@@ -1,8 +1,8 @@
 //! The cache of physical plans, from one execution of a statement to the next.
 //!
 //! A cached plan has no data of an execution. The snapshot (`Snapshot`), and the parameters, clock and
-//! session (`Around`), are set for each execution. If the planner has used other values, they are stored, and
-//! compared before the plan is used again.
+//! session (`Around`), are set before each execution. The planner may also have used other values. These are
+//! stored with the plan, and a later execution uses the plan only if they are the same.
 //!
 //! Invariants
 //! 1. A plan is used by one execution at a time. It is returned to the cache only after a successful

@@ -1,10 +1,10 @@
 //! varve-query runs general queries with DataFusion over the engine. General queries are those that the
 //! executor of `varve-sql` cannot run.
 //!
-//! The binder of `varve-sql` has resolved all names and types of a query and checked it. DataFusion moves
-//! columns, joins, groups, sorts and spills. Expressions, casts and aggregates are computed by `varve-sql`'s
-//! code (decision 0606). So is a comparison, unless Arrow's result is the same as PostgreSQL's, as for bytes
-//! and integers.
+//! The binder of `varve-sql` has resolved all names and types of a query and checked it. DataFusion then
+//! moves columns, joins, groups, sorts and spills. The code of `varve-sql` computes expressions, casts,
+//! aggregates and most comparisons (decision 0606). DataFusion compares only values for which Arrow's order
+//! is PostgreSQL's, such as bytes and integers.
 //!
 //! Entry point: [`Queries`], which `SqlDatabase::with_general` gives to a database.
 

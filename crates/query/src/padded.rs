@@ -1,9 +1,9 @@
 //! A plan node for the nullable sides of outer joins. A column that is constant on such a side is not
 //! constant after the join, because it can be NULL there.
 //!
-//! DataFusion's joins report the constants of both sides as constants of the result
-//! (`EquivalenceGroup::join`), even for a nullable side. Then sorts, windows and groups above the join would
-//! leave such a column out. So this node, which reports no constants, is put above a nullable side.
+//! A join in DataFusion reports the constant columns of both sides as constants of its result, even for a
+//! nullable side (`EquivalenceGroup::join`). Sorts, windows and groups above the join would then ignore such
+//! a column. This node reports no constants, and is put above a nullable side.
 //!
 //! Does not know: what DataFusion does with the constants of a plan.
 

@@ -4,8 +4,8 @@
 //! 1. A query runs on the thread of its connection. Its runtime is created for it, runs all its streams, and
 //!    is dropped with them before `run` returns. So no reader outlives the statement, and a wait for a page
 //!    blocks no other session.
-//! 2. A cancel request is checked between two polls, for each batch that an expression computes (`computed`)
-//!    or a join makes (`cancel`), and for each leaf that a scan reads (in the engine).
+//! 2. A query checks for a cancel request between two polls. Expressions (`computed`) and joins (`cancel`)
+//!    check at each batch, and scans check at each leaf (in the engine).
 //!
 //! Does not know: SQL.
 

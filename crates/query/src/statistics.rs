@@ -5,8 +5,8 @@
 //! evaluated on the sample.
 //!
 //! Invariants
-//! 1. Reading a sample does not count as a read of the transaction, not even under SERIALIZABLE, because it
-//!    does not affect the result of a query.
+//! 1. Under SERIALIZABLE, reading a sample does not count as a read of the transaction, because a sample
+//!    affects only the plan and never the result of a query.
 //! 2. A sample reads at most `PLACES` evenly spread leaves, twice. It never fails a query: if a page can't be
 //!    read or a condition fails, a default is used.
 //!

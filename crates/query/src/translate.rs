@@ -5,9 +5,8 @@
 //!    statement.
 //! 2. DataFusion compares, groups and sorts only results of `comparable`. These are values that DataFusion
 //!    orders as PostgreSQL does, or keys.
-//! 3. Let an earlier condition use the same tables or fewer. Then a condition that may fail is evaluated only
-//!    for rows that satisfy the earlier one. PostgreSQL also checks the conditions of one table in their
-//!    order.
+//! 3. A condition that may fail is evaluated only for rows that satisfy the earlier conditions on the same
+//!    tables, or on some of them. PostgreSQL also checks the conditions of one table in their order.
 //!
 //! Does not know: how plans run. Subqueries are in `subqueries`, set operations in `sets`, conditions derived
 //! from an OR in `factor`.

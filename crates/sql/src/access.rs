@@ -1,7 +1,7 @@
 //! Chooses the access path of a table: by primary key, by an index, or a scan of the whole table.
 //!
-//! The shape of the conditions decides: first equality on a whole unique key, then equality on most leading
-//! columns, then ranges with both bounds, then ranges with one bound.
+//! The shape of the conditions decides which path is taken. Equality on all columns of a unique key is best.
+//! Then follow equality on most leading columns of a key, ranges with both bounds, and ranges with one bound.
 //!
 //! Invariants
 //! 1. The ranges of a path contain every row that satisfies the conditions from which they are made. After

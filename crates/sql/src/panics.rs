@@ -6,8 +6,8 @@
 //!    and a backtrace. In other programs the panic hook stays unchanged.
 //! 2. A panic outside of statements, or on another thread, is handled by the previous panic hook.
 //!
-//! Does not know: the transaction (`session` ends it). If a panic interrupts a mini-transaction, the pager
-//! stops itself, because its pages may be inconsistent (decision 0625).
+//! If a panic interrupts a mini-transaction, the pager stops itself, because its pages may be inconsistent
+//! (decision 0625). Does not know: the transaction, which `session` ends.
 
 use std::any::Any;
 use std::backtrace::Backtrace;

@@ -2,8 +2,8 @@
 //! parameters. So texts that differ only in their literals share one cached plan.
 //!
 //! Invariants
-//! 1. The new text parses to the statement of the original with parameters in place of literals. A literal
-//!    stays in the text where PostgreSQL's grammar does not treat it as a value: ORDER BY 1, char(10), DATE
+//! 1. The new text parses to the statement of the original text, with parameters in place of literals. Some
+//!    literals are not values in PostgreSQL's grammar, and stay in the text: ORDER BY 1, char(10), DATE
 //!    '...'.
 //! 2. If the new text fails to parse or bind, the caller uses the original text. So the client never sees an
 //!    error about the new text.

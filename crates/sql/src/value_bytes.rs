@@ -1,5 +1,5 @@
-//! Encodes values as bytes. Equal values have equal bytes, so hash tables and sorts can use the bytes as
-//! keys. Another encoding keeps a value exactly, with its scale.
+//! Encodes values as bytes, in two ways. In the first, equal values have equal bytes, so hash tables and
+//! sorts use these bytes as keys. The second keeps a value exactly, so 1.0 and 1.00 have different bytes.
 //!
 //! Does not know: what the bytes are used for.
 

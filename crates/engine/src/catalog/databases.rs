@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. A definition is immutable. A change makes a new definition with the same id.
-//! 2. The three databases of a new installation are not stored until they are changed. So a directory of an
-//!    older version, which had one database, has the same three.
+//! 2. A new installation has three databases. Their definitions are not stored until they are changed. So a
+//!    directory of an older version of Varve, which had one database, has the same three.
 //!
 //! Does not know: what is in a database. Each definition of a schema, table, view or sequence names its
 //! database.

@@ -2,9 +2,9 @@
 //!
 //! Invariants
 //! 1. The result depends only on the page's bytes and the arguments.
-//! 2. Before a change, the caller checks that there is enough space (`has_room`) and that the suffix is right
-//!    (`fits_prefix`). A caller that does not is a bug. During redo, the redo code checks the arguments
-//!    first, because the log may be damaged.
+//! 2. Before a change, the caller checks that the node has enough space (`has_room`) and that the key's
+//!    suffix is right (`fits_prefix`). If the check is missing, the caller has a bug. Redo makes the same
+//!    checks first, because the log may be damaged.
 //! 3. A rebuild writes zeros outside of slots, heap and fences, so no bytes from before the rebuild are left.
 //!
 //! Does not know: latches, logs, other pages.

@@ -36,8 +36,9 @@
 //! 4. The search trusts the page, because checksums and `check` protect it. Damage can make it panic, but it
 //!    never reads outside the page.
 //!
-//! Does not know: latches, logs, other pages, what keys and payloads mean. Source of heads and prefixes:
-//! Graefe, "Modern B-Tree Techniques" (2011), sections 3.4 and 3.5.
+//! Source of heads and prefixes: Graefe, "Modern B-Tree Techniques" (2011), sections 3.4 and 3.5.
+//!
+//! Does not know: latches, logs, other pages, what keys and payloads mean.
 pub mod check;
 pub mod edit;
 mod entry;

@@ -1,8 +1,8 @@
 //! Row locks that change no data, and the changes and locks that conflict with them.
 //!
-//! An exclusive row lock is a stamp in the row (the id of the transaction). A shared lock is recorded in
-//! `share.rs`. A lock of a row's key ignores an uncommitted change that keeps the key, and uses the committed
-//! version.
+//! An exclusive row lock is a stamp in the row: the id of the transaction. A shared lock is recorded in
+//! `share.rs`. FOR KEY SHARE locks only the row's key. It ignores an uncommitted change that keeps the key,
+//! and uses the committed version.
 //!
 //! Invariants
 //! 1. Older versions are read without a latch. The result is valid only while the row has the same stamp.

@@ -1,16 +1,16 @@
 //! Finds the new key of a row whose primary key another transaction has changed. A READ COMMITTED statement
 //! that found the row at its old key needs this.
 //!
-//! A transaction that changes a primary key leaves a delete mark with FLAG_MOVED at the old key, and an undo
-//! record for the mark. Its next undo record about a row is that of the row at its new key. A row that is
-//! later stored at the old key carries FLAG_VACATED. The flag shows that this row may be another row than the
-//! moved one, for example when two rows exchange their keys.
+//! A transaction that changes a row's primary key leaves a delete mark with FLAG_MOVED at the old key, and
+//! writes an undo record for the mark. The transaction's next undo record about a row belongs to the row at
+//! its new key. If another row is later stored at the old key, it has FLAG_VACATED, which says that it may be
+//! a different row. This happens, for example, when two rows exchange their keys.
 //!
 //! Invariants
 //! 1. A move is followed only if it was committed after the statement's snapshot. The snapshot keeps the undo
 //!    that is needed.
-//! 2. If the row was deleted and not moved, the statement uses the row that is now at the key, as it does
-//!    where no row was moved.
+//! 2. If the row at the old key was deleted and not moved, the statement uses the row that is now at this
+//!    key.
 //! 3. No latch is held.
 //!
 //! Does not know: conditions, the waits of transactions for each other.

@@ -1,8 +1,9 @@
 //! Purges one undo record: removes everything that only versions older than every snapshot need.
 //!
 //! Invariants
-//! 1. After a crash records are purged again, so purge must be idempotent. Only the release of an overflow
-//!    chain is not. For that the record stores how far the release got.
+//! 1. After a crash, records that were already purged are purged again, so purge is idempotent. The only step
+//!    that could not be repeated is the release of an overflow chain. So the record stores how far this
+//!    release got.
 //! 2. An index entry is removed only if no version newer than the record has it.
 //!
 //! Does not know: which records may be purged (`crate::purge`).

@@ -1,13 +1,13 @@
 //! Reads rows: by key, by range, by index.
 //!
 //! Invariants
-//! 1. The floor (every transaction below it has finished) is read before any row. If the newest version is
-//!    visible, the caller gets it from its page without a copy.
+//! 1. A reader loads the floor before it reads a row. Transactions with an id below the floor have finished.
+//!    If the newest version of a row is visible, the caller gets it from its page without a copy.
 //! 2. An older version, or a row in an overflow chain, is assembled while no tree latch is held.
 //! 3. An index entry counts only if the version that the snapshot sees has the entry's index columns.
-//! 4. In some cases the row is built from its index entry alone. All changes of the entry's leaf must be
-//!    visible to everybody, and the entry must have no delete mark. Then the visible version is the one for
-//!    which the entry was made (decision 0523).
+//! 4. A row can be built from its index entry alone in one case. All changes of the entry's leaf are visible
+//!    to every transaction, and the entry has no delete mark. Then the visible version is the one for which
+//!    the entry was made (decision 0523).
 //!
 //! Does not know: the caller.
 

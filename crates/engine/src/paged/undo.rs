@@ -1,11 +1,12 @@
 //! Rollback: undoes one undo record after the other, newest first.
 //!
 //! Invariants
-//! 1. A step restores the row and removes its undo record in one mini-transaction. Index entries are changed
-//!    before. If the server crashes between the two, the next start repeats the change of the entries.
+//! 1. A step of the rollback restores the row and removes the undo record in one mini-transaction. Before
+//!    that, it changes the index entries. If a crash comes between the two, the next start changes the
+//!    entries once more.
 //! 2. A rollback step and a purge of the same row exclude each other. So an entry is neither removed twice
 //!    nor forgotten.
-//! 3. A record of a tree that no longer exists for the resolver is only removed, because the tree's segment
+//! 3. If the tree of a record no longer exists, the record is only removed, because the segment of the tree
 //!    is dropped as a whole.
 //!
 //! Does not know: why something is rolled back.

@@ -1,8 +1,8 @@
 //! Checks a whole tree.
 //!
-//! The check covers each node (`node::check`), and the kind, owner and level of each page. Fences must equal
-//! the separators of the parent, right siblings must be right, and every page must have only one parent. The
-//! caller can compare the found pages with the allocated pages.
+//! The check reads all pages of the tree. It checks each node (`node::check`), and the kind, owner and level
+//! of each page. Fences must equal the separators of the parent. Right siblings must be linked, and every
+//! page must have one parent. The caller can compare the pages that were found with the allocated pages.
 //!
 //! Does not know: rows. The caller checks each leaf entry itself.
 

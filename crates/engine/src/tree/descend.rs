@@ -2,9 +2,9 @@
 //!
 //! Invariants
 //! 1. A child's latch is taken while the parent's latch is held. So the latched child is the right one.
-//! 2. No latch is held while a page is read from a device. A descent that needs an absent page releases its
-//!    latches, reads the page, and begins again. The only exception is a pool that evicts pages as fast as
-//!    they are read.
+//! 2. No latch is held while a page is read from a device. If a page is not in the pool, the descent releases
+//!    its latches, reads the page, and begins again. There is one exception: if pages are evicted as fast as
+//!    they are read, the descent keeps its latches.
 //! 3. Every page on the way must be a node of this tree, one level below its parent. Anything else is
 //!    reported as damage.
 //!

@@ -9,8 +9,8 @@
 //!    removal of its record are in one mini-transaction, too.
 //! 2. A segment has the records of its committed transactions in commit order. The records of the active
 //!    transaction come last.
-//! 3. A roll pointer is followed only to a record that names the same transaction, tree and key. Any other
-//!    record shows that the pointer is out of date.
+//! 3. A roll pointer leads to an undo record. The record is used only if it names the same transaction, tree
+//!    and key. Otherwise the roll pointer is out of date.
 //!
 //! Does not know: rows, visibility, when to purge.
 

@@ -2,9 +2,10 @@
 //! Two times are measured: until the database is open, and until it has its earlier throughput again.
 //!
 //! 1. The time from peak to peak is the sum of shutdown, recovery and ramp-up. The load starts as soon as the
-//!    database is open, and its throughput is sampled at intervals. The first few samples in a row whose mean
-//!    reaches nine tenths of the earlier throughput end the ramp-up, at their middle sample. One sample would
-//!    have too few transactions: even at the peak, every fourth sample is below nine tenths by chance.
+//!    database is open, and its throughput is sampled at intervals. The ramp-up ends when the mean of a few
+//!    samples in a row reaches nine tenths of the earlier throughput. Its end is the middle one of these
+//!    samples. One sample would have too few transactions: even at the peak, every fourth sample is below
+//!    nine tenths by chance.
 //! 2. The ramp-up has a longest permitted time. If a ramp-up takes longer, its row says so. Its ratios are
 //!    then lower bounds, and are not judged as missing a goal.
 //! 3. All restart schemes that are compared with each other run with the same dilation (the factor on the

@@ -3,8 +3,7 @@
 //!
 //! Customers are chosen with the skew that TPC-C and TPC-E use (the OR of two uniform random numbers).
 //! [`Workload::deviations`] lists the differences from TPC-E. Only one process at a time can run this
-//! workload. The reason is that the process itself counts the numbers of new trades, beginning after the
-//! newest trade.
+//! workload, because the process gives numbers to new trades itself.
 //!
 //! The ratio of page reads to page writes depends on the size of the buffer pool. Experiments measure it.
 

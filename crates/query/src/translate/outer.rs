@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. If a subquery reads one side of a join, it is computed for the rows of that side before the join. If it
-//!    reads both sides, it is computed for pairs of rows. To form these, the other side runs for each row of
-//!    the side that keeps all its rows.
+//!    reads both sides, it is computed for pairs of rows. In that case `Apply` runs one side of the join for
+//!    each row of the other side. The other side is the one whose rows an outer join keeps.
 //!
 //! Does not know: how a subquery is computed (`subqueries`).
 

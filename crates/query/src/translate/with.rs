@@ -1,6 +1,6 @@
-//! Translates WITH queries. As in PostgreSQL, a WITH query becomes part of the query that reads it if it is
-//! NOT MATERIALIZED. The same is done if it is read once and returns the same rows at each run. Other WITH
-//! queries run once, and their rows are stored.
+//! Translates WITH queries. As in PostgreSQL, a WITH query becomes part of the query that reads it in two
+//! cases. It is NOT MATERIALIZED, or it is read once and returns the same rows at each run. Any other WITH
+//! query runs once, and its rows are stored.
 //!
 //! Does not know: how rows are stored (`crate::shared`).
 

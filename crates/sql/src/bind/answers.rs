@@ -1,12 +1,12 @@
 //! Subqueries in RETURNING and DO UPDATE of an INSERT.
 //!
-//! The query that produces the new rows also computes these subqueries, before the first row is written. So
-//! the subqueries see none of the statement's changes, as in PostgreSQL.
+//! An INSERT takes its rows from a query. This query also computes the subqueries, before the first row is
+//! written. So the subqueries see none of the statement's changes, as in PostgreSQL.
 //!
 //! Invariants
-//! 1. Where such a subquery reads a column of the new row, it gets the expression that computes the column.
-//!    If this expression uses a sequence, the subquery is refused.
-//! 2. In a row of the query, the results of the subqueries follow the columns of the table, in the order of
+//! 1. A subquery may read a column of the new row. It then uses the expression that computes the column. If
+//!    this expression uses a sequence, the statement is refused.
+//! 2. The query returns the columns of the table first, then the results of the subqueries, in the order of
 //!    the subqueries.
 //!
 //! Does not know: how the rows are written (`exec::insert`).

@@ -1,12 +1,12 @@
 //! Binds GROUP BY: the group keys, and the grouping sets of GROUPING SETS, ROLLUP and CUBE.
 //!
 //! Invariants
-//! 1. Several items of GROUP BY are multiplied: each grouping set of one item is combined with each set of
-//!    the other items (SQL:2016, 7.13).
+//! 1. If GROUP BY has several items, each grouping set of one item is combined with each grouping set of the
+//!    others (SQL:2016, 7.13).
 //! 2. A key that is in several sets is one key.
-//! 3. In a set without a certain key, the key is NULL in the output. For a constant key this holds only where
-//!    a whole output or sort key is the constant. Inside other expressions the constant keeps its value, as
-//!    in PostgreSQL.
+//! 3. A group key is NULL in the rows of a grouping set that does not have the key. If the key is a constant,
+//!    this holds only where an output or a sort key is exactly this constant. Inside a larger expression the
+//!    constant keeps its value, as in PostgreSQL.
 //!
 //! Does not know: how groups are formed.
 

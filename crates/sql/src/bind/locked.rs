@@ -1,11 +1,11 @@
 //! Subqueries that lock rows: `WHERE id = (SELECT ... FOR UPDATE SKIP LOCKED LIMIT 1)`.
 //!
-//! Such a subquery must not use values of the outer query. It runs before the statement, and its result
-//! becomes a parameter of the statement, after those of the client.
+//! A subquery that locks rows must not use values of the outer query. It runs before the statement. Its
+//! result becomes a parameter of the statement, after the parameters of the client.
 //!
 //! Invariants
-//! 1. The result of the n-th such subquery (from 0) has this parameter number: the highest `$` number of the
-//!    text, plus 1, plus n.
+//! 1. Locking subqueries are numbered from 0. The result of number n is the parameter `$m`, where m is the
+//!    highest parameter number in the text, plus 1, plus n.
 //!
 //! Does not know: when the subquery runs (`session::locked`).
 

@@ -1,8 +1,9 @@
 //! Binds operators: which types they take, and which expression they become.
 //!
 //! Invariants
-//! 1. A comparison adds no cast to a bare column if PostgreSQL has an operator for the two types. For
-//!    example, integers of different widths are compared directly. So an index on the column can be used.
+//! 1. If PostgreSQL has a comparison operator for two types, the binder adds no cast to a column of one of
+//!    these types. For example, integers of different widths are compared directly. So an index on the column
+//!    can be used.
 //!
 //! Does not know: functions, evaluation.
 

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. The shared operand is computed once for a row, however often the bound expression uses it.
-//! 2. The body of a `Let` (an expression with named values) uses only the values of this `Let`, because
-//!    evaluation has no stack of them.
+//! 2. A `Let` is an expression that names values and uses them in its body. The body uses only the values of
+//!    its own `Let`, never those of an outer one, because evaluation stores the values of one `Let` only.
 //!
 //! Does not know: statements, plain operators.
 

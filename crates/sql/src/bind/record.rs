@@ -1,5 +1,5 @@
-//! Functions that return rows of several columns, used as a value. A statement can take a field of such a
-//! call. It can also take a field of a column in FROM that holds such rows.
+//! Binds functions that return rows of several columns, where the row is used as a value. A statement can
+//! take one field of the returned row. It can also take one field of a column in FROM that has such rows.
 //!
 //! Invariants
 //! 1. A column `k` that holds rows is stored as one column for each field, named `k.field`. An expression may

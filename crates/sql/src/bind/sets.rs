@@ -1,8 +1,8 @@
 //! Binds set-returning functions in a select list, in ORDER BY and in FROM.
 //!
-//! A query with such functions becomes two queries. The inner query has conditions, groups and windows. The
-//! outer query expands each of its rows into the rows of the functions. A call that is an argument of another
-//! call is expanded first. Calls on the same level are expanded together, row by row.
+//! A query with set-returning functions becomes two queries. The inner query has conditions, groups and
+//! windows. The outer query calls the functions for each row of the inner query. If a call is an argument of
+//! another call, it runs first. Calls on the same level advance together, one row at a time.
 //!
 //! Invariants
 //! 1. Expressions that do not depend on the functions are computed in the inner query. If ORDER BY does not

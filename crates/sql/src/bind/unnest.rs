@@ -1,5 +1,5 @@
-//! Binds functions in FROM that return rows from arrays, such as `unnest`. Other functions that return rows
-//! are bound the same way: they first produce one array for each column.
+//! Binds functions in FROM that make rows from arrays, such as `unnest`. Other functions that return rows are
+//! handled in the same way: they first compute one array for each column.
 //!
 //! Does not know: arrays that depend on other items of FROM (LATERAL), these functions in a select list.
 

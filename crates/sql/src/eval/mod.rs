@@ -4,8 +4,8 @@
 //! 1. The operands of a node already have the types that it needs, because the binder has added every cast.
 //! 2. Evaluation reads only the row, the parameters and the environment. Its results are in an arena, which
 //!    the caller resets between rows. An expression of plain columns and parameters allocates nothing.
-//! 3. Logic has three values: NULL AND false is false, NULL OR true is true. A filter keeps a row only if its
-//!    condition is true.
+//! 3. AND, OR and NOT have three values: NULL AND false is false, NULL OR true is true. A filter keeps a row
+//!    only if its condition is true, not if it is NULL.
 //!
 //! Does not know: names, plans, where rows come from.
 

@@ -1,8 +1,8 @@
 //! PostgreSQL's regular expressions, on top of the crate `regex`.
 //!
-//! The crate finds where a match begins. Where it ends is computed by `matcher`, because PostgreSQL's rule
-//! differs from that of Perl and the crate. In PostgreSQL the longest match counts, or the shortest if the
-//! first quantifier is not greedy. Groups follow the same rule from left to right.
+//! The crate `regex` finds where a match begins. The module `matcher` computes where the match ends, because
+//! PostgreSQL's rule differs from that of the crate. In PostgreSQL the longest match counts, or the shortest
+//! if the first quantifier is not greedy. Groups follow the same rule from left to right.
 //!
 //! Invariants
 //! 1. Each thread keeps the patterns that it used last, and compiles a pattern again only if it has dropped

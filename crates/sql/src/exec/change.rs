@@ -7,9 +7,9 @@
 //!    lock.
 //! 3. A statement changes no row twice: it remembers the rows that it has changed, also under their new keys.
 //! 4. RETURNING shows a row only after it has been changed.
-//! 5. In a general query (run by DataFusion) the other relations and subqueries are read at the statement's
-//!    snapshot, but the changed row is the newest version. If that version is newer than the snapshot, the
-//!    row is locked and the subqueries run again for it.
+//! 5. A general query, which DataFusion runs, reads other relations and subqueries at the statement's
+//!    snapshot. The row that the statement changes is the newest version. If that version is newer than the
+//!    snapshot, the row is locked, and the subqueries run again for it.
 //!
 //! Does not know: locks, versions.
 

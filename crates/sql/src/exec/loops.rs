@@ -1,5 +1,5 @@
-//! Executes nested loop joins. For each row of the outer tables, a key is made from its columns, and the
-//! inner table is read by this key.
+//! Executes joins as nested loops. For each row of an outer table, the executor makes a key from the row's
+//! columns, and reads the inner table by this key.
 //!
 //! Invariants
 //! 1. While an inner table is read, no latch or page of the engine is held. The rows of the outer table are

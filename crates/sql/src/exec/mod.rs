@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. A row is valid only inside its scan callback, unless it was copied into the result arena.
-//! 2. Buffers and arenas belong to the session and are reused. For a short statement, the number of
-//!    allocations does not grow with the number of rows.
+//! 2. Buffers and arenas belong to the session and are reused. So for a statement that this executor runs,
+//!    the number of memory allocations does not grow with the number of rows.
 //! 3. On an error the executor never rolls back. The session does.
 //!
 //! Does not know: transaction blocks, caches.

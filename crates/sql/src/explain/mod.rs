@@ -1,5 +1,5 @@
-//! EXPLAIN: the steps of a plan as a tree, and its output. The plan belongs to this crate's executor or to
-//! the runner of general queries, DataFusion.
+//! EXPLAIN shows the steps of a plan as a tree. The plan is run by this crate's executor, or, if it is a
+//! general query, by DataFusion.
 //!
 //! Does not know: how steps are measured (`exec::watch`, or the runner of general queries).
 

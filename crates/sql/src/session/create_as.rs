@@ -2,8 +2,9 @@
 //!
 //! Invariants
 //! 1. The query ends before the table is created, so it cannot read the new table.
-//! 2. The right to create the table is checked before the query runs, because a rollback does not undo
-//!    effects such as those of `nextval`.
+//! 2. Before the query runs, the session checks the right to create the table. Otherwise a query could have
+//!    effects that a rollback does not undo, such as those of `nextval`, although the statement is not
+//!    allowed.
 //!
 //! Does not know: how rows are stored meanwhile (`crate::kept`), how they are written (INSERT does it).
 

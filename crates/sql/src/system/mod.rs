@@ -23,9 +23,8 @@
 //! Invariants
 //! 1. A system table has PostgreSQL's columns in PostgreSQL's order. The types are the same, too, except for
 //!    types that Varve lacks: aclitem, inet and pg_node_tree are text, xid is oid.
-//! 2. An object's OID is its id in the catalog. Some objects have no id there: the index of a primary key, or
-//!    a default. Such an object has an OID that is computed from the OID of its table and never changes
-//!    (`ids`).
+//! 2. The OID of an object is its id in the catalog. Two kinds of objects have no id there: the index of a
+//!    primary key, and a default. Their OID is computed from the id of the table and never changes (`ids`).
 //! 3. Features that Varve lacks (triggers, policies, publications) have tables without rows.
 //!
 //! Does not know: expressions, how rows are filtered or joined.

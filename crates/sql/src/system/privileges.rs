@@ -1,8 +1,8 @@
 //! Tables of information_schema about grants, and about memberships of roles.
 //!
 //! Invariants
-//! 1. A role sees grants to all roles (PUBLIC), and grants that it has made or received. It also sees the
-//!    grants that a role has made or received of which it is a member.
+//! 1. A role sees grants to PUBLIC, grants that it has made, and grants that it has received. For each role
+//!    of which it is a member, it also sees the grants that this role has made or received.
 //!
 //! Varve has no rights on single columns.
 

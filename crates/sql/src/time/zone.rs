@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. A local time that a clock change skips is read with the offset from before the change. A local time
 //!    that occurs twice means the later one (`DetermineTimeZoneOffset` in PostgreSQL).
-//! 2. The library knows the rules up to a certain year. For a later year, the rules are taken from a year
-//!    that is a multiple of 400 years earlier.
+//! 2. The tz library knows the rules of time zones up to a certain year. A later year uses the rules of an
+//!    earlier year, 400 years or a multiple of 400 years before.
 //! 3. Offsets count seconds east. Only offsets inside POSIX rules count west.
 //!
 //! Does not know: the session's setting. The program contains the tz database (decision 0605).

@@ -1,8 +1,8 @@
 //! Functions about the server and its catalog that PostgreSQL's clients call, and that need little code in
 //! Varve.
 //!
-//! A function that returns rows computes one array for each column. The names of these array functions are
-//! such that users cannot write them. FROM makes rows of the arrays.
+//! A function that returns rows is built from array functions: one for each column of its rows. Users cannot
+//! call these array functions, because their names are not valid in SQL. FROM makes rows of the arrays.
 //!
 //! Does not know: names of OIDs (`objects`), rights that can be granted (`privilege`).
 

@@ -1,7 +1,7 @@
 //! Functions about the partitions of a table. In Varve a partition has no partitions of its own.
 //!
-//! `pg_partition_tree` and `pg_partition_ancestors` return rows. For each column there is an array function
-//! with a name that users cannot write, and FROM makes rows of the arrays.
+//! `pg_partition_tree` and `pg_partition_ancestors` return rows. They are built from array functions, one for
+//! each column, whose names users cannot write. FROM makes rows of the arrays.
 
 use varve_engine::{Array, ColumnType, Datum, Value};
 

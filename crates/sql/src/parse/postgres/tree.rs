@@ -1,8 +1,8 @@
 //! Reads the parser's tree directly from the parser's memory.
 //!
-//! The other way is slow: the library encodes a tree as a message, and the crate `pg_query` decodes the
-//! message. Both steps take several times as long as the parse. So trees of common statements are read from
-//! memory, into the same Rust types that the decoder produces.
+//! The crate `pg_query` has a slower way to read a tree: its C library encodes the tree as a message, and the
+//! crate decodes the message. Both steps take several times as long as the parse. So trees of common
+//! statements are read from memory, into the same Rust types that the decoder produces.
 //!
 //! Invariants
 //! 1. The result equals that of the decoder. The decoder is used instead for nodes that `layout` does not
