@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::target::Connection;
+use crate::database::Connection;
 use crate::workload::{Condition, Workload};
 use crate::{BenchError, Result};
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use crate::database::MeasuredDatabase;
 use crate::random::Random;
-use crate::target::Target;
 use crate::workload::{TransactionKind, Workload};
 use crate::{BenchError, Result};
 
@@ -80,7 +80,7 @@ pub fn histogram() -> Histogram<u64> {
 const TIME_MAX: u64 = 3_600_000_000;
 
 /// Runs all rounds of a loaded workload.
-pub fn run(target: &dyn Target, workload: &dyn Workload, plan: Plan) -> Result<Vec<Round>> {
+pub fn run(target: &dyn MeasuredDatabase, workload: &dyn Workload, plan: Plan) -> Result<Vec<Round>> {
     if plan.warm_seconds > 0 {
         round(target, workload, plan, Duration::from_secs(plan.warm_seconds), 0)?;
     }
@@ -100,7 +100,7 @@ pub struct RoundObserver<'w> {
 
 /// One round of this length on new sessions. `seed` determines their requests.
 pub fn round(
-    target: &dyn Target,
+    target: &dyn MeasuredDatabase,
     workload: &dyn Workload,
     plan: Plan,
     length: Duration,
@@ -111,7 +111,7 @@ pub fn round(
 
 /// The same, perhaps with an observer.
 pub fn round_watched(
-    target: &dyn Target,
+    target: &dyn MeasuredDatabase,
     workload: &dyn Workload,
     plan: Plan,
     (length, seed): (Duration, u64),
@@ -156,7 +156,7 @@ fn panicked() -> BenchError {
 
 /// One session, until `stop` is set. Every thread reaches the barrier, even if it can't connect.
 fn session(
-    target: &dyn Target,
+    target: &dyn MeasuredDatabase,
     workload: &dyn Workload,
     mut random: Random,
     (start, stop, all_done): (&Barrier, &AtomicBool, Option<&AtomicU64>),

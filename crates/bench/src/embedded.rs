@@ -11,8 +11,8 @@ use varve_sql::{
     Column, CommandTag, Portal, Prepared, Session, SessionParams, Severity, Sink, SqlDatabase, SqlError,
 };
 
+use crate::database::{Connection, MeasuredDatabase, Param, Row, Statement, Value};
 use crate::numeric::DECIMAL_PLACES;
-use crate::target::{Connection, Param, Row, Statement, Target, Value};
 use crate::{BenchError, Result};
 
 /// Opens or creates a database in a directory of this machine, with the defaults and a pool of this size.
@@ -57,7 +57,7 @@ impl Embedded {
     }
 }
 
-impl Target for Embedded {
+impl MeasuredDatabase for Embedded {
     fn name(&self) -> &'static str {
         "embedded"
     }

@@ -1,7 +1,7 @@
 //! varve-bench: workloads, the targets on which they run, and reports of the results.
 //!
 //! 1. A workload is written once, as SQL with parameters ([`workload::Workload`]). It runs on any
-//!    [`target::Target`]: embedded, in this process, or over the wire.
+//!    [`database::MeasuredDatabase`]: embedded, in this process, or over the wire.
 //! 2. Every figure is a row with the hash of its configuration. A median is always reported with its spread
 //!    ([`report`]).
 //! 3. The gates ([`gates`]) use the embedded API below SQL, and measure the device's own figure in the same
@@ -12,6 +12,7 @@
 
 pub mod check;
 pub mod cli;
+pub mod database;
 pub mod driver;
 pub mod embedded;
 mod error;
@@ -21,7 +22,6 @@ mod numeric;
 pub mod random;
 pub mod report;
 pub mod sysbench;
-pub mod target;
 pub mod tpcb;
 pub mod tpcc;
 pub mod values;

@@ -6,9 +6,9 @@ use std::io::Write;
 
 use clap::Args;
 
+use crate::database::MeasuredDatabase;
 use crate::driver::{self, Plan};
 use crate::report::{self, Configuration};
-use crate::target::Target;
 use crate::workload::Workload;
 use crate::{Result, check};
 
@@ -37,7 +37,7 @@ pub struct MeasureArgs {
 
 /// Loads the workload's tables if need be, runs its rounds and writes the figures to `out`.
 pub fn run(
-    target: &dyn Target,
+    target: &dyn MeasuredDatabase,
     workload: &dyn Workload,
     args: &MeasureArgs,
     out: &mut dyn Write,

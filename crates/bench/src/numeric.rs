@@ -10,7 +10,7 @@ use std::error::Error;
 use bytes::{BufMut, BytesMut};
 use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use crate::target::Value;
+use crate::database::Value;
 
 /// Digits after the point of [`Value::Decimal`].
 pub(crate) const DECIMAL_PLACES: u16 = 4;

@@ -10,8 +10,8 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::Result;
+use crate::database::MeasuredDatabase;
 use crate::driver::{Plan, Round, histogram};
-use crate::target::Target;
 use crate::workload::{TransactionKind, Workload};
 
 /// Everything that could change a figure.
@@ -40,7 +40,7 @@ pub struct Configuration {
 
 impl Configuration {
     /// Describes a run.
-    pub fn of(target: &dyn Target, workload: &dyn Workload, plan: Plan) -> Self {
+    pub fn of(target: &dyn MeasuredDatabase, workload: &dyn Workload, plan: Plan) -> Self {
         Self {
             workload: workload.name(),
             settings: workload.settings(),

@@ -5,8 +5,8 @@
 
 use std::fmt::Write;
 
+use crate::database::{Connection, Param, Statement};
 use crate::random::{Keys, Random};
-use crate::target::{Connection, Param, Statement};
 use crate::workload::{Workload, load_rows};
 use crate::{BenchError, Result};
 

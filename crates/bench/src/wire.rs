@@ -3,8 +3,8 @@
 use postgres::types::{ToSql, Type};
 use postgres::{Client, NoTls, SimpleQueryMessage};
 
+use crate::database::{Connection, MeasuredDatabase, Param, Row, Statement, Value};
 use crate::numeric::Decimal;
-use crate::target::{Connection, Param, Row, Statement, Target, Value};
 use crate::{BenchError, Result};
 
 /// A server, named by a connection string such as `host=127.0.0.1 port=5433 user=postgres`.
@@ -20,7 +20,7 @@ impl Wire {
     }
 }
 
-impl Target for Wire {
+impl MeasuredDatabase for Wire {
     fn name(&self) -> &'static str {
         "wire"
     }

@@ -1,7 +1,7 @@
 //! A workload: its data, and its transactions.
 
+use crate::database::{Connection, Statement};
 use crate::random::Random;
-use crate::target::{Connection, Statement};
 use crate::{BenchError, Result};
 
 /// One kind of transaction of a mix, with latencies of its own.

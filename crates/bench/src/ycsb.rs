@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::database::{Connection, Param, Statement};
 use crate::random::{Keys, Random, Zipfian};
-use crate::target::{Connection, Param, Statement};
 use crate::values::Values;
 use crate::workload::{Workload, load_rows};
 use crate::{BenchError, Result};

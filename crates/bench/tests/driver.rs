@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use varve_bench::database::{Connection, MeasuredDatabase, Param, Row, Statement};
 use varve_bench::driver::{Plan, histogram, run};
 use varve_bench::report::{Configuration, write};
 use varve_bench::sysbench::Sysbench;
-use varve_bench::target::{Connection, Param, Row, Statement, Target};
 use varve_bench::workload::Workload;
 use varve_bench::{BenchError, Result};
 
@@ -24,7 +24,7 @@ struct MockConnection {
     rollbacks: Arc<AtomicU64>,
 }
 
-impl Target for Mock {
+impl MeasuredDatabase for Mock {
     fn name(&self) -> &'static str {
         "mock"
     }

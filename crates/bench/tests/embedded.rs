@@ -1,9 +1,9 @@
 //! Every workload runs against an embedded database, and TPC-B leaves equal sums.
 
+use varve_bench::database::{MeasuredDatabase, Param, Value};
 use varve_bench::driver::{Plan, run};
 use varve_bench::embedded::{Embedded, open};
 use varve_bench::sysbench::{SCRIPTS, Sysbench};
-use varve_bench::target::{Param, Target, Value};
 use varve_bench::tpcb::Tpcb;
 use varve_bench::tpcc::{Scale, Tpcc};
 use varve_bench::values::Values;

@@ -11,8 +11,8 @@
 
 use std::fmt::Write;
 
+use varve_bench::database::{Connection, Param, Statement};
 use varve_bench::random::Random;
-use varve_bench::target::{Connection, Param, Statement};
 use varve_bench::workload::{TransactionKind, Workload, load_rows};
 use varve_bench::{BenchError, Result};
 

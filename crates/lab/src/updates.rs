@@ -9,8 +9,8 @@
 use std::fmt::Write;
 
 use varve_bench::Result;
+use varve_bench::database::{Connection, Param, Statement};
 use varve_bench::random::{Permutation, Random, Zipfian};
-use varve_bench::target::{Connection, Param, Statement};
 use varve_bench::values::Values;
 use varve_bench::workload::{Workload, load_rows};
 

@@ -36,7 +36,7 @@ use crate::message::{Message, decode};
 use crate::options::{Encryption, Options, Proof};
 use crate::out::Out;
 use crate::portal::Portals;
-use crate::registry::{Place, Seat};
+use crate::registry::{Registration, Seat};
 use crate::results::{self, ColumnFormats, Results};
 use crate::session::{Backend, Session};
 use crate::startup::{Opening, StartUp, open};
@@ -53,14 +53,14 @@ const LINGER_BYTES: usize = 1 << 30;
 const TEXT_KEEP_BYTES: usize = 16 << 10;
 
 /// Serves a connection until it ends.
-pub fn serve<B: Backend>(stream: Stream, place: &Place, backend: &Arc<B>, options: &Options) {
+pub fn serve<B: Backend>(stream: Stream, registration: &Registration, backend: &Arc<B>, options: &Options) {
     let mut reader = FrameReader::new(stream.clone());
     let mut out = Out::new(stream.clone());
-    let mut visit = Visit::new(place);
-    let end = match opening(place, &mut visit, backend, options, &mut reader, &mut out) {
+    let mut visit = Visit::new(registration);
+    let end = match opening(registration, &mut visit, backend, options, &mut reader, &mut out) {
         Ok(Some((session, seat))) => {
             let mut talk = Talk::new(session, &mut out);
-            let end = talk.run(&mut reader, place);
+            let end = talk.run(&mut reader, registration);
             drop(talk);
             // The session's locks and its seat are gone before the client can know.
             drop(seat);
@@ -73,20 +73,20 @@ pub fn serve<B: Backend>(stream: Stream, place: &Place, backend: &Arc<B>, option
         }
         Err(end) => end,
     };
-    tell(&end, place);
-    if farewell(end, place, &mut out) {
+    tell(&end, registration);
+    if farewell(end, registration, &mut out) {
         linger(&stream);
     }
 }
 
 /// Writes to the server's log why a connection ends that its client did not end: a failed log-in, a time-out, rubbish.
-fn tell(end: &FrameEnd, place: &Place) {
+fn tell(end: &FrameEnd, registration: &Registration) {
     let FrameEnd::Broken(error) = end else { return };
-    if place.is_ending() {
+    if registration.is_ending() {
         return;
     }
-    let peer = place.peer().map_or(String::new(), |peer| format!(" (client {peer})"));
-    let source = log::Source { process_id: place.key().process, session: None };
+    let peer = registration.peer().map_or(String::new(), |peer| format!(" (client {peer})"));
+    let source = log::Source { process_id: registration.key().process, session: None };
     log::write(source, "FATAL", &format!("{}: {}{peer}", error.sqlstate, error.message));
 }
 
@@ -99,7 +99,7 @@ type Opened<S> = Option<(S, Seat)>;
 
 /// Start-up until the client may send its first query; `None` after a cancel request.
 fn opening<B: Backend>(
-    place: &Place,
+    registration: &Registration,
     visit: &mut Visit,
     backend: &Arc<B>,
     options: &Options,
@@ -110,7 +110,7 @@ fn opening<B: Backend>(
     let start = match encrypted_open(options, reader, out)? {
         Opening::Session(start) => start,
         Opening::Cancel(key) => {
-            place.registry().cancel(key);
+            registration.registry().cancel(key);
             return Ok(None);
         }
     };
@@ -123,8 +123,8 @@ fn opening<B: Backend>(
         let binding = options.encryption.end_point().filter(|_| reader.source_mut().is_encrypted());
         prove(&start.user, verifier, binding, reader, out)?;
     }
-    let Some(seat) = place.registry().sit() else {
-        let limit = place.registry().sessions_max();
+    let Some(seat) = registration.registry().sit() else {
+        let limit = registration.registry().sessions_max();
         let error = WireError::fatal("53300", "sorry, too many clients already").hint(format!(
             "The limit is {limit}: raise max_connections in section [server] of varve.toml, or pool connections."
         ));
@@ -132,16 +132,16 @@ fn opening<B: Backend>(
     };
     visit.authenticated(&start.user, proved.is_some());
     let visitor = Visitor::of(&start, reader.source_mut().is_encrypted());
-    let opened = backend.open(params(start, proved, place));
+    let opened = backend.open(params(start, proved, registration));
     let mut session = opened.map_err(|error| FrameEnd::Broken(WireError::from(error).into_fatal()))?;
     visit.authorized(visitor);
-    session.set_fact("max_connections", &place.registry().sessions_max().to_string());
+    session.set_fact("max_connections", &registration.registry().sessions_max().to_string());
     session.set_fact("authentication_timeout", &options.patience.as_millis().to_string());
-    place.set_cancel_token(session.cancel_token());
-    session.set_ender(place.ender());
+    registration.set_cancel_token(session.cancel_token());
+    session.set_ender(registration.ender());
     reader.source_mut().set_deadline(None)?;
     out.message(&Authentication::Ok);
-    Ok(Some((greet(session, place, out)?, seat)))
+    Ok(Some((greet(session, registration, out)?, seat)))
 }
 
 /// Reads what the client wants, encrypting where both sides wish; FATAL 28000 for a session that should be and is not.
@@ -165,21 +165,25 @@ fn encrypted_open(
     Ok(opening)
 }
 
-fn params(start: StartUp, proved: Option<Verifier>, place: &Place) -> SessionParams {
+fn params(start: StartUp, proved: Option<Verifier>, registration: &Registration) -> SessionParams {
     SessionParams {
         user: start.user,
         proved,
         database: start.database,
-        process_id: place.key().process,
-        peer: place.peer(),
+        process_id: registration.key().process,
+        peer: registration.peer(),
         settings: start.settings,
     }
 }
 
-fn greet<S: Session>(mut session: S, place: &Place, out: &mut Out<Stream>) -> Result<S, FrameEnd> {
+fn greet<S: Session>(
+    mut session: S,
+    registration: &Registration,
+    out: &mut Out<Stream>,
+) -> Result<S, FrameEnd> {
     out.set_encoding(session.client_encoding());
     report(&mut session, out);
-    let key = place.key();
+    let key = registration.key();
     out.message(&BackendKeyData::new(key.process, SecretKey::I32(key.secret)));
     out.ready(session.transaction_status());
     out.flush()?;
@@ -209,9 +213,9 @@ fn too_silent(in_block: bool) -> FrameEnd {
 }
 
 /// Tells the client why the connection ends, where it may still listen. Returns whether it may.
-fn farewell(end: FrameEnd, place: &Place, out: &mut Out<Stream>) -> bool {
+fn farewell(end: FrameEnd, registration: &Registration, out: &mut Out<Stream>) -> bool {
     let error = match end {
-        _ if place.is_ending() => {
+        _ if registration.is_ending() => {
             WireError::fatal("57P01", "terminating connection due to administrator command")
         }
         FrameEnd::Broken(error) => error,
@@ -303,10 +307,10 @@ impl<'a, S: Session> Talk<'a, S> {
     }
 
     /// Answers messages until the connection ends.
-    pub fn run(&mut self, reader: &mut FrameReader<Stream>, place: &Place) -> FrameEnd {
+    pub fn run(&mut self, reader: &mut FrameReader<Stream>, registration: &Registration) -> FrameEnd {
         loop {
             // Around all messages until one panics: around each of them it would cost each of them.
-            let panic = match caught("(a message)", || self.answer(reader, place)) {
+            let panic = match caught("(a message)", || self.answer(reader, registration)) {
                 Ok(end) => return end,
                 Err(panic) => panic,
             };
@@ -320,19 +324,23 @@ impl<'a, S: Session> Talk<'a, S> {
         }
     }
 
-    fn answer(&mut self, reader: &mut FrameReader<Stream>, place: &Place) -> FrameEnd {
+    fn answer(&mut self, reader: &mut FrameReader<Stream>, registration: &Registration) -> FrameEnd {
         loop {
-            if let Err(end) = self.step(reader, place) {
+            if let Err(end) = self.step(reader, registration) {
                 return end;
             }
         }
     }
 
-    fn step(&mut self, reader: &mut FrameReader<Stream>, place: &Place) -> Result<(), FrameEnd> {
+    fn step(
+        &mut self,
+        reader: &mut FrameReader<Stream>,
+        registration: &Registration,
+    ) -> Result<(), FrameEnd> {
         self.kind = 0;
         self.wait(reader)?;
         let frame = reader.frame()?;
-        if place.is_ending() {
+        if registration.is_ending() {
             return Err(FrameEnd::Closed);
         }
         let kind = frame.kind;
@@ -373,7 +381,7 @@ impl<'a, S: Session> Talk<'a, S> {
             Ok(()) => Ok(()),
             Err(Failed::Connection(end)) => Err(end),
             // Cancelled by who ends the session, not for the statement: the reason is told instead.
-            Err(Failed::Message(error)) if error.sqlstate == "57014" && place.is_ending() => {
+            Err(Failed::Message(error)) if error.sqlstate == "57014" && registration.is_ending() => {
                 Err(FrameEnd::Closed)
             }
             Err(Failed::Message(error)) => self.fail(kind, &error),

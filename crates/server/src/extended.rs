@@ -20,7 +20,7 @@ use crate::codec::{self, Wanted};
 use crate::connection::{Failed, Talk};
 use crate::error::WireError;
 use crate::frame::FrameReader;
-use crate::message::{Bind, Parse, Target};
+use crate::message::{Bind, Parse, StatementOrPortal};
 use crate::out::Out;
 use crate::portal::Portal;
 use crate::results::{ColumnFormats, Results, complete, describe_row};
@@ -55,19 +55,21 @@ impl<S: Session> Talk<'_, S> {
         Ok(())
     }
 
-    pub(crate) fn describe(&mut self, target: Target<'_>) -> Result<(), Failed> {
+    pub(crate) fn describe(&mut self, target: StatementOrPortal<'_>) -> Result<(), Failed> {
         planted_panic("panic at describe");
         match target {
-            Target::Statement(name) => {
+            StatementOrPortal::Statement(name) => {
                 let statement = self.session.statement(name)?;
                 describe_parameters(self.out, statement.parameter_oids());
                 describe_columns(self.out, statement.columns(), &ColumnFormats::default())?;
             }
             // DECLARE's cursors are portals too.
-            Target::Portal(name) if let Some((columns, is_binary)) = self.session.cursor_columns(name) => {
+            StatementOrPortal::Portal(name)
+                if let Some((columns, is_binary)) = self.session.cursor_columns(name) =>
+            {
                 describe_row(self.out, columns, &ColumnFormats::all(is_binary, columns.len()))?;
             }
-            Target::Portal(name) => {
+            StatementOrPortal::Portal(name) => {
                 let portal = self.portals.get(name)?;
                 describe_columns(self.out, portal.columns(), &portal.formats)?;
             }
@@ -122,10 +124,10 @@ impl<S: Session> Talk<'_, S> {
         Ok(self.out.flush_if_full()?)
     }
 
-    pub(crate) fn close(&mut self, target: Target<'_>) -> Result<(), Failed> {
+    pub(crate) fn close(&mut self, target: StatementOrPortal<'_>) -> Result<(), Failed> {
         match target {
-            Target::Statement(name) => self.session.close_statement(name),
-            Target::Portal(name) => self.portals.close(name),
+            StatementOrPortal::Statement(name) => self.session.close_statement(name),
+            StatementOrPortal::Portal(name) => self.portals.close(name),
         }
         self.out.bare(MESSAGE_TYPE_BYTE_CLOSE_COMPLETE);
         Ok(())

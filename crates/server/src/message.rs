@@ -24,9 +24,9 @@ pub enum Message<'a> {
     /// Run a portal; at most so many rows (0: all).
     Execute(&'a str, u32),
     /// Describe a statement or a portal.
-    Describe(Target<'a>),
+    Describe(StatementOrPortal<'a>),
     /// Forget a statement or a portal.
-    Close(Target<'a>),
+    Close(StatementOrPortal<'a>),
     /// Send what is pending.
     Flush,
     /// End of an extended-protocol group.
@@ -45,7 +45,7 @@ pub enum Message<'a> {
 
 /// A statement or a portal, by name; the empty name is the unnamed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target<'a> {
+pub enum StatementOrPortal<'a> {
     /// A prepared statement.
     Statement(&'a str),
     /// A portal.
@@ -190,12 +190,12 @@ fn bind<'a>(fields: &mut Fields<'a>) -> Result<Bind<'a>, WireError> {
     Ok(Bind { portal, statement, parameter_formats, parameter_count, values, result_formats })
 }
 
-fn target<'a>(fields: &mut Fields<'a>, what: &str) -> Result<Target<'a>, WireError> {
+fn target<'a>(fields: &mut Fields<'a>, what: &str) -> Result<StatementOrPortal<'a>, WireError> {
     let subtype = fields.bytes(1)?[0];
     let name = fields.text()?;
     match subtype {
-        b'S' => Ok(Target::Statement(name)),
-        b'P' => Ok(Target::Portal(name)),
+        b'S' => Ok(StatementOrPortal::Statement(name)),
+        b'P' => Ok(StatementOrPortal::Portal(name)),
         other => Err(WireError::protocol(format!("invalid {what} message subtype {other}"))),
     }
 }

@@ -69,14 +69,14 @@ pub fn refuse(socket: &Arc<TcpStream>) {
 }
 
 fn run(receiver: &Receiver<Arc<TcpStream>>, registry: &Registry) {
-    let mut held: Vec<Held> = Vec::new();
+    let mut held: Vec<RefusedConnection> = Vec::new();
     loop {
         let next = match held.is_empty() {
             true => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
             false => receiver.recv_timeout(PERIOD),
         };
         match next {
-            Ok(socket) if held.len() < HELD_MAX => held.extend(Held::new(socket)),
+            Ok(socket) if held.len() < HELD_MAX => held.extend(RefusedConnection::new(socket)),
             Ok(socket) => refuse(&socket),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
@@ -86,7 +86,7 @@ fn run(receiver: &Receiver<Arc<TcpStream>>, registry: &Registry) {
 }
 
 /// A connection that is to be refused.
-struct Held {
+struct RefusedConnection {
     socket: Arc<TcpStream>,
     until: Instant,
     /// The packet so far.
@@ -96,11 +96,11 @@ struct Held {
     is_told: bool,
 }
 
-impl Held {
-    fn new(socket: Arc<TcpStream>) -> Option<Held> {
+impl RefusedConnection {
+    fn new(socket: Arc<TcpStream>) -> Option<RefusedConnection> {
         socket.set_nonblocking(true).ok()?;
         let until = Instant::now() + PATIENCE;
-        Some(Held { socket, until, packet: [0; 16], len: 0, answers: 0, is_told: false })
+        Some(RefusedConnection { socket, until, packet: [0; 16], len: 0, answers: 0, is_told: false })
     }
 
     /// Does what can be done now; `false` once nothing is left to do.

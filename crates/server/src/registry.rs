@@ -43,8 +43,8 @@ struct Entry {
     socket: Arc<TcpStream>,
 }
 
-/// A place in the table; dropping it gives the place up.
-pub struct Place {
+/// The registration of one connection. Dropping it removes the connection from the table.
+pub struct Registration {
     registry: Arc<Registry>,
     key: CancelKey,
     socket: Arc<TcpStream>,
@@ -68,7 +68,7 @@ impl Registry {
     }
 
     /// Adds a connection. `None` when the server is stopping.
-    pub fn enter(self: &Arc<Self>, socket: &Arc<TcpStream>, secret: i32) -> Option<Place> {
+    pub fn enter(self: &Arc<Self>, socket: &Arc<TcpStream>, secret: i32) -> Option<Registration> {
         let mut table = self.table.lock();
         if self.is_stopping() {
             return None;
@@ -76,7 +76,7 @@ impl Registry {
         let process = table.next_process();
         table.living.insert(process, Entry { secret, cancel: None, socket: socket.clone() });
         let (socket, is_ending) = (socket.clone(), Arc::default());
-        Some(Place { registry: self.clone(), key: CancelKey { process, secret }, socket, is_ending })
+        Some(Registration { registry: self.clone(), key: CancelKey { process, secret }, socket, is_ending })
     }
 
     /// Number of connections, those that are still opening included.
@@ -169,7 +169,7 @@ fn close(socket: &TcpStream, how: Shutdown) {
     let _ = socket.shutdown(how);
 }
 
-impl Place {
+impl Registration {
     /// The client's end of the connection.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.socket.peer_addr().ok()
@@ -208,7 +208,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.registry.table.lock().living.remove(&self.key.process);
         self.registry.left.notify_all();
@@ -233,10 +233,10 @@ mod tests {
     #[test]
     fn only_the_right_secret_cancels() {
         let registry = Registry::new(1);
-        let place = registry.enter(&socket(), 42).unwrap();
-        let process = place.key().process;
+        let registration = registry.enter(&socket(), 42).unwrap();
+        let process = registration.key().process;
         let token = CancelToken::default();
-        place.set_cancel_token(token.clone());
+        registration.set_cancel_token(token.clone());
         registry.cancel(CancelKey { process, secret: 41 });
         registry.cancel(CancelKey { process: process + 1, secret: 42 });
         assert!(!token.is_cancelled());
@@ -258,9 +258,9 @@ mod tests {
     #[test]
     fn nobody_enters_a_stopping_server() {
         let registry = Registry::new(1);
-        let place = registry.enter(&socket(), 0).unwrap();
+        let registration = registry.enter(&socket(), 0).unwrap();
         assert_eq!(registry.stop(Duration::ZERO), 1);
-        drop(place);
+        drop(registration);
         assert_eq!(registry.stop(Duration::ZERO), 0);
         assert!(registry.enter(&socket(), 0).is_none());
     }

@@ -17,7 +17,7 @@ use crate::error::{ServerError, WireError};
 use crate::options::Options;
 use crate::out::Out;
 use crate::refusal::{Refusals, refuse};
-use crate::registry::{Place, Registry};
+use crate::registry::{Registration, Registry};
 use crate::session::Backend;
 use crate::stream::Stream;
 
@@ -136,12 +136,12 @@ impl<B: Backend> Acceptor<B> {
         if self.registry.connection_count() > 2 * self.registry.sessions_max() + 64 {
             return self.refusals.take(&socket);
         }
-        let Some(place) = self.registry.enter(&socket, random()) else { return };
+        let Some(registration) = self.registry.enter(&socket, random()) else { return };
         let (stream, backend, options) =
             (Stream::new(socket.clone()), self.backend.clone(), self.options.clone());
-        let thread = thread::Builder::new().name(format!("client {}", place.key().process));
+        let thread = thread::Builder::new().name(format!("client {}", registration.key().process));
         let spawned =
-            thread.stack_size(STACK_BYTES).spawn(move || guarded(stream, place, &backend, &options));
+            thread.stack_size(STACK_BYTES).spawn(move || guarded(stream, registration, &backend, &options));
         if spawned.is_err() {
             refuse(&socket);
         }
@@ -149,8 +149,8 @@ impl<B: Backend> Acceptor<B> {
 }
 
 /// Serves, and survives a panic of the code that serves.
-fn guarded<B: Backend>(stream: Stream, place: Place, backend: &Arc<B>, options: &Options) {
-    let served = catch_unwind(AssertUnwindSafe(|| serve(stream.clone(), &place, backend, options)));
+fn guarded<B: Backend>(stream: Stream, registration: Registration, backend: &Arc<B>, options: &Options) {
+    let served = catch_unwind(AssertUnwindSafe(|| serve(stream.clone(), &registration, backend, options)));
     if served.is_err() {
         let error = WireError::fatal("XX000", "internal error: the thread of this connection failed").hint(
             "This is a bug in Varve; the server's log has a backtrace. Other connections continue; connect again.",

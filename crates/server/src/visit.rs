@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use varve_sql::log;
 
-use crate::registry::Place;
+use crate::registry::Registration;
 use crate::startup::StartUp;
 
 /// One connection.
@@ -41,10 +41,11 @@ impl Visitor {
 
 impl Visit {
     /// A connection begins.
-    pub fn new(place: &Place) -> Visit {
-        let peer = place.peer();
+    pub fn new(registration: &Registration) -> Visit {
+        let peer = registration.peer();
         let host = peer.map_or("[local]".to_owned(), |peer| format!("{} port={}", peer.ip(), peer.port()));
-        let visit = Visit { process_id: place.key().process, host, began: Instant::now(), visitor: None };
+        let visit =
+            Visit { process_id: registration.key().process, host, began: Instant::now(), visitor: None };
         if log::logs_connections() {
             visit.write(&format!("connection received: host={}", visit.host));
         }

@@ -30,7 +30,7 @@ use crate::exec::select::Window;
 pub use crate::exec::series::Series;
 pub use crate::exec::sets::SetRows;
 use crate::exec::{self, Beside, Facts, Row};
-use crate::system::World;
+use crate::system::SystemContext;
 use crate::time::{self, TimeForms};
 
 pub use crate::access::{Choice, choose, conjuncts, joined};
@@ -156,7 +156,7 @@ struct Occasion {
     database: String,
     process_id: i32,
     cancel: Arc<AtomicBool>,
-    world: Option<Arc<World>>,
+    world: Option<Arc<SystemContext>>,
 }
 
 impl Around {

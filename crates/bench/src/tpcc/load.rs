@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::{Scale, draw, schema};
 use crate::Result;
+use crate::database::Connection;
 use crate::random::Random;
-use crate::target::Connection;
 use crate::workload::load_rows;
 
 /// The time of all loaded rows: one date, so that the same scale gives the same rows.

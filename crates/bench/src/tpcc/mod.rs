@@ -13,8 +13,8 @@ mod schema;
 mod statements;
 mod transactions;
 
+use crate::database::{Connection, Statement};
 use crate::random::Random;
-use crate::target::{Connection, Statement};
 use crate::workload::{Condition, TransactionKind, Workload};
 use crate::{BenchError, Result};
 

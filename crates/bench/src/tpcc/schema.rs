@@ -1,7 +1,7 @@
 //! The nine tables of TPC-C [1.3]. Their names have a prefix that other tables do not have.
 
 use crate::Result;
-use crate::target::Connection;
+use crate::database::Connection;
 
 /// Drops and makes the tables.
 pub(super) fn make(connection: &mut dyn Connection) -> Result<()> {

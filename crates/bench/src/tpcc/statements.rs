@@ -1,7 +1,7 @@
 //! The statements of the five transactions. A session prepares them once and runs them by their index in this
 //! list.
 
-use crate::target::Statement;
+use crate::database::Statement;
 
 /// BEGIN at the isolation level of the run.
 pub(super) const BEGIN: usize = 0;

@@ -11,8 +11,8 @@ use super::statements::{
     TAKE_ORDER_NUMBER, UPDATE_STOCK,
 };
 use super::{Scale, draw};
+use crate::database::{Connection, Param, Row, Value};
 use crate::random::Random;
-use crate::target::{Connection, Param, Row, Value};
 use crate::{BenchError, Result};
 
 /// One in ten thousandths.

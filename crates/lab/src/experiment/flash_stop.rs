@@ -15,9 +15,9 @@ use super::device::Device;
 use super::stand::{OpenStand, Stand, levels};
 use super::warm::{self, Warmth};
 use varve_bench::Result;
+use varve_bench::database::MeasuredDatabase;
 use varve_bench::driver::{self, Plan};
 use varve_bench::embedded::Embedded;
-use varve_bench::target::Target;
 use varve_bench::workload::Workload;
 
 /// The part of the warm-up that is repeated between two stops, as a divisor.

@@ -7,8 +7,8 @@
 use std::fmt::Write;
 
 use varve_bench::Result;
+use varve_bench::database::{Connection, Param, Statement};
 use varve_bench::random::Random;
-use varve_bench::target::{Connection, Param, Statement};
 use varve_bench::workload::{Workload, load_rows};
 
 /// Characters of a row.

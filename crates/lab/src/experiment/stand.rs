@@ -25,9 +25,9 @@ use super::device::Device;
 use super::drives::{Drive, Drives};
 use super::row::Factors;
 use super::tell::plain;
+use varve_bench::database::MeasuredDatabase;
 use varve_bench::embedded::{Embedded, open_with};
 use varve_bench::report::hash_of;
-use varve_bench::target::Target;
 use varve_bench::workload::Workload;
 use varve_bench::{BenchError, Result};
 

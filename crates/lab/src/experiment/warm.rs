@@ -16,8 +16,8 @@ use varve_engine::Database;
 
 use super::stand::{OpenStand, levels};
 use varve_bench::Result;
+use varve_bench::database::MeasuredDatabase;
 use varve_bench::driver::{self, Plan};
-use varve_bench::target::Target;
 use varve_bench::workload::Workload;
 
 /// Sessions are looked at so often.
@@ -104,7 +104,7 @@ pub struct Warmth {
 /// Runs slices of the load until this many transactions are done. `number` is that of the round.
 pub fn up(
     opened: &OpenStand,
-    target: &dyn Target,
+    target: &dyn MeasuredDatabase,
     (workload, plan): (&dyn Workload, Plan),
     (transactions, number): (u64, u64),
 ) -> Result<Warmth> {

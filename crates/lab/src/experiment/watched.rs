@@ -15,9 +15,9 @@ use super::drives::Drive;
 use super::row::Emulation;
 use super::stand::{OpenStand, Stand};
 use super::warm::{self, Warmth};
+use varve_bench::database::MeasuredDatabase;
 use varve_bench::driver::{self, Plan, RoundObserver};
 use varve_bench::embedded::Embedded;
-use varve_bench::target::Target;
 use varve_bench::workload::Workload;
 use varve_bench::{BenchError, Result};
 
@@ -46,7 +46,7 @@ pub struct Sight<'a> {
     /// The database, open.
     pub opened: &'a OpenStand,
     /// For statements of the onlooker's own.
-    pub target: &'a dyn Target,
+    pub target: &'a dyn MeasuredDatabase,
     /// Seconds of the drives since the stretch began.
     pub seconds: f64,
     /// Counts the transactions of the load since then.

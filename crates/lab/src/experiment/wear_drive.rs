@@ -16,9 +16,9 @@ use varve_engine::Database;
 use varve_pager::{PackedConfig, PagerConfig};
 
 use super::stand::{LOG_BYTES_OF_POOL, levels};
+use varve_bench::database::MeasuredDatabase;
 use varve_bench::driver::{self, Plan};
 use varve_bench::embedded::{Embedded, open_with};
-use varve_bench::target::Target;
 use varve_bench::workload::Workload;
 use varve_bench::{BenchError, Result};
 

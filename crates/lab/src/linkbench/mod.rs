@@ -11,8 +11,8 @@ mod schema;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use varve_bench::database::{Connection, Statement};
 use varve_bench::random::Random;
-use varve_bench::target::{Connection, Statement};
 use varve_bench::values::{Motif, log_normal};
 use varve_bench::workload::{Condition, TransactionKind, Workload};
 use varve_bench::{BenchError, Result};

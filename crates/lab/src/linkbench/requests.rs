@@ -6,8 +6,8 @@ use super::schema::{
     HIDE_LINK, INSERT_LINK, LINKS_MAX, LIST_LINKS, LOCK_LINK, NODE_TYPE, UPDATE_LINK, UPDATE_NODE,
 };
 use super::{KINDS, LinkBench};
+use varve_bench::database::{Connection, Param, Value};
 use varve_bench::random::Random;
-use varve_bench::target::{Connection, Param, Value};
 use varve_bench::{BenchError, Result};
 
 /// How probable it is that a request's link was loaded (`ID2Chooser.java`).

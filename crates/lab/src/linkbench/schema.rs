@@ -6,8 +6,8 @@ use std::fmt::Write;
 use super::graph::LINK_TYPES;
 use super::{AGE_MS_MAX, LOADED_AT_MS, LinkBench};
 use varve_bench::Result;
+use varve_bench::database::{Connection, Statement};
 use varve_bench::random::Random;
-use varve_bench::target::{Connection, Statement};
 use varve_bench::workload::load_rows;
 
 const TABLES: &str = "

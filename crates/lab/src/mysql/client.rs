@@ -6,7 +6,7 @@
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 
-use varve_bench::target::{Param, Row, Value};
+use varve_bench::database::{Param, Row, Value};
 use varve_bench::{BenchError, Result};
 
 /// Capabilities of the client: protocol 4.1, transactions, several statements and results, a database and a

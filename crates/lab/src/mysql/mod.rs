@@ -11,7 +11,7 @@
 mod client;
 mod dialect;
 
-use varve_bench::target::{Connection, Param, Row, Statement, Target};
+use varve_bench::database::{Connection, MeasuredDatabase, Param, Row, Statement};
 use varve_bench::{BenchError, Result};
 
 use client::{Client, Prepared};
@@ -50,7 +50,7 @@ impl MySql {
     }
 }
 
-impl Target for MySql {
+impl MeasuredDatabase for MySql {
     fn name(&self) -> &'static str {
         "mysql"
     }

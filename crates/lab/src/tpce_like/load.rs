@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{QUEUES, REQUESTS, Scale, schema};
 use varve_bench::Result;
+use varve_bench::database::Connection;
 use varve_bench::random::Random;
-use varve_bench::target::Connection;
 use varve_bench::workload::load_rows;
 
 /// Days of prices, quarters of figures, pieces of news, watched securities.

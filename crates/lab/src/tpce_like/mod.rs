@@ -15,8 +15,8 @@ mod transactions;
 
 use std::sync::{Mutex, PoisonError};
 
+use varve_bench::database::{Connection, Statement};
 use varve_bench::random::Random;
-use varve_bench::target::{Connection, Statement};
 use varve_bench::workload::{Condition, TransactionKind, Workload};
 use varve_bench::{BenchError, Result};
 

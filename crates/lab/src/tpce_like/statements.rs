@@ -1,6 +1,6 @@
 //! The statements. A session prepares all statements once, and then runs each one by its index in this list.
 
-use varve_bench::target::Statement;
+use varve_bench::database::Statement;
 
 pub(super) const BEGIN: usize = 0;
 pub(super) const COMMIT: usize = 1;

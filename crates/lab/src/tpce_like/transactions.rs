@@ -13,8 +13,8 @@ use super::statements::{
     TRADES_OF_ACCOUNT, TRADES_OF_SECURITY, WATCHED,
 };
 use super::{QUEUES, Scale, TpceLike, load, skewed};
+use varve_bench::database::{Connection, Param, Row, Value};
 use varve_bench::random::Random;
-use varve_bench::target::{Connection, Param, Row, Value};
 use varve_bench::{BenchError, Result};
 
 /// Trades that a look-up or a correction takes, and securities of a feed.

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use varve_bench::check::broken;
+use varve_bench::database::{Connection, MeasuredDatabase};
 use varve_bench::driver::{Plan, run};
 use varve_bench::embedded::{Embedded, open};
 use varve_bench::random::Random;
-use varve_bench::target::{Connection, Target};
 use varve_bench::wire::Wire;
 use varve_bench::workload::Workload;
 use varve_lab::linkbench::LinkBench;
@@ -19,7 +19,7 @@ use varve_server::{Listener, Server};
 const PLAN: Plan = Plan { threads: 2, rounds: 1, seconds: 1, warm_seconds: 0 };
 const POOL_BYTES: usize = 16 << 20;
 
-fn embedded(test: impl FnOnce(&dyn Target)) {
+fn embedded(test: impl FnOnce(&dyn MeasuredDatabase)) {
     let folder = tempfile::tempdir().unwrap();
     let database = open(folder.path(), POOL_BYTES).unwrap();
     let general = Arc::new(Queries::new(&QueryOptions::default()).unwrap());
@@ -27,7 +27,7 @@ fn embedded(test: impl FnOnce(&dyn Target)) {
     database.shutdown().unwrap();
 }
 
-fn wire(test: impl FnOnce(&dyn Target)) {
+fn wire(test: impl FnOnce(&dyn MeasuredDatabase)) {
     let directory = tempfile::tempdir().unwrap();
     let database = varve::Embedded::open(directory.path()).unwrap();
     let listener = Listener::open(([127, 0, 0, 1], 0).into()).unwrap();
@@ -37,7 +37,7 @@ fn wire(test: impl FnOnce(&dyn Target)) {
     database.close().unwrap();
 }
 
-fn leaves_what_it_promises(target: &dyn Target) {
+fn leaves_what_it_promises(target: &dyn MeasuredDatabase) {
     let workload = LinkBench::new(300).unwrap();
     let mut connection = target.connect(&[]).unwrap();
     workload.load(connection.as_mut()).unwrap();

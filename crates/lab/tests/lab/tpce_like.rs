@@ -1,9 +1,9 @@
 //! tpce-like: its transactions run without general queries, keep its sums, and come in TPC-E's shares.
 
+use varve_bench::database::MeasuredDatabase;
 use varve_bench::driver::{Plan, run};
 use varve_bench::embedded::{Embedded, open};
 use varve_bench::random::Random;
-use varve_bench::target::Target;
 use varve_bench::workload::Workload;
 use varve_lab::tpce_like::TpceLike;
 

@@ -18,7 +18,7 @@ pub struct Copy {
     /// Into the database.
     pub is_from: bool,
     /// The other end.
-    pub place: Place,
+    pub place: CopyEnd,
     /// How the data looks.
     pub format: Format,
     /// Rows to take, of COPY FROM.
@@ -38,7 +38,7 @@ pub enum CopyWhat {
 
 /// The end that is not the database.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum CopyEnd {
     /// The connection.
     Client,
     /// A file of the server.

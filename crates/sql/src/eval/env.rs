@@ -13,7 +13,7 @@ use super::Lists;
 use crate::advisory::AdvisoryCall;
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
-use crate::system::World;
+use crate::system::SystemContext;
 use crate::time::{Reading, TimeForms, Zone};
 
 /// Functions of the running transaction that have effects: those of sequences and of advisory locks.
@@ -27,7 +27,7 @@ pub trait Sequences {
     /// setval
     fn set(&self, name: &str, value: i64, called: bool) -> Result<i64>;
     /// A function of advisory locks; whether it had what it asked for.
-    fn lock(&self, call: &AdvisoryCall, world: &World) -> Result<bool> {
+    fn lock(&self, call: &AdvisoryCall, world: &SystemContext) -> Result<bool> {
         world.lock(call)
     }
 }
@@ -89,7 +89,7 @@ pub struct Env<'a> {
     /// Set when the statement is to end with 57014.
     pub cancel: &'a AtomicBool,
     /// What catalog functions ask; only for statements that were bound with one.
-    pub world: Option<&'a World>,
+    pub world: Option<&'a SystemContext>,
     /// Sequence functions.
     pub sequences: &'a dyn Sequences,
     /// Lists that were hashed for this execution.
@@ -98,7 +98,7 @@ pub struct Env<'a> {
 
 impl<'a> Env<'a> {
     /// What catalog functions ask.
-    pub fn world(&self) -> Result<&'a World> {
+    pub fn world(&self) -> Result<&'a SystemContext> {
         self.world.ok_or_else(|| SqlError::internal("a statement that reads the catalog runs without it"))
     }
 

@@ -12,7 +12,7 @@ use super::Cx;
 use crate::error::{Result, SqlError, SqlState};
 use crate::names::split_name;
 use crate::path::{Path, has_schema};
-use crate::system::{self, World, ids, names, show, types};
+use crate::system::{self, SystemContext, ids, names, show, types};
 use crate::text;
 use crate::ty::Reg;
 
@@ -26,7 +26,7 @@ pub fn shown<'a>(kind: Reg, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> 
     Ok(cx.text(&name.unwrap_or_else(|| oid.to_string())))
 }
 
-fn name_of(kind: Reg, oid: u32, world: &World) -> Option<String> {
+fn name_of(kind: Reg, oid: u32, world: &SystemContext) -> Option<String> {
     let catalog = &*world.catalog;
     match kind {
         Reg::Class => show::relation_name(catalog, oid, &world.path),

@@ -59,13 +59,13 @@ struct Feed {
     record: Record,
     /// The header has yet to come.
     header: bool,
-    at: Place,
+    at: ErrorPosition,
     rows: u64,
 }
 
 /// What an error is about.
 #[derive(Debug, Clone, Copy, Default)]
-enum Place {
+enum ErrorPosition {
     /// The data itself, before a line is known.
     #[default]
     Data,
@@ -133,7 +133,7 @@ impl Exec<'_> {
                 Ok(Some(next)) => next,
                 Ok(None) => return Ok(start),
                 Err((e, field)) => {
-                    feed.at = field.map_or(Place::Data, Place::Field);
+                    feed.at = field.map_or(ErrorPosition::Data, ErrorPosition::Field);
                     return Err(if feed.binary.number == 0 { e } else { in_row(e, plan, feed) });
                 }
             };
@@ -154,7 +154,7 @@ impl Exec<'_> {
     ) -> Result<usize> {
         let mut start = 0;
         loop {
-            feed.at = Place::Data;
+            feed.at = ErrorPosition::Data;
             let next = feed.lines.next(pending, start, at_end, &plan.format);
             let Some((end, next)) = next.map_err(|e| in_line(e, plan, feed, b""))? else {
                 return Ok(if feed.lines.is_ended() { pending.len() } else { start });
@@ -167,7 +167,7 @@ impl Exec<'_> {
 
     fn copy_line(&mut self, plan: &CopyPlan, table: &Table, line: &[u8], feed: &mut Feed) -> Result<()> {
         binary::utf8(line)?;
-        feed.at = Place::Line;
+        feed.at = ErrorPosition::Line;
         let is_header = std::mem::take(&mut feed.header);
         if is_header && plan.format.header != Header::Match {
             return Ok(());
@@ -192,26 +192,26 @@ impl Exec<'_> {
         let mut values: Row<'_> = plan.table.columns.iter().map(|_| Datum::Null).collect();
         for (n, column) in plan.targets.iter().enumerate() {
             let Some((field, is_null)) = feed.record.field(n) else {
-                feed.at = Place::Line;
+                feed.at = ErrorPosition::Line;
                 return Err(missing(&plan.table.columns[*column].name));
             };
             if is_null {
                 continue;
             }
-            feed.at = Place::Field(n);
+            feed.at = ErrorPosition::Field(n);
             let column_type = plan.table.columns[*column].column_type;
             values[*column] = match plan.format.kind {
                 Kind::Binary => binary_value(field, column_type, &cx)?,
                 Kind::Text | Kind::Csv => field_value(field, column_type, &cx)?,
             };
         }
-        feed.at = Place::Line;
+        feed.at = ErrorPosition::Line;
         for (column, e) in &plan.defaults {
             values[*column] = e.eval(&Input::None, &cx)?;
         }
         if plan.takes(&values, &cx)? {
             plan.rules.hold(&plan.table, &values, &cx)?;
-            feed.at = Place::Row;
+            feed.at = ErrorPosition::Row;
             let inserted = sequences.with(|txn| txn.insert(table, &values));
             inserted.map_err(|e| violated(e.into(), &plan.table))?;
             if plan.rules.refers {
@@ -300,13 +300,13 @@ fn in_line(mut e: SqlError, plan: &CopyPlan, feed: &Feed, line: &[u8]) -> SqlErr
     let place = format!("COPY {}, line {}", plan.table.name, feed.lines.number);
     let context = match feed.at {
         // PostgreSQL finds these before it takes the line apart.
-        Place::Field(n) if e.sqlstate != SqlState::CHARACTER_NOT_IN_REPERTOIRE => {
+        ErrorPosition::Field(n) if e.sqlstate != SqlState::CHARACTER_NOT_IN_REPERTOIRE => {
             let (column, value) = (plan.column(n), feed.record.field(n));
             let value = value.map_or_else(String::new, |(bytes, _)| excerpt(bytes));
             format!("{place}, column {}: \"{value}\"", column.unwrap_or_default())
         }
-        Place::Line | Place::Field(_) => format!("{place}: \"{}\"", excerpt(line)),
-        Place::Data | Place::Row => place,
+        ErrorPosition::Line | ErrorPosition::Field(_) => format!("{place}: \"{}\"", excerpt(line)),
+        ErrorPosition::Data | ErrorPosition::Row => place,
     };
     e.context = Some(context.into());
     e
@@ -316,7 +316,7 @@ fn in_line(mut e: SqlError, plan: &CopyPlan, feed: &Feed, line: &[u8]) -> SqlErr
 fn in_row(mut e: SqlError, plan: &CopyPlan, feed: &Feed) -> SqlError {
     let place = format!("COPY {}, line {}", plan.table.name, feed.binary.number);
     let column = match feed.at {
-        Place::Field(n) => plan.column(n),
+        ErrorPosition::Field(n) => plan.column(n),
         _ => None,
     };
     let context = column.map_or(place.clone(), |column| format!("{place}, column {column}"));

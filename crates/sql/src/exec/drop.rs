@@ -128,7 +128,7 @@ pub(super) fn drop_schema(
     }
     // Whoever is making something in one of them is waited for.
     schemas.iter().try_for_each(|schema| txn.lock_schema(schema))?;
-    let mut found = Found { catalog, seen: Vec::new(), dependents: Vec::new() };
+    let mut found = FoundDependents { catalog, seen: Vec::new(), dependents: Vec::new() };
     schemas.iter().for_each(|schema| found.add_all(inside(catalog, schema)));
     let dependents = found.told();
     let of = (d.names.len() == 1).then(|| schemas.first().map(|schema| format!("schema {schema}"))).flatten();
@@ -195,7 +195,7 @@ pub(super) fn drop_dependents(
     txn: &mut Transaction,
     notices: &mut Notices,
 ) -> Result<()> {
-    let mut found = Found { catalog, seen: Vec::new(), dependents: Vec::new() };
+    let mut found = FoundDependents { catalog, seen: Vec::new(), dependents: Vec::new() };
     found.add_all(direct.into_iter().map(|d| (d.gone.id(), d)).collect());
     let dependents = found.told();
     settle(Some(of), &dependents, cascade, notices)?;
@@ -204,14 +204,14 @@ pub(super) fn drop_dependents(
 
 /// What goes with objects, in the order in which PostgreSQL tells it: each behind what it depends on, older ones first, and what
 /// the last one named takes along before what the first one does.
-struct Found<'c> {
+struct FoundDependents<'c> {
     catalog: &'c Catalog,
     seen: Vec<Gone>,
     /// The other way round.
     dependents: Vec<Dependent>,
 }
 
-impl Found<'_> {
+impl FoundDependents<'_> {
     fn add_all(&mut self, mut direct: Vec<(ObjectId, Dependent)>) {
         direct.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
         for (_, dependent) in direct {
@@ -238,7 +238,7 @@ impl Found<'_> {
 
 /// What depends on objects that are named, and what depends on that.
 fn dependents_of(catalog: &Catalog, named: &[Gone]) -> Vec<Dependent> {
-    let mut found = Found { catalog, seen: named.to_vec(), dependents: Vec::new() };
+    let mut found = FoundDependents { catalog, seen: named.to_vec(), dependents: Vec::new() };
     named.iter().for_each(|gone| found.add_all(direct_of(catalog, gone)));
     found.told()
 }

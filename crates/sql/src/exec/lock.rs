@@ -15,7 +15,7 @@ use varve_engine::{Datum, Outcome, RowRef, Table, Value};
 use super::keys::{KeyList, Landed, key_of, point_key};
 use super::select::{Emit, Window, get_apart, prepare_ranges, scan};
 use super::sequence::{Drawn, InTransaction};
-use super::sort::{Held, Sorter};
+use super::sort::{CollectedRow, Sorter};
 use super::watch::{At, Watch};
 use super::{Exec, Failure, Row, Scratch, project};
 use crate::error::{Result, SqlError, SqlState};
@@ -190,7 +190,7 @@ impl Exec<'_> {
         let Scratch { row_arena, result_arena, ranges, .. } = &mut *self.scratch;
         prepare_ranges(ranges, table, &target.access, self.params, row_arena, &env)?;
         let sorter = (!plan.order.is_empty()).then(|| Sorter::new(&plan.order, 0, false));
-        let mut held: Vec<(Held<'_>, usize)> = Vec::new();
+        let mut held: Vec<(CollectedRow<'_>, usize)> = Vec::new();
         let mut failure = Failure::default();
         let params = self.params;
         let cap = cap.unwrap_or(usize::MAX);

@@ -59,7 +59,7 @@ use crate::plan::{Output, Plan};
 use crate::rights::Who;
 use crate::sequence_memory::SequenceMemory;
 use crate::sink::{CommandTag, Sink};
-use crate::system::World;
+use crate::system::SystemContext;
 use crate::ty::Ty;
 
 /// What a session lends to its statements.
@@ -136,7 +136,7 @@ pub struct Facts {
     /// Set by another thread to end the statement.
     pub cancel: Arc<AtomicBool>,
     /// What catalog functions and system tables ask, while a statement that was bound with one runs.
-    pub world: Option<Arc<World>>,
+    pub world: Option<Arc<SystemContext>>,
 }
 
 /// Everything a plan runs with.

@@ -16,7 +16,7 @@ use super::group::Groups;
 use super::keys::{Ranges, point_key};
 use super::loops::{Level, Loops};
 use super::series::Series;
-use super::sort::{Held, Sorter};
+use super::sort::{CollectedRow, Sorter};
 use super::watch::{At, Unwatched, Watch};
 use super::{Exec, Facts, Failure, Row, Scratch, project, shown};
 use crate::error::{Result, SqlError, SqlState};
@@ -65,7 +65,7 @@ struct Pipeline<'s, 'f, W> {
     watch: W,
     groups: Option<Groups<'s>>,
     sorter: Option<Sorter>,
-    held: Vec<Held<'s>>,
+    held: Vec<CollectedRow<'s>>,
     arena: &'s Bump,
     window: Window,
     count: u64,

@@ -15,7 +15,7 @@ use crate::nextval::draws_from;
 use crate::path::Path;
 use crate::rights::{Holder, Kind, Object, Who};
 use crate::sequence_memory::{READ, SequenceMemory};
-use crate::system::World;
+use crate::system::SystemContext;
 
 /// One of these lets a role draw the next value.
 const NEXT: &[Rights] = &[Rights::USAGE, Rights::UPDATE];
@@ -54,7 +54,7 @@ impl<'x> InTransaction<'x> {
     }
 
     /// Does what an evaluation wanted.
-    pub fn answer(&self, wanted: &Wanted, world: Option<&World>) -> Result<i64> {
+    pub fn answer(&self, wanted: &Wanted, world: Option<&SystemContext>) -> Result<i64> {
         match (wanted, world) {
             (Wanted::Next(name), _) => self.next(name),
             (Wanted::Lock(call), Some(world)) => world.lock(call).map(i64::from),
@@ -123,7 +123,7 @@ fn check_bounds(sequence: &SequenceDef, value: i64) -> Result<()> {
 }
 
 /// The sequence functions of a statement while the transaction reads rows: they draw beside it.
-pub struct Beside<'w>(pub &'w World);
+pub struct Beside<'w>(pub &'w SystemContext);
 
 impl Beside<'_> {
     fn find(&self, name: &str, rights: &[Rights]) -> Result<Arc<SequenceDef>> {
@@ -232,7 +232,7 @@ impl Sequences for Drawn {
         NoSequences.set(name, value, called)
     }
 
-    fn lock(&self, call: &AdvisoryCall, _: &World) -> Result<bool> {
+    fn lock(&self, call: &AdvisoryCall, _: &SystemContext) -> Result<bool> {
         self.given(Wanted::Lock(*call)).map(|value| value != 0)
     }
 }

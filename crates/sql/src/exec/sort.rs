@@ -21,7 +21,7 @@ const STEP_ROWS: usize = 1 << 15;
 
 /// A collected row.
 #[derive(Clone, Copy)]
-pub struct Held<'s> {
+pub struct CollectedRow<'s> {
     /// Beginning of the first sort key, as a number in its order.
     prefix: u64,
     /// All outputs.
@@ -50,18 +50,18 @@ impl Sorter {
     }
 
     /// A row ready to be sorted.
-    pub fn hold<'s>(&self, row: &'s [Datum<'s>]) -> Held<'s> {
+    pub fn hold<'s>(&self, row: &'s [Datum<'s>]) -> CollectedRow<'s> {
         let prefix = match self.keys.first() {
             Some(key) if self.prefixed => prefix(row[key.output]),
             _ => 0,
         };
-        Held { prefix, row }
+        CollectedRow { prefix, row }
     }
 
     /// Sorts, and drops duplicates if so asked.
-    pub fn sort(&self, rows: &mut Vec<Held<'_>>, env: &Env<'_>) -> Result<()> {
+    pub fn sort(&self, rows: &mut Vec<CollectedRow<'_>>, env: &Env<'_>) -> Result<()> {
         let descending = self.keys.first().is_some_and(|k| k.descending);
-        let order = |a: &Held<'_>, b: &Held<'_>| {
+        let order = |a: &CollectedRow<'_>, b: &CollectedRow<'_>| {
             let by_prefix = if descending { b.prefix.cmp(&a.prefix) } else { a.prefix.cmp(&b.prefix) };
             by_prefix.then_with(|| self.compare(a.row, b.row))
         };
@@ -77,8 +77,8 @@ impl Sorter {
     }
 
     /// The numbers that come with the rows, in the order of the rows.
-    pub fn order_of(&self, rows: &[(Held<'_>, usize)], env: &Env<'_>) -> Result<Vec<usize>> {
-        let mut refs: Vec<&(Held<'_>, usize)> = rows.iter().collect();
+    pub fn order_of(&self, rows: &[(CollectedRow<'_>, usize)], env: &Env<'_>) -> Result<Vec<usize>> {
+        let mut refs: Vec<&(CollectedRow<'_>, usize)> = rows.iter().collect();
         sort_in_steps(&mut refs, |a, b| self.compare(a.0.row, b.0.row), || env.check_cancel())?;
         Ok(refs.into_iter().map(|(_, n)| *n).collect())
     }

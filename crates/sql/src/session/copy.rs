@@ -18,7 +18,7 @@ use crate::ast::{Ident, ObjectName};
 use crate::bind::Binder;
 use crate::bind::dml::insert_targets;
 use crate::copy::out::{CopyOut, chosen};
-use crate::copy::{Chosen, Copy, CopyWhat, Place};
+use crate::copy::{Chosen, Copy, CopyEnd, CopyWhat};
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::Exec;
 use crate::exec::copy::CopyPlan;
@@ -36,12 +36,12 @@ impl Session {
     /// COPY
     pub(super) fn copy(&mut self, copy: &Copy, sink: &mut dyn Sink) -> Result<CommandTag> {
         let file = match &copy.place {
-            Place::Client => None,
-            Place::File(path) => {
+            CopyEnd::Client => None,
+            CopyEnd::File(path) => {
                 self.authorize_file(copy.is_from)?;
                 Some(path)
             }
-            Place::Program => return Err(no_program()),
+            CopyEnd::Program => return Err(no_program()),
         };
         match (copy.is_from, file) {
             (true, None) => self.copy_from(copy, sink),

@@ -27,7 +27,7 @@ use crate::plan::{Access, LockWait, Plan, RowLock, Select, Source, TableAccess};
 use crate::prepared::Prepared;
 use crate::settings::Settings;
 use crate::sink::{CommandTag, Sink};
-use crate::system::World;
+use crate::system::SystemContext;
 
 /// Rows from which on planning a general query is soon made up for.
 const LARGE_ROWS: u64 = 10_000;
@@ -273,7 +273,7 @@ impl Session {
 }
 
 /// The commit waits for what the query has drawn from sequences.
-fn note_drawn(txn: &mut Transaction, world: Option<&World>) {
+fn note_drawn(txn: &mut Transaction, world: Option<&SystemContext>) {
     if let Some(world) = world {
         txn.note_drawn(&world.drawer);
     }

@@ -29,7 +29,7 @@ use crate::plan::Plan;
 use crate::prepared::{Body, PendingRows, Portal, Prepared, trimmed};
 use crate::scan::{Extent, Lifted, Literal, next_statement};
 use crate::sink::{CommandTag, Progress, Sink};
-use crate::system::World;
+use crate::system::SystemContext;
 use crate::text;
 use crate::time::{DateStyle, IntervalStyle, TimeForms};
 use crate::ty::Ty;
@@ -291,7 +291,7 @@ impl Session {
     }
 
     /// What functions of the statement have asked for.
-    fn do_asked(&mut self, world: &World) -> Result<()> {
+    fn do_asked(&mut self, world: &SystemContext) -> Result<()> {
         let asked = std::mem::take(&mut *world.asked.lock());
         asked.warnings.iter().for_each(|warning| self.warn(SqlState::WARNING, warning));
         asked.settings.iter().try_for_each(|(name, value, is_local)| match value {
@@ -301,11 +301,11 @@ impl Session {
     }
 
     /// What catalog functions and system tables are computed from.
-    pub(super) fn world(&mut self) -> World {
+    pub(super) fn world(&mut self) -> SystemContext {
         let catalog = self.current_catalog();
         self.follow_catalog(&catalog);
         let own = |name| (name, self.transaction_setting(name).unwrap_or_default());
-        World {
+        SystemContext {
             catalog,
             database: self.facts.database.clone(),
             settings: Mutex::new(self.settings.clone()),

@@ -5,7 +5,7 @@
 use varve_engine::{Action, ColumnType, Datum, Value};
 
 use super::constraints::{Demand, all, parent_index};
-use super::{Fill, Rows, World, attnum, char1, list, oid, relations, text};
+use super::{Fill, Rows, SystemContext, attnum, char1, list, oid, relations, text};
 
 /// The code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
@@ -29,7 +29,7 @@ fn numbers(columns: &[usize]) -> Value {
     list(ColumnType::Int2, columns.iter().map(|c| Datum::Int2(attnum(*c))))
 }
 
-fn pg_constraint(world: &World, rows: &mut Rows<'_>) {
+fn pg_constraint(world: &SystemContext, rows: &mut Rows<'_>) {
     let catalog = &*world.catalog;
     for c in all(catalog) {
         let mut row = vec![

@@ -9,7 +9,7 @@ use varve_engine::{DatabaseStats, POSTGRES, Value};
 
 use super::others::databases;
 use super::relations::{Relation, What, relations};
-use super::{Fill, Rows, World, oid, text};
+use super::{Fill, Rows, SystemContext, oid, text};
 
 /// The code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
@@ -33,12 +33,12 @@ fn count(value: u64) -> Value {
     Value::Int8(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
-fn start(world: &World) -> Value {
+fn start(world: &SystemContext) -> Value {
     Value::TimestampTz(world.watched.start_us())
 }
 
 /// Pages, commits and deadlocks are counted for all databases together, and shown with the first one.
-fn pg_stat_database(world: &World, rows: &mut Rows<'_>) {
+fn pg_stat_database(world: &SystemContext, rows: &mut Rows<'_>) {
     let sessions = world.watched.sessions();
     for database in databases(world) {
         let own = sessions.iter().filter(|session| session.database == database.id).count();
@@ -87,7 +87,7 @@ fn counted_by_statements(rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_stat_database_conflicts(world: &World, rows: &mut Rows<'_>) {
+fn pg_stat_database_conflicts(world: &SystemContext, rows: &mut Rows<'_>) {
     for database in databases(world) {
         rows.add([("datid", oid(database.id.0)), ("datname", text(&database.name))]);
         for zero in ["confl_tablespace", "confl_lock", "confl_snapshot", "confl_bufferpin", "confl_deadlock"]
@@ -97,7 +97,7 @@ fn pg_stat_database_conflicts(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_stat_bgwriter(world: &World, rows: &mut Rows<'_>) {
+fn pg_stat_bgwriter(world: &SystemContext, rows: &mut Rows<'_>) {
     let pager = world.engine.stats().pager;
     rows.add([
         ("checkpoints_timed", count(pager.checkpoints)),
@@ -114,7 +114,7 @@ fn pg_stat_bgwriter(world: &World, rows: &mut Rows<'_>) {
     ]);
 }
 
-fn pg_stat_archiver(world: &World, rows: &mut Rows<'_>) {
+fn pg_stat_archiver(world: &SystemContext, rows: &mut Rows<'_>) {
     rows.add([
         ("archived_count", Value::Int8(0)),
         ("failed_count", Value::Int8(0)),
@@ -123,7 +123,7 @@ fn pg_stat_archiver(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// What went into the log, as the counts of writes by purpose have it.
-fn pg_stat_wal(world: &World, rows: &mut Rows<'_>) {
+fn pg_stat_wal(world: &SystemContext, rows: &mut Rows<'_>) {
     let of_log = |row: &varve_engine::IoRow| row.space == "log";
     let io = world.engine.io();
     let (writes, bytes) = io
@@ -147,13 +147,13 @@ fn pg_stat_wal(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// Sessions whose encryption is not told: the process ids alone.
-fn sessions_without_details(world: &World, rows: &mut Rows<'_>) {
+fn sessions_without_details(world: &SystemContext, rows: &mut Rows<'_>) {
     for session in world.watched.sessions() {
         rows.add([("pid", Value::Int4(session.process_id))]);
     }
 }
 
-fn tables(world: &World, rows: &mut Rows<'_>) {
+fn tables(world: &SystemContext, rows: &mut Rows<'_>) {
     for table in world.catalog.tables() {
         rows.add([
             ("relid", oid(table.id.0)),
@@ -163,7 +163,7 @@ fn tables(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn indexes(world: &World, rows: &mut Rows<'_>) {
+fn indexes(world: &SystemContext, rows: &mut Rows<'_>) {
     for r in relations(&world.catalog) {
         let What::Index(index) = &r.what else { continue };
         let table = index.table;
@@ -177,7 +177,7 @@ fn indexes(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn sequences(world: &World, rows: &mut Rows<'_>) {
+fn sequences(world: &SystemContext, rows: &mut Rows<'_>) {
     let is_sequence = |r: &Relation<'_>| matches!(r.what, What::Sequence(_));
     for r in relations(&world.catalog).into_iter().filter(is_sequence) {
         rows.add([("relid", oid(r.oid)), ("schemaname", text(r.schema)), ("relname", text(r.name))]);

@@ -4,7 +4,7 @@
 
 use varve_engine::{BOOTSTRAP_ROLE, Value};
 
-use super::{Fill, Rows, World, ids, oid, text};
+use super::{Fill, Rows, SystemContext, ids, oid, text};
 
 /// An extension that is there.
 pub struct Extension {
@@ -33,7 +33,7 @@ pub fn fill(name: &str) -> Option<Fill> {
     })
 }
 
-fn pg_extension(_: &World, rows: &mut Rows<'_>) {
+fn pg_extension(_: &SystemContext, rows: &mut Rows<'_>) {
     for extension in ALL {
         rows.add([
             ("oid", oid(extension.oid)),
@@ -46,7 +46,7 @@ fn pg_extension(_: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn available(_: &World, rows: &mut Rows<'_>) {
+fn available(_: &SystemContext, rows: &mut Rows<'_>) {
     for extension in ALL {
         rows.add([
             ("name", text(extension.name)),
@@ -57,7 +57,7 @@ fn available(_: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn versions(_: &World, rows: &mut Rows<'_>) {
+fn versions(_: &SystemContext, rows: &mut Rows<'_>) {
     for extension in ALL {
         rows.add([
             ("name", text(extension.name)),

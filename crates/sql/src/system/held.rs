@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use varve_engine::{ColumnType, Datum, Value};
 
-use super::{Fill, Rows, World, list, text};
+use super::{Fill, Rows, SystemContext, list, text};
 
 /// The prepared statements of a session, as `pg_prepared_statements` shows them.
 pub(crate) trait ShownStatements: Send + Sync {
@@ -60,7 +60,7 @@ pub fn fill(name: &str) -> Option<Fill> {
 }
 
 /// A plan of Varve's is always made for all parameters: it is what PostgreSQL calls a generic one.
-fn pg_prepared_statements(world: &World, rows: &mut Rows<'_>) {
+fn pg_prepared_statements(world: &SystemContext, rows: &mut Rows<'_>) {
     world.held.statements.each(&mut |shown| {
         let types = shown.parameter_types.iter().map(|oid| Datum::Int8(i64::from(*oid)));
         rows.add([
@@ -75,7 +75,7 @@ fn pg_prepared_statements(world: &World, rows: &mut Rows<'_>) {
     });
 }
 
-fn pg_cursors(world: &World, rows: &mut Rows<'_>) {
+fn pg_cursors(world: &SystemContext, rows: &mut Rows<'_>) {
     for cursor in &world.held.cursors {
         rows.add([
             ("name", text(&cursor.name)),

@@ -12,7 +12,7 @@ use varve_engine::{Catalog, ColumnDef, Rights, SequenceDef, TableDef, Value};
 
 use super::constraints::{self, Constraint, Demand};
 use super::relations::{Attribute, Relation, What, namespace, relations, sequence_type};
-use super::{Fill, Rows, World, attnum, show, text, type_row, yes};
+use super::{Fill, Rows, SystemContext, attnum, show, text, type_row, yes};
 use crate::nextval::draws_from;
 use crate::rights::{Holder, Kind, Object};
 use crate::ty::{Ty, Typed};
@@ -54,7 +54,7 @@ pub(super) struct Seen<'w> {
 }
 
 impl<'w> Seen<'w> {
-    pub(super) fn by(world: &'w World) -> Seen<'w> {
+    pub(super) fn by(world: &'w SystemContext) -> Seen<'w> {
         Seen { catalog: &world.catalog, holder: Holder::of(&world.catalog, world.who) }
     }
 
@@ -74,7 +74,7 @@ impl<'w> Seen<'w> {
 }
 
 /// The relations that rows are about: tables, parts and views that it has one of these rights on.
-fn shown(world: &World, any: Rights) -> impl Iterator<Item = Relation<'_>> {
+fn shown(world: &SystemContext, any: Rights) -> impl Iterator<Item = Relation<'_>> {
     let seen = Seen::by(world);
     let is_shown = move |r: &Relation<'_>| match r.what {
         What::Table(table) | What::Part(table, _) => seen.table(table, any),
@@ -84,7 +84,7 @@ fn shown(world: &World, any: Rights) -> impl Iterator<Item = Relation<'_>> {
     relations(&world.catalog).into_iter().filter(is_shown)
 }
 
-fn schemata(world: &World, rows: &mut Rows<'_>) {
+fn schemata(world: &SystemContext, rows: &mut Rows<'_>) {
     let seen = Seen::by(world);
     let names = world.catalog.schemas().map(|s| s.name.as_str());
     for name in names.chain(["pg_catalog", "information_schema"]) {
@@ -101,7 +101,7 @@ fn schemata(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn tables(world: &World, rows: &mut Rows<'_>) {
+fn tables(world: &SystemContext, rows: &mut Rows<'_>) {
     for r in shown(world, ANY) {
         let is_view = matches!(r.what, What::View(_));
         rows.add([
@@ -131,7 +131,7 @@ fn number(t: Typed) -> Option<(Option<i32>, i32, Option<i32>)> {
     })
 }
 
-fn character_sets(world: &World, rows: &mut Rows<'_>) {
+fn character_sets(world: &SystemContext, rows: &mut Rows<'_>) {
     rows.add([
         ("character_set_name", text("UTF8")),
         ("character_repertoire", text("UCS")),
@@ -140,7 +140,7 @@ fn character_sets(world: &World, rows: &mut Rows<'_>) {
     ]);
 }
 
-fn collations(world: &World, rows: &mut Rows<'_>) {
+fn collations(world: &SystemContext, rows: &mut Rows<'_>) {
     for name in ["default", "C"] {
         rows.add([
             ("collation_catalog", text(&world.database)),
@@ -152,7 +152,7 @@ fn collations(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// What the elements of columns that are arrays are.
-fn element_types(world: &World, rows: &mut Rows<'_>) {
+fn element_types(world: &SystemContext, rows: &mut Rows<'_>) {
     for r in shown(world, ON_COLUMNS) {
         for (ordinal, a) in r.attributes().iter().enumerate() {
             let Some(element) = a.t.ty.element().filter(|_| matches!(a.t.ty, Ty::Array(_))) else { continue };
@@ -172,7 +172,7 @@ fn element_types(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn columns(world: &World, rows: &mut Rows<'_>) {
+fn columns(world: &SystemContext, rows: &mut Rows<'_>) {
     for r in shown(world, ON_COLUMNS) {
         for (ordinal, a) in r.attributes().iter().enumerate() {
             let mut row = vec![
@@ -195,7 +195,7 @@ fn columns(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn type_cells(world: &World, t: Typed) -> Vec<(&'static str, Value)> {
+fn type_cells(world: &SystemContext, t: Typed) -> Vec<(&'static str, Value)> {
     let int = |n: Option<i32>| n.map_or(Value::Null, Value::Int4);
     let is_array = t.ty.element().is_some() && matches!(t.ty, Ty::Array(_));
     let octets = match t.ty {
@@ -227,7 +227,7 @@ fn type_cells(world: &World, t: Typed) -> Vec<(&'static str, Value)> {
 }
 
 fn identity_cells(
-    world: &World,
+    world: &SystemContext,
     r: &Relation<'_>,
     ordinal: usize,
     a: &Attribute<'_>,
@@ -256,7 +256,7 @@ fn identity_cells(
     row
 }
 
-fn views(world: &World, rows: &mut Rows<'_>) {
+fn views(world: &SystemContext, rows: &mut Rows<'_>) {
     let seen = Seen::by(world);
     for r in shown(world, ANY) {
         let What::View(view) = r.what else { continue };
@@ -278,13 +278,13 @@ fn views(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// Sequences of identity columns are part of their columns.
-fn is_of_identity(world: &World, s: &SequenceDef) -> bool {
+fn is_of_identity(world: &SystemContext, s: &SequenceDef) -> bool {
     let Some((table, column)) = s.owned_by else { return false };
     let table = world.catalog.table_by_id(table);
     table.is_some_and(|t| t.columns.get(column).is_some_and(|c| c.identity.is_some()))
 }
 
-fn sequences(world: &World, rows: &mut Rows<'_>) {
+fn sequences(world: &SystemContext, rows: &mut Rows<'_>) {
     let seen = Seen::by(world);
     for r in relations(&world.catalog) {
         let What::Sequence(s) = r.what else { continue };
@@ -312,7 +312,7 @@ fn sequences(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// What names a constraint.
-fn constraint_cells(world: &World, c: &Constraint<'_>) -> [(&'static str, Value); 3] {
+fn constraint_cells(world: &SystemContext, c: &Constraint<'_>) -> [(&'static str, Value); 3] {
     [
         ("constraint_catalog", text(&world.database)),
         ("constraint_schema", text(&c.table.schema)),
@@ -321,7 +321,7 @@ fn constraint_cells(world: &World, c: &Constraint<'_>) -> [(&'static str, Value)
 }
 
 /// What names a table.
-fn table_cells(world: &World, table: &Arc<TableDef>) -> [(&'static str, Value); 3] {
+fn table_cells(world: &SystemContext, table: &Arc<TableDef>) -> [(&'static str, Value); 3] {
     [
         ("table_catalog", text(&world.database)),
         ("table_schema", text(&table.schema)),
@@ -329,7 +329,7 @@ fn table_cells(world: &World, table: &Arc<TableDef>) -> [(&'static str, Value); 
     ]
 }
 
-fn table_constraints(world: &World, rows: &mut Rows<'_>) {
+fn table_constraints(world: &SystemContext, rows: &mut Rows<'_>) {
     let seen = Seen::by(world);
     for c in constraints::all(&world.catalog).into_iter().filter(|c| seen.table(c.table, CHANGES)) {
         let (deferrable, deferred) = match c.what {
@@ -364,7 +364,7 @@ struct NotNull<'c> {
     number: i16,
 }
 
-fn not_nulls(world: &World) -> impl Iterator<Item = NotNull<'_>> {
+fn not_nulls(world: &SystemContext) -> impl Iterator<Item = NotNull<'_>> {
     world.catalog.tables().flat_map(|table| {
         let columns = table.columns.iter().zip(0..).filter(|(column, _)| column.not_null);
         columns.map(move |(column, ordinal)| NotNull { table, column, number: attnum(ordinal) })
@@ -373,7 +373,7 @@ fn not_nulls(world: &World) -> impl Iterator<Item = NotNull<'_>> {
 
 impl NotNull<'_> {
     /// Its name, which PostgreSQL makes of OIDs.
-    fn cells(&self, world: &World) -> [(&'static str, Value); 3] {
+    fn cells(&self, world: &SystemContext) -> [(&'static str, Value); 3] {
         let schema = namespace(&world.catalog, &self.table.schema);
         [
             ("constraint_catalog", text(&world.database)),
@@ -387,7 +387,7 @@ fn column_name(table: &TableDef, ordinal: usize) -> Value {
     table.columns.get(ordinal).map_or(Value::Null, |c| text(&c.name))
 }
 
-fn key_column_usage(world: &World, rows: &mut Rows<'_>) {
+fn key_column_usage(world: &SystemContext, rows: &mut Rows<'_>) {
     let seen = Seen::by(world);
     for c in constraints::all(&world.catalog).into_iter().filter(|c| seen.table(c.table, ON_COLUMNS)) {
         if matches!(c.what, Demand::Check(_)) {
@@ -410,7 +410,7 @@ fn key_column_usage(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn constraint_column_usage(world: &World, rows: &mut Rows<'_>) {
+fn constraint_column_usage(world: &SystemContext, rows: &mut Rows<'_>) {
     let seen = Seen::by(world);
     for c in constraints::all(&world.catalog) {
         let (table, columns) = match c.what {
@@ -430,7 +430,7 @@ fn constraint_column_usage(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn referential_constraints(world: &World, rows: &mut Rows<'_>) {
+fn referential_constraints(world: &SystemContext, rows: &mut Rows<'_>) {
     let seen = Seen::by(world);
     for c in constraints::all(&world.catalog).into_iter().filter(|c| seen.table(c.table, CHANGES)) {
         let Demand::Foreign(key) = c.what else { continue };
@@ -451,7 +451,7 @@ fn referential_constraints(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn check_constraints(world: &World, rows: &mut Rows<'_>) {
+fn check_constraints(world: &SystemContext, rows: &mut Rows<'_>) {
     let seen = Seen::by(world);
     for c in constraints::all(&world.catalog).into_iter().filter(|c| seen.owns(c.table)) {
         let Demand::Check(check) = c.what else { continue };

@@ -78,7 +78,7 @@ pub use types::{type_named, type_row, types};
 pub use watched::described;
 
 /// What system tables and catalog functions are computed from.
-pub struct World {
+pub struct SystemContext {
     /// The catalog that the statement sees.
     pub catalog: Arc<Catalog>,
     /// Name of the database.
@@ -126,7 +126,7 @@ pub struct Asked {
     pub warnings: Vec<String>,
 }
 
-impl World {
+impl SystemContext {
     /// The value of a setting as SHOW prints it; error 42704 if there is no such setting.
     pub fn setting(&self, name: &str) -> Result<String> {
         let own = self.of_transaction.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
@@ -223,9 +223,9 @@ impl World {
     }
 }
 
-impl std::fmt::Debug for World {
+impl std::fmt::Debug for SystemContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "World of catalog version {}", self.catalog.version())
+        write!(f, "SystemContext of catalog version {}", self.catalog.version())
     }
 }
 
@@ -257,7 +257,7 @@ pub fn readers(table: &str) -> Option<(ObjectId, &'static str)> {
 }
 
 /// The code that computes rows.
-type Fill = fn(&World, &mut Rows<'_>);
+type Fill = fn(&SystemContext, &mut Rows<'_>);
 
 impl std::fmt::Debug for SystemTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -267,7 +267,7 @@ impl std::fmt::Debug for SystemTable {
 
 impl SystemTable {
     /// All its rows.
-    pub fn rows(&self, world: &World) -> Vec<Box<[Value]>> {
+    pub fn rows(&self, world: &SystemContext) -> Vec<Box<[Value]>> {
         let blank = self.columns.iter().map(|(_, ty, not_null)| blank(*ty, *not_null)).collect();
         let mut rows = Rows { table: self, blank, rows: Vec::new() };
         (self.fill)(world, &mut rows);

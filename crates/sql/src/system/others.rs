@@ -6,7 +6,7 @@ use varve_engine::{BOOTSTRAP_ROLE, ColumnType, DatabaseDef, Datum, Interval, Rol
 
 use super::constraints::Constraint;
 use super::relations::{object_of, relations};
-use super::{Fill, Rows, World, char1, constraints, ids, list, oid, show, text, types};
+use super::{Fill, Rows, SystemContext, char1, constraints, ids, list, oid, show, text, types};
 use crate::eval::func::clock_us;
 use crate::time::{self, Zone};
 
@@ -44,7 +44,7 @@ fn owner() -> Value {
     oid(BOOTSTRAP_ROLE.0)
 }
 
-fn pg_namespace(world: &World, rows: &mut Rows<'_>) {
+fn pg_namespace(world: &SystemContext, rows: &mut Rows<'_>) {
     let mut add = |id: u32, name: &str, owner: Value, acl: Value| {
         rows.add([("oid", oid(id)), ("nspname", text(name)), ("nspowner", owner), ("nspacl", acl)]);
     };
@@ -61,14 +61,14 @@ fn pg_namespace(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// All databases, the oldest first.
-pub fn databases(world: &World) -> Vec<&DatabaseDef> {
+pub fn databases(world: &SystemContext) -> Vec<&DatabaseDef> {
     let mut all: Vec<&DatabaseDef> = world.catalog.databases().map(AsRef::as_ref).collect();
     all.sort_unstable_by_key(|database| database.id);
     all
 }
 
 /// What ALTER DATABASE ... SET has set.
-fn pg_db_role_setting(world: &World, rows: &mut Rows<'_>) {
+fn pg_db_role_setting(world: &SystemContext, rows: &mut Rows<'_>) {
     for database in databases(world).into_iter().filter(|database| !database.settings.is_empty()) {
         let set: Vec<String> =
             database.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -80,7 +80,7 @@ fn pg_db_role_setting(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_database(world: &World, rows: &mut Rows<'_>) {
+fn pg_database(world: &SystemContext, rows: &mut Rows<'_>) {
     for database in databases(world) {
         rows.add([
             ("oid", oid(database.id.0)),
@@ -99,19 +99,19 @@ fn pg_database(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_tablespace(_: &World, rows: &mut Rows<'_>) {
+fn pg_tablespace(_: &SystemContext, rows: &mut Rows<'_>) {
     for (id, name) in [(ids::DEFAULT_TABLESPACE, "pg_default"), (ids::GLOBAL_TABLESPACE, "pg_global")] {
         rows.add([("oid", oid(id)), ("spcname", text(name)), ("spcowner", owner())]);
     }
 }
 
-fn pg_am(_: &World, rows: &mut Rows<'_>) {
+fn pg_am(_: &SystemContext, rows: &mut Rows<'_>) {
     for (id, name, kind) in [(ids::HEAP, "heap", 't'), (ids::BTREE, "btree", 'i')] {
         rows.add([("oid", oid(id)), ("amname", text(name)), ("amtype", char1(kind))]);
     }
 }
 
-fn pg_opclass(_: &World, rows: &mut Rows<'_>) {
+fn pg_opclass(_: &SystemContext, rows: &mut Rows<'_>) {
     for (id, ty, name, family) in show::OPERATOR_CLASSES {
         rows.add([
             ("oid", oid(id)),
@@ -126,7 +126,7 @@ fn pg_opclass(_: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_collation(_: &World, rows: &mut Rows<'_>) {
+fn pg_collation(_: &SystemContext, rows: &mut Rows<'_>) {
     for (id, name, provider) in [(ids::DEFAULT_COLLATION, "default", 'd'), (ids::C_COLLATION, "C", 'c')] {
         let locale = if provider == 'c' { text(name) } else { Value::Null };
         rows.add([
@@ -143,7 +143,7 @@ fn pg_collation(_: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_type(_: &World, rows: &mut Rows<'_>) {
+fn pg_type(_: &SystemContext, rows: &mut Rows<'_>) {
     for t in types() {
         let [input, output, receive, send] = t.functions.map(|(id, _)| oid(id));
         rows.add([
@@ -175,14 +175,14 @@ fn pg_type(_: &World, rows: &mut Rows<'_>) {
 /// The languages, by OID.
 pub const LANGUAGES: [(u32, &str); 2] = [(12, "internal"), (14, "sql")];
 
-fn pg_language(_: &World, rows: &mut Rows<'_>) {
+fn pg_language(_: &SystemContext, rows: &mut Rows<'_>) {
     for (id, name) in LANGUAGES {
         rows.add([("oid", oid(id)), ("lanname", text(name)), ("lanowner", owner())]);
     }
 }
 
 /// Roles by OID.
-fn roles(world: &World) -> Vec<&RoleDef> {
+fn roles(world: &SystemContext) -> Vec<&RoleDef> {
     let mut roles: Vec<&RoleDef> = world.catalog.roles().map(|role| &**role).collect();
     roles.sort_by_key(|role| role.id);
     roles
@@ -192,7 +192,7 @@ fn until(role: &RoleDef) -> Value {
     role.valid_until_us.map_or(Value::Null, Value::TimestampTz)
 }
 
-fn pg_authid(world: &World, rows: &mut Rows<'_>) {
+fn pg_authid(world: &SystemContext, rows: &mut Rows<'_>) {
     for role in roles(world) {
         rows.add(
             attributes(role)
@@ -202,7 +202,7 @@ fn pg_authid(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_roles(world: &World, rows: &mut Rows<'_>) {
+fn pg_roles(world: &SystemContext, rows: &mut Rows<'_>) {
     for role in roles(world) {
         rows.add(attributes(role).into_iter().chain([("rolpassword", text("********"))]));
     }
@@ -224,7 +224,7 @@ fn attributes(role: &RoleDef) -> [(&'static str, Value); 11] {
     ]
 }
 
-fn pg_user(world: &World, rows: &mut Rows<'_>) {
+fn pg_user(world: &SystemContext, rows: &mut Rows<'_>) {
     for role in roles(world).into_iter().filter(|role| role.may_log_in) {
         rows.add([
             ("usename", text(&role.name)),
@@ -239,7 +239,7 @@ fn pg_user(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_shadow(world: &World, rows: &mut Rows<'_>) {
+fn pg_shadow(world: &SystemContext, rows: &mut Rows<'_>) {
     for role in roles(world).into_iter().filter(|role| role.may_log_in) {
         rows.add([
             ("usename", text(&role.name)),
@@ -255,7 +255,7 @@ fn pg_shadow(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// Roles that may not log in, with their members.
-fn pg_group(world: &World, rows: &mut Rows<'_>) {
+fn pg_group(world: &SystemContext, rows: &mut Rows<'_>) {
     for group in roles(world).into_iter().filter(|role| !role.may_log_in) {
         let is_in = |role: &&&RoleDef| role.member_of.iter().any(|membership| membership.role == group.id);
         let all = roles(world);
@@ -269,7 +269,7 @@ fn pg_group(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// PostgreSQL's words: `keywords.txt` has a line each, with its category and whether it can be a column's name without AS.
-fn keywords(_: &World, rows: &mut Rows<'_>) {
+fn keywords(_: &SystemContext, rows: &mut Rows<'_>) {
     for line in include_str!("keywords.txt").lines() {
         let mut fields = line.split(' ');
         let (Some(word), Some(category), Some(bare)) = (fields.next(), fields.next(), fields.next()) else {
@@ -297,7 +297,7 @@ fn seconds(offset: i32) -> Value {
 }
 
 /// The names that the setting TimeZone takes, with what their clocks show now.
-fn zones(_: &World, rows: &mut Rows<'_>) {
+fn zones(_: &SystemContext, rows: &mut Rows<'_>) {
     let now = clock_us();
     for (name, zone) in Zone::all() {
         rows.add([
@@ -309,7 +309,7 @@ fn zones(_: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn zone_abbreviations(_: &World, rows: &mut Rows<'_>) {
+fn zone_abbreviations(_: &SystemContext, rows: &mut Rows<'_>) {
     let now = clock_us();
     for name in time::zone_abbreviations() {
         let Some(zone) = Zone::of_abbreviation(name) else { continue };
@@ -329,7 +329,7 @@ fn is_of_summer(abbreviation: &str, zone: &Zone, now_us: i64) -> bool {
     }
 }
 
-fn pg_auth_members(world: &World, rows: &mut Rows<'_>) {
+fn pg_auth_members(world: &SystemContext, rows: &mut Rows<'_>) {
     for role in roles(world) {
         for membership in &role.member_of {
             rows.add([
@@ -343,7 +343,7 @@ fn pg_auth_members(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// Comments on what all databases share.
-fn pg_shdescription(world: &World, rows: &mut Rows<'_>) {
+fn pg_shdescription(world: &SystemContext, rows: &mut Rows<'_>) {
     const AUTHID: u32 = 1260;
     const DATABASE: u32 = 1262;
     let catalog = &*world.catalog;
@@ -355,7 +355,7 @@ fn pg_shdescription(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_description(world: &World, rows: &mut Rows<'_>) {
+fn pg_description(world: &SystemContext, rows: &mut Rows<'_>) {
     const CLASS: u32 = 1259;
     const CONSTRAINT: u32 = 2606;
     const NAMESPACE: u32 = 2615;

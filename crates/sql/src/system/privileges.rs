@@ -10,7 +10,7 @@ use varve_engine::{BOOTSTRAP_ROLE, Grant, ObjectId, Rights, Value, predefined};
 
 use super::information::Seen;
 use super::relations::{What, relations};
-use super::{Fill, Rows, World, show, text, yes};
+use super::{Fill, Rows, SystemContext, show, text, yes};
 use crate::rights::{Holder, Kind, Object, memberships};
 
 /// Rights on tables and views, in the order of their letters in `relacl`.
@@ -36,7 +36,7 @@ pub fn fill(name: &str) -> Option<Fill> {
 }
 
 /// One row for each right of each grant; `with_public`: those to everybody, too.
-fn table_privileges(world: &World, rows: &mut Rows<'_>, with_public: bool) {
+fn table_privileges(world: &SystemContext, rows: &mut Rows<'_>, with_public: bool) {
     let catalog = &world.catalog;
     let seen = Seen::by(world);
     for r in relations(catalog) {
@@ -71,18 +71,18 @@ fn table_privileges(world: &World, rows: &mut Rows<'_>, with_public: bool) {
     }
 }
 
-fn grantee(world: &World, role: Option<ObjectId>) -> Value {
+fn grantee(world: &SystemContext, role: Option<ObjectId>) -> Value {
     role.map_or_else(|| text("PUBLIC"), |role| text(show::role_name(&world.catalog, role.0)))
 }
 
-fn enabled_roles(world: &World, rows: &mut Rows<'_>) {
+fn enabled_roles(world: &SystemContext, rows: &mut Rows<'_>) {
     let holder = Holder::of(&world.catalog, world.who);
     for role in world.catalog.roles().filter(|role| holder.is(role.id)) {
         rows.add([("role_name", text(&role.name))]);
     }
 }
 
-fn applicable_roles(world: &World, rows: &mut Rows<'_>) {
+fn applicable_roles(world: &SystemContext, rows: &mut Rows<'_>) {
     let catalog = &world.catalog;
     let own = world.who.map(|who| memberships(catalog, who, &|role| role.inherits)).unwrap_or_default();
     let is_superuser = Holder::of(catalog, world.who).is_superuser();

@@ -11,7 +11,8 @@ use varve_engine::{
 use super::constraints::Demand;
 use super::relations::{IndexKey, IndexOf, Relation, What, namespace, relations, sequence_type};
 use super::{
-    Fill, Rows, World, attnum, char1, constraints, definitions, ids, list, oid, show, text, type_row, vector,
+    Fill, Rows, SystemContext, attnum, char1, constraints, definitions, ids, list, oid, show, text, type_row,
+    vector,
 };
 use crate::nextval::draws_from;
 use crate::partition;
@@ -38,7 +39,7 @@ pub fn fill(name: &str) -> Option<Fill> {
     })
 }
 
-fn pg_class(world: &World, rows: &mut Rows<'_>) {
+fn pg_class(world: &SystemContext, rows: &mut Rows<'_>) {
     let catalog = &*world.catalog;
     let parents: HashSet<TableId> =
         catalog.tables().flat_map(|t| &t.foreign_keys).map(|key| key.parent).collect();
@@ -106,7 +107,7 @@ fn options(r: &Relation<'_>) -> Value {
     }
 }
 
-fn pg_attribute(world: &World, rows: &mut Rows<'_>) {
+fn pg_attribute(world: &SystemContext, rows: &mut Rows<'_>) {
     for r in relations(&world.catalog) {
         for (ordinal, a) in r.attributes().iter().enumerate() {
             let type_oid = a.t.ty.oid();
@@ -140,7 +141,7 @@ fn pg_attribute(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_attrdef(world: &World, rows: &mut Rows<'_>) {
+fn pg_attrdef(world: &SystemContext, rows: &mut Rows<'_>) {
     for r in relations(&world.catalog) {
         let What::Table(table) = r.what else { continue };
         for (ordinal, a) in r.attributes().iter().enumerate() {
@@ -155,7 +156,7 @@ fn pg_attrdef(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_index(world: &World, rows: &mut Rows<'_>) {
+fn pg_index(world: &SystemContext, rows: &mut Rows<'_>) {
     let printing = world.printing(false);
     for r in relations(&world.catalog) {
         let What::Index(index) = r.what else { continue };
@@ -199,7 +200,7 @@ fn numbers(columns: &[usize]) -> Value {
     vector(ColumnType::Int2, columns.iter().map(|c| Datum::Int2(attnum(*c))))
 }
 
-fn pg_indexes(world: &World, rows: &mut Rows<'_>) {
+fn pg_indexes(world: &SystemContext, rows: &mut Rows<'_>) {
     for r in relations(&world.catalog) {
         let What::Index(index) = r.what else { continue };
         rows.add([
@@ -211,14 +212,14 @@ fn pg_indexes(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_inherits(world: &World, rows: &mut Rows<'_>) {
+fn pg_inherits(world: &SystemContext, rows: &mut Rows<'_>) {
     for r in relations(&world.catalog) {
         let What::Part(table, _) = r.what else { continue };
         rows.add([("inhrelid", oid(r.oid)), ("inhparent", oid(table.id.0)), ("inhseqno", Value::Int4(1))]);
     }
 }
 
-fn pg_partitioned_table(world: &World, rows: &mut Rows<'_>) {
+fn pg_partitioned_table(world: &SystemContext, rows: &mut Rows<'_>) {
     for table in world.catalog.tables() {
         let Some(partitions) = &table.partitions else { continue };
         let strategy = match partitions.method {
@@ -235,7 +236,7 @@ fn pg_partitioned_table(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_sequence(world: &World, rows: &mut Rows<'_>) {
+fn pg_sequence(world: &SystemContext, rows: &mut Rows<'_>) {
     let mut sequences: Vec<_> = world.catalog.sequences().collect();
     sequences.sort_by_key(|s| s.id);
     for s in sequences {
@@ -252,7 +253,7 @@ fn pg_sequence(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_sequences(world: &World, rows: &mut Rows<'_>) {
+fn pg_sequences(world: &SystemContext, rows: &mut Rows<'_>) {
     for r in relations(&world.catalog) {
         let What::Sequence(s) = r.what else { continue };
         rows.add([
@@ -272,7 +273,7 @@ fn pg_sequences(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// The value that a sequence gave last; NULL without one, and without a right on it.
-fn last_value(world: &World, s: &SequenceDef) -> Value {
+fn last_value(world: &SystemContext, s: &SequenceDef) -> Value {
     let holder = Holder::of(&world.catalog, world.who);
     let object = rights::Object::new(s.id, rights::Kind::Sequence, &s.name);
     if !holder.may_any(&world.catalog, &object, &[Rights::SELECT, Rights::USAGE]) {
@@ -284,7 +285,7 @@ fn last_value(world: &World, s: &SequenceDef) -> Value {
     }
 }
 
-fn pg_tables(world: &World, rows: &mut Rows<'_>) {
+fn pg_tables(world: &SystemContext, rows: &mut Rows<'_>) {
     for r in relations(&world.catalog) {
         if !matches!(r.kind(), 'r' | 'p') {
             continue;
@@ -302,7 +303,7 @@ fn pg_tables(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_views(world: &World, rows: &mut Rows<'_>) {
+fn pg_views(world: &SystemContext, rows: &mut Rows<'_>) {
     for r in relations(&world.catalog) {
         let What::View(view) = r.what else { continue };
         rows.add([
@@ -315,7 +316,7 @@ fn pg_views(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// The rule that a view is in PostgreSQL.
-fn pg_rewrite(world: &World, rows: &mut Rows<'_>) {
+fn pg_rewrite(world: &SystemContext, rows: &mut Rows<'_>) {
     for view in world.catalog.views() {
         rows.add([
             ("oid", oid(ids::constraint_of_index(view.id.0))),
@@ -329,7 +330,7 @@ fn pg_rewrite(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// What goes away with what: sequences with their columns, indexes with the constraints that they stand for.
-fn pg_depend(world: &World, rows: &mut Rows<'_>) {
+fn pg_depend(world: &SystemContext, rows: &mut Rows<'_>) {
     const CLASS: u32 = 1259;
     const CONSTRAINT: u32 = 2606;
     const DEFAULT: u32 = 2604;

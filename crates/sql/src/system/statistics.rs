@@ -7,7 +7,7 @@
 
 use varve_engine::{DatabaseStats, Value};
 
-use super::{Fill, Rows, SystemTable, World, oid, table, text};
+use super::{Fill, Rows, SystemContext, SystemTable, oid, table, text};
 
 /// The code for the tables of this file.
 pub fn fill(name: &str) -> Option<Fill> {
@@ -41,7 +41,7 @@ fn count(value: u64) -> Value {
 }
 
 /// Tables with their indexes: how they are stored, the room that their pages take plain and at home, and what was written.
-fn compression(world: &World, rows: &mut Rows<'_>) {
+fn compression(world: &SystemContext, rows: &mut Rows<'_>) {
     let engine = &world.engine;
     let (Ok(sizes), Ok(savings)) = (engine.sizes(), engine.savings()) else { return };
     let mut tables: Vec<_> = world.catalog.tables().collect();
@@ -66,7 +66,7 @@ fn compression(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn durability(world: &World, rows: &mut Rows<'_>) {
+fn durability(world: &SystemContext, rows: &mut Rows<'_>) {
     for row in world.engine.pager().durability() {
         rows.add([
             ("part", text(row.part)),
@@ -77,7 +77,7 @@ fn durability(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn io(world: &World, rows: &mut Rows<'_>) {
+fn io(world: &SystemContext, rows: &mut Rows<'_>) {
     for row in world.engine.io() {
         rows.add([
             ("space", text(row.space)),
@@ -90,7 +90,7 @@ fn io(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn levels(world: &World, rows: &mut Rows<'_>) {
+fn levels(world: &SystemContext, rows: &mut Rows<'_>) {
     for level in world.engine.pager().stats().levels {
         for (name, value) in level.counters {
             rows.add([
@@ -103,7 +103,7 @@ fn levels(world: &World, rows: &mut Rows<'_>) {
     }
 }
 
-fn nvm(world: &World, rows: &mut Rows<'_>) {
+fn nvm(world: &SystemContext, rows: &mut Rows<'_>) {
     let Some(nvm) = world.engine.pager().nvm() else { return };
     let (cell, lines) = (nvm.facts.cell, nvm.tally.written_back_lines);
     let slots = |held: Option<u64>| held.map_or(Value::Null, count);
@@ -130,7 +130,7 @@ fn nvm(world: &World, rows: &mut Rows<'_>) {
     ]);
 }
 
-fn stats(world: &World, rows: &mut Rows<'_>) {
+fn stats(world: &SystemContext, rows: &mut Rows<'_>) {
     for (name, value) in counters(&world.engine.stats()) {
         rows.add([("name", text(name)), ("value", count(value))]);
     }

@@ -7,7 +7,7 @@
 
 use varve_engine::{ColumnType, Datum, LockInfo, LockOwner, Locked, ObjectId, Value, predefined};
 
-use super::{Fill, Rows, World, list, oid, text};
+use super::{Fill, Rows, SystemContext, list, oid, text};
 use crate::rights::Holder;
 use crate::system_settings::SystemSetting;
 
@@ -32,7 +32,7 @@ pub fn described(name: &str) -> Option<[&'static str; 8]> {
     include_str!("settings.txt").lines().map(fields).find(|fields: &[&str; 8]| fields[0] == name)
 }
 
-fn pg_settings(world: &World, rows: &mut Rows<'_>) {
+fn pg_settings(world: &SystemContext, rows: &mut Rows<'_>) {
     let given = |value: &str| if value.is_empty() { Value::Null } else { text(value) };
     for setting in world.all_settings() {
         let known = described(setting.name).unwrap_or(["", "", "Varve", "", "user", "string", "", ""]);
@@ -84,7 +84,7 @@ fn system_setting(setting: &SystemSetting, rows: &mut Rows<'_>) {
 }
 
 /// Locks of tables and other objects, and of transactions: who waits for a row waits for the transaction that has it.
-fn pg_locks(world: &World, rows: &mut Rows<'_>) {
+fn pg_locks(world: &SystemContext, rows: &mut Rows<'_>) {
     for lock in world.engine.locks() {
         let of = match lock.owner {
             Some(owner) => virtual_id(owner),
@@ -122,7 +122,7 @@ fn pg_locks(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// The database of what is locked; 0 for what all databases share.
-fn database_of(world: &World, object: ObjectId) -> u32 {
+fn database_of(world: &SystemContext, object: ObjectId) -> u32 {
     let catalog = &world.catalog;
     if catalog.role_by_id(object).is_some() || catalog.database_by_id(object).is_some() {
         return 0;
@@ -131,7 +131,7 @@ fn database_of(world: &World, object: ObjectId) -> u32 {
 }
 
 /// How pg_locks and pg_stat_activity call what is locked.
-fn lock_type(world: &World, lock: &LockInfo) -> &'static str {
+fn lock_type(world: &SystemContext, lock: &LockInfo) -> &'static str {
     match lock.on {
         Locked::Whole(_) => "virtualxid",
         Locked::Identity(_) => "transactionid",
@@ -146,7 +146,7 @@ fn virtual_id((place, serial): LockOwner) -> String {
 }
 
 /// The system table of a schema or role; `None` for what has columns.
-fn class_of(world: &World, object: ObjectId) -> Option<u32> {
+fn class_of(world: &SystemContext, object: ObjectId) -> Option<u32> {
     let of = |name| super::table("pg_catalog", name).map(|t| t.oid);
     if world.catalog.schemas().any(|s| s.id == object) {
         return of("pg_namespace");
@@ -158,7 +158,7 @@ fn class_of(world: &World, object: ObjectId) -> Option<u32> {
 }
 
 /// What others do is for members of `pg_read_all_stats` to see, and for those who do it.
-fn pg_stat_activity(world: &World, rows: &mut Rows<'_>) {
+fn pg_stat_activity(world: &SystemContext, rows: &mut Rows<'_>) {
     let holder = Holder::of(&world.catalog, world.who);
     let time = |at: Option<i64>| at.map_or(Value::Null, Value::TimestampTz);
     let locks = world.engine.locks();
@@ -202,7 +202,7 @@ fn pg_stat_activity(world: &World, rows: &mut Rows<'_>) {
 }
 
 /// Rows as ANALYZE counted them; what Varve doesn't count is NULL.
-fn pg_stat_tables(world: &World, rows: &mut Rows<'_>) {
+fn pg_stat_tables(world: &SystemContext, rows: &mut Rows<'_>) {
     for table in world.catalog.tables() {
         let count = world.watched.count(table.id);
         rows.add([

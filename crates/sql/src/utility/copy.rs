@@ -10,7 +10,7 @@ use pg_query::protobuf::CopyStmt;
 
 use super::Utility;
 use super::node::{self, Opt, Source, behind_parenthesis};
-use crate::copy::{Chosen, Copy, CopyWhat, Format, Header, Kind, Place};
+use crate::copy::{Chosen, Copy, CopyEnd, CopyWhat, Format, Header, Kind};
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::parse::postgres;
@@ -26,9 +26,9 @@ pub(super) fn copy(source: Source<'_>, c: &CopyStmt) -> Result<Utility> {
         options.take(source, given)?;
     }
     let place = match (c.is_program, c.filename.is_empty()) {
-        (true, _) => Place::Program,
-        (false, true) => Place::Client,
-        (false, false) => Place::File(c.filename.clone()),
+        (true, _) => CopyEnd::Program,
+        (false, true) => CopyEnd::Client,
+        (false, false) => CopyEnd::File(c.filename.clone()),
     };
     let filter =
         c.where_clause.as_ref().map(|node| postgres::expressions(source.sql, std::slice::from_ref(&**node)));

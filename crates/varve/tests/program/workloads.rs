@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use varve_bench::check::broken;
+use varve_bench::database::{Connection, MeasuredDatabase};
 use varve_bench::driver::{Plan, run};
 use varve_bench::embedded::{Embedded, open};
-use varve_bench::target::{Connection, Target};
 use varve_bench::tpcc::{Scale, Tpcc};
 use varve_bench::wire::Wire;
 use varve_bench::workload::Workload;
@@ -52,7 +52,7 @@ fn numbers(workload: &Tpcc, connection: &mut dyn Connection) -> Vec<u32> {
     numbers
 }
 
-fn embedded(test: impl FnOnce(&dyn Target)) {
+fn embedded(test: impl FnOnce(&dyn MeasuredDatabase)) {
     let folder = tempfile::tempdir().unwrap();
     let database = open(folder.path(), POOL_BYTES).unwrap();
     let general = Arc::new(Queries::new(&QueryOptions::default()).unwrap());
@@ -61,7 +61,7 @@ fn embedded(test: impl FnOnce(&dyn Target)) {
 }
 
 /// Runs the mix; every kind of transaction ran, and all conditions hold.
-fn runs(workload: &Tpcc, target: &dyn Target) {
+fn runs(workload: &Tpcc, target: &dyn MeasuredDatabase) {
     let rounds = run(target, workload, PLAN).unwrap();
     let (frequent, _) = rounds[0].kinds.split_at(2);
     assert!(frequent.iter().all(|(_, latency_us)| !latency_us.is_empty()));
@@ -86,7 +86,7 @@ fn the_conditions_hold_and_damage_is_found() {
     });
 }
 
-fn wire(test: impl FnOnce(&dyn Target)) {
+fn wire(test: impl FnOnce(&dyn MeasuredDatabase)) {
     let directory = tempfile::tempdir().unwrap();
     let database = varve::Embedded::open(directory.path()).unwrap();
     let listener = Listener::open(([127, 0, 0, 1], 0).into()).unwrap();

@@ -110,7 +110,7 @@ impl Unit {
 }
 
 /// A field's value.
-enum Found {
+enum FieldValue {
     /// An integer and how many of its digits stand behind the point.
     Exact(i128, u16),
     /// The Julian day, and the microseconds of that day that are gone.
@@ -124,32 +124,36 @@ enum Found {
 /// EXTRACT(field FROM value)
 fn extract<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let value = match field(a, cx)? {
-        Found::Exact(value, scale) => number::pack(&BigDecimal::new(BigInt::from(value), i64::from(scale)))?,
-        Found::Julian(day, us) => {
+        FieldValue::Exact(value, scale) => {
+            number::pack(&BigDecimal::new(BigInt::from(value), i64::from(scale)))?
+        }
+        FieldValue::Julian(day, us) => {
             let part = number::divide(Numeric::from_i64(us).as_ref(), Numeric::from_i64(DAY_US).as_ref())?;
             number::add(Numeric::from_i64(day).as_ref(), part.as_ref())?
         }
-        Found::Infinite(later) => Numeric::special(Special::infinity(!later)),
-        Found::Unknown => return Ok(Datum::Null),
+        FieldValue::Infinite(later) => Numeric::special(Special::infinity(!later)),
+        FieldValue::Unknown => return Ok(Datum::Null),
     };
     Ok(arith::numeric(&value, cx))
 }
 
 fn date_part<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(match field(a, cx)? {
-        Found::Exact(value, scale) => Datum::Float8(value as f64 / 10f64.powi(i32::from(scale))),
-        Found::Julian(day, us) => Datum::Float8(day as f64 + us as f64 / DAY_US as f64),
-        Found::Infinite(later) => Datum::Float8(if later { f64::INFINITY } else { f64::NEG_INFINITY }),
-        Found::Unknown => Datum::Null,
+        FieldValue::Exact(value, scale) => Datum::Float8(value as f64 / 10f64.powi(i32::from(scale))),
+        FieldValue::Julian(day, us) => Datum::Float8(day as f64 + us as f64 / DAY_US as f64),
+        FieldValue::Infinite(later) => Datum::Float8(if later { f64::INFINITY } else { f64::NEG_INFINITY }),
+        FieldValue::Unknown => Datum::Null,
     })
 }
 
-fn field(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<Found> {
+fn field(a: &[Datum<'_>], cx: &Cx<'_>) -> Result<FieldValue> {
     let name = text(a, 0);
     let unit = Unit::of(name).ok_or_else(|| not_recognized(name, type_name(a[1])))?;
     let found = match a[1] {
         Datum::Interval(iv) => of_interval(unit, iv),
-        Datum::Time(us) => of_clock(unit, us).or((unit == Unit::Epoch).then_some(Found::Exact(us.into(), 6))),
+        Datum::Time(us) => {
+            of_clock(unit, us).or((unit == Unit::Epoch).then_some(FieldValue::Exact(us.into(), 6)))
+        }
         _ => of_moment(unit, a[1], local_of(a[1], cx)?, cx),
     };
     found.ok_or_else(|| not_supported(name, type_name(a[1])))
@@ -177,18 +181,22 @@ pub(super) fn not_supported(name: &str, ty: &str) -> SqlError {
 }
 
 /// A field of a date or timestamp whose local time is known.
-fn of_moment(unit: Unit, value: Datum<'_>, local: i64, cx: &Cx<'_>) -> Option<Found> {
+fn of_moment(unit: Unit, value: Datum<'_>, local: i64, cx: &Cx<'_>) -> Option<FieldValue> {
     let is_date = matches!(value, Datum::Date(_));
     if time::is_infinite(local) {
         let has = !is_date || of_day(unit, 0).is_some() || unit.grows();
-        return has.then_some(if unit.grows() { Found::Infinite(local > 0) } else { Found::Unknown });
+        return has.then_some(if unit.grows() {
+            FieldValue::Infinite(local > 0)
+        } else {
+            FieldValue::Unknown
+        });
     }
     let (day, us) = (local.div_euclid(DAY_US), local.rem_euclid(DAY_US));
     let since_1970 = |us: i64| i128::from(us) + i128::from(UNIX_SHIFT_US);
     match (unit, value) {
-        (Unit::Epoch, Datum::Date(_)) => Some(Found::Exact(since_1970(local) / 1_000_000, 0)),
-        (Unit::Epoch, Datum::TimestampTz(utc)) => Some(Found::Exact(since_1970(utc), 6)),
-        (Unit::Epoch, _) => Some(Found::Exact(since_1970(local), 6)),
+        (Unit::Epoch, Datum::Date(_)) => Some(FieldValue::Exact(since_1970(local) / 1_000_000, 0)),
+        (Unit::Epoch, Datum::TimestampTz(utc)) => Some(FieldValue::Exact(since_1970(utc), 6)),
+        (Unit::Epoch, _) => Some(FieldValue::Exact(since_1970(local), 6)),
         (Unit::Timezone | Unit::TimezoneHour | Unit::TimezoneMinute, Datum::TimestampTz(utc)) => {
             let seconds = cx.env.zone().offset_at(utc);
             let shown = match unit {
@@ -196,21 +204,21 @@ fn of_moment(unit: Unit, value: Datum<'_>, local: i64, cx: &Cx<'_>) -> Option<Fo
                 Unit::TimezoneHour => seconds / 3600,
                 _ => seconds / 60 % 60,
             };
-            Some(Found::Exact(shown.into(), 0))
+            Some(FieldValue::Exact(shown.into(), 0))
         }
-        (Unit::Julian, Datum::Date(_)) => Some(Found::Exact((day + JULIAN_SHIFT).into(), 0)),
-        (Unit::Julian, _) => Some(Found::Julian(day + JULIAN_SHIFT, us)),
+        (Unit::Julian, Datum::Date(_)) => Some(FieldValue::Exact((day + JULIAN_SHIFT).into(), 0)),
+        (Unit::Julian, _) => Some(FieldValue::Julian(day + JULIAN_SHIFT, us)),
         _ => of_clock(unit, us)
             .filter(|_| !is_date)
-            .or_else(|| of_day(unit, day).map(|n| Found::Exact(n.into(), 0))),
+            .or_else(|| of_day(unit, day).map(|n| FieldValue::Exact(n.into(), 0))),
     }
 }
 
 /// The Julian day of 2000-01-01.
 const JULIAN_SHIFT: i64 = 2_451_545;
 
-fn of_clock(unit: Unit, us: i64) -> Option<Found> {
-    let exact = |n: i64, scale| Some(Found::Exact(n.into(), scale));
+fn of_clock(unit: Unit, us: i64) -> Option<FieldValue> {
+    let exact = |n: i64, scale| Some(FieldValue::Exact(n.into(), scale));
     match unit {
         Unit::Hour => exact(us / 3_600_000_000, 0),
         Unit::Minute => exact(us / 60_000_000 % 60, 0),
@@ -246,9 +254,9 @@ fn of_day(unit: Unit, days: i64) -> Option<i64> {
     })
 }
 
-fn of_interval(unit: Unit, iv: Interval) -> Option<Found> {
+fn of_interval(unit: Unit, iv: Interval) -> Option<FieldValue> {
     let months = i64::from(iv.months);
-    let whole = |n: i64| Some(Found::Exact(n.into(), 0));
+    let whole = |n: i64| Some(FieldValue::Exact(n.into(), 0));
     match unit {
         Unit::Hour => whole(iv.micros / 3_600_000_000),
         Unit::Day => whole(iv.days.into()),
@@ -262,7 +270,7 @@ fn of_interval(unit: Unit, iv: Interval) -> Option<Found> {
             // A year has 365.25 days, a month 30.
             let hundredths = months / 12 * 36_525 + months % 12 * 3000 + i64::from(iv.days) * 100;
             let us = i128::from(hundredths) * i128::from(DAY_US) / 100 + i128::from(iv.micros);
-            Some(Found::Exact(us, 6))
+            Some(FieldValue::Exact(us, 6))
         }
         _ => of_clock(unit, iv.micros),
     }

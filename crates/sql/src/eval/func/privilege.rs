@@ -13,7 +13,7 @@ use super::{Builtin, catalog, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, reg};
 use crate::rights::{Holder, Kind, Object, Who, memberships};
-use crate::system::{self, What, World, ids};
+use crate::system::{self, SystemContext, What, ids};
 use crate::ty::Reg;
 use crate::ty::Ty::{Bool, Int2, Name, Oid, Text};
 
@@ -62,7 +62,7 @@ pub(super) const COLUMNS: &[Builtin] = &[
 ];
 
 /// The role of the first argument of three, or the session's.
-fn asked<'a>(a: &[Datum<'a>], world: &World) -> Result<Who> {
+fn asked<'a>(a: &[Datum<'a>], world: &SystemContext) -> Result<Who> {
     match a {
         [Datum::Text(name), _, _] => {
             let role = world.catalog.role(name).ok_or_else(|| {
@@ -131,7 +131,7 @@ fn wanted(list: &str, possible: Rights) -> Result<Vec<Asked>> {
     list.split(',').map(word).collect()
 }
 
-fn by_name(object: Datum<'_>, kind: Reg, world: &World) -> Result<Option<u32>> {
+fn by_name(object: Datum<'_>, kind: Reg, world: &SystemContext) -> Result<Option<u32>> {
     match object {
         Datum::Text(name) => reg::find(kind, name, &world.catalog, &world.path).map(Some),
         number => Ok(number.as_integer().and_then(|n| u32::try_from(n).ok())),
@@ -317,7 +317,7 @@ fn of_role<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
 }
 
 /// Whether a role may make others members of another.
-fn is_admin_of(world: &World, who: Who, role: ObjectId) -> bool {
+fn is_admin_of(world: &SystemContext, who: Who, role: ObjectId) -> bool {
     let catalog = &world.catalog;
     Holder::of(catalog, who).is_superuser()
         || who.into_iter().flat_map(|who| memberships(catalog, who, &|_| true)).any(|held| {

@@ -18,7 +18,7 @@ use crate::activity::Activity;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
 use crate::rights::{Holder, denied};
-use crate::system::World;
+use crate::system::SystemContext;
 use crate::ty::Ty::{self, Bool, Int4, Int8};
 
 /// How often `pg_terminate_backend` looks whether the session is gone.
@@ -76,7 +76,7 @@ fn terminate<'a>(a: &[Datum<'a>], timeout_ms: i64, cx: &Cx<'a>) -> Result<Datum<
 }
 
 /// Whether the session has ended within the time.
-fn await_end(session: &Arc<Activity>, timeout: Duration, world: &World, cx: &Cx<'_>) -> Result<bool> {
+fn await_end(session: &Arc<Activity>, timeout: Duration, world: &SystemContext, cx: &Cx<'_>) -> Result<bool> {
     let began = Instant::now();
     loop {
         if !world.watched.sessions().iter().any(|other| Arc::ptr_eq(other, session)) {
@@ -92,7 +92,7 @@ fn await_end(session: &Arc<Activity>, timeout: Duration, world: &World, cx: &Cx<
 }
 
 /// The session of that number, if the asking role may end what it does; 42501 if not.
-fn session(a: &[Datum<'_>], world: &World, refusals: [&str; 2]) -> Result<Option<Arc<Activity>>> {
+fn session(a: &[Datum<'_>], world: &SystemContext, refusals: [&str; 2]) -> Result<Option<Arc<Activity>>> {
     let number = int(a, 0);
     let mut sessions = world.watched.sessions().into_iter();
     let Some(session) = sessions.find(|session| i64::from(session.process_id) == number) else {

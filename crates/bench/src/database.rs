@@ -1,6 +1,6 @@
 //! The target of a workload: something that runs SQL statements with parameters.
 //!
-//! 1. A workload names its statements once, at [`Target::connect`]. Later it runs them by number, so a target
+//! 1. A workload names its statements once, at [`MeasuredDatabase::connect`]. Later it runs them by number, so a target
 //!    need not parse during the measured time.
 //! 2. Each `run` outside BEGIN ... COMMIT is a transaction of its own and is durable when it returns.
 
@@ -43,7 +43,7 @@ pub enum Value {
 pub type Row = Vec<Value>;
 
 /// A database that can be measured.
-pub trait Target: Send + Sync {
+pub trait MeasuredDatabase: Send + Sync {
     /// Its name in reports: `embedded`, `wire`.
     fn name(&self) -> &'static str;
 
