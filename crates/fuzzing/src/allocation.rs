@@ -1,15 +1,15 @@
-//! Fuzz target for page allocation: the header page of a space, its descriptor page, and a sequence of
-//! allocations and frees on them.
+//! Fuzzes the allocation of pages: the header page of a space, its descriptor page, and a sequence of
+//! allocations and frees.
 //!
-//! Input, in this order. "Runs" are changes of a valid page (`input.rs`).
+//! The input has these fields, in this order. A run overwrites some bytes (see `input.rs`).
 //!
-//! | bytes | what |
+//! | field | bytes |
 //! |---|---|
-//! | 1 | space: even for data, odd for undo |
-//! | 2 | number of extents |
-//! | runs | changes of the header page |
-//! | runs | changes of the descriptor page |
-//! | 2 each | steps: kind, and a detail of it |
+//! | space: data or rollback | 1 |
+//! | number of extents | 2 |
+//! | runs over a valid header page | runs |
+//! | runs over a valid descriptor page | runs |
+//! | steps: kind, detail | 2 each |
 
 use varve_pager::fuzzing::Allocation;
 use varve_pager::{PageId, PageNo, SpaceId};

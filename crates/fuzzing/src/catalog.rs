@@ -1,4 +1,4 @@
-//! Fuzz target for stored definitions of schemas, tables and sequences, and for the engine's root page.
+//! Fuzzes the decoding of stored definitions of schemas, tables and sequences, and the engine's root page.
 //!
 //! The input is a definition as it is stored.
 

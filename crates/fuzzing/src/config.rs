@@ -1,4 +1,6 @@
-//! Fuzz target for the configuration file `varve.toml`. The input is the text of the file.
+//! Fuzzes the reading of the configuration file `varve.toml`.
+//!
+//! The input is the text of the file.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,15 +1,23 @@
-//! Fuzz target for the control file: its two slots with checksums, and how a start uses their contents.
+//! Fuzzes the control file: its two slots with checksums, and how a start uses their contents.
 //!
-//! Input, in this order. "Runs" are changes of a valid slot (`input.rs`).
+//! The input has these fields, in this order. A run overwrites some bytes (see `input.rs`).
 //!
-//! | bytes | what |
+//! | field | bytes |
 //! |---|---|
-//! | runs, 1 | for each of the two slots: its changes; not 0 if the checksum stays as it is |
-//! | 4 | start of the next life of the log |
-//! | 4, 4, 4 | LSN distances by which the positions of redo advance |
-//! | 1 | flags: 1, 2, 4 pages, log, copies in the region; 8 the log begins anew; 16 no protection |
-//! | | 32 packed; 64 compressed pages; 128 the region is not needed |
-//! | 8, 8 | id and stamp of the region; for a packed file also the numbers of its map checkpoints |
+//! | for each slot: runs over a valid slot; a number, of which 0 corrects the checksum | runs, 1 |
+//! | four distances in the log: start of the next life of the log, three positions after it | 4 each |
+//! | flags of the new state (table below) | 1 |
+//! | id of the region of persistent memory | 8 |
+//! | stamp of the region | 8 |
+//!
+//! | flag | meaning |
+//! |---|---|
+//! | 1, 2, 4 | the region has pages, the log, doublewrite copies |
+//! | 8 | the log begins again, with no lives |
+//! | 16 | no page protection |
+//! | 32 | packed layout; region and stamp are then also the numbers of the page maps' checkpoints |
+//! | 64 | compressed pages |
+//! | 128 | the region is not needed |
 
 use varve_device::{MemoryDirectory, MemoryImage};
 use varve_pager::Lsn;

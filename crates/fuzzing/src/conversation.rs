@@ -1,8 +1,7 @@
-//! Fuzz target for a whole conversation with a server over a socket: start-up, simple and extended messages,
-//! COPY.
+//! Fuzzes a whole conversation with a server over a socket: start-up, simple and extended messages, COPY.
 //!
-//! The first byte of the input says whether the usual start-up is sent (0), or whether the input has a
-//! start-up of its own. After it come the bytes that the client sends.
+//! The input begins with one byte. If it is 0, the target first sends a valid start-up packet. The other
+//! bytes of the input are what the client sends.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

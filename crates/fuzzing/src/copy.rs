@@ -1,7 +1,7 @@
-//! Fuzz target for COPY FROM STDIN in text and CSV, with any data in pieces of any size.
+//! Fuzzes COPY FROM STDIN in text and CSV format. Any data arrives in pieces of any size.
 //!
-//! The input has one byte each for the options, delimiter, quote, escape and NULL text. The next byte is the
-//! size of a piece. The rest is the data.
+//! The input has six fields of one byte: options, delimiter, quote, escape, NULL, and the size of a piece.
+//! The data follows.
 
 use std::cell::RefCell;
 use std::sync::Arc;

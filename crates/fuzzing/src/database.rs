@@ -1,6 +1,4 @@
-//! A small database in memory, for the fuzz targets that run statements.
-//!
-//! Does not know: the statements that a target runs.
+//! A small database in memory, for the targets that run statements.
 
 use std::sync::Arc;
 

@@ -1,14 +1,15 @@
-//! Fuzz target for the doublewrite file: its header, its slots, and the repair of pages from them.
+//! Fuzzes the doublewrite file: its header, its slots, and the repair of damaged pages from the slots.
 //!
-//! Input, in this order. "Runs" are changes of bytes (`input.rs`).
+//! The input has these fields, in this order. A run overwrites some bytes (see `input.rs`).
 //!
-//! | bytes | what |
+//! | field | bytes |
 //! |---|---|
-//! | 8 | LSN at which redo starts |
-//! | 1 | version of the header: even 1, odd 2 |
-//! | 1, runs | not 0 if the header's checksum stays as it is; changes of the header |
-//! | 1 each | for each of the four pages of the data file: a byte that damages the page if it is not 0 |
-//! | runs, 1 | for each slot: a page; not 0 if its checksum stays as it is |
+//! | LSN at which redo starts | 8 |
+//! | version of the header (lowest bit) | 1 |
+//! | checksum of the header: 0 corrects it | 1 |
+//! | runs over a valid header | runs |
+//! | for each of four data pages: a value that damages the page unless it is 0 | 1 each |
+//! | for each slot: runs over a page of zeros; a number, of which 0 corrects the checksum | runs, 1 |
 
 use std::sync::Arc;
 

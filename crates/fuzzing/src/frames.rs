@@ -1,7 +1,8 @@
-//! Fuzz target for the frames and messages of a client, and for the packets that open a connection.
+//! Fuzzes the splitting of a client's bytes into messages, their decoding, and the packets that open a
+//! connection.
 //!
-//! The first byte of the input is the number of bytes that arrive together (0: all). The rest is the client's
-//! stream.
+//! The input begins with one byte: the number of bytes that arrive at once (0: all). The stream of the client
+//! follows.
 
 use std::io::Read;
 

@@ -1,15 +1,13 @@
-//! Reads numbers, pages and pieces from the fuzzer's bytes. After the end of the input, everything reads as
-//! zeros.
+//! Reads numbers, pages and pieces from the fuzzer's bytes. If the bytes end, the rest is read as zeros.
+//! Numbers are little endian.
 //!
-//! A page is described by runs: pieces of bytes that replace parts of an empty or valid page. So a small
-//! input describes a whole page.
+//! A page is described by runs. A run is a piece of bytes that overwrites a page of zeros at some offset. So
+//! a small input can describe a whole page:
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 1 | number of runs |
 //! | 3 + n each | offset in the page (u16), length n (u8), n bytes |
-//!
-//! Does not know: formats.
 
 use varve_engine::ColumnType;
 

@@ -1,7 +1,7 @@
-//! Fuzz target for intervals: reading text, writing text, the binary form, and arithmetic.
+//! Fuzzes values of the type interval: from text to value and back, the binary format, and arithmetic.
 //!
-//! The input has the offset of a time zone in quarters of an hour (i8), a factor (f64), and a timestamp
-//! (i64). Then come two texts with `|` between them.
+//! The input has three numbers: a time zone (i8; half of it is the number of quarters of an hour), a factor
+//! (f64), and a timestamp (i64). Two texts follow, separated by `|`.
 
 use varve_engine::{ColumnType, Datum, Interval, Value};
 use varve_server::fuzzing;

@@ -1,6 +1,6 @@
-//! Fuzz target for encoded keys: the order of their bytes must be the order of the values.
+//! Fuzzes encoded keys. The order of the encoded bytes must be the order of the values.
 //!
-//! The input has the number of columns (one byte), their types, then the values of two rows.
+//! The input has the number of columns (u8), the type of each column, and the values of two rows.
 
 use std::cmp::Ordering;
 

@@ -1,16 +1,15 @@
-//! The code of the fuzz targets. A target takes any bytes, and panics only if the code under test is wrong.
+//! The code of the fuzz targets. A target is a function that takes any bytes, and panics only if the tested
+//! code is wrong.
 //!
 //! The programs in `fuzz/fuzz_targets` only call these functions. So the targets are built and linted with
-//! the other crates, and every `cargo test` runs them on the stored inputs (`tests/corpus.rs`).
-//! `fuzz/README.md` says how to search for new inputs.
+//! the other crates. Every `cargo test` runs them on the stored inputs (`tests/corpus.rs`). `fuzz/README.md`
+//! describes how to search for new inputs.
 //!
 //! Invariants
-//! 1. The result of a target depends only on its bytes, so the same bytes fail again.
-//! 2. If a checksum would reject nearly every input, the target corrects the checksum. So the code that runs
-//!    after the check is tested, too.
-//! 3. If the bytes can be decoded, the target encodes the result again and compares.
-//!
-//! Does not know: how inputs are made.
+//! 1. The result of a target depends only on its input, so a failure can be repeated with the same input.
+//! 2. A wrong checksum would reject nearly every input. So a target can correct the checksum, in order to
+//!    reach the code after the check.
+//! 3. If the input can be decoded, the target encodes the result again and compares.
 
 mod allocation;
 mod catalog;

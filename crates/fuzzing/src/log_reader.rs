@@ -1,18 +1,20 @@
-//! Fuzz target for the log reader: it reads a log of two segments with any blocks, then appends to it after
-//! the last valid block.
+//! Fuzzes the reader of the log: it reads two segments with any blocks, and then appends after the last valid
+//! block.
 //!
-//! Input, in this order. "Runs" are changes of bytes (`input.rs`), and a life is the time from one opening of
-//! the log to the next.
+//! The input has these fields, in this order. A life of the log is the time between a start of the database
+//! and its end. A run overwrites some bytes (see `input.rs`).
 //!
-//! | bytes | what |
+//! | field | bytes |
 //! |---|---|
-//! | 4 | LSN up to which the log is known to be complete |
-//! | 1 | number of lives, up to 3 |
-//! | 1, 4, 4 | for each life: incarnation, LSN after which it began, LSN of its start |
-//! | 1, 1 | for each segment: its number; not 0 if its header is damaged |
-//! | 1 | for each block: its sector, odd in the second segment; 255: runs over a whole file follow |
-//! | 1, 1, 4, 2 | flags (see `block`), incarnation, durable LSN, length |
-//! | n | the groups of records, after their length |
+//! | LSN up to which the log is known to be durable | 4 |
+//! | number of lives, at most 3 | 1 |
+//! | for each life: incarnation, LSN after which it begins, its start | 1, 4, 4 |
+//! | for each segment: its number; a value that damages the header unless it is 0 | 1, 1 |
+//! | blocks or runs, until the input ends | |
+//!
+//! A block has its place (u8: segment and sector), flags (u8, see `Block`), incarnation (u8), durable LSN
+//! (u32), length (u16), and groups of records, each after its length. If the place is 255, runs over the
+//! segment file follow instead.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
-//! Fuzz target that decodes groups, records and notes of the log. A note is a record that changes no page.
+//! Fuzzes the decoding of the log: groups of records, records of page changes, and records that change no
+//! page (notes).
 //!
-//! The input is the bytes of a group, without its length.
+//! The input has the bytes of a group, without its length.
 
 use varve_pager::fuzzing;
 use varve_pager::log::record::{self, Records};

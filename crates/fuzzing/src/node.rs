@@ -1,8 +1,8 @@
-//! Fuzz targets for the slotted node of a B+tree. `node` reads from a node that passes its check. `node_redo`
-//! applies redo operations to any node.
+//! Fuzzes the slotted node of a B+tree. The target `node` reads from a node that has passed its check. The
+//! target `node_redo` applies redo operations to any node.
 //!
-//! The input of `node` is a page, then a key. The input of `node_redo` is a page, then operations: a number
-//! (one byte), the length of the payload, and the payload.
+//! The input of `node` is a page and a key. The input of `node_redo` is a page and operations. An operation
+//! has its number (u8), the length of its payload, and the payload.
 
 use varve_engine::node::{NodeRef, check, split};
 use varve_engine::redo::{EngineRedo, TREE_OPS_END};

@@ -1,8 +1,8 @@
-//! Fuzz target that applies changes to a tree node and to a sorted map, and compares them. Each change is
-//! also redone from its log record on a second page.
+//! Applies the same changes to a tree node and to a sorted map, and compares the two. Each change is also
+//! redone from its log record on a second page.
 //!
-//! The first byte of the input says whether the node belongs to a clustered tree. Then come steps: a kind
-//! (one byte), a key with its length, and the length of a value (one byte).
+//! The input begins with a byte that chooses a clustered tree. Steps follow. A step has its kind (u8), the
+//! length of the key, the key, and the length of the value (u8).
 
 use std::collections::BTreeMap;
 

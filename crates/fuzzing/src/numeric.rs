@@ -1,6 +1,7 @@
-//! Fuzz target for stored numerics: it decodes any bytes, and converts valid values to other forms and back.
+//! Fuzzes the storage format of numeric: decodes any bytes, and converts valid values to other formats and
+//! back.
 //!
-//! The input has a precision (u16) and a scale (u16), then a numeric as it is stored.
+//! The input has the precision (u16), the scale (u16), and the stored bytes of a value.
 
 use std::cmp::Ordering;
 

@@ -1,16 +1,20 @@
-//! Fuzz target for a region of persistent memory with eight page slots. A start reads its header, slot
-//! headers and page images.
+//! Fuzzes a start with a region of persistent memory that has eight page slots. The start reads the region's
+//! header, the headers of the slots, and the pages in the slots.
 //!
-//! Input, in this order. "Runs" are changes of bytes (`input.rs`).
+//! The input has these fields, in this order. A run overwrites some bytes (see `input.rs`).
 //!
-//! | bytes | what |
+//! | field | bytes |
 //! |---|---|
-//! | 4 | LSN of the end of the log |
-//! | 1, runs | not 0 if the header's checksum stays as it is; changes of the header |
-//! | 1 | for each slot: page number, 0 leaves the slot free |
-//! | 2, 1 | LSN of the page, sequence number of the slot |
-//! | runs, 1 | changes of the page; not 0 if its checksum stays as it is |
-//! | runs, 1 | changes of the slot header; not 0 if its checksum stays as it is |
+//! | LSN up to which the log is durable | 4 |
+//! | checksum of the region's header: 0 corrects it | 1 |
+//! | runs over a valid header | runs |
+//! | for each slot: its page number; 0 leaves the slot free, and the fields below are missing | 1 |
+//! | LSN of the page | 2 |
+//! | sequence number of the slot | 1 |
+//! | runs over a valid page | runs |
+//! | checksum of the page: 0 corrects it | 1 |
+//! | runs over a valid slot header | runs |
+//! | checksum of the slot header: 0 corrects it | 1 |
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,14 +1,14 @@
-//! Fuzz target that opens a crashed database whose files were changed. After a change the checksum is either
-//! corrected or left wrong.
+//! Fuzzes the opening of a database after a crash. The target changes some bytes of the database's files. It
+//! may correct the checksums over the changed bytes.
 //!
-//! Tree nodes and records of the log are not changed, because their readers trust the checksum
-//! (`engine/src/node/mod.rs`). The targets `log_records`, `page_redo` and `node_redo` cover these. Everything
-//! else is changed: headers and maps of the spaces, the engine's root, undo pages, segment headers and their
-//! directory, slots of the control file, headers of log segments and blocks. If the checksum is left wrong,
-//! log records are changed, too.
+//! The target changes headers and maps of the spaces, the engine's root page, undo pages, rollback segment
+//! headers and their directory, slots of the control file, and headers of log segments and log blocks. It
+//! does not change tree nodes, because their reader trusts the checksum (`engine/src/node/mod.rs`). For the
+//! same reason it changes log records only if it leaves the checksum wrong. The targets `log_records`,
+//! `page_redo` and `node_redo` test these two.
 //!
-//! The input is a list of changes: the place (one byte), a byte that is odd if the old checksum stays, and
-//! runs of bytes (`input.rs`).
+//! The input is a list of changes. A change has a place (u8), a number that leaves the old checksum if it is
+//! odd (u8), and runs, which overwrite bytes at that place (see `input.rs`).
 
 use std::cell::OnceCell;
 use std::sync::Arc;

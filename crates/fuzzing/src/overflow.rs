@@ -1,9 +1,14 @@
-//! Fuzz target for overflow chains of large values: a stub as in a leaf, and chain pages with any links and
-//! lengths.
+//! Fuzzes chains of overflow pages, which store a large value outside its leaf. The chain's pages have any
+//! links and lengths. The leaf has a stub, which holds the length and the first page of the chain.
 //!
-//! For each of the four chain pages, the input has the next page (one byte) and the length (u16). The next
-//! page may be outside of the chain. Then comes a stub with its length. If this length is zero, the stub is
-//! made from a payload length (u32) and a first page (one byte).
+//! The input has these fields, in this order:
+//!
+//! | field | bytes |
+//! |---|---|
+//! | for each of four chain pages: next page, in the chain or any other; length | 1, 2 |
+//! | length of the stub | 1 |
+//! | if that is not 0: the stub | as many |
+//! | if that is 0: length of the value, first page of the chain | 4, 1 |
 
 use std::cell::OnceCell;
 

@@ -1,16 +1,18 @@
-//! Fuzz target for the page map of a packed space: its heads and map pages, and the records of the log that
-//! change it (notes).
+//! Fuzzes the page map of a space with packed pages: the heads and pages of the map's file, and the log
+//! records that change the map (notes).
 //!
-//! Input: the map's file has six blocks: two heads, and two copies of each of two map pages. For each block
-//! there are runs over a valid block (`input.rs`), and a byte that is not 0 if the checksum stays as it is.
-//! Then come notes: the kind (one byte, modulo 3), the end of the group (u16), and the fields of this table.
+//! The input has six blocks: two heads, and two places for each of two map pages. For each block it has runs
+//! over a valid block, which overwrite some bytes (see `input.rs`), and a byte that corrects the checksum if
+//! it is 0. Log records follow. A log record has its kind (u8, modulo 3), the end of its group in the log
+//! (u16), and these fields:
 //!
 //! | kind | what |
 //! |---|---|
-//! | 0 | places of pages: their number u8 (modulo 8), then the fields below for each page |
-//! | | flags u8 (1 moved, 2 bit 31 of the address), page u16, LSN u16, address u16, units u8 |
-//! | 1 | pages that are not needed any more: first u16, count u16 |
-//! | 2 | any payload of a note with places, after its length u8 |
+//! | 0 | addresses of pages: number of pages u8 (modulo 8); the fields below for each page |
+//! |   | flags u8 (1: moved, 2: high part of the address is one) |
+//! |   | page u16, LSN u16, address u16, length in units u8 |
+//! | 1 | pages whose contents are discarded: first u16, count u16 |
+//! | 2 | any payload of a record of addresses, after its length u8 |
 
 use std::sync::Arc;
 

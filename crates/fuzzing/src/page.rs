@@ -1,9 +1,9 @@
-//! Fuzz targets for the page header and its checksum (`page`), and for the pager's own redo operations
-//! (`page_redo`).
+//! Fuzzes the page header and its checksum (target `page`), and the pager's own redo operations (target
+//! `page_redo`).
 //!
-//! The input of `page` is: space u16, number u32, page, kind u8, owner u32, offset of a changed byte u16,
-//! change u8. The input of `page_redo` is a page, then operations: a number (one byte), the length of the
-//! payload, and the payload.
+//! The input of `page` has space (u16), number (u32), the page, kind (u8), owner (u32), and the place and
+//! value of a change (u16, u8). The input of `page_redo` is a page and operations. An operation has its
+//! number (u8), the length of its payload, and the payload.
 
 use varve_engine::redo::EngineRedo;
 use varve_pager::page::{self as format, PAGE_HEADER_BYTES, PageDamage};

@@ -1,7 +1,7 @@
-//! Fuzz target for the row encoding: it encodes rows of any values, and decodes any bytes as a row.
+//! Fuzzes the encoding of rows: it encodes rows of any values, and decodes any bytes as a row.
 //!
-//! The input has the number of columns (one byte) and their types. Then, after an even byte there are values,
-//! and after an odd byte the bytes of a row.
+//! The input has the number of columns (u8) and their types. If the next byte is even, values follow. If it
+//! is odd, the bytes of an encoded row follow.
 
 use varve_engine::{ColumnType, Datum, RowImage, RowRef, RowSchema, Value};
 

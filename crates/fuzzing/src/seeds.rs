@@ -1,7 +1,7 @@
-//! The first inputs of the fuzz targets: bytes that the database itself has written, and the statements of
-//! the SQL tests.
+//! The first inputs of the targets: bytes that the database itself has written, and the statements of the SQL
+//! tests.
 //!
-//! Inputs that earlier searches found are in `fuzz/corpus`.
+//! `fuzz/corpus` has the inputs that earlier searches found.
 
 use std::collections::BTreeSet;
 

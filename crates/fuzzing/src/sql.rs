@@ -1,5 +1,6 @@
-//! Fuzz target for SQL text: the text is parsed, bound, and run on a small database in memory. The input is
-//! the text.
+//! Fuzzes SQL: any text is parsed, bound, and run on a small database in memory.
+//!
+//! The input is the text.
 
 use std::cell::RefCell;
 use std::sync::Arc;

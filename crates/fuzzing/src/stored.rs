@@ -1,15 +1,17 @@
-//! Fuzz target for stored pages, which may be compressed: compression, decompression, and any bytes in place
-//! of a stored page.
+//! Fuzzes pages as they are stored: the compression of a page, its decompression, and the decoding of any
+//! bytes as a stored page.
 //!
-//! Input, in this order. Changes end with an offset outside of the page.
+//! The input has these fields, in this order:
 //!
-//! | bytes | what |
+//! | field | bytes |
 //! |---|---|
-//! | 2, 4 | space and number of the page |
-//! | 1, 1 | compression algorithm and level |
-//! | runs | the page (`input.rs`) |
-//! | 2, 1 each | changes of the stored page: offset, and a byte that is XORed there |
-//! | 1, n | whether the checksum stays as it is; bytes that the codec did not make |
+//! | space, page number | 2, 4 |
+//! | algorithm and level of the compression | 1, 1 |
+//! | the page, as runs (see `input.rs`) | runs |
+//! | changes of the stored page: offset, value that is combined by XOR | 2, 1 each |
+//! | an offset after the end of the stored page, which ends the changes | 2 |
+//! | checksum: 0 corrects it | 1 |
+//! | bytes that replace the compressed data | rest |
 
 use varve_pager::page::{self, FIRST_ENGINE_KIND, PageDamage};
 use varve_pager::{Algorithm, Compression, PageId, PageNo, SpaceId, fuzzing};

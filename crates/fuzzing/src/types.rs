@@ -1,8 +1,8 @@
-//! Fuzz target for the text and binary forms of every type. A value that was read is written, and must be
-//! read as the same value again.
+//! Fuzzes the text and binary formats of every type. A value that was read is written, and must be read as
+//! the same value again.
 //!
-//! The input has a column type, and the time zone in quarters of an hour (one byte). If this byte is odd, a
-//! binary value follows, otherwise a text.
+//! The input has a column type and a time zone (i8; half of it is the number of quarters of an hour). If the
+//! byte of the zone is even, a text follows. If it is odd, a binary value follows.
 
 use varve_engine::{ColumnType, Value};
 use varve_server::fuzzing;

@@ -1,8 +1,7 @@
-//! Fuzz targets for undo records (`undo_record`) and for the pages of the rollback space (`undo_page`): undo
-//! pages, segment headers, the directory.
+//! Fuzzes pages of the rollback space (undo pages, segment headers, the directory), and undo records.
 //!
-//! The input of `undo_page` is a page, then operations: a number (one byte), the length of the payload, and
-//! the payload. The input of `undo_record` is a record.
+//! The input of `undo_page` is a page and operations. An operation has its number (u8), the length of its
+//! payload, and the payload. The input of `undo_record` is a record.
 
 use varve_engine::fuzzing;
 use varve_engine::redo::{EngineRedo, TREE_OPS_END};
