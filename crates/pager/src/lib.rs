@@ -1,11 +1,12 @@
-//! varve-pager: pages, the log that makes their changes durable, and the pool that keeps them in memory.
+//! The crate varve-pager stores pages. It has the buffer pool, the write-ahead log, the levels below the
+//! pool, and recovery.
 //!
 //! Invariants
-//! 1. Write-ahead: a page is written only when the log is durable up to its page LSN.
-//! 2. A page that fails its checksum or identity is never handed out.
-//! 3. A mini-transaction's changes are in the log together or not at all.
+//! 1. Write-ahead rule: a page is written only when the log is durable up to the page's LSN.
+//! 2. A page with a wrong checksum or a wrong identity is never returned to a caller.
+//! 3. After a crash, either all changes of a mini-transaction are in the log, or none.
 //!
-//! The folders are a stack: each uses only those that stand below it in this table.
+//! The folders are layers. A folder uses only folders that are below it in this table.
 //!
 //! | folder | what is in it |
 //! |---|---|
@@ -13,14 +14,14 @@
 //! | `open/` | making a database, or recovering one |
 //! | `running/` | page writers, checkpoints, the parts that threads share |
 //! | `recovery/` | analysis of the log, redo |
-//! | `config.rs` | the configuration as a whole; each part of it lies beside what it configures |
-//! | `space/` | allocation of pages, growing, trim |
+//! | `config.rs` | the configuration as a whole; each part of it is in the folder that it configures |
+//! | `space/` | allocation of pages, growth of files, trim |
 //! | `pool/` | the buffer pool |
-//! | `flash/`, `nvm/` | the flash cache; the NVM page buffer and the region |
-//! | `home/` | space files: layouts, protection against torn pages, compression |
-//! | `level/` | the seam between the pool and what is below it; the ledger of dirty pages |
+//! | `flash/`, `nvm/` | the flash cache; the NVM page buffer and the region of persistent memory |
+//! | `home/` | the data files: layouts, protection against torn pages, compression |
+//! | `level/` | the interface between the pool and the levels below it; the dirty-page table |
 //! | `control/` | the control file |
-//! | `log/` | the write-ahead log, its notes |
+//! | `log/` | the write-ahead log, and its records that change no page |
 //! | `base/` | identities, LSNs, pages as bytes, errors |
 //!
 //! What it does not know: keys, rows, transactions, SQL.

@@ -1,11 +1,11 @@
-//! The files of the spaces.
+//! The files of the spaces. A space is a set of pages, and each space has one file.
 //!
 //! Invariants
-//! 1. A page below [`SpaceFile::pages`] exists on the device, because the file's new length is durable before
-//!    this number grows.
-//! 2. Each file has one handle for the life of the pager.
+//! 1. A page with a number below [`SpaceFile::pages`] exists on the device. The file's new length is durable
+//!    before this number grows.
+//! 2. The pager opens each file once, and keeps the handle until it ends.
 //!
-//! What it does not know: what pages contain, which are in use.
+//! What it does not know: what pages contain, and which pages are in use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,8 +1,9 @@
-//! Writes in flight: which pages are being written to their layout.
+//! The table of page writes that are in flight: the data files have been asked to write the page, and the
+//! write has not ended.
 //!
 //! Invariants
-//! 1. Two writes of one page never overlap. An older image is never written after a newer image whose write
-//!    was in flight.
+//! 1. Two writes of one page never overlap. If a newer image of a page is being written, no older image of
+//!    this page is written after it.
 //!
 //! What it does not know: where pages are written.
 

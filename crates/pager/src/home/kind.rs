@@ -1,6 +1,6 @@
-//! The layouts that can be configured.
+//! The names of the layouts that the configuration can choose: in place, or packed.
 //!
-//! What it does not know: how each lays pages out.
+//! What it does not know: how each layout stores pages.
 
 use crate::home::packed::config::PackedConfig;
 

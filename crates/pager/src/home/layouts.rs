@@ -1,6 +1,7 @@
-//! Which layout each space has; pages of several spaces are handed out among them.
+//! The table that says which layout each space has. A request for pages of several spaces is split here, and
+//! each layout gets the pages of its own spaces.
 //!
-//! What it does not know: what a layout does.
+//! What it does not know: what a layout does with the pages.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
-//! Home: the data files, which are the lowest level of the page hierarchy. Each space (set of pages) has a
-//! file, and a layout that says where in the file a page is stored.
+//! The data files are the lowest level of the page hierarchy; names in the code call this level *home*. Each
+//! space (a set of pages) has one file. The layout of the space says where in the file a page is stored.
 //!
 //! Invariants
-//! 1. A page that was read is returned to the level above only if its checksum and identity are right, and
-//!    its LSN is not beyond the end of the log.
+//! 1. A page that was read is returned only if its checksum and its identity are right, and its LSN is not
+//!    beyond the end of the log.
 //! 2. A page is written only after the log is durable up to the page's LSN. An assertion checks this.
-//! 3. Two writes of one page never overlap. An older image is never written after a newer image whose write
-//!    was in flight.
+//! 3. Two writes of one page never overlap. If a newer image of a page is being written, no older image of
+//!    this page is written after it.
 //!
 //! What it does not know: frames, what is in a page, where in a file pages are stored (`layout.rs`).
 

@@ -1,9 +1,11 @@
-//! Hole punching: holes are counted, and a device that does not support holes is not asked again.
+//! Hole punching returns file blocks to the device. This module counts the holes. If a device reports that it
+//! does not support holes, no more holes are tried on it.
 //!
 //! Invariants
-//! 1. A hole that could not be punched only leaves its blocks allocated. Errors are counted, never returned.
+//! 1. If a hole can't be punched, its blocks stay allocated, and nothing else is lost. So errors are counted,
+//!    and never returned.
 //!
-//! What it does not know: what the ranges held.
+//! What it does not know: what was stored in the ranges.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

@@ -1,11 +1,13 @@
-//! The table of compressions: which owner's pages are compressed with which algorithm and level.
+//! The table of compressions: for each owner, the algorithm and level with which its pages are compressed. An
+//! owner is, for example, the tree of a table.
 //!
 //! Invariants
-//! 1. The table is replaced as a whole and never changed, so that a writer sees one consistent table.
-//! 2. The table decides how pages are written from now on. Each stored page itself says how it was stored.
-//! 3. Redo runs before the engine has told the pager how owners are compressed. Until then an owner has the
+//! 1. The table is replaced as a whole, and never changed. So each writer uses one consistent table.
+//! 2. The table decides how pages are written from now on. For reading it is not needed, because each stored
+//!    page says how it was stored.
+//! 3. Redo runs before the engine has set the table. Until then the table has, for each owner, the
 //!    compression that the log recorded (`log/notes/stored_forms.rs`), or else the algorithm of its stored
-//!    pages. These entries are dropped when the engine sets the table.
+//!    pages. The engine's table replaces these entries.
 //!
 //! What it does not know: what an owner is.
 

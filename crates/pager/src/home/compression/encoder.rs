@@ -1,9 +1,10 @@
-//! The stored forms of a layout's pages: chosen, made and counted.
+//! Makes the stored form of each page before a layout writes it: plain, or compressed as the page's owner
+//! demands. The encoder also counts the pages and bytes.
 //!
 //! Invariants
-//! 1. While no owner is compressed a put pays one look at a table, and nothing is counted.
+//! 1. While no owner's pages are compressed, a put looks into one table, and counts nothing.
 //!
-//! What it does not know: where pages lie.
+//! What it does not know: where pages are stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

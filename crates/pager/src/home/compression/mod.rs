@@ -1,6 +1,7 @@
-//! Page compression: the codecs, the stored form of a page, and which owner's pages are compressed how.
+//! Page compression: the codecs, the stored form of a page, and the table that says how each owner's pages
+//! are compressed. An owner is, for example, the tree of a table.
 //!
-//! What it does not know: where a stored page lies in its file.
+//! What it does not know: where in its file a page is stored.
 
 pub(crate) mod by_owner;
 pub(crate) mod codec;

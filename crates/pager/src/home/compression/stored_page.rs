@@ -1,6 +1,7 @@
-//! The stored form of a page: plain, or compressed (Lindstrom 2017, section 3).
+//! The stored form of a page in its data file: plain, or compressed (Lindstrom 2017, section 3).
 //!
-//! A plain one is the sealed page of `base/page.rs`, whose flags are 0. A compressed one (little endian):
+//! A plain stored page is the sealed page of `base/page.rs`, with flags 0. A compressed stored page has this
+//! format (little endian):
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
@@ -18,12 +19,14 @@
 //! | 40 + n | .. | zeros up to a whole unit of the device; not covered by the checksum, not looked at |
 //!
 //! Invariants
-//! 1. Nothing is decompressed before the checksum over it was right, and no page is handed up that does not meet the plain
-//!    page's own: a faulty codec is damage, never a wrong page.
-//! 2. What lies behind a stored page is never looked at: it may be the end of a longer one.
-//! 3. A page is compressed only if that saves a unit.
+//! 1. A compressed page is decompressed only after its own checksum was verified. The result is returned only
+//!    if the plain page's checksum is right, too. So a faulty codec is reported as damage, and never returns
+//!    a wrong page.
+//! 2. The bytes after a stored page are never read as part of it, because they may be the end of a longer
+//!    page that was stored there before.
+//! 3. A page is compressed only if the compressed page needs at least one device unit less.
 //!
-//! What it does not know: where pages lie, who chose the algorithm.
+//! What it does not know: where pages are stored; why an algorithm was chosen.
 
 #[cfg(test)]
 mod tests;

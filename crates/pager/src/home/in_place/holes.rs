@@ -1,25 +1,26 @@
-//! Holes behind compressed pages: hole punching returns the file blocks that a compressed page does not need
-//! (Lindstrom 2017, figure 2).
+//! Holes after compressed pages. A compressed page does not need all file blocks of its address range, and
+//! hole punching returns the rest to the device (Lindstrom 2017, figure 2).
 //!
-//! Every page has a place of one page size in its file. A stored page consists of sectors, a hole of whole
-//! blocks of the file system. A stored page therefore needs every block that it reaches into. For each page
-//! there is a hint in memory: the largest number of blocks that may be allocated for its place. A hole is
-//! punched only if the stored page needs fewer blocks than its hint says, not at every write. The reason is
-//! cost: punching delays other I/O of the file, and each hole is one more extent for the file system.
+//! In this layout each page has an address range of one page size in its file. The device writes sectors, but
+//! a hole consists of whole blocks of the file system. So a block that the stored page uses in part stays
+//! allocated.
+//!
+//! A hole is not punched at every write, because punching delays other I/O of the file, and each hole is one
+//! more extent for the file system. For each page a hint in memory says how many blocks of its range may be
+//! allocated. A hole is punched only if the stored page needs fewer blocks than its hint says.
 //!
 //! Invariants
-//! 1. A hint concerns allocated blocks only. No hole reaches into the bytes of a stored page, whatever the
-//!    hint says. Reads do not use hints.
-//! 2. The blocks of a place beyond the hint's number are not allocated, if the device punched as it reported.
-//!    Code that allocates blocks of a place in another way than by a page write forgets the hint. After a
-//!    start there are no hints, so the first write of a compressed page punches its hole again.
-//! 3. A hole is punched after the page is durable, while its write still counts as in flight. Therefore no
-//!    other write reaches into the range meanwhile, and a crash leaves the page whole with or without the
-//!    hole.
+//! 1. A hint is about allocated blocks only. A hole never reaches into the bytes of a stored page, even if
+//!    the hint is wrong. Reads do not use hints.
+//! 2. The blocks of a range beyond the hint's number are not allocated, if the device punched as it reported.
+//!    A page write updates the hint. Any other code that allocates blocks of the range removes the hint. A
+//!    start has no hints, so the first write of each compressed page punches its hole again.
+//! 3. A hole is punched after the page is durable, and while its write still counts as in flight. So no other
+//!    write uses the range meanwhile. After a crash the page is whole, with or without the hole.
 //! 4. A page that was always stored at its full size has no hint. Looking for its hint takes no lock and
-//!    allocates nothing.
+//!    allocates no memory.
 //!
-//! What it does not know: why a page is as long as it is; which pages are free.
+//! What it does not know: why a stored page has its length; which pages are free.
 
 #[cfg(test)]
 mod tests;

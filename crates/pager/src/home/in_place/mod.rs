@@ -2,13 +2,14 @@
 //!
 //! Invariants
 //! 1. Page `n` of a space begins at byte `n * page_size` of the space's file.
-//! 2. A stored page has as many bytes as it needs, for example fewer if it is compressed. The bytes behind
-//!    it, up to the next page's address, mean nothing. They may be a hole (`holes.rs`).
-//! 3. If the trim setting says so, the file blocks of free extents are returned to the device by punching
-//!    holes, a piece at a time. No hole reaches into a page that is in use.
+//! 2. A stored page has only as many bytes as it needs. A compressed page, for example, is shorter than the
+//!    page size. The bytes after it, up to the next page's address, have no meaning, and may be a hole
+//!    (`holes.rs`).
+//! 3. If the trim setting is on, holes are punched into free extents, a piece at a time, to return their file
+//!    blocks to the device. A hole never reaches into a page that is in use.
 //! 4. When `write` returns, the pages are stable: they were written as the protection demands, and flushed.
-//!    Then they are reported to the ledger, the table of pages with changes that only the log holds. Pages
-//!    of the temporary space are only written, with none of these steps.
+//!    Then they are reported to the `Ledger`, the table of dirty pages. Pages of the temporary space are
+//!    neither protected, nor flushed, nor reported.
 //!
 //! What it does not know: how the protection works.
 

@@ -1,7 +1,8 @@
-//! The book of a packed space: where every page lies, and where a crash would find it.
+//! The book of a packed space is a table in memory. It says where every page is, and which version of the
+//! page a crash would find.
 //!
-//! A page that is written goes to a new slot at once; the slot before it lives until a note in the durable
-//! log names the new one. Between the two the page is *held*:
+//! Each write of a page goes to a new slot. The earlier slot stays live until a record in the durable log
+//! names the new one. Between the two moments the page is *held*, in the state `pending` or `noting`:
 //!
 //! ```text
 //!             written              begin_settle             settled
@@ -12,15 +13,16 @@
 //! ```
 //!
 //! Invariants
-//! 1. A slot dies only when neither the map, nor what a crash would find, nor a grave names it.
-//! 2. `durable` has what a crash would find for the pages that are pending or noting, and for no others: for
-//!    those the map says it.
-//! 3. A discarded page leaves both; its slots lie in a grave until the note of the discard is durable. A slot
-//!    that no note ever named dies at once.
-//! 4. A map page is dirty if what a crash would find for one of its pages has changed since the last
-//!    checkpoint.
+//! 1. A slot dies only when three things do not name it: the map, the state that a crash would find, and the
+//!    graves (invariant 3).
+//! 2. `durable` has the places that a crash would find for `pending` and `noting` pages, and for no other
+//!    pages. For all other pages the map has this place.
+//! 3. A discarded page leaves the map and `durable`. Its slots are in a *grave* until the log record of the
+//!    discard is durable. A slot that no log record ever named dies at once.
+//! 4. A map page is dirty if the place that a crash would find for one of its pages has changed since the
+//!    last checkpoint.
 //!
-//! What it does not know: devices, the log, threads: its owner holds a lock.
+//! What it does not know: devices, the log, threads. The caller holds a lock.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};

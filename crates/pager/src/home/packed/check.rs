@@ -1,10 +1,11 @@
-//! Looking for contradictions in a packed space: every place within the file and none over another, in every
-//! slot the page that the map says, what lives in the extents as much as the pages need.
+//! A consistency check of a packed space. Every place must be inside the file, and no two places may overlap.
+//! Every slot must have the page that the map says. The bytes that count as live in each extent must be the
+//! bytes that pages use.
 //!
 //! Invariants
-//! 1. Nothing is changed; what is found is said in words that name page and place.
-//! 2. Page writers may be at work: a slot is held while it is looked at, as for reading, and sums are
-//!    compared when nothing is on its way.
+//! 1. The check changes nothing. Each finding is a text that names the page and its place.
+//! 2. Page writers may run during the check. The check registers as a reader of each slot that it reads, and
+//!    compares sums only when no write is in flight.
 //!
 //! What it does not know: what is in a page.
 

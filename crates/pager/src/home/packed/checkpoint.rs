@@ -1,16 +1,18 @@
-//! Checkpoints of the map, and pages that mean nothing any more.
+//! Checkpoints of a packed space's page map, and discards of pages whose content is not needed any more.
 //!
 //! ```text
-//!    close the gate, lock settling --> copy what a crash would find, at the end E of the log --> open the gate
-//!      --> flush the log to E --> map pages to their other places --> head {number, E}
+//!    close the gate, lock settling --> copy the map that a crash would find, at log end E --> open the gate
+//!      --> flush the log to E --> write map pages to their unused places --> write the head {number, E}
 //! ```
 //!
 //! Invariants
-//! 1. The copy is exactly what the log up to E says: nobody is between a note and what it stands for.
-//! 2. The log is durable up to E before a head names the copy: discards that are in it are not taken back by a crash.
-//! 3. A crash before the head finds the checkpoint before.
+//! 1. The copy has exactly what the log up to E says. While the gate is closed, no thread is between
+//!    appending a log record and changing the book.
+//! 2. The log is durable up to E before a head names the copy. So a crash can't undo a discard that is in the
+//!    copy.
+//! 3. A crash before the head is written finds the checkpoint before.
 //!
-//! What it does not know: when the log is cut (`needs_log_from` says from where it is needed).
+//! What it does not know: when the log is cut (`needs_log_from` gives the LSN from which the log is needed).
 
 use std::sync::atomic::Ordering::Relaxed;
 

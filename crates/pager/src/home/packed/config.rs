@@ -1,4 +1,4 @@
-//! How packed spaces work.
+//! The settings of packed spaces.
 //!
 //! What it does not know: the configuration file.
 

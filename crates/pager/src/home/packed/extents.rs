@@ -1,4 +1,5 @@
-//! The extents of a packed file: how much of each is alive, which are free, where the next slot goes.
+//! The extents of a packed file. For each extent this module knows how many bytes are live and whether it is
+//! free. It also gives out the next slot for a page. A slot is *live* while some page may be read from it.
 //!
 //! ```text
 //!             refilled          begin              finish               all survivors moved
@@ -7,19 +8,19 @@
 //!      +------------------+ +---------------------------------+----------------------------------+
 //! ```
 //!
-//! A *hollow* extent is free, too, but its room may have been given back to the device: it has to be reserved
-//! before the extent is used. After a start that is not known of any free extent, so all of them are hollow,
-//! and punched once more.
+//! A *hollow* extent is free, but its blocks may have been returned to the device. So blocks are reserved
+//! again before the extent is used. A start does not know which free extents have blocks. So it treats all of
+//! them as hollow, and punches them again.
 //!
 //! Invariants
-//! 1. A slot lives from `take` until it dies, once. An extent is free (or hollow) when nothing in it lives,
-//!    nobody fills it and nobody punches it.
-//! 2. Slots are taken one behind the other and never cross the end of an extent; the first 4096 bytes of
-//!    extent 0 are never given out, and never punched.
-//! 3. An extent with a write in flight is nobody's victim: the page of that write may not be moved before it
-//!    is there.
+//! 1. A slot becomes live in `take`, and dies once. An extent is free (or hollow) when it has no live slot,
+//!    no thread writes into it, and no thread punches it.
+//! 2. Slots are taken in the order of their addresses, and never cross the end of an extent. The first 4096
+//!    bytes of extent 0 are the file's header: they are never given out, and never punched.
+//! 3. An extent with a page write in flight is not chosen for reclamation, because that page can't be moved
+//!    before it is written.
 //!
-//! What it does not know: devices; which page is where (`page_map.rs`); why a slot lives (`book.rs`).
+//! What it does not know: devices; where a page is (`page_map.rs`); why a slot is live (`book.rs`).
 
 use std::collections::BTreeSet;
 use std::ops::Range;

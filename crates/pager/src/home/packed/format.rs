@@ -1,10 +1,10 @@
-//! What a packed space has in its two files: the header block of the slots' file, heads and map pages of the
-//! map's file.
+//! The format of the two files of a packed space. The file `S.varve` has the pages. The file `S.map.varve`
+//! has the page map, which says where each page is.
 //!
-//! Everything is little endian, every block has 4096 bytes.
+//! All numbers are little endian, and every block has 4096 bytes.
 //!
-//! `S.varve`: extent e begins at byte e x extent bytes. The first block is the *header block*; everything
-//! else is slots, and between them what older slots left behind.
+//! `S.varve`: extent e begins at byte e x extent bytes. The first block of the file is the *header block*.
+//! All other bytes are slots of pages, or remains of old slots.
 //!
 //! | header block: offset | bytes | what |
 //! |---|---|---|
@@ -17,8 +17,8 @@
 //! | 34 | | zeros |
 //! | 4092 | 4 | CRC-32C of bytes 0..4092 |
 //!
-//! `S.map.varve`: blocks 0 and 1 are *heads*, the same in both; from block 2 on *map pages*, two places each:
-//! map page i has blocks 2 + 2i and 3 + 2i.
+//! `S.map.varve`: blocks 0 and 1 are two equal *heads*. From block 2 on there are *map pages*. Each map page
+//! has two places, which are written in turn: map page i has the blocks 2 + 2i and 3 + 2i.
 //!
 //! | head: offset | bytes | what |
 //! |---|---|---|
@@ -45,13 +45,13 @@
 //! | 32 | 8 x 508 | places (`unit_run.rs`) of pages 508 i .. 508 i + 507 |
 //!
 //! Invariants
-//! 1. What is decoded has been under a right checksum and is of this database and space; what says anything
-//!    else is refused with the reason.
+//! 1. A block is decoded only if its checksum is right, and it belongs to this database and space. A block
+//!    with impossible values is refused, and the error says why.
 //!
-//! This is version 1: it was never in a program whose configuration could choose it before heads were the
-//! same in both blocks and named the versions.
+//! Before this version 1, only programs whose configuration could not choose the packed layout wrote these
+//! files.
 //!
-//! What it does not know: files; when what is written (`map_file.rs`).
+//! What it does not know: files; when each block is written (`map_file.rs`).
 
 use crate::base::ids::{PageNo, SpaceId};
 use crate::base::lsn::{LSN_MAX, Lsn};

@@ -1,10 +1,10 @@
-//! A gate: any number of threads hold it open, or one thread closes it.
+//! A gate lets any number of threads in, or one thread closes it. It works like a read-write lock.
 //!
 //! Invariants
-//! 1. A thread that closes the gate waits until all holders have left. While the gate is closed, or a thread
+//! 1. A thread that closes the gate waits until all threads have left. While the gate is closed, or a thread
 //!    waits to close it, no other thread enters.
 //!
-//! What it does not know: what is done behind it.
+//! What it does not know: what threads do inside.
 
 use parking_lot::{Condvar, Mutex};
 

@@ -1,24 +1,28 @@
-//! The map's file of a packed space: two heads that are the same, two places for each map page.
+//! The file with the page map of a packed space. The map says where each page of the space is. The file has
+//! two equal heads, and two places for each map page. A checkpoint writes map pages to the places that are
+//! not in use, and then the heads make these places valid.
 //!
 //! ```text
-//!    map pages to their other places --flush--> one head --durable--> the other head --durable
-//!                                                          ^ now the other places are the ones that count
+//!    changed map pages --> their unused places --flush--> one head, durable --> the other head, durable
+//!                                                              ^ from here on the new places are valid
 //! ```
 //!
 //! Invariants
-//! 1. The only valid copy of anything is never written over: a torn head or map page leaves the one before.
-//! 2. Which place of a map page counts is what the head says by [`Head::versions`]: the newest one that is
-//!    not newer than the head's checkpoint. If one of those can't be read, an older one is never taken for
-//!    it. What a checkpoint wrote that came to nothing has a higher number: such pages are dirty after a
-//!    start, so the next checkpoint, which has that number again, writes over them.
-//! 3. A checkpoint writes every map page that is new with it.
-//! 4. A head under a right checksum was written whole: if it says what cannot be, or is another space's,
-//!    nothing is opened.
-//! 5. A head is in both blocks before the next one is written to either, as far as the device has room: one
-//!    block that can't be read costs nothing. Where the second block was refused, the head in force is in one
-//!    of them until there is room. A head whose write was refused may be on the device all the same: it is
-//!    written over before anything that it names.
-//! 6. The file has room for the map of all pages of the space before the space has them.
+//! 1. The only valid copy of a head or map page is never overwritten. If a write is torn, the earlier copy is
+//!    still there.
+//! 2. The valid place of a map page is the newest one whose checkpoint is not newer than the head's.
+//!    [`Head::versions`] is a sum over these versions. If the valid place can't be read, the sum differs, and
+//!    the older place is not used instead. A checkpoint that failed leaves map pages with a higher checkpoint
+//!    number. These map pages are dirty after a start, so the next checkpoint, which has the same number,
+//!    overwrites them.
+//! 3. A checkpoint writes every map page that did not exist at the checkpoint before.
+//! 4. A head with a right checksum was written whole. If it has impossible values, or belongs to another
+//!    space, the database does not open.
+//! 5. A head is written to both blocks before the next head is written to either. So one unreadable block
+//!    loses nothing. If the device was full at the second write, the head is in only one block until there is
+//!    space. A head whose write was refused may still be on the device. It is overwritten before the map
+//!    pages that it names.
+//! 6. The file gets the space for the map entries of new pages before the space grows by these pages.
 //!
 //! What it does not know: slots, the log.
 

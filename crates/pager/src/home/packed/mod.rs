@@ -1,43 +1,47 @@
-//! The packed layout: stored pages out of place, in sector-aligned slots of whole extents, found through a
-//! page map.
+//! The packed layout never overwrites a page. Each write of a page goes to a new slot of an extent that is
+//! being filled, and a page map says where the newest version of each page is. Slots are aligned to sectors.
 //!
 //! ```text
-//!    write: slot of the extent being filled --> held --settle: flush, note in the log, log flush--> stable; the slot before dies
-//!    read:  map --> one read of the slot --> plain page
-//!    move:  what lives in old extents --> whole new ones --settle: as above--> the old ones are free --checkpoint--> punched
-//!    map:   memory <-- notes in the log since the last checkpoint of the map <-- checkpoint in the map's file
+//!    write:   new slot --> held --settle: flush slot, log the place, flush log--> stable; old slot dies
+//!    read:    page map --> one read of the slot --> plain page
+//!    reclaim: pages of old extents --> whole new extents --settle--> old ones free --checkpoint--> punched
+//!    map:     in memory = the map's file (last checkpoint of the map) + log records since then
 //! ```
 //!
-//! Invariants
-//! 1. A place is noted only after its slot was flushed. A slot dies only when no durable state, no entry of
-//!    the map and no grave names it. An extent is written only if nothing in it lives and nobody reads it.
-//! 2. What a crash finds: the last complete checkpoint of the map, then the notes of groups that end behind
-//!    it, in the order of the log (`replay.rs` has the rules).
-//! 3. Notes of places are appended under `settling` and the book's lock. A discard is noted either under the
-//!    book's lock, or by somebody who keeps the gate open until the book knows of it: so a copy of the map
-//!    has what the log before it says.
-//! 4. The log is kept from the last checkpoint of the map on.
-//! 5. Settling, moving and checkpoints of the map change no page: recovery at any moment gives the page of
-//!    the last note that counts, and redo does the rest.
+//! A page is *held* from its write until the log has a durable record with its place. *Settling* writes this
+//! record.
 //!
-//! Locks, in this order: `opening`; the gate; `settling`; the book; the log's append section. No I/O under
-//! the book's lock.
+//! Invariants
+//! 1. A page's place is logged only after its slot was flushed. A slot dies only when no durable state, no
+//!    entry of the map and no grave (the list of slots of discarded pages) names it. An extent is overwritten
+//!    only if it has no live slot, and no thread reads it.
+//! 2. After a crash the map is the last complete checkpoint of the map, plus the log records of groups that
+//!    end after it, in the order of the log (`replay.rs` has the rules).
+//! 3. Log records of places are appended under the locks `settling` and the book's. The record of a discard
+//!    is appended under the book's lock, or by a thread that stays inside the gate until the book has the
+//!    discard. So a checkpoint of the map has exactly what the log before it says.
+//! 4. The log is kept from the last checkpoint of the map on.
+//! 5. Settling, moving and checkpoints of the map do not change the bytes of pages. Recovery gets each page
+//!    from its last valid log record, and redo applies the changes after it.
+//!
+//! Locks are taken in this order: `opening`; the gate; `settling`; the book; the log's append section. There
+//! is no I/O under the book's lock.
 //!
 //! | file | what |
 //! |---|---|
-//! | `unit_run.rs` | where a stored page lies: its number form |
-//! | `format.rs` | header block, heads, map pages |
-//! | `map_file.rs` | the file that they are in: two heads that are the same, two places for each map page |
-//! | `note.rs` | the note in the log |
-//! | `page_map.rs` | where the newest form of each page lies, read without a lock |
-//! | `extents.rs` | what lives in each extent, which are free |
-//! | `book.rs` | what is held, and what a crash would find |
-//! | `replay.rs` | what the log says since the last checkpoint of the map |
+//! | `unit_run.rs` | the position of a stored page, as a number |
+//! | `format.rs` | the format of header block, heads and map pages |
+//! | `map_file.rs` | the file with the map: two equal heads, two places for each map page |
+//! | `note.rs` | the log record with the places of pages |
+//! | `page_map.rs` | where the newest version of each page is; read without a lock |
+//! | `extents.rs` | which slots are live in each extent, which extents are free |
+//! | `book.rs` | which pages are held, and which version a crash would find |
+//! | `replay.rs` | applies the log records since the last checkpoint of the map |
 //! | `moves.rs` | which extents are emptied, and which page goes where |
-//! | `room.rs` | what is promised, and where it comes from |
-//! | `write.rs`, `read.rs`, `settle.rs`, `checkpoint.rs`, `reclaim.rs`, `trim.rs`, `recover.rs`, `check.rs` | what happens to files |
+//! | `room.rs` | how much space is reserved, and where it comes from |
+//! | `write.rs`, `read.rs`, `settle.rs`, `checkpoint.rs`, `reclaim.rs`, `trim.rs`, `recover.rs`, `check.rs` | the operations on files |
 //!
-//! What it does not know: what is in a page, who uses it.
+//! What it does not know: what is in a page, and who uses it.
 
 mod book;
 mod check;

@@ -1,18 +1,22 @@
-//! A turn of reclamation in memory: which extents are emptied, and which stored page goes where.
+//! Reclamation empties packed extents in which most bytes are dead. One turn chooses the extents to empty,
+//! and the new slot of each page that is still in them. This module makes these choices in memory.
 //!
 //! ```text
-//!    choose: victims, and what the map says lies there --> (read, checked) --> place: oldest first, in whole extents
-//!      --> (written) --> land: the map names the new slot of every page that has not moved meanwhile
+//!    choose: extents to empty, and the pages that the page map has there --> (pages are read and checked)
+//!      --> place: oldest pages first, into whole new extents --> (pages are written)
+//!      --> land: the page map gets the new slot of every page that did not move meanwhile
 //! ```
 //!
-//! Survivors fill whole extents, which are written in one piece each: that is what lets a drive erase in one
-//! piece, too. Only if all survivors together do not fill one, pages that are written next go on behind them.
+//! The moved pages fill whole extents, and each extent is written in one piece. This lets a flash drive erase
+//! it in one piece, too. Only if all moved pages together do not fill an extent, later page writes fill the
+//! rest of it.
 //!
 //! Invariants
-//! 1. A newer slot wins: a page that was written or discarded since it was chosen stays as that left it.
-//! 2. An extent counts as emptied only if all that the map named there has a slot elsewhere that was written.
-//! 3. Until its extent is free a slot that was moved keeps its bytes, so a turn that comes to nothing has
-//!    lost nothing.
+//! 1. A newer slot wins. If a page was written or discarded after a turn chose it, the turn does not change
+//!    the page's entry in the map.
+//! 2. An extent counts as emptied only if every page that the map had there has a new slot that was written.
+//! 3. The old slot of a moved page keeps its bytes until its extent is free. So a turn that fails loses
+//!    nothing.
 //!
 //! What it does not know: devices, threads; when a turn is due (`reclaim.rs`).
 

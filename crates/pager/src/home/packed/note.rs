@@ -1,17 +1,19 @@
-//! The note in the log of where pages of packed spaces lie.
+//! The log record with the new places of pages in packed spaces. A place is the position of a stored page in
+//! its file.
 //!
-//! Payload, repeated: varint space, varint page number, varint LSN, varint address of the place, varint twice
-//! its units and one more if the page was only moved.
+//! Payload, repeated: varint space, varint page number, varint LSN, varint address of the place, varint 2 x
+//! its units, plus 1 if the page was only moved.
 //!
 //! Invariants
-//! 1. The note is appended when the places are durable, and the log is flushed up to it before an older place
-//!    of a page is given up: a crash finds one of the two.
-//! 2. A page that was written is said with the LSN of its image, which says too that it is home up to there
-//!    (`log/notes/written.rs`). An image that the log does not know has the end of the log when it was made:
-//!    behind every discard of its page, before every change. A page that was moved is the same as before: it
-//!    has no LSN (0).
+//! 1. The record is appended when the new places are durable. The log is flushed up to the record before an
+//!    older place of the page may be overwritten. So a crash finds one of the two places.
+//! 2. A page that was written has the LSN of its image. So the record also says that the data file has the
+//!    page up to this LSN (`log/notes/written.rs`). If the log has no LSN for an image, the image gets the
+//!    log's end at the time when it was made. This LSN is after every discard of the page, and before every
+//!    change.
+//! 3. A page that was only moved has the LSN 0, because its content is the same.
 //!
-//! What it does not know: what a note does to the map (`replay.rs`).
+//! What it does not know: how the record changes the map (`replay.rs`).
 
 use super::unit_run::UnitRun;
 use crate::base::ids::{PageNo, SpaceId};

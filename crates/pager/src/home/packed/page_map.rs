@@ -1,12 +1,13 @@
-//! The page map in memory: where the newest stored form of each page of a packed space lies.
+//! The page map in memory: for each page of a packed space, the place of its newest stored version in the
+//! file.
 //!
 //! Invariants
-//! 1. Reading takes no lock. Writing happens under the lock of the space's book (`book.rs`).
-//! 2. Loads and swaps are sequentially consistent. A reader enters itself at the extent, and then looks into
-//!    this map again. A thread that frees an extent removes its slots from this map, and then looks for readers.
-//!    So one of the two sees the other (Dekker's algorithm).
+//! 1. Reading the map takes no lock. Writing happens under the lock of the space's book (`book.rs`).
+//! 2. A reader registers at the extent, and then reads the page's map entry a second time. A thread that
+//!    frees an extent removes its slots from the map, and then looks for registered readers. Loads and swaps
+//!    are sequentially consistent, so one of the two threads sees the other (Dekker's algorithm).
 //!
-//! What it does not know: what a crash would find (`book.rs`).
+//! What it does not know: which version of a page is found after a crash (`book.rs`).
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 

@@ -1,10 +1,11 @@
-//! Reading pages of a packed space: one read each, of the slot that the map names.
+//! Reading pages of a packed space. The page map says where the page is stored, and one read gets it.
 //!
 //! Invariants
-//! 1. A reader enters itself at the extent, then looks at the map again: whoever writes to an extent has made
-//!    its slots unreachable before, and looks for readers then. One of the two sees the other.
+//! 1. A reader registers at the extent, and then reads the page's map entry a second time. A thread that
+//!    reuses an extent first removes its slots from the map, and then looks for registered readers. So one of
+//!    the two threads sees the other, and a slot is never overwritten while it is read.
 //!
-//! What it does not know: who moves pages, and why.
+//! What it does not know: which thread moves pages, and why.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 

@@ -1,31 +1,31 @@
-//! Reclamation: the pages that still live in mostly dead extents are moved together, so that whole extents
-//! become free.
+//! Reclamation makes packed extents free. If most of an extent is dead, the pages that are still in it are
+//! moved to a new extent, together with those of other such extents.
 //!
 //! Reclamation has no thread of its own. A writer that finds its extent full does the reclamation that is
-//! due, before the next extent is begun. The last few free extents are reserved for reclamation ("those kept
-//! back" in the table).
+//! due, and then begins the next extent. The last few free extents are the *reserve*: they are used only for
+//! moved pages.
 //!
-//! | free extents | the file | what is done |
+//! | free extents | state of the file | what the writer does |
 //! |---|---|---|
-//! | enough | | nothing |
-//! | few | filled less than it may be, or cannot grow | a share: at most 8 MiB are moved |
-//! | those kept back | filled less than it may be | extents are emptied until one more is free |
-//! | those kept back | filled more | it grows; if the device has no room: the same |
+//! | enough | any | nothing |
+//! | few | filled less than its limit, or it cannot grow | moves at most 8 MiB |
+//! | only the reserve | filled less than its limit | empties extents until one more is free |
+//! | only the reserve | filled to its limit or more | makes the file longer; if the device is full, empties extents |
 //!
 //! Invariants
-//! 1. The last free extents are used only for moved pages. A turn of reclamation always empties more extents
-//!    than it fills. So another turn is always possible, whatever pages were written into the other extents.
-//! 2. An extent in which nearly every page lives is not emptied, because moving its pages would cost twenty
+//! 1. The reserve is used only for moved pages. A turn of reclamation always empties more extents than it
+//!    fills. So another turn is always possible, whatever pages were written into the other extents.
+//! 2. An extent in which nearly every page is current is not emptied. Moving its pages would cost twenty
 //!    times the space that it frees.
-//! 3. If there is no space, every page stays where it was. The lack of space is an error only for a write
-//!    that can't get a slot.
-//! 4. A page is moved in its stored form, after its checksum was verified. A page with a wrong checksum
-//!    stays, and its extent is kept. A page that could not be read stays, and is tried again after the next
-//!    checkpoint.
-//! 5. While a turn reads slots, their extents count as being read.
+//! 3. If there is no space, every page stays where it is. The lack of space is an error only for a write that
+//!    can't get a slot.
+//! 4. A page is moved in its stored form, after its checksum was verified. If the checksum is wrong, the page
+//!    stays, and its extent is kept. If the page can't be read, it stays, and the move is tried again after
+//!    the next checkpoint.
+//! 5. While a turn reads slots, their extents count as being read, so no thread overwrites them.
 //!
-//! What it does not know: which page goes where (`moves.rs`), when notes are written (`settle.rs`), what room
-//! is promised (`room.rs`).
+//! What it does not know: which page is moved to which slot (`moves.rs`); when the log gets the new places
+//! (`settle.rs`); what space is reserved (`room.rs`).
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU32;

@@ -1,15 +1,17 @@
-//! Opening a packed space: its map as a crash, or a shutdown, left it.
+//! Opening a packed space. The page map is rebuilt as a crash or a shutdown left it.
 //!
 //! ```text
-//!    heads, header block, map pages --> notes of the log (analysis) --> extents: what lives where
+//!  read heads, header block, map pages --> apply log records (analysis) --> count live slots of each extent
 //! ```
 //!
 //! Invariants
-//! 1. Until the log's new life is known nothing is written.
-//! 2. Places outside the file or over one another are damage, named by page; nothing is guessed.
-//! 3. What no place names is free: which extent was being filled, and what was on its way, does not matter.
+//! 1. Nothing is written until the control file has the log's new life (the time from this opening to the
+//!    next).
+//! 2. Places outside the file, and places that overlap, are damage. The error names the page.
+//! 3. Space that no place names is free. So neither the extent that was being filled nor the writes in flight
+//!    matter.
 //!
-//! What it does not know: what the notes mean (`replay.rs`), redo.
+//! What it does not know: the rules for log records (`replay.rs`), redo.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

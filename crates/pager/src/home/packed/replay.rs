@@ -1,13 +1,15 @@
-//! What the log says about a page map since its last checkpoint.
+//! Applies the log records since the last checkpoint of a page map to this map. The map says where each page
+//! of a packed space is stored.
 //!
 //! Invariants
-//! 1. Only groups that end behind the checkpoint's end of the log count: what is at or before it is in the
-//!    copy.
-//! 2. A discard empties its pages. A written page counts for nothing if its image is older than a discard
-//!    that stands before it in the log: settling may note a page between the note of its discard and the
-//!    discard itself.
-//! 3. A moved page counts only if the page has a place by then, for the same reason.
-//! 4. Nothing is written. Doing it again gives the same map.
+//! 1. Only groups of records that end after the checkpoint's LSN are applied, because the checkpoint has all
+//!    earlier ones.
+//! 2. A discard removes its pages from the map. A record of a written page is ignored if an earlier discard
+//!    in the log is newer than the page's image. This order occurs because settling may log a page after the
+//!    record of its discard, and before the discard itself.
+//! 3. A record of a moved page is applied only if the map has a place for the page at that point, for the
+//!    same reason.
+//! 4. Replay writes nothing. Replaying again gives the same map.
 //!
 //! What it does not know: map pages, extents.
 

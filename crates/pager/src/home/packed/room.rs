@@ -1,25 +1,27 @@
-//! Space in a packed file: how much of it is reserved for pages, and where it comes from.
+//! Space in a packed file: how much of it is reserved for pages, and where free extents come from.
 //!
 //! ```text
-//!    a space gets longer, or gets pages back --> reserved --> (written)
-//!    free extents <-- hollow ones that the device fills again <-- extents that reclamation empties <-- a longer file
+//!    a space grows, or reuses free pages --> space is reserved --> (pages are written)
+//!    free extents <-- hollow extents that get blocks again <-- extents that reclamation empties <-- growth
 //! ```
 //!
 //! Invariants
-//! 1. Pages that may be written have their space reserved: after all dead slots are reclaimed, they need no
-//!    more extents than the file has blocks for. Hollow extents, and those that can't be emptied, don't
-//!    count. So a full device is noticed when pages are granted, and existing pages can always be written
-//!    again.
-//! 2. Trim leaves the space that invariant 1 needs. Both look under the book's lock.
-//! 3. The file is longer, durably, before a slot behind its old end is used.
+//! 1. All pages that may be written have reserved space. After all dead slots are reclaimed, these pages need
+//!    no more extents than the file has blocks for. Hollow extents (free, without blocks) and extents that
+//!    can't be emptied do not count. So a full device is noticed when a space grows, and existing pages can
+//!    always be written again.
+//! 2. Trim does not return space that invariant 1 needs. Reservation and trim both look under the book's
+//!    lock.
+//! 3. A longer file is durable before a slot after its old end is used.
 //! 4. A lack of space is reported only after four sources failed: the extent that is being filled, each
-//!    hollow extent, reclamation, and the device. Any other error of the device is reported as itself.
-//! 5. A device that was full is asked for a longer file again after each checkpoint. Until it has space,
+//!    hollow extent, reclamation, and the device. Any other error of the device is reported as it is.
+//! 5. If the device was full, a longer file is tried again after each checkpoint. Until the device has space,
 //!    reclamation fills the file beyond its limit.
 //!
-//! The length of a page that was never written is an estimate: the mean of the pages that were.
+//! The length of a page that was never written is estimated: it is the mean length of the pages that were
+//! written.
 //!
-//! What it does not know: which extents are emptied (`reclaim.rs`, `moves.rs`), which pages are granted
+//! What it does not know: which extents are emptied (`reclaim.rs`, `moves.rs`), and which pages a space gets
 //! (`space/grow.rs`).
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};

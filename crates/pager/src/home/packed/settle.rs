@@ -1,16 +1,17 @@
-//! Settling makes many written pages of a packed space stable at once. A page is *held* after it was written
-//! to a new slot, until the log has a durable note (record) that names this slot.
+//! Settling makes many written pages of a packed space stable at once. After a page was written to a new
+//! slot, it is *held* until the log has a durable record that names this slot. Before that, a crash would
+//! find the page in its earlier slot.
 //!
 //! ```text
-//!    take the pending pages --> flush the slots --> append the notes --> flush the log
-//!      --> the earlier slots die, the ledger gets the stable pages
+//!    take the held pages --> flush the slots --> append the log records --> flush the log
+//!      --> the earlier slots die, the dirty-page table removes the pages
 //! ```
 //!
 //! Invariants
-//! 1. After a crash before the notes are durable, the earlier slots count. After a later crash the new slots
-//!    count. Both slots of a page are whole until the notes are durable.
-//! 2. If a full device has no space for the notes, the pages stay held, and settling is tried again. The put
-//!    that wrote the pages is not refused for that (`level/mod.rs`, invariant 6).
+//! 1. Both slots of a page are whole until the log records are durable. A crash before this moment finds the
+//!    earlier slots, and a crash after it finds the new slots.
+//! 2. If the device has no space for the log records, the pages stay held, and settling is tried again later.
+//!    The `put` that wrote the pages still succeeds (`level/mod.rs`, invariant 6).
 //!
 //! What it does not know: why pages are settled.
 

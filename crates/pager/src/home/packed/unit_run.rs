@@ -1,6 +1,6 @@
-//! Where a stored page lies in a packed file: a run of units of 512 bytes.
+//! A [`UnitRun`] is the place of a stored page in a packed file: a run of units of 512 bytes.
 //!
-//! A run is a u64, in map pages and in memory:
+//! Map pages and the map in memory store a place as a u64:
 //!
 //! | bits | what |
 //! |---|---|
@@ -11,10 +11,10 @@
 //! The number 0 means that the page was never written.
 //!
 //! Invariants
-//! 1. A unit is 512 bytes on every device, so a file can move to a device with larger sectors.
-//! 2. No run begins at unit 0, which holds the file's header block.
+//! 1. A unit is 512 bytes on every device, so that a file can be moved to a device with larger sectors.
+//! 2. No place begins at unit 0, because unit 0 is in the file's header block.
 //!
-//! What it does not know: extents, and which page lies in a run.
+//! What it does not know: extents, and which page is at a place.
 
 use std::num::NonZeroU64;
 

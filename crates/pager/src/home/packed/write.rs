@@ -1,14 +1,14 @@
-//! Writing stored pages of a packed space: slots and extents.
+//! Writing pages of a packed space: each page gets a new slot in an extent, and is written there.
 //!
 //! Invariants
-//! 1. A page's entry in the map changes when its slot was written, not before; a slot whose write failed
+//! 1. The page map gets a page's new slot only after this slot was written. If the write fails, the slot
 //!    dies.
-//! 2. After a refusal for want of room everything is as it was: slots at the end of what is being filled are
-//!    given back.
-//! 3. Extents are begun under `opening` alone, after whoever begins one has done its share of reclamation.
+//! 2. If a write is refused because there is no space, nothing has changed: the slots that it took are
+//!    returned to their extent.
+//! 3. A thread begins a new extent only while it holds the lock `opening`, and after it has done its share of
+//!    reclamation.
 //!
-//! What it does not know: when pages are stable (`settle.rs`), what is done for room (`room.rs`,
-//! `reclaim.rs`).
+//! What it does not know: when pages are stable (`settle.rs`); how space is found (`room.rs`, `reclaim.rs`).
 
 use std::sync::atomic::Ordering::Relaxed;
 

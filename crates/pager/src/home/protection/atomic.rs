@@ -1,6 +1,7 @@
-//! Protection by the device: it writes a page whole or not at all, so each page is written once, in place.
+//! Protection by the device. The device promises to write a page whole or not at all, so each page is written
+//! once, at its address in the data file.
 //!
-//! Invariants: those of `mod.rs`; `PagerConfig::check` refuses devices that don't promise it.
+//! Invariants: those of `mod.rs`. `PagerConfig::check` refuses devices without this promise.
 //!
 //! What it does not know: how a device keeps that promise.
 

@@ -1,8 +1,11 @@
-//! Doublewrite: every page goes to a fixed file first, then to its place (Kang 2016, section 2.1). The file
-//! is on the data device, or a piece of a region of persistent memory (NVM-DWB, section 3.1): there a copy is
-//! made durable by writing its lines back and a fence.
+//! Doublewrite: every page is first copied to a slot of a fixed file, and then written to its address in the
+//! data file (Kang 2016, section 2.1). So one of the two is whole after a crash.
 //!
-//! File `doublewrite.varve` (little endian), in units of a page:
+//! The copies are in a file on the data device, or in a part of a region of persistent memory (NVM-DWB,
+//! section 3.1). In the region a copy becomes durable when its cache lines are written back, followed by a
+//! fence.
+//!
+//! The file `doublewrite.varve` is little endian. Its unit is a page:
 //!
 //! | unit | what |
 //! |---|---|
@@ -10,16 +13,17 @@
 //! | 1 .. | batch slots, in equal areas, then single slots; each holds one stored page (`home/compression/stored_page.rs`) |
 //!
 //! Invariants
-//! 1. A slot is overwritten only after the page it held is in place and flushed.
-//! 2. Batch: all slots in one write, flush, all places, flush; each area has one batch at a time. Single:
-//!    slot durably, place durably.
-//! 3. Repair uses a slot only for a page that is damaged at home and only if the slot's LSN is beyond the
-//!    start of redo. A page whose write was in flight had a recovery LSN in the ledger, so its image is newer
-//!    than the checkpoint; and from any image newer than the checkpoint redo makes the newest page. An older
-//!    slot proves nothing and is left.
-//! 4. A full device may leave a page half written. Its slot is held until a later image is in place, which
-//!    needs no copy of its own: redo makes the newest page of the held one. After any other failure no slot
-//!    is used again.
+//! 1. A slot is overwritten only after the page that it held is in the data file, and flushed.
+//! 2. A batch writes all copies in one write and flushes them. Then it writes all pages to the data file and
+//!    flushes them. Each area of slots has one batch at a time. A single page is written durably to its slot,
+//!    and then durably to the data file.
+//! 3. At a start, repair uses a copy only if the page in the data file is damaged, and the copy's LSN is
+//!    beyond the start of redo. If a crash interrupted the write of a page, the dirty-page table still had
+//!    the page, so the copy is newer than the checkpoint. Redo makes the newest page from any image that is
+//!    newer than the checkpoint. A copy with a lower LSN proves nothing, and is not used.
+//! 4. A full device may leave a page half written. Then its slot stays occupied until a later image of the
+//!    page is in the data file. This later image needs no copy of its own, because redo can make the newest
+//!    page from the old copy. After any other failure of a write no slot is used again.
 //!
 //! What it does not know: the log.
 

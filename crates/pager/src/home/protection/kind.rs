@@ -1,6 +1,6 @@
-//! The kinds of protection that can be configured.
+//! The kinds of protection against torn pages that the configuration can choose.
 //!
-//! What it does not know: how each writes pages.
+//! What it does not know: how each kind writes pages.
 
 use crate::control::InForce;
 

@@ -1,14 +1,17 @@
-//! Protection of page writes against tearing (Kang 2016, sections 1 and 2.1).
+//! Protection of page writes: a crash during a write may tear a page, and the protection makes the page whole
+//! again (Kang 2016, sections 1 and 2.1).
 //!
 //! Invariants
-//! 1. [`Protection::write`] returns without error only when every page is in place and flushed. After an
-//!    error any of them may be.
-//! 2. A protected page whose write was cut off is whole again after [`repair`], whatever is configured now;
-//!    under full-page-log after redo, which comes by an image of it before anything reads it.
-//! 3. [`open`] comes after [`repair`]: it may make the files of the configured protection anew.
-//! 4. Copies that a crash made necessary are never missed in silence: without their file nothing is opened
-//!    ([`check_copies`]). Copies that are being made anew, in a region, hold none: that comes after
-//!    [`repair`].
+//! 1. [`Protection::write`] returns without error only when every page is in the data file, and flushed.
+//!    After an error, any of the pages may have been written.
+//! 2. A crash may interrupt the write of a protected page. After [`repair`] this page is whole, whatever
+//!    protection is configured now. Under full-page-log the page is whole only after redo: the log has an
+//!    image of the page, and redo writes this image before anything reads the page.
+//! 3. [`open`] is called after [`repair`], because [`open`] may make new, empty files for the configured
+//!    protection.
+//! 4. If a crash made copies necessary, and the file with the copies is missing, the database does not open
+//!    ([`check_copies`]). If the copies in a region are marked as being made anew, none is needed, because
+//!    they are made anew only after [`repair`].
 //!
 //! What it does not know: why pages are written.
 

@@ -1,7 +1,7 @@
-//! No protection here: pages are written in place, and a crash may tear them. For measuring only, or where the log holds
-//! images of them (full-page-log).
+//! No protection: a page is written once, at its address in the data file, and a crash may tear it. This is
+//! used for measurements, and with full-page-log, where the log has images of the pages.
 //!
-//! Invariants: those of `mod.rs` but the second.
+//! Invariants: those of `mod.rs`, except the second.
 //!
 //! What it does not know: anything else.
 

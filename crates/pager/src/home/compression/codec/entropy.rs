@@ -1,6 +1,6 @@
-//! The codecs with entropy coding whose state is worth keeping: zlib, zstd.
+//! The codecs with entropy coding, zlib and zstd. Their state is expensive to make, so each thread keeps it.
 //!
-//! Invariants: those of `mod.rs`. Neither writes a checksum or a length: pages have their own.
+//! Invariants: those of `mod.rs`. Neither codec writes a checksum or a length, because pages have their own.
 //!
 //! What it does not know: anything else.
 

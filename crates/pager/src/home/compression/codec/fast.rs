@@ -1,4 +1,4 @@
-//! The codecs that only look for repetitions: lz4, lzo, snappy.
+//! The fast codecs, lz4, lzo and snappy. They only replace repetitions, and do no entropy coding.
 //!
 //! Invariants: those of `mod.rs`.
 //!

@@ -1,12 +1,13 @@
-//! Codecs: bytes to fewer bytes and back.
+//! The compression codecs. A codec makes fewer bytes from given bytes, and gets the given bytes back.
 //!
 //! Invariants
-//! 1. What [`Codecs::compress`] made, [`Codecs::decompress`] makes the same bytes of, whatever the level.
-//! 2. Decompressing writes within `out` and reads within `from`, whatever the bytes are; it succeeds only if it filled the one
-//!    and used up the other.
-//! 3. State is made when it is first used and kept for the thread: a reader that never meets an algorithm pays nothing for it.
+//! 1. [`Codecs::decompress`] returns exactly the bytes that [`Codecs::compress`] was given, at every level.
+//! 2. Decompressing never writes outside `out` and never reads outside `from`, even if the bytes are damaged.
+//!    It succeeds only if it filled `out` and used all of `from`.
+//! 3. The state of a codec is made at its first use, and kept by the thread. A thread that never uses an
+//!    algorithm has no state for it.
 //!
-//! What it does not know: pages, who chose the algorithm.
+//! What it does not know: pages; why an algorithm was chosen.
 
 mod entropy;
 mod fast;

@@ -1,4 +1,5 @@
-//! The codecs that take their time: bzip2, lzma. They keep no state; what making it costs is small beside the rest.
+//! The slow codecs, bzip2 and lzma. They keep no state between calls, because making it costs little compared
+//! with the compression itself.
 //!
 //! Invariants: those of `mod.rs`.
 //!

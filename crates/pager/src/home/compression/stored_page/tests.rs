@@ -1,4 +1,4 @@
-//! Tests of the stored form: round trips, the layout, damage.
+//! Tests of the stored form of pages: encoding and decoding, the byte layout, damaged bytes.
 //!
 //! What it does not know: devices.
 

@@ -1,4 +1,5 @@
-//! Tests: which blocks of its places a layout has, as a record of what the device was told says; against a model.
+//! Tests of holes in the in-place layout. They record which writes and holes the device was asked for,
+//! compute the allocated blocks of each page from this record, and compare them with a model.
 //!
 //! What it does not know: pool, recovery.
 

@@ -1,7 +1,8 @@
-//! Test: whatever is written, moved, settled and discarded in whatever order, a crash at any moment finds
-//! every page that it must find, whole.
+//! Test: pages are written, moved, settled and discarded in a random order, and a crash comes at any moment.
+//! After the crash every page that was stable is found, and is whole.
 //!
-//! The medium, the log and the checkpoint are models here; the book and the replay are the real ones.
+//! The device, the log and the checkpoint are models. The book (`book.rs`) and the replay of the log
+//! (`replay.rs`) are the real ones.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! Test: the search of `crashes.rs` finds what is planted, where the harness, which has one thread, never comes by.
+//! Test: the crash search of `crashes.rs` finds planted faults in code that the single-threaded harness never
+//! runs.
 
 use proptest::test_runner::{Config, TestRunner};
 use varve_device::{plant, planted_hits};

@@ -1,4 +1,4 @@
-//! Tests of the packed layout that need its insides.
+//! Tests of the packed layout that use its private functions.
 //!
 //! What it does not know: how the program uses it.
 

@@ -1,5 +1,5 @@
-//! Test: a packed space on devices that are full, have holes or refuse, without a pool above: what a put
-//! meets.
+//! Test: a packed space writes pages to devices that are full, have holes, or refuse writes. There is no
+//! buffer pool above it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,5 @@
-//! Test: at any cut through a doublewrite, with any subset of what was in flight, every page is whole after repair.
+//! Test: a doublewrite is interrupted by a crash at each moment, with any subset of the writes in flight
+//! done. After repair every page is whole.
 //!
 //! What it does not know: pool, log.
 

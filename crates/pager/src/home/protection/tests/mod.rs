@@ -1,4 +1,4 @@
-//! Tests of protection against torn pages that need its insides.
+//! Tests of the protection against torn pages that use its private functions.
 //!
 //! What it does not know: how the program uses it.
 
