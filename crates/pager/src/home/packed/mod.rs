@@ -39,7 +39,8 @@
 //! | `replay.rs` | applies the log records since the last checkpoint of the map |
 //! | `moves.rs` | which extents are emptied, and which page goes where |
 //! | `room.rs` | how much space is reserved, and where it comes from |
-//! | `write.rs`, `read.rs`, `settle.rs`, `checkpoint.rs`, `reclaim.rs`, `trim.rs`, `recover.rs`, `check.rs` | the operations on files |
+//! | `write.rs`, `read.rs`, `settle.rs`, `checkpoint.rs` | operations on the files |
+//! | `reclaim.rs`, `trim.rs`, `recover.rs`, `check.rs` | more operations on the files |
 //!
 //! What it does not know: what is in a page, and who uses it.
 

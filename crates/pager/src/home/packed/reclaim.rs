@@ -10,7 +10,7 @@
 //! | enough | any | nothing |
 //! | few | filled less than its limit, or it cannot grow | moves at most 8 MiB |
 //! | only the reserve | filled less than its limit | empties extents until one more is free |
-//! | only the reserve | filled to its limit or more | makes the file longer; if the device is full, empties extents |
+//! | only the reserve | filled to its limit or more | makes it longer; on a full device, empties extents |
 //!
 //! Invariants
 //! 1. The reserve is used only for moved pages. A turn of reclamation always empties more extents than it
