@@ -1,6 +1,6 @@
-//! Text replacements in the copied sources, besides the replaced paths. An entry has the module, the text in
-//! the source, and the text in the model. `MODELS::` stands for this crate. Only the build script reads this
-//! file.
+//! Text replacements that the build script makes in the copied sources. (It also replaces paths of
+//! libraries.) A row has the module, the text in the source, and the text in the model. `MODELS::` stands for
+//! this crate.
 
 /// Replacements in copied sources: (module/file, text that occurs there once, its replacement).
 pub const ADAPTATIONS: &[(&str, &str, &str)] = &[

@@ -1,6 +1,5 @@
-//! The type of a model, the switch for planted bugs, and the search through the thread schedules of a model.
-//!
-//! Does not know: which models exist (`all.rs`).
+//! Defines what a model is, switches planted bugs on, and searches through the schedules of a model. `all.rs`
+//! lists the models.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

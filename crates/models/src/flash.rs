@@ -1,10 +1,11 @@
-//! Model of the flash cache, between a simple correct pool and data files in memory. Cleaners, the thread
-//! that writes the queue, and a thread that changes and writes a page run at the same time.
+//! Model of the flash cache, between a simple buffer pool that is correct and data files in memory. Three
+//! kinds of threads run at the same time: cleaners, the thread that writes the queue to flash, and a thread
+//! that changes and writes a page.
 //!
-//! Code under test: `pager/src/flash/`, without the code that runs at a start.
+//! The tested code is `pager/src/flash/`, without the code that runs at a start.
 //!
-//! The model's own records for its checks are protected by plain mutexes. These add no step to the schedules,
-//! because no thread waits while it holds one.
+//! The checks record what has happened behind ordinary mutexes. These add no step to the model, because no
+//! thread waits while it holds such a mutex.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

@@ -1,8 +1,8 @@
-//! Planted bugs, to prove that the models find bugs. The model that is named after a bug's area must find the
-//! bug.
+//! Planted bugs. Each bug names the model that must find it. A model that finds no planted bug would prove
+//! nothing.
 //!
-//! The build script reads this list and puts each bug into the code, with a switch (`MODELS::flaw`). The
-//! tests read the list, too.
+//! The build script reads this list and puts each bug behind a switch (`MODELS::flaw`). The tests read the
+//! list, too.
 
 /// Planted bugs: (name, module/file, text that occurs there once, its replacement).
 pub const FLAWS: &[(&str, &str, &str, &str)] = &[

@@ -1,8 +1,8 @@
-//! A small buffer pool for the models. It has eight frames, and a level and a log in memory, which check the
-//! pool's invariants.
+//! A small buffer pool for the models. It has eight frames. The storage level below it and its log are in
+//! memory, and check the pool's invariants.
 //!
-//! The model's own records for its checks are protected by plain mutexes. These add no step to the schedules,
-//! because no thread waits while it holds one.
+//! The checks record what has happened behind ordinary mutexes. These add no step to the model, because no
+//! thread waits while it holds such a mutex.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

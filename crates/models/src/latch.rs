@@ -1,8 +1,8 @@
-//! Model of a latch: which modes may be held at the same time. It covers lock, upgrade and downgrade of the
-//! pager's latch.
+//! Model of a latch: which modes different threads may hold at the same time, with the pager's lock, upgrade
+//! and downgrade.
 //!
-//! Code under test: `pager/src/base/latch.rs`. The lock of parking_lot below it is replaced by one with the
-//! same rules (`sync`).
+//! The tested code is `pager/src/base/latch.rs`. The model replaces the lock of parking_lot by one with the
+//! same contract (`sync`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 

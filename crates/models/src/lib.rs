@@ -1,17 +1,19 @@
 //! varve-models: runs Varve's concurrent code under model checkers, which choose the thread that runs next.
 //!
-//! The build script copies the sources of the pager, and of the engine's registry, status table and locks,
-//! into this crate. In the copies it replaces `std::sync::atomic`, `parking_lot` and `std::thread` by the
-//! types of a model checker. Most code is run by shuttle (`sync`), which tries random and adversarial
-//! schedules under sequential consistency. Small code that depends on memory orders is run by loom
-//! (`loom_sync`), which tries all schedules with weak memory orders.
+//! The build script copies the tested sources into this crate, so the code is not written a second time. The
+//! sources are those of the pager, and of the engine's registry, status table and locks. In the copies, other
+//! modules replace `std::sync::atomic`, `parking_lot` and `std::thread`. Most code uses those of shuttle
+//! (`sync`). Code that depends on memory orders uses those of loom (`loom_sync`).
+//!
+//! Shuttle tries random and adversarial schedules, under sequential consistency. Loom tries all schedules of
+//! a small piece of code, under weak memory orders.
 //!
 //! Invariants
 //! 1. A model finds no fault in the real code, and finds each of its planted bugs (`flaws.rs`). Every planted
 //!    bug has a model.
 //! 2. A failure prints a schedule or a seed that repeats it.
 //!
-//! What it does not know: failing devices and crashes (see `varve-sim`).
+//! Failing devices and crashes are tested by `varve-sim`.
 
 mod all;
 pub mod checker;

@@ -1,7 +1,7 @@
-//! Model of table locks and row locks. No two transactions hold conflicting modes, no transaction waits for
-//! ever, and no transaction becomes a deadlock victim without a cycle.
+//! Model of table locks and row locks. It checks three rules. No two transactions hold conflicting modes. No
+//! transaction waits for ever. A transaction becomes a deadlock victim only if there is a cycle of waits.
 //!
-//! Code under test: the engine's `table_lock.rs`, `lock_queue.rs`, `waits.rs` and `deadlock.rs`, and its
+//! The tested code is the engine's `table_lock.rs`, `lock_queue.rs`, `waits.rs` and `deadlock.rs`, and its
 //! registry. The model replaces the list of a row's lock holders.
 
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,8 @@
-//! Model of the log's append section and group commit: one thread writes the log for others, to memory that
-//! works or fails.
+//! Model of appends to the log and of group commit: a leader and its followers, on a log in memory that works
+//! or fails.
 //!
-//! Code under test: everything in `pager/src/log/`. The log's own reader reads acknowledged commits back from
-//! a copy of the device.
+//! The tested code is everything in `pager/src/log/`. At the end, the log's own reader must find all
+//! acknowledged commits in a copy of the device.
 
 use std::sync::{Arc, Mutex};
 

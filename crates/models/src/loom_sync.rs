@@ -1,4 +1,4 @@
-//! Replaces std's atomics and the latch in the sources that loom runs.
+//! Replacements for the standard library's atomics and the pager's latch, in the sources that loom runs.
 
 pub(crate) use loom::sync::atomic;
 

@@ -1,7 +1,7 @@
-//! Model of the memory orders of a frame's descriptor. It tries every schedule of two threads. It covers the
-//! two places where the latch alone is not enough.
+//! Model of the memory orders in the descriptor of a buffer-pool frame. It tries every schedule of two
+//! threads. It covers the two places in the code that need more than the latch.
 //!
-//! Code under test: `pager/src/pool/frame.rs`.
+//! The tested code is `pager/src/pool/frame.rs`.
 
 use loom::sync::Arc;
 use loom::thread;

@@ -1,7 +1,7 @@
-//! Model of the frames and the table of resident pages: pages are fixed, pinned, evicted, written and dropped
-//! concurrently.
+//! Model of the buffer pool's frames and page table. Threads fix, pin, evict, write and drop pages at the
+//! same time.
 //!
-//! Code under test: everything in `pager/src/pool/`, with `base/latch.rs` and `level/ledger.rs`.
+//! The tested code is everything in `pager/src/pool/`, with `base/latch.rs` and `level/ledger.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;

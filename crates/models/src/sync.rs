@@ -1,7 +1,8 @@
-//! Replaces parking_lot and std's threads in the copied sources by shuttle's.
+//! Replacements for parking_lot and the standard library's threads in the copied sources. They are built with
+//! shuttle.
 //!
-//! A timed wait may end at any moment. The latch behaves as parking_lot's `RawRwLock`: for example, a waiting
-//! writer blocks new readers. The inside of parking_lot is not modelled.
+//! A timed wait may end at any moment. The latch behaves like parking_lot's `RawRwLock`: for example, a
+//! waiting writer keeps new readers out. The implementation of parking_lot is not tested.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;

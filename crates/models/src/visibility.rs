@@ -1,8 +1,9 @@
-//! Model of snapshots and the order of commits. The commits that a snapshot shows never change, are a prefix
-//! of the commit order, and include all commits that were acknowledged before it.
+//! Model of snapshots and the order of commits. It checks three rules. What a snapshot shows never changes.
+//! It is a prefix of the commit order. It includes all commits that were acknowledged before the snapshot was
+//! taken.
 //!
-//! Code under test: the engine's `status.rs` and `registry.rs` on the pager's log. The model has its own rows
-//! (a list of writers) and its own `Core::sight`.
+//! The tested code is the engine's `status.rs` and `registry.rs` on the pager's log. The model replaces rows
+//! by a list of writers, and it replaces `Core::sight`.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};

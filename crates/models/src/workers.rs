@@ -1,6 +1,6 @@
-//! Model of the flush workers: two threads submit jobs, while a third one changes the number of workers.
+//! Model of the flush workers: two threads submit jobs, while a third thread changes the number of workers.
 //!
-//! Code under test: `pager/src/running/workers.rs`.
+//! The tested code is `pager/src/running/workers.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
