@@ -1,4 +1,4 @@
-//! Runs a workload on a target: threads, warm-up, rounds, latencies.
+//! Runs a workload on a database: starts threads, warms up, measures rounds, and collects latencies.
 
 use std::ops::ControlFlow;
 use std::sync::Barrier;

@@ -1,4 +1,5 @@
-//! A target in this process: the SQL layer over an engine that this module opens.
+//! The embedded database as a target of workloads: this module opens an engine in its own process, with the
+//! SQL layer above it.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,10 +1,11 @@
-//! Three measurements of the embedded API below SQL. Each is compared with a figure of the machine itself.
+//! Three measurements of the embedded API below SQL. Each one also measures a figure of the machine for
+//! comparison.
 //!
-//! 1. [`points`]: point reads of 100-byte rows in memory, READ COMMITTED, one thread.
-//! 2. [`commits`]: durable commits of single rows, compared with plain 4 KiB writes with fdatasync. The two
+//! 1. [`points`]: point reads of 100-byte rows in memory, under READ COMMITTED, with one thread.
+//! 2. [`commits`]: durable commits of one row, compared with plain writes of 4 KiB and fdatasync. The two
 //!    alternate (A B A B).
-//! 3. [`random_reads`]: reads from a table larger than the pool, with many threads. `bench/random-read` runs
-//!    fio for comparison.
+//! 3. [`random_reads`]: reads by many threads from a table larger than the buffer pool. The script
+//!    `bench/random-read` runs fio for comparison.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,14 +1,14 @@
-//! varve-bench: workloads, the targets on which they run, and reports of the results.
+//! varve-bench: workloads, the databases that they run on (targets), and the results of measurements.
 //!
 //! 1. A workload is written once, as SQL with parameters ([`workload::Workload`]). It runs on any
-//!    [`database::MeasuredDatabase`]: embedded, in this process, or over the wire.
-//! 2. Every figure is a row with the hash of its configuration. A median is always reported with its spread
-//!    ([`report`]).
-//! 3. The gates ([`gates`]) use the embedded API below SQL, and measure the device's own figure in the same
-//!    run.
+//!    [`target::Target`]: a database in this process, or a server.
+//! 2. Every figure is stored in a row that has the hash of its configuration. A median is always reported
+//!    with its spread ([`report`]).
+//! 3. The measurements in [`gates`] use the embedded API below SQL. They measure the device alone in the same
+//!    run, for comparison.
 //!
-//! This crate uses only the public interfaces of `engine` and `sql`, and opens a database like an embedding
-//! program. Experiments are in the crate `lab`, which is built on this one.
+//! This crate uses only the public interfaces of `engine` and `sql`, and opens a database as an embedding
+//! program does. The crate `lab` has the experiments, and uses this crate.
 
 pub mod check;
 pub mod cli;

@@ -1,6 +1,7 @@
-//! Measures one workload on one target: load, rounds, the workload's own checks, the report.
+//! Measures one workload on one target: loads the data, runs rounds, runs the workload's own checks, and
+//! reports.
 //!
-//! What this file does not know: which workloads and targets exist. `varve bench` and `varve-lab` name them.
+//! `varve bench` and `varve-lab` choose the workload and the target.
 
 use std::io::Write;
 

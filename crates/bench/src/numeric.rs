@@ -1,9 +1,10 @@
-//! Converts numeric values between Rust and the protocol, because the crate `postgres` has no type for them
-//! without another library.
+//! Converts values of type numeric between Rust and the wire protocol. The crate `postgres` could do so only
+//! with another library.
 //!
-//! PostgreSQL's binary form has four big-endian 16-bit numbers: number of digits, weight of the first digit,
-//! sign, digits shown after the point. Then come the digits to base 10,000 (src/backend/utils/adt/numeric.c,
-//! `numeric_send`). This file stores values in units of 1/10,000, because that is one such digit.
+//! PostgreSQL's binary format begins with four big-endian 16-bit numbers: number of digits, weight of the
+//! first digit, sign, and decimal digits shown after the point. The digits follow, to base 10,000
+//! (src/backend/utils/adt/numeric.c, `numeric_send`). This module stores a value in ten-thousandths, because
+//! the first digit after the point counts these.
 
 use std::error::Error;
 

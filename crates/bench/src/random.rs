@@ -1,6 +1,6 @@
-//! Seeded random numbers, and the key distributions of the published workloads.
+//! Random numbers from a seed, and the key distributions of the published workloads.
 //!
-//! The same seed gives the same keys on every machine. The numbers are not for cryptography.
+//! The same seed gives the same keys on every machine. The numbers are not fit for cryptography.
 
 /// A splitmix64 generator (Steele, Lea, Flood 2014).
 #[derive(Debug, Clone)]

@@ -1,7 +1,9 @@
-//! Result rows, and their summaries.
+//! The rows of results, and their summaries.
 //!
-//! 1. A row is complete in itself: it names its workload, target, round and the hash of its configuration.
-//! 2. Two rows with the same hash may be compared. Rows with different hashes were measured differently.
+//! 1. A row needs no other row to be understood. It names its workload, target and round, and has the hash of
+//!    the configuration that made it.
+//! 2. Two rows may be compared if they have the same hash. Rows with different hashes were measured with
+//!    different configurations.
 
 use std::io::Write;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! The OLTP scripts of sysbench 1.0: the same tables, statements and mix per transaction.
+//! The OLTP scripts of sysbench 1.0, with the same tables, statements and mix of statements in a transaction.
 //!
-//! The load generator differs from that of sysbench: it runs in this process, or uses another client library.
-//! So its figures can be compared only with figures of this crate.
+//! The load generator differs from sysbench: it runs in this process, or uses another client library. So
+//! compare its figures only with figures of this crate.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Upper bounds on faults, by crate, for rules that are younger than the code. A crate has at most as many
-//! faults as its row says.
+//! Limits for rules that are younger than the code. For each such rule, a table says how many violations a
+//! crate may still have.
 
 use crate::SourceFile;
 use std::collections::BTreeMap;

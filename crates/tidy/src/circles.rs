@@ -1,9 +1,9 @@
-//! Finds circles of imports: sets of files in a crate in which each file imports every other one, directly or
-//! through others.
+//! Finds circles of imports in a crate. A circle is a set of files in which every file leads to every other
+//! file by imports.
 //!
-//! A folder's own file (`mod.rs`) and the files of the folder count as one module, because `mod.rs` declares
-//! a type and the files implement parts of it. So imports between `mod.rs` and its files make no circle.
-//! Imports between two files of the folder can make one.
+//! A folder's own file (`mod.rs`) and the files of the folder are one module: `mod.rs` declares a type, and
+//! the other files implement parts of it. So imports between `mod.rs` and these files make no circle. Imports
+//! between two files of the folder count.
 
 use crate::imports::CrateImports;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,13 +1,13 @@
-//! Finds which file of a crate uses which other file of the same crate.
+//! Finds out which file of a crate uses which other file of the same crate.
 //!
-//! 1. A path counts anywhere: in a `use`, in an expression, in a type, in the arguments of a macro.
-//! 2. A path leads to the file that defines its last name, even through re-exports. So a re-export hides no
-//!    circle.
-//! 3. If a module re-exports names of its own children, this does not count as a use. A module that only
-//!    declares others uses none of them.
-//! 4. Code under `#[cfg(test)]` is left out.
+//! 1. A path counts wherever it is: in a `use`, in an expression, in a type, in the arguments of a macro.
+//! 2. A path leads to the file that defines the last name of the path, also through re-exports. So a
+//!    re-export cannot hide a circle of imports.
+//! 3. A re-export of a module's own children does not count as a use of them. So a module that only declares
+//!    its children is above nothing.
+//! 4. Code under `#[cfg(test)]` does not count.
 //!
-//! Calls of methods are not found. The file that defines a method's type counts where the type is named.
+//! A call of a method names no file, so it does not count. The file counts where the method's type is named.
 
 use crate::SourceFile;
 use proc_macro2::{TokenStream, TokenTree};

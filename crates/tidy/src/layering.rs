@@ -1,5 +1,4 @@
-//! Checks the dependencies between crates. The crates have an order, and a crate depends only on crates below
-//! it.
+//! The allowed dependencies between crates. The crates form layers, and a crate uses only crates below it.
 
 use std::collections::BTreeSet;
 

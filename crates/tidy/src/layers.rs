@@ -12,10 +12,10 @@
 //! order = ["pages", "mod"]              # "mod" is src/table/mod.rs, or src/table.rs
 //! ```
 //!
-//! 1. A module uses only modules that come before it in the order, or are in the same circle.
-//! 2. Every module is in the order once, and every name in the order is a module.
-//! 3. A circle of modules has a stated reason, and really is a circle.
-//! 4. No circle of files is larger than the crate's bound.
+//! 1. A module uses only modules that come earlier in the order, or that are in the same declared circle.
+//! 2. The order has every module once, and has no other names.
+//! 3. A declared circle states its reason, and its modules do import each other.
+//! 4. No circle of files is larger than the limit of the crate.
 
 use crate::circles;
 use crate::imports::{self, CrateImports};

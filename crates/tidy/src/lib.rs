@@ -1,16 +1,16 @@
-//! The project's rules that no compiler checks, as functions over the tracked files.
+//! Checks the rules of this repository that no compiler checks. Each check is a function over the tracked
+//! files.
 //!
-//! 1. A crate depends only on crates below it: [`layering`] has the table of allowed dependencies.
-//! 2. A module depends only on modules below it: [`layers`] checks the order that each crate declares.
-//! 3. Files and functions are short: [`size`] has the limits.
-//! 4. Unsafe code is only in the files that [`safety`] lists.
-//! 5. Published files have no trace of the machine on which they were written: [`wording`].
-//! 6. Every file that ARCHITECTURE.md names exists: [`map`].
-//! 7. No tuple stands for several arguments: [`signatures`].
-//! 8. No type has a name that could be any type's: [`names`].
+//! 1. A crate uses only crates below it. [`layering`] has the table of allowed dependencies.
+//! 2. A module uses only modules below it. [`layers`] checks the order that each crate declares.
+//! 3. Files and functions are short enough to be remembered by a reader. [`size`] has the limits.
+//! 4. Unsafe code is only in the files that [`safety`] names.
+//! 5. Published files have no traces of the machine on which they were written. [`wording`] checks this.
+//! 6. ARCHITECTURE.md names only files that exist. [`map`] checks this.
+//! 7. A tuple does not replace several arguments. [`signatures`] checks this.
+//! 8. The name of a type says what the type holds. [`names`] checks this.
 //!
-//! Every check takes [`SourceFile`]s and returns sentences, so that a test can pass it bad input. The checks
-//! do not know what any crate does.
+//! Every check takes [`SourceFile`]s and returns sentences, so that a test can pass wrong files to it.
 
 pub mod bounds;
 pub mod circles;

@@ -1,7 +1,7 @@
-//! Checks names of types. A type's name must say what the type holds, so words that could name any type are
-//! refused.
+//! Checks that a type's name says what the type holds. Words that could name any type are refused.
 //!
-//! Associated types are left out, because a trait names them.
+//! A crate may have at most as many such types as its row in [`BOUNDS`] says. A crate without a row may have
+//! none. Associated types do not count, because a trait defines their names.
 
 use crate::SourceFile;
 use crate::bounds;

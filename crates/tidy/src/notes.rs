@@ -1,5 +1,5 @@
-//! Checks decision notes: each number is used once, the title has the number, and a note is at most one page
-//! long.
+//! Checks the decision notes: each has a number of its own, has the number in its title, and is at most one
+//! page long.
 
 use crate::SourceFile;
 use std::collections::BTreeMap;

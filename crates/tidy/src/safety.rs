@@ -1,7 +1,5 @@
-//! Checks where unsafe code is.
-//!
-//! The list of files with unsafe code is short on purpose, because a reviewer of memory safety must read
-//! every file on it.
+//! The list of files that may have unsafe code. The list is short, because a reviewer of memory safety must
+//! read every file on it and no other file.
 
 use crate::SourceFile;
 use proc_macro2::{TokenStream, TokenTree};

@@ -1,13 +1,12 @@
-//! Checks signatures: no tuple stands for several arguments or several results, because a struct would name
-//! the parts.
+//! Checks that a tuple does not replace several arguments or several results. A struct gives names to them.
 //!
-//! 1. A parameter is no tuple, and no reference to a tuple.
-//! 2. A result is no tuple of three or more parts, not even inside `Option`, `Result`, `Vec` or `Box`.
+//! 1. A parameter is neither a tuple nor a reference to one.
+//! 2. A result is not a tuple of three or more parts, also inside `Option`, `Result`, `Vec` or `Box`.
 //! 3. A crate has at most as many such signatures as its row in [`BOUNDS`] says. A crate without a row has
 //!    none.
 //!
-//! Closures and tests are left out. So are implementations of a trait, because the trait has the signature
-//! itself. A tuple in a collection or a type parameter is allowed.
+//! Closures and tests are not checked. Implementations of a trait are not checked either, because the trait
+//! has the same signature. A tuple inside a collection or a type parameter is allowed.
 
 use crate::SourceFile;
 use crate::bounds::{self, Bound};

@@ -1,4 +1,4 @@
-//! Limits on the number of lines in a file and in a function, so that a reader can keep them in mind.
+//! Limits on the lines of a file and the lines of a function, so that a reader can remember what they do.
 
 use crate::SourceFile;
 use syn::spanned::Spanned;

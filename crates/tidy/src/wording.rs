@@ -1,5 +1,5 @@
-//! Checks that published files have no signs of unfinished work, and no traces of the machine on which they
-//! were written.
+//! Finds text that must not be in a published file: unfinished work, and traces of the machine on which the
+//! file was written.
 
 use crate::SourceFile;
 
