@@ -1,5 +1,5 @@
-//! Advisory locks, whose keys have a meaning only for applications, and the session-level locks, which
-//! outlive transactions.
+//! Advisory locks. Their keys have a meaning only for applications. A session-level lock of this kind
+//! outlives its transaction.
 //!
 //! Invariants
 //! 1. A session keeps its session-level locks after a rollback. It has to release a lock as often as it took

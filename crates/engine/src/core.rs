@@ -1,8 +1,8 @@
 //! The core: data that all parts of an open database share.
 //!
 //! Invariants
-//! 1. Lock order: `rows`/`unique` stripes, then tree latches, undo latches, allocation latches, the append
-//!    section, the status table.
+//! 1. Locks are taken in this order: stripes of `rows` and `unique`, tree latches, undo latches, allocation
+//!    latches, the append section of the log, the status table.
 //! 2. A transaction id is used only if it is below the durably reserved limit.
 //!
 //! Does not know: sessions, the public interface.

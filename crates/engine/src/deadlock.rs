@@ -1,8 +1,8 @@
 //! Deadlock detection, and the search for an order of the lock queues that avoids a deadlock.
 //!
 //! A hard edge leads from a waiter to a holder. A soft edge leads from a waiter to another waiter before it
-//! in a queue. A cycle of hard edges is a deadlock. A cycle with a soft edge can be resolved: a queue is
-//! reordered, or the waiter for a row is woken and checks the row again.
+//! in a queue. A cycle of hard edges is a deadlock. A cycle with a soft edge can be resolved in two ways.
+//! Either a queue gets another order, or the waiter for a row is woken and checks the row again.
 //!
 //! Invariants
 //! 1. Only the order of queues is changed, never the holders of a lock.

@@ -19,8 +19,9 @@
 //!
 //! Invariants
 //! 1. The encoding of a column is never a prefix of another encoding of the same type. So keys with the same
-//!    number of columns need no lengths. The only exception is an array whose first subscript is 1. Where its
-//!    encoding ends, that of an array with another first subscript has 0x04.
+//!    number of columns need no lengths. Arrays whose first subscript is 1 are the only exception. Such an
+//!    array may be a prefix of an array with the same elements and another first subscript, which continues
+//!    with 0x04.
 //! 2. Byte order equals `Datum::order`, column by column. NULL is last.
 //! 3. A column begins with 0x01 or 0x02. So `prefix + [0x03]` is above every key that extends `prefix` by
 //!    columns.

@@ -9,11 +9,12 @@
 //! 1. A request is not granted while another transaction or session holds a conflicting mode.
 //! 2. A request waits in the queue after earlier requests that conflict with it. It may pass requests that
 //!    wait for a lock which its own transaction or session already holds.
-//! 3. The `strong` counter of a table is above 0 while a transaction has or requests a mode of the table that
-//!    excludes changes of rows. A request raises `strong` before it reads the records of the registry.
+//! 3. A strong mode of a table lock is one that excludes changes of rows. The counter `strong` of a table is
+//!    above 0 while a transaction has or requests a strong mode. A request raises the counter before it reads
+//!    the records of the registry.
 //! 4. A request that waits for a record in the registry sets `is_watched` of the holder's entry, and then
-//!    checks the record again. The holder removes its record before it reads `is_watched`. So one of the two
-//!    sees the other.
+//!    checks the record again. The holder removes its record before it reads `is_watched`. So at least one of
+//!    the two sees the other's change.
 //!
 //! Does not know: sleeping (`waits.rs`), cycles (`deadlock.rs`). All functions here are called under the
 //! mutex of `Waits`.

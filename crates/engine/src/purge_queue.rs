@@ -1,5 +1,5 @@
-//! The queue of committed transactions whose undo records still exist, in commit order. It also has the
-//! horizon, below which purge removes them.
+//! The queue of committed transactions whose undo records still exist, in commit order. It also stores the
+//! horizon: undo of transactions that committed before this LSN can be purged.
 //!
 //! Does not know: how undo is removed (`purge.rs`).
 

@@ -2,9 +2,9 @@
 //! has locked.
 //!
 //! Invariants
-//! 1. `oldest` returns horizons. A registered snapshot is at or above every returned horizon, so purge has
-//!    removed nothing that the snapshot needs. Transactions that the snapshot must not see have ids at or
-//!    above the floor.
+//! 1. `oldest` returns the horizon, the LSN up to which purge may remove undo. Every registered snapshot is
+//!    at or above it, so purge has removed nothing that a snapshot needs. Transactions that a snapshot must
+//!    not see have ids at or above the floor, below which every transaction has finished.
 //! 2. An entry's serial number changes when its transaction ends. An `Owner` with an older serial number
 //!    belongs to a transaction that has ended.
 //! 3. Registering and looking up take no mutex and allocate nothing.

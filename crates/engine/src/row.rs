@@ -10,8 +10,9 @@
 //! | ends | one u16 (u32 if WIDE) for each variable column: where it ends, from the row's first byte |
 //! | variable columns | one after the other, nothing for NULL |
 //!
-//! A row that does not fit in its page is stored in other pages (`overflow.rs`). Its head then has EXTERNAL,
-//! and the rest is the address. Such a row is read completely before a `RowRef` is made of it.
+//! A row that does not fit in its page is stored in other pages (`overflow.rs`). The leaf then has only a
+//! head with the bit EXTERNAL, and the address of these pages. Such a row is read completely before a
+//! `RowRef` is made of it.
 //!
 //! Invariants
 //! 1. `RowRef::get` is O(1) and allocates nothing.

@@ -1,9 +1,9 @@
 //! Sequences: a block of values is reserved in the system table, and values are returned from memory.
 //!
 //! Invariants
-//! 1. A value is returned only after the reservation of its block is in the log. The commit of a transaction
-//!    with a value is acknowledged only when the reservation is durable. So a crash loses at most a block of
-//!    values, and no value is returned twice.
+//! 1. A sequence returns a value only after the reservation of its block of values is in the log. A
+//!    transaction that has taken a value is acknowledged only when this reservation is durable. So a crash
+//!    loses at most a block of values, and no value is returned twice.
 //! 2. Rollback does not undo changes of a sequence.
 //! 3. A clean shutdown stores how far the values were used, so it leaves no gap.
 //!

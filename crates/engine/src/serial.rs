@@ -7,8 +7,8 @@
 //! 2. A transaction that has written nothing is not checked. Its place in the serial order is its snapshot.
 //! 3. The check and the commit record are one atomic step among SERIALIZABLE transactions. Transactions of
 //!    other isolation levels record no reads or writes and are not checked.
-//! 4. Memory is bounded. Too many ranges are merged into fewer and larger ones. A commit whose ranges were
-//!    dropped counts as a conflict.
+//! 4. Memory is bounded. If a transaction has too many ranges of keys, they are merged into fewer and larger
+//!    ones. If the ranges of a commit were dropped, later checks against this commit count as conflicts.
 //!
 //! Does not know: rows, the meaning of keys.
 

@@ -1,5 +1,5 @@
-//! A spool stores the rows of a result in order, for a client that reads them in slices. They may not fit in
-//! memory.
+//! A spool stores the rows of a result in order, for a client that reads them in slices. Rows that do not fit
+//! in memory are in a file.
 //!
 //! Layout, little endian: for each row its length u32, and its bytes. The newest rows are in memory, up to a
 //! budget. Older rows are in a file on the temporary device, in whole blocks.

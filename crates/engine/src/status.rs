@@ -5,8 +5,8 @@
 //!    changes, or they are undone.
 //! 2. A transaction is Active before its id appears in any row. It stays Active until its commit record has
 //!    its LSN, or until all its changes are undone.
-//! 3. States are in a ring. A state that leaves the ring while its id is still at or above the floor moves to
-//!    the overflow map. So `get` knows every id at or above the floor.
+//! 3. The states of transactions are in a ring. If a state has to leave the ring while its id is at or above
+//!    the floor, it moves to the overflow map. So `get` knows every id at or above the floor.
 //!
 //! A reader loads `floor` before it reads rows. If a row has an id below that value, the transaction had
 //! finished before the row was read, so no look-up is needed. Most rows have such an id.

@@ -5,8 +5,9 @@
 //! shared memory. All other requests go to the queue (`lock_queue.rs`).
 //!
 //! Invariants
-//! 1. A transaction writes its record before it reads `strong`. A transaction that wants a strong mode raises
-//!    `strong` before it reads the records. So one of the two sees the other.
+//! 1. A transaction writes its record into the registry before it reads `strong`. A transaction that wants a
+//!    strong mode (one that excludes changes of rows) raises `strong` before it reads the records. So at
+//!    least one of the two sees the other.
 //! 2. A record counts only if `strong` was 0 afterwards. Otherwise the transaction removes its record and
 //!    requests the lock in the queue.
 //!

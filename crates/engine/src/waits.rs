@@ -8,9 +8,9 @@
 //!    row. The holder first releases the row (`release`, or its end), and then looks into its queue. So one
 //!    of the two sees the other.
 //! 3. When a transaction ends, it wakes one waiter for each row: the waiter with the lowest ticket. The other
-//!    waiters for the row move to the queue of the woken waiter. If the woken waiter must wait again for the
-//!    row, they move on to the transaction for which it waits. If that transaction is among them, it is
-//!    woken.
+//!    waiters for this row move to the queue of the woken waiter. The woken waiter may find that it has to
+//!    wait for the row again, for a third transaction. Then the others move on to the queue of the third
+//!    transaction. If this is one of them, it is woken.
 //! 4. When a transaction is granted a lock with a queue, it leaves the graph at once, before it wakes.
 //!
 //! Does not know: rows. A caller checks the row again after every wake-up.

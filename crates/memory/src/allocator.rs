@@ -23,8 +23,8 @@
 //!   The cleared bits of its bitmap are durable before that, by the previous rule.
 //!
 //! Invariants
-//! 1. Every segment is in exactly one place: in the pool, in a slab of one heap, in a run, or in the call
-//!    that moves it.
+//! 1. Every segment is in exactly one of four places: the pool, a slab of one heap, a run, or the call that
+//!    moves the segment.
 //!
 //! What it does not know: the content of chunks.
 

@@ -13,8 +13,8 @@
 //! recovery repeats all steps of a lane with a valid seal, like a redo log.
 //!
 //! Invariants
-//! 1. A lane whose seal is valid has all its steps. The seal is durable before the first step is done, and
-//!    the steps are durable before the seal is cleared.
+//! 1. If the seal of a lane is valid, the lane has all its steps. The seal is durable before the first step
+//!    is done. The steps are durable before the seal is cleared.
 //! 2. The cleared seal is durable before the publication returns. Otherwise recovery could repeat a step
 //!    after another thread has changed the same word durably.
 //!

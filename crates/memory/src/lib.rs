@@ -1,6 +1,6 @@
 //! varve-memory: data structures that live in a region of persistent memory.
 //!
-//! It has the allocator ([`Allocator`]) that Arulraj, Pavlo and Dulloor describe ("Let's Talk About Storage &
+//! The crate has the allocator ([`Allocator`]) of Arulraj, Pavlo and Dulloor ("Let's Talk About Storage &
 //! Recovery Methods for Non-Volatile Memory Database Systems", SIGMOD 2015, section 2.3). Table engines for
 //! persistent memory are built on it.
 //!

@@ -1,8 +1,8 @@
 //! Creates and opens an allocator's region.
 //!
-//! Opening repeats the steps of lanes with a valid seal, and reads the header, the roots and the descriptors:
-//! 8 bytes for each segment of 64 KiB. So its time depends on the length of the region, and not on the number
-//! of allocated chunks.
+//! Opening repeats the steps of sealed lanes (changes that a crash has interrupted). Then it reads the
+//! header, the roots and the descriptors: 8 bytes for each segment of 64 KiB. So its time depends on the
+//! length of the region, and not on the number of allocated chunks.
 //!
 //! Invariants
 //! 1. A crash while a region is created leaves a region without an allocator.

@@ -1,7 +1,8 @@
 //! UNION ALL as a plan node with one partition, which reads its inputs one after the other.
 //!
-//! DataFusion's own union has the partitions of all its inputs, and aggregates above it are computed in
-//! parts. Aggregates of DISTINCT values do not support that. So this node replaces it.
+//! DataFusion's own union has the partitions of all its inputs, and DataFusion computes aggregates above a
+//! union in parts. Aggregates of DISTINCT values cannot be computed in parts. So this node, with one
+//! partition, replaces the union.
 //!
 //! Does not know: what the inputs are.
 

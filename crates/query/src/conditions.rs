@@ -1,8 +1,8 @@
 //! Predicate pushdown: moves each condition as far down the plan as it can go without changing the result.
 //!
-//! This rule replaces DataFusion's `push_down_filter`, which has three faults. It moves conditions without
-//! columns below an aggregate without groups, although that aggregate returns a row even for no input. It
-//! moves volatile conditions. It also evaluates conditions that may fail for rows that a join would remove.
+//! This rule replaces DataFusion's `push_down_filter`, which has three faults. It moves volatile conditions.
+//! It evaluates conditions that may fail for rows that a join would remove. It moves conditions without
+//! columns below an aggregate without groups, although such an aggregate returns a row even for no input.
 //!
 //! Invariants
 //! 1. A volatile condition stays where it is written.

@@ -2,8 +2,8 @@
 //! once, and only as many as a reader needs.
 //!
 //! Invariants
-//! 1. Rows are computed in batches, when a reader needs a row that is not there yet. So a query can read the
-//!    first five rows of an endless recursion.
+//! 1. Rows are computed in batches, when a reader needs a row that has not been computed yet. So a query can
+//!    read the first five rows of an endless recursion.
 //! 2. Rows that depend on values of an outer query are computed again for each run of the subquery.
 //! 3. Stored rows, the rows of a recursion's iteration, and the keys of UNION are counted in the memory pool
 //!    (53200).

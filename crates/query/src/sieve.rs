@@ -2,8 +2,9 @@
 //! a column with a constant or another column, LIKE, IN, and ORs of these.
 //!
 //! Invariants
-//! 1. A row passes if and only if the filter is true for it by `eval::Expr`. No test is moved before a
-//!    condition that can fail. If a test itself might fail for a row, the whole filter is evaluated.
+//! 1. A row passes if and only if the filter is true for it by `eval::Expr`. A test is never moved before a
+//!    condition that can fail. If the test itself might fail for a row, the whole filter is evaluated by
+//!    `eval::Expr`.
 //!
 //! Does not know: how the rows are used.
 

@@ -1,12 +1,12 @@
-//! Statistics of a table from a sample that is read when a query is planned: the number of rows, how many
-//! satisfy a condition, and how many values a column has.
+//! Statistics of a table, from a sample that is read when a query is planned. They estimate the number of
+//! rows, how many rows satisfy a condition, and how many different values a column has.
 //!
 //! No statistics are stored, so they can't be out of date. Any condition can be estimated, because it is
 //! evaluated on the sample.
 //!
 //! Invariants
-//! 1. Under SERIALIZABLE, reading a sample does not count as a read of the transaction, because a sample
-//!    affects only the plan and never the result of a query.
+//! 1. Under SERIALIZABLE, reading a sample does not count as a read of the transaction. The reason is that a
+//!    sample affects only the plan, never the result of a query.
 //! 2. A sample reads at most `PLACES` evenly spread leaves, twice. It never fails a query: if a page can't be
 //!    read or a condition fails, a default is used.
 //!

@@ -2,10 +2,10 @@
 //! arithmetic of integers and numeric.
 //!
 //! Invariants
-//! 1. The results are those of `eval::Expr` row by row. For some batches there is no result (`None`): a value
-//!    could cause an error such as an overflow, has no fast method here, or needs more than a machine word.
-//!    Then the caller computes row by row. So a branch of CASE may be computed here for rows that do not take
-//!    the branch.
+//! 1. The results are those of `eval::Expr` row by row. For some batches there is no result (`None`). Their
+//!    values could cause an error such as an overflow, have no fast method here, or need more than a machine
+//!    word. Then the caller computes row by row. So a branch of CASE may be computed here for rows that do
+//!    not take the branch.
 //!
 //! Does not know: functions, casts of text, double precision.
 

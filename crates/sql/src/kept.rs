@@ -2,7 +2,7 @@
 //! row limit.
 //!
 //! Layout of a row: for each value a tag byte (`Tag`), then the value's bytes. A value of fixed width is
-//! stored little endian. Before any other value there is its length as u32.
+//! stored little endian. For any other value, its length (u32) comes before its bytes.
 //!
 //! Invariants
 //! 1. Rows are read with the same values and types as they were written.

@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. A path has only schemas that exist and that the role may use. The session computes its path again when
 //!    the catalog, the setting or the role has changed.
-//! 2. Equal paths have equal numbers in all sessions of a process, and different paths different numbers. The
-//!    plan cache uses this number (decision 0617).
+//! 2. A search path has a number, by which the plan cache finds plans (decision 0617). In all sessions of a
+//!    process, equal paths have equal numbers, and different paths have different numbers.
 //! 3. `PUBLIC` is the path that has only the schema `public`. Sessions that have not set a path use it, and
 //!    so do texts that the catalog stores.
 //!

@@ -1,8 +1,8 @@
 //! Checks of rights: roles and their memberships, owners, and grants on objects.
 //!
 //! Invariants
-//! 1. A superuser may do everything. If a server asks for no passwords and listens only on a loopback
-//!    address, a session with an unknown role name acts as the first role (`session/identity.rs`).
+//! 1. A superuser may do everything. A server may ask for no passwords and listen only on a loopback address.
+//!    Then a session with an unknown role name acts as the first role (`session/identity.rs`).
 //! 2. Each check reads the catalog of the running transaction. So GRANT and REVOKE take effect at once.
 //! 3. An object without grants has PostgreSQL's defaults: all rights for its owner, and USAGE on the schema
 //!    public for all roles.

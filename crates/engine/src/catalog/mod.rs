@@ -5,8 +5,8 @@
 //! 2. In each schema, the names of tables, partitions, views, indexes and sequences are unique among all of
 //!    these.
 //! 3. A `Catalog` belongs to one database. It finds and lists only objects of this database, and objects that
-//!    all databases share (roles, databases). Undo, purge and checks work across databases. They use separate
-//!    functions, whose documentation says so.
+//!    all databases share (roles, databases). Undo, purge and checks work across databases, with separate
+//!    functions.
 //!
 //! Does not know: how it is stored (`system_tables.rs`), which roles may see an object.
 

@@ -1,8 +1,8 @@
 //! Tables in B+trees on top of the pager. This is the first and default table engine (`USING paged`).
 //!
-//! A table is a clustered tree of rows in the order of the primary key (or of a hidden row id), and a tree
-//! for each secondary index. An index entry's key is: index columns, primary key, length of the primary key
-//! (u16, big endian).
+//! A table has a clustered tree of its rows, in the order of the primary key (or of a hidden row id). For
+//! each secondary index it has another tree. An index entry's key is: index columns, primary key, length of
+//! the primary key (u16, big endian).
 //!
 //! Invariants
 //! 1. The newest version of a row is in the clustered tree. The stamp of an entry (the id of the transaction

@@ -2,9 +2,9 @@
 //! latch of the undo page.
 //!
 //! Invariants
-//! 1. A row is deleted here only if `modify` would delete it at once: no other transaction holds it, and the
-//!    version in the leaf is the visible one. Any other row ends the run, and the caller passes it to
-//!    `modify`.
+//! 1. A row is deleted here only if `modify` would delete it without waiting. No other transaction holds the
+//!    row, and the version in the leaf is the visible one. Any other row ends the run, and the caller passes
+//!    this row to `modify`.
 //! 2. The undo page is latched before the first change. A run ends at the end of the undo page or of the
 //!    leaf.
 //! 3. A run that fails undoes its changes.

@@ -4,9 +4,9 @@
 //! Invariants
 //! 1. Latches are taken from the root down and from left to right. The next latch is taken before the
 //!    previous one is released (coupling). So no reader sees a half-finished split or merge.
-//! 2. A change of one entry latches one leaf. Splits are done before it (`make_room`), merges after it
-//!    (`tidy`). They are mini-transactions of their own, for one parent and its children at a time, and are
-//!    never undone.
+//! 2. A change of one entry latches one leaf. If the leaf is full, it is split before the change
+//!    (`make_room`). If it has become too empty, it is merged after the change (`tidy`). Splits and merges
+//!    are separate mini-transactions, each for one parent and its children, and are never undone.
 //! 3. The root keeps its page.
 //! 4. In a mini-transaction, everything that can fail is done before the first change.
 //!

@@ -1,8 +1,8 @@
 //! Rollback segments: the before-images of changes, for rollback and for readers of older versions.
 //!
-//! A segment is a header page and a chain of undo pages. Pages are appended at the tail and freed at the
-//! head, in 1 MiB extents that the segment owns. A segment serves one active transaction at a time. More
-//! concurrent transactions get more segments. One directory page lists all header pages.
+//! A rollback segment is a header page and a chain of undo pages. Pages are appended at the tail and freed at
+//! the head, in 1 MiB extents that the segment owns. A segment serves one active transaction at a time, so
+//! concurrent transactions need several segments. One directory page lists all header pages.
 //!
 //! Invariants
 //! 1. An undo record and the change that it undoes are in one mini-transaction. A step of a rollback and the

@@ -13,7 +13,8 @@
 //! 4. Each point is stopped and started several times, and the round with the median time is reported. A warm
 //!    start is so short that a single sample is a large part of its time.
 //!
-//! These few rounds show the cost of a scheme only roughly; `flash-hardening` measures it.
+//! These few rounds show only roughly what a scheme costs. The experiment `flash-hardening` measures the
+//! cost.
 
 use std::ops::ControlFlow;
 

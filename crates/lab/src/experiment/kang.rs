@@ -3,7 +3,8 @@
 //!
 //! A page has 4 KiB. The database is 30 times as large as the buffer pool, and the page area in persistent
 //! memory is as large as the pool (section 4.1). One load is sysbench's read-write script over ten tables.
-//! The other one is TPC-C with warehouses of a twentieth of the normal size, at least one for each session.
+//! The other load is TPC-C. Its warehouses have a twentieth of the normal size, and there is at least one for
+//! each session.
 //!
 //! 1. The variant "original" has the doublewrite and the page cleaner of InnoDB 5.6 with default settings. A
 //!    well-tuned doublewrite is measured, too. It shows which part of a gain only comes from the weak

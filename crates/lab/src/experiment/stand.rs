@@ -1,10 +1,10 @@
 //! Prepares variants for measurement: each variant gets its own copy of a loaded database.
 //!
 //! 1. Most variants share one loaded database, which was loaded with doublewrite. When a variant with
-//!    persistent memory opens its copy for the first time, the data that belongs into persistent memory moves
-//!    there. Two kinds of variants have their own load, with the same rows in the same order. The first kind
-//!    has settings that are fixed when a database is created. The second kind needs files with pages as the
-//!    variant writes them.
+//!    persistent memory opens its copy for the first time, a part of the data moves there. Two kinds of
+//!    variants are loaded separately, with the same rows in the same order. The first kind has settings that
+//!    are fixed when a database is created. The second kind needs files with pages as the variant writes
+//!    them.
 //! 2. Loading uses no emulated drive and no limit on the request rate. Intervals of page writers and
 //!    checkpoints are multiplied by the same dilation as the device's times.
 

@@ -2,8 +2,8 @@
 //!
 //! 1. "Reproduced" means: the better variant is the same as in the publication, and the ratio is within a
 //!    fifth of the published ratio. "Beaten" means a better ratio than that.
-//! 2. A better figure never gets a worse verdict. But a ratio of more than twice the published one gets
-//!    "beyond: examine", because the baseline here may be worse than the baseline of the publication.
+//! 2. A better figure never gets a worse verdict. There is one exception: more than twice the published ratio
+//!    gets "beyond: examine". The reason is that the baseline here may be worse than that of the publication.
 //! 3. A bar is a goal of this project. It is met or missed, without tolerance.
 //! 4. If the publication shows a value only as a plot, there is no published number and no verdict on it.
 

@@ -4,9 +4,9 @@
 //!
 //! 1. The flash drive is a model (decision 0150), and every figure says so. Only bytes are counted and no
 //!    times, so a busy machine does not change a result.
-//! 2. The drive has the same size for all variants. It is chosen so that the *uncompressed* database at fixed
-//!    offsets fills nine tenths of it. That size includes pages in use, doublewrite area, control file, and
-//!    the log if it is on this drive. Space that compression saves stays free, as on a real drive.
+//! 2. The drive has the same size for all variants. The *uncompressed* database at fixed offsets would fill
+//!    nine tenths of the drive. This counts pages in use, doublewrite area, control file, and the log if it
+//!    is on this drive. Space that compression saves stays free, as on a real drive.
 //! 3. A figure is valid on two conditions. The drive was overwritten often enough before the measurement, and
 //!    both halves of the measured interval give the same result.
 

@@ -1,5 +1,5 @@
-//! The workload LinkBench (Armstrong et al., SIGMOD 2013): Facebook's graph of nodes and links as three
-//! tables, and ten kinds of requests in the shares that Facebook measured in production.
+//! The workload LinkBench (Armstrong et al., SIGMOD 2013): Facebook's graph of nodes and links, as three
+//! tables. It has ten kinds of requests, in the shares that Facebook measured in production.
 //!
 //! The source is facebookarchive/linkbench. Shares, skews and payloads are from its
 //! `config/FBWorkload.properties`, statements from its `LinkStoreMysql.java`, and tables from its README.

@@ -1,9 +1,9 @@
 //! Translates joins with subqueries in their conditions, and FROM items that use values of an outer query.
 //!
 //! Invariants
-//! 1. If a subquery reads one side of a join, it is computed for the rows of that side before the join. If it
-//!    reads both sides, it is computed for pairs of rows. In that case `Apply` runs one side of the join for
-//!    each row of the other side. The other side is the one whose rows an outer join keeps.
+//! 1. A subquery that reads one side of a join is computed for the rows of that side, before the join. A
+//!    subquery that reads both sides is computed for pairs of rows. Then `Apply` runs one side of the join
+//!    for each row of the other side. In an outer join, the other side is the one that keeps all its rows.
 //!
 //! Does not know: how a subquery is computed (`subqueries`).
 

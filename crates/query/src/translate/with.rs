@@ -1,6 +1,6 @@
-//! Translates WITH queries. As in PostgreSQL, a WITH query becomes part of the query that reads it in two
-//! cases. It is NOT MATERIALIZED, or it is read once and returns the same rows at each run. Any other WITH
-//! query runs once, and its rows are stored.
+//! Translates WITH queries. As in PostgreSQL, a WITH query becomes part of the query that reads it if the
+//! statement says NOT MATERIALIZED. The same is done for a WITH query that is read once and returns the same
+//! rows at each run. Any other WITH query runs once, and its rows are stored.
 //!
 //! Does not know: how rows are stored (`crate::shared`).
 

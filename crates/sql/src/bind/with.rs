@@ -4,8 +4,8 @@
 //! 1. A named query sees the named queries before it, and the outer queries of its WITH clause. It does not
 //!    see the outer queries of the place where it is used.
 //! 2. A named query is bound where it is defined, even if no query uses it, so that its errors are reported.
-//!    All uses share the bound query. If it uses values of an outer query, it is bound again for each use,
-//!    because these values differ.
+//!    All uses share the bound query. There is one exception: a named query with values of an outer query is
+//!    bound again for each use, because these values differ.
 //! 3. A recursive query reads its own rows at one place, in its second part. There it sees the rows that the
 //!    previous iteration has added.
 //!

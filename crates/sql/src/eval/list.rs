@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. A list is hashed only if its values are the same for all rows of the execution. The result is the same
 //!    as with single comparisons.
-//! 2. A copy of an expression keeps the list's number, and no other list has this number.
+//! 2. Each list has a number, which no other list has. A copy of an expression keeps the number of its list.
 //!
 //! Does not know: where an operand comes from.
 

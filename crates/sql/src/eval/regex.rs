@@ -5,8 +5,8 @@
 //! if the first quantifier is not greedy. Groups follow the same rule from left to right.
 //!
 //! Invariants
-//! 1. Each thread keeps the patterns that it used last, and compiles a pattern again only if it has dropped
-//!    it.
+//! 1. Each thread has a cache of compiled patterns. A pattern is compiled again only after it has left this
+//!    cache.
 //! 2. A pattern without back references and look-around is searched for in linear time.
 //!
 //! Does not know: operators and functions.

@@ -1,8 +1,8 @@
 //! Executes INSERT.
 //!
 //! Invariants
-//! 1. A row is evaluated completely before it is written. If the rows come from a query that reads a table,
-//!    all of them are read before the first one is written.
+//! 1. A row is evaluated completely before it is written. INSERT ... SELECT from a table reads all rows
+//!    before it writes the first one.
 //! 2. ON CONFLICT DO NOTHING ignores only error 23505 of the constraint that it names. DO UPDATE is in
 //!    `upsert`.
 //!

@@ -1,8 +1,9 @@
 //! Notices and failures of statements that define objects.
 //!
 //! Invariants
-//! 1. If a table was dropped or replaced while the statement waited for it, the result is `Failed::Stale`,
-//!    and the session repeats the statement. The client never sees an error about the old table.
+//! 1. While a statement waits for a table's lock, another transaction may drop or replace the table. The
+//!    result is then `Failed::Stale`, and the session looks the names up again and repeats the statement. The
+//!    client never sees an error about the old table.
 //!
 //! Does not know: what was to be defined.
 

@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. DISTINCT sorts by the ORDER BY keys, then by all other shown columns. Then it drops a row that equals
 //!    the row before it.
-//! 2. Each row has a short prefix of its first key for fast comparison. Two prefixes never contradict the
-//!    full comparison.
+//! 2. Each row stores the first bytes of its first sort key (its prefix) for fast comparison. The order of
+//!    two prefixes never contradicts the order of the full keys.
 //!
 //! Does not know: where rows come from.
 

@@ -1,7 +1,7 @@
 //! Measures a running plan for EXPLAIN ANALYZE: rows, loops, time and pages of each step.
 //!
-//! The executor's code is generic over a [`Watch`]. With [`Unwatched`] the compiler removes all measurements.
-//! With a [`Meter`] each step records what it does.
+//! The executor's code has a type parameter, a [`Watch`]. With [`Unwatched`] the compiler removes all
+//! measurements. With a [`Meter`] each step of the plan records what it does.
 //!
 //! Invariants
 //! 1. A plan without EXPLAIN ANALYZE does no work for measurements.

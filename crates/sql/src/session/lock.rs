@@ -1,8 +1,8 @@
 //! Runs LOCK TABLE.
 //!
 //! Invariants
-//! 1. The transaction takes no snapshot before it has the lock. So its first query sees the changes of the
-//!    transaction that held the lock before.
+//! 1. LOCK TABLE takes no snapshot. The transaction's first query takes the snapshot, after the lock was
+//!    granted. So this query sees the changes of the transaction that held the lock before.
 //!
 //! Does not know: rows.
 

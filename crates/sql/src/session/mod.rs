@@ -12,8 +12,9 @@
 //!
 //! Invariants
 //! 1. The engine's transaction begins with the first statement that needs one, not with BEGIN.
-//! 2. An error outside of a block rolls back the implicit transaction. An error in a block rolls back to the
-//!    last savepoint at once. Without a savepoint, everything is undone and all locks are released.
+//! 2. After an error outside of a block, the implicit transaction is rolled back. After an error in a block,
+//!    all changes since the last savepoint are undone at once. If there is no savepoint, all changes of the
+//!    block are undone, and its locks are released.
 //! 3. A statement's tag is sent only after the engine has acknowledged the commit. In the extended protocol
 //!    the commit is made by `sync`.
 //!

@@ -1,8 +1,8 @@
 //! PostgreSQL's settings that Varve accepts only because client programs set them.
 //!
 //! Invariants
-//! 1. Settings in `WITHOUT_EFFECT` can be set and have no effect, because Varve has no such planner, cache,
-//!    log or commit. A session gets one warning for each.
+//! 1. Settings in `WITHOUT_EFFECT` can be set and have no effect, because they control a part of PostgreSQL
+//!    that Varve lacks. A session gets one warning for each.
 //! 2. Settings in `FIXED` have one possible value. Another value is refused (0A000).
 //!
 //! Does not know: what a session does with a setting (`super`).

@@ -1,6 +1,7 @@
 //! Writes a view's query in PostgreSQL's layout: one column per line, with its table's name.
 //!
-//! A query with WITH, set operations, subqueries or similar clauses is shown as it is stored.
+//! A query with WITH, set operations, subqueries or similar clauses is shown with the text that the catalog
+//! stores.
 
 use varve_engine::{Catalog, ViewDef};
 

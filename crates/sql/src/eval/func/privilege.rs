@@ -1,4 +1,4 @@
-//! `has_table_privilege` and its relatives.
+//! `has_table_privilege` and similar functions.
 //!
 //! Invariants
 //! 1. They return whether a statement of the role would be allowed, by the same rules as for statements

@@ -1,4 +1,4 @@
-//! How many bytes tables, indexes and the database occupy: `pg_table_size` and its relatives.
+//! How many bytes tables, indexes and the database occupy: `pg_table_size` and similar functions.
 //!
 //! Invariants
 //! 1. The index of a primary key is the table itself, so its size is 0 bytes. Views, sequences and system

@@ -1,8 +1,8 @@
 //! Parses a pattern into a tree. Its nodes are the parts whose positions in a match must be known.
 //!
-//! A part of the pattern is a leaf of the tree if it has no groups, and if its quantifiers are all greedy or
-//! all non-greedy. A leaf matches the longest or the shortest possible text. PostgreSQL's parser makes the
-//! same parts, so groups match the same text.
+//! A part of the pattern is a leaf of the tree if it has no groups and its quantifiers are all greedy or all
+//! non-greedy. A leaf matches the longest or the shortest possible text. PostgreSQL's parser makes the same
+//! parts, so groups match the same text.
 //!
 //! Source: PostgreSQL's documentation, 9.7.3.5 (regular expression matching rules).
 //!

@@ -5,8 +5,8 @@
 //! statements are read from memory, into the same Rust types that the decoder produces.
 //!
 //! Invariants
-//! 1. The result equals that of the decoder. The decoder is used instead for nodes that `layout` does not
-//!    list, for lists of anything but nodes, for texts that are not UTF-8, and for trees deeper than
+//! 1. The result equals that of the decoder. In four cases the decoder itself is used: nodes that `layout`
+//!    does not list, lists of anything but nodes, texts that are not UTF-8, and trees deeper than
 //!    `DEPTH_MAX`.
 //! 2. Only fields that `layout` lists are read, and only from nodes whose tag it lists.
 //!
