@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. A child's latch is taken while the parent's latch is held. So the latched child is the right one.
 //! 2. No latch is held while a page is read from a device. If a page is not in the pool, the descent releases
-//!    its latches, reads the page, and begins again. There is one exception: if pages are evicted as fast as
-//!    they are read, the descent keeps its latches.
+//!    its latches, reads the page, and begins again. After some attempts in vain, it reads the page under the
+//!    parent's latch. Otherwise a descent might never end while pages are evicted as fast as they are read.
 //! 3. Every page on the way must be a node of this tree, one level below its parent. Anything else is
 //!    reported as damage.
 //!

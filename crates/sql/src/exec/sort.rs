@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. DISTINCT sorts by the ORDER BY keys, then by all other shown columns. Then it drops a row that equals
 //!    the row before it.
-//! 2. Each row stores the first bytes of its first sort key (its prefix) for fast comparison. The order of
-//!    two prefixes never contradicts the order of the full keys.
+//! 2. For fast comparison, each row has a number made from its first sort key (its prefix). If two prefixes
+//!    differ, the keys have the same order.
 //!
 //! Does not know: where rows come from.
 
