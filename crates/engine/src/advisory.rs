@@ -5,7 +5,7 @@
 //! 1. A session keeps its session-level locks after a rollback. It has to release a lock as often as it took
 //!    the lock. When the session ends, all its locks are released.
 //!
-//! Does not know: how a key is written in SQL.
+//! This module does not know how a key is written in SQL.
 
 use std::collections::HashSet;
 use std::sync::Arc;

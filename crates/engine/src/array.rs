@@ -18,7 +18,8 @@
 //!    the subscript is not 1.
 //! 3. The subscript after the last one is also an i32.
 //!
-//! Does not know: text forms, type names. Elements of type oid and similar types are stored as bigint.
+//! This module knows nothing about text forms and type names. Elements of type oid and similar types are
+//! stored as bigint.
 
 use std::cmp::Ordering;
 

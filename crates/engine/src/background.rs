@@ -5,8 +5,6 @@
 //!    does the drop of the last reference to the database.
 //! 2. The threads have a reference to the core, not to the `Database`. With a reference to the `Database`,
 //!    the threads would keep the database open for ever.
-//!
-//! Does not know: what the threads do.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};

@@ -1,6 +1,4 @@
 //! Wakes a background thread, and ends it.
-//!
-//! Does not know: what the thread does.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -7,7 +7,7 @@
 //! Invariants
 //! 1. Damage is reported, not returned as an error. The report names the first hundred findings.
 //!
-//! Does not know: how to repair.
+//! This module does not know how to repair.
 
 use std::collections::HashSet;
 use std::sync::Arc;

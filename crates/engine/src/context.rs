@@ -6,7 +6,7 @@
 //! 2. `record_count` is the number of the transaction's undo records in its segment. A savepoint is a value
 //!    of this number.
 //!
-//! Does not know: which tables exist, SQL.
+//! This module does not know SQL or which tables exist.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -4,8 +4,6 @@
 //! 1. Locks are taken in this order: stripes of `rows` and `unique`, tree latches, undo latches, allocation
 //!    latches, the append section of the log, the status table.
 //! 2. A transaction id is used only if it is below the durably reserved limit.
-//!
-//! Does not know: sessions, the public interface.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! 1. Background threads have a reference to the core, not to the `Database`. So they end when the last
 //!    handle and the last transaction are dropped.
 //!
-//! Does not know: SQL, sockets, configuration files.
+//! This module knows nothing about SQL, sockets and configuration files.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -8,7 +8,7 @@
 //!    without an owner.
 //! 3. A call that fails has changed nothing.
 //!
-//! Does not know: SQL, IF EXISTS and similar clauses.
+//! This module knows nothing about SQL, for example IF EXISTS.
 
 use std::sync::{Arc, OnceLock};
 

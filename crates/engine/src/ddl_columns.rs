@@ -6,7 +6,7 @@
 //!    The caller drops these objects first, by its own rules.
 //! 2. After a rewrite the remaining definitions refer to columns by their new ordinals.
 //!
-//! Does not know: SQL, what a default or a condition means.
+//! This module does not know SQL or what a default or a condition means.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 //!    one transaction, so a crash leaves all of them or none.
 //! 2. The caller of a drop ensures that no session uses the database. The drop locks no object in it.
 //!
-//! Does not know: sessions, rights, what a setting means.
+//! This module does not know sessions, rights, or what a setting means.
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@
 //!    that the sequence has returned in the meantime are not used again.
 //! 2. If two transactions change one sequence, the second waits for the first.
 //!
-//! Does not know: SQL, the bounds of a type.
+//! This module knows nothing about SQL and the bounds of a type.
 
 use std::sync::Arc;
 

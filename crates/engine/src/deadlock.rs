@@ -8,8 +8,8 @@
 //! 1. Only the order of queues is changed, never the holders of a lock.
 //! 2. A chosen order leaves no cycle through any transaction that was moved.
 //!
-//! Does not know: how threads sleep, what is locked. PostgreSQL's detector finds the same orders (`README` of
-//! its lock manager).
+//! This module does not know how threads sleep or what is locked. PostgreSQL's detector finds the same orders
+//! (`README` of its lock manager).
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};

@@ -8,7 +8,7 @@
 //! 1. A column that is read from a key has exactly the value that the row stores.
 //! 2. All other columns of the returned row are NULL. The caller does not read them.
 //!
-//! Does not know: whether the row of an entry is visible.
+//! This module does not know whether the row of an entry is visible.
 
 use smallvec::SmallVec;
 

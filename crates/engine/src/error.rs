@@ -6,7 +6,7 @@
 //! 2. After an error of `insert`, `modify` or a DDL call, this call has changed nothing, and the transaction
 //!    can continue.
 //!
-//! Does not know: positions in a statement, severity, the wire protocol.
+//! This module knows nothing about positions in a statement, severity and the wire protocol.
 
 use thiserror::Error;
 use varve_pager::{PageId, PagerError};

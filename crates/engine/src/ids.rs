@@ -8,7 +8,7 @@
 //! The generation is the low 20 bits of the id of the transaction that wrote the record. If a slot was freed
 //! and used again, its generation no longer matches.
 //!
-//! Does not know: the content of an undo record.
+//! This module knows nothing about the content of an undo record.
 
 use std::fmt;
 

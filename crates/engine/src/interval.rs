@@ -4,7 +4,7 @@
 //! 1. Months, days and microseconds are converted into each other only for comparisons. There a month is 30
 //!    days and a day 24 hours, so different intervals may be equal.
 //!
-//! Does not know: text forms, calendars.
+//! This module knows nothing about text forms and calendars.
 
 use std::cmp::Ordering;
 

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Spaces on one device share its counters, which are counted once in a total.
 //!
-//! Does not know: the content of the data.
+//! This module knows nothing about the content of the data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

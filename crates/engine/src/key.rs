@@ -29,7 +29,7 @@
 //! Only index-only scans decode keys (`entry_columns.rs`). They decode only columns whose key bytes keep the
 //! exact value. All other columns are read from rows.
 //!
-//! Does not know: pages, prefixes, which columns a key has.
+//! This module does not know pages, prefixes, or which columns a key has.
 
 use crate::numeric::{NumericRef, Special};
 use crate::types::{ColumnType, Datum, Moment};

@@ -16,8 +16,8 @@
 //!    checks the record again. The holder removes its record before it reads `is_watched`. So at least one of
 //!    the two sees the other's change.
 //!
-//! Does not know: sleeping (`waits.rs`), cycles (`deadlock.rs`). All functions here are called under the
-//! mutex of `Waits`.
+//! This module knows nothing about sleeping (`waits.rs`) and cycles (`deadlock.rs`). All functions here are
+//! called under the mutex of `Waits`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -4,7 +4,8 @@
 //! 1. The result is not a consistent snapshot: the registry and the locks are read one after the other, while
 //!    transactions continue.
 //!
-//! Does not know: sessions. The list names a transaction by the label that its session has set.
+//! This module knows nothing about sessions. The list names a transaction by the label that its session has
+//! set.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
 //! Delete marks of index entries that a transaction has collected and not yet set. `paged/marks.rs` sets
 //! them.
 //!
-//! Does not know: trees.
+//! This module knows nothing about trees.
 
 use crate::sort::Arena;
 

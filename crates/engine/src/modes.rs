@@ -1,6 +1,6 @@
 //! The eight modes of a lock with a queue, and which modes conflict, as in PostgreSQL.
 //!
-//! Does not know: what is locked.
+//! This module does not know what is locked.
 
 /// How strongly something is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -14,7 +14,7 @@
 //! 2. Equal numbers of different scale (1.1 and 1.10) are equal in `order` and have the same key bytes
 //!    (`key.rs`).
 //!
-//! Does not know: columns, rows. `Numeric::fit` rounds to a column's precision.
+//! This module knows nothing about columns and rows. `Numeric::fit` rounds to a column's precision.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The defaults are safe: durable commits, doublewrite, background threads.
 //!
-//! Does not know: configuration files, command lines.
+//! This module knows nothing about configuration files and command lines.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@
 //!    The mini-transaction of `begin` also writes an undo record that names the first page.
 //! 3. A chain is freed from its front, page by page, even if it is incomplete.
 //!
-//! Does not know: when a chain is no longer needed (rollback and purge do).
+//! This module does not know when a chain is no longer needed (rollback and purge do).
 
 use varve_device::reached;
 use varve_pager::{Access, H, Mtr, PageId, PageNo, Pager, page};

@@ -8,7 +8,7 @@
 //! 3. If the rollback segments exceed their size limit, purge ignores the oldest snapshots. Statements with
 //!    these snapshots then fail (SQLSTATE 72000). The ignored snapshots no longer delay purge.
 //!
-//! Does not know: rows (`paged::purge`).
+//! This module knows nothing about rows (`paged::purge`).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

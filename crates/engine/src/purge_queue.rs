@@ -1,7 +1,7 @@
 //! The queue of committed transactions whose undo records still exist, in commit order. It also stores the
 //! horizon: undo of transactions that committed before this LSN can be purged.
 //!
-//! Does not know: how undo is removed (`purge.rs`).
+//! This module does not know how undo is removed (`purge.rs`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

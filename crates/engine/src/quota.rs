@@ -1,6 +1,6 @@
 //! A quota limits the total size of the temporary files that share it.
 //!
-//! Does not know: which files these are, and which statement or session they belong to.
+//! This module does not know which files these are or and which statement or session they belong to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -5,7 +5,7 @@
 //!    keys.
 //! 2. `bytes` is the approximate memory of a set.
 //!
-//! Does not know: the transactions that have read or written them.
+//! This module knows nothing about the transactions that have read or written them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

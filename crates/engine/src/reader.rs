@@ -6,7 +6,7 @@
 //! 2. While a reader exists, its transaction does not write, and neither begins nor ends a statement. So the
 //!    transaction's snapshot stays registered, and purge keeps the versions that the reader needs.
 //!
-//! Does not know: which tables it may read. The transaction has opened them.
+//! This module does not know which tables it may read. The transaction has opened them.
 
 use std::sync::Arc;
 

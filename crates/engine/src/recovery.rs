@@ -7,7 +7,7 @@
 //! 2. Losers are active, with their rows locked, before the first new transaction begins. They stay active
 //!    until they are undone.
 //!
-//! Does not know: redo (the pager has done it).
+//! This module knows nothing about redo (the pager has done it).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

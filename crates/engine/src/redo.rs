@@ -20,7 +20,7 @@
 //! 2. A payload that does not fit its page (because the log or the page is damaged) is an error, never a
 //!    panic.
 //!
-//! Does not know: the log. Operations from 64 on belong to the undo pages.
+//! This module knows nothing about the log. Operations from 64 on belong to the undo pages.
 
 use smallvec::SmallVec;
 use varve_pager::page::page_kind;

@@ -13,7 +13,7 @@
 //! and then reads the entries. So at least one of the two sees the other's write, as in Dekker's algorithm.
 //! All these accesses are sequentially consistent.
 //!
-//! Does not know: statuses, rows, waits (`waits.rs`).
+//! This module knows nothing about statuses, rows and waits (`waits.rs`).
 
 use std::cell::Cell;
 use std::sync::OnceLock;

@@ -1,6 +1,6 @@
 //! Makes the columns of each new row from the old row when a table is rewritten.
 //!
-//! Does not know: tables, what a computed column means.
+//! This module does not know tables or what a computed column means.
 
 use crate::error::Result;
 use crate::row::RowRef;

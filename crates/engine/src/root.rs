@@ -15,7 +15,7 @@
 //! 1. A segment is recorded here before it gets its first page. So if a crash interrupts a creation, the next
 //!    start can free the segment.
 //!
-//! Does not know: what the trees hold.
+//! This module does not know what the trees hold.
 
 use parking_lot::{Mutex, MutexGuard};
 use varve_pager::{Access, Mtr, PageId, Pager};

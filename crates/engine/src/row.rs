@@ -18,7 +18,7 @@
 //! 1. `RowRef::get` is O(1) and allocates nothing.
 //! 2. Encoding is deterministic: equal values give equal bytes.
 //!
-//! Does not know: pages, transactions, keys.
+//! This module knows nothing about pages, transactions and keys.
 
 use thiserror::Error;
 

@@ -1,6 +1,6 @@
 //! Types for reading and changing rows: isolation levels, scans, changes and their outcomes.
 //!
-//! Does not know: transactions, trees.
+//! This module knows nothing about transactions and trees.
 
 use std::ops::{Bound, ControlFlow};
 

@@ -1,7 +1,5 @@
 //! Locks rows without changing them: for FOR UPDATE and its weaker kinds, and for foreign keys, which lock
 //! the parent row.
-//!
-//! Does not know: why a row is locked.
 
 use crate::catalog::Table;
 use crate::error::Result;

@@ -7,7 +7,7 @@
 //! 2. Rollback does not undo changes of a sequence.
 //! 3. A clean shutdown stores how far the values were used, so it leaves no gap.
 //!
-//! Does not know: rights on a sequence.
+//! This module knows nothing about rights on a sequence.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@
 //! 4. Memory is bounded. If a transaction has too many ranges of keys, they are merged into fewer and larger
 //!    ones. If the ranges of a commit were dropped, later checks against this commit count as conflicts.
 //!
-//! Does not know: rows, the meaning of keys.
+//! This module knows nothing about rows and the meaning of keys.
 
 use std::collections::VecDeque;
 use std::ops::Bound;

@@ -12,8 +12,6 @@
 //!    unique keys.
 //! 3. When a transaction ends, its shared locks are removed after its commit is durable. A rollback to a
 //!    savepoint removes the shared locks that were taken after the savepoint.
-//!
-//! Does not know: why a row is locked.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The rows of a table, its long values and its primary key are one tree. Each other index is one tree.
 //!
-//! Does not know: how much of these pages is free.
+//! Free space inside these pages is not measured.
 
 use std::collections::{BTreeMap, HashMap};
 

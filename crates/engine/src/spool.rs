@@ -10,7 +10,7 @@
 //! 2. The file is removed with the spool. After a crash the next start removes it.
 //! 3. The file's bytes count against the caller's quota until the spool is dropped.
 //!
-//! Does not know: the content of a row.
+//! This module knows nothing about the content of a row.
 
 use std::sync::Arc;
 

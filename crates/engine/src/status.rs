@@ -11,7 +11,8 @@
 //! A reader loads `floor` before it reads rows. If a row has an id below that value, the transaction had
 //! finished before the row was read, so no look-up is needed. Most rows have such an id.
 //!
-//! Does not know: rows, locks, which snapshots exist. The caller of `advance_floor` passes the oldest.
+//! This module does not know rows, locks, or which snapshots exist. The caller of `advance_floor` passes the
+//! oldest.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

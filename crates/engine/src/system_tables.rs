@@ -18,9 +18,9 @@
 //!    for the first.
 //! 2. The catalog in memory has the same content as these tables.
 //!
-//! Does not know: what the definitions mean.
+//! This module does not know what the definitions mean.
 //!
-//! Does not know: what the definitions mean.
+//! This module does not know what the definitions mean.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;

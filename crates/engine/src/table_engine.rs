@@ -7,7 +7,7 @@
 //!    on the same data.
 //! 3. An operation that fails has changed nothing.
 //!
-//! Does not know: catalogs, locks on tables (the transaction holds one).
+//! This module knows nothing about catalogs and locks on tables (the transaction holds one).
 
 use std::any::Any;
 use std::sync::Arc;

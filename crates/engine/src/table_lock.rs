@@ -11,7 +11,7 @@
 //! 2. A record counts only if `strong` was 0 afterwards. Otherwise the transaction removes its record and
 //!    requests the lock in the queue.
 //!
-//! Does not know: what a table is.
+//! This module does not know what a table is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

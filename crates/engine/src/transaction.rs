@@ -5,7 +5,7 @@
 //! 2. A call that fails has changed nothing.
 //! 3. Dropping a transaction rolls it back.
 //!
-//! Does not know: SQL, implicit transactions, sessions.
+//! This module knows nothing about SQL, implicit transactions and sessions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};

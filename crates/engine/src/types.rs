@@ -6,7 +6,7 @@
 //! 2. The order `Datum::order` equals the order of encoded keys (`key.rs`). NULL sorts last, text sorts by
 //!    bytes ("C" collation), NaN is above every number.
 //!
-//! Does not know: SQL text, type names, object identifiers, casts.
+//! This module knows nothing about SQL text, type names, object identifiers and casts.
 
 use std::cmp::Ordering;
 

@@ -7,7 +7,7 @@
 //!    overwritten record is always recognized.
 //! 3. An undo page that can't be read is an error, never the end of the versions.
 //!
-//! Does not know: trees, which version a snapshot sees (`visible_version.rs`).
+//! This module does not know trees or which version a snapshot sees (`visible_version.rs`).
 
 use varve_pager::{Access, Pager};
 

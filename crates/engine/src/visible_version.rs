@@ -5,7 +5,7 @@
 //! 2. If a reader meets the same unusable version of a row again and again, it returns an error. It never
 //!    skips the row.
 //!
-//! Does not know: trees, the transaction or query that reads.
+//! This module knows nothing about trees.
 
 use std::thread;
 

@@ -13,7 +13,7 @@
 //!    transaction. If this is one of them, it is woken.
 //! 4. When a transaction is granted a lock with a queue, it leaves the graph at once, before it wakes.
 //!
-//! Does not know: rows. A caller checks the row again after every wake-up.
+//! This module knows nothing about rows. A caller checks the row again after every wake-up.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //!    parts.
 //! 2. DISTINCT is not passed to DataFusion. Instead, the state stores the values that were seen.
 //!
-//! Does not know: groups.
+//! This module knows nothing about groups.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 //! 2. A query runs on one thread. So everything that happens while a node is polled was done by this node and
 //!    the nodes below it.
 //!
-//! Does not know: the names of nodes (`steps`).
+//! This module knows nothing about the names of nodes (`steps`).
 
 use std::collections::HashSet;
 use std::fmt;

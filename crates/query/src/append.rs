@@ -3,8 +3,6 @@
 //! DataFusion's own union has the partitions of all its inputs, and DataFusion computes aggregates above a
 //! union in parts. Aggregates of DISTINCT values cannot be computed in parts. So this node, with one
 //! partition, replaces the union.
-//!
-//! Does not know: what the inputs are.
 
 use std::fmt;
 use std::sync::Arc;

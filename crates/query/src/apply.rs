@@ -8,8 +8,6 @@
 //!    of the previous run.
 //! 2. Results are cached by the values of the outer row, as long as memory allows, unless the inner plan is
 //!    volatile. So equal values do not run the inner plan again.
-//!
-//! Does not know: what the inner plan is.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

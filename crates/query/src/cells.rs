@@ -19,7 +19,7 @@
 //!    not used, so none of their rules apply.
 //! 2. For a type that `is_native`, Arrow's equality and order are PostgreSQL's ("C" collation).
 //!
-//! Does not know: expressions.
+//! This module knows nothing about expressions.
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@
 //!    expression with such a value during planning, the result is an error. Then DataFusion leaves the
 //!    expression as it is.
 //!
-//! Does not know: plans.
+//! This module knows nothing about plans.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -11,7 +11,7 @@
 //! 3. If an equality joins two columns, a condition on one column is also applied to the other, but only if
 //!    the condition cannot fail.
 //!
-//! Does not know: what tables do with conditions (`table`).
+//! This module does not know what tables do with conditions (`table`).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

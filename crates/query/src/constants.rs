@@ -4,7 +4,7 @@
 //! 1. If computing a constant fails, it stays in the expression. So the client gets the error only if a row
 //!    needs the value.
 //!
-//! Does not know: plans.
+//! This module knows nothing about plans.
 
 use varve_engine::Value;
 use varve_sql::general::{Around, Expr, Ty};

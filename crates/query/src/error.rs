@@ -1,7 +1,7 @@
 //! Passes errors through DataFusion: Varve's own errors stay unchanged, and DataFusion's errors get an
 //! SQLSTATE.
 //!
-//! Does not know: the cause of an error.
+//! This module knows nothing about the cause of an error.
 
 use std::error::Error;
 

@@ -1,6 +1,6 @@
 //! Estimates the number of rows of the parts of a logical plan, from samples of its tables.
 //!
-//! Does not know: how the estimates are used (`join_order`).
+//! This module does not know how the estimates are used (`join_order`).
 
 use std::cell::RefCell;
 use std::collections::HashMap;

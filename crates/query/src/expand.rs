@@ -6,7 +6,7 @@
 //!    gives NULL from then on. If no function returns a row, the input row is dropped.
 //! 2. The order of the input rows is kept, and the order of the values for each row.
 //!
-//! Does not know: which rows a function returns (`varve-sql`).
+//! This module does not know which rows a function returns (`varve-sql`).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

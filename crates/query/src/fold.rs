@@ -1,6 +1,6 @@
 //! Computes an aggregate from the values of one group.
 //!
-//! Does not know: the states of groups.
+//! This module knows nothing about the states of groups.
 
 use varve_engine::Value;
 use varve_sql::general::AggKind;

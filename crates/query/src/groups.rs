@@ -7,7 +7,7 @@
 //! 2. A sum of numeric is stored in two machine words while it fits. Sums that do not fit, and NaN, are in
 //!    `rare`.
 //!
-//! Does not know: DISTINCT, aggregates that store their values.
+//! This module knows nothing about DISTINCT and aggregates that store their values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,8 +4,6 @@
 //! Invariants
 //! 1. Two identities are equal if one is a copy of the other. Other parts of the copies are compared
 //!    separately.
-//!
-//! Does not know: what has an identity.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

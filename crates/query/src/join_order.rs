@@ -9,7 +9,7 @@
 //! 2. A condition is moved only as a whole. If one condition protects another from an error, both are in one
 //!    expression.
 //!
-//! Does not know: how estimates are computed (`estimate`).
+//! This module does not know how estimates are computed (`estimate`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

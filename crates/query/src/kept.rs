@@ -11,7 +11,7 @@
 //! 3. A plan is used only with exactly the tables for which it was made. A table whose definition has changed
 //!    counts as another table.
 //!
-//! Does not know: texts of statements, rights.
+//! This module knows nothing about texts of statements and rights.
 
 use std::collections::HashMap;
 use std::sync::Arc;

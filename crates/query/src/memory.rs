@@ -6,7 +6,7 @@
 //! 2. An operator that has no memory may take one batch, because it could not begin otherwise. An operator
 //!    that spills may take the memory that spilling needs.
 //!
-//! Does not know: settings.
+//! This module knows nothing about settings.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Merge joins for a query that has run out of memory. Both sides are sorted, which can spill to files, and
 //! then merged.
 //!
-//! Does not know: when this is worthwhile (`run`).
+//! `run` decides when this is worthwhile.
 
 use std::sync::Arc;
 

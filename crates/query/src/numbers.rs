@@ -4,8 +4,6 @@
 //! Invariants
 //! 1. `view` and `small` store a numeric in the engine's format (`engine/src/numeric.rs`), inside an Arrow
 //!    view.
-//!
-//! Does not know: what is computed with the words.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Aggregates of sorted values: percentile_cont, percentile_disc, mode.
 //!
-//! Does not know: how values are collected and sorted (`aggregate`).
+//! This module does not know how values are collected and sorted (`aggregate`).
 
 use varve_engine::{Array, Datum, Value};
 use varve_sql::general::{AggKind, SqlError, SqlState, interpolated};

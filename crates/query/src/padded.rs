@@ -5,7 +5,7 @@
 //! nullable side (`EquivalenceGroup::join`). Sorts, windows and groups above the join would then ignore such
 //! a column. This node reports no constants, and is put above a nullable side.
 //!
-//! Does not know: what DataFusion does with the constants of a plan.
+//! This module does not know what DataFusion does with the constants of a plan.
 
 use std::fmt;
 use std::sync::Arc;

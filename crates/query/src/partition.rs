@@ -4,8 +4,8 @@
 //! 1. Boundaries ascend strictly. They are above the first key, and at or below the last key. So the parts
 //!    are disjoint and together cover the range.
 //!
-//! Does not know: how many rows are between two keys. If the keys are evenly spread, the parts are equally
-//! large.
+//! This module does not know how many rows are between two keys. If the keys are evenly spread, the parts are
+//! equally large.
 
 use std::ops::Bound;
 

@@ -3,8 +3,6 @@
 //! Invariants
 //! 1. Rows are computed while the stream is polled. So in a subquery each run uses the current values of the
 //!    outer row.
-//!
-//! Does not know: the reader of the rows.
 
 use std::fmt;
 use std::sync::Arc;

@@ -20,7 +20,7 @@
 //! 1. A rewritten plan returns the rows that PostgreSQL's rules give for the original plan. An error may
 //!    appear or disappear only where it also may in PostgreSQL.
 //!
-//! Does not know: the order of joins (`join_order`), the translation.
+//! This module knows nothing about the order of joins (`join_order`) and the translation.
 
 use std::sync::Arc;
 

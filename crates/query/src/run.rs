@@ -7,7 +7,7 @@
 //! 2. A query checks for a cancel request between two polls. Expressions (`computed`) and joins (`cancel`)
 //!    check at each batch, and scans check at each leaf (in the engine).
 //!
-//! Does not know: SQL.
+//! This module knows nothing about SQL.
 
 use std::cell::RefCell;
 use std::path::PathBuf;

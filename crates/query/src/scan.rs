@@ -6,7 +6,8 @@
 //! 2. Partitions are disjoint and in key order. Together they are the ranges of the access path.
 //! 3. Rows of one partition come in the order of the index.
 //!
-//! Does not know: how the rows are used. A batch is read while its stream is polled, so the poll may block.
+//! This module does not know how the rows are used. A batch is read while its stream is polled, so the poll
+//! may block.
 
 use std::fmt;
 use std::ops::{Bound, ControlFlow};

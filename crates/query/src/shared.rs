@@ -8,7 +8,7 @@
 //! 3. Stored rows, the rows of a recursion's iteration, and the keys of UNION are counted in the memory pool
 //!    (53200).
 //!
-//! Does not know: which plan makes the rows.
+//! This module does not know which plan makes the rows.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -6,7 +6,7 @@
 //!    condition that can fail. If the test itself might fail for a row, the whole filter is evaluated by
 //!    `eval::Expr`.
 //!
-//! Does not know: how the rows are used.
+//! This module does not know how the rows are used.
 
 use varve_engine::{DAY_US, Datum, NumericRef, RowRef, Value, lifted};
 use varve_sql::general::{CmpOp, Expr, Left, Like, Ty, Typed, conjuncts, joined, like_matches};

@@ -8,7 +8,7 @@
 //! 4. The files count against a quota, if there is one, until they are removed. If the device is full before
 //!    that, the error is 53100.
 //!
-//! Does not know: the content of the files.
+//! This module knows nothing about the content of the files.
 
 use std::fs::File;
 use std::io;

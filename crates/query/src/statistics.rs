@@ -10,7 +10,7 @@
 //! 2. A sample reads at most `PLACES` evenly spread leaves, twice. It never fails a query: if a page can't be
 //!    read or a condition fails, a default is used.
 //!
-//! Does not know: plans (`estimate`).
+//! This module knows nothing about plans (`estimate`).
 
 use std::collections::HashMap;
 use std::ops::{Bound, ControlFlow};

@@ -1,7 +1,7 @@
 //! Names of plan nodes in EXPLAIN: PostgreSQL's name for a node if there is one. For VERBOSE, DataFusion's
 //! own lines.
 //!
-//! Does not know: how nodes are measured (`analyze`).
+//! This module does not know how nodes are measured (`analyze`).
 
 use std::fmt;
 

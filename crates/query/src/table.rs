@@ -6,7 +6,7 @@
 //! 2. If the provider accepts a condition, it checks the condition exactly: it returns no row for which the
 //!    condition is not true.
 //!
-//! Does not know: how rows are read (`scan`).
+//! This module does not know how rows are read (`scan`).
 
 use std::fmt;
 use std::sync::Arc;

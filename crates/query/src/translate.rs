@@ -8,8 +8,8 @@
 //! 3. A condition that may fail is evaluated only for rows that satisfy the earlier conditions on the same
 //!    tables, or on some of them. PostgreSQL also checks the conditions of one table in their order.
 //!
-//! Does not know: how plans run. Subqueries are in `subqueries`, set operations in `sets`, conditions derived
-//! from an OR in `factor`.
+//! This module does not know how plans run. Subqueries are in `subqueries`, set operations in `sets`,
+//! conditions derived from an OR in `factor`.
 
 mod constants;
 mod expand;

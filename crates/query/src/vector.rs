@@ -7,7 +7,7 @@
 //!    word. Then the caller computes row by row. So a branch of CASE may be computed here for rows that do
 //!    not take the branch.
 //!
-//! Does not know: functions, casts of text, double precision.
+//! This module knows nothing about functions, casts of text and double precision.
 
 use std::collections::HashSet;
 use std::sync::Arc;

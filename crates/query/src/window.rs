@@ -6,7 +6,7 @@
 //!    order keys are equal bytes.
 //! 2. Aggregates are the same as in grouped queries (`aggregate`).
 //!
-//! Does not know: how partitions are found.
+//! This module does not know how partitions are found.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -8,7 +8,7 @@
 //!    merging, they contain no row twice.
 //! 2. A condition leaves the filter only if the path implies it.
 //!
-//! Does not know: statistics.
+//! This module knows nothing about statistics.
 
 use varve_engine::{KeyPart, ScanIndex, TableDef};
 

@@ -5,7 +5,7 @@
 //! 1. A session is in the list from its start to its end.
 //! 2. Nothing here is stored: counters start when the database is opened.
 //!
-//! Does not know: the inside of sessions, how rows are counted.
+//! This module does not know the inside of sessions or how rows are counted.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 //! Calls of the SQL functions for advisory locks.
 //!
-//! Does not know: which session has a lock (`engine`).
+//! This module does not know which session has a lock (`engine`).
 
 use varve_engine::AdvisoryKey;
 

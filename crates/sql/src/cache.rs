@@ -8,7 +8,7 @@
 //! 3. An entry may be out of date. The session that opens a plan's table notices this, and replaces the
 //!    entry.
 //!
-//! Does not know: catalogs, sessions.
+//! This module knows nothing about catalogs and sessions.
 
 use std::hash::Hasher;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! 1. A key depends only on its row, so no session is needed to compute it. `bind::index` refuses expressions
 //!    that need a session.
 //!
-//! Does not know: its callers. The engine computes keys for index entries, `access` and `exec` for lookups.
+//! The engine calls this module for index entries, `access` and `exec` call it for lookups.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -4,7 +4,8 @@
 //! 1. Every error of this crate has the SQLSTATE that PostgreSQL 15 uses for the same mistake.
 //! 2. `position` counts characters from 1 in the client's text, or is absent.
 //!
-//! Does not know: the error's message in the protocol. `session` decides what happens to the transaction.
+//! This module knows nothing about the error's message in the protocol. `session` decides what happens to the
+//! transaction.
 
 use std::fmt;
 

@@ -8,7 +8,7 @@
 //! 3. A runner returns values in the executor's representation. The session formats them for the client, for
 //!    example with padding.
 //!
-//! Does not know: how a runner works.
+//! This module does not know how a runner works.
 
 use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};

@@ -1,6 +1,6 @@
 //! Checks that a JSON value is well formed. The value is stored exactly as it was written.
 //!
-//! Does not know: the content of a value, functions that make JSON (`eval::func::json`).
+//! This module knows nothing about the content of a value and functions that make JSON (`eval::func::json`).
 
 use crate::error::{Result, SqlError, SqlState};
 

@@ -8,8 +8,6 @@
 //! 1. Rows are read with the same values and types as they were written.
 //! 2. The engine's spool limits the memory, however many rows there are. Its files count towards the
 //!    session's `temp_file_limit`.
-//!
-//! Does not know: the readers of the rows.
 
 use std::sync::Arc;
 

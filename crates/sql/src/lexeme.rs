@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. A returned position is at most the length of the text.
 //!
-//! Does not know: what a word or string means.
+//! This module does not know what a word or string means.
 
 /// The characters that PostgreSQL ignores around a value, in every locale that Varve has.
 pub(crate) const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Before a program calls `keep`, nothing is written and no time is spent.
 //!
-//! Does not know: which events are logged. Panics have a format of their own (`panics`).
+//! This module does not know which events are logged. Panics have a format of their own (`panics`).
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 //! Makes names for constraints, indexes and sequences that have no name in the statement.
 //!
-//! Does not know: which names are in use.
+//! This module does not know which names are in use.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! Names of objects as a statement or a string writes them: their length limit, their schema and their last
 //! part.
 //!
-//! Does not know: which objects exist, the search path (`path`).
+//! This module does not know the search path (`path`) or which objects exist.
 
 use crate::ast;
 use crate::error::{Result, SqlError, SqlState};

@@ -1,6 +1,6 @@
 //! Finds calls of `nextval` in the text of a column's default. They show which sequences the default uses.
 //!
-//! Does not know: how a sequence produces its values.
+//! This module does not know how a sequence produces its values.
 
 use std::ops::Range;
 

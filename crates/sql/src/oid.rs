@@ -4,7 +4,7 @@
 //! 1. `of_column` and `column_type` are inverse for every type that a column can have, except for the type
 //!    modifier.
 //!
-//! Does not know: values.
+//! This module knows nothing about values.
 
 use crate::time::IntervalFields;
 use varve_engine::{ColumnType, Moment};

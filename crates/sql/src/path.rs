@@ -8,7 +8,7 @@
 //! 3. `PUBLIC` is the path that has only the schema `public`. Sessions that have not set a path use it, and
 //!    so do texts that the catalog stores.
 //!
-//! Does not know: settings, sessions.
+//! This module knows nothing about settings and sessions.
 
 use std::sync::{Arc, LazyLock};
 

@@ -5,7 +5,7 @@
 //!    engine refuses to open the table, and the session makes a new plan.
 //! 2. Conditions that the access path guarantees are not in `filter`.
 //!
-//! Does not know: how a plan is made (`bind`, `access`), how it runs (`exec`).
+//! This module does not know how a plan is made (`bind`, `access`) or how it runs (`exec`).
 
 mod access;
 mod calls;

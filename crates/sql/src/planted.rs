@@ -5,7 +5,7 @@
 //! environment variable `VARVE_PLANTED` switches a fault on. Only builds with debug assertions read it. In
 //! other builds the function is a constant `false`, and the compiler removes the call.
 //!
-//! Does not know: the list of faults (the script has it), what they break.
+//! This module does not know the list of faults (the script has it) or what they break.
 
 #[cfg(debug_assertions)]
 use std::sync::OnceLock;

@@ -7,7 +7,7 @@
 //!    which is set once.
 //! 3. The state of one execution is in the `Portal`.
 //!
-//! Does not know: names of statements (`session`), transactions.
+//! This module knows nothing about names of statements (`session`) and transactions.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

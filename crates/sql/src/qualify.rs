@@ -4,7 +4,7 @@
 //! 1. If the search path is only `public`, nothing is copied or changed.
 //! 2. Queries inside a definition are left as they are, because the binder uses the search path for them.
 //!
-//! Does not know: what the commands do.
+//! This module does not know what the commands do.
 
 use std::borrow::Cow;
 

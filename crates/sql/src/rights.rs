@@ -7,7 +7,8 @@
 //! 3. An object without grants has PostgreSQL's defaults: all rights for its owner, and USAGE on the schema
 //!    public for all roles.
 //!
-//! Does not know: sessions, which code makes a check (`session/authorize.rs`, `exec/sequence.rs`).
+//! This module does not know sessions or which code makes a check (`session/authorize.rs`,
+//! `exec/sequence.rs`).
 
 use smallvec::SmallVec;
 use varve_engine::{Catalog, DatabaseDef, Grant, ObjectId, Rights, RoleDef, SchemaDef, predefined};

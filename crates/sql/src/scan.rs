@@ -11,7 +11,7 @@
 //!    `literals`, row after row.
 //! 4. A scan allocates nothing once the buffers of `Lifted` have grown.
 //!
-//! Does not know: grammar beyond tokens, types of anything but literals.
+//! This module knows no grammar except tokens, and no types except those of literals.
 
 use crate::lexeme::{block_comment_end, continuation, dollar_end, is_word};
 use crate::oid::{self, Oid};

@@ -5,7 +5,7 @@
 //! 1. A password is never stored. The stored verifier is not enough to log in.
 //! 2. The time of a comparison of keys does not depend on their content.
 //!
-//! Does not know: the message exchange of a login (`varve-server`).
+//! This module knows nothing about the message exchange of a login (`varve-server`).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

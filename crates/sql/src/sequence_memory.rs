@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. `currval` and `lastval` return only values that this session has taken.
 //!
-//! Does not know: how a sequence produces values (`engine`), which sequence a name means.
+//! This module does not know how a sequence produces values (`engine`) or which sequence a name means.
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;

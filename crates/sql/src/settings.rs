@@ -6,7 +6,8 @@
 //!    the memory settings, `work_mem` and `temp_file_limit` have an effect.
 //! 2. A rollback undoes SET, also to a savepoint. COMMIT undoes SET LOCAL, unless a SET came after it.
 //!
-//! Does not know: transactions. The session calls `commit`, `rollback`, and at a savepoint `mark`.
+//! This module knows nothing about transactions. The session calls `commit`, `rollback`, and at a savepoint
+//! `mark`.
 
 mod foreign;
 mod quantity;

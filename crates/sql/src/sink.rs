@@ -6,7 +6,7 @@
 //!    an error instead of `complete`.
 //! 2. A `Datum` that is passed to `row` is valid only during the call.
 //!
-//! Does not know: the wire format. The crate `server` implements `Sink` with its encoder.
+//! This module knows nothing about the wire format. The crate `server` implements `Sink` with its encoder.
 
 use varve_engine::Datum;
 

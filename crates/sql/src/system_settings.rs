@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. A change is durable when `alter` returns. A value that the next start would refuse is refused.
 //!
-//! Does not know: files, what a setting is for.
+//! This module does not know files or what a setting is for.
 
 use std::sync::Arc;
 

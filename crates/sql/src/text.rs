@@ -5,8 +5,8 @@
 //! 1. `parse_text(write_text(v)) = v` for every value of every column type, including infinities and NaN.
 //! 2. Text input applies the modifier of the column's type: lengths are checked, numerics are rounded.
 //!
-//! Does not know: sessions. Times are read and shown in ISO format and in UTC, unless the caller gives other
-//! styles (`write_with`).
+//! This module knows nothing about sessions. Times are read and shown in ISO format and in UTC, unless the
+//! caller gives other styles (`write_with`).
 
 use std::cell::Cell;
 use std::io::Write;

@@ -8,7 +8,8 @@
 //!    has the width. `bpchar` has no modifier, so a char(n) value gets its blanks when it becomes bpchar
 //!    (`coerce::with_blanks`).
 //!
-//! Does not know: values, which types cast to which (`casts`), how a cast is computed (`eval::cast`).
+//! This module does not know values, which types cast to which (`casts`), or how a cast is computed
+//! (`eval::cast`).
 
 mod casts;
 mod written;

@@ -4,7 +4,7 @@
 //! 1. Each statement of PostgreSQL's grammar is converted here or in `parse`, or refused by its name (0A000,
 //!    `tag`).
 //!
-//! Does not know: what the commands do (`session`).
+//! This module does not know what the commands do (`session`).
 
 mod copy;
 pub mod cursor;

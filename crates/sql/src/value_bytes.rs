@@ -1,7 +1,5 @@
 //! Encodes values as bytes, in two ways. In the first, equal values have equal bytes, so hash tables and
 //! sorts use these bytes as keys. The second keeps a value exactly, so 1.0 and 1.00 have different bytes.
-//!
-//! Does not know: what the bytes are used for.
 
 use varve_engine::{ColumnType, Datum, key};
 

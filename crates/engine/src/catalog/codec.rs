@@ -14,7 +14,7 @@
 //! Invariants
 //! 1. `decode(encode(x)) == x`. Bytes that are no definition give `None`, never a panic.
 //!
-//! Does not know: where the bytes are stored.
+//! This module does not know where the bytes are stored.
 
 use std::sync::{Arc, OnceLock};
 

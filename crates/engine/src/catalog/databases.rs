@@ -5,8 +5,8 @@
 //! 2. A new installation has three databases. Their definitions are not stored until they are changed. So a
 //!    directory of an older version of Varve, which had one database, has the same three.
 //!
-//! Does not know: what is in a database. Each definition of a schema, table, view or sequence names its
-//! database.
+//! This module does not know what is in a database. Each definition of a schema, table, view or sequence
+//! names its database.
 
 use crate::object_ids::ObjectId;
 

@@ -4,8 +4,8 @@
 //! 1. A definition is immutable. A change makes a new definition with the same id.
 //! 2. An object id is never used again, not even for an object of another kind.
 //!
-//! Does not know: how definitions are stored (`codec.rs`), SQL names of types, the meaning of default
-//! expressions.
+//! This module does not know SQL names of types, the meaning of default expressions, or how definitions are
+//! stored (`codec.rs`).
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};

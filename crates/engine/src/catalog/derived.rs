@@ -10,7 +10,7 @@
 //! 2. The code that computes keys of an index is prepared at its first use, and kept as long as the table is
 //!    open.
 //!
-//! Does not know: SQL.
+//! This module knows nothing about SQL.
 
 use std::sync::{Arc, OnceLock};
 

@@ -8,7 +8,7 @@
 //!    all databases share (roles, databases). Undo, purge and checks work across databases, with separate
 //!    functions.
 //!
-//! Does not know: how it is stored (`system_tables.rs`), which roles may see an object.
+//! This module does not know how the catalog is stored (`system_tables.rs`) or which roles may see an object.
 
 pub(crate) mod codec;
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! 1. A definition is immutable. A change makes a new definition with the same id.
 //! 2. Expressions and queries are stored as text for the SQL layer. The engine never parses them.
 //!
-//! Does not know: rights, what a constraint means, how definitions are stored (`records.rs`).
+//! This module does not know rights, what a constraint means, or how definitions are stored (`records.rs`).
 
 use std::mem::discriminant;
 

@@ -1,6 +1,6 @@
 //! The reserved values of a sequence that have not been returned yet, and the arithmetic of its definition.
 //!
-//! Does not know: how values are reserved (`sequence.rs`).
+//! This module does not know how values are reserved (`sequence.rs`).
 
 use varve_pager::Lsn;
 

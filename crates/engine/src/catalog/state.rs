@@ -6,7 +6,7 @@
 //! 2. Catalogs are published one at a time. Each is made from the previous catalog and the changes of one
 //!    transaction.
 //!
-//! Does not know: how definitions are stored.
+//! This module does not know how definitions are stored.
 
 use std::collections::HashMap;
 use std::sync::Arc;

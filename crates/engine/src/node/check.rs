@@ -1,6 +1,6 @@
 //! Checks one node for damage. It trusts none of the node's bytes.
 //!
-//! Does not know: other pages. `tree::check` compares nodes with each other.
+//! This module knows nothing about other pages. `tree::check` compares nodes with each other.
 
 use super::read::head_of;
 use super::{

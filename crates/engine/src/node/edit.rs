@@ -7,7 +7,7 @@
 //!    checks first, because the log may be damaged.
 //! 3. A rebuild writes zeros outside of slots, heap and fences, so no bytes from before the rebuild are left.
 //!
-//! Does not know: latches, logs, other pages.
+//! This module knows nothing about latches, logs and other pages.
 
 use super::read::head_of;
 use super::{

@@ -4,7 +4,7 @@
 //! 1. The stamp of a clustered entry (transaction id and roll pointer) has a fixed offset in the value. So it
 //!    can be overwritten without moving the value.
 //!
-//! Does not know: pages and slots.
+//! This module knows nothing about pages and slots.
 
 use super::STAMP_BYTES;
 

@@ -38,7 +38,7 @@
 //!
 //! Source of heads and prefixes: Graefe, "Modern B-Tree Techniques" (2011), sections 3.4 and 3.5.
 //!
-//! Does not know: latches, logs, other pages, what keys and payloads mean.
+//! This module does not know latches, logs, other pages, or what keys and payloads mean.
 pub mod check;
 pub mod edit;
 mod entry;

@@ -5,7 +5,7 @@
 //!    only where heads are equal.
 //! 2. Nothing here allocates memory.
 //!
-//! Does not know: how nodes change.
+//! This module does not know how nodes change.
 
 use std::cmp::Ordering;
 

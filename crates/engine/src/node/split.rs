@@ -5,8 +5,8 @@
 //! 2. Each split leaves fewer entries in the half that gets the new key, so repeated splits end.
 //! 3. Ascending inserts leave the left half nearly full. Other inserts halve the bytes.
 //!
-//! Does not know: parents, page numbers. Source of the shortest separators: Bayer and Unterauer, "Prefix
-//! B-Trees" (1977).
+//! This module knows nothing about parents and page numbers. Source of the shortest separators: Bayer and
+//! Unterauer, "Prefix B-Trees" (1977).
 
 use super::{NodeRef, common_prefix_bytes, entry_bytes, usable_bytes};
 

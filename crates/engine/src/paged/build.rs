@@ -5,7 +5,7 @@
 //! 2. A new index has an entry for every version that an older snapshot may still see, not only for the
 //!    newest versions.
 //!
-//! Does not know: the catalog.
+//! This module knows nothing about the catalog.
 
 use std::ops::Bound;
 use std::sync::Arc;

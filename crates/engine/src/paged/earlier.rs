@@ -11,7 +11,7 @@
 //!    and costs nothing.
 //! 3. A full cache keeps its rows and takes no more. The scan is correct without it.
 //!
-//! Does not know: versions, trees.
+//! This module knows nothing about versions and trees.
 
 use std::collections::HashMap;
 

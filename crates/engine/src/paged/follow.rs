@@ -5,7 +5,7 @@
 //! 1. The undo record names a chain before the second page of the chain is made. So no chain is lost.
 //! 2. Index entries are changed after the row. The new entry is made before the old one is marked as deleted.
 //!
-//! Does not know: the row's latch, why the row changes.
+//! This module does not know the row's latch or why the row changes.
 
 use std::sync::Arc;
 

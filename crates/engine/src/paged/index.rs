@@ -4,8 +4,6 @@
 //! 1. The uniqueness check and the insert of a value are done under one mutex, which is chosen by a hash of
 //!    the value (a stripe). So of two writers of the same value, the later one sees the earlier.
 //! 2. Every call is idempotent: its arguments describe the final state of the entry, not a change.
-//!
-//! Does not know: why an entry changes.
 
 use std::ops::Bound;
 

@@ -7,7 +7,7 @@
 //! Invariants
 //! 1. Older versions are read without a latch. The result is valid only while the row has the same stamp.
 //!
-//! Does not know: conditions, the waits of transactions for each other.
+//! This module knows nothing about conditions and the waits of transactions for each other.
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@
 //! 2. If the change of a row is undone, its pending mark is dropped. Statements that collect marks create no
 //!    entries, so they never create an entry with a pending mark.
 //!
-//! Does not know: which rows are deleted, or why.
+//! This module does not know which rows are deleted, or why.
 
 use varve_device::reached;
 

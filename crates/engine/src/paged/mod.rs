@@ -13,7 +13,7 @@
 //! 3. While a latch of a secondary leaf is held, a latch in the clustered tree may be taken. The other order
 //!    is not allowed.
 //!
-//! Does not know: catalogs, SQL.
+//! This module knows nothing about catalogs and SQL.
 
 mod build;
 mod check;

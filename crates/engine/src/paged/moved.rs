@@ -13,7 +13,7 @@
 //!    key.
 //! 3. No latch is held.
 //!
-//! Does not know: conditions, the waits of transactions for each other.
+//! This module knows nothing about conditions and the waits of transactions for each other.
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@
 //!    release got.
 //! 2. An index entry is removed only if no version newer than the record has it.
 //!
-//! Does not know: which records may be purged (`crate::purge`).
+//! This module does not know which records may be purged (`crate::purge`).
 
 use varve_device::{planted, reached};
 use varve_pager::PageId;

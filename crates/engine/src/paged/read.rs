@@ -8,8 +8,6 @@
 //! 4. A row can be built from its index entry alone in one case. All changes of the entry's leaf are visible
 //!    to every transaction, and the entry has no delete mark. Then the visible version is the one for which
 //!    the entry was made (decision 0523).
-//!
-//! Does not know: the caller.
 
 use std::ops::{Bound, ControlFlow};
 

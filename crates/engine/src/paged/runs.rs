@@ -9,7 +9,7 @@
 //!    leaf.
 //! 3. A run that fails undoes its changes.
 //!
-//! Does not know: conditions (the `decide` closure), which rows come next.
+//! This module does not know conditions (the `decide` closure) or which rows come next.
 
 use std::sync::Arc;
 

@@ -8,8 +8,6 @@
 //!    nor forgotten.
 //! 3. If the tree of a record no longer exists, the record is only removed, because the segment of the tree
 //!    is dropped as a whole.
-//!
-//! Does not know: why something is rolled back.
 
 use std::sync::Arc;
 

@@ -5,8 +5,8 @@
 //! 2. A call that fails undoes its changes.
 //! 3. If another transaction has locked a row, the caller waits without a latch and then reads the row again.
 //!
-//! Does not know: conditions and expressions (the `decide` closure), uniqueness beyond the primary key
-//! (`index.rs`).
+//! The closure `decide` has conditions and expressions. Uniqueness of other keys than the primary key is in
+//! `index.rs`.
 
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@
 //! 1. The tree is complete only when `bulk_build` returns. If it fails, the caller drops the segment.
 //! 2. Nodes are filled to `FILL_PERCENT` of a page. The last nodes of each level may be emptier.
 //!
-//! Does not know: where the entries come from. Their keys must ascend strictly, otherwise the result is an
-//! error.
+//! This module does not know where the entries come from. Their keys must ascend strictly, otherwise the
+//! result is an error.
 
 use thiserror::Error;
 use varve_pager::{PageId, Pager, SpaceId};

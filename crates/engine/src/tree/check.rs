@@ -4,7 +4,7 @@
 //! of each page. Fences must equal the separators of the parent. Right siblings must be linked, and every
 //! page must have one parent. The caller can compare the pages that were found with the allocated pages.
 //!
-//! Does not know: rows. The caller checks each leaf entry itself.
+//! This module knows nothing about rows. The caller checks each leaf entry itself.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -8,7 +8,7 @@
 //! 3. Every page on the way must be a node of this tree, one level below its parent. Anything else is
 //!    reported as damage.
 //!
-//! Does not know: what the caller does with the node.
+//! This module does not know what the caller does with the node.
 
 use varve_pager::{Access, H, Mtr, PageId, PageS, Pager, page};
 

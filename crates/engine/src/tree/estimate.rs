@@ -7,7 +7,7 @@
 //! The estimate is Knuth's: the product of the numbers of children along a path, averaged over paths (Knuth,
 //! "Estimating the efficiency of backtrack programs", 1975). It is exact for a tree of one leaf.
 //!
-//! Does not know: visibility. Delete-marked entries count.
+//! This module knows nothing about visibility. Delete-marked entries count.
 
 use varve_pager::{Access, PageId, Pager};
 

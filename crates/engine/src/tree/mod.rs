@@ -10,7 +10,7 @@
 //! 3. The root keeps its page.
 //! 4. In a mini-transaction, everything that can fail is done before the first change.
 //!
-//! Does not know: transactions, visibility, what keys and payloads mean.
+//! This module does not know transactions, visibility, or what keys and payloads mean.
 
 mod bulk;
 mod check;

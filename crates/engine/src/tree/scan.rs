@@ -6,7 +6,7 @@
 //!    merges.
 //! 2. Each entry that is in the tree during the whole scan is seen exactly once, in order.
 //!
-//! Does not know: visibility. A batch also has delete-marked entries.
+//! This module knows nothing about visibility. A batch also has delete-marked entries.
 
 use std::ops::Bound;
 

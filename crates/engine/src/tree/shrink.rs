@@ -6,7 +6,7 @@
 //! 2. A page is freed while it and its parent are latched exclusively, so no descent is on the way to it.
 //! 3. A merged node has enough free space that the next insert does not split it again.
 //!
-//! Does not know: when it is called. A tree stays correct if leaves are not merged.
+//! This module does not know when it is called. A tree stays correct if leaves are not merged.
 
 use varve_device::{planted, reached};
 use varve_pager::{H, Mtr, Pager};

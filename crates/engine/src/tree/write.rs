@@ -5,7 +5,7 @@
 //! 2. A leaf with fragmented free space is compacted within the caller's mini-transaction. Splits and merges
 //!    are not done here.
 //!
-//! Does not know: what the caller logs for undo.
+//! This module does not know what the caller logs for undo.
 
 use smallvec::SmallVec;
 use varve_pager::{H, Mtr, Pager};

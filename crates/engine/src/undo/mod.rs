@@ -12,7 +12,7 @@
 //! 3. A roll pointer leads to an undo record. The record is used only if it names the same transaction, tree
 //!    and key. Otherwise the roll pointer is out of date.
 //!
-//! Does not know: rows, visibility, when to purge.
+//! This module does not know rows, visibility, or when to purge.
 
 mod directory;
 pub(crate) mod page;

@@ -43,7 +43,7 @@
 //! 1. An operation that does not fit its page (because the log is damaged) is an error, never a panic.
 //! 2. Readers check every offset, because a page that an outdated roll pointer names may have any content.
 //!
-//! Does not know: the content of an undo record.
+//! This module knows nothing about the content of an undo record.
 
 use super::Mark;
 use super::record::CHAIN_OFFSET;

@@ -17,7 +17,7 @@
 //!    the chain and write the next page's number into the record.
 //! 2. Decoding checks all lengths, because the bytes may come from an outdated roll pointer.
 //!
-//! Does not know: where records are stored.
+//! This module does not know where records are stored.
 
 use varve_pager::{PageId, PageNo, SpaceId};
 

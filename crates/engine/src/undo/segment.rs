@@ -7,7 +7,7 @@
 //!    mini-transaction can fail.
 //! 3. Latch order: header page, then tail page.
 //!
-//! Does not know: trees, transaction states.
+//! This module knows nothing about trees and transaction states.
 
 use varve_device::{planted, reached};
 use varve_pager::{Access, H, Mtr, PageId, Pager, SpaceId};

@@ -1,7 +1,7 @@
 //! Expressions that are the same for all rows are computed once: when the plan is made, or, if the plan is
 //! cached, when it runs.
 //!
-//! Does not know: how constants are found (`crate::constants`).
+//! This module does not know how constants are found (`crate::constants`).
 
 use varve_sql::general::Expr;
 

@@ -1,6 +1,6 @@
 //! Translates set-returning functions in a select list or in FROM.
 //!
-//! Does not know: how the rows are expanded (`expand`).
+//! This module does not know how the rows are expanded (`expand`).
 
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::LogicalPlanBuilder;

@@ -7,7 +7,7 @@
 //!    three-valued logic.
 //! 2. A condition that may fail is neither moved nor evaluated twice.
 //!
-//! Does not know: which conditions become keys of joins.
+//! This module does not know which conditions become keys of joins.
 
 use std::collections::BTreeSet;
 use std::mem::discriminant;

@@ -4,7 +4,7 @@
 //! A set without keys has one group even if there are no rows. So a row of NULLs, which no aggregate counts,
 //! is added before all other rows.
 //!
-//! Does not know: how rows are multiplied (`expand`), how groups are formed.
+//! This module does not know how rows are multiplied (`expand`) or how groups are formed.
 
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::LogicalPlanBuilder;

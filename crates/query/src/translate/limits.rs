@@ -6,7 +6,7 @@
 //!    the plan and passes the limit as a value.
 //! 2. WITH TIES also returns rows that have the same rank in ORDER BY as the last row.
 //!
-//! Does not know: how rows are ordered.
+//! This module does not know how rows are ordered.
 
 use datafusion::common::Result;
 use varve_engine::Value;

@@ -5,7 +5,7 @@
 //!    subquery that reads both sides is computed for pairs of rows. Then `Apply` runs one side of the join
 //!    for each row of the other side. In an outer join, the other side is the one that keeps all its rows.
 //!
-//! Does not know: how a subquery is computed (`subqueries`).
+//! This module does not know how a subquery is computed (`subqueries`).
 
 use datafusion::common::Result;
 use varve_sql::general::{Expr, Join, JoinKind, Lateral, Source, SqlError, Ty, Typed, Unnest};

@@ -3,7 +3,7 @@
 //! INTERSECT and EXCEPT count how often each side has each distinct row (SQL:2016, 7.17). The counts decide
 //! whether the row is returned, and with ALL how often.
 //!
-//! Does not know: types. The binder has converted both sides to the same types.
+//! This module knows nothing about types. The binder has converted both sides to the same types.
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@
 //! 1. A join neither removes nor doubles a row of the outer query, except as the condition says.
 //! 2. NOT IN is true only if the comparison is false for each row. A comparison with NULL is not false.
 //!
-//! Does not know: how an inner plan is run again (`apply`).
+//! This module does not know how an inner plan is run again (`apply`).
 
 use std::sync::Arc;
 

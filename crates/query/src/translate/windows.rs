@@ -1,7 +1,7 @@
 //! Translates window calls: the columns by which windows are sorted and partitioned, and the calls over
 //! these.
 //!
-//! Does not know: how a call is computed (`window`).
+//! This module does not know how a call is computed (`window`).
 
 use std::collections::HashMap;
 use std::sync::Arc;

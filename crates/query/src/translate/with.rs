@@ -2,7 +2,7 @@
 //! statement says NOT MATERIALIZED. The same is done for a WITH query that is read once and returns the same
 //! rows at each run. Any other WITH query runs once, and its rows are stored.
 //!
-//! Does not know: how rows are stored (`crate::shared`).
+//! This module does not know how rows are stored (`crate::shared`).
 
 use std::sync::Arc;
 

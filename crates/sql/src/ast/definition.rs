@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The parser has refused every clause that this tree cannot hold. The error names the clause.
 //!
-//! Does not know: which objects exist, what names mean.
+//! This module does not know which objects exist or what names mean.
 
 use varve_engine::{Action, ColumnType, Identity};
 

@@ -11,7 +11,7 @@
 //! Invariants
 //! 1. The length of the data limits how many elements get memory, whatever the header says.
 //!
-//! Does not know: arrays of more dimensions (0A000).
+//! This module knows nothing about arrays of more dimensions (0A000).
 
 use varve_engine::{Array, ArrayRef, ColumnType, Value};
 

@@ -20,7 +20,7 @@
 //! 1. A value is checked completely: too few or too many bytes are an error.
 //! 2. An integer is written in the width of its column's type, whatever width the value has in memory.
 //!
-//! Does not know: messages of the protocol, formats of files.
+//! This module knows nothing about messages of the protocol and formats of files.
 
 mod array;
 pub mod encoded;

@@ -7,7 +7,7 @@
 //! 3. A call belongs to the nearest query whose columns it reads. A call that reads no column belongs to the
 //!    query that contains it (SQL:2016, 6.9).
 //!
-//! Does not know: how groups are formed (`exec`).
+//! This module does not know how groups are formed (`exec`).
 
 use super::Binder;
 use super::bound::Bound;

@@ -1,6 +1,6 @@
 //! Binds ALTER TABLE: what each of its actions asks for.
 //!
-//! Does not know: how an action is executed (`exec::alter`).
+//! This module does not know how an action is executed (`exec::alter`).
 
 use varve_engine::{
     Check, ColumnDef, Derived, Identity, KeyPart, NewSequence, ObjectId, PrimaryKey, StorageOptions, TableDef,

@@ -9,7 +9,7 @@
 //! 2. The query returns the columns of the table first, then the results of the subqueries, in the order of
 //!    the subqueries.
 //!
-//! Does not know: how the rows are written (`exec::insert`).
+//! This module does not know how the rows are written (`exec::insert`).
 
 use super::value_rows::queried;
 use crate::error::{Result, SqlError};

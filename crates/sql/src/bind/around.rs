@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. If a subquery uses the same value of an outer query twice, both uses have one number.
 //!
-//! Does not know: which outer query resolves a name (`subquery`).
+//! This module does not know which outer query resolves a name (`subquery`).
 
 use super::bound::Bound;
 use super::scope::Scope;

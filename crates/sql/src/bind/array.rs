@@ -1,7 +1,7 @@
 //! Binds array expressions: ARRAY[...], subscripts, ANY and ALL, and functions whose result type follows the
 //! type of the elements.
 //!
-//! Does not know: ARRAY and ANY over queries.
+//! This module knows nothing about ARRAY and ANY over queries.
 
 use super::Binder;
 use super::bound::Bound;

@@ -1,6 +1,6 @@
 //! A function call as it is written: the function's name, the arguments, and the text for messages.
 //!
-//! Does not know: which overload is called (`function`), what the arguments mean.
+//! This module does not know which overload is called (`function`) or what the arguments mean.
 
 use crate::ast::{self, Expr as Ast, FunctionArg};
 use crate::error::{Result, SqlError, SqlState};

@@ -4,7 +4,7 @@
 //! 1. Constants are cast during binding. So a bad literal is an error of the statement, with its position.
 //! 2. A cast that changes neither bytes nor meaning is left out of the expression.
 //!
-//! Does not know: which operator or function needs the type.
+//! This module does not know which operator or function needs the type.
 
 use varve_engine::{ColumnType, Value};
 

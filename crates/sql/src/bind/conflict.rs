@@ -4,7 +4,7 @@
 //! 1. DO UPDATE reads one row with two parts: the columns of the existing row, then the columns of the row to
 //!    insert (`excluded`).
 //!
-//! Does not know: how a conflict is found and handled (`exec::upsert`).
+//! This module does not know how a conflict is found and handled (`exec::upsert`).
 
 use varve_engine::TableDef;
 

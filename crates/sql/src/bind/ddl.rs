@@ -4,7 +4,7 @@
 //! 1. A constraint that Varve cannot enforce (EXCLUDE) is refused, never dropped silently.
 //! 2. Keys and sequences without a name in the statement get the name that PostgreSQL would give them.
 //!
-//! Does not know: how objects are created (`exec::definition`).
+//! This module does not know how objects are created (`exec::definition`).
 
 use varve_engine::{Check, ColumnDef, NewSequence, NewTable, ObjectId, PrimaryKey};
 

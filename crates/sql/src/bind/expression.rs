@@ -4,7 +4,7 @@
 //! 1. Chains of AND and OR of any length are bound without recursion along the chain.
 //! 2. In a grouped query a subexpression that equals a group key becomes a reference to that key.
 //!
-//! Does not know: statements.
+//! This module knows nothing about statements.
 
 use varve_engine::{TableId, Value};
 

@@ -4,7 +4,7 @@
 //! 1. The referenced columns are the columns of one unique key. Their types can be compared with the
 //!    referencing columns without a conversion.
 //!
-//! Does not know: when references are checked (`exec::reference`).
+//! This module does not know when references are checked (`exec::reference`).
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Binds FROM: the relations of a query, and their joins.
 //!
-//! Does not know: how rows are read.
+//! This module does not know how rows are read.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 //!    that implicit casts reach. Among these, most exact matches win, then preferred types, then string types
 //!    for untyped literals.
 //!
-//! Does not know: how a function computes its result.
+//! This module does not know how a function computes its result.
 
 use varve_engine::Value;
 

@@ -8,7 +8,7 @@
 //!    this holds only where an output or a sort key is exactly this constant. Inside a larger expression the
 //!    constant keeps its value, as in PostgreSQL.
 //!
-//! Does not know: how groups are formed.
+//! This module does not know how groups are formed.
 
 use super::Binder;
 use super::bound::Bound;

@@ -4,7 +4,7 @@
 //! 1. The key of an index depends only on its row. Otherwise the statement fails (42P17).
 //! 2. The stored text of an expression must bind to the given expression. Otherwise the statement is refused.
 //!
-//! Does not know: how index entries are made (the engine), how keys are computed (`derived`).
+//! This module does not know how index entries are made (the engine) or how keys are computed (`derived`).
 
 use varve_engine::{ColumnType, Derived, KeyPart, NewIndex, TableDef};
 

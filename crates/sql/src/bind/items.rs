@@ -1,6 +1,6 @@
 //! Binds the select list and ORDER BY, and names the outputs.
 //!
-//! Does not know: where rows come from.
+//! This module does not know where rows come from.
 
 use super::meaning::StarColumn;
 use super::order::{is_descending, orderable};

@@ -1,7 +1,7 @@
 //! Binds functions that make JSON. Each argument is converted to JSON here, because the binder knows its
 //! type.
 //!
-//! Does not know: how JSON is written (`eval::func::json`).
+//! This module does not know how JSON is written (`eval::func::json`).
 
 use crate::ast::{self, Expr as Ast};
 use crate::names::fold;

@@ -1,6 +1,6 @@
 //! Binds expressions that the catalog stores as text, for the code that prints them.
 //!
-//! Does not know: how the expressions are printed.
+//! This module does not know how the expressions are printed.
 
 use super::Binder;
 use crate::ast::Expr as Ast;

@@ -1,6 +1,6 @@
 //! Binds the locking clauses: FOR UPDATE, FOR SHARE and their variants.
 //!
-//! Does not know: how rows are locked.
+//! This module does not know how rows are locked.
 
 use std::sync::Arc;
 

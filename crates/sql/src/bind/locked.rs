@@ -7,7 +7,7 @@
 //! 1. Locking subqueries are numbered from 0. The result of number n is the parameter `$m`, where m is the
 //!    highest parameter number in the text, plus 1, plus n.
 //!
-//! Does not know: when the subquery runs (`session::locked`).
+//! This module does not know when the subquery runs (`session::locked`).
 
 use crate::ast::{self, Expr as Ast};
 

@@ -1,6 +1,4 @@
 //! The list of subqueries that lock rows. They run before the statement.
-//!
-//! Does not know: when exactly they run (`session::locked`).
 
 use super::bound::BoundQuery;
 use crate::ty::Ty;

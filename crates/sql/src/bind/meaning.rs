@@ -5,7 +5,8 @@
 //! 1. A qualified name keeps its meaning when tables get columns later.
 //! 2. A name stays as written if it has had two meanings, or if no qualified name says what it means.
 //!
-//! Does not know: views. The caller binds the new text and compares the result with that of the old text.
+//! This module knows nothing about views. The caller binds the new text and compares the result with that of
+//! the old text.
 
 use super::Binder;
 use super::meanings::Meaning;

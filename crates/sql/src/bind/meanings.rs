@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A name that has had two meanings stays as written.
 //!
-//! Does not know: how a name got its meaning (`meaning`).
+//! This module does not know how a name got its meaning (`meaning`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

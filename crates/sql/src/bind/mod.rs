@@ -8,7 +8,7 @@
 //! 3. A statement with an unsupported part is refused (0A000). The binder ignores only what PostgreSQL lets
 //!    an implementation ignore: UNLOGGED, fillfactor, FREEZE.
 //!
-//! Does not know: rows, transactions. The binder reads the catalog.
+//! This module knows nothing about rows and transactions. The binder reads the catalog.
 
 pub mod aggregate;
 pub mod alter;

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Named arguments are evaluated in the order of the text, and passed in the order of the parameters.
 //!
-//! Does not know: types of arguments, which overload is called (`function`).
+//! This module does not know types of arguments or which overload is called (`function`).
 
 use varve_engine::Value;
 

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A name means the newest query of this name in the list.
 //!
-//! Does not know: how the named queries are bound (`with`).
+//! This module does not know how the named queries are bound (`with`).
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //!    these types. For example, integers of different widths are compared directly. So an index on the column
 //!    can be used.
 //!
-//! Does not know: functions, evaluation.
+//! This module knows nothing about functions and evaluation.
 
 use varve_engine::Value;
 

@@ -4,7 +4,7 @@
 //! 1. A statement on a partition is a statement on the whole table with one more condition. So reading and
 //!    changing a partition needs no other code.
 //!
-//! Does not know: which partition a row is in (`partition`).
+//! This module does not know which partition a row is in (`partition`).
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 //! 2. A `Let` is an expression that names values and uses them in its body. The body uses only the values of
 //!    its own `Let`, never those of an outer one, because evaluation stores the values of one `Let` only.
 //!
-//! Does not know: statements, plain operators.
+//! This module knows nothing about statements and plain operators.
 
 use super::Binder;
 use super::bound::Bound;

@@ -7,7 +7,7 @@
 //! 3. A row is locked only if the newest version satisfies the whole WHERE clause. Another transaction may
 //!    have changed the row after it was found, even in its key.
 //!
-//! Does not know: how rows are read.
+//! This module does not know how rows are read.
 
 use super::bound::{Bound, BoundQuery, Returned};
 use super::items::Items;

@@ -5,7 +5,7 @@
 //! 1. A column `k` that holds rows is stored as one column for each field, named `k.field`. An expression may
 //!    use one field. An expression that uses the whole row is refused.
 //!
-//! Does not know: row constructors (`row`).
+//! This module knows nothing about row constructors (`row`).
 
 use super::Binder;
 use super::bound::Bound;

@@ -1,6 +1,6 @@
 //! The relations of a FROM clause that have been bound so far: their rows, names and columns.
 //!
-//! Does not know: what kind of item a relation comes from (`from`).
+//! This module does not know what kind of item a relation comes from (`from`).
 
 use varve_engine::TableDef;
 

@@ -4,7 +4,7 @@
 //! 1. A type change that keeps all stored bytes writes no row.
 //! 2. The default keeps its value, converted to the new type.
 //!
-//! Does not know: how rows are rewritten (`exec::retype`).
+//! This module does not know how rows are rewritten (`exec::retype`).
 
 use varve_engine::{ColumnDef, ColumnType, TableDef};
 

@@ -6,7 +6,7 @@
 //! 2. A comparison is bound as ORs and ANDs of plain comparisons. The planner makes ranges of an index from
 //!    these.
 //!
-//! Does not know: columns whose values are rows (Varve has none), statements.
+//! Varve has no columns whose values are rows.
 
 use varve_engine::Value;
 

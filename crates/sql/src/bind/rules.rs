@@ -4,7 +4,7 @@
 //! 1. The stored text of a condition binds to the given condition. Otherwise the statement is refused.
 //! 2. The text names columns without their table, so it stays valid when the table is renamed.
 //!
-//! Does not know: when rows are checked (`exec::rules`).
+//! This module does not know when rows are checked (`exec::rules`).
 
 use crate::ast::Expr as Ast;
 use varve_engine::{ColumnDef, TableDef};

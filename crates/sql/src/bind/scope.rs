@@ -4,7 +4,7 @@
 //! 1. The columns of all relations of FROM are numbered one after the other, as in the input row.
 //! 2. In a grouped query, an expression outside of aggregates sees only group keys and aggregates.
 //!
-//! Does not know: plans.
+//! This module knows nothing about plans.
 
 use std::ops::Range;
 

@@ -2,7 +2,7 @@
 //!
 //! Source: `init_params` of PostgreSQL 15's `commands/sequence.c`.
 //!
-//! Does not know: how a sequence produces values.
+//! This module does not know how a sequence produces values.
 
 use varve_engine::{ColumnDef, ColumnType, Identity, NewSequence, SequenceDef};
 

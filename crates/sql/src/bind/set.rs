@@ -5,7 +5,7 @@
 //!    innermost pair outwards.
 //! 2. A chain of UNION is one operation with many sides, however long it is.
 //!
-//! Does not know: how rows are compared.
+//! This module does not know how rows are compared.
 
 use super::bound::{Bound, BoundQuery};
 use super::coerce::{as_bpchar, with_blanks};

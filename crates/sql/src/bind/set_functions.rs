@@ -1,6 +1,6 @@
 //! The table of set-returning functions: their names, and the columns of their rows.
 //!
-//! Does not know: where a call may occur (`sets`, `from`).
+//! This module does not know where a call may occur (`sets`, `from`).
 
 use crate::ty::{Reg, Ty};
 

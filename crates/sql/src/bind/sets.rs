@@ -8,7 +8,7 @@
 //! 1. Expressions that do not depend on the functions are computed in the inner query. If ORDER BY does not
 //!    depend on the functions, rows are sorted before they are expanded, as in PostgreSQL.
 //!
-//! Does not know: which rows a function returns (`exec::sets`).
+//! This module does not know which rows a function returns (`exec::sets`).
 
 use crate::ast;
 

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Errors have the same text as in PostgreSQL for options of the same type.
 //!
-//! Does not know: the layout of pages, the syntax of the options.
+//! This module knows nothing about the layout of pages and the syntax of the options.
 
 use varve_engine::{Algorithm, Compression, StorageOptions};
 

@@ -6,7 +6,7 @@
 //! 2. The nearest query that has the column name decides what it means. For a name with a dot, the nearest
 //!    query with that relation decides.
 //!
-//! Does not know: how a subquery runs.
+//! This module does not know how a subquery runs.
 
 use std::sync::Arc;
 

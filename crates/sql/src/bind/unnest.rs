@@ -1,7 +1,8 @@
 //! Binds functions in FROM that make rows from arrays, such as `unnest`. Other functions that return rows are
 //! handled in the same way: they first compute one array for each column.
 //!
-//! Does not know: arrays that depend on other items of FROM (LATERAL), these functions in a select list.
+//! Arrays that depend on other items of FROM (LATERAL) are not handled here, nor are these functions in a
+//! select list.
 
 use super::Binder;
 use super::bound::Bound;

@@ -1,6 +1,4 @@
 //! The tables, views and rights that a statement needs, collected during binding.
-//!
-//! Does not know: how the session checks them.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Rows of VALUES with subqueries. They become a query that computes the values.
 //!
-//! Does not know: into which table the rows are written.
+//! This module does not know into which table the rows are written.
 
 use varve_engine::Value;
 

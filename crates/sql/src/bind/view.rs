@@ -6,7 +6,7 @@
 //! 2. A view has the columns that it had when it was created. If its text now returns other columns, reading
 //!    the view is an error.
 //!
-//! Does not know: how rows are read.
+//! This module does not know how rows are read.
 
 use varve_engine::{NewView, ObjectId, SequenceDef, TableDef, Use, ViewColumn, ViewDef};
 

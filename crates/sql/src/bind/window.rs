@@ -5,7 +5,7 @@
 //!    42P20.
 //! 2. The bounds of a RANGE frame have the type of the sort column, and are compared as key bytes.
 //!
-//! Does not know: how window functions are computed (`varve-query`).
+//! This module does not know how window functions are computed (`varve-query`).
 
 use varve_engine::Value;
 

@@ -9,7 +9,7 @@
 //! 3. A recursive query reads its own rows at one place, in its second part. There it sees the rows that the
 //!    previous iteration has added.
 //!
-//! Does not know: whether the rows of a shared query are stored or computed again for each use.
+//! This module does not know whether the rows of a shared query are stored or computed again for each use.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -11,7 +11,7 @@
 //! Invariants
 //! 1. The input comes in pieces, and a piece may end anywhere. Only whole rows are taken from it.
 //!
-//! Does not know: columns and their types.
+//! This module knows nothing about columns and their types.
 
 use super::lines::Record;
 use crate::error::{Result, SqlError, SqlState};

@@ -6,7 +6,7 @@
 //! 2. A line `\.` ends the data, and all bytes after it are ignored.
 //! 3. All lines must end as the first line does: with a line feed, a carriage return, or both.
 //!
-//! Does not know: columns and their types.
+//! This module knows nothing about columns and their types.
 
 use memchr::{memchr2, memchr3};
 

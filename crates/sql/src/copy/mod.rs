@@ -1,6 +1,6 @@
 //! COPY: its source, destination and format.
 //!
-//! Does not know: how the statement is parsed (`utility::copy`), how it runs (`session::copy`).
+//! This module does not know how the statement is parsed (`utility::copy`) or how it runs (`session::copy`).
 
 pub mod binary;
 pub mod lines;

@@ -4,7 +4,7 @@
 //! 1. Each row is one piece of data. In text and CSV the header is a piece of its own. In binary it is in the
 //!    piece of the first row.
 //!
-//! Does not know: where the data goes.
+//! This module does not know where the data goes.
 
 use varve_engine::Datum;
 

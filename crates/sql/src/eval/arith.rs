@@ -4,7 +4,7 @@
 //! 1. Both operands already have the operator's type. If an operand is NULL, the result is NULL.
 //! 2. Integer overflow is an error (22003), never a wrapped value. Division by zero is an error (22012).
 //!
-//! Does not know: how the type was chosen (`bind`).
+//! This module does not know how the type was chosen (`bind`).
 
 use varve_engine::{Datum, Numeric};
 

@@ -5,7 +5,7 @@
 //!    that an explicit cast to char(n) or varchar(n) truncates it.
 //! 2. The cast of NULL is NULL.
 //!
-//! Does not know: which casts are allowed where (`ty::cast_level`).
+//! This module does not know which casts are allowed where (`ty::cast_level`).
 
 use varve_engine::{Datum, Interval, Numeric, Special, Value};
 

@@ -3,8 +3,6 @@
 //! Invariants
 //! 1. `now_us` is constant within a transaction. Outside of a transaction block, its first use reads the
 //!    clock.
-//!
-//! Does not know: how a session stores these.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};

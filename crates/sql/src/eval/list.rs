@@ -6,7 +6,7 @@
 //!    as with single comparisons.
 //! 2. Each list has a number, which no other list has. A copy of an expression keeps the number of its list.
 //!
-//! Does not know: where an operand comes from.
+//! This module does not know where an operand comes from.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

@@ -7,7 +7,7 @@
 //! 3. AND, OR and NOT have three values: NULL AND false is false, NULL OR true is true. A filter keeps a row
 //!    only if its condition is true, not if it is NULL.
 //!
-//! Does not know: names, plans, where rows come from.
+//! This module does not know names, plans, or where rows come from.
 
 pub mod arith;
 pub mod cast;

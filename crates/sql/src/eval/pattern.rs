@@ -4,7 +4,7 @@
 //! 1. `%` matches any sequence of characters, `_` any one character. The character after the escape character
 //!    stands for itself.
 //!
-//! Does not know: indexes. The constant prefix of a pattern is not used for an index yet.
+//! This module knows nothing about indexes. The constant prefix of a pattern is not used for an index yet.
 
 use memchr::memmem;
 use varve_engine::Datum;

@@ -6,7 +6,7 @@
 //!    digits (decision 0628).
 //! 2. NaN and the infinities follow POSIX `pow`, with PostgreSQL's errors.
 //!
-//! Does not know: double precision.
+//! This module knows nothing about double precision.
 
 use bigdecimal::num_bigint::BigInt;
 use bigdecimal::{BigDecimal, One, RoundingMode, Signed, ToPrimitive, Zero};

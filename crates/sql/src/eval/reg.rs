@@ -4,7 +4,7 @@
 //! 1. OID 0 is shown as `-`, and an OID without an object as its number. Both texts are read back as the same
 //!    OID.
 //!
-//! Does not know: which OID an object has (`system`).
+//! This module does not know which OID an object has (`system`).
 
 use varve_engine::{Catalog, Datum, Named, TableId};
 

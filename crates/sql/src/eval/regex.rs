@@ -9,7 +9,7 @@
 //!    cache.
 //! 2. A pattern without back references and look-around is searched for in linear time.
 //!
-//! Does not know: operators and functions.
+//! This module knows nothing about operators and functions.
 
 mod atoms;
 mod matcher;

@@ -1,7 +1,7 @@
 //! Computes the type of a bound expression from its node and the types of its operands. Most expressions
 //! store no type, because evaluation does not need one.
 //!
-//! Does not know: how types were chosen (`bind`).
+//! This module does not know how types were chosen (`bind`).
 
 use varve_engine::{ArrayRef, Value};
 

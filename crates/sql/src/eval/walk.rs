@@ -1,6 +1,6 @@
 //! Visits all nodes of an expression.
 //!
-//! Does not know: what the nodes mean.
+//! This module does not know what the nodes mean.
 
 use super::Expr;
 

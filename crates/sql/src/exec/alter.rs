@@ -5,7 +5,7 @@
 //! 2. Rows are checked after the table is locked and changed. If a row violates a new rule, the statement is
 //!    rolled back.
 //!
-//! Does not know: the syntax of the actions (`bind::alter`).
+//! This module knows nothing about the syntax of the actions (`bind::alter`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

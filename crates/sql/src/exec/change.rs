@@ -11,7 +11,7 @@
 //!    snapshot. The row that the statement changes is the newest version. If that version is newer than the
 //!    snapshot, the row is locked, and the subqueries run again for it.
 //!
-//! Does not know: locks, versions.
+//! This module knows nothing about locks and versions.
 
 use std::collections::HashSet;
 

@@ -4,7 +4,8 @@
 //! 1. Memory holds at most one piece of the data and one row.
 //! 2. An error names the line, and the column if a value is wrong, with PostgreSQL's message text.
 //!
-//! Does not know: the protocol (the sink passes the bytes on), how data is split into fields (`crate::copy`).
+//! This module does not know the protocol (the sink passes the bytes on) or how data is split into fields
+//! (`crate::copy`).
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! 1. A statement changes the catalog only through the transaction, so a rollback undoes the change.
 //! 2. IF [NOT] EXISTS turns the error into a notice.
 //!
-//! Does not know: which statements a transaction allows (`session`).
+//! This module does not know which statements a transaction allows (`session`).
 
 use std::sync::Arc;
 

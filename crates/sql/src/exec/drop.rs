@@ -5,7 +5,7 @@
 //!    these.
 //! 2. Objects that one statement names may depend on each other.
 //!
-//! Does not know: how an object is removed (the engine).
+//! This module does not know how an object is removed (the engine).
 
 use std::sync::Arc;
 

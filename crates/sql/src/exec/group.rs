@@ -5,7 +5,7 @@
 //! 2. Sums of integers and of numeric are exact. The range of an integer sum is checked only at the end.
 //! 3. Groups are compared like keys: NULL equals NULL, 1.0 equals 1.00.
 //!
-//! Does not know: how rows are read.
+//! This module does not know how rows are read.
 
 use bumpalo::Bump;
 use rustc_hash::{FxHashMap, FxHashSet};

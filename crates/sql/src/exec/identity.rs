@@ -1,6 +1,6 @@
 //! Executes ALTER TABLE for identity columns, and creates or changes their sequences.
 //!
-//! Does not know: how options are resolved (`bind::sequence`).
+//! This module does not know how options are resolved (`bind::sequence`).
 
 use std::sync::Arc;
 

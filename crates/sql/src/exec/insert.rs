@@ -6,7 +6,7 @@
 //! 2. ON CONFLICT DO NOTHING ignores only error 23505 of the constraint that it names. DO UPDATE is in
 //!    `upsert`.
 //!
-//! Does not know: defaults (they are in the plan).
+//! This module knows nothing about defaults (they are in the plan).
 
 use std::sync::Arc;
 

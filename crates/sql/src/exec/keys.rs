@@ -5,7 +5,7 @@
 //! 2. After `prepare` the ranges are in key order and disjoint, so that no row is read twice.
 //! 3. A comparison with NULL is never true, so a range with a NULL bound is left out.
 //!
-//! Does not know: which tree the keys belong to.
+//! This module does not know which tree the keys belong to.
 
 use std::collections::HashSet;
 

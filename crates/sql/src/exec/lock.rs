@@ -5,7 +5,7 @@
 //! 2. Rows are locked in the order in which they are returned. No more rows are locked than LIMIT allows.
 //! 3. With NOWAIT and SKIP LOCKED the statement never waits for a lock.
 //!
-//! Does not know: the wire protocol, transaction blocks.
+//! This module knows nothing about the wire protocol and transaction blocks.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -8,7 +8,7 @@
 //! 3. Rows are sorted by their position in the first table of the loops, then by that in the second, and so
 //!    on.
 //!
-//! Does not know: why the tables are read in this order (`crate::loops`), where the rows go.
+//! This module does not know why the tables are read in this order (`crate::loops`) or where the rows go.
 
 use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};

@@ -6,7 +6,7 @@
 //!    the number of memory allocations does not grow with the number of rows.
 //! 3. On an error the executor never rolls back. The session does.
 //!
-//! Does not know: transaction blocks, caches.
+//! This module knows nothing about transaction blocks and caches.
 
 mod alter;
 mod change;

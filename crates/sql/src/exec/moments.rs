@@ -8,7 +8,7 @@
 //! 1. The merged moments of parts equal the moments of the whole. For double precision this holds up to
 //!    rounding.
 //!
-//! Does not know: groups, NULL.
+//! This module knows nothing about groups and NULL.
 
 use varve_engine::{Datum, Numeric, NumericRef, Value};
 

@@ -4,8 +4,6 @@
 //! 1. While a statement waits for a table's lock, another transaction may drop or replace the table. The
 //!    result is then `Failed::Stale`, and the session looks the names up again and repeats the statement. The
 //!    client never sees an error about the old table.
-//!
-//! Does not know: what was to be defined.
 
 use varve_engine::{Error as EngineError, StorageOptions, TableDef, Transaction};
 

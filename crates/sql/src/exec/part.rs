@@ -1,6 +1,6 @@
 //! Executes CREATE TABLE ... PARTITION OF, and drops partitions.
 //!
-//! Does not know: which rows belong to a partition (`partition`).
+//! This module does not know which rows belong to a partition (`partition`).
 
 use std::ops::ControlFlow;
 

@@ -8,7 +8,7 @@
 //!    deletes a referenced row waits for these locks before it looks for references.
 //! 3. A deferred check first tests whether it is still needed.
 //!
-//! Does not know: which statement made the changes.
+//! This module does not know which statement made the changes.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::{Bound, ControlFlow};

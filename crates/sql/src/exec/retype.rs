@@ -4,7 +4,7 @@
 //! 1. The table is rewritten once, or not at all if all values keep their stored bytes.
 //! 2. The new values obey all rules of the columns: NOT NULL, CHECK, foreign keys from and to the table.
 //!
-//! Does not know: how a new value is computed (`bind::retype`).
+//! This module does not know how a new value is computed (`bind::retype`).
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! 1. A row is checked before it is written: NOT NULL first, then the CHECK conditions in the order of their
 //!    names.
 //!
-//! Does not know: keys and references.
+//! This module knows nothing about keys and references.
 
 use bumpalo::Bump;
 use varve_engine::{ColumnType, Datum, Partitions, TableDef};

@@ -4,7 +4,7 @@
 //! 1. Without grouping, sorting and DISTINCT a row goes to the sink at once, and nothing of it is stored.
 //! 2. A read by primary key does not copy the row: the outputs are computed from the page.
 //!
-//! Does not know: the wire protocol, transaction blocks.
+//! This module knows nothing about the wire protocol and transaction blocks.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Executes the functions of sequences within a transaction.
 //!
-//! Does not know: how values are stored (`engine`).
+//! This module does not know how values are stored (`engine`).
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! 1. A sequence that a column owns is in the schema of the column's table, and has the same owner.
 //! 2. Defaults name sequences as text. If a sequence is renamed, the text is changed, too.
 //!
-//! Does not know: how options are resolved (`bind::sequence`).
+//! This module does not know how options are resolved (`bind::sequence`).
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@
 //! 2. For fast comparison, each row has a number made from its first sort key (its prefix). If two prefixes
 //!    differ, the keys have the same order.
 //!
-//! Does not know: where rows come from.
+//! This module does not know where rows come from.
 
 use std::cmp::Ordering;
 

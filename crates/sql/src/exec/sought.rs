@@ -1,6 +1,4 @@
 //! Finds rows by the values of some columns, by an index if there is one.
-//!
-//! Does not know: why the rows are needed.
 
 use varve_engine::{ColumnType, Datum, Reader, RowRef, ScanIndex, Table, TableDef, Value};
 

@@ -4,7 +4,7 @@
 //! 1. Sums of integers and of numeric are exact. Only the final result is checked against its type.
 //! 2. The merged sums of parts equal the sum of the whole.
 //!
-//! Does not know: groups, NULL.
+//! This module knows nothing about groups and NULL.
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::BigInt;

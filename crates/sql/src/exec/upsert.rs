@@ -6,7 +6,7 @@
 //!    tried again.
 //! 2. A statement cannot change a row that it has inserted or changed itself (21000).
 //!
-//! Does not know: uniqueness (the engine's insert reports the conflict).
+//! This module knows nothing about uniqueness (the engine's insert reports the conflict).
 
 use std::collections::HashSet;
 

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. OR REPLACE keeps the existing columns with their names and types. New columns are added at the end.
 //!
-//! Does not know: what the query means (`bind::view`).
+//! This module does not know what the query means (`bind::view`).
 
 use varve_engine::{ViewColumn, ViewDef};
 

@@ -8,7 +8,7 @@
 //! 2. At each moment one step is active, and time and pages are counted for this step only. The total of a
 //!    step is computed later, as the sum of the step and of all steps below it.
 //!
-//! Does not know: what the steps are called (`crate::explain`).
+//! This module does not know what the steps are called (`crate::explain`).
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! The text of expressions in EXPLAIN, with PostgreSQL's parentheses. The text is made from bound
 //! expressions, because these do not keep the text of the statement.
 //!
-//! Does not know: the names of columns (the caller has them).
+//! This module knows nothing about the names of columns (the caller has them).
 
 use varve_engine::{Datum, Value};
 

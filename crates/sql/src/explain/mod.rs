@@ -1,7 +1,7 @@
 //! EXPLAIN shows the steps of a plan as a tree. The plan is run by this crate's executor, or, if it is a
 //! general query, by DataFusion.
 //!
-//! Does not know: how steps are measured (`exec::watch`, or the runner of general queries).
+//! This module does not know how steps are measured (`exec::watch`, or the runner of general queries).
 
 pub mod expression;
 pub mod short;

@@ -4,7 +4,7 @@
 //! 1. A scan names the access path and the index.
 //! 2. A step that ran shows the figures that the meter has for it and for all steps below it.
 //!
-//! Does not know: costs. The executor's plans have none.
+//! This module knows nothing about costs. The executor's plans have none.
 
 use varve_engine::{ScanIndex, TableDef};
 

@@ -4,7 +4,7 @@
 //! 1. Keys, their order and their units are those of PostgreSQL 15. Varve's own keys come after them.
 //! 2. If a step ran several times, its rows and times are averages of one run.
 //!
-//! Does not know: plans.
+//! This module knows nothing about plans.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -5,7 +5,7 @@
 //!    were made.
 //! 2. All columns of a class encode their values as the same key bytes.
 //!
-//! Does not know: the order of the tables.
+//! This module knows nothing about the order of the tables.
 
 use varve_engine::ColumnType;
 

@@ -11,7 +11,7 @@
 //! 3. The rows of the nested loops have only the used columns, in the order of the steps. Expressions number
 //!    the columns in this order.
 //!
-//! Does not know: statistics. Two orders are compared by how many key columns each step has.
+//! This module knows nothing about statistics. Two orders are compared by how many key columns each step has.
 
 mod equal;
 mod renumber;

@@ -1,6 +1,4 @@
 //! Makes the steps of a plan from a chosen order of tables: it drops unused columns and renumbers the others.
-//!
-//! Does not know: why the order was chosen.
 
 use super::{Chosen, JoinParts};
 use crate::access::joined;

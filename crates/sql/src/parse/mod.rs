@@ -5,7 +5,7 @@
 //! 1. A syntax error has code 42601, PostgreSQL's message, and the position of the wrong token.
 //! 2. Everything that PostgreSQL's grammar accepts is either in the tree or refused by its name (0A000).
 //!
-//! Does not know: what names mean.
+//! This module does not know what names mean.
 
 pub mod postgres;
 mod token;

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. There are only blanks and comments between two tokens.
 //!
-//! Does not know: the grammar.
+//! This module knows nothing about the grammar.
 
 use pg_query::protobuf::{KeywordKind, Token as Scanned};
 

@@ -1,6 +1,6 @@
 //! Converts the options of a view.
 //!
-//! Does not know: what an option changes (`bind::view`).
+//! This module does not know what an option changes (`bind::view`).
 
 use crate::error::{Result, SqlError, SqlState};
 

@@ -1,6 +1,6 @@
 //! Access paths to the rows of a table: all rows, one row, ranges of an index.
 //!
-//! Does not know: how a path is chosen (`access`).
+//! This module does not know how a path is chosen (`access`).
 
 use std::sync::Arc;
 

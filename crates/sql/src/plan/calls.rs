@@ -1,6 +1,7 @@
 //! Calls that are computed over many rows: aggregates and window functions.
 //!
-//! Does not know: which types a call takes (`bind::aggregate`, `bind::window`), how it is computed.
+//! This module does not know which types a call takes (`bind::aggregate`, `bind::window`) or how it is
+//! computed.
 
 use crate::eval::Expr;
 use crate::ty::{Elem, Ty};

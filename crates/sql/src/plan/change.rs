@@ -1,6 +1,6 @@
 //! Plans of INSERT, UPDATE and DELETE.
 //!
-//! Does not know: the query that finds the rows to change (`select`).
+//! This module knows nothing about the query that finds the rows to change (`select`).
 
 use std::sync::Arc;
 

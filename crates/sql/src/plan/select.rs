@@ -1,6 +1,7 @@
 //! Plans of queries: SELECT and its clauses, and subqueries in expressions.
 //!
-//! Does not know: where rows come from (`source`), how expressions are found in a query (`walk`).
+//! This module does not know where rows come from (`source`) or how expressions are found in a query
+//! (`walk`).
 
 use std::sync::Arc;
 

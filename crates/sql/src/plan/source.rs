@@ -1,6 +1,6 @@
 //! The sources of a plan's rows: tables, joins, set-returning functions, subqueries.
 //!
-//! Does not know: what a query does with the rows (`select`).
+//! This module does not know what a query does with the rows (`select`).
 
 use std::sync::Arc;
 

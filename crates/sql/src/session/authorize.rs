@@ -6,7 +6,7 @@
 //! 3. The result of a check is cached for one version of the catalog and one role. A version number is never
 //!    used twice.
 //!
-//! Does not know: what roles and rights are (`crate::rights`).
+//! This module does not know what roles and rights are (`crate::rights`).
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. In a failed transaction block only COMMIT, ROLLBACK and ROLLBACK TO run.
 //!
-//! Does not know: the inside of plans.
+//! This module knows nothing about the inside of plans.
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. Only superusers may read or write a file on the server.
 //!
-//! Does not know: formats (`crate::copy`), how rows are inserted (`exec::copy`).
+//! This module does not know formats (`crate::copy`) or how rows are inserted (`exec::copy`).
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};

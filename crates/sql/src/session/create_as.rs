@@ -6,7 +6,8 @@
 //!    effects that a rollback does not undo, such as those of `nextval`, although the statement is not
 //!    allowed.
 //!
-//! Does not know: how rows are stored meanwhile (`crate::kept`), how they are written (INSERT does it).
+//! This module does not know how rows are stored meanwhile (`crate::kept`) or how they are written (INSERT
+//! does it).
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@
 //! 2. A cursor ends with its transaction, or with the rollback to an older savepoint. A cursor WITH HOLD
 //!    remains after its transaction has committed.
 //!
-//! Does not know: how rows are stored (`crate::kept`).
+//! This module does not know how rows are stored (`crate::kept`).
 
 use std::sync::Arc;
 

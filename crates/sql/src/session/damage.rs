@@ -1,7 +1,7 @@
 //! Adds the name of the table or index to the error of a damaged page. After a panic in the storage engine it
 //! fails every statement, because data in memory may be wrong.
 //!
-//! Does not know: how a page is damaged or repaired.
+//! This module does not know how a page is damaged or repaired.
 
 use super::Session;
 use crate::error::{Result, SqlError, SqlState};

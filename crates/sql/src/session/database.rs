@@ -6,7 +6,7 @@
 //! 2. A database is dropped only when it has no session. New sessions wait during the drop, and then get an
 //!    error.
 //!
-//! Does not know: the content of a database, how it is stored (`varve_engine`).
+//! This module does not know the content of a database or how it is stored (`varve_engine`).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -5,7 +5,7 @@
 //!    dropped.
 //! 2. Other statements run without clocks and counters.
 //!
-//! Does not know: the steps of a plan (`crate::explain`, or the runner of general queries).
+//! This module knows nothing about the steps of a plan (`crate::explain`, or the runner of general queries).
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Runs CREATE EXTENSION. Varve's extensions are built in, so the command only checks the name.
 //!
-//! Does not know: which extensions exist (`system::extensions`).
+//! This module does not know which extensions exist (`system::extensions`).
 
 use super::Session;
 use crate::error::{Result, SqlError, SqlState};

@@ -1,6 +1,4 @@
 //! Passes general queries to their runner, DataFusion.
-//!
-//! Does not know: how they run (`crate::general`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,7 +7,7 @@
 //! 2. The settings `session_authorization` and `role` store the identity. So a rollback, also to a savepoint,
 //!    undoes the commands that change them.
 //!
-//! Does not know: what a role may do (`crate::rights`).
+//! This module does not know what a role may do (`crate::rights`).
 
 use varve_engine::{BOOTSTRAP_ROLE, Catalog, ObjectId};
 

@@ -4,7 +4,7 @@
 //! 1. LOCK TABLE takes no snapshot. The transaction's first query takes the snapshot, after the lock was
 //!    granted. So this query sees the changes of the transaction that held the lock before.
 //!
-//! Does not know: rows.
+//! This module knows nothing about rows.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Runs locking subqueries before the statement that contains them.
 //!
-//! Does not know: how the statement uses their results.
+//! This module does not know how the statement uses their results.
 
 use varve_engine::{Datum, Value};
 

@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. Damaged pages, full and failing devices, and internal errors are logged whatever the settings are.
 //!
-//! Does not know: where the log is (`crate::log`).
+//! This module does not know where the log is (`crate::log`).
 
 use std::time::{Duration, Instant};
 

@@ -18,7 +18,7 @@
 //! 3. A statement's tag is sent only after the engine has acknowledged the commit. In the extended protocol
 //!    the commit is made by `sync`.
 //!
-//! Does not know: sockets, message formats.
+//! This module knows nothing about sockets and message formats.
 
 mod authorize;
 mod block;

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. SQL and the protocol share the names. The empty name belongs to the protocol and is not listed.
 //!
-//! Does not know: how a statement is prepared or run.
+//! This module does not know how a statement is prepared or run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,7 @@
 //! 1. The owner of a table also owns its indexes, and the sequences of its columns.
 //! 2. Grants to the old owner, and grants by the old owner, pass to the new owner.
 //!
-//! Does not know: the syntax of the commands (`utility::owner`).
+//! This module knows nothing about the syntax of the commands (`utility::owner`).
 
 use varve_engine::{BOOTSTRAP_ROLE, Catalog, Grant, Named, ObjectId, Rights, TableId};
 

@@ -1,6 +1,6 @@
 //! Panics in statements: the statement fails, the session continues.
 //!
-//! Does not know: how a panic is caught and logged (`crate::panics`).
+//! This module does not know how a panic is caught and logged (`crate::panics`).
 
 use super::Session;
 use crate::error::Result;

@@ -4,7 +4,7 @@
 //! 1. The path is computed again if the setting or the role has changed, before a plan is looked up. It is
 //!    also computed again if the catalog has changed, before a plan runs.
 //!
-//! Does not know: how names are looked up (`crate::path`).
+//! This module does not know how names are looked up (`crate::path`).
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! 1. If the transaction has changed the catalog, its new plans are not put into the shared cache.
 //! 2. A text that parses or binds with errors is never cached.
 //!
-//! Does not know: execution.
+//! This module knows nothing about execution.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! ROLLBACK TO a savepoint ends the portals and cursors that were made after it. `pg_cursors` shows the
 //! portals.
 //!
-//! Does not know: rows (`crate::prepared`).
+//! This module knows nothing about rows (`crate::prepared`).
 
 use std::sync::{Arc, Weak};
 

@@ -4,7 +4,8 @@
 //! 1. A command checks everything that it names before it changes anything.
 //! 2. A password is converted to a verifier here and is not stored.
 //!
-//! Does not know: how roles are stored (`engine`), how a client proves its password (`varve-server`).
+//! This module does not know how roles are stored (`engine`) or how a client proves its password
+//! (`varve-server`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! 1. A plan whose table definition is out of date is made again before the sink gets any output.
 //! 2. In a text of several statements, the syntax of all is checked before the first one runs.
 //!
-//! Does not know: the rules of transaction blocks (`block`).
+//! This module knows nothing about the rules of transaction blocks (`block`).
 
 use std::sync::{Arc, OnceLock};
 

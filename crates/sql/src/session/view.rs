@@ -1,6 +1,6 @@
 //! Runs ALTER VIEW ... SET and RESET.
 //!
-//! Does not know: what a view's options do (`crate::rights`, `crate::bind::view`).
+//! This module does not know what a view's options do (`crate::rights`, `crate::bind::view`).
 
 use varve_engine::NewView;
 

@@ -4,7 +4,7 @@
 //! 1. Only a session that has used the setting has this thread. The thread ends with the session.
 //! 2. After `stop` the watchdog cancels nothing until the next `start`.
 //!
-//! Does not know: statements. It sets the same flag as a cancel request of a user.
+//! This module knows nothing about statements. It sets the same flag as a cancel request of a user.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,7 +5,7 @@
 //!    that Varve lacks. A session gets one warning for each.
 //! 2. Settings in `FIXED` have one possible value. Another value is refused (0A000).
 //!
-//! Does not know: what a session does with a setting (`super`).
+//! This module does not know what a session does with a setting (`super`).
 
 use super::{Kind, Setting, Unit, setting};
 

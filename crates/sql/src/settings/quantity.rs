@@ -1,6 +1,6 @@
 //! Numbers, times and sizes as values of settings: how they are read, kept and shown.
 //!
-//! Does not know: which settings there are.
+//! This module does not know which settings there are.
 
 use std::ops::RangeInclusive;
 

@@ -1,6 +1,6 @@
 //! Settings as SHOW and pg_settings have them.
 //!
-//! Does not know: how values are read (`super`, `quantity`).
+//! This module does not know how values are read (`super`, `quantity`).
 
 use super::quantity::{Unit, kilobytes, millis, show_kilobytes, show_millis};
 use super::{InitialSource, Kind, Setting, Settings, display_name, every, find};

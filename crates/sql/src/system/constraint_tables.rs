@@ -1,6 +1,7 @@
 //! The system table `pg_constraint`.
 //!
-//! Does not know: where a constraint is stored (`constraints`), how it is printed (`definitions`).
+//! This module does not know where a constraint is stored (`constraints`) or how it is printed
+//! (`definitions`).
 
 use varve_engine::{Action, ColumnType, Datum, Value};
 

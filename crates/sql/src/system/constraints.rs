@@ -1,6 +1,6 @@
 //! All constraints of a database, from the different places where the catalog stores them.
 //!
-//! Does not know: the text of a constraint (`definitions`).
+//! This module knows nothing about the text of a constraint (`definitions`).
 
 use std::sync::Arc;
 

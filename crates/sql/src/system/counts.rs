@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. A counter that Varve lacks is NULL if PostgreSQL's column may be NULL, otherwise 0.
 //!
-//! Does not know: the code that counts. `statistics.rs` shows the counters under Varve's own names.
+//! This module knows nothing about the code that counts. `statistics.rs` shows the counters under Varve's own
+//! names.
 
 use varve_engine::{DatabaseStats, POSTGRES, Value};
 

@@ -1,6 +1,6 @@
 //! Writes definitions of indexes, constraints and views as text, like PostgreSQL's `pg_get_...` functions.
 //!
-//! Does not know: system tables.
+//! This module knows nothing about system tables.
 
 use varve_engine::{Bound, Catalog, Check, Edge, Part, PartitionMethod, TableDef, Value, ViewDef};
 

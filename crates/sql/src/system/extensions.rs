@@ -1,6 +1,6 @@
 //! The extensions of Varve. A listed extension is always installed, because all its functions are built in.
 //!
-//! Does not know: the functions (`eval::func`).
+//! This module knows nothing about the functions (`eval::func`).
 
 use varve_engine::{BOOTSTRAP_ROLE, Value};
 

@@ -1,6 +1,4 @@
 //! System tables about the prepared statements and cursors of a session.
-//!
-//! Does not know: how these are made (`crate::session`).
 
 use std::sync::Arc;
 

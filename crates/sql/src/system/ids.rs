@@ -4,7 +4,7 @@
 //! 1. The catalog's own ids begin at 16384 and are far below `KEY_INDEX`. Derived OIDs are above `KEY_INDEX`
 //!    and do not collide.
 //!
-//! Does not know: names.
+//! This module knows nothing about names.
 
 use varve_engine::TableId;
 

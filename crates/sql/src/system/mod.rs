@@ -27,7 +27,7 @@
 //!    primary key, and a default. Their OID is computed from the id of the table and never changes (`ids`).
 //! 3. Features that Varve lacks (triggers, policies, publications) have tables without rows.
 //!
-//! Does not know: expressions, how rows are filtered or joined.
+//! This module does not know expressions or how rows are filtered or joined.
 
 pub mod conditions;
 mod constraint_tables;

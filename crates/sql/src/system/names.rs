@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A written name is read back as the same name.
 //!
-//! Does not know: which objects exist.
+//! This module does not know which objects exist.
 
 /// A name, in double quotes if it would not be read back as it is.
 pub fn quoted(name: &str) -> String {

@@ -1,6 +1,6 @@
 //! System tables about schemas, roles, types, access methods and comments.
 //!
-//! Does not know: relations and their columns.
+//! This module knows nothing about relations and their columns.
 
 use varve_engine::{BOOTSTRAP_ROLE, ColumnType, DatabaseDef, Datum, Interval, RoleDef, Value, predefined};
 

@@ -1,6 +1,7 @@
 //! The system tables about relations: `pg_class`, `pg_attribute`, `pg_index` and similar tables.
 //!
-//! Does not know: how the relations are collected (`relations`), how definitions are printed (`definitions`).
+//! This module does not know how the relations are collected (`relations`) or how definitions are printed
+//! (`definitions`).
 
 use std::collections::HashSet;
 

@@ -5,7 +5,8 @@
 //! 2. A partition has the columns of its table. It has no indexes of its own, because the table's indexes
 //!    contain its rows.
 //!
-//! Does not know: constraints, text of definitions, system tables about relations (`relation_tables`).
+//! This module knows nothing about constraints, text of definitions and system tables about relations
+//! (`relation_tables`).
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Shows names of OIDs, and access control lists, as text.
 //!
-//! Does not know: definitions (`definitions`), system tables.
+//! This module knows nothing about definitions (`definitions`) and system tables.
 
 use std::sync::Arc;
 

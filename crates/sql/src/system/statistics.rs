@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Counters start at zero when the database is opened. Reading them never waits.
 //!
-//! Does not know: the code that counts.
+//! This module knows nothing about the code that counts.
 
 use varve_engine::{DatabaseStats, Value};
 

@@ -1,6 +1,6 @@
 //! PostgreSQL's `pg_type` for the types that Varve has, from `types.txt`.
 //!
-//! Does not know: values, which types expressions may have (`ty`).
+//! This module does not know values or which types expressions may have (`ty`).
 
 use std::sync::LazyLock;
 

@@ -3,7 +3,7 @@
 //! A line of `settings.txt` has these fields, separated by tabs: name in lower case, unit, category,
 //! description, context, type, least and greatest value.
 //!
-//! Does not know: where the values come from (`crate::activity`, `crate::settings`).
+//! This module does not know where the values come from (`crate::activity`, `crate::settings`).
 
 use varve_engine::{ColumnType, Datum, LockInfo, LockOwner, Locked, ObjectId, Value, predefined};
 

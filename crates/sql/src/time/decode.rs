@@ -6,8 +6,8 @@
 //! 1. The meaning of a field depends only on earlier fields.
 //! 2. Ranges are checked at the end, because the order of day, month and year is only known then.
 //!
-//! Does not know: types and their ranges, texts of errors. The behaviour is that of `DecodeDateTime` and
-//! `DecodeTimeOnly` in PostgreSQL's `datetime.c`.
+//! This module does not know types, their ranges, or texts of errors. The behaviour is that of
+//! `DecodeDateTime` and `DecodeTimeOnly` in PostgreSQL's `datetime.c`.
 
 use super::style::{DateOrder, Reading};
 use super::tokens::{Field, Kind};

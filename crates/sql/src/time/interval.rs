@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. An addition never converts months, days and microseconds into each other.
 //!
-//! Does not know: how an interval is stored (engine, `interval.rs`).
+//! This module does not know how an interval is stored (engine, `interval.rs`).
 
 use varve_engine::Interval;
 

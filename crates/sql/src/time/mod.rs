@@ -7,8 +7,8 @@
 //!    PostgreSQL's range.
 //! 3. The calendar is the proleptic Gregorian calendar. Year 0 is 1 BC.
 //!
-//! Does not know: sessions. The caller passes the time zone as a `Zone`. Algorithms: Howard Hinnant,
-//! "chrono-compatible low-level date algorithms".
+//! This module knows nothing about sessions. The caller passes the time zone as a `Zone`. Algorithms: Howard
+//! Hinnant, "chrono-compatible low-level date algorithms".
 
 mod abbreviations;
 mod decode;

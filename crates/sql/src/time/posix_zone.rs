@@ -3,7 +3,7 @@
 //! The reading is as lenient as PostgreSQL's `tzparse`: a name may be empty or have any characters, and rules
 //! may be missing.
 //!
-//! Does not know: names of the tz database.
+//! This module knows nothing about names of the tz database.
 
 use jiff::tz::TimeZone;
 

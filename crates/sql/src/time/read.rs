@@ -4,7 +4,7 @@
 //! 1. A text that is no date is error 22007. A field outside of the calendar is 22008, and an offset out of
 //!    range is 22009. An unknown zone is 22023 if its name has a character such as `/`, otherwise 22007.
 //!
-//! Does not know: how a text is split into fields (`tokens`), what the fields mean (`decode`).
+//! This module does not know how a text is split into fields (`tokens`) or what the fields mean (`decode`).
 
 use super::decode::{Bad, Decoded, offset};
 use super::style::Reading;

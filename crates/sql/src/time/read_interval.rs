@@ -5,8 +5,8 @@
 //! 1. Fields are read from the last to the first, because a unit follows its number.
 //! 2. Each unit may occur once.
 //!
-//! Does not know: how an interval is stored. The behaviour is that of `DecodeInterval` in PostgreSQL's
-//! `datetime.c`.
+//! This module does not know how an interval is stored. The behaviour is that of `DecodeInterval` in
+//! PostgreSQL's `datetime.c`.
 
 use varve_engine::Interval;
 

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. `read` reads the written text back as the same value, if the style is the same.
 //!
-//! Does not know: intervals (`interval`).
+//! This module knows nothing about intervals (`interval`).
 
 use super::style::{DateOrder, DateOutput, DateStyle, TimeForms};
 use super::{DAY_US, civil_of};

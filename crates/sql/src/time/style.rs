@@ -1,6 +1,6 @@
 //! The style in which a session reads and writes times: its time zone, DateStyle and IntervalStyle.
 //!
-//! Does not know: how a setting is changed.
+//! This module does not know how a setting is changed.
 
 use std::cell::Cell;
 

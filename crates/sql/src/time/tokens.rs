@@ -5,7 +5,8 @@
 //! 1. Letters of fields are in lower case.
 //! 2. The kind of a field does not depend on later text.
 //!
-//! Does not know: which fields belong together. The behaviour is that of `ParseDateTime` in PostgreSQL.
+//! This module does not know which fields belong together. The behaviour is that of `ParseDateTime` in
+//! PostgreSQL.
 
 use super::words;
 

@@ -7,7 +7,8 @@
 //!    earlier year, 400 years or a multiple of 400 years before.
 //! 3. Offsets count seconds east. Only offsets inside POSIX rules count west.
 //!
-//! Does not know: the session's setting. The program contains the tz database (decision 0605).
+//! This module knows nothing about the session's setting. The program contains the tz database (decision
+//! 0605).
 
 use std::sync::LazyLock;
 

@@ -1,6 +1,6 @@
 //! The setting TimeZone: which zone a text means, and how SHOW writes the zone.
 //!
-//! Does not know: the rules of zones.
+//! This module knows nothing about the rules of zones.
 
 use super::zone::{named, shown_offset};
 use super::{IntervalStyle, Zone, parse_interval};

@@ -1,6 +1,6 @@
 //! Which casts exist, where each is allowed, and the common type of two types.
 //!
-//! Does not know: how a cast is computed (`eval::cast`).
+//! This module does not know how a cast is computed (`eval::cast`).
 
 use super::{Elem, Reg, Ty};
 

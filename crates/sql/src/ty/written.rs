@@ -1,6 +1,6 @@
 //! Type names as SQL writes them.
 //!
-//! Does not know: what the types mean (`ty`), which of them a column may have.
+//! This module does not know what the types mean (`ty`) or which of them a column may have.
 
 use varve_engine::{ColumnType, Moment};
 

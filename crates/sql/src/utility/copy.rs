@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Options that would make the data ambiguous are refused before any data is read or written.
 //!
-//! Does not know: how the data is split or formatted (`crate::copy`).
+//! This module does not know how the data is split or formatted (`crate::copy`).
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::CopyStmt;

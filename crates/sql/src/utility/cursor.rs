@@ -1,6 +1,6 @@
 //! Converts DECLARE, FETCH, MOVE and CLOSE.
 //!
-//! Does not know: rows and positions (`session::cursor`).
+//! This module knows nothing about rows and positions (`session::cursor`).
 
 use pg_query::protobuf::{ClosePortalStmt, DeclareCursorStmt, FetchDirection, FetchStmt, Token};
 

@@ -1,6 +1,6 @@
 //! Converts CREATE, ALTER and DROP DATABASE from the tree of PostgreSQL's parser.
 //!
-//! Does not know: which databases exist, who may change them (`session::database`).
+//! This module does not know which databases exist or who may change them (`session::database`).
 
 use pg_query::protobuf::{
     AlterDatabaseSetStmt, AlterDatabaseStmt, AlterOwnerStmt, CreatedbStmt, DropdbStmt, Node, RenameStmt,

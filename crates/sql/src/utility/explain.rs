@@ -1,6 +1,6 @@
 //! Converts EXPLAIN and its options.
 //!
-//! Does not know: plans.
+//! This module knows nothing about plans.
 
 use pg_query::protobuf::{ExplainStmt, ScanToken, Token};
 

@@ -1,6 +1,6 @@
 //! Converts LOCK TABLE.
 //!
-//! Does not know: how tables are locked (`session::lock`).
+//! This module does not know how tables are locked (`session::lock`).
 
 use crate::ast;
 use pg_query::protobuf::LockStmt;

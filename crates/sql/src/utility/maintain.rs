@@ -1,6 +1,6 @@
 //! Converts VACUUM and ANALYZE.
 //!
-//! Does not know: what they do (`session::maintain`).
+//! `session::maintain` runs them.
 
 use crate::ast;
 use pg_query::NodeEnum;

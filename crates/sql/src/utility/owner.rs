@@ -1,6 +1,6 @@
 //! Converts ALTER ... OWNER TO and REASSIGN OWNED from the tree of PostgreSQL's parser.
 //!
-//! Does not know: which roles may do it (`session::owner`).
+//! This module does not know which roles may do it (`session::owner`).
 
 use crate::ast::ObjectName;
 use pg_query::NodeEnum;

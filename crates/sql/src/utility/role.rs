@@ -1,6 +1,6 @@
 //! Converts CREATE, ALTER and DROP ROLE, GRANT and REVOKE from the tree of PostgreSQL's parser.
 //!
-//! Does not know: which roles and objects exist.
+//! This module does not know which roles and objects exist.
 
 use crate::ast;
 use crate::names::clipped;

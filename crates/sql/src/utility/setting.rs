@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A value is converted to text as PostgreSQL's `flatten_set_variable_args` does it.
 //!
-//! Does not know: which settings exist, which values they accept (`crate::settings`).
+//! This module does not know which settings exist or which values they accept (`crate::settings`).
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AlterSystemStmt, Node, TypeCast, VariableSetKind, VariableSetStmt};

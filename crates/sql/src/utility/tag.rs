@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Every statement of PostgreSQL's grammar has an entry here. Its name is PostgreSQL's command tag.
 //!
-//! Does not know: which statements Varve supports.
+//! This module does not know which statements Varve supports.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{ObjectType, RoleStmtType, TransactionStmtKind};

@@ -1,6 +1,6 @@
 //! Converts ALTER VIEW ... SET and RESET from the tree of PostgreSQL's parser.
 //!
-//! Does not know: what the options do (`rights`, `bind::view`).
+//! This module does not know what the options do (`rights`, `bind::view`).
 
 use crate::ast;
 use pg_query::NodeEnum;

@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. An element that is passed as an argument already has the array's element type.
 //!
-//! Does not know: types of results.
+//! This module knows nothing about types of results.
 
 use varve_engine::{Array, ArrayRef, Datum, Value};
 

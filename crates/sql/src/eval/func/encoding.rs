@@ -5,7 +5,7 @@
 //! 2. Base64 is written in lines of 76 characters, as in MIME and PostgreSQL. White space in the input is
 //!    skipped.
 //!
-//! Does not know: SQL values.
+//! This module knows nothing about SQL values.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

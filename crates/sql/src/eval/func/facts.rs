@@ -4,7 +4,7 @@
 //! A function that returns rows is built from array functions: one for each column of its rows. Users cannot
 //! call these array functions, because their names are not valid in SQL. FROM makes rows of the arrays.
 //!
-//! Does not know: names of OIDs (`objects`), rights that can be granted (`privilege`).
+//! This module knows nothing about names of OIDs (`objects`) and rights that can be granted (`privilege`).
 
 use varve_engine::{Array, ColumnType, Datum, TableId, Value};
 

@@ -5,7 +5,7 @@
 //!    the first ten letters of a name count, as in PostgreSQL.
 //! 2. For an infinite date or timestamp, a field that grows with time is infinite. Every other field is NULL.
 //!
-//! Does not know: the tz database (`time::Zone`).
+//! This module knows nothing about the tz database (`time::Zone`).
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::BigInt;

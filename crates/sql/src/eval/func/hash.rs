@@ -4,7 +4,7 @@
 //! Source: `hash_bytes_extended` and `hash_combine64` of PostgreSQL (Bob Jenkins, lookup3, 2006), with the
 //! seed of `partbounds.c`. So a row is in the same partition as in PostgreSQL.
 //!
-//! Does not know: tables.
+//! This module knows nothing about tables.
 
 use varve_engine::{ColumnType, Datum};
 

@@ -1,7 +1,7 @@
 //! Functions that make JSON. `of` converts one value to JSON. The binder calls it for each argument, so the
 //! other functions only join texts.
 //!
-//! Does not know: reading JSON.
+//! `json_parts` reads JSON.
 
 use varve_engine::Datum;
 

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A part of a JSON value is returned exactly as it was written.
 //!
-//! Does not know: how JSON is made (`json`).
+//! This module does not know how JSON is made (`json`).
 
 use varve_engine::{ColumnType, Datum, Value};
 

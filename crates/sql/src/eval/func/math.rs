@@ -4,7 +4,7 @@
 //! 1. A result outside of its type's range is an error (22003). Other invalid operations have PostgreSQL's
 //!    SQLSTATEs.
 //!
-//! Does not know: operators (`arith`).
+//! This module knows nothing about operators (`arith`).
 
 use bigdecimal::RoundingMode;
 use varve_engine::{Datum, NumericRef};

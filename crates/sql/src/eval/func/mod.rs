@@ -5,7 +5,7 @@
 //! 2. Arguments have the types of the function's entry in the table, because the binder has cast them.
 //! 3. A function that is not volatile returns the same result for the same arguments within a statement.
 //!
-//! Does not know: how overloads are chosen (`bind::function`).
+//! This module does not know how overloads are chosen (`bind::function`).
 
 mod advisory;
 mod array;

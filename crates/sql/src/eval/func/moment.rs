@@ -4,7 +4,7 @@
 //! 1. `now()` and its synonyms return the start time of the transaction. Only `clock_timestamp` returns the
 //!    current time.
 //!
-//! Does not know: the tz database (`time::Zone`).
+//! This module knows nothing about the tz database (`time::Zone`).
 
 use varve_engine::Datum;
 

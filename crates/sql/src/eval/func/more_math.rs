@@ -1,7 +1,7 @@
 //! Functions of integer arithmetic, trigonometric and hyperbolic functions, and functions about the digits of
 //! numeric.
 //!
-//! Does not know: logarithms and powers of numeric, which are in `math`.
+//! Logarithms and powers of numeric are in `math`.
 
 use bigdecimal::num_bigint::BigInt;
 use bigdecimal::{BigDecimal, Signed, ToPrimitive};

@@ -1,7 +1,7 @@
 //! Functions of strings, bytes and regular expressions, and `num_nulls` and `num_nonnulls`, which count
 //! NULLs.
 //!
-//! Does not know: how patterns are compiled (`eval::regex`).
+//! This module does not know how patterns are compiled (`eval::regex`).
 
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 use varve_engine::{Datum, Value};

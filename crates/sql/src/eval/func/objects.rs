@@ -5,7 +5,7 @@
 //! 1. For an OID without an object the result is NULL, as in PostgreSQL. For a name without an object it is
 //!    an error.
 //!
-//! Does not know: how definitions are written (`system::definitions`).
+//! This module does not know how definitions are written (`system::definitions`).
 
 use varve_engine::{Datum, Rights, SequenceId, SequenceState, TableId};
 

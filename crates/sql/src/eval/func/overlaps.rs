@@ -2,7 +2,7 @@
 //!
 //! Source: SQL:2016, 8.14. Where the standard leaves a case open, the behaviour is PostgreSQL's.
 //!
-//! Does not know: how dates become timestamps.
+//! This module does not know how dates become timestamps.
 
 use varve_engine::{Datum, Interval};
 

@@ -5,7 +5,7 @@
 //!    pattern are copied, and so is text in double quotes.
 //! 2. A pattern that PostgreSQL has and Varve lacks is refused (0A000), never copied.
 //!
-//! Does not know: templates of numbers (`number_picture`).
+//! This module knows nothing about templates of numbers (`number_picture`).
 
 use varve_engine::{Datum, Interval};
 

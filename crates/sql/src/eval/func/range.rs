@@ -1,7 +1,7 @@
 //! Compares a key with the bounds of a range. The result decides to which partition of a table with PARTITION
 //! BY RANGE a row belongs.
 //!
-//! Does not know: tables.
+//! This module knows nothing about tables.
 
 use std::cmp::Ordering;
 

@@ -1,6 +1,6 @@
 //! Functions of regular expressions.
 //!
-//! Does not know: how patterns are compiled (`eval::regex`).
+//! This module does not know how patterns are compiled (`eval::regex`).
 
 use varve_engine::{Datum, Value};
 

@@ -4,7 +4,7 @@
 //! 1. `version()` begins with `PostgreSQL 15`, because clients choose their behaviour by it. After that it
 //!    names Varve.
 //!
-//! Does not know: settings (`SHOW` has them).
+//! This module knows nothing about settings (`SHOW` has them).
 
 use std::time::{Duration, Instant};
 

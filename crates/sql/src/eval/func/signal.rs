@@ -6,7 +6,7 @@
 //!    cancelling a statement.
 //! 2. For a number that no session has, the functions give a warning and return false, as in PostgreSQL.
 //!
-//! Does not know: how a session is interrupted (`crate::activity`).
+//! This module does not know how a session is interrupted (`crate::activity`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -5,7 +5,7 @@
 //!    tables have the size 0, too.
 //! 2. The size of a partition is NULL, because its rows are stored among those of the whole table.
 //!
-//! Does not know: pages (`varve_engine::Sizes`).
+//! This module knows nothing about pages (`varve_engine::Sizes`).
 
 use varve_engine::{Catalog, Datum, IndexDef, ObjectId, POSTGRES, Sizes, TableDef};
 

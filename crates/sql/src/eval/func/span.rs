@@ -1,6 +1,6 @@
 //! Functions that make, compare and adjust intervals and times of day.
 //!
-//! Does not know: fields of timestamps (`moment`).
+//! This module knows nothing about fields of timestamps (`moment`).
 
 use varve_engine::{Datum, Interval};
 

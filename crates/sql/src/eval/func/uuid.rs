@@ -1,6 +1,6 @@
 //! The functions of the extension uuid-ossp (RFC 4122).
 //!
-//! Does not know: `gen_random_uuid`, which is in the core (`more_math`).
+//! `gen_random_uuid` is in `more_math`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. If a character has a special meaning only in the crate, it is escaped.
 //!
-//! Does not know: groups, quantifiers.
+//! This module knows nothing about groups and quantifiers.
 
 use std::iter::Peekable;
 use std::str::Chars;

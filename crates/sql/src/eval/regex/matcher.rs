@@ -9,7 +9,7 @@
 //!    that is tried. Failures are remembered and not tried again.
 //! 2. A search can be cancelled.
 //!
-//! Does not know: the syntax of patterns.
+//! This module knows nothing about the syntax of patterns.
 
 use std::cell::RefCell;
 

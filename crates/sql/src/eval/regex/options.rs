@@ -1,7 +1,7 @@
 //! Options of a regular expression: the flags argument of functions, and options at the beginning of the
 //! pattern.
 //!
-//! Does not know: the syntax of the rest of the pattern.
+//! This module knows nothing about the syntax of the rest of the pattern.
 
 use super::invalid_for;
 use crate::error::Result;

@@ -3,7 +3,7 @@
 //! Source: SQL:2016, 8.6 and 6.32. Where the standard leaves a case open, PostgreSQL's `similar_to_escape`
 //! decides.
 //!
-//! Does not know: how regular expressions are matched.
+//! This module does not know how regular expressions are matched.
 
 use crate::error::{Result, SqlError, SqlState};
 

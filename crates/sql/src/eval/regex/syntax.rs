@@ -6,7 +6,7 @@
 //!
 //! Source: PostgreSQL's documentation, 9.7.3.5 (regular expression matching rules).
 //!
-//! Does not know: matching.
+//! This module knows nothing about matching.
 
 use super::Options;
 use super::atoms::{Edge, Escaped, Reader};

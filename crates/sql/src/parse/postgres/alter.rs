@@ -1,6 +1,6 @@
 //! Converts ALTER TABLE with its actions, and commands that rename objects or move them to another schema.
 //!
-//! Does not know: whether an action is possible (`bind::alter`).
+//! This module does not know whether an action is possible (`bind::alter`).
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{

@@ -1,6 +1,6 @@
 //! Converts function calls, including forms with keywords between their arguments.
 //!
-//! Does not know: which functions exist.
+//! This module does not know which functions exist.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{CoercionForm, FuncCall, Node, WindowDef, a_const::Val};

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. An operand gets parentheses if the binder would otherwise combine it with the operator in another way.
 //!
-//! Does not know: queries, what names mean.
+//! This module does not know queries or what names mean.
 
 use super::place::{Reader, kind, strings};
 use crate::ast::{

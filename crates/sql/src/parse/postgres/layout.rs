@@ -9,7 +9,7 @@
 //! 1. Each number is the one that the C compiler uses for that version. A test reads many statements in both
 //!    ways.
 //!
-//! Does not know: how a field is read.
+//! This module does not know how a field is read.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{

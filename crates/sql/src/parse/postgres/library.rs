@@ -11,7 +11,7 @@
 //! 3. The struct layouts are those of `pg_query.h` and `pg_query_internal.h` of the version in Cargo.toml,
 //!    and of no other version.
 //!
-//! Does not know: the content of a tree.
+//! This module knows nothing about the content of a tree.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 

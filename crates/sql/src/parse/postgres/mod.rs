@@ -5,7 +5,7 @@
 //! 2. The parser and the conversion of its tree run on a stack that is large enough for the text. A text that
 //!    would need more than the limit is refused (54001).
 //!
-//! Does not know: what statements mean.
+//! This module does not know what statements mean.
 
 mod alter;
 pub mod call;

@@ -4,7 +4,7 @@
 //! 1. An option is read as PostgreSQL's `defGetString`, `defGetBoolean` and similar functions read it, with
 //!    the same errors.
 //!
-//! Does not know: what a statement means.
+//! This module does not know what a statement means.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AConst, DefElem, Node, RangeVar, ScanToken, Token, a_const::Val};

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A clause that the syntax tree cannot hold is refused by its name (0A000).
 //!
-//! Does not know: expressions, statements that change rows.
+//! This module knows nothing about expressions and statements that change rows.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{

@@ -1,6 +1,6 @@
 //! Converts CREATE and ALTER SEQUENCE, and the options of sequences.
 //!
-//! Does not know: the values of options that are not given (`bind::sequence`).
+//! This module knows nothing about the values of options that are not given (`bind::sequence`).
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AlterSeqStmt, CreateSeqStmt, Node};

@@ -4,7 +4,7 @@
 //! 1. DEFERRABLE and similar words belong to the constraint before them, as in PostgreSQL's
 //!    `transformConstraintAttrs`.
 //!
-//! Does not know: which of these Varve supports (`bind::ddl`).
+//! `bind::ddl` decides which of these Varve supports.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{

@@ -10,7 +10,7 @@
 //!    `DEPTH_MAX`.
 //! 2. Only fields that `layout` lists are read, and only from nodes whose tag it lists.
 //!
-//! Does not know: the offsets of fields (`layout`), who frees the memory (`library`).
+//! This module does not know the offsets of fields (`layout`) or who frees the memory (`library`).
 
 use std::ffi::{CStr, c_char, c_long, c_void};
 use std::marker::PhantomData;

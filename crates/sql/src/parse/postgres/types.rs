@@ -1,6 +1,6 @@
 //! Converts names of types.
 //!
-//! Does not know: which types exist (`ty`).
+//! This module does not know which types exist (`ty`).
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{Node, TypeName, a_const::Val};

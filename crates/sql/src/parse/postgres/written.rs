@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The written text is parsed to the same tree.
 //!
-//! Does not know: what the text means.
+//! This module does not know what the text means.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{LimitOption, Node, ResTarget, SelectStmt, SetOperation};
