@@ -1,8 +1,8 @@
-//! The target of a workload: something that runs SQL statements with parameters.
+//! The target of a workload: a database that runs SQL statements with parameters.
 //!
-//! 1. A workload names its statements once, at [`MeasuredDatabase::connect`]. Later it runs them by number, so a target
-//!    need not parse during the measured time.
-//! 2. Each `run` outside BEGIN ... COMMIT is a transaction of its own and is durable when it returns.
+//! 1. A workload passes all its statements once, to [`MeasuredDatabase::connect`]. Later it runs them by
+//!    number. So a target need not parse statements during the measured time.
+//! 2. A `run` that is not between BEGIN and COMMIT is a transaction. It is durable when `run` returns.
 
 use crate::Result;
 

@@ -1,7 +1,7 @@
-//! varve-bench: workloads, the databases that they run on (targets), and the results of measurements.
+//! varve-bench: workloads, the databases that are measured with them (targets), and the results.
 //!
 //! 1. A workload is written once, as SQL with parameters ([`workload::Workload`]). It runs on any
-//!    [`target::Target`]: a database in this process, or a server.
+//!    [`database::MeasuredDatabase`]: a database in this process, or a server.
 //! 2. Every figure is stored in a row that has the hash of its configuration. A median is always reported
 //!    with its spread ([`report`]).
 //! 3. The measurements in [`gates`] use the embedded API below SQL. They measure the device alone in the same

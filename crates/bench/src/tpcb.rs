@@ -1,4 +1,4 @@
-//! TPC-B as pgbench runs it (`tpcb-like`): three updates, a read and an insert.
+//! TPC-B as pgbench runs it (`tpcb-like`). A transaction has three updates, a read and an insert.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Values of rows whose compressibility can be chosen, for measurements with compression.
+//! Values of rows that compress by a chosen factor, for measurements of compression.
 
 use crate::random::Random;
 use crate::{BenchError, Result};

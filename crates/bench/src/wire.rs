@@ -1,4 +1,4 @@
-//! A target behind the PostgreSQL protocol, through the crate `postgres`: Varve's server or PostgreSQL itself.
+//! A server as a target of workloads: Varve's server or PostgreSQL, through the crate `postgres`.
 
 use postgres::types::{ToSql, Type};
 use postgres::{Client, NoTls, SimpleQueryMessage};

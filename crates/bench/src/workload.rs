@@ -1,4 +1,4 @@
-//! A workload: its data, and its transactions.
+//! The trait of a workload: how it loads its data, and how it runs its transactions.
 
 use crate::database::{Connection, Statement};
 use crate::random::Random;

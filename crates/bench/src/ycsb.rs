@@ -1,4 +1,5 @@
-//! The core workloads A to F of YCSB (Cooper et al., SoCC 2010), over SQL: ten fields of 100 bytes, scrambled Zipfian keys.
+//! The core workloads A to F of YCSB (Cooper et al., SoCC 2010), written in SQL. A row has ten fields of 100
+//! bytes, and keys have a scrambled Zipfian distribution.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,6 @@
 //! Checks that a type's name says what the type holds. Words that could name any type are refused.
 //!
-//! A crate may have at most as many such types as its row in [`BOUNDS`] says. A crate without a row may have
-//! none. Associated types do not count, because a trait defines their names.
+//! Associated types are not checked, because a trait defines their names.
 
 use crate::SourceFile;
 use crate::bounds;

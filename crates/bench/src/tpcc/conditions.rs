@@ -1,4 +1,4 @@
-//! The twelve consistency conditions [3.3.2], as queries that count violations.
+//! The twelve consistency conditions of TPC-C [3.3.2]. Each condition is a query that counts violations.
 
 use super::Scale;
 use crate::workload::Condition;

@@ -1,4 +1,4 @@
-//! The first population of the tables [4.3.3].
+//! Loads the initial rows of the tables [4.3.3].
 
 use std::fmt::Write;
 

@@ -1,10 +1,10 @@
-//! TPC-C (revision 5.11) without terminals: sessions run the five transactions in their shares, without
-//! keying or think times.
+//! TPC-C (revision 5.11) without terminals. The five transactions run one after the other in their shares,
+//! without keying and think times.
 //!
-//! Numbers in brackets are clauses of the specification. There are three more differences. The warehouse is
-//! drawn for each transaction. Deliveries are not queued. If another delivery has just taken the oldest order
-//! of a district, the district counts as one without orders. So the figures can be compared only with figures
-//! of this crate.
+//! Numbers in brackets are clauses of the specification. The implementation differs from the specification in
+//! three more points. The warehouse is drawn for each transaction. Deliveries are not queued. If another
+//! delivery has just taken the oldest order of a district, the district counts as one without orders. So
+//! compare the figures only with figures of this crate.
 
 mod conditions;
 mod draw;

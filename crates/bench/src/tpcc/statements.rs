@@ -1,5 +1,5 @@
-//! The statements of the five transactions. A session prepares them once and runs them by their index in this
-//! list.
+//! The statements of the five transactions. A session prepares all statements once, and then runs each one by
+//! its index in this list.
 
 use crate::database::Statement;
 

@@ -1,6 +1,7 @@
-//! The five transactions [2.4 to 2.8]. Each draws its inputs from the random number generator that it gets.
+//! The five transactions [2.4 to 2.8]. Each one draws its inputs from the random number generator that the
+//! caller passes.
 //!
-//! The values for the terminal are read, as the specification demands, and dropped.
+//! The specification demands that values are shown on a terminal. They are read here and then discarded.
 
 use super::load::{LINES_MAX, LINES_MIN};
 use super::statements::{
