@@ -1,16 +1,20 @@
-//! The control file: what has to be known before the log can be read.
+//! The control file: what a start must know before it can read the log.
 //!
-//! 1. Two slots are written in turn, each durably and under its own checksum, so the newer of the valid ones is
-//!    either the last state or the one before it. A torn write loses nothing that was promised. A slot under a right
-//!    checksum was written whole: if it says what cannot be, the other one is older than what was promised, and nothing is
-//!    opened.
-//! 2. The positions of the reading and of redo only grow. The log is truncated only to what a durable slot says of the reading.
-//! 3. A new incarnation is in the file before its first log block is written.
-//! 4. While the state is `Creating` the database has no contents; opening it starts over.
-//! 5. A region of persistent memory is named, as not needed, before it is made, and when it is left until another one is made:
-//!    only a region that says so itself or has that name is ever written over.
+//! Invariants
+//! 1. The file has two slots, which are written in turn. Each write is durable, and each slot has a checksum.
+//!    So the newer valid slot has either the last state or the one before, and a torn write loses nothing
+//!    that was promised. A slot with a right checksum was written whole. If its values are impossible, the
+//!    database does not open, because the other slot is too old.
+//! 2. The file has the position from which the log is read, and the position from which it is redone. Both
+//!    only grow. The log is cut only up to the first position of a durable slot.
+//! 3. The file has a new incarnation (life of the log) before the first log block of this incarnation is
+//!    written.
+//! 4. While the state is `Creating`, the database has no contents, and a start creates it again.
+//! 5. The file has the id of a region of persistent memory that is not needed: before the region is made, and
+//!    after it was left, until another region is made. A region is overwritten only if it has this id, or if
+//!    its own header says that no database needs it.
 //!
-//! The layout of a slot is in `control/format.rs`.
+//! The format of a slot is in `control/format.rs`.
 //!
 //! Not known here: what is in the log and in the spaces.
 

@@ -1,17 +1,20 @@
-//! The ledger of recovery LSNs: which pages have changes that only the log holds, and since when.
+//! The [`Ledger`] is the dirty-page table. It says which pages have changes that are only in the log, and the
+//! recovery LSN of each: the LSN of the oldest such change.
 //!
-//! 1. A page is in the ledger from its first change (inside the append section) until a stable image holds
-//!    everything; in between, its recovery LSN is that of the oldest change that no stable image holds.
-//! 2. `oldest` is the only source of truncation and never goes backwards, because changes are reported in LSN
-//!    order.
-//! 3. The recovery LSN belongs to the page: it does not matter on which level the page is.
+//! Invariants
+//! 1. A page enters the table with its first change, inside the log's append section. It leaves the table
+//!    when a stable image has all its changes. Its recovery LSN is the LSN of the oldest change that no
+//!    stable image has.
+//! 2. The log is cut only up to `oldest`, the lowest recovery LSN. `oldest` never decreases, because changes
+//!    are reported in the order of their LSNs.
+//! 3. The recovery LSN belongs to the page, on whatever level the page is stored.
 //!
-//! A page's first changes are kept one by one (there is more than one only while images of it are being
-//! written, or kept back), but no more than [`CHANGES_MAX`]: later ones count as the last of them, so that
-//! the page stays longer than it need, never shorter; a queue in LSN order, with stale entries skipped, gives
-//! the oldest page.
+//! While images of a page are being written, the table may need several of its changes. It stores at most
+//! [`CHANGES_MAX`] of them; later changes count as the last stored one. So a page may stay in the table
+//! longer than necessary, but never too short. A queue in the order of LSNs gives the oldest page; stale
+//! entries of the queue are skipped.
 //!
-//! Not known here: frames, levels, the log.
+//! Not known here: frames of the pool, levels, the log.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};

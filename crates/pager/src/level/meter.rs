@@ -1,8 +1,9 @@
-//! The pages that one thread uses, for EXPLAIN (ANALYZE, BUFFERS).
+//! Counts the pages that one thread uses, for EXPLAIN (ANALYZE, BUFFERS).
 //!
 //! Invariants
-//! 1. While nobody meters, a fix pays one load of a global that does not change.
-//! 2. Counts belong to the thread: what other threads do at the same time is not in them.
+//! 1. While no thread counts, each access to a page costs one additional load, of a global variable that does
+//!    not change.
+//! 2. The counts are those of one thread. Accesses of other threads are not included.
 //!
 //! What it does not know: statements.
 

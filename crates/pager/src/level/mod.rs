@@ -1,24 +1,28 @@
-//! The seam between the buffer pool and everything below it.
+//! The interface between the buffer pool and the levels below it.
 //!
-//! Below the pool, pages pass through a stack of levels; each implements [`Level`] and knows only the
-//! level below it. The lowest one is home (`home/mod.rs`).
+//! Levels are stacked below the pool: persistent memory, the flash cache, and the data files (`home/mod.rs`)
+//! as the lowest. Each level implements [`Level`], and knows only the level below it.
 //!
 //! Invariants
-//! 1. The pool lets one thread at a time read or write a page, and ends that only after the call returned.
-//!    No latch is held across I/O except the exclusive latch of a frame that is being read into.
-//! 2. [`Level::changed`] during a `put` or `offer` of the same page cancels the admission in flight.
-//! 3. An older image never lands after a newer one.
-//! 4. The log is durable up to the LSN of every image that is put (asserted).
-//! 5. The recovery LSN belongs to the page, not to a level: the ledger is told by whoever makes an image stable.
-//! 6. A put that is refused for want of room:
-//!    - with `Held`, none of its pages was taken: neither now nor by a later `settle` is the ledger told of one of them on account
-//!      of this put (their bytes may be on a device). So whoever put them marks them changed again, and their entries are there:
-//!      a page that is dirty in the pool is in the ledger, always (asserted in `stamp`). A level that can't promise that for
+//! 1. The pool lets one thread at a time read or write a page, until the call to the level has returned. No
+//!    latch is held during I/O, except the exclusive latch of a frame that is being filled.
+//! 2. If [`Level::changed`] is called during a `put` or `offer` of the same page, the level does not keep the
+//!    page that it was given.
+//! 3. An older image of a page is never written after a newer one.
+//! 4. The log is durable up to the LSN of every image that is put. An assertion checks this.
+//! 5. A page's recovery LSN (its oldest change that is not stable) does not belong to a level. The level that
+//!    makes an image stable reports this to the dirty-page table, the `Ledger`.
+//! 6. A full device may refuse a put. The result depends on what the put needs:
+//!    - With `Held`, the level took none of the pages, though their bytes may be on a device. Neither now nor
+//!      in a later `settle` does the level report one of these pages as stable because of this put. So the
+//!      caller marks the pages as changed again, and their entries are still in the dirty-page table. A dirty
+//!      page in the pool always has such an entry (`stamp` asserts this). A level that can't promise this for
 //!      pages of two spaces together says so in [`Level::takes_together`].
-//!    - with `Stable`, which is `Held` and then `settle`, the pages may be held all the same, and become stable later. That is for
-//!      levels, which keep an image until home has it and told the ledger when they took it; the pool puts `Held` and settles,
-//!      and a refused `settle` concerns no frame.
-//!    - After any other failure nothing is known, and the pager stops.
+//!    - `Stable` means `Held` and then `settle`. If `settle` is refused, the pages may stay held, and become
+//!      stable later. Only levels use `Stable`: they keep an image until the data files have it, and reported
+//!      it as stable when they took it. The pool uses `Held` and settles separately, and a refused `settle`
+//!      changes no frame.
+//!    - After any other failure the state of the pages is unknown, and the pager stops.
 //!
 //! What it does not know: frames, latches, the log's format.
 

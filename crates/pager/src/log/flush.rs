@@ -1,11 +1,16 @@
-//! Group commit: one thread writes for all, the others wait and are woken one by one.
+//! Group commit: one thread writes the log for all threads that wait for it. The waiting threads are then
+//! woken one by one.
 //!
-//! 1. At most one thread (the leader) writes the log. It is a thread that needs the result itself: nothing is
-//!    handed to another thread and back.
-//! 2. While the leader writes, new groups gather in the next block; the next leader writes them together.
-//! 3. A follower is woken exactly once: when its LSN is durable, when it is to lead, or when the log fails.
+//! Invariants
+//! 1. At most one thread, the leader, writes the log. The leader is always a thread that needs the result
+//!    itself, so no work is handed to another thread.
+//! 2. While the leader writes, new groups of records gather in the next block. The next leader writes them
+//!    together.
+//! 3. A waiting thread is woken exactly once: when its LSN is durable, when it becomes the leader, or when
+//!    the log fails.
 //!
-//! Follows DeWitt et al. 1984 (group commit) and the leader and follower queues of RocksDB and MySQL.
+//! The method follows DeWitt et al. 1984 (group commit) and the leader and follower queues of RocksDB and
+//! MySQL.
 //!
 //! Not known here: what is in the blocks.
 

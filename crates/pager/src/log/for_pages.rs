@@ -1,4 +1,4 @@
-//! The log as the pool and the levels see it ([`WriteAhead`]).
+//! Implements [`WriteAhead`], the interface of the log for the pool and the levels below it.
 //!
 //! What it does not know: who calls.
 

@@ -1,15 +1,18 @@
-//! The on-disk format of the log: segments, blocks and the arithmetic between LSNs and files.
+//! The on-disk format of the log: segments, blocks, and the conversion between LSNs and positions in files.
 //!
-//! The log stream is cut into segments of equal size; the LSN of a byte is its position in the stream, the
-//! segment headers included. Each flush writes one or more blocks; a block starts on a sector boundary and is
-//! written by exactly one write. Inside a block lie whole groups (`record.rs`).
+//! The log is one stream of bytes, cut into segments of equal size. The LSN of a byte is its position in the
+//! stream, segment headers included. Each flush writes one or more blocks. A block starts on a sector
+//! boundary, and one write writes it. A block has whole groups of records (`record.rs`).
 //!
-//! 1. A sector that holds acknowledged bytes is never written again: the next block starts at the next sector.
-//! 2. A block's checksum covers its LSN, database and incarnation, so bytes of an earlier life of the segment,
-//!    of another database or of a tail that recovery cut off are never taken as valid.
-//! 3. A block lies in one segment; a group lies in one block.
+//! Invariants
+//! 1. A sector with acknowledged bytes is never written again. The next block starts at the next sector.
+//! 2. A block's checksum covers its LSN, database id and incarnation (the number of the log's life). So three
+//!    kinds of old bytes are never taken as valid: those of an earlier use of the segment, those of another
+//!    database, and a tail that recovery cut off.
+//! 3. A block is in one segment, and a group is in one block.
 //!
-//! Segment header, little endian, 48 bytes in the first `SEGMENT_HEADER_BYTES` of the file (the rest is zero):
+//! Segment header, little endian, 48 bytes in the first `SEGMENT_HEADER_BYTES` of the file (the rest is
+//! zero):
 //!
 //! | at | size | field |
 //! |---:|---:|---|
@@ -21,7 +24,7 @@
 //! | 32 | 8 | segment bytes |
 //! | 40 | 8 | reserved, 0 |
 //!
-//! Block header, 40 bytes, then groups, then zeros up to the sector boundary:
+//! Block header, 40 bytes, followed by groups, and by zeros up to the sector boundary:
 //!
 //! | at | size | field |
 //! |---:|---:|---|

@@ -1,5 +1,5 @@
-//! The history of pages that the analysis of the log finds before redo: where redo starts, which versions the
-//! data files have, and which pages were discarded.
+//! The history of pages, which the analysis of the log finds before redo. It says where redo starts, which
+//! page versions the data files have, and which pages were discarded.
 //!
 //! What it does not know: how the log is analysed (`recovery/`), and what redo does.
 

@@ -1,12 +1,13 @@
 //! A cache of log bytes during a start. A start reads the same part of the log twice, for analysis and for
 //! redo.
 //!
-//! 1. The second reader gets the bytes that the first reader got. No thread writes them meanwhile, because
-//!    the log's new life begins behind them.
-//! 2. The cache never exceeds its limit. If it is full, the bytes that were read first are dropped. The bytes
-//!    that were read last are read last the next time, too.
+//! Invariants
+//! 1. Redo gets the same bytes as analysis. They don't change in between, because the log's new life begins
+//!    after them.
+//! 2. The cache never exceeds its limit. If it is full, the bytes that were read first are dropped, because
+//!    redo reads the bytes at the end last.
 //!
-//! Not known here: what the bytes mean, and when they are read for the last time.
+//! Not known here: what the bytes mean, and which read is the last.
 
 use std::collections::VecDeque;
 

@@ -1,15 +1,16 @@
-//! The write-ahead log: appending, group commit, space, and what happens when its device fails.
+//! The write-ahead log: appending records, group commit, log space, and failures of the log's device.
 //!
-//! 1. `durable` never passes what a completed durable write holds; whoever saw `flush(lsn)` succeed may
-//!    acknowledge everything at or below `lsn`.
-//! 2. The append section is one mutex: LSN order, byte order in the log and the order in which the callbacks
-//!    of `append` run are the same.
-//! 3. After a failed write the log is poisoned: appends are dropped, flushes fail, admissions fail. It never
-//!    recovers in this process, because what reached the medium is unknown.
-//! 4. `append` never waits and never fails. Waiting for log space, for earlier bytes to be written and for the
-//!    next segment to exist happens in `admit`, which is called with no latch held.
-//! 5. A little of the capacity is kept for appends that were not admitted (page writers, levels, checkpoints),
-//!    so a full log and the cleaning that empties it can't wait for each other.
+//! Invariants
+//! 1. `durable` is never above what a completed durable write has stored. After `flush(lsn)` has succeeded,
+//!    the caller may acknowledge everything at or below `lsn`.
+//! 2. The append section is one mutex. So three orders are equal: the order of LSNs, the order of bytes in
+//!    the log, and the order in which the callbacks of `append` run.
+//! 3. After a failed write the log is stopped: appends are dropped, flushes and admissions fail. This lasts
+//!    until the process ends, because it is unknown what was stored.
+//! 4. `append` never waits and never fails. All waiting is in `admit`, which is called without latches. It
+//!    waits for log space, for earlier bytes to be written, and for the next segment.
+//! 5. A small part of the capacity is reserved for appends without `admit`, by page writers, levels and
+//!    checkpoints. So a full log never waits for the page writes that would empty it.
 //!
 //! Not known here: pages, what records mean, when to take a checkpoint.
 

@@ -1,6 +1,6 @@
-//! Seeing the log while a start reads it.
+//! The interface with which other code sees each log record while a start analyses the log.
 //!
-//! What it does not know: who looks.
+//! What it does not know: which code uses it.
 
 use crate::base::error::Result;
 use crate::base::lsn::Lsn;

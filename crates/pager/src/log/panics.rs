@@ -1,14 +1,16 @@
-//! Panics: a panic inside the storage engine stops the database, because the shared state in memory can't be
-//! trusted any more.
+//! A panic inside the storage engine stops the database, because the shared state in memory can't be trusted
+//! any more.
 //!
+//! Invariants
 //! 1. Code that changes shared state holds a [`StopOnPanic`]. A panic that unwinds through this guard stops
-//!    the log. After that, no change is acknowledged and no page is written.
-//! 2. A guard that a destructor makes while its thread is already panicking does nothing, because that panic
-//!    began elsewhere.
-//! 3. Destructors release latches and frames in flight, so no thread waits for a thread that is gone.
+//!    the log. After that, no change is acknowledged, and no page is written.
+//! 2. If a destructor makes such a guard while its thread is already panicking, the guard does nothing,
+//!    because the panic began in other code.
+//! 3. Destructors release latches and end page writes and reads in flight. So no thread waits for a thread
+//!    that has ended.
 //!
-//! A panic in any other code, even under shared latches, leaves the pager unchanged. Such a panic becomes an
-//! error of its statement, which is rolled back.
+//! A panic in any other code leaves the pager unchanged, even if the code holds shared latches. Such a panic
+//! becomes an error of its statement, which is rolled back.
 //!
 //! Not known here: where the panic is caught.
 

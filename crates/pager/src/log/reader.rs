@@ -1,14 +1,19 @@
-//! Reading the log after a crash, and telling its end from damage.
+//! Reading the log after a crash. The reader must tell the end of the log from damage.
 //!
-//! 1. What is given out was sealed by this database, in the incarnation that owns that part of the stream.
-//! 2. The log ends at the first place without a valid block, unless something proves that the log went on: a
-//!    later incarnation, an LSN that the control file or a page knows, a later block of the same incarnation
-//!    that was written when this place was durable already, a block of an incarnation that the control file
-//!    should know, or a segment that is missing though what is before it, or behind, says that it was there.
-//!    Then the log is damaged, which is an error and never a silent cut. Behind a shutdown nothing was
-//!    written but by a later incarnation, so only where one could begin is looked for it.
-//! 3. What can't be proven: damage to the very last blocks before the crash, when no block was written
-//!    after them, looks like an unfinished flush.
+//! Invariants
+//! 1. The reader returns only blocks of this database, with a right checksum. Their incarnation (the number
+//!    of the log's life, which grows at each opening) is the one that wrote this part of the log.
+//! 2. The log ends at the first place without a valid block, unless there is a proof that more log was
+//!    written. Then the log is damaged, which is an error and never a silent cut. There are five proofs:
+//!    - a block of a later incarnation;
+//!    - a higher LSN in the control file or in a page;
+//!    - a later block of the same incarnation that was written when this place was already durable;
+//!    - a block of an incarnation that the control file should know, but does not know;
+//!    - a missing segment, if the log before it or after it shows that it existed.
+//! 3. After a clean shutdown only a later incarnation writes. So the reader looks for later blocks only where
+//!    a later incarnation could begin.
+//! 4. One kind of damage can't be proven. If the very last blocks before the crash are damaged, and no block
+//!    was written after them, they look like an unfinished flush.
 //!
 //! Not known here: what records mean.
 

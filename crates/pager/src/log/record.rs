@@ -1,9 +1,12 @@
-//! Groups and records: what a mini-transaction leaves in the log.
+//! The format of log records. All records of one mini-transaction (changes of a few pages that are logged
+//! together) are one *group*.
 //!
-//! 1. A group is whole or absent after a crash: it lies in one block under one checksum.
-//! 2. Records change one page at a time, in the order in which the changes were made.
+//! Invariants
+//! 1. A group is whole or absent after a crash, because it is in one block with one checksum.
+//! 2. Each record changes one page. The records are in the order in which the changes were made.
 //!
-//! A group is `varint length`, then that many bytes of records. A record is one byte of operation, then
+//! A group is a `varint length`, followed by that many bytes of records. A record is one byte of operation,
+//! and then:
 //!
 //! | operation | body |
 //! |---|---|
@@ -11,9 +14,9 @@
 //! | 2 note | varint length, kind (1 byte), payload: belongs to no page |
 //! | others | varint length, payload: applied to the page |
 //!
-//! A varint has 7 bits a byte, lowest first, the high bit set on all but the last byte.
+//! A varint has 7 bits in each byte, lowest bits first. The high bit is set in all bytes but the last.
 //!
-//! Not known here: what an operation does to a page (`redo.rs` and the engine).
+//! Not known here: how an operation changes a page (`redo.rs` and the engine).
 
 use crate::base::ids::{PageId, PageNo, SpaceId};
 use crate::base::log_error::RecordError;

@@ -1,10 +1,12 @@
-//! What a record does to a page: the same function does a change and redoes it.
+//! The operations of log records on pages. The same function makes a change in normal work and repeats it in
+//! redo.
 //!
-//! 1. An operation depends only on the page's bytes and its payload.
-//! 2. A format or image record does not depend on what was there before, so redo that begins with one needs no
+//! Invariants
+//! 1. The result of an operation depends only on the page's bytes and the record's payload.
+//! 2. A format or image record sets the whole page. So redo that begins with such a record does not need a
 //!    valid page.
 //!
-//! Operations of the pager (0..16; those from `FIRST_ENGINE_OP` are the engine's), payloads:
+//! The pager's operations have the numbers 0 to 15. The engine's begin at `FIRST_ENGINE_OP`.
 //!
 //! | operation | payload |
 //! |---|---|
@@ -12,8 +14,8 @@
 //! | 4 write | varint offset, bytes: overwrites them |
 //! | 5 image | bytes 18..32 of the header, varint hole offset, varint hole length, then the body around the hole |
 //!
-//! Operations 1 and 2 are no changes (`log/record.rs`). The hole of an image is a run of zeros; its offset counts
-//! from the start of the body.
+//! Operations 1 and 2 change no page (`log/record.rs`). The hole of an image is a run of zeros. Its offset
+//! counts from the start of the body.
 //!
 //! Not known here: keys and rows; the log.
 

@@ -1,11 +1,14 @@
-//! The files of the log: fixed size, zero-filled once, recycled by a new number in the header.
+//! The segment files of the log. They have a fixed size, are filled with zeros once, and are reused with a
+//! new number in the header.
 //!
-//! 1. A file has its final name only after it was zero-filled and flushed at full length, so a write to the
-//!    log never grows a file (that would make every commit a metadata transaction of the file system).
-//! 2. A segment's header is durable before the first block goes into it.
-//! 3. No two files carry the same number: a number is written only when no other file has it.
-//! 4. A file is recycled only when the control file no longer needs anything in it (the caller's duty).
-//! 5. A full device ends no log that has two files: one is written while the other is emptied and recycled.
+//! Invariants
+//! 1. A file gets its final name only after it was filled with zeros and flushed at full length. So a write
+//!    to the log never grows a file. Otherwise each commit would need a metadata transaction of the file
+//!    system.
+//! 2. A segment's header is durable before the first block is written into the segment.
+//! 3. No two files have the same number.
+//! 4. A file is reused only when the control file needs nothing in it. The caller checks this.
+//! 5. A log with two files survives a full device: one file is written while the other is emptied and reused.
 //!
 //! Not known here: blocks, LSNs of records, why the log is truncated.
 

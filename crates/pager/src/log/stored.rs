@@ -1,8 +1,12 @@
-//! A log as it lies on its device: before it is read, and before it is opened for appending.
+//! The stored log of a database that is not open yet. First the log is read, and then it is opened for
+//! appending.
 //!
-//! 1. Nothing is changed while the log is read (unfinished segment files are removed when it is opened).
-//! 2. Appending goes on in a new incarnation, which the control file must know durably before `resume`.
-//! 3. A log that begins anew lies behind everything that the one before had, so LSNs go on growing.
+//! Invariants
+//! 1. Reading the log changes nothing. Unfinished segment files are removed when the log is opened for
+//!    appending.
+//! 2. New records are appended in a new incarnation (life of the log). The control file must have it durably
+//!    before `resume`.
+//! 3. If the log begins anew, its first LSN is after all LSNs of the old log. So LSNs always grow.
 //!
 //! Not known here: pages, the control file.
 

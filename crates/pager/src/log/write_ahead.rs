@@ -1,4 +1,5 @@
-//! What everything below and beside the log needs of it: write-ahead, notes, and the end after a failure.
+//! The interface of the log for the pool and the levels below it. It has three parts: flushing the log before
+//! a page is written, appending records that change no page, and stopping the log after a failure.
 //!
 //! What it does not know: how the log is written.
 

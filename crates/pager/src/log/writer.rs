@@ -1,11 +1,13 @@
-//! The append section: LSNs are given out, bytes are copied into the block that the next flush writes.
+//! The append section of the log: records get their LSNs, and their bytes are copied into the block that the
+//! next flush writes.
 //!
-//! 1. A group goes whole into one block; a block never reaches over its segment.
-//! 2. When the open block is sealed, the next one starts at the next sector (or segment), so what a flush wrote
-//!    is never written again.
-//! 3. Groups end strictly after they start, so end LSNs are unique and grow.
+//! Invariants
+//! 1. A group of records is in one block, and a block is in one segment.
+//! 2. When the open block is sealed, the next block starts at the next sector or segment. So bytes that a
+//!    flush wrote are never written again.
+//! 3. A group ends after it starts, so the end LSNs of groups are unique and grow.
 //!
-//! Not known here: the device; sealed blocks wait here until a flushing thread takes them (`flush.rs`).
+//! Not known here: the device. Sealed blocks wait here until a flush takes them (`flush.rs`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

@@ -1,42 +1,46 @@
-//! Recovery: analysis of the log after a crash, and redo. (Undo of losers is the engine's.)
+//! Recovery after a crash: analysis of the log, and redo. (The engine rolls back transactions without a
+//! commit.)
 //!
 //! ```text
 //!   control file --read_log--> analysis of all groups --begin_life--> in the control file --> log open for appending
 //!                                                                                             |
-//!   pager open <-- ledger, dirty pages <-- redo (page LSN < group end) <-- pool over the repaired spaces
+//!   pager open <-- dirty pages and their table <-- redo (page LSN < group end) <-- pool over the repaired files
 //! ```
 //!
-//! *Home* is the data files. A *note* is a log record that changes no page; it says, for example, that a page
-//! was written to home, or that a page was discarded.
+//! Some log records change no page. They say, for example, that a page was written to the data files, or that
+//! a page was discarded (its content is not needed any more).
 //!
-//! 1. Redo applies a group of records to a page only if the page LSN is below the group's end. Applying a
-//!    group twice therefore changes nothing, and recovery may crash at any point and start over.
-//! 2. The spaces change only after the control file has recorded the log's new life. Until then recovery only
+//! Invariants
+//! 1. Redo applies a group of records to a page only if the page LSN is below the group's end. So applying a
+//!    group twice changes nothing, and a crash may interrupt recovery at any point.
+//! 2. The data files change only after the control file has the log's new life. Until then recovery only
 //!    reads.
-//! 3. A format or image record holds a whole page. Redo skips the records of a page before its last whole
-//!    one. A page whose first needed record is a whole one is not read, because its old content does not
-//!    matter. This is needed when a write of the page was torn: only the image makes the page whole again.
-//! 4. If a note says that home has a page with a later LSN, redo skips the page's older records without
-//!    reading the page. There are two exceptions. A page that was repaired at this start is read, because
-//!    the copy may be older than the note. Under full-page-log a note behind later changes of the page is
-//!    ignored, because redo wrote the page before it came to these changes, and there is no image between.
-//!    Redo also skips the records whose changes the NVM page buffer had in the page's slot when redo began.
-//!    Redo does not rebuild such a page from a whole-page record. The rebuilt page would have a lower LSN
-//!    than the image in the slot, which may be written to home and reported as stable meanwhile.
-//! 5. If a note says that a page was discarded, redo skips the page's older records. The page that these
-//!    records change may never have been written.
-//! 6. One thread applies the log, in log order. The pages that the next records need are read, and changed
-//!    pages are written, before redo comes to these records (`windows.rs`).
-//! 7. A page with an LSN beyond the log's end is damaged, and home refuses it. An operation that fails is
-//!    damage, too. Redo continues after a page that can't be read, so that the error lists all damaged pages.
-//!    The database does not open.
-//! 8. All changes in log blocks before the redo position are stable at home. Redo never begins before this
-//!    position, and only copies from behind it repair pages. If the log is read from an earlier position,
-//!    that serves records of the flash cache, and hints. After a shutdown with a seal, redo starts at the
-//!    log's end, and the dirty frames on flash have the pages that home lacks (`flash/restart/seal.rs`).
+//! 3. A format or image record has a whole page. Redo skips the records of a page before its last whole one.
+//!    If the first record that redo needs is a whole one, the page is not read. This repairs torn pages,
+//!    because only the image makes a torn page whole again.
+//! 4. If a record says that the data files have a page with a later LSN, redo skips the page's older changes
+//!    without reading the page. There are two exceptions. A page that was repaired at this start is read,
+//!    because the repaired version may be older than that record says. Under full-page-log such a record is
+//!    ignored if it comes after later changes of the page. The reason: an earlier redo wrote the page before
+//!    it came to these changes, and there is no image between.
+//! 5. Redo also skips the changes that were already in the page's slot in the NVM page buffer (in persistent
+//!    memory) when redo began. Redo does not rebuild such a page from a whole-page record. The rebuilt page
+//!    would have a lower LSN than the image in the slot, which may be written to the data files meanwhile.
+//! 6. If a record says that a page was discarded, redo skips the page's older records. The version of the
+//!    page that these records change may never have been written.
+//! 7. One thread applies the log, in log order. The pages of the next records are read ahead, and changed
+//!    pages are written ahead (`windows.rs`).
+//! 8. A page with an LSN beyond the log's end is damaged, and is refused. An operation that fails is damage,
+//!    too. Redo continues after a page that can't be read, so that the error lists all damaged pages. The
+//!    database does not open.
+//! 9. All changes in log blocks before the redo position are stable in the data files. Redo never begins
+//!    before this position, and only doublewrite copies with a later LSN repair pages. The log may be read
+//!    from an earlier position, but only for records of the flash cache and for hints. After a shutdown with
+//!    a seal, changed pages stay on flash. Then redo starts at the log's end (`flash/restart/seal.rs`).
 //!
-//! Follows ARIES (Mohan et al. 1992, section 10), with redo positions at log blocks and no dirty page table in the
-//! log: the ledger's oldest entry is where redo starts.
+//! Recovery follows ARIES (Mohan et al. 1992, section 10), with two differences. Redo positions are at log
+//! blocks. The log has no dirty-page table, because the oldest entry of the table in memory is the redo
+//! position.
 //!
 //! Not known here: keys, transactions, how pages are protected.
 

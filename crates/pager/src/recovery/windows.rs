@@ -1,5 +1,6 @@
-//! Redo applies the log in windows. The pages that the next windows need are read before redo comes to them.
-//! Changed pages are written in batches, which frees frames for the pages that are read.
+//! Redo applies the log in windows, which are pieces of the log. The pages of the next windows are read
+//! before redo comes to them. Changed pages are written in batches, so that frames become free for the pages
+//! that are read.
 //!
 //! ```text
 //!   log --gather--> window --read its pages--> apply, in log order
@@ -12,9 +13,9 @@
 //! 2. At most [`DEPTH`] windows are ahead of the window that is being applied. Together they need at most an
 //!    eighth of the frames.
 //! 3. No page is read ahead for a record that redo would skip. A page that a recent window also has is not
-//!    read ahead either, because redo may be about to create the page.
-//! 4. A page that can't be read ahead, or can't be written ahead on a full device, is not an error yet. Redo
-//!    meets the error when it comes to the page.
+//!    read ahead, because redo may be about to create the page.
+//! 4. If a page can't be read ahead, or a full device refuses to write it ahead, this is not an error yet.
+//!    Redo meets the error when it comes to the page.
 //!
 //! With threads the steps run concurrently. Without threads they run one after the other, always in the same
 //! order.

@@ -1,6 +1,7 @@
-//! Pages that were discarded, and when: what the log says of them before that is not redone.
+//! The table of discarded pages, with the LSN of each discard. Redo skips the changes of a page that are
+//! older than its discard.
 //!
-//! Not known here: how a note of it is written.
+//! What it does not know: the format of the log record.
 
 use std::collections::BTreeMap;
 

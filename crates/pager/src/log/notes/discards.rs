@@ -1,10 +1,10 @@
-//! The note in the log that pages mean nothing any more.
+//! The log record of a discard: the content of some pages is not needed any more.
 //!
 //! Payload (little endian), repeated: first page id u64, number of pages u32.
 //!
 //! Invariants
-//! 1. Redo skips every record of a noted page that is older than the note: the pool dropped the page without writing
-//!    it, so the base of those records may be gone.
+//! 1. Redo skips every older record of a discarded page. The reason: the pool dropped the page without
+//!    writing it, so the version of the page that these records change may not exist.
 //!
 //! What it does not know: who drops pages, and when.
 

@@ -1,4 +1,5 @@
-//! Notes: records of the log that change no page. Each file has one kind: its payload, and what redo learns from it.
+//! Note records: log records that change no page. Each file here has one kind: its payload, and what redo
+//! learns from it.
 //!
 //! What it does not know: when a note is written.
 

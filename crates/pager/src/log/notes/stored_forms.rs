@@ -1,18 +1,18 @@
-//! The log record of how owners' pages are stored. An owner is, for example, the tree of a table. Its *form*
-//! is the compression of its pages: algorithm and level. Redo needs the forms from the log, because redo
-//! writes pages before the engine has told the pager how owners are compressed.
+//! The log record of how owners' pages are stored. An owner is, for example, the tree of a table. Its *stored
+//! form* is the compression of its pages: algorithm and level. Redo writes pages before the engine has told
+//! the pager how owners are compressed, so redo needs the stored forms from the log.
 //!
-//! Payload, repeated: varint space, varint owner, varint form. Form 0 means the default form; otherwise the
-//! form is 1 + code of the algorithm + 256 x level.
+//! Payload, repeated: varint space, varint owner, varint form. Form 0 is the default form; any other form is
+//! 1 + code of the algorithm + 256 x level.
 //!
 //! Invariants
 //! 1. The part of the log that redo reads has a record of all owners whose form is not the default. Each
-//!    later change of a form is behind that record, in the order of the changes.
+//!    later change of a form is logged after that record, in the order of the changes.
 //! 2. The record is a hint. The log is not flushed for it, and a full device may have no space for it.
 //!    Without the record, redo uses the algorithm of the stored pages that it reads.
-//! 3. The record does not delay the cutting of the log. If no other record needs the old part of the log, all
-//!    forms are logged again at its end.
-//! 4. If every owner has the default form, nothing is recorded and no log is kept.
+//! 3. The record does not delay the cutting of the log. If only this record needs the old part of the log,
+//!    all forms are logged again at the log's end.
+//! 4. If every owner has the default form, nothing is logged, and no log is kept for it.
 //!
 //! What it does not know: what a form does to a page.
 

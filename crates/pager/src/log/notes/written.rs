@@ -1,11 +1,13 @@
-//! The note in the log that pages are home: stable with some page LSN.
+//! The log record which says that pages were written to the data files: each page is stable there up to a
+//! page LSN.
 //!
 //! Payload, repeated: varint space, varint page number, varint page LSN of the image.
 //!
 //! Invariants
-//! 1. The note is appended after the images are stable, so redo may skip their records without reading the pages
-//!    (BUF_WRITE of Do 2012; "page flushed" records of other systems).
-//! 2. It is a hint: nobody flushes the log for it, and recovery without it only reads more.
+//! 1. The record is appended after the images are stable. So redo may skip older changes of these pages
+//!    without reading the pages (BUF_WRITE of Do 2012; other systems have "page flushed" records).
+//! 2. The record is a hint. The log is not flushed for it. Without the record, recovery gives the same
+//!    result, but reads more pages.
 //!
 //! What it does not know: who wrote the pages.
 
