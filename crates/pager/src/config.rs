@@ -1,7 +1,8 @@
-//! How a pager is configured.
+//! The configuration of a pager.
 //!
 //! Invariants
-//! 1. [`PagerConfig::check`] refuses what cannot work, with the reason, before anything is opened.
+//! 1. [`PagerConfig::check`] refuses a configuration that can't work, and says why, before anything is
+//!    opened.
 //!
 //! What it does not know: the configuration file (the `varve` crate reads it).
 

@@ -1,8 +1,10 @@
-//! Doors for `crates/fuzzing` to formats that are private here. Built with the feature `fuzzing` only.
+//! Functions for `crates/fuzzing` that reach formats which are private here. They exist only with the feature
+//! `fuzzing`.
 //!
-//! 1. Each door takes bytes as they might lie on a device and calls the code that reads them, unchanged.
+//! Invariants
+//! 1. Each function takes bytes as a device might have them, and calls the code that reads them, unchanged.
 //!
-//! Does not know: what a fuzz target expects; that is said in `crates/fuzzing`.
+//! Does not know: what a fuzz target expects; `crates/fuzzing` says that.
 
 use std::sync::Arc;
 

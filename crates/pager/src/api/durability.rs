@@ -1,6 +1,6 @@
-//! Where what is durable lies, of what it is made, and what it survives.
+//! Reports where each durable part of a database is stored, on which medium, and which failures it survives.
 //!
-//! What it does not know: how this is shown.
+//! What it does not know: how the report is shown.
 
 use varve_device::{Capabilities, Directory, Medium};
 

@@ -1,21 +1,23 @@
 //! Mini-transactions: changes of a few pages that are in the log together or not at all.
 //!
-//! 1. Doing is redoing: `apply` runs the function that recovery runs and records its arguments.
-//! 2. Everything that can fail (latching, reading, allocating, waiting for log space) comes before the first change
-//!    (asserted in debug builds); changes and the commit can't fail.
-//! 3. In the append section of the commit the page LSNs become the end of the group, clean pages enter the ledger
-//!    and the caller's function runs; latches are released after it.
-//! 4. Under full-page-log the first change of a clean page is preceded by the page as it is: a write of the page that a
-//!    crash tears is made whole from there. At every such change, not once a checkpoint: the redo position may move past
-//!    an image while the page is clean, and past it the page may be torn. (Redo logs none: `running/checkpoint.rs`, 1.)
-//! 5. A mini-transaction that is dropped after a change, without commit, stops the pager: its pages are no longer
-//!    what the log says. So does a panic that goes through one, changed or not: the engine was in the middle of a step.
+//! Invariants
+//! 1. `apply` makes a change with the same function that recovery uses, and records the function's arguments.
+//! 2. Everything that can fail comes before the first change: latching, reading, allocating, waiting for log
+//!    space. Debug builds assert this. Changes and the commit can't fail.
+//! 3. In the append section of the commit the page LSNs are set to the end of the group, clean pages enter
+//!    the dirty-page table, and the caller's function runs. Latches are released after the append section.
+//! 4. Under full-page-log the first change of a clean page is preceded by an image of the page in the log.
+//!    Redo uses the image if a crash tears a write of the page. An image is logged at every change from clean
+//!    to dirty, and not only once per checkpoint. The reason: while the page is clean, the redo position may
+//!    move past its last image. (Redo itself logs no images: `running/checkpoint.rs`, 1.)
+//! 5. If a mini-transaction is dropped after a change, without commit, the pager stops, because the pages
+//!    differ from the log. A panic during a mini-transaction also stops the pager, because the engine was in
+//!    the middle of a step.
 //!
-//! Nothing is allocated per mini-transaction: the records gather in a buffer of the thread.
+//! A mini-transaction allocates no memory: its records are collected in a buffer of the thread. The design
+//! follows Mohan et al., ARIES (1992). Nested top actions are reduced to groups of pages, as in InnoDB.
 //!
-//! After Mohan et al., ARIES (1992), with nested top actions cut down to page groups as in InnoDB.
-//!
-//! Not known here: which pages are latched in which order (the callers' protocol).
+//! Not known here: the order in which pages are latched. The callers decide it.
 
 use std::cell::RefCell;
 

@@ -1,9 +1,9 @@
-//! The facade: what the engine sees of pages, log and spaces.
+//! The [`Pager`] is what the engine sees of pages, log and spaces.
 //!
 //! Invariants
-//! 1. Pages are reached through guards; logged pages change only in mini-transactions.
-//! 2. After a failed write or flush no mini-transaction begins and no flush succeeds; reading goes on. A
-//!    write that a full device refused is no such failure, unless it was of the log itself.
+//! 1. Pages are accessed through guards. Logged pages change only in mini-transactions.
+//! 2. After a failed write or flush no mini-transaction begins, and no flush succeeds, but pages can still be
+//!    read. If a full device refused the write, this applies only to writes of the log.
 //! 3. Dropping a pager makes nothing durable; `shutdown` does.
 //!
 //! What it does not know: keys, rows, transactions.

@@ -1,11 +1,14 @@
-//! Owners of pages: new ones, and dropping all that one has.
+//! Owners of pages: making a new owner, and dropping an owner with all its pages. An owner is, for example,
+//! the tree of a table.
 //!
 //! Invariants
 //! 1. Owner numbers are never used again.
-//! 2. Dropping goes in steps, each a mini-transaction; a drop that a crash interrupted can be done again.
-//! 3. The pool drops the pages of a step after its commit and before they can be given out again.
+//! 2. A drop consists of steps, and each step is a mini-transaction. If a crash interrupts a drop, the drop
+//!    can be repeated.
+//! 3. The pool drops the pages of a step after the commit of the step, and before they can be allocated
+//!    again.
 //!
-//! What it does not know: what a segment is to its owner.
+//! What it does not know: what an owner stores in its pages.
 
 use varve_device::{planted, reached};
 

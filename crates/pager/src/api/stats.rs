@@ -1,7 +1,7 @@
 //! Counters of the pager, for `SHOW`, metrics and reports.
 //!
 //! Invariants
-//! 1. Reading them takes no lock that a page access waits for.
+//! 1. Reading the counters takes no lock that an access to a page waits for.
 //!
 //! What it does not know: how they are shown.
 

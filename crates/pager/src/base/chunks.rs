@@ -1,8 +1,9 @@
-//! Cells by number, made in chunks when the first one of a chunk is needed, read without a lock.
+//! An array of cells that grows in chunks. A chunk is made when its first cell is needed. Cells are read
+//! without a lock.
 //!
 //! Invariants
-//! 1. A cell never moves and never goes away, so whoever has seen it may keep looking at it.
-//! 2. Numbers of which no chunk was made have no cell, and looking for one makes none.
+//! 1. A cell is never moved or removed, so references to it stay valid.
+//! 2. If the chunk of a number was not made, the number has no cell, and reading does not make one.
 //!
 //! What it does not know: what is in a cell.
 

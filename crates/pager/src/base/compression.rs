@@ -1,9 +1,10 @@
-//! How pages are compressed at home (Lindstrom 2017): which algorithm, how hard.
+//! The names of page compression: which algorithm, and which level (Lindstrom 2017).
 //!
 //! Invariants
-//! 1. The names and the codes of the algorithms stand here and nowhere else. A code is on devices: it never means another one.
+//! 1. The names and codes of the algorithms are only here. Codes are stored on devices, so a code never gets
+//!    another meaning.
 //!
-//! What it does not know: how to compress (`home/compression/codec/`), what a stored page looks like.
+//! What it does not know: how to compress (`home/compression/codec/`), and the format of a stored page.
 
 use std::ops::RangeInclusive;
 

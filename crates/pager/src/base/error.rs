@@ -1,10 +1,10 @@
-//! What can go wrong in the pager, and what to do about it.
+//! The errors of the pager.
 //!
 //! Invariants
 //! 1. An error of one page names the page.
-//! 2. After [`PagerError::Stopped`] nothing more is acknowledged; the database recovers at the next open.
-//! 3. A full device ([`PagerError::is_no_space`]) stops nothing but a refused write of the log itself: when it has
-//!    room again, everything goes on.
+//! 2. After [`PagerError::Stopped`] nothing more is acknowledged. The database recovers at the next open.
+//! 3. After the error of a full device ([`PagerError::is_no_space`]) the pager continues as soon as the
+//!    device has space. The only exception is a refused write of the log, which stops the pager.
 //!
 //! What it does not know: SQLSTATEs (the engine maps them).
 

@@ -1,10 +1,10 @@
-//! Identities of the pager: space, page number, page id, owner.
+//! The identities of the pager: space, page number, page id, owner.
 //!
 //! Invariants
 //! 1. A [`PageId`] names one page of one space for the whole life of the database file.
 //! 2. Space number 0 does not exist, so a page id of 0 never names a page.
 //!
-//! What it does not know: where a page lies on a device (see `home/mod.rs`).
+//! What it does not know: where a page is stored on a device (`home/mod.rs`).
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! An image of a page: a private copy that is ready to be written.
 //!
-//! What it does not know: where it is written.
+//! What it does not know: where the image is written.
 
 use std::sync::Arc;
 

@@ -1,10 +1,12 @@
-//! The latch of a frame: shared, shared-exclusive (upgradable) and exclusive, parking.
+//! The latch of a frame, with three modes: shared, shared-exclusive (upgradable) and exclusive. Waiting
+//! threads sleep.
 //!
 //! Invariants
-//! 1. Only guards (`pool/guard.rs`) and the pool unlock, and each unlocks what it locked, once.
-//! 2. A thread that holds a latch never asks for the same latch again (a waiting writer would block it).
+//! 1. Only guards (`pool/guard.rs`) and the pool release latches. Each releases what it took, once.
+//! 2. A thread that holds a latch never asks for the same latch again, because a waiting writer would block
+//!    the thread.
 //!
-//! What it does not know: what it protects.
+//! What it does not know: what the latch protects.
 
 use parking_lot::RawRwLock;
 use parking_lot::lock_api::{

@@ -1,6 +1,8 @@
-//! What can go wrong with the log, and what to do about it.
+//! The errors of the log.
 //!
-//! 1. Damage is never silently cut off: it has its own error, which names the file and what proves it.
+//! Invariants
+//! 1. Damage of the log is never cut off silently. It has its own error, which names the file and what proves
+//!    the damage.
 //!
 //! Not known here: pages.
 

@@ -1,9 +1,10 @@
-//! Log sequence numbers: byte positions in the log stream.
+//! Log sequence numbers (LSNs): byte positions in the log.
 //!
-//! 1. An LSN is never reused and never goes backwards in one database, over any number of restarts.
-//! 2. LSN 0 names no record: a page that carries it was never changed under the log.
+//! Invariants
+//! 1. In one database an LSN is never used twice, and LSNs never decrease, over any number of restarts.
+//! 2. LSN 0 names no record. A page with LSN 0 was never changed by a logged change.
 //!
-//! Not known here: where in which file an LSN lies (`log::format::Geometry`).
+//! Not known here: the position of an LSN in the log's files (`log::format::Geometry`).
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

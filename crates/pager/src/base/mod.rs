@@ -1,5 +1,5 @@
-//! The ground: identities, LSNs, the page and the space as bytes, errors. Nothing here knows of files or
-//! threads.
+//! The lowest layer of the crate: identities, LSNs, pages and spaces as bytes, errors. Nothing here uses
+//! files or threads.
 //!
 //! What it does not know: the log, the levels, the pool.
 

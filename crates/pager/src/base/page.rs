@@ -15,8 +15,8 @@
 //! | 32 | .. | body |
 //!
 //! Invariants
-//! 1. The checksum covers the identity, so a page read from the wrong place is found out.
-//! 2. The checksum is made when the page is copied for writing ([`seal`]); it is stale in the pool.
+//! 1. The checksum covers the identity of the page. So a page that was read from a wrong place is detected.
+//! 2. The checksum is computed when the page is copied for writing ([`seal`]). In the pool it is out of date.
 //!
 //! What it does not know: what the body means.
 

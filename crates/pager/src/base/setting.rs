@@ -1,13 +1,12 @@
-//! What a setting is: one declaration from which everything else about it is derived.
+//! The declaration of a setting. Everything else about the setting is derived from it.
 //!
-//! The declaration of a setting is a row of a table beside the struct that holds its value, such as
-//! [`FlashSettings::TABLE`](crate::FlashSettings::TABLE). The reader of `varve.toml`, SHOW, pg_settings,
-//! ALTER SYSTEM and the table in `docs/settings.md` go by these rows (decision 0709).
+//! The declaration is a row of a table beside the struct that holds the value, such as
+//! [`FlashSettings::TABLE`](crate::FlashSettings::TABLE). These rows are used by the reader of `varve.toml`,
+//! by SHOW, pg_settings and ALTER SYSTEM, and for the table in `docs/settings.md` (decision 0709).
 //!
 //! Invariants
-//! 1. A row has no default: the default is the value in the default of the struct.
-//! 2. Bounds that don't depend on other settings are in the row. All others are checked by the struct's
-//!    `check`.
+//! 1. A row has no default. The default of a setting is its value in the default of the struct.
+//! 2. Bounds that don't depend on other settings are in the row. The struct's `check` checks all others.
 //!
 //! What it does not know: files, SQL, and the sections of `varve.toml`.
 

@@ -1,8 +1,9 @@
-//! How a space is divided: extents, groups, descriptor pages, the header page.
+//! The division of a space: extents, groups, descriptor pages, the header page.
 //!
-//! A space is a row of extents; a group of extents is described by one descriptor page in its first extent. Page 0 of
-//! the space is its header, page 1 belongs to the engine (data space) or is unused, page 2 describes group 0; in every
-//! other group the first page is the descriptor. Extents that hold these pages belong to [`OWNER_SYSTEM`].
+//! A space is a sequence of extents. A group of extents has one descriptor page, which is in the group's
+//! first extent. Page 0 of the space is its header. Page 1 belongs to the engine in the data space, and is
+//! unused in others. Page 2 describes group 0. In every other group the first page is the descriptor page.
+//! Extents with header or descriptor pages belong to [`OWNER_SYSTEM`].
 //!
 //! Header page (kind 1), little endian, after the page header:
 //!
@@ -16,7 +17,7 @@
 //! | 56 | 8 | database id |
 //! | 64 | 8 | mark of the last start: what the control file says it is (decision 0260), 0 = none |
 //!
-//! Descriptor page (kind 2): from offset 32 one entry per extent of the group:
+//! Descriptor page (kind 2): from offset 32 on, one entry for each extent of the group:
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
@@ -25,9 +26,9 @@
 //! | 8 | extent pages / 8, at least 8 | bit per page in use, lowest bit of the first byte = first page |
 //!
 //! Invariants
-//! 1. An entry has an owner exactly if it has a page in use; the count is the number of bits.
+//! 1. An entry has an owner exactly if one of its pages is in use. The count is the number of set bits.
 //!
-//! What it does not know: which entries are cached where.
+//! What it does not know: where entries are cached.
 
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};

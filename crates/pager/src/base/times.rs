@@ -1,11 +1,12 @@
-//! How long threads spend where, for comparison with published profiles (Kang 2016, tables 2.1 and 4.4).
+//! Measures how long threads spend in slow calls, for comparison with published profiles (Kang 2016, tables
+//! 2.1 and 4.4).
 //!
 //! Invariants
-//! 1. Switched off it costs one load where something slow begins.
-//! 2. A time is that of the whole call; what it waits for in other calls is in theirs, too (a page read may have to write
-//!    another page first).
+//! 1. If the measurement is off, each slow call costs one additional load.
+//! 2. A time is that of the whole call. If the call waits in another measured call, both have that time. For
+//!    example, reading a page may have to write another page first.
 //!
-//! What it does not know: whose time it was.
+//! What it does not know: which thread spent the time.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};

@@ -1,7 +1,8 @@
-//! Page slots in persistent memory: the header of a slot, and every store that the level makes.
+//! The page slots in persistent memory. This module has the format of a slot's header, and all stores of the
+//! page buffer to the region.
 //!
-//! A slot header is 64 bytes, one line, little endian; that of slot n lies at 64 n in the area of headers, its image at page size
-//! x n in the area of pages:
+//! A slot header is 64 bytes (one cache line), little endian. The header of slot n is at 64 n in the area of
+//! headers. The page image of slot n is at page size x n in the area of pages.
 //!
 //! | at | size | field |
 //! |---:|---:|---|
@@ -15,9 +16,9 @@
 //! | 44 | 20 | zeros |
 //!
 //! Invariants
-//! 1. Nothing but the state word of a published slot is ever stored to.
+//! 1. While a slot is published, only its state word is stored to.
 //!
-//! Not known here: which slot is whose, in which order the steps come.
+//! Not known here: which page is in which slot, and the order of the steps.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Getting a region for a database, finding it again, and leaving it (decision 0308).
+//! How a database gets a region of persistent memory, finds it at a start, and leaves it (decision 0308).
 //!
 //! ```text
 //!  getting one:  Room::find (refuses, changes nothing) -> vacate: "left" in the region -> control file: id n, not needed yet

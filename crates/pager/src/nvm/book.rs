@@ -1,5 +1,5 @@
-//! Which page's newest version is in which slot, and what may be done to it. In memory; rebuilt from the
-//! slots at start.
+//! The book of the NVM page buffer: a table in memory that says which slot has the newest version of which
+//! page, and the state of this version. A start rebuilds the table from the slots.
 //!
 //! ```text
 //!              replace             begin_flush, end_flush            leave_clean, left
@@ -8,23 +8,28 @@
 //!                        +---------------- doom --------------+--> Doomed -- leave_due, left --> (slot free)
 //!  replace takes the place of any of them; the older slot is free, or its flusher frees it (end_flush).
 //! ```
-//! *Dirty*: home does not have it. *Clean*: home has it durably; it serves reads until slots are short, or
-//! its slot is found damaged. *Doomed*: of a discarded page; neither served nor written home, but kept until
-//! the log has the discard. *Leaving*: somebody is retiring it; who wants to put the page waits.
+//!
+//! - *Dirty*: the data files do not have this version.
+//! - *Clean*: the data files have this version, durably. It serves reads until its slot is needed, or is
+//!   found damaged.
+//! - *Doomed*: the page was discarded. The version is neither read nor written to the data files. The slot is
+//!   freed when the log record of the discard is durable.
+//! - *Leaving*: a thread is freeing the slot. A thread that wants to put the page waits.
 //!
 //! Invariants
-//! 1. A page has at most one entry; a slot is free, or an entry's, or in the hands of one thread.
-//! 2. A version that is held (a put of its page is under way), read, looked at or being flushed is not taken
-//!    away; what is being flushed is not waited for by a put, what is looked at is.
-//! 3. One version of a page at a time is being written home, so an older one never lands there after a newer
-//!    one.
-//! 4. Sequences grow; of two versions the one with the larger sequence is newer, whatever their LSNs say
-//!    (decision 0205).
-//! 5. Flushing goes round: what a full device refused is passed over until everything has been tried that was
-//!    dirty then. What goes home first: `home_order.rs`.
-//! 6. Puts, reads and flushes look at no more versions than they take, but for those in use among them.
+//! 1. A page has at most one entry. A slot is free, or belongs to an entry, or is used by one thread.
+//! 2. A version is not removed while a put of its page is running, or while the version is read, checked or
+//!    flushed. A put waits for a check, but not for a flush.
+//! 3. Only one version of a page at a time is being written to the data files. So an older version is never
+//!    written after a newer one.
+//! 4. Sequence numbers grow. Of two versions, the one with the larger sequence is newer, whatever their LSNs
+//!    are (decision 0205).
+//! 5. If a full device refuses a version, the flush continues with the others. It returns to the refused
+//!    version after all versions that were dirty then have been tried. `home_order.rs` says which version is
+//!    flushed first.
+//! 6. A put, read or flush looks only at versions that it takes, and at versions in use among them.
 //!
-//! Not known here: the region, home, the log, waiting.
+//! Not known here: the region, the data files, the log, waiting.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

@@ -1,30 +1,37 @@
-//! The NVM page buffer: a level between the pool and home (Kang 2016, chapter 3).
+//! The NVM page buffer: a level in persistent memory between the buffer pool and the data files (Kang 2016,
+//! chapter 3).
 //!
-//! A page that leaves the pool is copied into a free slot, never over its older version, and is stable from
-//! then on. Home gets it later, in batches (`flush.rs`); until then, and as long as slots last, it is read
-//! from its slot.
+//! A page that leaves the pool is copied into a free slot, and is stable from then on. It never overwrites
+//! its older version. Later the page is written to the data files in a batch (`flush.rs`). Until its slot is
+//! needed, the page is read from the slot.
 //!
 //! Invariants
-//! 1. A slot's words are stored only by the thread that owns the slot: taken from the free ones, or holding
-//!    the page.
-//! 2. A published image is never stored to. A slot is free only after its state word 0 was fenced.
-//! 3. A version is in the book only if every older version of its page is durably retired: so nothing stale
-//!    comes back after the newer one is gone.
-//! 4. `put` returns, and the ledger is told (of the whole batch, or of nothing), only after the state words
-//!    are fenced.
-//! 5. A version leaves its slot only when home has exactly this image, durably; or superseded; or discarded,
-//!    with the log durable up to the discard.
+//! 1. Only one thread stores to a slot: the thread that took it from the free slots, or that holds its page.
+//! 2. A published image is never stored to. A slot is free only after a fence has made its state word 0
+//!    durable.
+//! 3. A version enters the book (the table of versions) only after every older version of its page was freed
+//!    durably. So no old version comes back after the newer one is gone.
+//! 4. `put` returns only after a fence has made the state words durable. Only then are the pages reported to
+//!    the dirty-page table: either the whole batch, or nothing.
+//! 5. A version leaves its slot only in three cases. The data files have exactly this image, durably; or
+//!    there is a newer version; or the page was discarded, and the log is durable up to the discard.
 //!
-//! A put waits for the drive only if all slots hold what home has not: then it writes some home itself, and
-//! that is counted.
+//! A put waits for the drive only if every slot has a page that the data files lack. Then the put itself
+//! writes some of these pages to the data files. A counter records this.
 //!
-//! Steps of a put: slots (only this can be refused) -> hold the older versions -> fill, *fence* -> publish,
-//! *fence* -> retire the older versions, *fence* -> ledger -> book. A crash between the last two fences
-//! leaves two versions: the larger sequence is the newer one.
+//! The steps of a put are:
+//! 1. Take slots. Only this step can be refused.
+//! 2. Hold the older versions of the pages.
+//! 3. Fill the slots; *fence*.
+//! 4. Publish the slots; *fence*.
+//! 5. Free the slots of the older versions; *fence*.
+//! 6. Report to the dirty-page table, and enter the versions into the book.
 //!
-//! Lock order: frame latches > the book. The book's lock is not held across I/O or fences.
+//! A crash between the last two fences leaves two versions. The one with the larger sequence is newer.
 //!
-//! Not known here: frames, what home does with protection and layouts.
+//! Lock order: frame latches, then the book. The book's lock is not held during I/O or fences.
+//!
+//! Not known here: frames, and how the data files protect and store pages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! How persistent memory is configured.
+//! The configuration of persistent memory.
 //!
 //! What it does not know: the configuration file.
 

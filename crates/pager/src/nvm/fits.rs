@@ -1,4 +1,5 @@
-//! Whether a region is the one that a database needs: one answer for the start, for `varve nvm status` and for the next configuration.
+//! Decides whether a region of persistent memory is the one that a database needs. Three callers use this
+//! answer: the start, `varve nvm status`, and the check of a new configuration.
 //!
 //! Invariants
 //! 1. Nothing is changed.

@@ -1,14 +1,16 @@
-//! Flushing: slots whose version the data files have are freed. If there is none, other versions are written
-//! to the data files first (`home_order.rs` chooses them). Threads do this ahead of need: they begin at the
-//! high mark of dirty slots, and end at the low mark.
+//! Flushing the NVM page buffer: slots are freed whose page versions the data files also have. If there are
+//! none, other versions are first written to the data files (`home_order.rs` chooses them). Threads do this
+//! before slots are needed: they begin when the number of dirty slots reaches the high mark, and end at the
+//! low mark.
 //!
 //! Invariants
-//! 1. A version is clean only after the put of exactly its image to the data files has returned, with need
-//!    `Stable`.
-//! 2. A thread that frees a slot, or gives up a version, wakes the threads that wait for a slot. No thread
-//!    waits while it could flush a version itself.
-//! 3. A version that a full device refused stays dirty, and the next one is tried. A put returns the error
-//!    when all dirty versions were refused, or [`TRIED_MAX`] in a row. The next put continues behind them.
+//! 1. A version is clean only after exactly its image was put to the data files with the need `Stable`, and
+//!    the put has returned.
+//! 2. A thread that frees a slot, or stops work on a version, wakes the threads that wait for a slot. No
+//!    thread waits while it could flush a version itself.
+//! 3. If a full device refuses a version, the version stays dirty, and the next one is tried. A put returns
+//!    the error when all dirty versions were refused, or [`TRIED_MAX`] in a row. The next put continues with
+//!    the versions after these.
 //!
 //! What it does not know: who needs the slots.
 

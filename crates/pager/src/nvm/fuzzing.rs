@@ -1,6 +1,7 @@
-//! Doors to the page slots of a region, for `crates/fuzzing`: what a start makes of any bytes.
+//! Access for `crates/fuzzing` to the page slots of a region. A fuzz target passes arbitrary bytes, and gets
+//! what a start would find in them.
 //!
-//! What it does not know: what a fuzz target expects of it.
+//! What it does not know: what a fuzz target expects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

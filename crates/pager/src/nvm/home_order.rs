@@ -1,19 +1,22 @@
-//! Which pages go from persistent memory to the data files first: pages that were put once, before pages that
-//! are put again and again.
+//! The order in which pages in persistent memory are written to the data files. Pages that were put once come
+//! first. Pages that are put again and again come later.
 //!
-//! A page that is put again while it waits here is written to the data files once for both puts. That saves
-//! most for pages that come back soon, so pages are divided as in 2Q (Johnson, Shasha: "2Q: A Low Overhead
-//! High Performance Buffer Management Replacement Algorithm", VLDB 1994). A page that was put once is in a
-//! list with a tenth of the slots (A1in). A page that came back while it was here, or soon after it had left
-//! (A1out), is in the other list (Am). If the first list is longer than its tenth, its oldest page goes next.
-//! Otherwise the oldest page of the second list goes next.
+//! If a page is put again while it waits here, one write to the data files is enough for both puts. This
+//! saves most writes for pages that come back soon. So pages are divided as in 2Q (Johnson, Shasha: "2Q: A
+//! Low Overhead High Performance Buffer Management Replacement Algorithm", VLDB 1994).
+//!
+//! The first list (A1in) has a tenth of the slots, for pages that were put once. The second list (Am) has
+//! pages that came back while they were here, or soon after they had left (A1out). If the first list is
+//! longer than its tenth, its oldest page is written next. Otherwise the oldest page of the second list is
+//! written next.
 //!
 //! Invariants
-//! 1. A version is in one of the two lists, by its sequence.
-//! 2. A turn begins with the versions in the lists at that time. After a full device refuses some of them,
-//!    the turn continues behind these, until all have been tried. Later versions wait for the next turn.
-//! 3. An error in the memory of pages that left changes the order only. Pages of the second list may stay for
-//!    as long as new pages keep coming.
+//! 1. Each version is in one of the two lists, identified by its sequence.
+//! 2. A round tries the versions that are in the lists when it begins. If a full device refuses some
+//!    versions, the round continues with the ones after these, until all have been tried. Later versions wait
+//!    for the next round.
+//! 3. The list A1out of pages that left may be wrong. Then only the order of writing changes. A page in the
+//!    second list may stay there as long as new pages keep coming.
 //!
 //! What it does not know: slots, and which versions may be written now.
 

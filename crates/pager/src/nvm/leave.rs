@@ -1,9 +1,10 @@
-//! Leaving the page buffer: everything goes home.
+//! Emptying the NVM page buffer (pages in persistent memory): all its pages are written to the data files.
 //!
 //! Invariants
-//! 1. When this returns home has every page's newest version, durably: nothing in the slots is needed any more.
+//! 1. When this returns, the data files have the newest version of every page, durably. Nothing in the
+//!    buffer's slots is needed any more.
 //!
-//! Not known here: what becomes of the region (`attach.rs`), and of the log in it (`running/checkpoint.rs`).
+//! Not known here: what happens to the region (`attach.rs`), and to the log in it (`running/checkpoint.rs`).
 
 use std::time::Duration;
 

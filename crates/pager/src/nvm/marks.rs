@@ -1,9 +1,9 @@
-//! The marks of the NVM page buffer: at how many dirty slots flushing to the data files begins (high mark)
-//! and ends (low mark). Both may change while the database is open.
+//! The two marks of the NVM page buffer, counted in dirty slots. At the high mark threads begin to write
+//! pages to the data files; at the low mark they stop. Both marks may change while the database is open.
 //!
 //! Invariants
-//! 1. The high mark is below the number of slots. When flushing begins, there are still free or clean slots
-//!    for puts.
+//! 1. The high mark is below the number of slots. So when flushing begins, some slots are still free or
+//!    clean, and puts can use them.
 //!
 //! Not known here: which threads flush.
 

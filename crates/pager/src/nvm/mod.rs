@@ -1,7 +1,8 @@
-//! Persistent memory beside the files: a region that may hold the log and doublewrite copies (`attach.rs`),
-//! and newest versions of pages on their way home (`buffer.rs`, the level).
+//! Persistent memory: a mapped region that may hold the log, doublewrite copies (`attach.rs`), and the NVM
+//! page buffer (`buffer.rs`). The page buffer is a level that keeps the newest versions of changed pages
+//! until they are written to the data files.
 //!
-//! Not known here: what is in log and pages, what copies are for.
+//! Not known here: what is in the log and in pages, and what copies are for.
 
 pub(crate) mod area;
 mod attach;

@@ -1,17 +1,16 @@
-//! Recovery of the page slots in persistent memory, and the check that compares the slots with memory and
-//! with the data files.
+//! Recovery of the page slots in persistent memory. Also a check that compares the slots with the table in
+//! memory and with the data files.
 //!
 //! Invariants
 //! 1. If slots have several versions of a page, the version with the largest sequence stays. Its cache lines
-//!    are written back before the other versions are retired, because a killed process may have left it in
-//!    processor caches. All slot headers are written back, too. Otherwise a later power failure could bring
-//!    back a version that this start found retired.
+//!    are written back before the slots of the other versions are freed, because a killed process may have
+//!    left it in processor caches. All slot headers are written back, too. Otherwise a later power failure
+//!    could bring back an old version.
 //! 2. A published slot with inconsistent contents is an error, because no crash leaves such a slot. The older
 //!    page in the data files is never used instead.
-//! 3. Recovery may run again and gives the same result. It retires only versions that have a durable newer
-//!    version, or that are beyond the end of their file as the spaces know it after redo. A page that was
-//!    freed keeps its slot, because redo may begin before the freeing again, and the data files may never
-//!    have had the page.
+//! 3. Recovery may run again, and gives the same result. It frees only two kinds of slots: those whose page
+//!    has a durable newer version, and those whose page is beyond the end of its file after redo. A freed
+//!    page keeps its slot. Redo may begin before the freeing again, and the data files may not have the page.
 //! 4. While a check reads a slot, no thread stores to the slot. A put of that page waits until the check is
 //!    done.
 //!

@@ -1,10 +1,11 @@
-//! The region of an open database: its parts, for those who use them.
+//! The region of persistent memory of an open database. It gives each user its part: the log, the page
+//! buffer, or the doublewrite copies.
 //!
 //! Invariants
-//! 1. The region's stamp is durable before the control file gets the same stamp. A region with a smaller
-//!    stamp than the control file was therefore replaced by an older copy.
+//! 1. The region's stamp (the number of the last checkpoint) is durable before the control file gets the same
+//!    stamp. So a region with a smaller stamp than the control file was replaced by an older copy.
 //!
-//! Not known here: what is in the parts; how the region came to the database, and how it is left (`attach.rs`).
+//! Not known here: what is in the parts; how the database gets a region and leaves it (`attach.rs`).
 
 use std::sync::Arc;
 

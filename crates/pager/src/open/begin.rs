@@ -1,12 +1,13 @@
-//! The log of an existing database, and the region of persistent memory that it has or gets: what has to wait
-//! for a clean shutdown; read the log, or begin it anew.
+//! Opens the log of an existing database, and the region of persistent memory that it has or gets. The log is
+//! read, or begins empty. This module also decides which changes of the configuration must wait for a clean
+//! shutdown.
 //!
 //! Invariants
-//! 1. Until the log is read nothing is changed; then a region is made, if the database gets one (decision
+//! 1. Nothing is changed until the log was read. Then a region is made, if the database gets one (decision
 //!    0308).
-//! 2. The control file learns with the log's new life what comes with it, in one write.
-//! 3. A log moves, and images of clean pages begin, only after a clean shutdown; what was configured so waits
-//!    until then.
+//! 2. The control file gets the log's new life, and everything that changes with it, in one write.
+//! 3. Two changes of the configuration need a clean shutdown before: moving the log, and logging images of
+//!    clean pages. Until then the old configuration stays in force.
 //!
 //! Not known here: what is in the spaces.
 

@@ -1,9 +1,10 @@
 //! The check for copies of a running database: are these the files of the server that ran last, or a copy
 //! that was taken while the server ran?
 //!
-//! Files that change while they are copied are of many moments. The log of such a copy need not fit its
-//! pages, and no other check would find that.
+//! Files that change while they are copied are from different moments. So the log of such a copy may not fit
+//! its pages, and no other check would find that.
 //!
+//! Invariants
 //! 1. A start records the identity of its files (`Directory::identity`) in the control file, in the write
 //!    that begins the log's new life. A copy has another identity. A clean shutdown removes the record, so a
 //!    copy of a database that was shut down is valid.

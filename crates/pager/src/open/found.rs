@@ -1,9 +1,10 @@
-//! What a database that is not open has in persistent memory, as its control file and the region say.
+//! Reports what a database that is not open has in persistent memory. The report is made from its control
+//! file and from the region.
 //!
 //! Invariants
 //! 1. Nothing is changed.
 //!
-//! Not known here: the configuration that a person has written.
+//! Not known here: the configuration file.
 
 use varve_device::{Directory, Region};
 

@@ -5,12 +5,13 @@
 //! file.
 //!
 //! Invariants
-//! 1. Each start makes a new mark in three steps. The control file announces the mark, in the write that
-//!    begins the log's new life. Then the headers with the mark are written to the data files. Only then does
-//!    the control file expect this mark. On a full device the start does not fail: the mark stays announced.
+//! 1. Each start makes a new mark in three steps. First the control file announces the mark, in the write
+//!    that begins the log's new life. Then the headers with the mark are written to the data files. Only then
+//!    does the control file expect this mark. On a full device the start does not fail: the mark stays
+//!    announced.
 //! 2. After that, the control file does not fit a log that ends before the new mark was logged.
-//! 3. Headers are checked before a page is repaired or redone, and before doublewrite copies are created
-//!    anew.
+//! 3. Headers are checked before a page is repaired or redone, and before the doublewrite copies are replaced
+//!    by new, empty ones.
 //!
 //! Not known here: what else is in the pages, and how the log is read.
 

@@ -1,21 +1,32 @@
 //! Opening: making a new database, or recovering an existing one.
 //!
-//! Order for a new one: control file (state creating), NVM region if one is configured, empty log, space
-//! files and doublewrite file; then the control file gets the state open. After a crash before that, the next
-//! start begins again, under another id. It removes the log and the cache file that the earlier start left.
+//! A new database is made in this order: control file (state creating), NVM region if one is configured,
+//! empty log, space files and doublewrite file. Then the control file gets the state open. If a crash
+//! interrupts this, the next start begins again, with another database id. It removes the log and the cache
+//! file of the interrupted start.
 //!
-//! Order for an existing one: control file, headers of files in place, analysis of the log, headers of packed
-//! files, a new life of the log (`open/begin.rs`), repair of torn pages, redo, allocation maps. A log that
-//! moves between files and a region, or that was left in a region, begins empty. The last shutdown was clean
-//! then, so nothing has to be analysed or redone.
+//! An existing database is opened in this order:
+//! 1. control file
+//! 2. headers of the files with the in-place layout
+//! 3. analysis of the log
+//! 4. headers of packed files
+//! 5. a new life of the log (`open/begin.rs`)
+//! 6. repair of torn pages
+//! 7. redo
+//! 8. allocation maps
+//!
+//! A log begins empty if it moves between files and a region, or if it was left in a region. The last
+//! shutdown was clean then, so nothing has to be analysed or redone.
 //!
 //! Invariants
 //! 1. Nothing is written before the files are known to fit together and to fit the configuration.
-//! 2. The space files are flushed before redo trusts what it reads, because a killed process may have left
-//!    page writes in caches.
-//! 3. Analysis only reads. The spaces change (repair, redo) after the control file knows the log's new life.
-//! 4. Repair goes by the protection that was in force. The configured protection is recorded as the one in
-//!    force when every page is repaired and its files are ready, and before it writes its first page.
+//! 2. The space files are flushed before redo reads them, because a killed process may have left page writes
+//!    in caches.
+//! 3. Analysis only reads. Repair and redo change the data files after the control file has the log's new
+//!    life.
+//! 4. Pages are repaired with the protection that was in force at the last run. The configured protection
+//!    comes into force when every page is repaired and its files are ready. The control file records it
+//!    before it writes its first page.
 //!
 //! What it does not know: what records mean, how pages are repaired.
 

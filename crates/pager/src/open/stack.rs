@@ -1,6 +1,7 @@
-//! The levels between the pool and home: the flash cache, and above it persistent memory, where a configuration has them.
+//! Builds the levels between the buffer pool and the data files, as the configuration says: the flash cache,
+//! and above it persistent memory.
 //!
-//! Not known here: how home is put together, what the pool does.
+//! Not known here: how the data files are opened, and what the pool does.
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
-//! The memory of the frames: one anonymous mapping, in huge pages where the kernel gives them.
+//! The memory of the frames (each frame has one page): one anonymous mapping, in huge pages if the kernel
+//! provides them.
 //!
 //! Invariants
-//! 1. The mapping lives as long as the arena; frame `n` is bytes `n * page_size ..` of it.
-//! 2. Nothing is touched before a frame is first used, so an idle pool costs no memory.
-//! 3. Bytes of a frame are read or written only under the frame's latch (the callers' duty).
+//! 1. The mapping lives as long as the arena. Frame `n` begins at byte `n * page_size`.
+//! 2. Memory of a frame is not touched before the frame's first use. So an idle pool uses no memory.
+//! 3. Bytes of a frame are read or written only under the frame's latch. The callers ensure this.
 //!
 //! What it does not know: which page is in a frame.
 

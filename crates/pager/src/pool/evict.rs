@@ -1,11 +1,11 @@
-//! Replacement: which pages leave, and how their frames become free.
+//! Page replacement: which pages are evicted, and how their frames become free.
 //!
 //! Invariants
-//! 1. A page is evicted only if it is clean and its frame is latched exclusively. Evictors try the latch and
-//!    never wait for it.
-//! 2. Frames are freed in batches of up to [`BATCH`], by page writers ahead of need and by any thread that
-//!    finds the free list empty.
-//! 3. A scan reuses its own frames: pages that a scan loaded, and that no other access has used since, are
+//! 1. A page is evicted only if it is clean, and its frame is latched exclusively. An evicting thread tries
+//!    to get the latch, and never waits for it.
+//! 2. Frames are freed in batches of up to [`BATCH`], by page writers ahead of need, and by any thread that
+//!    finds no free frame.
+//! 3. A scan reuses its own frames. Pages that a scan read, and that no other access has used since, are
 //!    evicted before all other pages.
 //!
 //! What it does not know: how pages are written.

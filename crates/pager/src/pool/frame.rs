@@ -1,15 +1,17 @@
-//! A frame's descriptor: latch, identity, state.
+//! The descriptor of a frame (the space for one page in the pool): its latch, the identity of its page, and
+//! its state.
 //!
 //! Invariants
-//! 1. `page` changes only under the exclusive latch. Who got the frame number from the table latches first and
-//!    then checks `page`; that is what makes unlatched look-ups and eviction safe.
-//! 2. `dirty` is set under the exclusive latch (or while `writing`, when a write failed) and cleared under the shared
-//!    latch by the one who set `writing`.
-//! 3. One write of a frame is in flight at a time: `writing` is taken by compare-and-swap and given back when the put
-//!    has returned. A frame that is dirty or writing is never evicted.
-//! 4. `pins` is raised under a latch, or by `await_page`, and lowered without one; a pinned frame is never evicted, and a
-//!    free frame gets a page only when nobody awaits its last one (`is_awaited`).
-//! 5. `fresh` marks a page that was created and not logged yet; releasing it in that state drops it.
+//! 1. `page` changes only under the exclusive latch. A thread that found the frame number in the table takes
+//!    the latch first, and then checks `page`. This makes look-ups without a latch, and eviction, safe.
+//! 2. `dirty` is set under the exclusive latch (or, after a failed write, while `writing` is set). It is
+//!    cleared under the shared latch, by the thread that set `writing`.
+//! 3. One write of a frame is in flight at a time. A compare-and-swap sets `writing`, which is cleared when
+//!    the put has returned. A frame that is dirty or writing is never evicted.
+//! 4. `pins` is raised under a latch, or by `await_page`, and lowered without a latch. A pinned frame is
+//!    never evicted. A free frame gets a new page only when no thread waits for its last page (`is_awaited`).
+//! 5. `fresh` marks a page that was created and is not logged yet. If such a page is released, the pool drops
+//!    it.
 //!
 //! What it does not know: the bytes of its page.
 

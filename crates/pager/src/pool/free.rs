@@ -1,8 +1,9 @@
-//! Frames that hold no page.
+//! The list of free frames: frames that hold no page.
 //!
 //! Invariants
-//! 1. A frame is in the list at most once and belongs to whoever popped it.
-//! 2. Frames never used are handed out last come first served by number, so memory is touched in order and only if needed.
+//! 1. A frame is in the list at most once. The thread that takes a frame from the list owns it.
+//! 2. Frames that were never used are taken last, in the order of their numbers. So memory is touched in
+//!    order, and only if it is needed.
 //!
 //! What it does not know: how frames become free.
 

@@ -1,10 +1,12 @@
-//! Guards: the only way to a page's bytes.
+//! Guards give access to the bytes of a page. There is no other access.
 //!
 //! Invariants
-//! 1. A guard holds its frame's latch in its mode from making to drop, so the frame keeps its page.
-//! 2. Bytes are lent only by a guard: shared by any, mutable by the exclusive one, and only inside the crate (or for
-//!    pages of the temporary space), because a logged page changes only in a mini-transaction.
-//! 3. Guards stay on their thread.
+//! 1. A guard holds the latch of its page's frame (shared or exclusive) from its creation until it is
+//!    dropped. So the page stays in the frame.
+//! 2. Every guard gives shared access to the bytes. Only an exclusive guard gives mutable access, and only
+//!    inside this crate, because a logged page changes only in a mini-transaction. Pages of the temporary
+//!    space are not logged, so their bytes can be changed from outside, too.
+//! 3. A guard stays on its thread.
 //!
 //! What it does not know: how the page got into the frame.
 

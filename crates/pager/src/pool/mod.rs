@@ -1,4 +1,4 @@
-//! The buffer pool: frames, the table of resident pages, and fixing.
+//! The buffer pool: frames in memory, the table of pages in the pool, and access to pages.
 //!
 //! ```text
 //!            take_frame (free.rs, evict.rs)        read (read.rs)          begin_write (write.rs)
@@ -9,14 +9,15 @@
 //! ```
 //!
 //! Invariants
-//! 1. A page is in at most one frame. The frame of a page in the table holds it or is exclusively latched.
-//! 2. Fixing a resident page takes its latch and nothing else: the table is read without a latch, and the frame's
-//!    identity is checked under the frame's latch.
-//! 3. Nobody waits for a frame latch while holding a stripe of the table. Evictors and page writers that hold latches
-//!    only try.
-//! 4. I/O happens under no latch but the exclusive one of frames being read into.
+//! 1. A page is in at most one frame. If the table has a page, its frame has this page, or is latched
+//!    exclusively.
+//! 2. Access to a page in the pool takes only the latch of its frame. The table is read without a latch. The
+//!    identity of the frame's page is checked under the frame's latch.
+//! 3. No thread waits for a frame latch while it holds a latch of the table. Evicting threads and page
+//!    writers that hold latches only try to get more, and never wait.
+//! 4. No latch is held during I/O, except the exclusive latch of a frame that is being filled.
 //!
-//! What it does not know: what a level does with a page, how the log is written.
+//! What it does not know: how a level stores pages, and how the log is written.
 
 mod arena;
 mod counters;

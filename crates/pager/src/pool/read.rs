@@ -1,11 +1,11 @@
-//! Misses and read-ahead.
+//! Reading pages into the buffer pool: after a miss, and ahead of need.
 //!
 //! Invariants
-//! 1. A page that is being read is in the table, and its frame is latched exclusively. Other threads that
-//!    need the page wait for that latch.
+//! 1. A page that is being read is in the table of pages, and its frame is latched exclusively. Other threads
+//!    that need the page wait for that latch.
 //! 2. After a failed read the frame leaves the table before its latch is released. Each waiting thread then
 //!    reads the page itself.
-//! 3. Read-ahead takes only frames that can be freed without a write. Read-ahead of redo takes only free
+//! 3. Read-ahead takes only frames that can be freed without a write. Read-ahead during redo takes only free
 //!    frames.
 //!
 //! What it does not know: where the bytes come from.

@@ -1,4 +1,4 @@
-//! The replacement policies that can be configured.
+//! The page replacement policies that the configuration can choose.
 //!
 //! What it does not know: how a page is chosen (`evict.rs`).
 

@@ -1,10 +1,12 @@
-//! From page id to frame number: chains threaded through the frames, one latch per stripe of buckets.
+//! The hash table of the pool: from page id to frame number. Frames of one bucket form a chain. Each group of
+//! buckets, called a stripe, has one latch.
 //!
 //! Invariants
 //! 1. A chain changes only under the latch of its stripe.
-//! 2. [`Table::find`] takes no latch. It may miss a page that is there (a chain changed under it) and may name a frame
-//!    that has another page by now: the caller latches the frame and checks, else asks [`Table::find_latched`].
-//! 3. Stripe latches are leaves: nothing is waited for under one.
+//! 2. [`Table::find`] takes no latch. If a chain changes meanwhile, it may miss a page, or return a frame
+//!    that has another page by now. So the caller latches the frame and checks the page. If the check fails,
+//!    the caller calls [`Table::find_latched`].
+//! 3. While a thread holds a stripe latch, it waits for nothing.
 //!
 //! What it does not know: frame latches, states.
 

@@ -1,16 +1,18 @@
-//! Writing dirty pages: by page writers ahead of need, for checkpoints, and inline.
+//! Writing dirty pages of the pool: by page writers ahead of need, for checkpoints, and by a thread that
+//! needs a frame.
 //!
 //! Invariants
 //! 1. The image of a page is copied under the frame's shared latch, and the frame is marked clean under the
-//!    same latch. The put to the level below happens under no latch.
-//! 2. The log is flushed up to the newest image before the put.
+//!    same latch. No latch is held while the level below writes the image.
+//! 2. The log is flushed up to the newest image before the images are put to the level below.
 //! 3. If a put fails, its pages are dirty again before their writes end. So no changed page is lost or
-//!    evicted. The pager stops, unless the reason was a full device. Then each page is put by itself, and the
-//!    pages without space stay dirty. These pages are still in the ledger (`level/mod.rs`, invariant 6),
-//!    because they are put with the need `Held`, and only pages that can be refused together are put
-//!    together.
-//! 4. The level that makes an image stable reports this to the ledger. If the page was changed meanwhile, the
-//!    ledger already has an entry for the new first change.
+//!    evicted.
+//! 4. A full device does not stop the pager; any other failed put does. After a refusal by a full device each
+//!    page is put separately, and the pages without space stay dirty. They are still in the dirty-page table
+//!    for two reasons (`level/mod.rs`, invariant 6): the pages are put with the need `Held`, and only pages
+//!    that can be refused together are put together.
+//! 5. The level that makes an image stable reports this to the dirty-page table. If the page was changed
+//!    meanwhile, the table already has an entry for the new first change.
 //!
 //! What it does not know: protection, devices.
 

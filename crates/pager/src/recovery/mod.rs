@@ -4,7 +4,7 @@
 //! ```text
 //!   control file --read_log--> analysis of all groups --begin_life--> in the control file --> log open for appending
 //!                                                                                             |
-//!   pager open <-- dirty pages and their table <-- redo (page LSN < group end) <-- pool over the repaired files
+//!   pager open <-- dirty pages and table <-- redo (page LSN < group end) <-- pool over the repaired files
 //! ```
 //!
 //! Some log records change no page. They say, for example, that a page was written to the data files, or that

@@ -1,14 +1,14 @@
-//! The threads of a pager. The producer chooses which pages are written and when, and takes the checkpoints;
-//! workers (`workers`) write parts of its choice. A trimmer returns unused space. Other threads write pages
-//! from persistent memory and from the flash cache to the data files.
+//! The threads of a pager. The producer chooses which pages are written and when, and takes the checkpoints.
+//! Workers (`workers`) write parts of its choice. A trimmer returns unused space to the device. Other threads
+//! write pages from persistent memory and from the flash cache to the data files.
 //!
 //! Invariants
-//! 1. A thread ends when the pager is dropped or shut down, and after the first failure, which has stopped
-//!    the log. A full device is no failure: the thread rests and tries again, without a limit.
+//! 1. A thread ends when the pager is dropped or shut down. It also ends after the first failure that stops
+//!    the log. A full device is no such failure: the thread rests and tries again, without a limit.
 //! 2. There is one producer, so no two threads choose the same pages. Without threads (`background: false`)
 //!    the calls that need these steps run them.
-//! 3. A mini-transaction waits a bounded time if the log is full, or the pool is full of changes, because
-//!    pages can't be written. Then it returns the error.
+//! 3. A mini-transaction waits if the log or the pool is full because pages can't be written. The wait has a
+//!    limit, and then the mini-transaction returns the error.
 //!
 //! What it does not know: which pages there are.
 

@@ -1,19 +1,19 @@
-//! Checkpoints and cleaning: they let the log be cut.
+//! Checkpoints, and the writing of pages for them. After a checkpoint the older log can be cut.
 //!
-//! By default checkpoints are indirect: page writers clean pages in the order of their recovery LSNs, and a
-//! checkpoint notes the ledger's oldest recovery LSN as the redo position and cuts the log there. A
-//! configuration can ask for more: a fuzzy checkpoint first writes the pages that were changed before the
-//! last checkpoint, and a sharp one writes all changed pages.
+//! By default checkpoints are indirect. Page writers write dirty pages in the order of their recovery LSNs
+//! (the oldest change that is not stable). A checkpoint takes the lowest recovery LSN as the redo position,
+//! and cuts the log there. The configuration can choose two other kinds. A fuzzy checkpoint first writes the
+//! pages that were changed before the last checkpoint. A sharp checkpoint first writes all changed pages.
 //!
 //! Invariants
-//! 1. The redo position is the lower of two: that of the ledger, taken in the append section, and that of the
-//!    levels below the pool. Under full-page-log it stays where redo began until all pages that redo changed
-//!    are stable: the only image of a page that redo wrote, and that changed again, is somewhere behind that
-//!    position.
-//! 2. The log is durable up to its end before the position is stored. The reason: a page that a logged
-//!    discard dropped is no longer in the ledger, so redo must find the discard when it starts behind the
-//!    page's changes.
-//! 3. The position is durable in the control file before the log is cut or a file made shorter.
+//! 1. The redo position is the lower of two: that of the dirty-page table, taken in the log's append section,
+//!    and that of the levels below the pool. Under full-page-log the position does not move after a start,
+//!    until all pages that redo changed are stable. The reason: a page that redo wrote and that changed again
+//!    has its only image in the log after that position.
+//! 2. The log is durable up to its end before the redo position is stored. The reason: a page that a logged
+//!    discard dropped is no longer in the dirty-page table. So redo must find the discard if it starts after
+//!    the page's changes.
+//! 3. The redo position is durable in the control file before the log is cut or a file becomes shorter.
 //! 4. One checkpoint runs at a time.
 //!
 //! What it does not know: threads, and how pages are written.

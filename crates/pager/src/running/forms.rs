@@ -1,6 +1,7 @@
-//! Keeps the notes of how owners' pages are stored where redo finds them.
+//! Logs how owners' pages are compressed, and logs it again when the old part of the log is cut. So redo
+//! finds the compression of every owner.
 //!
-//! What it does not know: how a note looks (`log/notes/stored_forms.rs`).
+//! What it does not know: the format of the log record (`log/notes/stored_forms.rs`).
 
 use varve_device::reached;
 

@@ -1,4 +1,4 @@
-//! What an open pager does beside its callers: writing pages, taking checkpoints, giving room back.
+//! The background work of an open pager: writing pages, taking checkpoints, returning space to the device.
 //!
 //! What it does not know: how a database is opened, and who calls.
 

@@ -1,4 +1,4 @@
-//! An open pager: the parts that its callers and its threads share.
+//! The parts of an open pager that its callers and its threads share.
 //!
 //! What it does not know: what is done with them.
 

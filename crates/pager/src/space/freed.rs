@@ -1,18 +1,17 @@
-//! The rule by which free extents are trimmed: an extent waits until neither a transaction nor redo after a
-//! crash touches its pages.
+//! The rule for trimming free extents, which returns their blocks to the device. An extent is trimmed only
+//! when neither a transaction nor redo after a crash can touch its pages.
 //!
 //! ```text
-//! freed -> used --checkpoint notes the log's end-> noted --redo starts behind it-> due --trimmer-> trimmed
-//!            ^                                                                      |
-//!            +------------------------------ not now -------------------------------+
+//! freed -> used --checkpoint records the log's end-> noted --redo starts after it-> due --trimmer-> trimmed
+//!            ^                                                                        |
+//!            +-------------------------------- not now -------------------------------+
 //! ```
 //!
 //! Invariants
 //! 1. Every extent in these sets is free. An extent is removed from them before it gets an owner or is cut
 //!    off. When it becomes free again, it starts as used.
-//! 2. A checkpoint notes an extent together with the log's end. Every log record that touches the extent's
-//!    pages is before that end. A redo that starts behind the noted end therefore applies nothing to the
-//!    pages.
+//! 2. A checkpoint moves an extent to noted, and records the log's end. Every log record that touches the
+//!    extent's pages is before that end. So a redo that starts after it applies nothing to the pages.
 //! 3. One batch of extents is noted at a time. Extents that become free meanwhile wait for a later
 //!    checkpoint.
 //! 4. New extents are not in these sets. Extents that were free at the start are in them only if the layout

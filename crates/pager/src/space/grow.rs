@@ -1,9 +1,9 @@
 //! Growing and shrinking of space files.
 //!
 //! Invariants: 2 and 3 of `space/mod.rs`, and
-//! 1. The disk blocks of hollow extents are reserved before the file gets longer. A hollow extent is a free
-//!    extent whose file blocks may not be allocated. If a full device refuses one extent, the next one is
-//!    still tried, because after a start some hollow extents may still have their blocks.
+//! 1. A hollow extent is a free extent whose file blocks may not be allocated. Its blocks are reserved before
+//!    the file gets longer. If a full device refuses one extent, the next one is still tried, because after a
+//!    start some hollow extents may still have their blocks.
 //!
 //! What it does not know: who allocates.
 

@@ -2,9 +2,9 @@
 //! use.
 //!
 //! Invariants
-//! 1. Every extent is free or has one owner. A page that was handed out is not handed out again until it is
+//! 1. Every extent is free or has one owner. A page that was allocated is not allocated again until it is
 //!    freed.
-//! 2. The map differs from the descriptor pages by the mini-transactions in progress. Their allocations are
+//! 2. The map differs from the descriptor pages only by the running mini-transactions. Their allocations are
 //!    in the map already. The pages that they free are still in use in the map until the freeing is in the
 //!    log.
 //! 3. Free extents are used lowest first, so that the end of the space can be cut off. Released extents are

@@ -4,10 +4,10 @@
 //! 1. The descriptor pages record which pages are allocated. A descriptor page changes in the same
 //!    mini-transaction as the pages that refer to the allocated page. The maps in memory are read from the
 //!    descriptor pages after redo.
-//! 2. A file grows before any page refers to its new pages. Growing is not logged: the descriptor page of a
-//!    new group is durable before the file is long enough for the group. An incomplete extent at the end of a
-//!    file is ignored.
-//! 3. A file shrinks by cutting free extents off its end. A cut waits until redo starts behind every log
+//! 2. A file grows before any page refers to its new pages. Growing is not logged. A new group of extents has
+//!    a descriptor page, which is durable before the file is long enough for the group. An incomplete extent
+//!    at the end of a file is ignored.
+//! 3. A file shrinks by cutting free extents off its end. A cut waits until redo starts after every log
 //!    record that touched the extents.
 //! 4. The disk blocks of free extents are returned to the device under the rule of `freed.rs`. They are
 //!    reserved again before the extents are allocated.

@@ -1,11 +1,13 @@
-//! Allocations and frees of a mini-transaction until its commit.
+//! The pages that a mini-transaction has allocated or freed, until its commit.
 //!
 //! Invariants
-//! 1. A page is reserved in the map at once, so nobody else gets it; its descriptor page changes at commit. Dropping
-//!    without commit gives the reservations back.
-//! 2. Freed pages go back to the map only after the commit.
-//! 3. [`Pending::by_descriptor`] and what it gives cannot fail: the descriptor pages are pinned and checked when a change is noted. They are
-//!    latched in page order after all other pages, so mini-transactions never wait for each other in a circle.
+//! 1. An allocated page is reserved in the map in memory at once, so no other thread gets it. Its descriptor
+//!    page changes at the commit. If the mini-transaction is dropped without commit, the reservations are
+//!    released.
+//! 2. Freed pages return to the map only after the commit.
+//! 3. [`Pending::by_descriptor`] can't fail, because descriptor pages are pinned and checked when a change is
+//!    entered. They are latched after all other pages, in the order of their page numbers. So
+//!    mini-transactions never wait for each other in a circle.
 //!
 //! What it does not know: what the pages are for.
 

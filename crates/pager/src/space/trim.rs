@@ -1,22 +1,24 @@
-//! The trimmer: gives back what free extents hold, on every medium alike.
+//! The trimmer returns the disk space of free extents to the device.
 //!
 //! ```text
-//!    checkpoint: note_freed --> (redo starts behind it) pass_freed
-//!                pass_cuts -----> (redo starts behind the cut that was planned) cut_files
-//!    trimmer:    take_out --> the pool and the levels forget the pages --> the layout gives their room back --> put_back
+//!    checkpoint: note_freed --> (redo starts after it) pass_freed
+//!                pass_cuts -----> (redo starts after the cut that was planned) cut_files
+//!    trimmer:    take_out --> the pool and the levels drop the pages --> the layout frees their space --> put_back
 //! ```
 //!
-//! What giving back means is the layout's: in place a hole is punched, and the extents are hollow then, their room has to be
-//! reserved before they are used (`grow.rs`); a packed space forgets where the pages lay, and punches extents of its own.
+//! The two layouts free space in different ways. The in-place layout punches a hole, and the extents are
+//! *hollow* then: their blocks must be reserved before they are used again (`grow.rs`). The packed layout
+//! removes the pages from its page map, and later punches its own extents.
 //!
 //! Invariants
-//! 1. By the rule of `freed.rs` no frame of the pages is dirty, and no redo applies anything to them, or it finds that they were
-//!    discarded.
-//! 2. While an extent is trimmed nobody can take it; and so many others may be taken that no mini-transaction misses it.
-//! 3. What can't be trimmed is as it was, and is tried again after later checkpoints.
-//! 4. Nobody waits long for a file that is cut: it gets shorter a piece at a time.
+//! 1. `freed.rs` ensures two things. No frame of the pages is dirty. Redo applies nothing to the pages, or
+//!    finds that they were discarded.
+//! 2. While an extent is trimmed, no thread can take it. The trimmer leaves enough other extents for
+//!    mini-transactions.
+//! 3. If an extent can't be trimmed, it is as before, and is tried again after later checkpoints.
+//! 4. A file is cut a piece at a time, so that no thread waits long for it.
 //!
-//! What it does not know: when it is called, how fast.
+//! What it does not know: when it is called, and how fast it may work.
 
 use varve_device::{planted, reached};
 

@@ -1,7 +1,8 @@
-//! Checking a space: headers, descriptors, every page in use.
+//! The consistency check of a space. It checks the header, the descriptor pages (which say which pages are in
+//! use), and every page in use.
 //!
 //! Invariants
-//! 1. Checking changes nothing. It is exact when no mini-transaction is in progress.
+//! 1. The check changes nothing. Its result is exact if no mini-transaction runs meanwhile.
 //!
 //! What it does not know: which pages are reachable (the engine compares with [`Spaces::owners`] and
 //! [`Spaces::pages_of_owner`]).

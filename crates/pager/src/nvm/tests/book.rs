@@ -1,7 +1,7 @@
-//! The book against a model: any order of puts, reads, flushes, discards and retirements, each also left half
-//! done.
+//! Tests of the book (the table of page versions in persistent memory) against a model. The tests do puts,
+//! reads, flushes, discards and removals in any order, and interrupt some of them.
 //!
-//! What it does not know: slots' contents.
+//! What it does not know: the contents of slots.
 
 use std::collections::{BTreeMap, BTreeSet};
 

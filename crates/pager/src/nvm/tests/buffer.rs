@@ -1,4 +1,5 @@
-//! The level over a region in memory and a home that is a map: order of persists, full and damaged media.
+//! Tests of the NVM page buffer over a region in memory and a map in place of the data files: the order in
+//! which stores become durable, full devices, damaged memory.
 //!
 //! What it does not know: pool, files.
 

@@ -1,4 +1,4 @@
-//! Tests of the NVM page buffer that need its insides.
+//! Tests of the NVM page buffer that use its private functions.
 //!
 //! What it does not know: how the program uses it.
 

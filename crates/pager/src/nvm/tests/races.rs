@@ -1,6 +1,6 @@
-//! The level between threads: what one does in the middle of another one's call.
+//! Tests of the NVM page buffer with several threads: one thread acts in the middle of another thread's call.
 //!
-//! What it does not know: pool, files; orders that no test here forces.
+//! What it does not know: pool, files; orders of events that no test forces.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -1,7 +1,7 @@
-//! What the tests of the level stand on: a region in memory, a home that is a map and refuses or waits when it is told to, a log that is
-//! durable as far as it is told.
+//! The models below the tests of the NVM page buffer: a region in memory; a map in place of the data files,
+//! which refuses or waits on request; and a log that is durable as far as the test says.
 //!
-//! What it does not know: pool, files, what a test is about.
+//! What it does not know: pool, files, what a test checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

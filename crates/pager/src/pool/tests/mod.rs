@@ -1,4 +1,4 @@
-//! Tests of the buffer pool that need its insides.
+//! Tests of the buffer pool that use its private functions.
 //!
 //! What it does not know: how the program uses it.
 

@@ -1,4 +1,5 @@
-//! Tests of what must hold when threads meet on one page: a level and a log that stop where a test wants them to.
+//! Tests of the buffer pool in which several threads use one page. The level and the log below are models
+//! that stop where a test needs it.
 //!
 //! What it does not know: devices, mini-transactions.
 
