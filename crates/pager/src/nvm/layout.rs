@@ -27,23 +27,10 @@
 //!
 //! After the header there are two words. Each is stored and made durable separately:
 //!
-//! | at | size | field |
+//! | at | size | word |
 //! |---:|---:|---|
-//! | 0 | 8 | magic "VARVENVM"; or "NVM LEFT" |
-//! | 8 | 4 | version, 1 |
-//! | 12 | 4 | page size in bytes |
-//! | 16 | 8 | database id |
-//! | 24 | 8 | region id: random, not 0; the control file names it |
-//! | 32 | 8 | length of the region in bytes |
-//! | 40 | 8 | log area: offset, a multiple of 4096; 0 = none |
-//! | 48 | 4 | log area: number of segments |
-//! | 52 | 4 | number of page slots; 0 = none |
-//! | 56 | 8 | log area: bytes of a segment |
-//! | 64 | 8 | slot headers: offset, a multiple of 4096; 0 = none |
-//! | 72 | 8 | page slots: offset, a multiple of the page size; 0 = none |
-//! | 80 | 4 | what the page slots are for: 0 there are none, 1 pages on their way home, 2 doublewrite copies (without slot headers; laid out by `home/protection/doublewrite.rs`) |
-//! | 84 | 4008 | zeros |
-//! | 4092 | 4 | crc32c of bytes 0..4092 |
+//! | 4096 | 8 | stamp: number of the last checkpoint that was begun with this region |
+//! | 4104 | 8 | start of the machine at the last opening, if the medium doesn't outlive it; else 0 |
 //!
 //! The areas begin at 8192: log segments, slot headers, page slots.
 //!

@@ -3,7 +3,7 @@
 //! ```text
 //!    checkpoint: note_freed --> (redo starts after it) pass_freed
 //!                pass_cuts -----> (redo starts after the cut that was planned) cut_files
-//!    trimmer:    take_out --> the pool and the levels drop the pages --> the layout frees their space --> put_back
+//!    trimmer:    take_out --> pool and levels drop the pages --> the layout frees their space --> put_back
 //! ```
 //!
 //! The two layouts free space in different ways. The in-place layout punches a hole, and the extents are
