@@ -1,6 +1,6 @@
 //! A quota limits the total size of the temporary files that share it.
 //!
-//! This module does not know which files these are or and which statement or session they belong to.
+//! This module does not know which files share a quota, or to which statement or session they belong.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,8 +1,8 @@
 //! Shared row locks, which several transactions may hold on one row: FOR SHARE and FOR KEY SHARE (decision
 //! 0508). A foreign key takes FOR KEY SHARE on the parent row.
 //!
-//! The exclusive lock of a row's writer is the stamp in the row. The holders of shared locks are recorded
-//! here, in memory.
+//! The exclusive lock of a row's writer is the stamp in the row (the writer's transaction id). The holders of
+//! shared locks are recorded here, in memory.
 //!
 //! Invariants
 //! 1. A shared lock is recorded under the latch of the row's leaf, after a check that no uncommitted change

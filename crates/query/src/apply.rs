@@ -6,8 +6,8 @@
 //! Invariants
 //! 1. The inner plan is made once and runs many times. Before each run, `reset_plan_states` clears the state
 //!    of the previous run.
-//! 2. Results are cached by the values of the outer row, as long as memory allows, unless the inner plan is
-//!    volatile. So equal values do not run the inner plan again.
+//! 2. Results are cached by the values of the outer row, as long as memory allows. So equal values do not run
+//!    the inner plan again. The results of a volatile plan are not cached.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -1,8 +1,8 @@
 //! Constant parts of expressions are computed once, not for each row.
 //!
 //! Invariants
-//! 1. If computing a constant fails, it stays in the expression. So the client gets the error only if a row
-//!    needs the value.
+//! 1. If a constant part cannot be computed, the part stays in the expression. So the client gets the error
+//!    only if a row needs the value.
 //!
 //! This module knows nothing about plans.
 

@@ -7,7 +7,7 @@
 //! 2. A panic outside of statements, or on another thread, is handled by the previous panic hook.
 //!
 //! If a panic interrupts a mini-transaction, the pager stops itself, because its pages may be inconsistent
-//! (decision 0625). Does not know: the transaction, which `session` ends.
+//! (decision 0625). `session` ends the transaction.
 
 use std::any::Any;
 use std::backtrace::Backtrace;

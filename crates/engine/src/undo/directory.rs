@@ -5,7 +5,7 @@
 //!    lost.
 //! 2. A segment is either in the pool or used by one transaction.
 //!
-//! This module knows nothing about the transactions and the content of undo records.
+//! This module knows nothing about transactions and the content of undo records.
 
 use parking_lot::Mutex;
 use varve_pager::{Access, PageId, Pager, SpaceId};

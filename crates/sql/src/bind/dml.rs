@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. Every column of a new row gets an expression of the column's type: the given value, the default, or
 //!    NULL.
-//! 2. `recheck` is the whole WHERE clause. It is needed because a row may have changed before it is locked,
-//!    even in its key columns.
+//! 2. `recheck` is the whole WHERE clause. It is evaluated again when a row is locked, because the row may
+//!    have changed before that, even in its key columns.
 //!
 //! NOT NULL and uniqueness are checked when rows are written, not here.
 

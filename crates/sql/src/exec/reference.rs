@@ -4,8 +4,8 @@
 //! Invariants
 //! 1. A check reads the newest committed rows and those of its own transaction, never the snapshot (decision
 //!    0508).
-//! 2. A transaction that writes a reference locks the referenced row until its end. A transaction that
-//!    deletes a referenced row waits for these locks before it looks for references.
+//! 2. A transaction that writes a reference locks the referenced row until the transaction ends. A
+//!    transaction that deletes a referenced row waits for these locks, and then looks for references.
 //! 3. A deferred check first tests whether it is still needed.
 //!
 //! This module does not know which statement made the changes.

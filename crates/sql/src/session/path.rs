@@ -1,8 +1,8 @@
 //! Computes the search path of a session from its setting.
 //!
 //! Invariants
-//! 1. The path is computed again if the setting or the role has changed, before a plan is looked up. It is
-//!    also computed again if the catalog has changed, before a plan runs.
+//! 1. If the setting or the role has changed, the path is computed again before a plan is looked up. If the
+//!    catalog has changed, the path is computed again before a plan runs.
 //!
 //! This module does not know how names are looked up (`crate::path`).
 

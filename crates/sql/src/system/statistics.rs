@@ -1,4 +1,5 @@
-//! Varve's own system tables: counters of the database, and where durable data is. SHOW shows them, too.
+//! Varve's own system tables: counters of the database, and the places where durable data is stored. SHOW
+//! shows them, too.
 //!
 //! Invariants
 //! 1. Counters start at zero when the database is opened. Reading them never waits.

@@ -1,4 +1,5 @@
-//! Converts COPY and its options, in the old syntax (`CSV HEADER`) and the new one (`(FORMAT csv, HEADER)`).
+//! Converts COPY from the tree of PostgreSQL's parser. Options may have the old syntax (`CSV HEADER`) or the
+//! new one (`(FORMAT csv, HEADER)`).
 //!
 //! Invariants
 //! 1. Options that would make the data ambiguous are refused before any data is read or written.

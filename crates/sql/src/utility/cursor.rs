@@ -1,4 +1,4 @@
-//! Converts DECLARE, FETCH, MOVE and CLOSE.
+//! Converts DECLARE, FETCH, MOVE and CLOSE from the tree of PostgreSQL's parser.
 //!
 //! This module knows nothing about rows and positions (`session::cursor`).
 

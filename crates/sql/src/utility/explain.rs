@@ -1,4 +1,4 @@
-//! Converts EXPLAIN and its options.
+//! Converts EXPLAIN and its options from the tree of PostgreSQL's parser.
 //!
 //! This module knows nothing about plans.
 

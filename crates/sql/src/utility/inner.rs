@@ -1,4 +1,5 @@
-//! Converts PREPARE and EXECUTE: the statement to prepare, and the values of its parameters.
+//! Converts PREPARE and EXECUTE from the tree of PostgreSQL's parser: the statement to prepare, and the
+//! values of its parameters.
 
 use pg_query::protobuf::{ExecuteStmt, PrepareStmt, Token};
 

@@ -1,4 +1,4 @@
-//! Converts LOCK TABLE.
+//! Converts LOCK TABLE from the tree of PostgreSQL's parser.
 //!
 //! This module does not know how tables are locked (`session::lock`).
 

@@ -1,4 +1,4 @@
-//! Converts VACUUM and ANALYZE.
+//! Converts VACUUM and ANALYZE from the tree of PostgreSQL's parser.
 //!
 //! `session::maintain` runs them.
 

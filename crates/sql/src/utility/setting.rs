@@ -1,4 +1,4 @@
-//! Converts SET, RESET, SHOW and ALTER SYSTEM.
+//! Converts SET, RESET, SHOW and ALTER SYSTEM from the tree of PostgreSQL's parser.
 //!
 //! Invariants
 //! 1. A value is converted to text as PostgreSQL's `flatten_set_variable_args` does it.

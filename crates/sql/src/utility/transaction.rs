@@ -1,4 +1,4 @@
-//! Converts BEGIN, COMMIT, savepoints, and the modes of transactions.
+//! Converts BEGIN, COMMIT, savepoints, and the modes of transactions from the tree of PostgreSQL's parser.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{ConstraintsSetStmt, Node, TransactionStmt, TransactionStmtKind};

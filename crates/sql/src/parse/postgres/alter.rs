@@ -1,4 +1,5 @@
 //! Converts ALTER TABLE with its actions, and commands that rename objects or move them to another schema.
+//! The source is the tree of PostgreSQL's parser, the result is the syntax tree of `crate::ast`.
 //!
 //! This module does not know whether an action is possible (`bind::alter`).
 

@@ -1,4 +1,5 @@
-//! Converts function calls, including forms with keywords between their arguments.
+//! Converts function calls, including forms with keywords between their arguments. The source is the tree of
+//! PostgreSQL's parser, the result is the syntax tree of `crate::ast`.
 //!
 //! This module does not know which functions exist.
 

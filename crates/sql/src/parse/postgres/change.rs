@@ -1,4 +1,5 @@
-//! Converts INSERT, UPDATE and DELETE.
+//! Converts INSERT, UPDATE and DELETE from the tree of PostgreSQL's parser to the syntax tree of
+//! `crate::ast`.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{

@@ -1,4 +1,5 @@
-//! Converts definitions: CREATE, ALTER, DROP, COMMENT and TRUNCATE.
+//! Converts definitions from the tree of PostgreSQL's parser to the syntax tree of `crate::ast`: CREATE,
+//! ALTER, DROP, COMMENT and TRUNCATE.
 //!
 //! Invariants
 //! 1. A clause that the syntax tree cannot hold is refused by its name (0A000).

@@ -1,4 +1,4 @@
-//! Converts expressions.
+//! Converts expressions from the tree of PostgreSQL's parser to the syntax tree of `crate::ast`.
 //!
 //! Invariants
 //! 1. An operand gets parentheses if the binder would otherwise combine it with the operator in another way.

@@ -1,4 +1,5 @@
-//! Converts the items of FROM.
+//! Converts FROM clauses. The source is the tree of PostgreSQL's parser, the result is the syntax tree of
+//! `crate::ast`.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{Alias, JoinExpr, JoinType, Node, RangeFunction, RangeVar};

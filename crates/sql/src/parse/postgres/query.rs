@@ -1,4 +1,4 @@
-//! Converts queries.
+//! Converts queries from the tree of PostgreSQL's parser to the syntax tree of `crate::ast`.
 //!
 //! Invariants
 //! 1. A clause that the syntax tree cannot hold is refused by its name (0A000).

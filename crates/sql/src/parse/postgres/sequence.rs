@@ -1,4 +1,5 @@
-//! Converts CREATE and ALTER SEQUENCE, and the options of sequences.
+//! Converts CREATE and ALTER SEQUENCE, and the options of sequences from the tree of PostgreSQL's parser to
+//! the syntax tree of `crate::ast`.
 //!
 //! This module knows nothing about the values of options that are not given (`bind::sequence`).
 

@@ -1,10 +1,11 @@
-//! Converts CREATE TABLE: columns, constraints and partitions.
+//! Converts CREATE TABLE from the tree of PostgreSQL's parser to the syntax tree of `crate::ast`: columns,
+//! constraints and partitions.
 //!
 //! Invariants
 //! 1. DEFERRABLE and similar words belong to the constraint before them, as in PostgreSQL's
 //!    `transformConstraintAttrs`.
 //!
-//! `bind::ddl` decides which of these Varve supports.
+//! `bind::ddl` decides which clauses Varve supports.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{

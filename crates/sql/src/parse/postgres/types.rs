@@ -1,4 +1,4 @@
-//! Converts names of types.
+//! Converts names of types from the tree of PostgreSQL's parser to the syntax tree of `crate::ast`.
 //!
 //! This module does not know which types exist (`ty`).
 
