@@ -1,11 +1,10 @@
-//! Registers the aggregates of `varve-sql` as DataFusion aggregate functions.
+//! Makes the aggregates of `varve-sql` available to the library DataFusion, as its aggregate functions.
 //!
 //! Invariants
-//! 1. The state of a group can be encoded and merged. So groups can be spilled to files and computed in
-//!    parts.
-//! 2. DISTINCT is not passed to DataFusion. Instead, the state stores the values that were seen.
-//!
-//! This module knows nothing about groups.
+//! 1. The state of a group can be written as bytes, and two states can be merged. So DataFusion can spill
+//!    groups to files and compute them in parts.
+//! 2. DataFusion is not told about DISTINCT. Instead, the state of a group stores the values that it has
+//!    already counted.
 
 use std::sync::Arc;
 

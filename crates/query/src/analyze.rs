@@ -1,11 +1,9 @@
-//! EXPLAIN ANALYZE: a measuring node is put around each node of a plan.
+//! EXPLAIN ANALYZE: puts a node that measures rows and time around each node of a plan.
 //!
 //! Invariants
-//! 1. A plan without EXPLAIN ANALYZE has no such nodes.
-//! 2. A query runs on one thread. So everything that happens while a node is polled was done by this node and
-//!    the nodes below it.
-//!
-//! This module knows nothing about the names of nodes (`steps`).
+//! 1. The plan of a statement without EXPLAIN ANALYZE has no such nodes.
+//! 2. A query runs on one thread. So while a node is polled, all work is done by this node and the nodes
+//!    below it.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -1,8 +1,8 @@
-//! UNION ALL as a plan node with one partition, which reads its inputs one after the other.
+//! UNION ALL as a plan node. The node has one partition, and reads its inputs one after the other.
 //!
-//! DataFusion's own union has the partitions of all its inputs, and DataFusion computes aggregates above a
-//! union in parts. Aggregates of DISTINCT values cannot be computed in parts. So this node, with one
-//! partition, replaces the union.
+//! This node replaces DataFusion's union node, which passes on the partitions of all its inputs. Aggregates
+//! above several partitions are computed in parts and then merged. Aggregates of DISTINCT values do not
+//! support that.
 
 use std::fmt;
 use std::sync::Arc;

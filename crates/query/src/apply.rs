@@ -1,13 +1,14 @@
-//! `Apply` runs a plan (the inner plan) for each row of another plan, with values of that row.
+//! The plan node `Apply` has an outer and an inner plan. It runs the inner plan for each row of the outer
+//! plan, with values of that row.
 //!
-//! It is used for queries that cannot become a join: some subqueries in expressions, and the right side of a
-//! lateral join.
+//! `Apply` is used for queries that cannot become a join: some subqueries in expressions, and some right
+//! sides of lateral joins.
 //!
 //! Invariants
 //! 1. The inner plan is made once and runs many times. Before each run, `reset_plan_states` clears the state
 //!    of the previous run.
-//! 2. Results are cached by the values of the outer row, as long as memory allows. So equal values do not run
-//!    the inner plan again. The results of a volatile plan are not cached.
+//! 2. The results of the inner plan are cached by the outer values, as long as memory allows. So equal outer
+//!    values run the inner plan once. The results of a volatile inner plan are not cached.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -1,15 +1,17 @@
-//! Cancel checks in all parts of a plan that can make many rows, or many pairs of rows, from few rows.
+//! Puts checks for cancel requests into the parts of a plan that can make many rows, or many pairs of rows,
+//! from few rows.
 //!
-//! DataFusion's operators can be interrupted only at the leaves of a plan. A join may produce many batches
-//! from rows that it has already read, and the operator above may read all of them in one poll. A join that
-//! keeps few of its pairs may produce no batch for a long time.
+//! Without these checks, DataFusion can be interrupted only at the leaves of a plan. A join may produce many
+//! batches from rows that it has already read, and the operator above may read all of them in one poll. A
+//! join that keeps few of its pairs may produce no batch for a long time.
 //!
 //! Invariants
-//! 1. After each join there is a node that checks for a cancel request at each batch.
-//! 2. A join that may form pairs without returning rows has a condition that checks at each batch of pairs.
-//! 3. Every physical plan is made by `physical_plan`, so every plan has these nodes.
+//! 1. Above each join there is a node that checks for a cancel request at each batch.
+//! 2. A join may form many pairs and return few rows. Such a join has a condition that checks at each batch
+//!    of pairs.
+//! 3. All physical plans are made by `physical_plan`, so every plan has these nodes.
 //!
-//! Scans, expressions, set-returning functions and window frames have checks of their own.
+//! Scans, expressions, set-returning functions and window frames check for cancel requests themselves.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

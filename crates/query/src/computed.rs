@@ -1,14 +1,12 @@
-//! Expressions of `varve-sql` as DataFusion scalar functions. The arguments are the columns that the
-//! expression reads.
+//! Makes expressions of `varve-sql` available to the library DataFusion, as its scalar functions. The
+//! arguments of such a function are the columns that the expression reads.
 //!
 //! Invariants
-//! 1. DataFusion knows only the columns that an expression reads, its type, and whether it is volatile. So
-//!    DataFusion can move the expression, but not change it.
-//! 2. Some values exist only while a query or a run of a subquery executes. If DataFusion evaluates an
-//!    expression with such a value during planning, the result is an error. Then DataFusion leaves the
-//!    expression as it is.
-//!
-//! This module knows nothing about plans.
+//! 1. DataFusion knows only three things about an expression: its columns, its type, and whether it is
+//!    volatile. So DataFusion can move the expression, but cannot change it.
+//! 2. Some values are known only while a query or a run of a subquery executes. An expression with such a
+//!    value fails if DataFusion evaluates it during planning. DataFusion then leaves the expression
+//!    unchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

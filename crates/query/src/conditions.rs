@@ -1,17 +1,15 @@
-//! Predicate pushdown: moves each condition as far down the plan as it can go without changing the result.
+//! Predicate pushdown: moves each condition as far down the plan as possible without changing the result.
 //!
 //! This rule replaces DataFusion's `push_down_filter`, which has three faults. It moves volatile conditions.
-//! It evaluates conditions that may fail for rows that a join would remove. It moves conditions without
+//! It may evaluate a condition that can fail on rows that a join would remove. It moves conditions without
 //! columns below an aggregate without groups, although such an aggregate returns a row even for no input.
 //!
 //! Invariants
-//! 1. A volatile condition stays where it is written.
-//! 2. A condition is moved below an aggregate only if it reads nothing but group keys. A condition without
+//! 1. A volatile condition stays where the query has it.
+//! 2. A condition is moved below an aggregate only if all its columns are group keys. A condition without
 //!    columns is moved only if there are group keys.
-//! 3. If an equality joins two columns, a condition on one column is also applied to the other, but only if
-//!    the condition cannot fail.
-//!
-//! This module does not know what tables do with conditions (`table`).
+//! 3. If an equality joins two columns, a condition on one column is also applied to the other one. This is
+//!    done only for conditions that cannot fail.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,10 +1,8 @@
-//! Constant parts of expressions are computed once, not for each row.
+//! Finds the constant parts of expressions, so that each one is computed once and not for each row.
 //!
 //! Invariants
-//! 1. If a constant part cannot be computed, the part stays in the expression. So the client gets the error
-//!    only if a row needs the value.
-//!
-//! This module knows nothing about plans.
+//! 1. If the computation of a constant fails, the expression keeps the uncomputed part. So the client gets
+//!    the error only if a row needs the value.
 
 use varve_engine::Value;
 use varve_sql::general::{Around, Expr, Ty};

@@ -1,7 +1,5 @@
-//! Passes errors through DataFusion: Varve's own errors stay unchanged, and DataFusion's errors get an
-//! SQLSTATE.
-//!
-//! This module knows nothing about the cause of an error.
+//! Passes errors through the library DataFusion. An error of Varve comes out unchanged. An error of
+//! DataFusion gets an SQLSTATE.
 
 use std::error::Error;
 

@@ -1,12 +1,10 @@
-//! Expands rows by set-returning functions. The functions run for each input row, and their values are added
-//! as columns.
+//! Set-returning functions: runs the functions of a select list for each input row, and adds their values as
+//! columns. One input row can become several rows.
 //!
 //! Invariants
-//! 1. Several functions in one select list advance together, one row at a time. A function that ends early
-//!    gives NULL from then on. If no function returns a row, the input row is dropped.
-//! 2. The order of the input rows is kept, and the order of the values for each row.
-//!
-//! This module does not know which rows a function returns (`varve-sql`).
+//! 1. Several functions in one select list return their values in parallel. A function that ends earlier
+//!    returns NULL until the last one ends. If no function returns a value, the input row is dropped.
+//! 2. The input rows keep their order, and so do the values for each row.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

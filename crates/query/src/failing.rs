@@ -1,5 +1,5 @@
-//! Decides which expressions can end in an error. Only expressions that cannot fail may be computed for rows
-//! that a condition would remove.
+//! Decides which expressions can fail with an error. An expression that cannot fail may be computed even for
+//! rows that a condition would remove.
 
 use varve_sql::general::Expr;
 

@@ -2,12 +2,10 @@
 //! first value.
 //!
 //! Invariants
-//! 1. A group's result is the same as that of `Folded` for the same values. Both encode their states in the
-//!    same way.
-//! 2. A sum of numeric is stored in two machine words while it fits. Sums that do not fit, and NaN, are in
+//! 1. A group has the same result as with `Folded`, which computes an aggregate of one group. Both write
+//!    their states as the same bytes.
+//! 2. A sum of numeric values is stored in two machine words while it fits. Larger sums and NaN are stored in
 //!    `rare`.
-//!
-//! This module knows nothing about DISTINCT and aggregates that store their values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! Identities for plan nodes and functions. DataFusion wants to compare these, but it cannot compare the
-//! expressions and contexts of Varve in them.
+//! Identities for plan nodes and functions, for the library DataFusion. DataFusion compares nodes, but it
+//! cannot compare the expressions of Varve that they contain. So it compares the identities instead.
 //!
 //! Invariants
-//! 1. Two identities are equal if one is a copy of the other. Other parts of the copies are compared
-//!    separately.
+//! 1. Two identities are equal if and only if one is a copy of the other. Parts of a node that differ between
+//!    copies are compared separately.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

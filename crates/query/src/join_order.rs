@@ -1,15 +1,13 @@
-//! Decides the order of joins. Without this rule, DataFusion joins in the written order and only avoids cross
-//! products.
+//! Chooses the order of joins. Without this rule, DataFusion would join in the order of the statement and
+//! only avoid cross products.
 //!
-//! Adjacent inner joins are put into the order that is cheapest by the estimates. The smaller side of each
-//! join is kept in memory. Semi joins with few rows come first.
+//! Inner joins next to each other are put into the order with the lowest estimated cost. Of the two sides of
+//! a join, the smaller one is kept in memory. Semi joins with few rows come first.
 //!
 //! Invariants
-//! 1. The plan returns the same rows in the same columns.
-//! 2. A condition is moved only as a whole. If one condition protects another from an error, both are in one
-//!    expression.
-//!
-//! This module does not know how estimates are computed (`estimate`).
+//! 1. The new plan returns the same rows in the same columns.
+//! 2. A condition is moved only as a whole. If one part of a condition protects another part from an error,
+//!    both are in one expression.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,17 +1,15 @@
-//! The cache of physical plans, from one execution of a statement to the next.
+//! The cache of physical plans. A plan stays in the cache from one execution of a statement to the next.
 //!
-//! A cached plan has no data of an execution. The snapshot (`Snapshot`), and the parameters, clock and
-//! session (`Around`), are set before each execution. The planner may also have used other values. These are
-//! stored with the plan, and a later execution uses the plan only if they are the same.
+//! A cached plan has no data of an execution. Two things are set before each execution. One is the snapshot
+//! (`Snapshot`). The other is the parameters, clock and session (`Around`). The planner may have computed the
+//! plan with some of these values. It then stores them with the plan, and a later execution uses the plan
+//! only if the values are the same.
 //!
 //! Invariants
-//! 1. A plan is used by one execution at a time. It is returned to the cache only after a successful
-//!    execution.
-//! 2. A cached plan holds no reader, no rows and no memory of the pool.
+//! 1. A plan is used by one execution at a time. It returns to the cache only after a successful execution.
+//! 2. A cached plan holds no reader, no rows, and no memory of the memory pool.
 //! 3. A plan is used only with exactly the tables for which it was made. A table whose definition has changed
 //!    counts as another table.
-//!
-//! This module knows nothing about texts of statements and rights.
 
 use std::collections::HashMap;
 use std::sync::Arc;

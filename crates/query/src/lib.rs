@@ -1,10 +1,10 @@
-//! varve-query runs general queries with DataFusion over the engine. General queries are those that the
-//! executor of `varve-sql` cannot run.
+//! varve-query runs general queries with the library DataFusion on the tables of the engine. A general query
+//! is a query that the executor of `varve-sql` cannot run, for example a join.
 //!
-//! The binder of `varve-sql` has resolved all names and types of a query and checked it. DataFusion then
+//! First, the binder of `varve-sql` resolves all names and types of a query and checks it. Then DataFusion
 //! moves columns, joins, groups, sorts and spills. The code of `varve-sql` computes expressions, casts,
-//! aggregates and most comparisons (decision 0606). DataFusion compares only values for which Arrow's order
-//! is PostgreSQL's, such as bytes and integers.
+//! aggregates and most comparisons (decision 0606). DataFusion compares only values for which Arrow has
+//! PostgreSQL's order, such as bytes and integers.
 //!
 //! Entry point: [`Queries`], which `SqlDatabase::with_general` gives to a database.
 

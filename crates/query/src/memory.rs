@@ -1,12 +1,10 @@
-//! `work_mem`: the memory that one sort, group or join of a session may use before it spills to files.
+//! The setting `work_mem`: the memory that one sort, group or join may use before it spills to files.
 //!
 //! Invariants
-//! 1. The memory pool of all queries keeps its own limit. The pool here only lowers the limit of one
-//!    operator.
-//! 2. An operator that has no memory may take one batch, because it could not begin otherwise. An operator
-//!    that spills may take the memory that spilling needs.
-//!
-//! This module knows nothing about settings.
+//! 1. All queries together share a memory pool with a limit. The pool in this file adds a lower limit for
+//!    each operator.
+//! 2. Two requests may exceed the limit. An operator without memory may take one batch, because it could not
+//!    begin otherwise. An operator that spills may take the memory that spilling needs.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,7 +1,5 @@
-//! Merge joins for a query that has run out of memory. Both sides are sorted, which can spill to files, and
-//! then merged.
-//!
-//! `run` decides when this is worthwhile.
+//! Merge joins, for a query that has run out of memory. Both sides of the join are sorted, and then merged.
+//! Sorting can spill to files. `run` decides when a query uses merge joins.
 
 use std::sync::Arc;
 

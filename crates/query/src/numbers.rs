@@ -1,9 +1,9 @@
-//! Numeric columns as machine words. If the unscaled integer of a value fits into 64 bits, the value is
-//! stored inside its Arrow view.
+//! Numeric columns as machine words, for fast arithmetic. A numeric value has an integer (its digits without
+//! the point) and a scale. If the integer fits into 64 bits, the whole value is stored inside its Arrow view.
 //!
 //! Invariants
-//! 1. `view` and `small` store a numeric in the engine's format (`engine/src/numeric.rs`), inside an Arrow
-//!    view.
+//! 1. `view` and `small` store a numeric value in the engine's format (`engine/src/numeric.rs`), inside an
+//!    Arrow view.
 
 use std::sync::Arc;
 

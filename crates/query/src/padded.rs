@@ -1,11 +1,9 @@
-//! A plan node for the nullable sides of outer joins. A column that is constant on such a side is not
-//! constant after the join, because it can be NULL there.
+//! A plan node for the side of an outer join that can be padded with NULLs. A column that is constant on this
+//! side is not constant after the join.
 //!
-//! A join in DataFusion reports the constant columns of both sides as constants of its result, even for a
-//! nullable side (`EquivalenceGroup::join`). Sorts, windows and groups above the join would then ignore such
-//! a column. This node reports no constants, and is put above a nullable side.
-//!
-//! This module does not know what DataFusion does with the constants of a plan.
+//! DataFusion does not take this into account: a join reports the constant columns of both sides as constants
+//! of its result (`EquivalenceGroup::join`). Sorts, windows and groups above the join would then ignore such
+//! a column. This node is put above the padded side, and reports no constant columns.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,11 +1,12 @@
-//! Divides a range of keys into parts of about equal size, by the bytes of its first and last key.
+//! Divides a range of keys into parts of about equal size. The boundaries are computed from the bytes of the
+//! first and the last key.
 //!
 //! Invariants
-//! 1. Boundaries ascend strictly. They are above the first key, and at or below the last key. So the parts
-//!    are disjoint and together cover the range.
+//! 1. The boundaries are in strictly ascending order, above the first key, and not above the last key. So the
+//!    parts are disjoint, and together they are the whole range.
 //!
-//! This module does not know how many rows are between two keys. If the keys are evenly spread, the parts are
-//! equally large.
+//! The number of rows between two keys is not known here. The parts have equally many rows only if the keys
+//! are evenly spread.
 
 use std::ops::Bound;
 

@@ -1,5 +1,6 @@
-//! Conditions that DataFusion pushes down to a table. They are translated back to expressions of `varve-sql`.
-//! Then they choose the access path, and are checked on the stored rows.
+//! Conditions that DataFusion pushes down to a table. This module translates them back to expressions of
+//! `varve-sql`. The expressions choose the access path of the scan, and the scan checks them on the stored
+//! rows.
 
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Expr as Logical, Operator};

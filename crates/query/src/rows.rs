@@ -1,8 +1,9 @@
-//! Rows that are computed and not read: VALUES, generate_series and unnest, as DataFusion's `TableProvider`.
+//! Rows that are computed and not read from a table: VALUES, generate_series and unnest. DataFusion reads
+//! them through the trait `TableProvider`, like a table.
 //!
 //! Invariants
-//! 1. Rows are computed while the stream is polled. So in a subquery each run uses the current values of the
-//!    outer row.
+//! 1. Rows are computed while their stream is polled. So in a subquery, each run uses the current values of
+//!    the outer row.
 
 use std::fmt;
 use std::sync::Arc;

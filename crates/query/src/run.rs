@@ -1,13 +1,12 @@
-//! Runs a plan: the async runtime, memory and temporary files, cancellation, and the rows for the session.
+//! Runs a plan. Sets up the async runtime, memory, temporary files and cancellation, and passes the rows to
+//! the session.
 //!
 //! Invariants
-//! 1. A query runs on the thread of its connection. Its runtime is created for it, runs all its streams, and
-//!    is dropped with them before `run` returns. So no reader outlives the statement, and a wait for a page
+//! 1. A query runs on the thread of its connection, in an async runtime of its own. The runtime and all its
+//!    streams are dropped before `run` returns. So no reader outlives the statement, and a wait for a page
 //!    blocks no other session.
 //! 2. A query checks for a cancel request between two polls. Expressions (`computed`) and joins (`cancel`)
-//!    check at each batch, and scans check at each leaf (in the engine).
-//!
-//! This module knows nothing about SQL.
+//!    check at each batch. Scans check at each leaf (in the engine).
 
 use std::cell::RefCell;
 use std::path::PathBuf;

@@ -1,13 +1,13 @@
-//! Scans a table: reads batches of rows from ranges of keys, with one reader for each partition.
+//! Scans a table: reads batches of rows from ranges of keys. Each partition of the scan has a reader.
 //!
 //! Invariants
-//! 1. Between two batches a scan holds only the reader of the engine, no page. It continues after the last
-//!    key that it returned.
-//! 2. Partitions are disjoint and in key order. Together they are the ranges of the access path.
-//! 3. Rows of one partition come in the order of the index.
+//! 1. Between two batches, a scan holds a reader of the engine, but no page. It continues after the last key
+//!    that it returned.
+//! 2. The partitions are disjoint and in key order. Together they are the key ranges that the access path has
+//!    chosen.
+//! 3. The rows of one partition come in the order of the index.
 //!
-//! This module does not know how the rows are used. A batch is read while its stream is polled, so the poll
-//! may block.
+//! A batch is read while its stream is polled, so the poll may block.
 
 use std::fmt;
 use std::ops::{Bound, ControlFlow};

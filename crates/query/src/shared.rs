@@ -1,14 +1,12 @@
-//! The rows of a WITH query that is read several times, and the rows of recursive queries. Rows are computed
-//! once, and only as many as a reader needs.
+//! Stores the rows of a WITH query that is read several times, and the rows of recursive queries. Each row is
+//! computed once, and only if a reader needs it.
 //!
 //! Invariants
 //! 1. Rows are computed in batches, when a reader needs a row that has not been computed yet. So a query can
 //!    read the first five rows of an endless recursion.
-//! 2. Rows that depend on values of an outer query are computed again for each run of the subquery.
-//! 3. Stored rows, the rows of a recursion's iteration, and the keys of UNION are counted in the memory pool
-//!    (53200).
-//!
-//! This module does not know which plan makes the rows.
+//! 2. If the rows depend on values of an outer query, they are computed again for each run of the subquery.
+//! 3. Three kinds of data count against the memory pool: stored rows, the rows of an iteration of a
+//!    recursion, and the keys of UNION. If the pool is full, the query fails with 53200.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

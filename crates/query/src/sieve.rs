@@ -1,12 +1,10 @@
-//! A sieve checks common conditions on stored rows before their columns are decoded. These are comparisons of
-//! a column with a constant or another column, LIKE, IN, and ORs of these.
+//! A sieve is a filter that checks common conditions on stored rows before their columns are decoded. The
+//! conditions are comparisons of a column with a constant or another column, LIKE, IN, and ORs of these.
 //!
 //! Invariants
-//! 1. A row passes if and only if the filter is true for it by `eval::Expr`. A test is never moved before a
-//!    condition that can fail. If the test itself might fail for a row, the whole filter is evaluated by
-//!    `eval::Expr`.
-//!
-//! This module does not know how the rows are used.
+//! 1. A row passes if and only if `eval::Expr` finds that the filter is true for it. A test is never moved
+//!    before a condition that can fail. If a test can fail for a row, `eval::Expr` evaluates the whole filter
+//!    for this row.
 
 use varve_engine::{DAY_US, Datum, NumericRef, RowRef, Value, lifted};
 use varve_sql::general::{CmpOp, Expr, Left, Like, Ty, Typed, conjuncts, joined, like_matches};

@@ -2,13 +2,11 @@
 //!
 //! Invariants
 //! 1. No file is created before a query spills. So a database can be opened on a full device.
-//! 2. A file has no name, so the kernel removes it with its last reader, even if the process crashes. So the
-//!    directory never has to be cleaned up.
-//! 3. After each piece, reading returns to the executor, which checks for a cancel request.
-//! 4. The files count against a quota, if there is one, until they are removed. If the device is full before
-//!    that, the error is 53100.
-//!
-//! This module knows nothing about the content of the files.
+//! 2. A temporary file has no name. So the kernel removes it with its last reader, even if the process
+//!    crashes, and no start has to clean up.
+//! 3. After each piece of a file, reading returns to the executor, which checks for a cancel request.
+//! 4. The files count against a quota, if there is one, until they are removed. If the device has no space
+//!    although the quota allows more, the error is 53100.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
-//! Statistics of a table, from a sample that is read when a query is planned. They estimate the number of
-//! rows, how many rows satisfy a condition, and how many different values a column has.
+//! Statistics of a table: the number of rows, how many rows satisfy a condition, and how many different
+//! values a column has. They are estimated from a sample that is read when a query is planned.
 //!
-//! No statistics are stored, so they can't be out of date. Any condition can be estimated, because it is
+//! No statistics are stored, so they cannot be out of date. Any condition can be estimated, because it is
 //! evaluated on the sample.
 //!
 //! Invariants
@@ -9,8 +9,6 @@
 //!    sample affects only the plan, never the result of a query.
 //! 2. A sample reads at most `PLACES` evenly spread leaves, twice. It never fails a query: if a page can't be
 //!    read or a condition fails, a default is used.
-//!
-//! This module knows nothing about plans (`estimate`).
 
 use std::collections::HashMap;
 use std::ops::{Bound, ControlFlow};

@@ -1,7 +1,5 @@
-//! Names of plan nodes in EXPLAIN: PostgreSQL's name for a node if there is one. For VERBOSE, DataFusion's
-//! own lines.
-//!
-//! This module does not know how nodes are measured (`analyze`).
+//! Names of plan nodes in EXPLAIN. A node has the name that PostgreSQL uses, if there is one. EXPLAIN VERBOSE
+//! also shows DataFusion's own description of a node.
 
 use std::fmt;
 

@@ -1,12 +1,10 @@
-//! A table of the engine as DataFusion's `TableProvider`. It passes projection, conditions and limit to the
-//! scan.
+//! Makes a table of the engine available to the library DataFusion (trait `TableProvider`). The scan of the
+//! table gets the columns, conditions and limit that DataFusion asks for.
 //!
 //! Invariants
-//! 1. Columns are named by their number. DataFusion never sees the names that clients see.
-//! 2. If the provider accepts a condition, it checks the condition exactly: it returns no row for which the
+//! 1. In DataFusion, columns are named by their number. DataFusion never sees the names that clients see.
+//! 2. If the table accepts a condition, it checks the condition exactly. It returns no row for which the
 //!    condition is not true.
-//!
-//! This module does not know how rows are read (`scan`).
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,15 +1,14 @@
-//! Translates a bound query to DataFusion's logical plan.
+//! Translates a query to DataFusion's logical plan. The binder has already resolved the names and types of
+//! the query.
 //!
 //! Invariants
-//! 1. Every column has a unique name in the whole plan. The binder has already resolved the names of the
-//!    statement.
-//! 2. DataFusion compares, groups and sorts only results of `comparable`. These are values that DataFusion
-//!    orders as PostgreSQL does, or keys.
+//! 1. Every column has a name that is unique in the whole plan.
+//! 2. DataFusion compares, groups and sorts only values that `comparable` returns. These are values that
+//!    DataFusion orders as PostgreSQL does, or keys whose bytes have PostgreSQL's order.
 //! 3. A condition that may fail is evaluated only for rows that satisfy the earlier conditions on the same
-//!    tables, or on some of them. PostgreSQL also checks the conditions of one table in their order.
+//!    tables, or on some of them. PostgreSQL also checks the conditions on one table in their order.
 //!
-//! This module does not know how plans run. Subqueries are in `subqueries`, set operations in `sets`,
-//! conditions derived from an OR in `factor`.
+//! Subqueries are in `subqueries`, set operations in `sets`, and conditions derived from an OR in `factor`.
 
 mod constants;
 mod expand;

@@ -1,13 +1,11 @@
-//! Evaluates expressions for whole batches, one column at a time: comparisons, logic, LIKE, CASE and
+//! Evaluates expressions for a whole batch of rows, one column at a time: comparisons, logic, LIKE, CASE, and
 //! arithmetic of integers and numeric.
 //!
 //! Invariants
-//! 1. The results are those of `eval::Expr` row by row. For some batches there is no result (`None`). Their
-//!    values could cause an error such as an overflow, have no fast method here, or need more than a machine
-//!    word. Then the caller computes row by row. So a branch of CASE may be computed here for rows that do
-//!    not take the branch.
-//!
-//! This module knows nothing about functions, casts of text and double precision.
+//! 1. The results are the same as those of `eval::Expr`, which evaluates row by row. The result is `None` if
+//!    a value could cause an error such as an overflow, has no fast method here, or needs more than a machine
+//!    word. The caller then evaluates row by row. So this module may compute a branch of CASE even for rows
+//!    that do not take the branch.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,12 +1,10 @@
-//! Window calls as DataFusion window functions. DataFusion sorts rows and divides them into partitions.
-//! Varve's code computes the results.
+//! Makes window functions available to the library DataFusion. DataFusion sorts the rows and divides them
+//! into partitions. The code here computes the results.
 //!
 //! Invariants
-//! 1. A function gets a whole partition, with its rows in the window's order. Two rows are peers if their
-//!    order keys are equal bytes.
-//! 2. Aggregates are the same as in grouped queries (`aggregate`).
-//!
-//! This module does not know how partitions are found.
+//! 1. A function gets a whole partition at once, in the order of the window. Two rows are peers if the bytes
+//!    of their order keys are equal.
+//! 2. Aggregates over a window use the same code as aggregates of grouped queries (`aggregate`).
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,7 +1,5 @@
-//! Expressions that are the same for all rows are computed once: when the plan is made, or, if the plan is
-//! cached, when it runs.
-//!
-//! This module does not know how constants are found (`crate::constants`).
+//! Expressions that are the same for all rows are computed once. If the plan is cached, they are computed at
+//! each execution, otherwise when the plan is made. `crate::constants` finds these expressions.
 
 use varve_sql::general::Expr;
 

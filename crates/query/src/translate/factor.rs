@@ -1,13 +1,10 @@
-//! Derives conditions from a disjunction (OR). If all branches share a condition, it becomes a separate
-//! condition, which joins can use as a key. If all branches have conditions on one relation, these are
-//! checked on that relation before the join.
+//! Derives conditions from an OR. If all branches of the OR share a condition, it becomes a separate
+//! condition. A join can use it as a key. If all branches have conditions on one table, a condition on this
+//! table is checked before the join.
 //!
 //! Invariants
-//! 1. The returned conditions hold for the same rows as the given conditions. This is also true in
-//!    three-valued logic.
+//! 1. The derived conditions hold for the same rows as the given conditions, also if some values are NULL.
 //! 2. A condition that may fail is neither moved nor evaluated twice.
-//!
-//! This module does not know which conditions become keys of joins.
 
 use std::collections::BTreeSet;
 use std::mem::discriminant;

@@ -1,10 +1,8 @@
-//! Translates GROUPING SETS. Each input row belongs to one group of each set. So each row is used once for
-//! each set, with the keys of that set.
+//! Translates GROUPING SETS. Each input row belongs to one group of each set. So each row is repeated once
+//! for each set, with the keys of that set.
 //!
-//! A set without keys has one group even if there are no rows. So a row of NULLs, which no aggregate counts,
-//! is added before all other rows.
-//!
-//! This module does not know how rows are multiplied (`expand`) or how groups are formed.
+//! A set without keys has one group even if there are no rows. To make this group, a row of NULLs is added
+//! before all other rows. No aggregate counts this row.
 
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::LogicalPlanBuilder;

@@ -2,11 +2,9 @@
 //! runs.
 //!
 //! Invariants
-//! 1. If a limit is a subquery, or depends on the outer query, it differs from run to run. Then `Apply` runs
-//!    the plan and passes the limit as a value.
-//! 2. WITH TIES also returns rows that have the same rank in ORDER BY as the last row.
-//!
-//! This module does not know how rows are ordered.
+//! 1. A limit that is a subquery, or that depends on an outer query, can differ from run to run. The plan
+//!    node `Apply` then runs the plan, and passes the limit to it as a value.
+//! 2. WITH TIES also returns the rows that ORDER BY ranks equal to the last row.
 
 use datafusion::common::Result;
 use varve_engine::Value;

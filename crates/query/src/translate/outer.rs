@@ -1,11 +1,10 @@
 //! Translates joins with subqueries in their conditions, and FROM items that use values of an outer query.
 //!
 //! Invariants
-//! 1. A subquery that reads one side of a join is computed for the rows of that side, before the join. A
-//!    subquery that reads both sides is computed for pairs of rows. Then `Apply` runs one side of the join
-//!    for each row of the other side. In an outer join, the other side is the one that keeps all its rows.
-//!
-//! This module does not know how a subquery is computed (`subqueries`).
+//! 1. A subquery in a join's condition may read one side of the join. Then it is computed for the rows of
+//!    that side, before the join. If it reads both sides, it is computed for pairs of rows. To form the
+//!    pairs, `Apply` runs one side of the join for each row of the other side. In an outer join, the other
+//!    side is the side that keeps all its rows.
 
 use datafusion::common::Result;
 use varve_sql::general::{Expr, Join, JoinKind, Lateral, Source, SqlError, Ty, Typed, Unnest};

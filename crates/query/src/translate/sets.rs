@@ -1,9 +1,7 @@
-//! Translates UNION, INTERSECT and EXCEPT.
+//! Translates UNION, INTERSECT and EXCEPT. The binder has already converted both sides to the same types.
 //!
-//! INTERSECT and EXCEPT count how often each side has each distinct row (SQL:2016, 7.17). The counts decide
-//! whether the row is returned, and with ALL how often.
-//!
-//! This module knows nothing about types. The binder has converted both sides to the same types.
+//! For INTERSECT and EXCEPT, the plan counts how often each side has each distinct row (SQL:2016, 7.17). The
+//! two counts decide whether the row is returned. With ALL they also decide how often.
 
 use std::sync::Arc;
 

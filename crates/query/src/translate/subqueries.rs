@@ -1,5 +1,5 @@
-//! Translates subqueries to joins where that is possible, otherwise to `Apply`, which runs a plan for each
-//! outer row.
+//! Translates subqueries. A subquery becomes a join if possible. Otherwise the plan node `Apply` runs the
+//! subquery for each outer row.
 //!
 //! | subquery | becomes |
 //! |---|---|
@@ -11,8 +11,6 @@
 //! Invariants
 //! 1. A join neither removes nor doubles a row of the outer query, except as the condition says.
 //! 2. NOT IN is true only if the comparison is false for each row. A comparison with NULL is not false.
-//!
-//! This module does not know how an inner plan is run again (`apply`).
 
 use std::sync::Arc;
 

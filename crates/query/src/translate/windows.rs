@@ -1,7 +1,5 @@
-//! Translates window calls: the columns by which windows are sorted and partitioned, and the calls over
-//! these.
-//!
-//! This module does not know how a call is computed (`window`).
+//! Translates calls of window functions. The plan sorts and partitions rows by the columns of the window, and
+//! then computes the calls.
 
 use std::collections::HashMap;
 use std::sync::Arc;

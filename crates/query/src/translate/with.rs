@@ -1,8 +1,7 @@
-//! Translates WITH queries. As in PostgreSQL, a WITH query becomes part of the query that reads it if the
-//! statement says NOT MATERIALIZED. The same is done for a WITH query that is read once and returns the same
-//! rows at each run. Any other WITH query runs once, and its rows are stored.
-//!
-//! This module does not know how rows are stored (`crate::shared`).
+//! Translates WITH queries. As in PostgreSQL, a WITH query becomes part of the query that reads it in two
+//! cases. In the first case, the statement says NOT MATERIALIZED. In the second case, the WITH query is read
+//! once and returns the same rows at each run. Any other WITH query runs once, and its rows are stored
+//! (`crate::shared`).
 
 use std::sync::Arc;
 
