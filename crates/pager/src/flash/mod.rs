@@ -1,19 +1,19 @@
-//! The flash cache: pages on flash between the buffer pool and the data files (Do 2012, chapter 3; decision
-//! 0270). If pages lie in persistent memory too, that level is between the pool and this one.
+//! The flash cache: pages on flash, between the buffer pool and the data files (Do 2012, chapter 3; decision
+//! 0270). If there is also an NVM page buffer (persistent memory), it is between the pool and this cache.
 //!
 //! ```text
-//!   pool --offer (clean), put (dirty)--> cache/admission.rs --pages that the design takes--> io/writes.rs --> io/store.rs (flash.varve)
-//!    ^                                       |                                                                     |
-//!    |                                       '--put: all other pages--> data files <--dirty pages-- cache/cleaning.rs
-//!    '--------- cache/reading.rs <--pages that are not on flash-------- data files
+//!  pool --offer (clean), put (dirty)--> cache/admission.rs --chosen pages--> io/writes.rs --> io/store.rs
+//!   ^                                      |
+//!   |                                      '--put: all other pages--> data files <--dirty-- cache/cleaning.rs
+//!   '-------- cache/reading.rs <--pages that are not on flash-------- data files
 //! ```
 //!
 //! | folder | what is in it |
 //! |---|---|
 //! | `policy/` | which pages are taken, and how fast: designs, temperatures, scans, throttle, daily limit |
-//! | `table/` | the frame table: which page is in which frame |
+//! | `table/` | the slot table: which page is in which slot (`Frame` in the code) |
 //! | `cache/` | the level itself: reading, admission, cleaning, filling, change of size, errors of the drive |
-//! | `restart/` | lazy verification, memory-mapped and log-based restart; the seal of a clean shutdown; restoring at a start |
+//! | `restart/` | use of the cache after a restart: lazy verification, memory-mapped, log-based, the seal |
 //! | `io/` | the file, and the queue of writes |
 //!
 //! What it does not know: frames of the pool, how the data files store pages.

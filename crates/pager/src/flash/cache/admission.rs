@@ -1,12 +1,15 @@
-//! Admission: clean pages that leave the pool, changed pages, and pages that were just read; and their writes
-//! to flash.
+//! Admission: which pages enter the flash cache, and their writes to flash. The candidates are clean pages
+//! that leave the pool, changed pages, and pages that were just read.
 //!
 //! Invariants
-//! 1. A changed page that is kept back gets its frame before the level reports that it has the page. It is
-//!    read from the queue until it is in its frame. If the put is refused, none of its pages keeps a frame.
-//! 2. The frame of a page that is written to the data files too is filled after they have it.
-//! 3. A dirty page whose write to flash fails is written to the data files, or stays in the queue.
-//! 4. If far too many frames are dirty, a put cleans as many pages as it brings, under the gate.
+//! 1. Some designs keep a changed page on flash only, and write it to the data files later. Such a page gets
+//!    its slot before the put returns. Until the page is written to its slot, it is read from the queue of
+//!    writes. If the put is refused, none of its pages keeps a slot.
+//! 2. If a changed page is also written to the data files, its slot is filled after the data files have the
+//!    page.
+//! 3. If the write of a dirty page to flash fails, the page is written to the data files, or stays in the
+//!    queue.
+//! 4. If far too many slots are dirty, a put cleans as many pages as it adds, while it holds the gate.
 //!
 //! What it does not know: which pages a design takes, how the data files store pages.
 

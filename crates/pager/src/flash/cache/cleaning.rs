@@ -1,13 +1,14 @@
-//! Cleaning: dirty pages are written to the data files, in groups of neighbours (Do 2012, section 3.3.5: lazy
-//! cleaning, group cleaning). It happens above the limit of dirty frames, when the log needs it, before
-//! another design takes over, and at a shutdown.
+//! Cleaning: dirty pages are written from flash to the data files, in groups of neighbours (Do 2012, section
+//! 3.3.5: lazy cleaning, group cleaning). This happens when too many slots are dirty, when the log must be
+//! cut, before the cache's design changes, and at a shutdown.
 //!
 //! Invariants
-//! 1. A page is in `transit.cleaning` from before its frame is looked at until the data files have it or
-//!    refused it. Meanwhile no newer version of it goes anywhere, and its frame is not reused.
-//! 2. A page that is not as the table says is not written to the data files.
-//! 3. A frame becomes clean when the data files have its page; they report it to the ledger. A page that they
-//!    have no room for delays no other page, neither of its group nor of a later one.
+//! 1. A page enters `transit.cleaning` before its slot is read, and leaves it when the data files have the
+//!    page or refused it. Meanwhile no newer version of the page is written anywhere, and its slot is not
+//!    reused.
+//! 2. If the page in the slot is not the one that the slot table says, it is not written to the data files.
+//! 3. A slot becomes clean when the data files have its page. The data files report the page to the
+//!    dirty-page table. If they have no space for one page, no other page is delayed.
 //!
 //! What it does not know: threads, and the contents of the pool.
 

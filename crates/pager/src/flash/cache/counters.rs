@@ -1,4 +1,4 @@
-//! Counters of the cache.
+//! The counters of the flash cache.
 //!
 //! What it does not know: when they are counted, and how they are shown.
 

@@ -1,6 +1,6 @@
-//! Aggressive filling (Do 2012, sections 3.3.1 and 3.3.2): while the cache is being filled, a page that has
-//! to be read from the data files is read together with its neighbours, which are written to flash. The pool
-//! does not see them.
+//! Aggressive filling (Do 2012, sections 3.3.1 and 3.3.2). While the cache has free slots, a page that must
+//! be read from the data files is read together with its neighbours. The neighbours are written to flash
+//! only; the pool does not get them.
 //!
 //! ```text
 //!   begin_along ------> read from data files ------> take_along
@@ -10,19 +10,19 @@
 //! ```
 //!
 //! Invariants
-//! 1. An admitted page is the newest version below the pool. At the begin, the data files have all changes
-//!    that the ledger knows of, and no older version of the page is on its way there. A thread that puts a
-//!    newer version reports it under the lock of the page's partition, and the page is admitted under the
-//!    same lock.
-//! 2. One thread at a time reads a neighbour along, and no thread reads one that has a frame.
-//! 3. No page leaves flash for a neighbour.
-//! 4. Neighbours are of the extent of the page that was asked for. The extent is in use while the page's
-//!    frame in the pool is latched, so no neighbour lies in space that is returned to the device meanwhile.
+//! 1. An admitted page is the newest version below the pool. When the read begins, the data files have all
+//!    changes that the dirty-page table knows, and no older version of the page is being written there. A
+//!    thread that puts a newer version reports it under the lock of the page's partition. The page is
+//!    admitted under the same lock.
+//! 2. At most one thread at a time reads a neighbour. A page that has a slot is not read as a neighbour.
+//! 3. No page is evicted from flash for a neighbour.
+//! 4. Neighbours are in the extent of the requested page. The extent is in use while the page's frame in the
+//!    pool is latched. So the extent is not returned to the device meanwhile.
 //!
-//! Below persistent memory no read is widened, because the ledger does not know the pages that are put from
-//! there.
+//! If persistent memory is above the cache, neighbours are not read, because the dirty-page table does not
+//! know the pages that persistent memory writes.
 //!
-//! What it does not know: frames of the pool, how the data files read pages together.
+//! What it does not know: frames of the pool, and how the data files read pages together.
 
 use varve_device::{AlignedBuf, reached};
 

@@ -1,8 +1,10 @@
-//! Whether changed pages may stay on flash, beside what the design wants, and how many.
+//! Says whether changed pages may now stay on flash without being written to the data files, and how many.
+//! The design of the cache also has a say in this.
 //!
 //! Invariants
-//! 1. While pages are drained, or a sharp checkpoint writes all of them, no page is kept back. Both are set with
-//!    the gate closed or before the pages are looked for, so that none is overlooked.
+//! 1. Two events forbid that changed pages stay on flash: a drain (before the design or the size changes),
+//!    and a sharp checkpoint, which writes all changed pages. Each is announced with the gate closed, or
+//!    before its search for changed pages begins. So no page is overlooked.
 //!
 //! What it does not know: the design, and the state of the device.
 

@@ -12,15 +12,15 @@
 //!   any other state      ------------> Failing         ----> Lost
 //! ```
 //!
-//! An edge has the name of the function of the cache that takes it. [`State::after`] is the only place where a
-//! state follows another one. `begin` and `redone` are in `restart/start.rs`, `take_no_more` and `lose` in
+//! Each edge has the name of the function of the cache that takes it. [`State::after`] is the only place that
+//! says which state follows. `begin` and `redone` are in `restart/start.rs`, `take_no_more` and `lose` in
 //! `trouble.rs`, the others in `mod.rs`.
 //!
 //! Invariants
-//! 1. A failing or lost cache never becomes a sound one; it may do so only at the next start.
-//! 2. Redo that reads pages of the start before ends once, with `redone`.
-//! 3. States are ordered: those of a failing device are behind those of a sound one, and those of a lost device
-//!    behind both. One comparison tells whether the device can be used.
+//! 1. A failing or lost cache stays so until the next start.
+//! 2. Redo may read pages of an earlier start. This ends once, with `redone`.
+//! 3. States are ordered: first those of a sound device, then those of a failing one, then those of a lost
+//!    one. So one comparison tells whether the device can be used.
 //!
 //! What it does not know: what is done in a state.
 

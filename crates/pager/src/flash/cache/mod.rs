@@ -1,36 +1,39 @@
-//! The flash cache as a level: its parts, and changes of its design.
+//! The flash cache as a level: its parts, and changes of its design. The design is the policy that says which
+//! pages the cache takes. A *slot* is the space for one page on flash (`Frame` in the code).
 //!
 //! | part | what it holds |
 //! |---|---|
-//! | `frames` | the frame table and the clock of accesses |
-//! | `drive` | the file, the queue of writes, the requests under way |
-//! | `policy` | the design in force, and what tells pages apart for it |
+//! | `frames` | the slot table and the clock of accesses |
+//! | `drive` | the file, the queue of writes, the requests in progress |
+//! | `policy` | the design in force, and the statistics of pages that it uses |
 //! | `kept_back` | whether dirty pages may stay on flash now, and how many |
-//! | `transit` | pages that are being cleaned, or read along with a neighbour |
-//! | `records` | records of the frames for the next start |
+//! | `transit` | pages that are being cleaned, or read together with a neighbour |
+//! | `records` | records of the slots for the next start |
 //! | `life`, `trouble` | the state of the cache, and the errors of its device |
-//! | `around` | the level below, the ledger, the log |
-//! | `counters` | what is counted |
+//! | `around` | the level below, the dirty-page table, the log |
+//! | `counters` | counters |
 //!
 //! Invariants
-//! 1. A page on flash is the newest version below this level's callers. Its older copy is given up before a
-//!    newer version goes to the data files or to a level above, even if no caller reported the change.
-//! 2. A frame is dirty if the data files may lack its page. The ledger then has the page, so redo makes the
-//!    data files whole if flash is lost. The frame stays until the data files have the page, or the page
-//!    changes above. Any other frame may be given up at any time. A frame that can't be read, or has another
-//!    page than the table says, is read from the data files.
+//! 1. A page on flash is the newest version below the pool and persistent memory. Its slot is freed before a
+//!    newer version is written to the data files or to a level above, even if no caller reported the change.
+//! 2. A slot is dirty if the data files may lack its page. Then the dirty-page table has the page, so redo
+//!    makes the data files whole if flash is lost. The slot stays until the data files have the page, or the
+//!    page changes in the pool. Any other slot may be freed at any time. If such a slot can't be read, or has
+//!    another page than the table says, the page is read from the data files.
 //! 3. A thread that evicts a page never waits for a write to flash while it holds a lock. Pages are queued,
-//!    and threads of the cache write them; without such threads the caller writes them at once. There are two
-//!    exceptions. A put of pages that are kept back waits a while for room in the queue, because the data
-//!    files would take longer, and it cleans if too many frames are dirty (`admission.rs`). A record that
-//!    memory-mapped restart keeps is waited for (`flash/restart/keeping.rs`).
-//! 4. An error of the device ends the cache, never the database's data (`trouble.rs`).
+//!    and threads of the cache write them. Without such threads the caller writes them at once. There are two
+//!    exceptions. If changed pages are to stay on flash only, their put waits a while for space in the queue,
+//!    because writing them to the data files would take longer. The put also cleans if too many slots are
+//!    dirty (`admission.rs`). A record of memory-mapped restart is written before the thread continues
+//!    (`flash/restart/keeping.rs`).
+//! 4. An error of the device ends the cache, and never loses the database's data (`trouble.rs`).
 //! 5. One thread at a time cleans a page. A thread that puts or discards a newer version waits for it
 //!    (`cleaning.rs`).
 //!
-//! Lock order: frame latches and the lock of the pool's replacement, then a partition, then the queue, the
-//! heat, the set of pages being cleaned, and scans. No lock is held across I/O, with two exceptions: the
-//! gate, which threads that put pages share, and a partition whose memory-mapped records are written.
+//! Locks are taken in this order: frame latches and the lock of the pool's replacement, a partition, the
+//! queue, the temperatures, the set of pages being cleaned, scans. No lock is held during I/O, with two
+//! exceptions: the gate, which threads that put pages share, and a partition whose memory-mapped records are
+//! written.
 //!
 //! What it does not know: frames of the pool, how the data files store pages.
 

@@ -1,11 +1,13 @@
-//! Reads: from frames, from the queue of writes, and from the data files.
+//! Reads of the flash cache: from slots on flash, from the queue of writes, and from the data files. A slot
+//! is the space for one page on flash (`Frame` in the code).
 //!
 //! Invariants
-//! 1. A page from a frame is valid if its identity, page LSN and checksum are those of the table. Otherwise
-//!    it is read from the data files. If they may lack it, the cache is lost, and the read returns an error.
-//! 2. A page that the data files may lack is never read from them, not even together with its neighbours: it
-//!    may be on its way there.
-//! 3. A read that fails for one page first ends the reads of all others.
+//! 1. A page read from a slot is valid if its identity, page LSN and checksum are those of the slot table.
+//!    Otherwise the page is read from the data files. If the data files may lack the page, the cache is lost,
+//!    and the read returns an error.
+//! 2. A page that the data files may lack is never read from them, not even together with its neighbours. The
+//!    reason: another thread may be writing the page there.
+//! 3. If the read of one page fails, the reads of all other pages are ended first.
 //!
 //! What it does not know: who asks.
 

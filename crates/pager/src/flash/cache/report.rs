@@ -1,4 +1,4 @@
-//! The report of the cache: its frames by state, and its counters.
+//! The report of the flash cache: how many slots are in which state, and its counters.
 //!
 //! What it does not know: when anything is counted.
 

@@ -1,4 +1,5 @@
-//! Another size while the database runs: the cache begins empty in a file of another shape.
+//! Changes the size of the cache while the database runs. The cache then begins empty, in a file with another
+//! number of slots.
 //!
 //! ```text
 //!   file longer --> dirty pages to the --> gate closed, all forgotten; --> header: new shape, --> file shorter
@@ -6,18 +7,17 @@
 //! ```
 //!
 //! Invariants
-//! 1. If the device, or the data files, have no room, nothing changes. Only the file may be longer until the
+//! 1. If the device or the data files have no space, nothing changes. Only the file may be longer until the
 //!    next start.
-//! 2. While the shape changes, no frame is read, written, cleaned or dirty. A lookup finds nothing. A put
+//! 2. While the size changes, no slot is read, written, cleaned or dirty. A lookup finds nothing. A put
 //!    waits, and an offer is not taken.
 //! 3. The partition of a page changes with the number of partitions, under the locks of all of them. A thread
-//!    that has locked the page's partition has the present one (`table_of`), and nothing is under way in an
+//!    that has locked a page's partition has the present one (`table_of`), and no work continues in an
 //!    earlier one.
-//! 4. After a crash in between, the file is not as long as its header says, or has no record of its epoch.
-//!    The cache then begins empty. Notes in the log also have an epoch.
+//! 4. After a crash during the change, the length of the file differs from its header, or the file has no
+//!    record of its epoch. The cache then begins empty. Log records of the cache also have an epoch.
 //!
-//! What it does not know: which pages are worth keeping. None is kept, because frames lie elsewhere in
-//! another shape.
+//! No page is kept, because a slot has another position in a file of another size.
 
 use std::time::Duration;
 

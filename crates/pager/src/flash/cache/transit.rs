@@ -1,8 +1,8 @@
-//! Pages that another thread is moving: to the data files, or from them to flash.
+//! Two sets of pages that a thread is moving: from flash to the data files, or from the data files to flash.
 //!
 //! Invariants
-//! 1. A page enters either set, and leaves `read_along`, under the lock of its partition: a newer version of it
-//!    finds it there.
+//! 1. A page enters each set, and leaves `read_along`, under the lock of its partition. So a thread with a
+//!    newer version of the page finds it in the set.
 //!
 //! What it does not know: why the pages move.
 

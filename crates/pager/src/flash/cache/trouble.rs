@@ -1,22 +1,23 @@
-//! Errors of the cache's device, and what the cache does about them (the states: `life.rs`).
+//! Errors of the cache's device, and how the cache reacts (its states are in `life.rs`).
 //!
 //! ```text
-//!   sound ---> failing:  note_error counts ERRORS_MAX errors in a row
+//!   sound ---> failing:  note_error counts ERRORS_MAX errors in succession
 //!   failing -> lost:     leave has written all changed pages to the data files
 //!   sound, failing -> lost:  lose, with no changed page in the cache
 //!   sound, failing -> lost with changed pages: lose, of a changed page that can't be read; the log stops
 //! ```
 //!
 //! Invariants
-//! 1. A request that succeeds ends a row of errors of a sound device.
+//! 1. A request that succeeds sets the count of errors of a sound device to zero.
 //! 2. A failing cache takes no page. The cleaning threads write its changed pages to the data files.
-//! 3. A cache that is lost with changed pages has pages that the data files lack and that can't be read here. The
-//!    log has stopped before any thread sees that the cache is lost. No such page is read from the data files: a
-//!    page that can still be read here is read here, and the others are refused. The cache is the reason for the
-//!    stop only if nothing else stopped the log before (`why_stopped`).
-//! 4. A page that changes leaves a lost cache as it leaves any.
+//! 3. If the cache is lost with changed pages, it has pages that are not in the data files and can't be read
+//!    here. The log has stopped before any thread sees that the cache is lost. A changed page that can still
+//!    be read from flash is read from there. The read of any other changed page is refused, and is never
+//!    served from the data files. The cache is reported as the reason for the stop only if nothing else
+//!    stopped the log before (`why_stopped`).
+//! 4. When a page changes in the pool, its slot in a lost cache is freed, as in a sound one.
 //!
-//! Not known here: what a device is asked for, and by whom.
+//! Not known here: which requests the device gets, and who makes them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -1,11 +1,11 @@
-//! The pages that are being read along with a neighbour. A page that a newer version overtakes meanwhile is
-//! not admitted.
+//! The set of pages that are being read from the data files together with a neighbour. If a newer version of
+//! such a page appears meanwhile, the page that was read is not admitted to the cache.
 //!
 //! Invariants
-//! 1. A page enters and leaves the set under the lock of its partition. A newer version reports itself there,
-//!    too.
+//! 1. A page enters and leaves the set under the lock of its partition. A newer version is reported to the
+//!    set under the same lock.
 //!
-//! What it does not know: which pages are read along.
+//! What it does not know: which pages are read together.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

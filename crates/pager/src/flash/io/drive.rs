@@ -1,6 +1,6 @@
-//! The cache's device: its file, the queue of writes, and how busy it is.
+//! The cache's device: its file, the queue of writes, and how many requests are in progress.
 //!
-//! What it does not know: which pages are in the frames.
+//! What it does not know: which pages are in the slots.
 
 use std::sync::Arc;
 

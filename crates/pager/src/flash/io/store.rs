@@ -1,7 +1,7 @@
-//! The file of the cache.
+//! The file of the flash cache, `flash.varve`.
 //!
-//! The file is `flash.varve`, little endian. It has a header of 4096 bytes, then the records of the frames
-//! (`flash/restart/record.rs`) in blocks of 4096 bytes, then the frames with one page each.
+//! The file is little endian. It has a header of 4096 bytes, then the records of the slots
+//! (`flash/restart/record.rs`) in blocks of 4096 bytes, then the slots with one page each.
 //!
 //! | at | size | field |
 //! |---:|---:|---|
@@ -9,19 +9,19 @@
 //! | 8 | 4 | format version, 2 |
 //! | 12 | 4 | page size in bytes |
 //! | 16 | 8 | database id |
-//! | 24 | 4 | frames |
+//! | 24 | 4 | number of slots |
 //! | 28 | 1 | how records are kept: 0 none, 1 lazy-verification, 2 memory-mapped, 3 in the log |
 //! | 29 | 3 | zeros |
-//! | 32 | 8 | epoch: records of another one mean nothing |
-//! | 40 | 8 | mark: number of the start (control file) that has the file in use, or had; zero: none that could be gone on with |
+//! | 32 | 8 | epoch: records with another epoch are ignored |
+//! | 40 | 8 | mark: number of the start that uses the file or used it last (control file); zero: unusable |
 //! | 48 | 8 | seal (`flash/restart/seal.rs`): the control file has the same; zero: none |
 //! | 56 | 4 | sum over the records when it was sealed (`flash/restart/record.rs`) |
-//! | 60 | 8 | number of a start that is about to go on with it, and has found it sound; zero: none |
+//! | 60 | 8 | announced number: a start that found the file sound and is about to use it; zero: none |
 //! | 68 | 4024 | zeros |
 //! | 4092 | 4 | crc32c over bytes 0..4092 |
 //!
 //! Invariants
-//! 1. The content of a frame counts only if a record describes it, and the content is verified against the
+//! 1. The content of a slot counts only if a record describes it, and the content is verified against the
 //!    record.
 //! 2. A file is overwritten only if it is empty, or begins with the magic or with a block of zeros. A file is
 //!    removed only if it was just made, or its header names this database.
@@ -29,10 +29,10 @@
 //! 4. Each start has a number, which is in the control file. The file is as the last start left it if the
 //!    header has that start's number as its mark, or as the announced number. A start proceeds in this order:
 //!    the header announces the new number; the control file gets it; the header gets it as the mark; then
-//!    frames and records change. A start that can't write the mark takes another number in the control file
+//!    slots and records change. A start that can't write the mark takes another number in the control file
 //!    (decision 0282).
 //!
-//! Not known here: which page is in which frame.
+//! Not known here: which page is in which slot.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

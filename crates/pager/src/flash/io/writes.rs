@@ -1,14 +1,14 @@
-//! The queue of pages on their way to flash. Threads that evict pages queue them and need not wait for the
-//! drive.
+//! The queue of pages that wait for their write to flash. A thread that evicts a page puts the page into the
+//! queue, and need not wait for the drive.
 //!
 //! Invariants
-//! 1. The pages in the queue, and those that are being written, together are at most the limit. A page that
-//!    finds the queue full is not taken.
+//! 1. The number of pages in the queue, plus those that are being written, is at most the limit. If the queue
+//!    is full, it does not take the page.
 //! 2. `take` returns every queued page once.
-//! 3. A dirty page (the data files lack this version) can be read from the queue from its `push` until the
-//!    caller reports the write with `done`.
+//! 3. The data files lack the version of a dirty page. So a dirty page can be read from the queue from its
+//!    `push` until the caller reports the write with `done`.
 //!
-//! Not known here: frames, and what is done with the pages.
+//! Not known here: slots, and what is done with the pages.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! The policy in force: the design, and what tells pages apart for it.
+//! The policy in force: the design of the cache, and the statistics of pages that the design uses.
 //!
 //! Invariants
-//! 1. Only the thread that holds `switching` changes the design, and it closes the gate for that. A thread that
-//!    takes a page holds the gate open. So it sees one design from its beginning to its end.
+//! 1. Only the thread that holds `switching` changes the design, and it closes the gate for the change. A
+//!    thread that takes a page is inside the gate, so it uses the same design until it has finished.
 //!
-//! What it does not know: frames, and the file.
+//! What it does not know: slots, and the file.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 

@@ -1,13 +1,14 @@
-//! The daily limit of bytes that the flash cache writes to its drive, kept by a token bucket.
+//! The daily limit of bytes that the flash cache writes to its drive. A token bucket keeps the limit.
 //!
 //! Invariants
-//! 1. Every write to the drive takes its bytes from the bucket. Records of the frames are written without
-//!    asking first, so the bucket may be overdrawn. No page is admitted until the overdraft is made up for.
-//! 2. The bucket holds a twenty-fifth of a day's bytes, and the same number of bytes is added each hour.
-//!    Within any 24 hours the cache therefore admits no more than a day's bytes. Writes that were under way
-//!    when the bucket became empty come on top.
-//! 3. Records may take a tenth of the bytes that are added, and half of them while the redo position waits
-//!    for the records. The rest is always left for admitted pages.
+//! 1. Every write to the drive takes its bytes from the bucket. Records of slots are written even if the
+//!    bucket is empty, so its level may become negative. Then no page is admitted until the level is positive
+//!    again.
+//! 2. The bucket holds a twenty-fifth of a day's bytes, and the same number of bytes is added each hour. So
+//!    within any 24 hours the cache admits no more than a day's bytes, plus the writes that were in progress
+//!    when the bucket became empty.
+//! 3. Records may take a tenth of the bytes that are added, or half of them while the redo position waits for
+//!    the records. The rest is always left for admitted pages.
 //!
 //! Not known here: what is written, and what happens to pages that are refused.
 

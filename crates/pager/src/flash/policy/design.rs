@@ -1,6 +1,7 @@
-//! What the designs of the cache differ in (Do 2012, section 3.3, table 2.1 for the others' works).
+//! The differences between the designs of the flash cache (Do 2012, section 3.3; table 2.1 for designs of
+//! others). A design says which pages the cache takes, and when changed pages are written to the data files.
 //!
-//! Not known here: frames, queues, home.
+//! Not known here: slots, queues, the data files.
 
 use crate::base::ids::Access;
 use crate::flash::table::Order;

@@ -1,6 +1,7 @@
-//! What decides which pages the cache takes, and how fast: designs, temperatures, scans, throttle, daily limit.
+//! The policy of the flash cache: which pages it takes, and how fast. The parts are designs, temperatures,
+//! recognition of scans, the throttle, and the daily limit.
 //!
-//! What it does not know: frames, and how they are written.
+//! What it does not know: slots, and how they are written.
 
 pub(crate) mod chosen;
 pub(crate) mod daily_writes;

@@ -1,11 +1,11 @@
-//! Recognizing sequential reads: pages that a scan reads are not worth a frame of the flash cache, because
-//! the data files deliver consecutive pages at little cost (Do 2012, section 3.2.2).
+//! Recognizes sequential reads. Pages that a scan reads are not worth a slot of the flash cache, because the
+//! data files deliver consecutive pages at little cost (Do 2012, section 3.2.2).
 //!
-//! There are two classifiers. The first takes the pages that read-ahead reads for pages of a scan. The
-//! thesis found it right for 82 % of the pages of a scan. The second compares addresses (Narayanan 2009): a
-//! page counts as part of a scan if it is within 64 pages of the page that was read from the data files
-//! before it, by any thread. The second classifier was right for 51 %, and needs no information from the
-//! callers.
+//! There are two classifiers. The first classifier treats the pages that read-ahead reads as pages of a scan.
+//! In the thesis it recognized 82 % of the pages of a scan. The second classifier compares addresses
+//! (Narayanan 2009). A page counts as part of a scan if it is within 64 pages of the page that any thread
+//! read from the data files before it. The second classifier recognized 51 %, and needs no information from
+//! the callers.
 //!
 //! Not known here: which pages the pool has.
 

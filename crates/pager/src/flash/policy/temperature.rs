@@ -1,9 +1,9 @@
-//! Temperatures of extents, by which temperature-aware caching chooses (Canim 2010; Do 2012, section 3.2.3).
+//! Temperatures of extents. Temperature-aware caching takes the pages of the hottest extents (Canim 2010; Do
+//! 2012, section 3.2.3).
 //!
 //! Each read of a page raises the temperature of the page's extent. The increase is the time that a cached
-//! copy saves, or would have saved. The unit is not milliseconds, because the speed of a drive is not known
-//! in advance. The unit is the cost of a sequential read from the data files. A random read costs 20 units,
-//! because a disk has to seek.
+//! copy saves, or would have saved. The unit is the cost of a sequential read from the data files, because
+//! the speed of a drive is not known in advance. A random read costs 20 units, because a disk has to seek.
 //!
 //! Not known here: which pages are cached.
 

@@ -1,15 +1,16 @@
-//! The throttle of the flash cache limits the requests under way at the drive (Do 2012, section 3.3.3.2, "SSD
-//! throttle control").
+//! The throttle of the flash cache limits the number of requests that the drive has at a time (Do 2012,
+//! section 3.3.3.2, "SSD throttle control").
 //!
 //! Invariants
-//! 1. While the number of pages under way at the drive has reached the limit, pages wait in memory for their
-//!    write. Each thread may still write one page at a time, so that no write waits for ever.
-//! 2. At the limit, a single page that the data files have too is read from them, if they recently answered
-//!    reads no slower than the drive. Pages that are read in runs are not timed and not redirected.
+//! 1. While the number of pages in progress at the drive has reached the limit, other pages wait in memory
+//!    for their write. Each thread may still write one page at a time, so that every write ends at some time.
+//! 2. At the limit, a single page may be read from the data files instead. This happens if they have the
+//!    page, and recently answered reads no slower than the drive. Pages that are read in runs are not timed
+//!    and not redirected.
 //!
-//! The thesis compares only the number of requests with its limit. The limit of 100 was right for the drive
-//! and the disks of the thesis. A drive as fast as memory finishes a hundred requests before a disk has
-//! turned once. This throttle therefore also compares the mean read times of the drive and of the data files.
+//! The thesis compares only the number of requests with its limit. Its limit of 100 was right for its drive
+//! and disks. A drive as fast as memory finishes a hundred requests before a disk has turned once. So this
+//! throttle also compares the mean read times of the drive and of the data files.
 //!
 //! Not known here: which pages the data files have.
 

@@ -1,11 +1,11 @@
-//! Records that are kept at once, beside lazy verification: on flash (`memory_mapped.rs`), or in the log
-//! (`log_based.rs`).
+//! Slot records that are written at once: on flash for memory-mapped restart (`memory_mapped.rs`), in the log
+//! for log-based restart (`log_based.rs`). The next start uses them to find pages in the cache.
 //!
 //! Invariants
-//! 1. A thread that changes what a start must know of a frame holds the lock of the frame's partition. It
-//!    keeps the record before it releases the lock.
+//! 1. A thread that changes a slot holds the lock of the slot's partition, and writes the record before it
+//!    releases the lock.
 //!
-//! What it does not know: what changes frames.
+//! What it does not know: why slots change.
 
 use std::sync::atomic::Ordering::Relaxed;
 

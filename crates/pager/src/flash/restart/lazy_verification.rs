@@ -1,34 +1,36 @@
-//! Lazy verification (LVR, Do 2012, section 4.3.3): records of the frames are kept on flash, so that the next
-//! start can use the frames.
+//! Lazy verification (LVR, Do 2012, section 4.3.3): records of the cache's slots are written to flash, so
+//! that the next start can use the pages in the slots.
 //!
-//! A background thread goes through the frame table in chunks, again and again. It writes a record of every
-//! frame that a page can be read from. Threads that read or change pages never wait for it. A record need not
-//! be durable at once, because it is a statement about the log: up to the position `before`, the frame had
-//! the last change of its page. The thread takes the log's durable end as `before`, then looks at the frame.
-//! The statement stays true, so a chunk is written again only in three cases:
+//! A background thread goes through the slot table in chunks, again and again. It writes a record of every
+//! slot with a valid page. Threads that read or change pages never wait for it.
 //!
+//! A record says: the slot had the page with all its changes up to the log position `before`. This statement
+//! stays true when the page changes later. So a record need not be durable at once. The thread takes the
+//! log's durable end as `before`, and then looks at the slot.
+//!
+//! A chunk is written again only in three cases:
 //! - the pages of the chunk, or their LSNs, differ from those that were written last;
-//! - the chunk's records would become useless, because the next start would begin to read the log behind
-//!   them. The redo position waits until these records are written again (`running/checkpoint.rs`), and
-//!   [`await_hardening`](FlashCache::await_hardening) says which position it is to reach;
+//! - the chunk's records would become useless, because the next start would read the log only from a later
+//!   position. The redo position waits until these records are written again (`running/checkpoint.rs`), and
+//!   [`await_hardening`](FlashCache::await_hardening) gives the redo position that the checkpoint wants;
 //! - only access times differ, and `TIMES_ROUNDS` rounds have passed.
 //!
-//! The speed of the thread follows the other work of the drive. The speed matters after a crash: frames that
-//! were filled since their chunk was written are lost, and the log is read from the position of the oldest
+//! The thread works faster when the drive has little other work. Its speed matters after a crash. Slots that
+//! were filled after their chunk was written are lost, and the log is read from the position of the oldest
 //! chunk's records. The thread is never slower than in the thesis, which writes 8 chunks of 1,024 records
 //! each half second.
 //!
 //! Invariants
-//! 1. The log before a record's `before` was durable before the thread looked at the frame. A start can read
-//!    the log from there on.
-//! 2. A frame whose page has changed above gets no record, even if the frame still exists because the change
-//!    overtook a put. The thread asks the ledger (the table of pages with changes that only the log holds)
-//!    under the lock that a put of a newer version takes first.
-//! 3. No record is written before redo is over.
-//! 4. One thread at a time writes chunks. Its memory of a chunk is never newer than the chunk's records on
-//!    flash. The append section of the log needs none of the locks that the thread holds while it writes.
+//! 1. The log before a record's `before` was durable before the thread looked at the slot. So a start can
+//!    read the log from there on.
+//! 2. A slot whose page has changed in the pool gets no record, even if the change has not removed the slot
+//!    yet. The thread asks the dirty-page table under a lock that a put of a newer version takes first.
+//! 3. No record is written before redo has ended.
+//! 4. One thread at a time writes chunks. Its copy of a chunk in memory is never newer than the chunk's
+//!    records on flash. The append section of the log needs none of the locks that the thread holds while it
+//!    writes.
 //!
-//! Not known here: which records a start believes.
+//! Not known here: which records a start uses.
 
 use std::hash::Hasher;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,14 +1,16 @@
-//! Log-based restart (LBR, Do 2012, section 4.3.2): the log has a note of each page that comes to a frame.
+//! Log-based restart (LBR, Do 2012, section 4.3.2): for each page that the cache writes to a slot, the log
+//! gets a record of the page, its version and the slot. The next start uses these records to find pages on
+//! flash.
 //!
-//! A note has the version of the page and the frame. A checkpoint notes the whole table if the redo position
-//! would pass the notes that there are. (`notes.rs` has the format.)
+//! A checkpoint logs the whole slot table again if the redo position would pass the existing records
+//! (`notes.rs` has their format).
 //!
 //! Invariants
-//! 1. A note is a statement about the log up to the note's own position (`record.rs`). Later changes of the
-//!    page are in the log behind it, and a start reads them. So no note is needed when a frame is given up.
-//! 2. The log is kept from the last note of the whole table on, as far as the cache decides it.
+//! 1. A record is a statement about the log up to the record's own position (`record.rs`). Later changes of
+//!    the page are in the log after it, and a start reads them. So nothing is logged when a slot is freed.
+//! 2. As far as the cache decides it, the log is kept from the last record of the whole table on.
 //!
-//! What it does not know: what happens to a frame after its note.
+//! What it does not know: what happens to a slot after its record.
 
 use std::collections::HashMap;
 

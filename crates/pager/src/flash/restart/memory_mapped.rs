@@ -1,12 +1,13 @@
-//! Memory-mapped restart (MMR, Do 2012, section 4.3.1): a table of records on flash that is right at every
-//! moment.
+//! Memory-mapped restart (MMR, Do 2012, section 4.3.1): a table of slot records on flash that is correct at
+//! every moment. The next start uses it to find pages in the cache.
 //!
 //! Invariants
-//! 1. A record on flash is durable before the page can change above, or the frame be filled again
+//! 1. A record on flash is durable before the page can change in the pool, or its slot can be filled again
 //!    (`keeping.rs`, 1).
-//! 2. A record that could not be kept voids all of them. If voiding them fails too, the database stops.
+//! 2. If a record could not be written, the whole table is marked as invalid. If this fails too, the database
+//!    stops.
 //!
-//! What it does not know: what changes frames, and how a start uses the records.
+//! What it does not know: why slots change, and how a start uses the records.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,4 +1,4 @@
-//! The records that are kept at once: what is on flash, as memory has it.
+//! A copy in memory of the slot records that are written at once (memory-mapped and log-based restart).
 //!
 //! What it does not know: what a record says.
 

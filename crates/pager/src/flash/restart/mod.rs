@@ -1,4 +1,5 @@
-//! Going on with the cache at the next start: the three schemes of Do 2012 (chapter 4), and the seal of a clean shutdown.
+//! The use of the flash cache's pages after a restart: the three schemes of Do 2012 (chapter 4), and the seal
+//! of a clean shutdown.
 //!
 //! What it does not know: which pages the cache takes.
 

@@ -1,11 +1,11 @@
-//! The note in the log of what came to frames of the cache.
+//! The log record of pages that were written to slots of the flash cache, for log-based restart.
 //!
 //! | at | size | field of a note's payload |
 //! |---:|---:|---|
 //! | 0 | 8 | epoch of the file, little endian |
 //! | 8 | .. | to the end: varint frame, varint page id, varint page LSN |
 //!
-//! (Notes of kind 5 had no epoch; nothing is made of them.)
+//! Older log records, of kind 5, have no epoch, and are ignored.
 //!
 //! What it does not know: who writes and reads it.
 

@@ -1,25 +1,26 @@
-//! The record of a frame, as it is kept on flash: what a start needs to go on with the cache (Do 2012, section 4.3.3).
+//! The record of a slot of the flash cache, as it is stored on flash. A start needs it to use the page in the
+//! slot (Do 2012, section 4.3.3).
 //!
-//! A record has 64 bytes, little endian; a block of 4096 bytes has the records of 64 neighbouring frames.
+//! A record has 64 bytes, little endian. A block of 4096 bytes has the records of 64 neighbouring slots.
 //!
 //! | at | size | field |
 //! |---:|---:|---|
 //! | 0 | 8 | page id |
 //! | 8 | 8 | page LSN |
-//! | 16 | 8 | `before`: the log was durable up to here before anybody looked whether this is so |
-//! | 24 | 8 | last access |
-//! | 32 | 8 | last but one access |
-//! | 40 | 8 | when the page came |
-//! | 48 | 1 | 1: home lacked it when this was written; only under a seal (`seal.rs`) that says anything |
+//! | 16 | 8 | `before`: the log was durable up to here before a thread looked at the slot |
+//! | 24 | 8 | time of the last access |
+//! | 32 | 8 | time of the last but one access |
+//! | 40 | 8 | when the page was admitted |
+//! | 48 | 1 | 1: the data files lacked the page when this was written; valid only under a seal (`seal.rs`) |
 //! | 49 | 11 | zeros |
-//! | 60 | 4 | crc32c over epoch, number of the frame, bytes 0..60 |
+//! | 60 | 4 | crc32c over epoch, number of the slot, bytes 0..60 |
 //!
 //! Invariants
-//! 1. A record is a statement that stays true: of all changes of the page in the log up to `before`, its frame had the last one. What
-//!    came later is in the log from `before` on.
-//! 2. A record that is torn, at another place, or of another epoch is none.
+//! 1. A record is a statement that stays true: the slot had the page with its last change in the log before
+//!    `before`. Later changes are in the log from `before` on.
+//! 2. A record is ignored if it is torn, at the wrong place, or of another epoch.
 //!
-//! Not known here: when records are written, and believed.
+//! Not known here: when records are written, and which are used.
 
 use crate::base::ids::PageId;
 use crate::base::lsn::Lsn;

@@ -1,8 +1,8 @@
-//! What the cache keeps of its frames for the next start.
+//! The parts of the cache that keep slot records for the next start.
 //!
 //! Invariants
-//! 1. Under lazy verification only `hardening` writes records, in the background; under the other two schemes
-//!    only `keeping` does, at once. Without a scheme neither does.
+//! 1. Under lazy verification only `hardening` writes records, in the background. Under memory-mapped and
+//!    log-based restart only `keeping` does, at once. Without a restart scheme neither does.
 //! 2. `hardening` has the identity of the file under every scheme.
 //!
 //! What it does not know: what a record says.

@@ -1,5 +1,5 @@
-//! Rounds over the table of records: which chunk is next, what was written last of each, and what a seal
-//! would say.
+//! The rounds of lazy verification over the slot records: which chunk is written next, what was last written
+//! of each chunk, and the sum over the records that a seal would have.
 //!
 //! What it does not know: what a record says.
 

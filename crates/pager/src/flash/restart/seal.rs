@@ -1,22 +1,23 @@
-//! The seal of a clean shutdown: changed pages stay on flash, and the next start needs no redo.
+//! The seal of a clean shutdown. With a seal, changed pages stay on flash, and the next start needs no redo.
+//!
 //! A seal is a number that the cache file and the control file both have.
 //!
 //! ```text
-//!   shutdown:  records of all frames durable --> header: seal, sum over the records
+//!   shutdown:  records of all slots durable --> header: seal, sum over the records
 //!              --> control file: the seal, and the end of the log
 //!   start:     seal as in the control file, and the sum is right
-//!                --> the records say which frames are dirty; the log is read from its end on
+//!                --> the records say which slots are dirty; the log is read from its end on
 //!              otherwise, or if any page had to be repaired
 //!                --> as after a crash, from the redo position, which was kept
 //! ```
 //!
 //! Invariants
-//! 1. Under a seal the data files lack exactly the pages in dirty frames. The ledger (the table of pages with
-//!    changes that only the log holds) has each of them with the frame's version, and no other page.
+//! 1. Under a seal the data files lack exactly the pages in dirty slots. The dirty-page table has exactly
+//!    these pages, each with the slot's version.
 //! 2. A start removes the seal from the control file before anything changes, and writes another header to
 //!    the cache file.
-//! 3. The redo position stays where it was until the data files have the dirty pages. If a frame turns out to
-//!    hold another page than its record says, it counts as lost.
+//! 3. The redo position stays where it was until the data files have the dirty pages. If a slot turns out to
+//!    have another page than its record says, it counts as lost.
 //!
 //! Not known here: what else a start reads of the log.
 

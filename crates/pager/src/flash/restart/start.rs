@@ -1,28 +1,31 @@
-//! The start of the flash cache, before redo: which frames that an earlier start filled can be used (Do 2012,
-//! sections 4.3.3 and 4.3.4: lazy verification). *Home* is the data files.
+//! The start of the flash cache, before redo. It decides which slots that an earlier start filled can be used
+//! (Do 2012, sections 4.3.3 and 4.3.4: lazy verification).
 //!
-//! A record says that up to the log position `before` its frame had the page's last change (`record.rs`).
-//! If the log is read from that position on, the start finds every later change. Redo applies these changes
-//! and removes the frame. A change from before the redo position is at home. In the following cases redo
-//! would not find the change, so the record is left out:
+//! A slot's record says: the slot had the page with all its changes up to the log position `before`
+//! (`record.rs`). If the log is read from that position on, the start finds every later change. Redo applies
+//! these changes, and removes the slot. A change from before the redo position is in the data files. In the
+//! following cases redo would not find a change, so the record is not used:
 //!
-//! | the record | is left out, because |
+//! | the record | is not used, because |
 //! |---|---|
-//! | page LSN and `before` are below the start of the reading | the log in between is not read |
-//! | the page was changed between that and the start of redo | home has that |
-//! | a note says that home has a newer version | redo skips the changes |
-//! | a note says that the page was discarded later | it may be in use again |
-//! | it is beyond the end of the log, or the file is not as the last start left it (`flash/io/store.rs`) | it is of another history: nothing of the file is believed |
+//! | its page LSN and `before` are below the position where reading begins | the log in between is not read |
+//! | its page was changed between that position and the start of redo | the data files have the change |
+//! | the log says that the data files have a newer version | redo skips the changes |
+//! | the log says that the page was discarded later | the page may be in use again |
+//! | it is beyond the end of the log | it belongs to another history |
+//!
+//! The last row also applies if the file is not as the last start left it (`flash/io/store.rs`). Then no
+//! record of the file is used.
 //!
 //! Invariants
-//! 1. If redo has changes of a page, home may lack the page. Its frame then counts as dirty, and redo enters
-//!    the page in the ledger when it reads the page from the frame. Only designs that keep changed pages on
-//!    flash use such frames; other designs leave them out.
-//! 2. The content of a frame is verified at its first use. A dirty frame that redo does not use is dropped
-//!    when redo is over.
-//! 3. Until redo is over, no page is written from flash to home, and no record is written.
+//! 1. If redo has changes of a page, the data files may lack the page. Its slot then counts as dirty, and
+//!    redo enters the page in the dirty-page table when it reads the page from the slot. Only designs that
+//!    keep changed pages on flash use such slots.
+//! 2. The content of a slot is verified at its first use. A dirty slot that redo does not use is freed when
+//!    redo has ended.
+//! 3. Until redo has ended, no page is written from flash to the data files, and no record is written.
 //!
-//! After a shutdown with a seal (`seal.rs`) the records themselves say which frames are dirty.
+//! After a shutdown with a seal (`seal.rs`) the records themselves say which slots are dirty.
 //!
 //! Not known here: how records are written; what redo does.
 

@@ -1,7 +1,7 @@
-//! A frame of the cache, and what is said of one: to whom it is given, what was found in it, what is kept of
-//! it.
+//! The types of a slot of the flash cache: the state of a slot (`Frame`), a page that is to get a slot, the
+//! result of a lookup, and what the next start needs.
 //!
-//! Not known here: which frame has which page, and in which order they go (`../table.rs`).
+//! Not known here: which slot has which page, and the order of eviction (`mod.rs`).
 
 use crate::base::ids::PageId;
 use crate::base::lsn::Lsn;

@@ -1,11 +1,11 @@
-//! All frames of the cache: their partitions, and which partition has a page.
+//! All slots of the flash cache (`Frame` in the code): their partitions, and the partition of each page.
 //!
 //! Invariants
-//! 1. The partition of a page depends on the page and on the number of partitions only. That number changes under
-//!    the locks of all partitions.
-//! 2. There are always `PARTITIONS_MAX` partitions; those beyond the shape have no frames.
+//! 1. The partition of a page depends only on the page and on the number of partitions. This number changes
+//!    under the locks of all partitions.
+//! 2. There are always `PARTITIONS_MAX` partitions. A small cache leaves the last ones without slots.
 //!
-//! What it does not know: designs, files, and what must be recorded of a change.
+//! What it does not know: designs, files, and which changes must be recorded.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,8 +1,9 @@
-//! A binary heap of frames that knows where each of them is, so that any can be taken out.
+//! A binary heap of slots of the flash cache. The heap knows the position of each slot, so any slot can be
+//! removed.
 //!
 //! Invariants
-//! 1. `places[frame]` is the index of the frame in `frames`, or [`NOWHERE`].
-//! 2. No frame has a key below its parent's.
+//! 1. `places[frame]` is the index of the slot in `frames`, or [`NOWHERE`].
+//! 2. No slot has a lower key than its parent.
 //!
 //! Not known here: what the keys mean.
 

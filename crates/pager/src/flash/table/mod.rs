@@ -1,23 +1,25 @@
-//! The frame table of one partition of the cache: which page is in which frame, and which frame is the next
-//! to go, or to be cleaned.
+//! The slot table of one partition of the flash cache. It says which page is in which slot (`Frame` in the
+//! code), which slot is evicted next, and which slot is cleaned next.
 //!
 //! ```text
 //!            admit                   written(true)            end_clean(true)
 //!   Free ------------> Writing ---------------------> Dirty ------------------> Clean
-//!    ^                    |            (of a page that home has: Clean)           |
+//!    ^                    |        (if the data files have the page: Clean)       |
 //!    |                    | remove, written(false)                                | remove, admit of another page
 //!    '---- when the write, the last read and the cleaning end ---------------------'
 //! ```
 //!
 //! Invariants
-//! 1. A page is in at most one frame that is found by it. A frame that was removed while it is being written,
-//!    read or cleaned is found by nobody, and free only when that has ended.
-//! 2. A frame is in the clean heap exactly if it is written, not dirty and nobody uses it: only such a one is
-//!    a victim. It is in the dirty heap exactly if it is written, dirty and not being cleaned.
-//! 3. A frame is dirty as long as home may lack its page.
-//! 4. An invalid frame (of designs that keep them) is found by its page only to be written again.
-//! 5. A frame of before the start is unverified until its page was read from it; a dirty one only as long as
-//!    redo runs, and not at all where a seal says that home lacks its page.
+//! 1. The table finds a page in at most one slot. If a slot is removed while it is being written, read or
+//!    cleaned, no lookup finds it, and it becomes free only when that work has ended.
+//! 2. A slot is in the clean heap exactly if it is written, not dirty, and in use by no thread. Only such
+//!    slots are evicted. A slot is in the dirty heap exactly if it is written, dirty, and not being cleaned.
+//! 3. A slot is dirty as long as the data files may lack its page.
+//! 4. Some designs keep invalid slots, whose page has changed. Such a slot is found by its page only to be
+//!    written again.
+//! 5. A slot that an earlier start filled is unverified until its page was read from it. A dirty slot is
+//!    unverified only while redo runs. If a seal says that the data files lack a page, its slot is never
+//!    unverified.
 //!
 //! Not known here: files, other partitions, designs.
 

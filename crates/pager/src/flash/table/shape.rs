@@ -1,6 +1,6 @@
-//! How frames are spread over the partitions of the table.
+//! How the slots of the flash cache are divided among the partitions of the slot table.
 //!
-//! What it does not know: what is in them.
+//! What it does not know: what is in the slots.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! Frames that come, go, are read, written and cleaned.
+//! Tests of the slot table of the flash cache: slots are filled, read, written, cleaned and freed.
 
 use super::*;
 use crate::base::ids::{PageNo, SpaceId};

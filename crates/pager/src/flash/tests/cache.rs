@@ -1,4 +1,5 @@
-//! Runs of pages over a cache, with holes, from flash and from home at once; many threads.
+//! Tests of the flash cache: runs of pages that are partly on flash and partly in the data files; many
+//! threads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! Widened reads: what is put, changed or dropped while a neighbour is read along.
+//! Tests of aggressive filling: a page is put, changed or dropped while it is read together with a neighbour.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

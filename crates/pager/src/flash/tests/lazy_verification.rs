@@ -1,4 +1,5 @@
-//! Which chunks of records are written again, and how much of the drive's budget they take.
+//! Tests of lazy verification: which chunks of records are written again, and which part of the drive's
+//! budget they take.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! Tests of the flash cache that need its insides.
+//! Tests of the flash cache that use its private functions.
 //!
 //! What it does not know: how the program uses it.
 

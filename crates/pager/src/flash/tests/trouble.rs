@@ -1,4 +1,5 @@
-//! A cache whose home has no room for some pages, whose drive fails now and then, or whose home is busy.
+//! Tests of the flash cache with difficult devices: data files without space for some pages, a drive with
+//! occasional errors, and busy data files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
