@@ -4,7 +4,7 @@
 //! ```text
 //!  pool --offer (clean), put (dirty)--> cache/admission.rs --chosen pages--> io/writes.rs --> io/store.rs
 //!   ^                                      |
-//!   |                                      '--put: all other pages--> data files <--dirty-- cache/cleaning.rs
+//!   |                                      '--put: other pages--> data files <--dirty-- cache/cleaning.rs
 //!   '-------- cache/reading.rs <--pages that are not on flash-------- data files
 //! ```
 //!

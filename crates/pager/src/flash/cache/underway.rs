@@ -55,8 +55,8 @@ impl Underway {
         }
     }
 
-    /// Wakes a cleaning thread, because there are pages to clean. A thread that is about to wait may miss this, but it
-    /// looks again after a short time.
+    /// Wakes a cleaning thread, because there are pages to clean. A thread that is about to wait may miss
+    /// this, but it looks again after a short time.
     pub(in crate::flash) fn ring(&self) {
         self.bell.notify_one();
     }
@@ -66,8 +66,8 @@ impl Underway {
         self.count.load(Ordering::Acquire) > 0 && self.pages.lock().contains(&id)
     }
 
-    /// Waits until none of the pages for which `is_meant` is true is in the set. Before, the caller has ensured under the
-    /// locks of their partitions that none of them enters the set.
+    /// Waits until none of the pages for which `is_meant` is true is in the set. Before, the caller has
+    /// ensured under the locks of their partitions that none of them enters the set.
     pub(in crate::flash) fn wait_for(&self, is_meant: impl Fn(PageId) -> bool) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
