@@ -67,7 +67,7 @@ fn subquery_name(body: &ast::SetExpr) -> String {
 fn type_name(t: &ast::TypeName) -> String {
     let Ok(t) = crate::ty::of_ast(t) else { return "?column?".to_owned() };
     // An array is named after the type of its elements.
-    let ty = if let Ty::Array(elem) = t.ty { elem.ty() } else { t.ty };
+    let ty = if let Ty::Array(elem) = t.ty { *elem } else { t.ty };
     match ty {
         Ty::Bool => "bool",
         Ty::Int2 => "int2",

@@ -72,8 +72,8 @@ pub enum Ty {
     Oid,
     /// regclass and its relatives, held as oid
     Reg(Reg),
-    /// An array.
-    Array(Elem),
+    /// An array of elements of a type that is no array.
+    Array(&'static Ty),
     /// int2vector, held as an array
     Int2Vector,
     /// oidvector, held as an array
@@ -97,71 +97,30 @@ pub enum Reg {
     Role,
 }
 
-/// The types that elements of arrays may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "each is the `Ty` of the same name")]
-pub enum Elem {
-    Bool,
-    Int2,
-    Int4,
-    Int8,
-    Float4,
-    Float8,
-    Numeric,
-    Char,
-    Varchar,
-    Text,
-    Name,
-    Char1,
-    Bytea,
-    Date,
-    Timestamp,
-    TimestampTz,
-    Time,
-    Interval,
-    Uuid,
-    Json,
-    Oid,
-}
-
-/// Each type of elements with the name of its arrays.
-const ELEMENTS: [(Elem, Ty, &str); 21] = [
-    (Elem::Bool, Ty::Bool, "boolean[]"),
-    (Elem::Int2, Ty::Int2, "smallint[]"),
-    (Elem::Int4, Ty::Int4, "integer[]"),
-    (Elem::Int8, Ty::Int8, "bigint[]"),
-    (Elem::Float4, Ty::Float4, "real[]"),
-    (Elem::Float8, Ty::Float8, "double precision[]"),
-    (Elem::Numeric, Ty::Numeric, "numeric[]"),
-    (Elem::Char, Ty::Char, "character[]"),
-    (Elem::Varchar, Ty::Varchar, "character varying[]"),
-    (Elem::Text, Ty::Text, "text[]"),
-    (Elem::Name, Ty::Name, "name[]"),
-    (Elem::Char1, Ty::Char1, "\"char\"[]"),
-    (Elem::Bytea, Ty::Bytea, "bytea[]"),
-    (Elem::Date, Ty::Date, "date[]"),
-    (Elem::Timestamp, Ty::Timestamp, "timestamp without time zone[]"),
-    (Elem::TimestampTz, Ty::TimestampTz, "timestamp with time zone[]"),
-    (Elem::Time, Ty::Time, "time without time zone[]"),
-    (Elem::Interval, Ty::Interval, "interval[]"),
-    (Elem::Uuid, Ty::Uuid, "uuid[]"),
-    (Elem::Json, Ty::Json, "json[]"),
-    (Elem::Oid, Ty::Oid, "oid[]"),
+/// The types that elements of arrays may have, with the names of their arrays.
+static ELEMENTS: [(Ty, &str); 21] = [
+    (Ty::Bool, "boolean[]"),
+    (Ty::Int2, "smallint[]"),
+    (Ty::Int4, "integer[]"),
+    (Ty::Int8, "bigint[]"),
+    (Ty::Float4, "real[]"),
+    (Ty::Float8, "double precision[]"),
+    (Ty::Numeric, "numeric[]"),
+    (Ty::Char, "character[]"),
+    (Ty::Varchar, "character varying[]"),
+    (Ty::Text, "text[]"),
+    (Ty::Name, "name[]"),
+    (Ty::Char1, "\"char\"[]"),
+    (Ty::Bytea, "bytea[]"),
+    (Ty::Date, "date[]"),
+    (Ty::Timestamp, "timestamp without time zone[]"),
+    (Ty::TimestampTz, "timestamp with time zone[]"),
+    (Ty::Time, "time without time zone[]"),
+    (Ty::Interval, "interval[]"),
+    (Ty::Uuid, "uuid[]"),
+    (Ty::Json, "json[]"),
+    (Ty::Oid, "oid[]"),
 ];
-
-impl Elem {
-    fn row(self) -> &'static (Elem, Ty, &'static str) {
-        match ELEMENTS.iter().find(|(elem, ..)| *elem == self) {
-            Some(row) => row,
-            None => unreachable!("every element type is in the table"),
-        }
-    }
-
-    /// The type.
-    pub fn ty(self) -> Ty {
-        self.row().1
-    }
-}
 
 /// A type with its modifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,7 +162,9 @@ impl Ty {
             Ty::Reg(Reg::Proc) => "regproc",
             Ty::Reg(Reg::Namespace) => "regnamespace",
             Ty::Reg(Reg::Role) => "regrole",
-            Ty::Array(elem) => elem.row().2,
+            Ty::Array(element) => {
+                ELEMENTS.iter().find(|(ty, _)| ty == element).map_or("anyarray", |(_, name)| name)
+            }
             Ty::Int2Vector => "int2vector",
             Ty::OidVector => "oidvector",
             Ty::Void => "void",
@@ -239,7 +200,7 @@ impl Ty {
             Ty::Reg(Reg::Proc) => oid::REGPROC,
             Ty::Reg(Reg::Namespace) => oid::REGNAMESPACE,
             Ty::Reg(Reg::Role) => oid::REGROLE,
-            Ty::Array(elem) => oid::array_of(elem.ty().oid()).unwrap_or(oid::TEXT),
+            Ty::Array(element) => oid::array_of(element.oid()).unwrap_or(oid::TEXT),
             Ty::Int2Vector => oid::INT2VECTOR,
             Ty::OidVector => oid::OIDVECTOR,
             Ty::Void => oid::VOID,
@@ -289,13 +250,13 @@ impl Ty {
 
     /// The type of arrays of this one.
     pub fn array(self) -> Option<Ty> {
-        ELEMENTS.iter().find(|(_, ty, _)| *ty == self).map(|(elem, ..)| Ty::Array(*elem))
+        ELEMENTS.iter().find(|(ty, _)| *ty == self).map(|(ty, _)| Ty::Array(ty))
     }
 
     /// The type of the elements; `None` for what is no array.
     pub fn element(self) -> Option<Ty> {
         match self {
-            Ty::Array(elem) => Some(elem.ty()),
+            Ty::Array(element) => Some(*element),
             Ty::Int2Vector => Some(Ty::Int2),
             Ty::OidVector => Some(Ty::Oid),
             _ => None,
@@ -462,11 +423,11 @@ impl Typed {
                 None => self.ty.column_type(),
             },
             Ty::Array(element) if self.typmod >= 0 => {
-                let element = Typed { ty: element.ty(), typmod: self.typmod }.storage()?;
+                let element = Typed { ty: *element, typmod: self.typmod }.storage()?;
                 element.array_of_these().ok_or_else(|| SqlError::internal("a type without arrays"))?
             }
-            Ty::Array(element) if !matches!(element, Elem::Name | Elem::Char1) => {
-                let element = element.ty().column_type_of_elements();
+            Ty::Array(element) if !matches!(element, Ty::Name | Ty::Char1) => {
+                let element = element.column_type_of_elements();
                 element.array().ok_or_else(|| SqlError::internal("a type without arrays"))?
             }
             Ty::Unknown
@@ -498,9 +459,9 @@ mod tests {
 
     #[test]
     fn array_types_are_found_by_oid() {
-        for (elem, ty, name) in ELEMENTS {
-            assert_eq!(Ty::of_oid(Ty::Array(elem).oid()), Some(Ty::Array(elem)), "{name}");
-            assert_eq!(Ty::Array(elem).name(), format!("{}[]", ty.name()));
+        for (element, name) in &ELEMENTS {
+            assert_eq!(Ty::of_oid(Ty::Array(element).oid()), Some(Ty::Array(element)), "{name}");
+            assert_eq!(Ty::Array(element).name(), format!("{}[]", element.name()));
         }
         assert_eq!(Ty::of_oid(oid::INT2VECTOR), Some(Ty::Int2Vector));
         assert_eq!(Ty::of_oid(2205), Some(Ty::Reg(Reg::Class)));

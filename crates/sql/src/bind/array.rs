@@ -232,9 +232,7 @@ impl Binder<'_> {
         // such, all are text.
         let is_untyped = is_compatible && types.iter().all(|ty| *ty == Ty::Unknown);
         match (name, types.as_mut_slice()) {
-            ("array_prepend", [_, array]) | (_, [array, ..]) if is_untyped => {
-                *array = Ty::Array(crate::ty::Elem::Text)
-            }
+            ("array_prepend", [_, array]) | (_, [array, ..]) if is_untyped => *array = Ty::Array(&Ty::Text),
             ("array_append" | "array_remove" | "array_position" | "array_positions", [array, element])
             | ("array_position", [array, element, _])
             | ("array_prepend", [element, array])
@@ -288,7 +286,7 @@ impl Binder<'_> {
             "array_dims" => (vec![array], Ty::Text),
             "array_to_string" => (vec![array, Ty::Text, Ty::Text], Ty::Text),
             "array_position" => (vec![array, element, Ty::Int4], Ty::Int4),
-            "array_positions" => (vec![array, element], Ty::Array(crate::ty::Elem::Int4)),
+            "array_positions" => (vec![array, element], Ty::Array(&Ty::Int4)),
             "array_replace" => (vec![array, element, element], array),
             "trim_array" => (vec![array, Ty::Int4], array),
             "array_cat" => (vec![array, array], array),

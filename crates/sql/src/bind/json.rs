@@ -15,7 +15,7 @@ use super::scope::{ColumnMatch, Scope};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
 use crate::eval::func::{self, json};
-use crate::ty::{Elem, Ty, Typed};
+use crate::ty::{Ty, Typed};
 
 /// Whether the function of this name makes json.
 pub(super) fn makes_json(name: &str) -> bool {
@@ -101,7 +101,7 @@ impl Binder<'_> {
     fn value_as_json(&mut self, bound: Bound) -> Result<Expr> {
         let (expr, of) = match bound.t.ty {
             Ty::Json => return Ok(bound.expr),
-            Ty::Array(Elem::Json) => (bound.expr, json::OF_ARRAY),
+            Ty::Array(Ty::Json) => (bound.expr, json::OF_ARRAY),
             Ty::Char => match bound.t.length() {
                 Some(n) => (Expr::Pad(Box::new(bound.expr), n), json::OF),
                 None => (bound.expr, json::OF),

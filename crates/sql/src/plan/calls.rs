@@ -4,7 +4,7 @@
 //! computed.
 
 use crate::eval::Expr;
-use crate::ty::{Elem, Ty};
+use crate::ty::Ty;
 
 /// An aggregate function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,7 +221,7 @@ impl AggKind {
     pub fn second_type(self, input: Ty) -> Ty {
         match self {
             AggKind::PercentileCont | AggKind::PercentileDisc => Ty::Float8,
-            AggKind::PercentilesCont | AggKind::PercentilesDisc => Ty::Array(Elem::Float8),
+            AggKind::PercentilesCont | AggKind::PercentilesDisc => Ty::Array(&Ty::Float8),
             AggKind::JsonObjectAgg => Ty::Json,
             _ => input,
         }

@@ -65,7 +65,7 @@ use crate::rights::{self, Holder, Who};
 use crate::sequence_memory::SequenceMemory;
 use crate::settings::{self, DescribedSetting, Settings};
 use crate::system_settings::{self, ProcessSettings};
-use crate::ty::{Elem, Reg, Ty};
+use crate::ty::{Reg, Ty};
 
 use conditions::MeaningOf;
 use definitions::Printing;
@@ -419,12 +419,12 @@ fn column(written: &'static str) -> Option<(&'static str, Ty, bool)> {
 /// A type as `shapes.txt` writes it.
 fn shape_type(name: &str) -> Option<Ty> {
     Some(match name {
-        "_text" => Ty::Array(Elem::Text),
-        "_name" => Ty::Array(Elem::Name),
-        "_oid" => Ty::Array(Elem::Oid),
-        "_int2" => Ty::Array(Elem::Int2),
-        "_char" => Ty::Array(Elem::Char1),
-        "_bool" => Ty::Array(Elem::Bool),
+        "_text" => Ty::Array(&Ty::Text),
+        "_name" => Ty::Array(&Ty::Name),
+        "_oid" => Ty::Array(&Ty::Oid),
+        "_int2" => Ty::Array(&Ty::Int2),
+        "_char" => Ty::Array(&Ty::Char1),
+        "_bool" => Ty::Array(&Ty::Bool),
         "regproc" => Ty::Reg(Reg::Proc),
         "regtype" => Ty::Reg(Reg::Type),
         name => Ty::of_oid(type_named(name)?.oid)?,

@@ -2,7 +2,7 @@
 //!
 //! This module does not know how a cast is computed (`eval::cast`).
 
-use super::{Elem, Reg, Ty};
+use super::{Reg, Ty};
 
 /// How freely a cast may be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,8 +29,8 @@ pub fn cast_level(from: Ty, to: Ty) -> Option<CastLevel> {
         (a, b) if b.is_oid() && (a.is_integer() || a.is_oid()) => Implicit,
         (a, Ty::Int4 | Ty::Int8) if a.is_oid() => Assignment,
         (Ty::Text | Ty::Varchar, Ty::Reg(Reg::Class)) => Implicit,
-        (Ty::Int2Vector, Ty::Array(Elem::Int2)) | (Ty::OidVector, Ty::Array(Elem::Oid)) => Implicit,
-        (Ty::Array(a), Ty::Array(b)) => return cast_level(a.ty(), b.ty()),
+        (Ty::Int2Vector, Ty::Array(Ty::Int2)) | (Ty::OidVector, Ty::Array(Ty::Oid)) => Implicit,
+        (Ty::Array(a), Ty::Array(b)) => return cast_level(*a, *b),
         (Ty::Time, Ty::Interval) => Implicit,
         (Ty::Interval, Ty::Time) | (Ty::Timestamp | Ty::TimestampTz, Ty::Time) => Assignment,
         (Ty::Date, Ty::Timestamp | Ty::TimestampTz) | (Ty::Timestamp, Ty::TimestampTz) => Implicit,
@@ -81,9 +81,8 @@ mod tests {
         assert_eq!(common(Ty::Varchar, Ty::Char), Some(Ty::Varchar));
         assert_eq!(common(Ty::Char, Ty::Varchar), Some(Ty::Char));
         assert_eq!(common(Ty::Bool, Ty::Int4), None);
-        let array = |elem| Ty::Array(elem);
-        assert_eq!(common(array(Elem::Int4), array(Elem::Int8)), Some(array(Elem::Int8)));
-        assert_eq!(common(array(Elem::Int4), array(Elem::Text)), None);
+        assert_eq!(common(Ty::Array(&Ty::Int4), Ty::Array(&Ty::Int8)), Some(Ty::Array(&Ty::Int8)));
+        assert_eq!(common(Ty::Array(&Ty::Int4), Ty::Array(&Ty::Text)), None);
         assert_eq!(common(Ty::Oid, Ty::Int4), Some(Ty::Oid));
         assert_eq!(common(Ty::Numeric, Ty::Float4), Some(Ty::Float4));
     }

@@ -7,8 +7,7 @@ use super::{Builtin, Run, catalog, int, volatile};
 use crate::advisory::{AdvisoryAction, AdvisoryCall};
 use crate::error::Result;
 use crate::eval::Cx;
-use crate::ty::Elem;
-use crate::ty::Ty::{Array, Bool, Int4, Int8, Void};
+use crate::ty::Ty::{self, Array, Bool, Int4, Int8, Void};
 
 pub(super) const TABLE: &[Builtin] = &[
     takes("pg_advisory_lock", &[Int8], |a, cx| lock(one(a, cx)?, false, true, cx)),
@@ -34,7 +33,7 @@ pub(super) const TABLE: &[Builtin] = &[
     takes("pg_advisory_unlock_all", &[], |_, cx| {
         call(one(&[Datum::Int8(0)], cx)?, false, true, AdvisoryAction::UnlockAll, cx).map(|_| VOID)
     }),
-    catalog("pg_blocking_pids", &[Int4], Array(Elem::Int4), |a, cx| {
+    catalog("pg_blocking_pids", &[Int4], Array(&Ty::Int4), |a, cx| {
         let pid = int(a, 0) as u32;
         let mut pids = crate::array::of(crate::oid::INT4);
         let blockers = cx.env.world()?.engine.blockers(pid);

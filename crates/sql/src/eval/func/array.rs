@@ -13,8 +13,7 @@ use crate::array::starting_at;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
 use crate::text::write_with;
-use crate::ty::Elem;
-use crate::ty::Ty::{Array as ArrayTy, Bool, Int4, Text, Unknown};
+use crate::ty::Ty::{self, Array as ArrayTy, Bool, Int4, Text, Unknown};
 
 pub(super) const TABLE: &[Builtin] = &[
     strict("array_length", &[Unknown, Int4], Int4, |a, _| bound(a, |array| array.len() as i32)),
@@ -38,7 +37,7 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     loose("array_position", &[Unknown, Unknown], Int4, position),
     loose("array_position", &[Unknown, Unknown, Int4], Int4, position),
-    loose("array_positions", &[Unknown, Unknown], ArrayTy(Elem::Int4), |a, cx| {
+    loose("array_positions", &[Unknown, Unknown], ArrayTy(&Ty::Int4), |a, cx| {
         let Some(array) = array(a, 0) else { return Ok(Datum::Null) };
         let mut out = crate::array::of(crate::oid::INT4);
         for (n, element) in elements(array, cx).enumerate() {
@@ -117,8 +116,8 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     loose("array_to_string", &[Unknown, Text], Text, to_string),
     loose("array_to_string", &[Unknown, Text, Text], Text, to_string),
-    loose("string_to_array", &[Text, Text], ArrayTy(Elem::Text), split),
-    loose("string_to_array", &[Text, Text, Text], ArrayTy(Elem::Text), split),
+    loose("string_to_array", &[Text, Text], ArrayTy(&Ty::Text), split),
+    loose("string_to_array", &[Text, Text, Text], ArrayTy(&Ty::Text), split),
 ];
 
 /// The elements; 57014 in the place of the next one once the statement is to end, because arrays may be long.

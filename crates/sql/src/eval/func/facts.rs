@@ -14,30 +14,30 @@ use crate::encoding::Encoding;
 use crate::error::{Result, SqlError};
 use crate::eval::{Cx, reg};
 use crate::system::{self, Relation, show};
+use crate::ty::Reg;
 use crate::ty::Ty::{self, Bool, Char1, Int2Vector, Int4, Int8, Name, Oid, OidVector, Text, TimestampTz};
-use crate::ty::{Elem, Reg};
 
 const CLASS: Ty = Ty::Reg(Reg::Class);
-const TEXTS: Ty = Ty::Array(Elem::Text);
-const NUMBERS: Ty = Ty::Array(Elem::Int4);
+const TEXTS: Ty = Ty::Array(&Ty::Text);
+const NUMBERS: Ty = Ty::Array(&Ty::Int4);
 
 pub(super) const TABLE: &[Builtin] = &[
     catalog("acldefault", &[Char1, Oid], TEXTS, acl_default),
     strict("pg_options_to_table.option_name", &[TEXTS], TEXTS, |a, cx| options(a, false, cx)),
     strict("pg_options_to_table.option_value", &[TEXTS], TEXTS, |a, cx| options(a, true, cx)),
-    strict("_pg_expandarray.x", &[Int2Vector], Ty::Array(Elem::Int2), elements),
-    strict("_pg_expandarray.x", &[OidVector], Ty::Array(Elem::Oid), elements),
-    strict("_pg_expandarray.x", &[Ty::Array(Elem::Int2)], Ty::Array(Elem::Int2), elements),
+    strict("_pg_expandarray.x", &[Int2Vector], Ty::Array(&Ty::Int2), elements),
+    strict("_pg_expandarray.x", &[OidVector], Ty::Array(&Ty::Oid), elements),
+    strict("_pg_expandarray.x", &[Ty::Array(&Ty::Int2)], Ty::Array(&Ty::Int2), elements),
     strict("_pg_expandarray.x", &[NUMBERS], NUMBERS, elements),
-    strict("_pg_expandarray.x", &[Ty::Array(Elem::Int8)], Ty::Array(Elem::Int8), elements),
-    strict("_pg_expandarray.x", &[Ty::Array(Elem::Oid)], Ty::Array(Elem::Oid), elements),
+    strict("_pg_expandarray.x", &[Ty::Array(&Ty::Int8)], Ty::Array(&Ty::Int8), elements),
+    strict("_pg_expandarray.x", &[Ty::Array(&Ty::Oid)], Ty::Array(&Ty::Oid), elements),
     strict("_pg_expandarray.x", &[TEXTS], TEXTS, elements),
     strict("_pg_expandarray.n", &[Int2Vector], NUMBERS, positions),
     strict("_pg_expandarray.n", &[OidVector], NUMBERS, positions),
-    strict("_pg_expandarray.n", &[Ty::Array(Elem::Int2)], NUMBERS, positions),
+    strict("_pg_expandarray.n", &[Ty::Array(&Ty::Int2)], NUMBERS, positions),
     strict("_pg_expandarray.n", &[NUMBERS], NUMBERS, positions),
-    strict("_pg_expandarray.n", &[Ty::Array(Elem::Int8)], NUMBERS, positions),
-    strict("_pg_expandarray.n", &[Ty::Array(Elem::Oid)], NUMBERS, positions),
+    strict("_pg_expandarray.n", &[Ty::Array(&Ty::Int8)], NUMBERS, positions),
+    strict("_pg_expandarray.n", &[Ty::Array(&Ty::Oid)], NUMBERS, positions),
     strict("_pg_expandarray.n", &[TEXTS], NUMBERS, positions),
     strict("name_letter", &[Name, Int4], Char1, letter),
     // There are no policies of rows, but the relation must be there.

@@ -10,7 +10,6 @@ use varve_engine::{ColumnType, Datum, Value};
 use super::{Builtin, any, strict, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
-use crate::ty::Elem;
 use crate::ty::Ty::{self, Int4, Json, Text};
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -25,8 +24,8 @@ pub(super) const TABLE: &[Builtin] = &[
         strict: true,
         ..any("json_extract_path_text", &[Json, Text], Text, |a, cx| plain(path(a)?, cx))
     },
-    strict("json.path", &[Json, Ty::Array(Elem::Text)], Json, |a, _| Ok(json(path_in(a)?))),
-    strict("json.path_text", &[Json, Ty::Array(Elem::Text)], Text, |a, cx| plain(path_in(a)?, cx)),
+    strict("json.path", &[Json, Ty::Array(&Ty::Text)], Json, |a, _| Ok(json(path_in(a)?))),
+    strict("json.path_text", &[Json, Ty::Array(&Ty::Text)], Text, |a, cx| plain(path_in(a)?, cx)),
     strict("json.field", &[Json, Text], Json, |a, _| Ok(json(member(readable(text(a, 0))?, text(a, 1))?))),
     strict("json.field_text", &[Json, Text], Text, |a, cx| {
         plain(member(readable(text(a, 0))?, text(a, 1))?, cx)
@@ -39,32 +38,32 @@ pub(super) const TABLE: &[Builtin] = &[
         let whole = readable(text(a, 0))?;
         plain(element(whole, super::int(a, 1)), cx)
     }),
-    strict("json_array_elements.value", &[Json], Ty::Array(Elem::Json), |a, cx| {
+    strict("json_array_elements.value", &[Json], Ty::Array(&Ty::Json), |a, cx| {
         list(
             ColumnType::Json,
             elements(text(a, 0), "json_array_elements")?.into_iter().map(|v| Ok(json(Some(v)))),
             cx,
         )
     }),
-    strict("json_array_elements_text.value", &[Json], Ty::Array(Elem::Text), |a, cx| {
+    strict("json_array_elements_text.value", &[Json], Ty::Array(&Ty::Text), |a, cx| {
         let values = elements(readable(text(a, 0))?, "json_array_elements_text")?;
         list(ColumnType::Text, values.into_iter().map(|value| plain(Some(value), cx)), cx)
     }),
-    strict("json_each.key", &[Json], Ty::Array(Elem::Text), |a, cx| {
+    strict("json_each.key", &[Json], Ty::Array(&Ty::Text), |a, cx| {
         keys(members(readable(text(a, 0))?, DECONSTRUCT)?, cx)
     }),
-    strict("json_each.value", &[Json], Ty::Array(Elem::Json), |a, cx| {
+    strict("json_each.value", &[Json], Ty::Array(&Ty::Json), |a, cx| {
         let values = members(readable(text(a, 0))?, DECONSTRUCT)?;
         list(ColumnType::Json, values.into_iter().map(|(_, value)| Ok(json(Some(value)))), cx)
     }),
-    strict("json_each_text.key", &[Json], Ty::Array(Elem::Text), |a, cx| {
+    strict("json_each_text.key", &[Json], Ty::Array(&Ty::Text), |a, cx| {
         keys(members(readable(text(a, 0))?, DECONSTRUCT)?, cx)
     }),
-    strict("json_each_text.value", &[Json], Ty::Array(Elem::Text), |a, cx| {
+    strict("json_each_text.value", &[Json], Ty::Array(&Ty::Text), |a, cx| {
         let values = members(readable(text(a, 0))?, DECONSTRUCT)?;
         list(ColumnType::Text, values.into_iter().map(|(_, value)| plain(Some(value), cx)), cx)
     }),
-    strict("json_object_keys.json_object_keys", &[Json], Ty::Array(Elem::Text), |a, cx| {
+    strict("json_object_keys.json_object_keys", &[Json], Ty::Array(&Ty::Text), |a, cx| {
         keys(
             members(
                 readable(text(a, 0))?,

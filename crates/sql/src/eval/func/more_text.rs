@@ -9,8 +9,7 @@ use varve_engine::{Datum, Value};
 use super::{Builtin, any, int, strict, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
-use crate::ty::Elem;
-use crate::ty::Ty::{Array, Bytea, Int4, Int8, Text, Unknown};
+use crate::ty::Ty::{self, Array, Bytea, Int4, Int8, Text, Unknown};
 
 pub(super) const TABLE: &[Builtin] = &[
     any("num_nulls", &[Unknown], Int4, |a, _| count(a, true)),
@@ -34,7 +33,7 @@ pub(super) const TABLE: &[Builtin] = &[
         Ok(Datum::Int4(i32::from(byte >> (at % 8) & 1)))
     }),
     strict("unistr", &[Text], Text, unistr),
-    strict("parse_ident", &[Text], Array(Elem::Text), parse_ident),
+    strict("parse_ident", &[Text], Array(&Ty::Text), parse_ident),
 ];
 
 fn count<'a>(a: &[Datum<'a>], nulls: bool) -> Result<Datum<'a>> {

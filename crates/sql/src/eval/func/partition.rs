@@ -9,10 +9,10 @@ use super::{Builtin, catalog, int};
 use crate::error::Result;
 use crate::eval::Cx;
 use crate::system::{self, What};
-use crate::ty::{Elem, Reg, Ty};
+use crate::ty::{Reg, Ty};
 
 const CLASS: Ty = Ty::Reg(Reg::Class);
-const OIDS: Ty = Ty::Array(Elem::Oid);
+const OIDS: Ty = Ty::Array(&Ty::Oid);
 
 pub(super) const TABLE: &[Builtin] = &[
     catalog("pg_partition_root", &[CLASS], CLASS, |a, cx| {
@@ -29,11 +29,11 @@ pub(super) const TABLE: &[Builtin] = &[
         let parents = tree_of(a, cx)?.into_iter().map(|node| node.parent.map_or(Datum::Null, Datum::Int8));
         Ok(list(ColumnType::Int8, parents, cx))
     }),
-    catalog("pg_partition_tree.isleaf", &[CLASS], Ty::Array(Elem::Bool), |a, cx| {
+    catalog("pg_partition_tree.isleaf", &[CLASS], Ty::Array(&Ty::Bool), |a, cx| {
         let leaves = tree_of(a, cx)?.into_iter().map(|node| Datum::Bool(node.is_leaf));
         Ok(list(ColumnType::Bool, leaves, cx))
     }),
-    catalog("pg_partition_tree.level", &[CLASS], Ty::Array(Elem::Int4), |a, cx| {
+    catalog("pg_partition_tree.level", &[CLASS], Ty::Array(&Ty::Int4), |a, cx| {
         let levels = tree_of(a, cx)?.into_iter().map(|node| Datum::Int4(node.level));
         Ok(list(ColumnType::Int4, levels, cx))
     }),

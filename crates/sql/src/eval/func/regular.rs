@@ -8,8 +8,7 @@ use super::{Builtin, int, strict, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
 use crate::eval::regex::{Groups, Look, Options, Pattern, compiled, similar, whole};
-use crate::ty::Elem;
-use crate::ty::Ty::{Array, Bool, Int4, Text};
+use crate::ty::Ty::{self, Array, Bool, Int4, Text};
 
 pub(super) const TABLE: &[Builtin] = &[
     strict("textregexeq", &[Text, Text], Bool, |a, cx| matches(a, Options::default(), cx)),
@@ -25,8 +24,8 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("regexp_replace", &[Text, Text, Text, Int4, Int4, Text], Text, |a, cx| {
         replaced(a, start(a, 3)?, Some(at_least(a, 4, "n", 0)?), text(a, 5), cx)
     }),
-    strict("regexp_match", &[Text, Text], Array(Elem::Text), |a, cx| groups(a, "", cx)),
-    strict("regexp_match", &[Text, Text, Text], Array(Elem::Text), |a, cx| groups(a, text(a, 2), cx)),
+    strict("regexp_match", &[Text, Text], Array(&Ty::Text), |a, cx| groups(a, "", cx)),
+    strict("regexp_match", &[Text, Text, Text], Array(&Ty::Text), |a, cx| groups(a, text(a, 2), cx)),
     strict("substring", &[Text, Text], Text, |a, cx| {
         first_group(text(a, 0), &*compiled(text(a, 1), Options::default())?, cx)
     }),
@@ -42,8 +41,8 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("regexp_like", &[Text, Text, Text], Bool, |a, cx| {
         matches(a, options_of_one(text(a, 2), "regexp_like")?, cx)
     }),
-    strict("regexp_split_to_array", &[Text, Text], Array(Elem::Text), |a, cx| split(a, "", cx)),
-    strict("regexp_split_to_array", &[Text, Text, Text], Array(Elem::Text), |a, cx| split(a, text(a, 2), cx)),
+    strict("regexp_split_to_array", &[Text, Text], Array(&Ty::Text), |a, cx| split(a, "", cx)),
+    strict("regexp_split_to_array", &[Text, Text, Text], Array(&Ty::Text), |a, cx| split(a, text(a, 2), cx)),
     strict("regexp_count", &[Text, Text], Int4, counted),
     strict("regexp_count", &[Text, Text, Int4], Int4, counted),
     strict("regexp_count", &[Text, Text, Int4, Text], Int4, counted),

@@ -15,8 +15,8 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Sequences, reg};
 use crate::exec::Beside;
 use crate::rights::Holder;
+use crate::ty::Reg;
 use crate::ty::Ty::{self, Array, Bool, Float8, Int4, Int8, Name, Text, Void};
-use crate::ty::{Elem, Reg};
 
 /// What `version()` says.
 pub const VERSION: &str = concat!("PostgreSQL 15.0 (Varve ", env!("CARGO_PKG_VERSION"), ")");
@@ -30,7 +30,7 @@ pub(super) const TABLE: &[Builtin] = &[
         let first = cx.env.world()?.path.named().first();
         Ok(first.map_or(Datum::Null, |schema| cx.text(schema)))
     }),
-    catalog("current_schemas", &[Bool], Array(Elem::Name), |a, cx| {
+    catalog("current_schemas", &[Bool], Array(&Ty::Name), |a, cx| {
         let path = &cx.env.world()?.path;
         let all = matches!(a[0], Datum::Bool(true));
         let mut names = crate::array::of(crate::oid::NAME);
