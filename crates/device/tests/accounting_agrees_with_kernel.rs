@@ -1,4 +1,4 @@
-//! The bytes that the account names are the bytes that the kernel moved for this process.
+//! The bytes that the accounting counts equal the bytes that the kernel counts for this process.
 
 use varve_device::{
     AlignedBuf, Directory, Durability, FileDirectory, FileOptions, OpenHow, Purpose, ReadOp, Space, WriteOp,

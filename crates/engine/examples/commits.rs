@@ -1,5 +1,5 @@
-//! Durable single-row commits through the public interface against a bare 4 KiB write with fdatasync, in turn; then many
-//! threads on rows of their own and on few common ones.
+//! Measures durable commits of single rows through the public interface, in turn with plain 4 KiB writes with
+//! fdatasync. Then many threads commit, first on rows of their own, then on a few common rows.
 //!
 //! `cargo run --release -p varve-engine --example commits -- DIR [seconds a round]`
 

@@ -1,4 +1,4 @@
-//! Speed of the public embedded interface, one thread, rows of 100 bytes, everything resident.
+//! Measures the speed of the public embedded interface: one thread, rows of 100 bytes, all pages in memory.
 //! `cargo run --release -p varve-engine --example embedded_speed [rows [step]]`
 
 use std::ops::{Bound, ControlFlow};

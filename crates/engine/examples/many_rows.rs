@@ -1,5 +1,6 @@
-//! Statements over many rows in the engine alone, one thread, everything resident: DELETE row by row and leaf by leaf, CREATE INDEX, a
-//! range of an index. `cargo run --release -p varve-engine --example many_rows [rows [rounds]]` prints processor time for each row.
+//! Measures operations on many rows in the engine alone, with one thread and all pages in memory: DELETE row
+//! by row and leaf by leaf, CREATE INDEX, a range of an index. `cargo run --release -p varve-engine --example
+//! many_rows [rows [rounds]]` prints the processor time for each row.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Speed of the B+tree alone over a resident pool in memory: point reads, scans, inserts.
-//! `cargo run --release -p varve-engine --example tree_speed [rows]`
+//! Measures the speed of the B+tree alone, with all pages in memory: point reads, scans, inserts. `cargo run
+//! --release -p varve-engine --example tree_speed [rows]`
 
 use std::ops::Bound;
 use std::sync::Arc;

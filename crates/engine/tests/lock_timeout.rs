@@ -1,4 +1,5 @@
-//! A wait ends with 55P03 after its time, with 57014 when cancelled; the transaction can go on.
+//! A wait for a lock ends with 55P03 after its timeout, and with 57014 if it is cancelled. The transaction
+//! can continue.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

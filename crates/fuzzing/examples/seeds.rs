@@ -1,4 +1,5 @@
-//! Writes the first inputs of every target below a folder: `cargo run -p varve-fuzzing --example seeds -- FOLDER`.
+//! Writes the first inputs of every fuzz target into a folder: `cargo run -p varve-fuzzing --example seeds --
+//! FOLDER`.
 
 use std::error::Error;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Runs every target on all its kept inputs, so that a fault that a fuzzer once found is noticed if it comes
+//! Runs every fuzz target on all stored inputs. So a fault that a fuzzer once found is noticed if it comes
 //! back.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

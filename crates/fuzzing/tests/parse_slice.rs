@@ -1,5 +1,5 @@
-//! Statements of the SQL tests, mutated with a fixed seed, are given to PostgreSQL's parser and the code
-//! around it.
+//! Mutates the statements of the SQL tests with a fixed seed, and passes them to PostgreSQL's parser and the
+//! code around it.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use varve_fuzzing::{seeds, sql_parse};

@@ -1,4 +1,4 @@
-//! A short search of every model, and a search for each planted flaw. `make models` searches longer.
+//! Runs a short search of every model, and a search for each planted bug. `make models` searches longer.
 //!
 //! VARVE_MODELS_EXECUTIONS sets the number of executions of a search, VARVE_MODELS_SEED the seed.
 #![allow(clippy::unwrap_used, reason = "a test may")]

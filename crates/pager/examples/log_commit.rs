@@ -1,4 +1,4 @@
-//! Measures durable commits of the log against a bare 4 KiB write with fdatasync, alternating in one run.
+//! Measures durable commits of the log, in turn with plain 4 KiB writes with fdatasync.
 //!
 //! `cargo run --release -p varve-pager --example log_commit -- DIR [seconds per round] [group bytes]`
 

@@ -1,4 +1,5 @@
-//! Measures mini-transactions without waiting for the device: one small change of a resident page each.
+//! Measures mini-transactions that do not wait for the device. Each makes one small change of a page in
+//! memory.
 //!
 //! `cargo run --release -p varve-pager --example mtr_rate -- [threads] [seconds]`
 

@@ -1,9 +1,8 @@
-//! Measures the pool: fixing resident pages, and random reads beyond memory.
+//! Measures the buffer pool: fixing pages in memory, random reads beyond memory, and changes.
 //!
-//! `pool_speed resident [threads]`, `pool_speed reads DIRECTORY [threads] [seconds] [pages]` and
-//! `pool_speed updates DIRECTORY [threads] [seconds] [pages]` (changes that are not flushed: the page writers' speed).
-//!
-//! What it does not know: trees, rows.
+//! `pool_speed resident [threads]`, `pool_speed reads DIRECTORY [threads] [seconds] [pages]` and `pool_speed
+//! updates DIRECTORY [threads] [seconds] [pages]`. With `updates`, changes are not flushed, so the speed of
+//! the page writers is measured.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

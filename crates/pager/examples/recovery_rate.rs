@@ -1,4 +1,5 @@
-//! Measures recovery: fills a log with small changes of many pages, stops without a checkpoint, opens again.
+//! Measures recovery: it fills a log with small changes of many pages, stops without a checkpoint, and opens
+//! the database again.
 //!
 //! `cargo run --release -p varve-pager --example recovery_rate -- DIR [pages] [changes]`
 

@@ -1,4 +1,5 @@
-//! Page writers that work from time to time instead of as needed, and where the time of threads goes.
+//! Tests of page writers that work from time to time, and not as needed. Also tests of the statistics about
+//! the time of threads.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 #[path = "pager/common/mod.rs"]

@@ -1,5 +1,5 @@
-//! What decoding the four messages of a prepared point query costs, by this crate and by
-//! `pgwire::messages` (docs/decisions/0701):
+//! Measures the cost of decoding the four messages of a prepared point query, by this crate and by
+//! `pgwire::messages` (decision 0701):
 //!
 //! ```text
 //! cargo run --release -p varve-server --example codec_cost

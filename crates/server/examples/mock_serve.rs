@@ -1,5 +1,5 @@
-//! A server with no database behind it: every SELECT gives one row of 120 characters. Measures what
-//! the wire alone costs (docs/decisions/0701):
+//! A server without a database: every SELECT returns one row of 120 characters. It measures the cost of the
+//! wire protocol alone (decision 0701):
 //!
 //! ```text
 //! cargo run --release -p varve-server --example mock_serve -- 5434
@@ -7,7 +7,7 @@
 //!     --pgsql-user=x --pgsql-db=x --tables=2 --table-size=1000 --threads=16 --time=10 run
 //! ```
 //!
-//! Prints the processor time of each query at the end (Enter).
+//! At the end (Enter) it prints the processor time of each query.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p varve-sim --example crash -- --images 50000 --seed 1 --subject engine
 //!
-//! Seeds follow each other; each runs one workload and tries its share of the images. A failure names its
-//! seed and image; the same seed with `--seeds 1` shows it again.
+//! Seeds are consecutive numbers. Each seed runs one workload and tries its share of the images. A failure
+//! reports its seed and image. The same seed with `--seeds 1` repeats it.
 //!
 //! `--files` uses real files in a temporary directory, not devices in memory.
 //!

@@ -3,7 +3,7 @@
 //!
 //!     cargo run --release -p varve-sim --example faults -- --subject pages --step 1
 //!
-//! Step 1 tries every operation; step 10 every tenth. `--fault "then room"` tries only faults whose name has
+//! Step 1 tries every operation, step 10 every tenth. `--fault "then room"` tries only faults whose name has
 //! these words.
 
 use std::process::ExitCode;

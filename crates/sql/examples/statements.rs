@@ -1,7 +1,8 @@
-//! Statements a second through a session, without a network: `cargo run --release -p varve-sql --example statements`.
+//! Measures statements per second through a session, without a network: `cargo run --release -p varve-sql
+//! --example statements`.
 //!
-//! One thread, the database in memory, 100,000 rows of sysbench's table and pgbench's accounts. The figure to watch is what a
-//! statement costs beyond the engine's own read (`get`).
+//! There is one thread and a database in memory, with 100,000 rows of sysbench's table and of pgbench's
+//! accounts. A direct read of the engine is measured as `get`. The difference to it is the cost of SQL.
 #![expect(clippy::unwrap_used, reason = "an example may stop at the first error")]
 
 use std::ops::ControlFlow;

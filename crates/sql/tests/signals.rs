@@ -1,4 +1,4 @@
-//! One session ends what others do.
+//! Tests: one session ends the statements and sessions of others.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 

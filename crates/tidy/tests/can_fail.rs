@@ -1,4 +1,4 @@
-//! Each rule finds the fault it is for: a check that can't fail proves nothing.
+//! Tests that each rule finds the fault for which it was made. A check that can't fail proves nothing.
 
 use varve_tidy::{SourceFile, layering, map, names, notes, safety, signatures, size, wording};
 

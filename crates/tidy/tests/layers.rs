@@ -1,4 +1,4 @@
-//! The order of modules within a crate: each rule finds the fault it is for.
+//! Tests the rules about the order of modules within a crate: each rule finds its fault.
 
 use varve_tidy::{SourceFile, circles, imports, layers};
 

@@ -1,11 +1,11 @@
-//! Throws damaged conversations at a real database in this process:
+//! Sends damaged conversations to a real database in this process:
 //!
 //! ```text
 //! cargo run --release -p varve --example wire_fuzz -- --seconds 600 --seed 1
 //! ```
 //!
-//! Ends with 0 if nothing panicked, nothing hung, and the server still gave the right answer on a
-//! fresh connection. A failure names its seed and case; the same seed repeats it.
+//! The exit code is 0 if nothing panicked or hung, and the server still answered correctly on a new
+//! connection. A failure reports its seed and case. The same seed repeats it.
 
 #[path = "../../server/tests/server/support/client.rs"]
 #[allow(dead_code, reason = "each program uses its part")]

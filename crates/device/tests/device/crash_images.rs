@@ -1,4 +1,5 @@
-//! What the recorder calls durable is in every crash image; what it calls pending is in any of them.
+//! An event that the recorder calls durable is in every crash image. A pending event may or may not be in an
+//! image.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Pieces of a region as files: they behave like files, and a durable write ends with a fence.
+//! Pieces of a region of persistent memory as files: they behave like files, and a durable write ends with a
+//! fence.
 
 use std::sync::Arc;
 

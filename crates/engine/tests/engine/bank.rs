@@ -1,4 +1,5 @@
-//! Transfers between accounts by many threads, with rollbacks, moves and deadlocks: every snapshot sees the same sum.
+//! Many threads transfer money between accounts, with rollbacks, primary key changes and deadlocks. Every
+//! snapshot must see the same total.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

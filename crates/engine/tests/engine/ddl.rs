@@ -1,4 +1,5 @@
-//! DDL is transactional: names, tables, indexes and sequences come and go with their transaction.
+//! DDL is transactional: names, tables, indexes and sequences are created and dropped together with their
+//! transaction.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

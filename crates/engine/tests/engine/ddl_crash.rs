@@ -1,4 +1,5 @@
-//! A crash anywhere in DDL leaves nothing half done: no orphan segment, no name without its object.
+//! A crash at any moment of DDL leaves nothing half done: no segment without an owner, no name without its
+//! object.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

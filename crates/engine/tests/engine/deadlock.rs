@@ -1,4 +1,4 @@
-//! A cycle of waits is found at once: one transaction gets 40P01, the others go on.
+//! A cycle of waits is found at once: one transaction gets 40P01, the others continue.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

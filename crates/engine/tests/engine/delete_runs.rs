@@ -1,5 +1,6 @@
-//! Rows deleted leaf by leaf, their index entries marked together: the same end as deletes one by one, also where a row is another's,
-//! where a part is rolled back, and where the database stops half-way.
+//! Rows are deleted leaf by leaf, and their index entries are marked together. The result must be the same as
+//! with single deletes. This is also tested with locked rows, with a partial rollback, and with a stop of the
+//! database in between.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

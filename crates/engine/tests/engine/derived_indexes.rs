@@ -1,5 +1,5 @@
-//! Indexes whose keys the layer above computes, and that leave rows out: entries follow the rows through changes,
-//! rollback, purge and a crash.
+//! Indexes over expressions and partial indexes. The SQL layer computes their keys. Index entries must follow
+//! the rows through changes, rollback, purge and a crash.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Concurrent transactions with purge in the background: money is neither made nor lost, unique values stay unique,
-//! deadlocks end, and every snapshot is consistent.
+//! Concurrent transactions, with purge in the background. The total of all accounts stays the same, unique
+//! values stay unique, deadlocks end, and every snapshot is consistent.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;

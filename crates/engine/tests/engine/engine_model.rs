@@ -1,5 +1,6 @@
-//! Several transactions in turn, in both isolation levels, against a model: what each of them sees, which changes are
-//! refused and why, savepoints, rollbacks, purge, large rows and reopening.
+//! Compares several transactions, which run in turn in both isolation levels, with a model. The comparison
+//! covers visible rows, refused changes and their reasons, savepoints, rollbacks, purge, large rows and
+//! restarts.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,4 +1,4 @@
-//! A failed flush of the log ends every wait: nobody sleeps for a transaction that will never end.
+//! A failed flush of the log ends every wait: no thread waits for a transaction that will never end.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

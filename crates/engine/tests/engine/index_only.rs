@@ -1,4 +1,5 @@
-//! Scans that read an index alone give what scans that read the rows give, whatever happens around them.
+//! A scan that reads only an index returns the same rows as a scan that reads the table, even during
+//! concurrent changes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! An indexed value goes 1 -> 2 -> 1 under snapshots, purge and rollback.
+//! An indexed value changes from 1 to 2 and back to 1, while snapshots, purge and rollback are active.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

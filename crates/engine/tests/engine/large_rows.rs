@@ -1,4 +1,5 @@
-//! Rows of up to 16 MiB through the public interface; their pages come back when nobody needs the versions any more.
+//! Rows of up to 16 MiB through the public interface. Their pages are freed when nobody needs the versions
+//! any more.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;

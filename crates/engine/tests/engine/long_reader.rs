@@ -1,4 +1,5 @@
-//! A long reader beside heavy updates and purge sees its snapshot to the end; then purge frees what it held.
+//! A long-running reader sees its snapshot to the end, in spite of many updates and purge. After its end,
+//! purge frees the old versions.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! A full device: a clean 53100, nothing half done, and the database goes on when there is room again.
+//! A full device gives the error 53100 and leaves nothing half done. When there is space again, the database
+//! continues.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

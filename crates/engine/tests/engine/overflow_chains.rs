@@ -1,4 +1,4 @@
-//! Rows of up to 16 MiB live in chains of pages; freeing gives every page back.
+//! Rows of up to 16 MiB are stored in chains of pages. When a chain is freed, all its pages are free.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::common::{new_pager, open_pager};

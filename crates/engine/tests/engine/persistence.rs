@@ -1,4 +1,4 @@
-//! What was committed is there after a restart, clean or not.
+//! Committed rows are there after a restart, after a shutdown as well as after a crash.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

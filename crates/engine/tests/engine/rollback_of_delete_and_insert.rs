@@ -1,4 +1,4 @@
-//! A row that was deleted and put again in one transaction comes back whole when that is rolled back.
+//! A transaction deletes a row and inserts it again. A rollback of both restores the complete row.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

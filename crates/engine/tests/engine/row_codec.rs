@@ -1,4 +1,4 @@
-//! Rows give back what was put in; damage is found.
+//! A row that was encoded is decoded to the same values. Damaged bytes are recognized.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;

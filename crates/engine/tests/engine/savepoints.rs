@@ -1,4 +1,4 @@
-//! Savepoints and statement rollback take back exactly what came after them.
+//! The rollback to a savepoint, or of a statement, undoes exactly the changes after it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

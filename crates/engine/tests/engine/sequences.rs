@@ -1,4 +1,4 @@
-//! Sequences give every value once, across rollbacks, threads and crashes.
+//! A sequence returns every value once, in spite of rollbacks, threads and crashes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

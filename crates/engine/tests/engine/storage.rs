@@ -1,4 +1,4 @@
-//! Tables have compressions of their own, which their pages at home show.
+//! Tables can have different compression settings, which their pages in the data file show.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

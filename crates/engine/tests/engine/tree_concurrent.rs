@@ -1,4 +1,5 @@
-//! Readers, scanners and writers with splits and merges between them: nothing is lost, nothing is seen twice.
+//! Readers, scans and writers work on one tree, while its nodes are split and merged. No entry is lost, and
+//! none is seen twice.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ops::Bound;

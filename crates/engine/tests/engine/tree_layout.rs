@@ -1,5 +1,5 @@
-//! Snapshots of what trees store: nodes, redo payloads, overflow pages. Databases depend on them; a change needs a new
-//! format version.
+//! Snapshot tests of the stored bytes of trees: nodes, redo payloads, overflow pages. Databases depend on
+//! these bytes, so a change needs a new format version.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::common::new_pager;

@@ -1,4 +1,5 @@
-//! Undo that is gone, filled again or unreadable: a reader gets its version or an error, never another row or none.
+//! An undo record that a reader needs was purged, overwritten or is unreadable. The reader gets the right
+//! version or an error, never another row, and never silently no row.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! A slice of each experiment runs to its end on small files without emulation: its rows say what they are and nothing is concluded from them.
+//! A small part of each experiment runs to its end, on small files and without emulation. The result rows say
+//! that they are not valid measurements, and no verdict is given.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Crash images at the granularity of words and cache lines, before every store, write-back and fence of a
-//! life; recovery is crashed again.
+//! Crash images with the granularity of words and cache lines. They are taken before every store, write-back
+//! and fence of a run. Recovery is crashed again.
 
 use std::sync::Arc;
 

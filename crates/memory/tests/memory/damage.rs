@@ -1,4 +1,4 @@
-//! Damage of what an allocator reads at a start, and regions that are none of its own.
+//! Damages data that an allocator reads at a start, and opens regions that do not belong to the allocator.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What calls give and refuse: fences, alignment, foreign pointers, a full region, threads, a reopened region.
+//! Results and errors of calls: fences, alignment, foreign pointers, a full region, threads, a reopened
+//! region.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! A life of a region: an allocator is opened in it, two threads take turns in working with it, and everything
+//! Records a run of an allocator: it is opened in a region, two threads work with it in turn, and everything
 //! that happens to the region is recorded.
 
 use std::sync::Arc;

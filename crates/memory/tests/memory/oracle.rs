@@ -1,4 +1,4 @@
-//! What a region should hold: the active chunks with their contents, and the roots.
+//! The expected contents of a region: the active chunks with their contents, and the roots.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Numbers that follow from a seed (SplitMix64).
+//! Random numbers from a seed (SplitMix64).
 
 pub struct Rng {
     state: u64,

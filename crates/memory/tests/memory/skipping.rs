@@ -1,4 +1,4 @@
-//! A region that leaves out one write-back or fence of each call of one kind. A test can so show that each of
+//! A region that leaves out one write-back or fence in each call of one kind. So a test can show that each of
 //! them is needed.
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Pages are given out once, come back when freed, and all of it survives restarts: against a model.
+//! Compares page allocation with a model: a page is allocated once, can be allocated again after it was
+//! freed, and all of this survives restarts.
 
 use std::collections::BTreeMap;
 

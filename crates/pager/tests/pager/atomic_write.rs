@@ -1,5 +1,5 @@
-//! Protection by devices that write a page whole or not at all: refused where they don't promise it, and no copies anywhere
-//! where they do.
+//! Page protection by devices that write a page atomically. A device that does not promise this is refused.
+//! On a device that does, no page is written twice.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! A region that belongs to another database, is incomplete, or is older, or that another database may need:
-//! the error, and that nothing is lost. The start and `as_found` (`varve nvm status`) refuse each case with
-//! the same text, and no file is changed. With the right file everything is there. (Regions lost at a reboot:
-//! nvm_emulated.rs.)
+//! Opens a database with a wrong region of persistent memory: one of another database, an incomplete one, an
+//! older one, or one that another database may need. The start and `as_found` (`varve nvm status`) must
+//! refuse each case with the same text, and change no file. With the right file everything is there.
+//! `nvm_emulated.rs` tests regions that a reboot has removed.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Kinds of checkpoints: the pages that each kind has written when it is recorded.
+//! Kinds of checkpoints, and which pages each kind has written when it is recorded.
 
 use std::time::{Duration, Instant};
 

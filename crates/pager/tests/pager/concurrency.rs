@@ -1,5 +1,5 @@
-//! Many threads on a pool that is far too small, with page writers and checkpoints running: no change is lost, no page
-//! is ever seen half changed, and a crash afterwards loses nothing that was flushed.
+//! Many threads use a pool that is far too small, while page writers and checkpoints run. No change is lost,
+//! and no page is seen half changed. A crash afterwards loses nothing that was flushed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

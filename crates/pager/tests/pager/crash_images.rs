@@ -1,8 +1,8 @@
-//! After a crash at any moment the pages are a prefix of the mini-transactions: everything that was made durable is
-//! there, nothing is half there; also when recovery crashes.
+//! After a crash at any moment, the pages contain a prefix of the mini-transactions. The prefix has all
+//! mini-transactions that were durable, and none is there in part. This is also true if recovery crashes.
 //!
-//! Each step of the workload is one mini-transaction that writes its number to the first page and to others. So the
-//! first page tells which prefix an image holds, and every other page must agree with it.
+//! Each step of the workload is one mini-transaction, which writes its number to the first page and to
+//! others. So the first page shows which prefix an image has, and every other page must agree with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A page with other contents than were written is never returned, and the error names it.
+//! A page whose contents differ from what was written is never returned, and the error names the page.
 
 use std::sync::Arc;
 

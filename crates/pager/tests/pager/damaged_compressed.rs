@@ -1,6 +1,6 @@
-//! A compressed page with a wrong length, checksum or algorithm, in place and packed, in its file and in its
-//! doublewrite copy. It is repaired if there is a newer copy. Otherwise an error names the page and the
-//! damage. No other data is lost, and `varve check` reports it.
+//! A compressed page has a wrong length, checksum or algorithm, in the data file or in its doublewrite copy.
+//! Pages at fixed offsets and packed pages are tested. A page is repaired if there is a newer copy. Otherwise
+//! an error names the page and the damage. No other data is lost, and `varve check` reports the damage.
 
 use std::sync::Arc;
 

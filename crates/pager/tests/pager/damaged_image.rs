@@ -1,7 +1,7 @@
-//! Whatever happens to the bytes of a stopped database, opening it neither panics nor gives wrong contents: it is
-//! right, or there is an error that says what is damaged.
+//! Damages the bytes of a stopped database. Opening it must not panic and must not give wrong contents: the
+//! contents are right, or there is an error that names the damage.
 //!
-//! The only thing that can't be told from an unfinished flush is damage to the very last block of the log.
+//! Only damage to the very last block of the log cannot be distinguished from an unfinished flush.
 //!
 //! `VARVE_FUZZ_CASES` sets how many damages are tried.
 

@@ -1,4 +1,5 @@
-//! When a device fails: a clean error, nothing acknowledged that is not safe, nothing lost that was.
+//! A device fails. The caller gets a clean error, nothing is acknowledged that is not safe, and no
+//! acknowledged change is lost.
 
 use std::sync::Arc;
 

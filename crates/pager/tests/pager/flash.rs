@@ -1,4 +1,5 @@
-//! A flash cache: pages that are read from it are the newest ones, whatever happens to its device.
+//! Pages that are read from a flash cache are always the newest versions, even if the device of the cache
+//! fails.
 
 use std::sync::Arc;
 

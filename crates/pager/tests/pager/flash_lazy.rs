@@ -1,4 +1,5 @@
-//! Dirty pages that stay on flash: home gets them in time, and no commit depends on the drive.
+//! Changed pages that stay in the flash cache are written to the data files in time. No commit depends on the
+//! flash drive.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The drive of the cache is pulled out under load: no commit is lost, no page is wrong, whether the database goes on or stops.
+//! The drive of the flash cache is removed under load. No commit is lost and no page is wrong, whether the
+//! database continues or stops.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Limits on the cost of flash cache records: the redo position does not wait too long for them, and no
-//! session waits for a slow drive.
+//! Limits on the cost of slot records, which say which page a slot of the flash cache holds. The redo
+//! position does not wait too long for them, and no session waits for a slow drive.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

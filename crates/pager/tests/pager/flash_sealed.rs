@@ -1,4 +1,5 @@
-//! A shutdown seals a cache on flash with pages that home lacks: the next start goes on with it and redoes nothing, or redoes all.
+//! A shutdown leaves changed pages in the flash cache and seals it. The next start uses the sealed cache and
+//! needs no redo. If it cannot use the cache, it redoes all changes.
 
 use std::cell::Cell;
 use std::sync::Arc;

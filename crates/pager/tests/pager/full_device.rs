@@ -1,5 +1,5 @@
-//! A full log device: the database opens and can be read. Work that needs only recycled segments continues;
-//! other work is refused until there is room, without a restart. Also a full data device.
+//! A full log device: the database opens and can be read. Work that needs only recycled segments continues.
+//! Other work is refused until there is space, without a restart. A full data device is tested, too.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Protection by the log: a page that a crash tears while it is written is made whole by redo, from the image that the log
-//! holds since the page was clean last.
+//! Page protection by the log (`full-page-log`). The log has an image of each page from before its first
+//! change. If a crash tears a page, redo restores it from this image.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Files that grow over the boundary of a group, and that shrink, crashed anywhere in between.
+//! Files grow over the boundary of an allocation group, or shrink, and the database crashes at any moment in
+//! between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

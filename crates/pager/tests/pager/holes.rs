@@ -1,5 +1,5 @@
-//! Compressed pages in place: their unused space goes back to the device. A page that gets longer finds space
-//! again, or is refused and keeps its old form.
+//! Compressed pages at fixed offsets: their unused space is returned to the device. If a page becomes longer,
+//! it gets space again, or the write is refused and the page keeps its old stored bytes.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! A database that was shut down cleanly moves to a device with larger sectors: the first block of its next life does not
-//! start where the log ended.
+//! A database that was shut down cleanly moves to a device with larger sectors. The first log block after the
+//! move does not start where the log ended.
 //!
-//! Found by a reviewer: after a life without blocks the next opening failed ("it was read up to LSN .. a moment ago"), since
-//! the list of lives had a gap.
+//! A reviewer found this fault: after a run without log blocks the next opening failed ("it was read up to
+//! LSN .. a moment ago"), because the list of log lives had a gap.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A damaged log is distinguished from the end of the log. It is never cut silently where later bytes prove
-//! that more was durable.
+//! A damaged log is distinguished from the end of the log. If later bytes prove that more was durable, the
+//! log is never cut silently.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! When the log's device fails, nothing more is acknowledged and nothing acknowledged is lost.
+//! When the log's device fails, no more commits are acknowledged, and no acknowledged commit is lost.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Files that are named like log files but are none, and log files of another database, are not touched when
-//! a log moves or a database is created.
+//! Some files only have names like log files, others are log files of another database. None of them is
+//! changed when a log moves or a database is created.
 
 use std::sync::Arc;
 

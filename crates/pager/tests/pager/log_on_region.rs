@@ -1,6 +1,6 @@
 //! A log in persistent memory. Whatever cache lines survive a power failure, acknowledged records are read
-//! back, and nothing else is. (Other promises of a log are tested on files and regions alike, in
-//! log_round_trip.rs, log_recycle.rs and log_damage.rs.)
+//! back, and nothing else is. Other properties of a log are tested on files and regions alike, in
+//! log_round_trip.rs, log_recycle.rs and log_damage.rs.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! A thread that panics while it writes the log for others leaves nobody waiting: their commits fail.
+//! A thread panics while it writes the log for other threads. The others do not wait for ever: their commits
+//! fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

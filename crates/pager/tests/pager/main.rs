@@ -1,4 +1,5 @@
-//! Tests of the crate `pager`, by its public interface, in one program: they link once and run side by side.
+//! Tests of the public interface of the crate `pager`. They are one program, so that they are linked once and
+//! run in parallel.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod allocation;

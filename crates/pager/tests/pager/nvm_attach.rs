@@ -1,5 +1,5 @@
-//! A database with its log or doublewrite copies in persistent memory: committed changes survive, and copies
-//! repair torn pages. (Refused cases: bad_regions.rs.)
+//! A database with its log or doublewrite copies in persistent memory. Committed changes survive, and the
+//! copies repair torn pages. `bad_regions.rs` tests the cases that are refused.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Persistent memory that the machine's memory emulates: it outlives a process, and the machine only after a clean shutdown; and what
-//! is said of it.
+//! Persistent memory that ordinary memory emulates. It survives the process. It survives a reboot of the
+//! machine only after a clean shutdown. The messages about it are tested, too.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A database moves out of its region of persistent memory, into one, or to another one. After a crash at any
-//! step it opens in its present state, with everything that was durable, and can continue.
+//! A database moves out of its region of persistent memory, into a region, or to another one. After a crash
+//! at any step it opens in its present state, with everything that was durable, and can continue.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

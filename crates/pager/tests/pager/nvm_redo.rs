@@ -1,4 +1,5 @@
-//! Redo over slots that hold newer images than it makes, and that it writes home meanwhile.
+//! Redo over slots in persistent memory whose page images are newer than the images that redo makes. During
+//! redo these images are written to the data files.
 
 use std::sync::Arc;
 

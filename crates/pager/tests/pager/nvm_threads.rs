@@ -1,4 +1,5 @@
-//! Page writers and flushing threads beside threads that change pages, over slots that are far fewer than the pages.
+//! Page writers, flushing threads and threads that change pages run at the same time. Persistent memory has
+//! far fewer slots than there are pages.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

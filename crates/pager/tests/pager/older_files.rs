@@ -1,5 +1,5 @@
-//! Files of different moments, or of two copies that went on from one backup, beside each other: refused, and what was there before
-//! still opens.
+//! The directory has files of different moments, or of two copies that were both used after one backup. The
+//! start is refused, and the original files still open.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
-//! Whatever a database opens with once, it opens with again, after a crash and after a clean shutdown, and it gets out of it: over
-//! protections, places of the log, and sizes. (A log too small for images of pages moved into a region, and no start succeeded from
-//! then on.)
+//! If a database opens with some settings once, it opens with them again, after a crash and after a clean
+//! shutdown. It can also change to other settings. Protections, places of the log, and sizes are tested. An
+//! earlier fault was a log too small for the images of pages that moved into a region: after that no start
+//! succeeded.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! A database in the packed layout: it opens, changes, shuts down, crashes and opens again; what can't be is refused by name.
+//! A database with the packed layout opens, changes, shuts down, crashes and opens again. Combinations that
+//! are not possible are refused by name.
 
 use std::sync::Arc;
 

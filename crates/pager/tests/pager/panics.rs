@@ -1,4 +1,5 @@
-//! A panic within the pager stops the database, leaves nobody waiting, and does not bar the next start; one elsewhere changes nothing.
+//! A panic within the pager stops the database, leaves no thread waiting, and does not prevent the next
+//! start. A panic in other code changes nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! Any crash leaves a prefix of the mini-transactions, at least as long as what was flushed: pages, allocation and
-//! dropped segments, with lost, torn and garbled writes, and recovery crashed again.
+//! After any crash the database has a prefix of the mini-transactions, at least those that were flushed.
+//! Pages, allocation and dropped segments are tested, with lost, torn and garbled writes. Recovery is crashed
+//! again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The same on real files: direct I/O, io_uring batches, page writers, a restart without shutdown.
+//! Tests of the pager on real files: direct I/O, io_uring batches, page writers, a restart without shutdown.
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;

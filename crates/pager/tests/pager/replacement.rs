@@ -1,5 +1,5 @@
-//! What stays in the pool: a scan does not push out pages in use, LRU-2 prefers pages used twice, temporary pages
-//! come and go without the log.
+//! Page replacement in the pool. A scan does not evict pages in use, LRU-2 prefers pages that were used
+//! twice, and temporary pages need no log.
 
 use crate::common::{add, config, get, open};
 use varve_device::MemoryDirectory;

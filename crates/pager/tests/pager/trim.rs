@@ -1,5 +1,6 @@
-//! Room of free extents goes back to the device when redo is past them, in place as holes, in packed spaces by forgetting the
-//! pages; a hole is no promise: who takes the extent again has its room first, or is refused.
+//! The space of free extents is returned to the device when redo no longer needs it: as holes in files with
+//! fixed offsets, by removing pages from the map in packed files. A thread that allocates the extent again
+//! first gets its space back, or is refused.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

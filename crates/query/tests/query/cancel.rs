@@ -1,4 +1,5 @@
-//! Queries that make many rows, or many pairs of rows, of few: each of them ends when it is told to.
+//! Queries that make many rows, or many pairs of rows, from few rows. Each of them ends soon after a cancel
+//! request.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! General queries through a session: joins with aggregates, on both sides' types, with their errors.
+//! General queries through a session: joins with aggregates, with columns of different types on the two
+//! sides, and errors.
 
 use super::support::{database, lines, session};
 

@@ -1,5 +1,5 @@
-//! Plans of general queries that are kept from one execution to the next: made once, valid only for what they were made for, and
-//! nothing of an execution in them.
+//! Cached plans of general queries. A plan is made once, is used only for the tables and settings for which
+//! it was made, and contains no data of an execution.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

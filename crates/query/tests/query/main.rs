@@ -1,4 +1,5 @@
-//! Tests of general queries, as one program: each that links DataFusion takes 170 MB and 10 s to link.
+//! Tests of general queries. They are one program, because each program with DataFusion takes 170 MB and 10 s
+//! to link.
 #![allow(
     dead_code,
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! WITH RECURSIVE and memory: its rows are counted against the limit, and it can be cancelled.
+//! WITH RECURSIVE and memory: the rows are counted against the memory limit, and the query can be cancelled.
 
 use varve_query::QueryOptions;
 

@@ -1,5 +1,6 @@
-//! `.slt` files on general queries: those beside this file, and all of `varve-sql` with the runner forced, so that both paths give
-//! the same rows, types and errors to the same statements.
+//! Runs `.slt` files as general queries: the files in this folder, and all files of `varve-sql`. For the
+//! latter DataFusion is forced. So both executors must return the same rows, types and errors for the same
+//! statements.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! UPDATE and DELETE with subqueries that wait for another session: their conditions hold for the new version
-//! of the row.
+//! UPDATE and DELETE with subqueries wait for another session. After the wait, their conditions are checked
+//! on the new version of the row.
 
 use std::time::Duration;
 

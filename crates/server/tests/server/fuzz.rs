@@ -1,5 +1,5 @@
-//! A short slice of the fuzzer with a fixed seed; `wire_fuzz` of the crate `varve` runs longer ones
-//! against a real database.
+//! A short run of the protocol fuzzer with a fixed seed. `wire_fuzz` of the crate `varve` runs longer, and
+//! with a real database.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Clients that stop sending: the error that each one gets; and active clients, which are not disturbed.
+//! Clients that stop sending get a certain error in each state of the connection. Active clients are not
+//! disturbed.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Group commit, page writers and checkpoints at once survive any crash.
+//! A pager with several threads survives any crash during group commit, page writes and checkpoints.
 
 use varve_sim::crowd::Crowd;
 use varve_sim::engine::search_throng;

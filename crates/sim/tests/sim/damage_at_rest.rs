@@ -1,4 +1,4 @@
-//! A damaged sector is repaired, refused or reported; it never becomes a wrong answer.
+//! A damaged sector is repaired, refused or reported. It never leads to a wrong result.
 
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;

@@ -1,5 +1,5 @@
-//! A device that fails at its n-th operation: the workload sees a clean error or none, never a panic, and
-//! a restart on a repaired device finds every acknowledged commit. `make faults` tries every n; this is a slice.
+//! A device fails at its n-th operation. The workload sees a clean error or none, never a panic. A restart on
+//! a repaired device finds every acknowledged commit. `make faults` tries every n, this test tries some.
 
 use varve_device::{ErrorKind, Fault, Operation, Rule, Space, When};
 use varve_sim::engine::Engine;

@@ -1,4 +1,4 @@
-//! ALTER SYSTEM over a program with two settings: one changes at once, one with the next start.
+//! Tests of ALTER SYSTEM with two settings: one changes at once, the other one with the next start.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 

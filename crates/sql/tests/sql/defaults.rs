@@ -1,4 +1,5 @@
-//! A column's DEFAULT is kept as text and read again for each plan: it must mean the same then, also after a restart.
+//! A column's DEFAULT is stored as text and parsed again for each plan. It must always mean the same, even
+//! after a restart.
 
 use crate::support::{Recorder, reopened, session};
 use varve_device::MemoryDirectory;

@@ -1,4 +1,5 @@
-//! EXPLAIN (FORMAT JSON) and (BUFFERS): what `.slt` files can't show, for JSON is one row of several lines, and pages are read once.
+//! Tests of EXPLAIN (FORMAT JSON) and (BUFFERS). They are not `.slt` files, because JSON is one row of
+//! several lines, and because the pages that a statement reads depend on earlier statements.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use crate::support::{Recorder, reopened, session};

@@ -1,7 +1,8 @@
-//! Random nested expressions in random statements over one table: whatever they mean, they end in rows or in an error that
-//! PostgreSQL has too, never in XX000 or a panic. `VARVE_SEED` and `VARVE_ROUNDS` search further.
+//! Runs random nested expressions in random statements on one table. A statement must end with rows, or with
+//! an error that PostgreSQL has, too. It must never end with an internal error (XX000) or a panic.
+//! `VARVE_SEED` and `VARVE_ROUNDS` make other and longer runs.
 //!
-//! Does not know: what the right answer is.
+//! The test does not know the right results.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 

@@ -1,5 +1,6 @@
-//! Definitions that wait for another session's definition of the same thing: afterwards they mean what is there by then.
-//! All were found by reading: names, ordinals and dependents had been looked up before the wait.
+//! A definition waits for another session's definition of the same object. After the wait it must use the new
+//! state of the object. Each test covers a fault that a review found: names, ordinals and dependent objects
+//! had been looked up before the wait.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 

@@ -1,4 +1,5 @@
-//! The anomalies of each isolation level, played by two or three sessions; the table of them is in docs/isolation.md.
+//! The anomalies of each isolation level, produced by two or three sessions. `docs/isolation.md` has a table
+//! of them.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 

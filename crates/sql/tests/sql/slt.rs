@@ -1,4 +1,5 @@
-//! Runs the `.slt` files beside this file, each on a fresh database in memory; their format is told in `support/slt.rs`.
+//! Runs the `.slt` files in this folder, each on a new database in memory. `support/slt.rs` describes their
+//! format.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 

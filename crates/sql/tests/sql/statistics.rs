@@ -1,4 +1,4 @@
-//! What SHOW says about the server itself.
+//! Tests of the statistics that SHOW prints about the server.
 
 use crate::support::{Recorder, database, session};
 use varve_sql::Session;

@@ -1,4 +1,5 @@
-//! Tests of the program `varve` and its commands, in one program: they link once and run side by side.
+//! Tests of the program `varve` and its commands. They are one program, so that they are linked once and run
+//! in parallel.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod command_line;

@@ -1,4 +1,4 @@
-//! A pager over memory, and single-entry changes of a tree, for the tree's tests.
+//! Helpers for tests of the tree: a pager in memory, and changes of single entries.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::Arc;

@@ -1,6 +1,4 @@
-//! What the engine's tests share: a small database in memory, tables, rows.
-//!
-//! Does not know: what is tested.
+//! Helpers for the engine's tests: a small database in memory, tables, rows.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::ops::{Bound, ControlFlow};

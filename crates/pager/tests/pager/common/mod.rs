@@ -1,6 +1,4 @@
-//! Shared by the pager's tests: a small database in memory and pages that carry a number.
-//!
-//! What it does not know: what a test is about.
+//! Helpers for the pager's tests: a small database in memory, and pages that have a number.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses a part of it; a test may")]
 
 use std::sync::Arc;

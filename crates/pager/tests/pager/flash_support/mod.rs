@@ -1,6 +1,4 @@
-//! Shared by the tests of a cache on flash: databases with one, filled, used and asked.
-//!
-//! What it does not know: what a test is about.
+//! Helpers for the tests of a flash cache: databases with a cache, filled, used and checked.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses a part of it; a test may")]
 
 use std::sync::Arc;

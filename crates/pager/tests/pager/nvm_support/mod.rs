@@ -1,6 +1,5 @@
-//! Shared by the tests of regions of persistent memory: databases in every kind of region, filled and asked.
-//!
-//! What it does not know: what a test is about.
+//! Helpers for the tests of regions of persistent memory: databases in every kind of region, filled and
+//! checked.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses a part of it; a test may")]
 
 use std::sync::Arc;

@@ -1,7 +1,5 @@
-//! Shared by the tests of this crate: a database in memory that can run general queries, and results as
+//! Helpers for the tests of this crate: a database in memory that can run general queries, and results as
 //! lines.
-//!
-//! Does not know: what is tested.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! A client that sends bytes and shows the answers as one line of text.
+//! A test client that sends bytes and shows the server's answers as one line of text.
 //!
-//! Shown as: `1` ParseComplete, `2` BindComplete, `3` CloseComplete, `t[23]` ParameterDescription,
-//! `T[number:23:0]` RowDescription (name, type, format), `D[1|x]` DataRow (`~` is NULL), `C[..]`,
-//! `E[severity sqlstate message]`, `N[..]` notice, `Z[I]`, `S[name=value]`, `G[2]` CopyInResponse,
-//! `n` NoData, `s` PortalSuspended, `I` EmptyQueryResponse, `K`, `R`, `v[..]`, and `closed`.
+//! The line shows messages as follows: `1` ParseComplete, `2` BindComplete, `3` CloseComplete, `t[23]`
+//! ParameterDescription, `T[number:23:0]` RowDescription (name, type, format), `D[1|x]` DataRow (`~` is
+//! NULL), `C[..]`, `E[severity sqlstate message]`, `N[..]` notice, `Z[I]`, `S[name=value]`, `G[2]`
+//! CopyInResponse, `n` NoData, `s` PortalSuspended, `I` EmptyQueryResponse, `K`, `R`, `v[..]`, and `closed`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

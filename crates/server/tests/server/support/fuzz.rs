@@ -1,9 +1,9 @@
-//! Throws damaged conversations at a server and watches that it neither panics, nor hangs, nor
-//! forgets how to answer.
+//! Sends damaged conversations to a server, and checks that the server does not panic, does not hang, and
+//! still answers other clients.
 //!
-//! A case is a valid conversation of the corpus, mutated, cut into pieces of any size; or garbage.
-//! After it the client says that it has nothing more to send; the server has to close. Everything
-//! follows from the seed, so a failure names its seed and case and can be repeated.
+//! A case is a valid conversation of the corpus that was mutated and cut into pieces of any size, or it is
+//! garbage. After it the client closes its side of the connection, and the server has to close, too.
+//! Everything follows from the seed, so a failure reports its seed and case and can be repeated.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,9 +1,10 @@
-//! A session without a database, and a client that sends raw bytes.
+//! Test helpers: a session without a database, and a client that sends raw bytes.
 //!
-//! The session knows these statements: `rows N` (N rows of an integer and a text), `echo` (its
-//! parameters as one row), `begin`, `commit`, `rollback`, `fail`, `panic`, `notice`, `sleep` (until
-//! cancelled), `copy` (COPY in of two columns), `moment` (a time), `zone` (shows times in another
-//! one), `SELECT ...` (one row of 120 characters, counted), and the empty one.
+//! The session accepts these statements. `rows N` returns N rows of an integer and a text. `echo` returns its
+//! parameters as one row. `sleep` runs until it is cancelled. `copy` is a COPY FROM STDIN of two columns.
+//! `moment` returns a time, and `zone` makes the session show times in another time zone. `SELECT ...`
+//! returns one row of 120 characters and is counted. `begin`, `commit`, `rollback`, `fail`, `panic`, `notice`
+//! and the empty statement do what their name says.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 #![allow(dead_code, reason = "each test uses its part")]

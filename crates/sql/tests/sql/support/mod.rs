@@ -1,7 +1,5 @@
-//! Shared by the tests of this crate: a database in memory, sessions, and a sink that writes results as
+//! Helpers for the tests of this crate: a database in memory, sessions, and a sink that writes results as
 //! lines.
-//!
-//! Does not know: what is tested.
 #![allow(dead_code, clippy::unwrap_used, reason = "helpers of tests; each test file uses a part")]
 
 pub mod slt;

@@ -1,6 +1,4 @@
-//! Sessions that wait for each other.
-//!
-//! Does not know: what they wait for.
+//! Helpers for tests in which sessions wait for each other.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::sync::Arc;
