@@ -8,8 +8,8 @@
 //!
 //! Invariants
 //! 1. A chain is complete before its stub is put into a leaf. After that it is never changed, only freed.
-//! 2. Each page is linked by the mini-transaction that allocates it, so the first page leads to all others.
-//!    The mini-transaction of `begin` also writes an undo record that names the first page.
+//! 2. The mini-transaction that allocates a page of a chain also links it, so the first page leads to all
+//!    others. The mini-transaction of `begin` also writes an undo record that names the first page.
 //! 3. A chain is freed from its front, page by page, even if it is incomplete.
 //!
 //! This module does not know when a chain is no longer needed (rollback and purge do).

@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. The horizon is an LSN that no registered snapshot is below. A transaction is purged only if its commit
 //!    LSN is at or below the horizon.
-//! 2. The horizon is published before the first undo record below it is touched.
+//! 2. The horizon is published before the first undo record of a transaction below it is removed.
 //! 3. If the rollback segments exceed their size limit, purge ignores the oldest snapshots. Statements with
 //!    these snapshots then fail (SQLSTATE 72000). The ignored snapshots no longer delay purge.
 //!

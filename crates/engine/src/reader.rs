@@ -2,7 +2,7 @@
 //! use it.
 //!
 //! Invariants
-//! 1. A reader sees the statement's snapshot and the transaction's own changes.
+//! 1. A reader sees the snapshot of the transaction's running statement, and the transaction's own changes.
 //! 2. While a reader exists, its transaction does not write, and neither begins nor ends a statement. So the
 //!    transaction's snapshot stays registered, and purge keeps the versions that the reader needs.
 //!

@@ -4,8 +4,8 @@
 //! Invariants
 //! 1. If a crash interrupts the creation of a database, the next start releases everything and creates it
 //!    again.
-//! 2. Losers are active, with their rows locked, before the first new transaction begins. They stay active
-//!    until they are undone.
+//! 2. A loser is a transaction that had no commit when the database crashed. Losers are active, with their
+//!    rows locked, before the first new transaction begins. They stay active until they are undone.
 //!
 //! This module knows nothing about redo (the pager has done it).
 

@@ -5,8 +5,8 @@
 //! 1. `oldest` returns the horizon, the LSN up to which purge may remove undo. Every registered snapshot is
 //!    at or above it, so purge has removed nothing that a snapshot needs. Transactions that a snapshot must
 //!    not see have ids at or above the floor, below which every transaction has finished.
-//! 2. An entry's serial number changes when its transaction ends. An `Owner` with an older serial number
-//!    belongs to a transaction that has ended.
+//! 2. An entry has a serial number, which changes when its transaction ends. An `Owner` with an older serial
+//!    number belongs to a transaction that has ended.
 //! 3. Registering and looking up take no mutex and allocate nothing.
 //!
 //! A transaction first writes its entry and then reads the horizon again. `oldest` first raises the horizon

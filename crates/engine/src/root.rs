@@ -12,8 +12,8 @@
 //! | 56 | 8 x 3 | system trees: root page number, segment |
 //!
 //! Invariants
-//! 1. A segment is recorded here before it gets its first page. So if a crash interrupts a creation, the next
-//!    start can free the segment.
+//! 1. The root page names a segment before the segment gets its first page. So if a crash interrupts the
+//!    creation of a database, the next start can free the segment.
 //!
 //! This module does not know what the trees hold.
 

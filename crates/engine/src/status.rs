@@ -1,15 +1,15 @@
 //! The state of every transaction that may still matter: active, committed at an LSN, aborted.
 //!
 //! Invariants
-//! 1. Every active id is at or above `floor`. An id below `floor` has finished: every snapshot sees its
-//!    changes, or they are undone.
+//! 1. The floor is a transaction id. Every active transaction has an id at or above the floor. A transaction
+//!    below the floor has finished: every snapshot sees its changes, or they are undone.
 //! 2. A transaction is Active before its id appears in any row. It stays Active until its commit record has
 //!    its LSN, or until all its changes are undone.
 //! 3. The states of transactions are in a ring. If a state has to leave the ring while its id is at or above
 //!    the floor, it moves to the overflow map. So `get` knows every id at or above the floor.
 //!
-//! A reader loads `floor` before it reads rows. If a row has an id below that value, the transaction had
-//! finished before the row was read, so no look-up is needed. Most rows have such an id.
+//! A reader loads the floor before it reads rows. If the id in a row is below this value, the transaction had
+//! finished before the row was read, so its state need not be looked up. Most rows have such an id.
 //!
 //! This module does not know rows, locks, or which snapshots exist. The caller of `advance_floor` passes the
 //! oldest.

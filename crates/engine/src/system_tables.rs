@@ -7,11 +7,16 @@
 //! | names | schema text, name text, id int4 | schema, name |
 //! | sequences | id int4, value int8, ended bool | id |
 //!
-//! The table `names` also lists objects without a schema, under schema names that no statement can write. The
-//! name of a schema is listed under "", a role under [`ROLE_NAMES`], a database under [`DATABASE_NAMES`]. An
-//! object with facts (owner, grants, comment) is listed by its number under [`ABOUT_NAMES`]. In a database
-//! other than `postgres`, a schema is listed by the number of the database and its name ([`listed`]). Row 0
-//! of `sequences` is the counter of object ids.
+//! The table `names` also lists objects without a schema. In place of a schema, such an entry has a text that
+//! no statement can write as a schema name:
+//! | entry for | schema |
+//! |---|---|
+//! | a schema | empty; in a database other than `postgres` see [`listed`] |
+//! | a role | [`ROLE_NAMES`] |
+//! | a database | [`DATABASE_NAMES`] |
+//! | the owner, grants and comment of an object | [`ABOUT_NAMES`]; the name is the object's number |
+//!
+//! Row 0 of `sequences` is the counter of object ids.
 //!
 //! Invariants
 //! 1. A name is reserved by a row of `names`. So if two transactions create the same name, the second waits

@@ -1,15 +1,16 @@
 //! Locks on whole tables and other objects, held to the end of the transaction.
 //!
 //! Fast path: a transaction that reads or changes rows records the table in its own entry of the registry.
-//! Then it checks the table's `strong` counter. If the counter is 0, the lock is taken without a write to
-//! shared memory. All other requests go to the queue (`lock_queue.rs`).
+//! Then it checks the table's counter `strong`, which is above 0 while another transaction wants to exclude
+//! changes of rows. If the counter is 0, the lock is taken without a write to shared memory. All other
+//! requests go to the queue (`lock_queue.rs`).
 //!
 //! Invariants
 //! 1. A transaction writes its record into the registry before it reads `strong`. A transaction that wants a
 //!    strong mode (one that excludes changes of rows) raises `strong` before it reads the records. So at
 //!    least one of the two sees the other.
-//! 2. A record counts only if `strong` was 0 afterwards. Otherwise the transaction removes its record and
-//!    requests the lock in the queue.
+//! 2. A record in the registry counts as a lock only if `strong` was 0 when it was read. Otherwise the
+//!    transaction removes its record and requests the lock in the queue.
 //!
 //! This module does not know what a table is.
 

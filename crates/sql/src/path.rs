@@ -5,8 +5,8 @@
 //!    the catalog, the setting or the role has changed.
 //! 2. A search path has a number, by which the plan cache finds plans (decision 0617). In all sessions of a
 //!    process, equal paths have equal numbers, and different paths have different numbers.
-//! 3. `PUBLIC` is the path that has only the schema `public`. Sessions that have not set a path use it, and
-//!    so do texts that the catalog stores.
+//! 3. `PUBLIC` is the search path that has only the schema `public`. It is used by sessions that have not set
+//!    a path, and for texts that the catalog stores.
 //!
 //! This module knows nothing about settings and sessions.
 

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Both halves fit in their pages with their new fences, before the new entry is added.
 //! 2. Each split leaves fewer entries in the half that gets the new key, so repeated splits end.
-//! 3. Ascending inserts leave the left half nearly full. Other inserts halve the bytes.
+//! 3. If keys are inserted in ascending order, the left half stays nearly full. Otherwise both halves get
+//!    equally many bytes.
 //!
 //! This module knows nothing about parents and page numbers. Source of the shortest separators: Bayer and
 //! Unterauer, "Prefix B-Trees" (1977).

@@ -7,8 +7,8 @@
 //! Invariants
 //! 1. A cache serves one scan, and so one snapshot. The version of a row that this snapshot sees does not
 //!    change.
-//! 2. The cache holds only rows whose newest version the snapshot does not see. In other scans it stays empty
-//!    and costs nothing.
+//! 2. The cache holds only rows whose newest version the snapshot does not see. In a scan without such rows
+//!    the cache stays empty and costs nothing.
 //! 3. A full cache keeps its rows and takes no more. The scan is correct without it.
 //!
 //! This module knows nothing about versions and trees.

@@ -2,7 +2,8 @@
 //! entries.
 //!
 //! Invariants
-//! 1. The undo record names a chain before the second page of the chain is made. So no chain is lost.
+//! 1. The undo record names an overflow chain before the second page of the chain is made. So a rollback or
+//!    purge can always free the chain.
 //! 2. Index entries are changed after the row. The new entry is made before the old one is marked as deleted.
 //!
 //! This module does not know the row's latch or why the row changes.

@@ -5,7 +5,8 @@
 //! and uses the committed version.
 //!
 //! Invariants
-//! 1. Older versions are read without a latch. The result is valid only while the row has the same stamp.
+//! 1. Older versions of a row are read without a latch. The result is valid only while the row has the same
+//!    stamp (the id of the transaction that changed it last).
 //!
 //! This module knows nothing about conditions and the waits of transactions for each other.
 

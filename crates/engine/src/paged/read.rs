@@ -1,8 +1,9 @@
 //! Reads rows: by key, by range, by index.
 //!
 //! Invariants
-//! 1. A reader loads the floor before it reads a row. Transactions with an id below the floor have finished.
-//!    If the newest version of a row is visible, the caller gets it from its page without a copy.
+//! 1. A reader loads the floor, a transaction id, before it reads a row. Transactions with an id below the
+//!    floor have finished. If the newest version of a row is visible, the caller gets it from its page
+//!    without a copy.
 //! 2. An older version, or a row in an overflow chain, is assembled while no tree latch is held.
 //! 3. An index entry counts only if the version that the snapshot sees has the entry's index columns.
 //! 4. A row can be built from its index entry alone in one case. All changes of the entry's leaf are visible

@@ -5,8 +5,8 @@
 //! 1. A row is deleted here only if `modify` would delete it without waiting. No other transaction holds the
 //!    row, and the version in the leaf is the visible one. Any other row ends the run, and the caller passes
 //!    this row to `modify`.
-//! 2. The undo page is latched before the first change. A run ends at the end of the undo page or of the
-//!    leaf.
+//! 2. The rows of a run are on one leaf, and their undo records on one undo page. The undo page is latched
+//!    before the first change. A run ends at the end of the undo page or of the leaf.
 //! 3. A run that fails undoes its changes.
 //!
 //! This module does not know conditions (the `decide` closure) or which rows come next.

@@ -1,7 +1,8 @@
 //! Builds a tree from sorted entries. Every page is written once, nearly full, from left to right.
 //!
 //! Invariants
-//! 1. The tree is complete only when `bulk_build` returns. If it fails, the caller drops the segment.
+//! 1. The tree is complete only when `bulk_build` returns. If the build fails, the caller drops the tree's
+//!    segment.
 //! 2. Nodes are filled to `FILL_PERCENT` of a page. The last nodes of each level may be emptier.
 //!
 //! This module does not know where the entries come from. Their keys must ascend strictly, otherwise the

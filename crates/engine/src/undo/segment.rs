@@ -1,8 +1,8 @@
 //! A rollback segment while its transaction uses it: append, pop, end.
 //!
 //! Invariants
-//! 1. The tail page, count and free bytes in memory equal those in the tail page. Only the owner of the
-//!    `Segment` changes them.
+//! 1. A `Segment` in memory has the number of the tail page, its record count and its free bytes. They equal
+//!    those in the page, because only the owner of the `Segment` changes the page.
 //! 2. `prepare` takes all latches and makes all space that is needed. So nothing after it in the
 //!    mini-transaction can fail.
 //! 3. Latch order: header page, then tail page.

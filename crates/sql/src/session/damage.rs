@@ -1,5 +1,5 @@
-//! Adds the name of the table or index to the error of a damaged page. After a panic in the storage engine it
-//! fails every statement, because data in memory may be wrong.
+//! If a statement finds a damaged page, its error gets the name of the table or index. After a panic in the
+//! storage engine every statement fails, because data in memory may be wrong.
 //!
 //! This module does not know how a page is damaged or repaired.
 
