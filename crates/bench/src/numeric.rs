@@ -3,8 +3,8 @@
 //!
 //! PostgreSQL's binary format begins with four big-endian 16-bit numbers: number of digits, weight of the
 //! first digit, sign, and decimal digits shown after the point. The digits follow, to base 10,000
-//! (src/backend/utils/adt/numeric.c, `numeric_send`). This module stores a value in ten-thousandths, because
-//! the first digit after the point counts these.
+//! (src/backend/utils/adt/numeric.c, `numeric_send`). This module stores a value as a number of
+//! ten-thousandths, because the first digit after the point counts ten-thousandths.
 
 use std::error::Error;
 

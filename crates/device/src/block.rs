@@ -1,7 +1,7 @@
 //! The two traits through which the program uses devices: a directory of files, and a file of blocks.
 //!
-//! All implementations do the same, and keep the invariants of the crate (`lib.rs`). They may differ in
-//! speed, and a fault injector may return errors.
+//! All implementations of the two traits do the same, and keep the invariants of the crate (`lib.rs`). They
+//! may differ in speed, and a fault injector may return errors.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! A model of the flash translation layer inside a drive, page-mapped and with greedy garbage collection. It
-//! computes how many bytes are written to the flash chips.
+//! A model of the flash translation layer inside a drive. The layer maps pages, and its garbage collection is
+//! greedy. The model computes how many bytes are written to the flash chips.
 //!
-//! Pages from the host are appended to one open block. Pages that garbage collection copies are appended to
-//! another one. When fewer than two blocks are free, the block with the fewest valid pages is collected: its
-//! valid pages are copied, and then the block is erased.
+//! Pages from the host are appended to one open block. Pages that garbage collection copies are appended to a
+//! second open block. When fewer than two blocks are free, the block with the fewest valid pages is
+//! collected: its valid pages are copied, and then the block is erased.
 //!
 //! Invariants
 //! 1. A logical page that was written, and not trimmed since, has one physical page. The physical page names

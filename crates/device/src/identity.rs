@@ -3,8 +3,8 @@
 //!
 //! Invariants
 //! 1. A file keeps its identity after a reboot, another mount, or another device number.
-//! 2. On other file systems a file has no identity. There a false alarm would be possible. It would refuse a
-//!    start, which is worse than no alarm.
+//! 2. On other file systems a file has no identity, because its identity might change. A changed identity
+//!    would refuse a start without a reason. This is worse than a copy that is not detected.
 
 use std::fs::File;
 use std::io;

@@ -3,9 +3,10 @@
 //!
 //! Invariants
 //! 1. The write-back instruction is chosen once in a process: clwb if the processor has it, else clflushopt,
-//!    else clflush. If the kernel reports that the caches survive a power failure (eADR), a fence is enough.
-//!    A processor without any of these is refused, because it cannot make stores durable. A mapping that only
-//!    emulates persistent memory uses only the fence, because it does not survive a power failure anyway.
+//!    else clflush. A processor without any of these is refused, because it cannot make stores durable. Two
+//!    cases need only a fence. In the first case, the kernel reports that the caches survive a power failure
+//!    (eADR). In the second case, the mapping only emulates persistent memory, so it does not survive a power
+//!    failure anyway.
 //! 2. Non-temporal stores (`stream`) bypass the caches. A thread does not read such bytes before its next
 //!    fence.
 //! 3. The assembler blocks are declared to read and write all memory, so the compiler moves no store across

@@ -1,8 +1,8 @@
 //! Profiles of emulated devices. A profile is a TOML file, not code.
 //!
 //! Invariants
-//! 1. A profile states operations per second for one request size, the anchor size. At this size, the
-//!    computed service time gives exactly this rate for all channels together.
+//! 1. A profile states how many operations a second the device does at one request size (the anchor size). At
+//!    this size, the computed service times give exactly this rate for all channels together.
 //! 2. A profile names its source. Watts of 0 mean that no source states them.
 
 use serde::Deserialize;

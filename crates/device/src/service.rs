@@ -10,8 +10,9 @@
 //! 2. A flush begins when all earlier requests are done. Until the flush ends, no channel serves requests. At
 //!    most one flush runs and one waits. A flush that arrives while another one waits is served together with
 //!    it. A drive without a cache has no flushes.
-//! 3. A piece is sequential if its address follows the piece before it. With stripes, that is the last piece
-//!    on the same channel. If any channel can serve any piece, it may be the last piece of any channel.
+//! 3. A piece is sequential if it begins at the address where an earlier piece ends. If the device has
+//!    stripes, the earlier piece is the last piece on the same channel. Otherwise it is the last piece on any
+//!    channel.
 //! 4. A request ends when its last piece is done.
 //!
 //! The model does not include how a drive merges small random writes.

@@ -12,9 +12,9 @@
 //! | for each segment: its number; a value that damages the header unless it is 0 | 1, 1 |
 //! | blocks or runs, until the input ends | |
 //!
-//! A block has its place (u8: segment and sector), flags (u8, see `Block`), incarnation (u8), durable LSN
-//! (u32), length (u16), and groups of records, each after its length. If the place is 255, runs over the
-//! segment file follow instead.
+//! A block has these fields: place (u8: segment and sector), flags (u8, see fn `block`), incarnation (u8),
+//! durable LSN (u32), length (u16), length of the groups (u8), and the groups of records. If the place is
+//! 255, runs over the segment file follow instead.
 
 use std::sync::Arc;
 

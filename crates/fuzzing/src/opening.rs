@@ -1,5 +1,5 @@
 //! Fuzzes the opening of a database after a crash. The target changes some bytes of the database's files. It
-//! may correct the checksums over the changed bytes.
+//! then corrects the checksum over the changed bytes, or leaves it wrong.
 //!
 //! The target changes headers and maps of the spaces, the engine's root page, undo pages, rollback segment
 //! headers and their directory, slots of the control file, and headers of log segments and log blocks. It

@@ -1,10 +1,12 @@
 //! Fuzzes the page map of a space with packed pages: the heads and pages of the map's file, and the log
 //! records that change the map (notes).
 //!
-//! The input has six blocks: two heads, and two places for each of two map pages. For each block it has runs
-//! over a valid block, which overwrite some bytes (see `input.rs`), and a byte that corrects the checksum if
-//! it is 0. Log records follow. A log record has its kind (u8, modulo 3), the end of its group in the log
-//! (u16), and these fields:
+//! The input has six blocks: two heads, and two places for each of two map pages. A block is described by
+//! runs, which overwrite some bytes of a valid block (see `input.rs`). The byte after the runs corrects the
+//! block's checksum if it is 0.
+//!
+//! Log records follow. A log record has its kind (u8, modulo 3), the end of its group in the log (u16), and
+//! these fields:
 //!
 //! | kind | what |
 //! |---|---|

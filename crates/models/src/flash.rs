@@ -4,8 +4,9 @@
 //!
 //! The tested code is `pager/src/flash/`, without the code that runs at a start.
 //!
-//! The checks record what has happened behind ordinary mutexes. These add no step to the model, because no
-//! thread waits while it holds such a mutex.
+//! The model records what has happened, so that its checks can use it. The records are protected by ordinary
+//! mutexes, which the model checker does not see. No thread waits while it holds such a mutex, so the mutexes
+//! add no step to the model.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

@@ -1,8 +1,9 @@
-//! A small buffer pool for the models. It has eight frames. The storage level below it and its log are in
-//! memory, and check the pool's invariants.
+//! A small buffer pool with eight frames, for the models. The storage level below the pool and the log are in
+//! memory. Both check the pool's invariants.
 //!
-//! The checks record what has happened behind ordinary mutexes. These add no step to the model, because no
-//! thread waits while it holds such a mutex.
+//! The model records what has happened, so that its checks can use it. The records are protected by ordinary
+//! mutexes, which the model checker does not see. No thread waits while it holds such a mutex, so the mutexes
+//! add no step to the model.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

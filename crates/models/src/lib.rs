@@ -1,9 +1,10 @@
 //! varve-models: runs Varve's concurrent code under model checkers, which choose the thread that runs next.
 //!
 //! The build script copies the tested sources into this crate, so the code is not written a second time. The
-//! sources are those of the pager, and of the engine's registry, status table and locks. In the copies, other
-//! modules replace `std::sync::atomic`, `parking_lot` and `std::thread`. Most code uses those of shuttle
-//! (`sync`). Code that depends on memory orders uses those of loom (`loom_sync`).
+//! sources are those of the pager, and of the engine's registry, status table and locks. In the copies, the
+//! build script replaces `std::sync::atomic`, `parking_lot` and `std::thread` by modules of this crate. Most
+//! code uses the module `sync`, which is built on shuttle. Code that depends on memory orders uses
+//! `loom_sync`, which is built on loom.
 //!
 //! Shuttle tries random and adversarial schedules, under sequential consistency. Loom tries all schedules of
 //! a small piece of code, under weak memory orders.

@@ -1,8 +1,8 @@
 //! UNION ALL as a plan node. The node has one partition, and reads its inputs one after the other.
 //!
-//! This node replaces DataFusion's union node, which passes on the partitions of all its inputs. Aggregates
-//! above several partitions are computed in parts and then merged. Aggregates of DISTINCT values do not
-//! support that.
+//! The node replaces the union node of DataFusion. That node has the partitions of all its inputs, and
+//! aggregates above several partitions are computed in parts and then merged. Aggregates of DISTINCT values
+//! do not support that.
 
 use std::fmt;
 use std::sync::Arc;

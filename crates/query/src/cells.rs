@@ -15,8 +15,8 @@
 //! | interval, uuid, arrays | BinaryView | the engine's bytes |
 //!
 //! Invariants
-//! 1. A value is the same after conversion to Arrow and back. Arrow's own dates, decimals and intervals are
-//!    not used, so none of their rules apply.
+//! 1. A value is the same after conversion to Arrow and back. Arrow's own types for dates, decimals and
+//!    intervals are not used, because their rules differ from PostgreSQL's.
 //! 2. For a type that `is_native`, Arrow's equality and order are PostgreSQL's ("C" collation).
 //!
 //! This module knows nothing about expressions.

@@ -2,8 +2,8 @@
 //! first value.
 //!
 //! Invariants
-//! 1. A group has the same result as with `Folded`, which computes an aggregate of one group. Both write
-//!    their states as the same bytes.
+//! 1. An aggregate of a group has the same result here as in `Folded`, which computes one group at a time.
+//!    Both write the state of a group as the same bytes.
 //! 2. A sum of numeric values is stored in two machine words while it fits. Larger sums and NaN are stored in
 //!    `rare`.
 

@@ -1,5 +1,5 @@
-//! Identities for plan nodes and functions, for the library DataFusion. DataFusion compares nodes, but it
-//! cannot compare the expressions of Varve that they contain. So it compares the identities instead.
+//! Identities for plan nodes and functions. The library DataFusion compares plan nodes, but it cannot compare
+//! the expressions of Varve in them. So it compares an identity of each node instead.
 //!
 //! Invariants
 //! 1. Two identities are equal if and only if one is a copy of the other. Parts of a node that differ between

@@ -1,9 +1,10 @@
 //! A plan node for the side of an outer join that can be padded with NULLs. A column that is constant on this
 //! side is not constant after the join.
 //!
-//! DataFusion does not take this into account: a join reports the constant columns of both sides as constants
-//! of its result (`EquivalenceGroup::join`). Sorts, windows and groups above the join would then ignore such
-//! a column. This node is put above the padded side, and reports no constant columns.
+//! DataFusion does not know this. A join in DataFusion reports the constant columns of both sides as
+//! constants of its result (`EquivalenceGroup::join`). Sorts, windows and groups above the join would then
+//! ignore such a column. So Varve puts a `padded` node, which reports no constant columns, above the side of
+//! the join.
 
 use std::fmt;
 use std::sync::Arc;

@@ -17,8 +17,8 @@
 //! | `limit_push_past_windows` | windows are computed over whole partitions |
 //!
 //! Invariants
-//! 1. A rewritten plan returns the rows that PostgreSQL's rules give for the original plan. An error may
-//!    appear or disappear only where it also may in PostgreSQL.
+//! 1. A rewritten plan returns the rows that PostgreSQL would return for the original plan. An error may
+//!    appear or disappear only where PostgreSQL allows that, too.
 //!
 //! This module knows nothing about the order of joins (`join_order`) and the translation.
 

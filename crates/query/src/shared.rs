@@ -5,8 +5,8 @@
 //! 1. Rows are computed in batches, when a reader needs a row that has not been computed yet. So a query can
 //!    read the first five rows of an endless recursion.
 //! 2. If the rows depend on values of an outer query, they are computed again for each run of the subquery.
-//! 3. Three kinds of data count against the memory pool: stored rows, the rows of an iteration of a
-//!    recursion, and the keys of UNION. If the pool is full, the query fails with 53200.
+//! 3. Three kinds of data count against the memory pool of queries: stored rows, the rows of an iteration of
+//!    a recursion, and the keys of UNION. If the pool is full, the query fails with error 53200.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

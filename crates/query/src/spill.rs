@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. No file is created before a query spills. So a database can be opened on a full device.
-//! 2. A temporary file has no name. So the kernel removes it with its last reader, even if the process
-//!    crashes, and no start has to clean up.
+//! 2. A temporary file has no name. So the kernel removes the file when its last reader is closed, even if
+//!    the process crashes. A start of the database has no files to remove.
 //! 3. After each piece of a file, reading returns to the executor, which checks for a cancel request.
 //! 4. The files count against a quota, if there is one, until they are removed. If the device has no space
 //!    although the quota allows more, the error is 53100.

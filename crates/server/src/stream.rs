@@ -1,5 +1,5 @@
 //! The socket of a connection. The connection's thread and the table of connections (`registry`) share one
-//! descriptor. If the client asks for TLS, the stream is encrypted.
+//! file descriptor. If the client asks for TLS, the stream is encrypted.
 //!
 //! Invariants
 //! 1. A deadline limits the time of all reads together, so many small reads cannot extend it.

@@ -2,9 +2,9 @@
 //! that was not yet durable at the crash.
 //!
 //! If there are few pending events, all subsets of them are tried. If there are many, only the subsets that
-//! find most faults are tried: none, all, all but one, only the last event, only the later events (as if the
-//! device had reversed the order), and random subsets. Each image that keeps writes has a second version, in
-//! which some writes are torn or garbage.
+//! find most faults are tried. These are: none, all, all but one, only the last event, only the later events
+//! (as if the device had reversed the order), and random subsets. Each image that keeps writes has a second
+//! version, in which some of these writes are torn or garbage.
 //!
 //! Invariants
 //! 1. The same events, generator state and budget give the same choices, without repetition.

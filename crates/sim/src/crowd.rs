@@ -1,9 +1,11 @@
 //! Tests the pager with several threads: group commit, page writers and checkpoints run at the same time.
 //!
 //! Each thread changes words of a few pages in one mini-transaction, and waits until the log of the change is
-//! durable. The history records a commit while its log records are appended, so its order is the order of the
-//! log. The operating system schedules the threads. So a failing crash image is found in the run's recording,
-//! but the seed cannot repeat the run.
+//! durable. The history records a commit while the commit's log records are appended. So the history has the
+//! order of the log.
+//!
+//! The operating system schedules the threads. So the seed cannot repeat a failed run. Only the recording of
+//! the run shows the failure again.
 //!
 //! Invariants
 //! 1. A thread latches pages in ascending order.

@@ -1,14 +1,14 @@
 //! Chooses the moments of a recorded run at which a crash is simulated (cuts).
 //!
-//! One third of the cuts is spread evenly over the recording. One third is at writes to the database's files,
-//! and one third at other kinds of events. These two thirds are during the event or just after it. All files
-//! and all kinds of events are equally likely. So rare events are crashed as often as frequent ones: a write
-//! of the control file, a growing file, a renamed log segment.
+//! The cuts have three kinds. One third is spread evenly over the recording. One third is during writes to
+//! the database's files, or just after them. One third is during other kinds of events, or just after them.
+//! All files and all kinds of events are equally likely. So rare events, such as a write of the control file,
+//! are crashed as often as frequent events.
 //!
 //! Two kinds of recordings have other shares. If a recording begins with a recovery, two thirds of the cuts
-//! come after it. The recovery has many events, but the few commits after it test the state that it left. If
-//! the database is shut down and opened again, half of the cuts are between these two moments. Only the next
-//! start uses what a shutdown has left.
+//! come after the recovery. A recovery has many events, but only the few commits after it show whether it
+//! left a correct state. If the database is shut down and opened again, half of the cuts are between these
+//! two moments, because only the next start uses what a shutdown has left.
 //!
 //! Invariants
 //! 1. Cuts are in order, and the end of the recording is always one of them. If the history sets a first

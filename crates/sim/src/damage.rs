@@ -8,9 +8,9 @@
 //!   one.
 //!
 //! Invariants
-//! 1. Each crash image has one damage, in a sector that was written before. Half of the damages are in
-//!    recently written pages of the data files. For these pages the doublewrite file may have a copy, and the
-//!    copy may be old.
+//! 1. Each crash image has one damage, in a sector that was written before. In half of the images, the damage
+//!    is in a recently written page of a data file. For such a page the doublewrite file may have a copy, and
+//!    the copy may be old.
 
 use varve_device::MemoryImage;
 

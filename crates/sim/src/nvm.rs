@@ -1,8 +1,8 @@
-//! A small log in persistent memory, which tests the crash tests themselves. It has a count and entries of
-//! three words. It can be built with known faults, which the tests must find.
+//! A small log in persistent memory, on which the crash tests themselves are tested. It has a count and
+//! entries of three words. It can be built with known faults, which the crash tests must find.
 //!
-//! Layout of the region: the count of entries u64; from byte 64 on entries of 24 bytes: value u64, mixed
-//! value u64, value u64 again.
+//! Layout of the region: it begins with the count of entries (u64). The entries begin at byte 64. Each entry
+//! has 24 bytes: a value (u64), the mixed value (u64), and the value again (u64).
 //!
 //! Invariants
 //! 1. An entry is durable before a count that includes it is stored. A commit is acknowledged when the count

@@ -1,5 +1,5 @@
 //! The configurations under which workloads run: page layout, page protection, storage levels, place of the
-//! log. A type for such a configuration is called a part.
+//! log. In the code, such a configuration is called a part.
 //!
 //! Invariants
 //! 1. A database that was created with a part can be opened with the same part after a crash.

@@ -1,5 +1,6 @@
-//! A very small database, which tests the crash tests themselves. It is a file of checksummed sectors, with
-//! one durable write for each commit. It can be built with known faults, which the tests must find.
+//! A very small database, on which the crash tests themselves are tested. It is a file of checksummed
+//! sectors, with one durable write for each commit. It can be built with known faults, which the crash tests
+//! must find.
 //!
 //! Invariants
 //! 1. Sector n holds commit n + 1. The log ends at the first sector with a wrong checksum.

@@ -1,5 +1,5 @@
-//! Finds circles of imports in a crate. A circle is a set of files in which every file leads to every other
-//! file by imports.
+//! Finds circles of imports in a crate. A circle is a set of files that import each other, directly or
+//! through other files of the set.
 //!
 //! A folder's own file (`mod.rs`) and the files of the folder are one module: `mod.rs` declares a type, and
 //! the other files implement parts of it. So imports between `mod.rs` and these files make no circle. Imports

@@ -3,12 +3,12 @@
 //!
 //! 1. A claim about several points that fails for one of them has failed, even if other points could not be
 //!    judged.
-//! 2. Some figures depend on the speed of the processors. They are judged only if the emulated drive has its
-//!    real speed (dilation 1). Dilation multiplies the drive's times, so the processors become faster in
-//!    relation.
-//! 3. A ratio of times is judged only if the drive limits the slower point. If the slower point waits for
-//!    something else, the emulated drive did not cause the difference. The faster point may leave the drive
-//!    idle, because a lower load on the drive can be the reason for its speed.
+//! 2. Some figures depend on the speed of the processors. They are judged only if the emulated drive runs at
+//!    its real speed (dilation 1). A larger dilation multiplies the drive's times, so the processors are
+//!    faster in relation to the drive.
+//! 3. The ratio of two times is judged only if the drive limits the slower configuration. If the slower one
+//!    waits for something else, the emulated drive did not cause the difference. The faster configuration may
+//!    leave the drive idle, because a lower load on the drive can be the reason for its speed.
 
 use serde::Serialize;
 

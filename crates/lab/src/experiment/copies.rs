@@ -5,8 +5,8 @@
 //! 1. An experiment creates and removes files only in a directory that was new or empty when the first
 //!    experiment used it. Only one process at a time uses the directory.
 //! 2. A copied file has holes at the same places as its original, so both occupy equally many blocks. The two
-//!    files share no blocks. Otherwise the file system would copy blocks during a measurement. A region has
-//!    no holes.
+//!    files share no blocks. If they shared blocks, the file system would copy these during a measurement. A
+//!    region has no holes.
 
 use std::fs::File;
 use std::io;

@@ -8,7 +8,8 @@
 //!    transactions as that of the variants with a cache.
 //! 2. Each page has a fixed offset, and nothing protects its write against tearing. SQL Server, which the
 //!    thesis measured, writes pages in this way. Doublewrite would slow down the baseline most, because the
-//!    baseline writes the most pages to disk. Variants with doublewrite are measured as separate points.
+//!    baseline writes the most pages to disk. Variants with doublewrite are measured, too, as separate
+//!    configurations.
 //! 3. The log is so large that no page is written only to free log space. The thesis ran TPC-C without
 //!    checkpoints for the same reason (section 3.4.1.2). An experiment may ask for a smaller log.
 

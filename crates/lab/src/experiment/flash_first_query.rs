@@ -1,13 +1,14 @@
-//! Measures the time from a start to the answer of the first query. The database reuses its flash cache
-//! (restart scheme lazy verification). The measured points differ in the size of the cache and in the log
-//! budget, which limits how much log a start replays.
+//! Measures the time from a start of the database to the answer of the first query. The database reuses its
+//! flash cache (restart scheme lazy verification). Several configurations are measured. They differ in the
+//! size of the cache, and in the log budget, which limits how much log a start replays.
 //!
-//! 1. The warm-up has the same number of transactions for every point, whatever the size of its cache.
-//! 2. Each point is stopped and started several times, and the result is the median. Between two starts, a
-//!    part of the warm-up is repeated on drives without delays. Then the load runs for a while at the drives'
-//!    speed.
-//! 3. The start with a cache of four times the size may take up to a fifth longer. Two measurements of the
-//!    same point can differ by a fifth, so a smaller difference shows nothing.
+//! 1. The warm-up has the same number of transactions for every configuration, whatever the size of its
+//!    cache.
+//! 2. Each configuration is stopped and started several times, and the result is the median time. Between two
+//!    starts, a part of the warm-up is repeated on drives without delays. Then the load runs for a while at
+//!    the drives' speed.
+//! 3. The time must hardly depend on the size of the cache. With four times the size it may be a fifth
+//!    longer, because two measurements of the same configuration can differ by that much.
 
 use serde::Serialize;
 use varve_device::EmulationReport;

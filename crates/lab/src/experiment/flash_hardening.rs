@@ -2,12 +2,12 @@
 //! `none`, which starts with an empty cache. The figures are the peak throughput, and the share of the slot
 //! records in the traffic of the flash drive. A slot record says which page a slot of the cache holds.
 //!
-//! 1. The two databases of a pair are warmed up once and stay open. Their rounds alternate (A B A B) and have
-//!    the same requests. While one database is measured, the other one is idle. So neither disturbs the
-//!    other's drives, and both are idle for the same time.
-//! 2. The first pair of rounds is not counted. An idle database writes its dirty cache slots to the data
-//!    files. So a round is measured only when the number of dirty slots has grown to its limit again. If the
-//!    number still grows in the measured rounds, there is no verdict.
+//! 1. Two databases are compared as a pair. Both are warmed up once and stay open. Their rounds alternate (A
+//!    B A B) and have the same requests. While one database is measured, the other one is idle. So neither
+//!    disturbs the other's drives, and both are idle for the same time.
+//! 2. The first pair of rounds is not counted. An idle database writes the dirty slots of its flash cache to
+//!    the data files. So the measurement of a round begins only when the number of dirty slots has grown to
+//!    its limit again. If the number still grows in the measured rounds, there is no verdict.
 //! 3. Traffic is counted at the flash drive, in the measured rounds only. Reads and writes of slot records
 //!    and of pages are counted separately.
 

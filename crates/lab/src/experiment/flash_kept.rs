@@ -9,8 +9,8 @@
 //!    unwritten change is longer than the budget, pages are written to the data files, oldest change first.
 //!    The budget stands for the thesis' recovery interval (30 minutes for TPC-C). It is given in the same
 //!    units as memory.
-//! 2. The log can hold much more than the budget. So no session waits for log space. The start of redo also
-//!    need not advance until the records of the cache are written.
+//! 2. The log can hold much more than the budget. So no session waits for log space. The position at which
+//!    redo starts may also stay behind, until the records of the flash cache are written.
 
 use varve_pager::{FlashDesign, FlashRestart};
 

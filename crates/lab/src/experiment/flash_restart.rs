@@ -9,9 +9,9 @@
 //! 2. The ramp-up has a longest permitted time. If a ramp-up takes longer, its row says so. Its ratios are
 //!    then lower bounds, and are not judged as missing a goal.
 //! 3. All restart schemes that are compared with each other run with the same dilation (the factor on the
-//!    drives' times). It is large enough for valid results of all of them.
-//! 4. Each point is stopped and started several times, and the round with the median time is reported. A warm
-//!    start is so short that a single sample is a large part of its time.
+//!    drives' times). The dilation is so large that the machine can emulate the drives for all of them.
+//! 4. Each configuration is stopped and started several times, and the round with the median time is
+//!    reported. A warm start is so short that a single sample is a large part of its time.
 //!
 //! These few rounds show only roughly what a scheme costs. The experiment `flash-hardening` measures the
 //! cost.

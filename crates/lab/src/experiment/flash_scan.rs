@@ -1,11 +1,11 @@
 //! Measures how a table scan changes the hit rate of a flash cache.
 //!
 //! 1. During a scan, the hit rate of the frequently read tables is computed from the reads for which a
-//!    session waited. Pages that are read ahead for the scan are not counted. The scan's few other pages
-//!    count as misses.
-//! 2. Only reads of B+tree leaves are counted, because undo pages would distort the result. Purge waits until
-//!    the scan's snapshot ends. Then it reads the undo pages of all changes since, and many of these reads
-//!    are misses.
+//!    session waited. Pages that are read ahead for the scan are not counted. If a page of the scan was not
+//!    read ahead, it counts as a miss, but such pages are few.
+//! 2. Only reads of B+tree leaves are counted. Reads of undo pages would distort the result: purge waits
+//!    until the scan's snapshot ends, then reads the undo pages of all changes since, and finds few of them
+//!    in the cache.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Prints the results of points with a flash cache: requests to each drive, how busy each drive was, and the
-//! throughput that the drives would allow.
+//! Prints the results of measurements with a flash cache: requests to each drive, how busy each drive was,
+//! and the throughput that the drives would allow.
 
 use super::claim::Claim;
 use super::drives::{FLASH_DRIVE, HOME, LOG};

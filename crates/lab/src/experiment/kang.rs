@@ -9,8 +9,9 @@
 //! 1. The variant "original" has the doublewrite and the page cleaner of InnoDB 5.6 with default settings. A
 //!    well-tuned doublewrite is measured, too. It shows which part of a gain only comes from the weak
 //!    baseline.
-//! 2. Throughput and mean latency are not independent here, because sessions have no think time: mean latency
-//!    is sessions / throughput. So this project's goals for the two are one goal, at different points.
+//! 2. Mean latency is the number of sessions divided by the throughput, because sessions have no think time.
+//!    So this project's goal for the latency and its goal for the throughput are the same goal, for different
+//!    configurations.
 
 use varve_pager::{HomeLayout, Pacing, PackedConfig, PagerConfig, ProtectionKind, Replacement};
 

@@ -4,8 +4,9 @@
 //! 1. One round opens a database on its variant's copy, warms it up, measures it and shuts it down. No other
 //!    database is open meanwhile.
 //! 2. Rounds of the compared variants alternate: A B C A B C. All of them use the same dilation (the factor
-//!    on the drives' times). It is doubled until the machine can emulate the drives for all points. Later
-//!    comparisons begin with that dilation. So comparisons with fewer sessions come first.
+//!    on the drives' times). The dilation is doubled until the machine can emulate the drives for all
+//!    variants. Later comparisons begin with the last dilation. So comparisons with fewer sessions, which
+//!    need less, come first.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

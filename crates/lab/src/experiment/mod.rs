@@ -3,9 +3,9 @@
 //!
 //! 1. All variants of a comparison run in turns in one process, on copies of one loaded database. A ratio
 //!    divides two medians.
-//! 2. Three settings are fixed before a point is measured, and are printed with the point: the drive, the
-//!    time of a flush, and the dilation (the factor on the drive's times). If the machine was too slow for
-//!    the emulation, the point gets no verdict.
+//! 2. Three settings are fixed before a measurement, and are printed with its result: the drive, the time of
+//!    a flush, and the dilation (the factor on the drive's times). If the machine was too slow for the
+//!    emulation, the result gets no verdict.
 //! 3. Some publications show a value only as a plot. Such a value is not estimated.
 //! 4. Charts are drawn from result rows, either of this run or of an earlier run.
 //!

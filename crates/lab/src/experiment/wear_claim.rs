@@ -1,8 +1,8 @@
 //! Claims about how many bytes packed pages save on flash, compared with pages at fixed offsets and
 //! doublewrite.
 //!
-//! 1. Each variant is compared with uncompressed pages under doublewrite. Variants with packed compressed
-//!    pages are also compared with compressed pages under doublewrite, for the same row values.
+//! 1. Each variant is compared with uncompressed pages under doublewrite. A variant with packed compressed
+//!    pages is also compared with compressed pages under doublewrite. Both then store the same row values.
 //! 2. The compared bytes are those of the data drive. If the log has its own drive, the bytes by which it
 //!    exceeds the baseline's log are added. The packed layout has a larger log because it logs each page
 //!    write. Ratios that include the whole log are shown, but have no goal.

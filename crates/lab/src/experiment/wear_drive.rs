@@ -3,9 +3,9 @@
 //!
 //! 1. All data on the drive was written through the drive, so its flash translation layer has counted every
 //!    write.
-//! 2. An erase block is a 512th of the drive, or as large as in the drive profile if that is smaller. A small
-//!    drive with the profile's large blocks would have only a few blocks. The blocks that are open for
-//!    writing would then be all its spare flash.
+//! 2. An erase block of the drive has the size that the drive profile states, but at most a 512th of the
+//!    drive. With larger erase blocks, a small drive would have only a few of them. The blocks that are open
+//!    for writing would then be all its spare flash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 //! runs.
 //!
 //! Invariants
-//! 1. A limit that is a subquery, or that depends on an outer query, can differ from run to run. The plan
-//!    node `Apply` then runs the plan, and passes the limit to it as a value.
+//! 1. A limit may be a subquery, or depend on an outer query. Such a limit can differ from run to run. The
+//!    plan node `Apply` then runs the plan, and passes the limit to it as a value.
 //! 2. WITH TIES also returns the rows that ORDER BY ranks equal to the last row.
 
 use datafusion::common::Result;

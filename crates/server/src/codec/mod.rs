@@ -1,5 +1,5 @@
-//! Values in messages: decodes parameters and encodes result columns. Each value is in text or in binary
-//! format, and `varve_sql::{text, binary}` convert the values of each type.
+//! Decodes the parameters in a client's messages, and encodes the result columns that are sent to the client.
+//! A value is in text or in binary format. `varve_sql::{text, binary}` convert the values of each type.
 //!
 //! Invariants
 //! 1. An error in a parameter's value names the number of the parameter.

@@ -3,9 +3,10 @@
 //!
 //! Each thread writes its own rows of one shared table with an index. So the order of commits is known for
 //! each thread, but not between threads. After a crash, the rows of a thread must be in one of the thread's
-//! states. The allowed states begin with the last acknowledged commit, and end with the commit that had
-//! begun. The operating system schedules the threads. So a failing crash image is found in the run's
-//! recording, but the seed cannot repeat the run.
+//! states: that of its last acknowledged commit, or that of the commit that had begun.
+//!
+//! The operating system schedules the threads. So the seed cannot repeat a failed run. Only the recording of
+//! the run shows the failure again.
 //!
 //! Invariants
 //! 1. Row `id` belongs to thread `id % THREADS`.
