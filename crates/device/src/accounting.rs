@@ -2,8 +2,8 @@
 //! space (kind of file) and purpose. The counters are always on.
 //!
 //! Invariants
-//! 1. The innermost device implementation counts. So an operation is not counted twice when a device wraps
-//!    another one. An operation that a fault injector makes fail is not counted.
+//! 1. A device can wrap another device. Only the innermost one counts, so no operation is counted twice. An
+//!    operation that a fault injector makes fail is not counted.
 //! 2. An operation is counted after it has succeeded.
 //! 3. If latency histograms and traces are off, counting costs two relaxed atomic additions and one relaxed
 //!    load.

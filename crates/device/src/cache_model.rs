@@ -9,8 +9,8 @@
 //! Invariants
 //! 1. The cache is set-associative and write-back. It fetches a line before a part of the line is stored. In
 //!    each set, the line that was used longest ago is evicted.
-//! 2. The cache writes a line to the memory in two cases only: a write-back of a changed line, and the
-//!    eviction of a changed line.
+//! 2. A changed line reaches the memory in two cases only: it is written back by an instruction, or it is
+//!    evicted from the cache.
 //! 3. The memory writes blocks of [`MEDIUM_BLOCK_BYTES`]. A block waits in the memory's write buffer, and
 //!    lines that arrive meanwhile for the same block are written with it. Each arrival of a block in the
 //!    buffer counts as one write.

@@ -12,10 +12,12 @@
 //! 3. The assembler blocks are declared to read and write all memory, so the compiler moves no store across
 //!    them.
 //!
-//! The code relies on the Intel SDM, volume 2. It says that clwb and clflushopt are ordered after older
-//! stores to their line, but not among themselves. An sfence waits for the write-backs of its own thread, and
-//! comes before later stores. A write-back finds a line that is dirty in another core's cache. The code uses
-//! assembler because the standard library has only clflush.
+//! The code relies on these rules of the processor (Intel SDM, volume 2). The instructions clwb and
+//! clflushopt are ordered after older stores to their line, but not among themselves. An sfence waits for the
+//! write-backs of its own thread, and comes before later stores. A write-back also works for a line that is
+//! dirty in another core's cache.
+//!
+//! The code uses assembler because the standard library has only clflush.
 
 use std::path::Path;
 use std::sync::OnceLock;

@@ -1,8 +1,8 @@
 //! Batches of I/O operations through io_uring. All operations of a batch are submitted together, and the
 //! caller waits until all of them are done.
 //!
-//! The rings of io_uring are in a pool, and a batch borrows one ring. So the number of rings depends on the
-//! number of batches that run at the same time, not on the number of threads.
+//! The rings of io_uring are in a pool, and each batch borrows a ring from it. So there are as many rings as
+//! batches run at the same time, and not one for each thread.
 //!
 //! Invariants
 //! 1. A batch returns only when every operation that it submitted has completed. So the kernel never has a

@@ -1,8 +1,8 @@
 //! Fuzzes the reader of the log: it reads two segments with any blocks, and then appends after the last valid
 //! block.
 //!
-//! The input has these fields, in this order. A life of the log is the time between a start of the database
-//! and its end. A run overwrites some bytes (see `input.rs`).
+//! The input has these fields, in this order. A life of the log begins when the database starts, and ends
+//! when it stops. A run overwrites some bytes (see `input.rs`).
 //!
 //! | field | bytes |
 //! |---|---|

@@ -3,8 +3,8 @@
 //!
 //! 1. A command repeats each published figure. The command knows the figure's points, the sizes and the
 //!    published values ([`experiment`]).
-//! 2. The workloads here are written like those of the crate `bench`, and run against the same kinds of
-//!    databases. MariaDB is one more kind ([`mysql`]).
+//! 2. The workloads of this crate are written like those of the crate `bench`, and run on the same kinds of
+//!    databases. In addition, they can run on MariaDB ([`mysql`]).
 //!
 //! A measured variant is a configuration that a user can choose, so this crate uses no internals of the
 //! database. No experiment runs a general query, which would need DataFusion. So `varve-lab` is built without

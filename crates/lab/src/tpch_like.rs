@@ -1,6 +1,6 @@
-//! A workload like decision support on three tables, modelled on TPC-H. It is not TPC-H (`make tpch` runs
-//! TPC-H). Some queries scan a part of a large table. Other queries read single rows at many places in a
-//! table.
+//! A workload like decision support, modelled on TPC-H, on three tables. It is not TPC-H (`make tpch` runs
+//! TPC-H itself). Some queries scan a part of a large table. Other queries read single rows at many places in
+//! a table.
 //!
 //! A cache below the buffer pool sees the same kind of reads as under TPC-H (Do 2012, section 3.4.4). Scans
 //! read most of the pages, in order. Other queries read single rows by key, at random. A transaction is one

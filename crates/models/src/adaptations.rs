@@ -1,5 +1,5 @@
-//! Text replacements that the build script makes in the copied sources. (It also replaces paths of
-//! libraries.) A row has the module, the text in the source, and the text in the model. `MODELS::` stands for
+//! Text replacements that the build script makes in the copied sources, in addition to replaced paths of
+//! libraries. A row has the module, the text in the source, and the text in the model. `MODELS::` stands for
 //! this crate.
 
 /// Replacements in copied sources: (module/file, text that occurs there once, its replacement).

@@ -1,5 +1,5 @@
 //! Model of the memory orders in the descriptor of a buffer-pool frame. It tries every schedule of two
-//! threads. It covers the two places in the code that need more than the latch.
+//! threads. It covers the two places where the code relies on memory orders and not only on the latch.
 //!
 //! The tested code is `pager/src/pool/frame.rs`.
 

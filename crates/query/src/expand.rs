@@ -2,8 +2,9 @@
 //! columns. One input row can become several rows.
 //!
 //! Invariants
-//! 1. Several functions in one select list return their values in parallel. A function that ends earlier
-//!    returns NULL until the last one ends. If no function returns a value, the input row is dropped.
+//! 1. Several functions in one select list advance together: each output row has the next value of each
+//!    function. A function that ends earlier returns NULL until the last one ends. If no function returns a
+//!    value, the input row is dropped.
 //! 2. The input rows keep their order, and so do the values for each row.
 
 use std::collections::{HashMap, HashSet};

@@ -1,9 +1,9 @@
 //! The cache of physical plans. A plan stays in the cache from one execution of a statement to the next.
 //!
-//! A cached plan has no data of an execution. Two things are set before each execution. One is the snapshot
-//! (`Snapshot`). The other is the parameters, clock and session (`Around`). The planner may have computed the
-//! plan with some of these values. It then stores them with the plan, and a later execution uses the plan
-//! only if the values are the same.
+//! A cached plan has no data of an execution. The snapshot (`Snapshot`) is set before each execution, and so
+//! are the parameters, the clock and the session (`Around`). But the planner may have used some of these
+//! values to make the plan. Such values are stored with the plan, and a later execution uses the plan only if
+//! it has the same values.
 //!
 //! Invariants
 //! 1. A plan is used by one execution at a time. It returns to the cache only after a successful execution.

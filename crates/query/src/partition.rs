@@ -2,8 +2,8 @@
 //! first and the last key.
 //!
 //! Invariants
-//! 1. The boundaries are in strictly ascending order, above the first key, and not above the last key. So the
-//!    parts are disjoint, and together they are the whole range.
+//! 1. The boundaries between parts are in strictly ascending order. Each one is above the first key, and not
+//!    above the last key. So the parts are disjoint, and together they are the whole range.
 //!
 //! The number of rows between two keys is not known here. The parts have equally many rows only if the keys
 //! are evenly spread.

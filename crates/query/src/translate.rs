@@ -5,8 +5,8 @@
 //! 1. Every column has a name that is unique in the whole plan.
 //! 2. DataFusion compares, groups and sorts only values that `comparable` returns. These are values that
 //!    DataFusion orders as PostgreSQL does, or keys whose bytes have PostgreSQL's order.
-//! 3. A condition that may fail is evaluated only for rows that satisfy the earlier conditions on the same
-//!    tables, or on some of them. PostgreSQL also checks the conditions on one table in their order.
+//! 3. A condition that may fail is evaluated after the earlier conditions that use no other tables, and only
+//!    for rows that satisfy them. PostgreSQL also checks the conditions on one table in their order.
 //!
 //! Subqueries are in `subqueries`, set operations in `sets`, and conditions derived from an OR in `factor`.
 

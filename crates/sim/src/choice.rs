@@ -8,8 +8,8 @@
 //!
 //! Invariants
 //! 1. The same events, generator state and budget give the same choices, without repetition.
-//! 2. A third of the choices has torn writes or garbage, even if the budget is small. The third is rounded up
-//!    or down at random.
+//! 2. One third of the choices has torn writes or garbage, even if the budget is small. If the budget cannot
+//!    be divided by three, this third is rounded up or down at random.
 //!
 //! This module knows about an event only whether it is a write.
 

@@ -4,8 +4,8 @@
 //! Invariants
 //! 1. The file is always replaced as a whole, so a crash leaves either the old file or the new one.
 //! 2. Before the file is written, its settings are read and checked together with those of `varve.toml`.
-//! 3. Flags of the command line override both files. If a flag differs from a file, this does not count as a
-//!    change that needs a restart.
+//! 3. Flags of the command line override both files. A setting that a flag overrides is not reported as
+//!    waiting for a restart.
 //! 4. ALTER SYSTEM refuses a setting that the next start of this database would refuse.
 //! 5. A setting may need a section that was later removed from `varve.toml`, such as `[nvm]`. It is then
 //!    ignored with a warning. Other mistakes in the file are errors, but `varve nvm drain` works even then.

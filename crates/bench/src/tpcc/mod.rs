@@ -1,8 +1,8 @@
 //! TPC-C (revision 5.11) without terminals. The five transactions run one after the other in their shares,
 //! without keying and think times.
 //!
-//! Numbers in brackets are clauses of the specification. The implementation differs from the specification in
-//! three more points. The warehouse is drawn for each transaction. Deliveries are not queued. If another
+//! Numbers in brackets are clauses of the specification of TPC-C. Besides the terminals, three points differ
+//! from the specification. The warehouse is drawn for each transaction. Deliveries are not queued. If another
 //! delivery has just taken the oldest order of a district, the district counts as one without orders. So
 //! compare the figures only with figures of this crate.
 

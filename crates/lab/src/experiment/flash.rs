@@ -10,8 +10,8 @@
 //!    thesis measured, writes pages in this way. Doublewrite would slow down the baseline most, because the
 //!    baseline writes the most pages to disk. Variants with doublewrite are measured, too, as separate
 //!    configurations.
-//! 3. The log is so large that no page is written only to free log space. The thesis ran TPC-C without
-//!    checkpoints for the same reason (section 3.4.1.2). An experiment may ask for a smaller log.
+//! 3. The log is so large that no page is written only to free log space. The thesis avoids such writes, too,
+//!    because it runs TPC-C without checkpoints (section 3.4.1.2). An experiment may ask for a smaller log.
 
 use std::collections::BTreeSet;
 

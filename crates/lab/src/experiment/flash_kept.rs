@@ -1,5 +1,5 @@
-//! Repeats chapter 4 of Do 2012: a database with a flash cache that stays warm over a restart, on eighteen
-//! disks. This module sets up the database, and the modules `flash_*` beside it measure it.
+//! Sets up the databases for repeating chapter 4 of Do 2012, in which a flash cache stays warm over a
+//! restart. The data is on eighteen disks. The modules `flash_*` beside this one measure these databases.
 //!
 //! If the buffer pool has 24 units, the flash cache has 140 and the database has 200. A fifth of the cache
 //! slots may be dirty (lambda in the thesis). The data files are on the drive profile `hdd-18` (table 4.3).

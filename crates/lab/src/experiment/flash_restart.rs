@@ -6,8 +6,8 @@
 //!    samples in a row reaches nine tenths of the earlier throughput. Its end is the middle one of these
 //!    samples. One sample would have too few transactions: even at the peak, every fourth sample is below
 //!    nine tenths by chance.
-//! 2. The ramp-up has a longest permitted time. If a ramp-up takes longer, its row says so. Its ratios are
-//!    then lower bounds, and are not judged as missing a goal.
+//! 2. The ramp-up has a longest permitted time. If a ramp-up takes longer, its result row says so. The ratios
+//!    with this time are then only lower bounds, so they cannot miss a goal.
 //! 3. All restart schemes that are compared with each other run with the same dilation (the factor on the
 //!    drives' times). The dilation is so large that the machine can emulate the drives for all of them.
 //! 4. Each configuration is stopped and started several times, and the round with the median time is

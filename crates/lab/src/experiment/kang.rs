@@ -7,8 +7,8 @@
 //! each session.
 //!
 //! 1. The variant "original" has the doublewrite and the page cleaner of InnoDB 5.6 with default settings. A
-//!    well-tuned doublewrite is measured, too. It shows which part of a gain only comes from the weak
-//!    baseline.
+//!    well-tuned doublewrite is measured, too, because a part of each gain comes only from the weak default
+//!    settings.
 //! 2. Mean latency is the number of sessions divided by the throughput, because sessions have no think time.
 //!    So this project's goal for the latency and its goal for the throughput are the same goal, for different
 //!    configurations.

@@ -6,7 +6,7 @@
 //! 2. Rounds of the compared variants alternate: A B C A B C. All of them use the same dilation (the factor
 //!    on the drives' times). The dilation is doubled until the machine can emulate the drives for all
 //!    variants. Later comparisons begin with the last dilation. So comparisons with fewer sessions, which
-//!    need less, come first.
+//!    need a smaller dilation, come first.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

@@ -5,8 +5,9 @@
 //!    variants are loaded separately, with the same rows in the same order. The first kind has settings that
 //!    are fixed when a database is created. The second kind needs files with pages as the variant writes
 //!    them.
-//! 2. Loading uses no emulated drive and no limit on the request rate. Intervals of page writers and
-//!    checkpoints are multiplied by the same dilation as the device's times.
+//! 2. A database is loaded without an emulated drive, and as fast as possible. In a measurement, the
+//!    intervals of page writers and checkpoints are multiplied by the dilation, the factor on the times of
+//!    the emulated drive.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
