@@ -23,7 +23,8 @@ use crate::nvm::layout::Layout;
 use crate::nvm::{NvmConfig, NvmFlush, NvmRegion, WantedRegion};
 use crate::pool::Replacement;
 
-/// Page writers that don't work as needed but from time to time, as InnoDB's page cleaner did up to MySQL 5.6: for comparison.
+/// Page writers that work at fixed intervals and not on demand, as InnoDB's page cleaner did up to MySQL 5.6.
+/// This is for comparison only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pacing {
     /// They wake this often, in milliseconds; earlier only when nothing can be changed any more.
@@ -44,7 +45,8 @@ pub enum CheckpointKind {
     Indirect,
     /// What was changed before the last checkpoint.
     Fuzzy,
-    /// What was changed before it began. A flash cache that keeps changed pages back gives up all of them, and takes no more meanwhile.
+    /// Writes all pages that were changed before the checkpoint began. A flash cache then writes all of its
+    /// changed pages to the data files, and keeps no new ones meanwhile.
     Sharp,
 }
 
@@ -75,8 +77,9 @@ pub struct CheckpointConfig {
     pub kind: CheckpointKind,
     /// A checkpoint is noted this often at the latest, in milliseconds.
     pub interval_ms: u64,
-    /// Whatever the kind, pages are cleaned, oldest first, while the log since the oldest dirty page is longer than this part of
-    /// the log's capacity; above 0, at most [`LOG_FRACTION_MAX`].
+    /// With every kind of checkpoint, the oldest dirty pages are written while the log since the oldest one
+    /// is longer than this fraction of the log's capacity. The value is above 0 and at most
+    /// [`LOG_FRACTION_MAX`].
     pub log_fraction: f64,
 }
 
@@ -111,8 +114,8 @@ pub struct PagerConfig {
     pub layout: HomeLayout,
     /// Protection of page writes: of spaces that are laid out in place, the others need none.
     pub protection: ProtectionKind,
-    /// Threads that write pages (at least one if `background`): one chooses them, all write parts of what it chose. The doublewrite
-    /// file has an area for each.
+    /// Number of threads that write pages, at least one if `background` is set. One of them chooses the
+    /// pages, and all write parts of its choice. The doublewrite file has one area for each thread.
     pub page_writers: usize,
     /// How the page writers keep frames free; `None` = as needed.
     pub pacing: Option<Pacing>,
@@ -122,7 +125,8 @@ pub struct PagerConfig {
     pub replacement: Replacement,
     /// Checkpoint settings.
     pub checkpoint: CheckpointConfig,
-    /// Opens a copy of a database that was taken while it ran, which is refused else (decision 0261): what is missing in it nobody knows.
+    /// Opens a copy of a database that was taken while the database ran. By default such a copy is refused
+    /// (decision 0261), because it is unknown what is missing in it.
     pub accepts_copy: bool,
     /// Whether threads run. Without, `tick_write` and `checkpoint` do their work when called.
     pub background: bool,
@@ -214,7 +218,8 @@ impl PagerConfig {
         }
     }
 
-    /// The configured protection as far as it has anything to do: a packed space tears no page, and only such are logged.
+    /// The configured protection, or none if it has nothing to do: packed spaces can't have torn pages, and
+    /// only logged spaces are protected.
     pub(crate) fn protection_needed(&self) -> ProtectionKind {
         match (self.layout, self.protection) {
             (
@@ -302,8 +307,8 @@ impl PagerConfig {
     }
 }
 
-/// Largest part of the log that may lie between the oldest change that is not stable and the end: a log of two segments must
-/// be cleaned before the second one is nearly full.
+/// The largest fraction of the log that may be between the oldest change that is not stable and the end. The
+/// limit exists because a log of two segments must be cleaned before its second segment is nearly full.
 pub const LOG_FRACTION_MAX: f64 = 0.75;
 
 /// Pages that a log segment must hold, so that every mini-transaction fits into one.

@@ -12,9 +12,12 @@ use crate::nvm::{NvmBuffer, NvmRegion, NvmStats};
 /// One part of what a database keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DurabilityRow {
-    /// What it is: log, pages, copies (of pages that are being written in their places), old versions; home (of pages and old
-    /// versions whose newest ones are in persistent memory), control; protection, whose place
-    /// is where that lies which mends torn pages, and whose medium is its kind.
+    /// The name of the part:
+    /// - `log`, `pages`, `old versions`, `control`;
+    /// - `copies`: doublewrite copies of pages;
+    /// - `home`: the data files, if the newest pages are in persistent memory;
+    /// - `protection`: its place is where the data is that repairs torn pages, and its medium is the kind of
+    ///   protection.
     pub part: &'static str,
     /// Where it lies.
     pub place: String,
@@ -56,8 +59,8 @@ impl Pager {
         Some(NvmStats { slots: self.shared.buffer.as_deref().map(NvmBuffer::slot_counts), ..stats })
     }
 
-    /// Where each part lies. What a commit has to survive is in the row of the log; pages whose log is cut are only where their
-    /// row says, and are lost with it.
+    /// Where each part of the database is stored. A commit survives what the row of the log says. If the log
+    /// of a change was cut, the change is only in the pages. Then it survives what the row of the pages says.
     pub fn durability(&self) -> Vec<DurabilityRow> {
         let config = &self.shared.config;
         let (nvm, attached) = (self.nvm(), self.shared.control.get().attached);

@@ -144,8 +144,8 @@ impl<'p> Mtr<'p> {
         self.hold(Latched::Sx(g))
     }
 
-    /// A fresh page, exclusively latched and formatted; what was in it is not read. Pages are created one after the
-    /// other before the first change.
+    /// Makes a fresh page, exclusively latched and formatted. Its old content is not read. Pages are created
+    /// one after the other, before the first change.
     pub fn create(&mut self, id: PageId, kind: u8, owner: u32) -> Result<H> {
         self.may_fail();
         let page = self.shared.pool.create(id)?;
@@ -278,8 +278,9 @@ impl<'p> Mtr<'p> {
         slot.page = Latched::Released;
     }
 
-    /// Reserves a free page for `owner`, close behind `near` if that is the owner's; the descriptor is changed at
-    /// commit. Fails if the space's reserve is used up (`Pager::reserve` first for many pages).
+    /// Reserves a free page for `owner`, near the page `near` if that belongs to the owner. The descriptor
+    /// page changes at the commit. The call fails if the space has no reserved pages left. A caller that
+    /// needs many pages calls `Pager::reserve` first.
     pub fn allocate(&mut self, space: SpaceId, owner: u32, near: Option<PageId>) -> Result<PageId> {
         self.may_fail();
         self.pending.allocate(space, owner, near)
@@ -307,8 +308,8 @@ impl<'p> Mtr<'p> {
         if self.records.is_empty() && self.pending.is_empty() { Lsn::ZERO } else { self.commit_with(|_| ()) }
     }
 
-    /// As `commit`; `f` runs inside the append section with the LSN of the changes (or the log's end when there were
-    /// none). It must be short and take no latch.
+    /// As `commit`. `f` runs inside the log's append section. It gets the LSN of the changes, or the log's
+    /// end if there were no changes. `f` must be short, and take no latch.
     pub fn commit_with(mut self, f: impl FnOnce(Lsn)) -> Lsn {
         let mut pending =
             std::mem::replace(&mut self.pending, Pending::new(&self.shared.spaces, &self.shared.pool));

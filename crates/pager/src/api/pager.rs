@@ -58,10 +58,15 @@ impl Pager {
         Pager::open_and(config, ops, Ok)
     }
 
-    /// Opens, and begins with it. Behind a shutdown that left pages on flash nothing is redone, and what is read first may not be in its
-    /// frame any more: the cache is lost then, and the database stops. It is opened once more, with redo, which has those pages.
-    /// (Decisions 0276, 0280, 0281.) `begin` is called for each; what it gives has the pager alone, or threads of the first would go on beside
-    /// the second. An error of the second start is the one that is told.
+    /// Opens a database and calls `begin` with the pager.
+    ///
+    /// After a shutdown that left changed pages on flash, the first start does no redo. If one of these pages
+    /// can't be read from flash, the cache is lost, and the database stops. Then the database is opened a
+    /// second time, with redo, which makes these pages again (decisions 0276, 0280, 0281).
+    ///
+    /// `begin` is called for each opening. Its result must be the only owner of the pager. Otherwise threads
+    /// of the first pager would continue beside the second one. If the second start fails, its error is
+    /// returned.
     pub fn open_and<T, E: From<PagerError>>(
         config: PagerConfig,
         ops: Arc<dyn RedoOps>,
@@ -178,8 +183,9 @@ impl Pager {
         self.shared.control.get().has_compressed_pages
     }
 
-    /// How pages of these owners are stored from now on; `None`: as the default says. Not kept: whoever knows the owners
-    /// says it after every opening, by [`tell_compression`](Self::tell_compression).
+    /// Sets the compression of pages of these owners from now on. `None` means the default. The setting is
+    /// not stored: after every opening the caller sets it again with
+    /// [`tell_compression`](Self::tell_compression).
     pub fn set_compression(&self, space: SpaceId, owners: &[(u32, Option<Compression>)]) {
         let is_noted = self.shared.control.get().has_compressed_pages || !self.shared.config.can_compress();
         let is_plain = |how: Option<Compression>| how.is_none_or(Compression::is_none);
@@ -187,8 +193,8 @@ impl Pager {
         self.shared.change_forms(space, owners);
     }
 
-    /// Tells of all owners that have a compression of their own, after recovery: until now the pager went by what the log notes of
-    /// that, and by how pages that it read were stored.
+    /// After recovery, sets the compression of all owners that have one of their own. Until then the pager
+    /// uses the compression that the log recorded, or that of the pages that it has read.
     pub fn tell_compression(&self, space: SpaceId, owners: &[(u32, Compression)]) -> Result<()> {
         let _watch = self.stop_on_panic();
         owners.iter().try_for_each(|(_, how)| self.prepare_compression(*how))?;
@@ -219,8 +225,9 @@ impl Pager {
         self.shared.trim.set(trim);
     }
 
-    /// Packed files grow from now on rather than have room won back when more than this percentage of them holds pages; nothing is
-    /// packed in place.
+    /// Sets the fill limit of packed files, in percent. If more than this part of a file holds pages, the
+    /// file grows. Otherwise reclamation frees space in it. Spaces with the in-place layout have no such
+    /// limit.
     pub fn set_packed_fill(&self, percent: u8) -> Result<()> {
         let _watch = self.stop_on_panic();
         check_fill(percent)?;
@@ -228,7 +235,8 @@ impl Pager {
         Ok(())
     }
 
-    /// Bytes that the pages of each owner take in the space's file; `None` where every page has a place of its own length.
+    /// The bytes that the pages of each owner take in the space's file. `None` under a layout that stores
+    /// each page in a place of a fixed length.
     pub fn home_bytes(&self, space: SpaceId) -> Result<Option<BTreeMap<u32, u64>>> {
         self.shared.spaces.home_bytes(space)
     }
@@ -271,15 +279,16 @@ impl Pager {
         self.shared.pool.try_fix(id, access)
     }
 
-    /// The page, shared, if it is resident; starts no read. For descents that hold a latch: without the page they
-    /// release it before they read.
+    /// Returns the page, latched in shared mode, if it is in the pool. No read is started. A descent of a
+    /// tree that holds a latch uses this. If the page is not in the pool, the descent releases its latch
+    /// before it reads the page.
     #[inline]
     pub fn fix_s_resident(&self, id: PageId, access: Access) -> Option<PageS<'_>> {
         self.shared.pool.fix_resident(id, access)
     }
 
-    /// As `fix_s_resident`, of a page whose first `ahead` bytes are going to be searched: they are fetched into the
-    /// processor's cache together, while the page is latched.
+    /// As `fix_s_resident`, for a page whose first `ahead` bytes will be searched. These bytes are fetched
+    /// into the processor's cache together, while the page is latched.
     #[inline]
     pub fn fix_s_resident_ahead(&self, id: PageId, access: Access, ahead: usize) -> Option<PageS<'_>> {
         self.shared.pool.fix_resident_ahead(id, access, ahead)
@@ -310,8 +319,8 @@ impl Pager {
         Ok(Mtr::new(&self.shared))
     }
 
-    /// Begins a mini-transaction that ends a transaction: it changes a page or two, allocates none and frees more than it
-    /// takes, so it waits for log space only.
+    /// Begins a mini-transaction that ends a transaction. It changes one or two pages, allocates none, and
+    /// frees more space than it takes. So it waits for log space only.
     pub fn begin_end(&self) -> Result<Mtr<'_>> {
         let _watch = self.stop_on_panic();
         held::assert_none();
@@ -320,16 +329,18 @@ impl Pager {
         Ok(Mtr::new(&self.shared))
     }
 
-    /// Watches a step of the engine that changes what threads share: a panic that goes through the guard stops the database. Steps within
-    /// a mini-transaction, and those of the pager itself, are watched.
+    /// Returns a guard for a step of the engine that changes state which threads share. A panic that unwinds
+    /// through the guard stops the database. Mini-transactions and the pager's own steps have such guards
+    /// already.
     #[inline]
     pub fn stop_on_panic(&self) -> StopOnPanic<'_> {
         StopOnPanic::of(&*self.shared.log)
     }
 
-    /// Whether memory can be trusted: no panic has gone through the pager, a mini-transaction, or a step that was watched. If one has, the
-    /// database takes no more changes, and what is read may be wrong; the next start recovers. A panic that left this `true` is an error of
-    /// its statement alone.
+    /// Whether the state in memory can be trusted: no panic has passed through the pager, a mini-transaction,
+    /// or a guarded step. If one has, the database takes no more changes, and reads may return wrong data.
+    /// The next start recovers. After any other panic this is still `true`, and the panic is an error of its
+    /// statement only.
     #[inline]
     pub fn is_sound(&self) -> bool {
         !self.shared.log.has_panicked()
@@ -364,8 +375,9 @@ impl Pager {
         self.shared.log.durable()
     }
 
-    /// Makes sure that `pages` pages are free in whole extents; grows the file. No latch may be held. Others may
-    /// take them first, so an allocation can still fail; then reserve again.
+    /// Ensures that `pages` pages are free in whole extents, and grows the file if necessary. The caller
+    /// holds no latch. Other threads may take the pages first, so an allocation can still fail. The caller
+    /// then reserves again.
     pub fn reserve(&self, space: SpaceId, pages: u32) -> Result<()> {
         let _watch = self.stop_on_panic();
         let reserved = match self.shared.spaces.reserve(space, pages) {
@@ -443,8 +455,9 @@ impl Pager {
         self.shared.checkpoint_of_kind()
     }
 
-    /// Makes every page stable that is not so now, then stores a checkpoint: as SQL's CHECKPOINT. What is changed meanwhile may have to
-    /// wait for the next one. With persistent memory for pages, stable is there, and not yet at home.
+    /// Makes every dirty page stable, and then stores a checkpoint, as SQL's CHECKPOINT does. Pages that are
+    /// changed meanwhile may have to wait for the next checkpoint. If pages are kept in persistent memory,
+    /// they are stable there, and need not be in the data files.
     pub fn checkpoint_all(&self) -> Result<()> {
         let _watch = self.stop_on_panic();
         self.shared.clean_until(self.shared.log.end())?;
@@ -463,8 +476,9 @@ impl Pager {
         self.shared.buffer.as_ref().map_or(Ok(0), |buffer| buffer.flush_some(pages))
     }
 
-    /// Writes everything, stores a clean checkpoint, stops the threads; nothing can be changed afterwards. No
-    /// mini-transaction may be in progress. If a device is full, nothing is lost, and it can be called again.
+    /// Writes all dirty pages, stores a clean checkpoint, and stops the threads. Nothing can be changed
+    /// afterwards. No mini-transaction may be running. If a device is full, nothing is lost, and `shutdown`
+    /// can be called again.
     pub fn shutdown(&self) -> Result<()> {
         let _watch = self.stop_on_panic();
         self.stop_threads();
@@ -500,13 +514,15 @@ impl Pager {
         }
     }
 
-    /// `shutdown` will leave the region of persistent memory, if there is one: all pages go home, a log in it ends, the database
-    /// no longer needs it, and its file is removed. The next start begins an empty log, in files or in a new region.
+    /// Makes `shutdown` leave the region of persistent memory, if there is one. All pages are written to the
+    /// data files, a log in the region ends, and the region's file is removed. The next start begins an empty
+    /// log, in files or in a new region.
     pub fn leave_region_at_shutdown(&self) {
         self.shared.leaves_region.store(true, Ordering::Relaxed);
     }
 
-    /// From now on pages go home from persistent memory by these marks, and when idle or not; the number of threads stays.
+    /// Sets the marks at which pages are written from persistent memory to the data files, and whether this
+    /// also happens when the database is idle. The number of threads does not change.
     pub fn set_nvm_flush(&self, flush: NvmFlush) -> Result<()> {
         let _watch = self.stop_on_panic();
         PagerConfig { nvm_flush: flush, ..self.shared.config.clone() }.check()?;
@@ -516,8 +532,9 @@ impl Pager {
         Ok(())
     }
 
-    /// Goes on with another design of the flash cache; `Err` if there is none, or if it keeps pages back that home has no room for. Waits
-    /// until they are home.
+    /// Changes the design of the flash cache. If the old design kept changed pages on flash only, this waits
+    /// until the data files have them. The result is `Err` if there is no flash cache, or if the data files
+    /// have no space for these pages.
     pub fn set_flash_design(&self, design: FlashDesign) -> Result<()> {
         let _watch = self.stop_on_panic();
         let Some(cache) = &self.shared.cache else {
@@ -528,7 +545,8 @@ impl Pager {
         cache.set_design(design)
     }
 
-    /// So many of a hundred frames of the flash cache may be dirty from now on, where its design keeps dirty pages back.
+    /// Sets the limit of dirty slots of the flash cache, in percent of all slots. The limit applies to
+    /// designs that keep changed pages on flash only.
     pub fn set_flash_dirty_limit(&self, percent: u8) -> Result<()> {
         let _watch = self.stop_on_panic();
         FlashConfig::check_dirty_percent(percent)?;
@@ -538,7 +556,7 @@ impl Pager {
         Ok(())
     }
 
-    /// So many bytes a day are written to the device of the flash cache from now on; `None`: as many as come.
+    /// Sets how many bytes a day may be written to the device of the flash cache. `None` means no limit.
     pub fn set_flash_daily_writes(&self, bytes: Option<u64>) -> Result<()> {
         let _watch = self.stop_on_panic();
         FlashConfig::check_daily_writes(bytes)?;
@@ -557,8 +575,9 @@ impl Pager {
         self.set_flash_design(next.design)
     }
 
-    /// The flash cache goes on with a file of this length, empty; waits until what home lacks is there. `Err`: there is no cache, or no
-    /// room for that, and nothing is different.
+    /// Changes the length of the flash cache's file. The cache is empty afterwards. This waits until the data
+    /// files have all changed pages of the cache. The result is `Err` if there is no cache, or no space; then
+    /// nothing has changed.
     pub fn set_flash_size(&self, bytes: u64) -> Result<()> {
         let _watch = self.stop_on_panic();
         let config = &self.shared.config;
@@ -573,8 +592,8 @@ impl Pager {
         cache.resize(next.frames(config.page_size))
     }
 
-    /// What has happened since the last call that nobody was told as an error, and that somebody should hear of: the loss of the flash
-    /// cache. It is rare; whoever serves asks now and then.
+    /// Returns the events since the last call that were no error of a call, but must be reported: the loss of
+    /// the flash cache. Such events are rare, and the server asks from time to time.
     pub fn take_notices(&self) -> Vec<String> {
         self.shared.cache.as_ref().map(|cache| cache.take_notices()).unwrap_or_default()
     }
@@ -603,8 +622,8 @@ impl Pager {
         open::fit(&mut next, &self.shared.control.get())
     }
 
-    /// So many threads write pages from now on, at least one; the doublewrite file keeps its areas until the next start.
-    /// Without `background` there are none whatever is asked for.
+    /// Sets the number of threads that write pages, at least one. The doublewrite file keeps its areas until
+    /// the next start. Without `background` there are no such threads, whatever the number is.
     pub fn set_page_writers(&self, writers: usize) -> Result<()> {
         let _watch = self.stop_on_panic();
         let config = PagerConfig { page_writers: writers, ..self.shared.config.clone() };

@@ -101,8 +101,9 @@ impl Algorithm {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == text)
     }
 
-    /// The levels that can be asked for; a higher one is slower and smaller. Those with one level have none to choose: bzip2's
-    /// is the size of its blocks, and a page is smaller than the smallest.
+    /// The levels that can be configured. A higher level is slower and makes smaller pages. Some algorithms
+    /// have only one level. For example, bzip2's level is the size of its blocks, and a page is smaller than
+    /// the smallest block.
     pub fn levels(self) -> RangeInclusive<u8> {
         match self {
             Algorithm::Zlib | Algorithm::Lzma => 1..=9,

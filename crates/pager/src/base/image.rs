@@ -32,7 +32,8 @@ impl UnsealedImage {
     }
 }
 
-/// A private copy of a page, made under its shared latch, checksum sealed, ready to be written. A clone shares the bytes.
+/// A private copy of a page that is ready to be written. It is made under the page's shared latch, and its
+/// checksum is set. A clone shares the bytes.
 #[derive(Clone)]
 pub struct Image {
     id: PageId,

@@ -143,8 +143,8 @@ pub struct Superblock {
     pub state: State,
     /// Where the log is read from: LSN of a log block.
     pub redo: Lsn,
-    /// Where redo starts, if that is behind `redo`: LSN of a log block before which every change is stable at home. What the log has before
-    /// it is read for the sake of the flash cache's records.
+    /// The LSN of the log block where redo starts, if it is after `redo`. All changes before it are stable in
+    /// the data files. The log before it is read only for the records of the flash cache.
     pub stable: Option<Lsn>,
     /// An LSN up to which the log was durable.
     pub durable: Lsn,
@@ -164,7 +164,8 @@ pub struct Superblock {
     pub log_begins_anew: bool,
     /// Some pages may be compressed: set before the first one is, and never taken back.
     pub has_compressed_pages: bool,
-    /// Free extents of files in place may have no room: set before the first hole is made in one, and never taken back.
+    /// In files with the in-place layout, free extents may have no disk blocks. This is set before the first
+    /// hole is punched, and never reset.
     pub has_hollow_extents: bool,
     /// The last start had a flash cache whose records it was to keep: the next one may be warm.
     pub has_cache: bool,
@@ -172,13 +173,14 @@ pub struct Superblock {
     pub mark: u64,
     /// The mark that they are about to get; zero: none.
     pub next_mark: u64,
-    /// Identities of the control file, the data and the rollback file while a server runs; zero: unknown, or nothing runs. Behind a crash
-    /// they tell the directory from a copy of it (`open/copied.rs`).
+    /// The identities of the control file, the data file and the rollback file while a server runs. Zero
+    /// means unknown, or that no server runs. After a crash they distinguish the directory from a copy of it
+    /// (`open/copied.rs`).
     pub running: [u64; 3],
     /// A shutdown left pages on flash under a seal.
     pub sealed: Option<Sealed>,
-    /// Another random number for each start, whoever made it and with whatever devices: what is of the last one says so. (It gets a second
-    /// one if what says so can't be written.) Zero: unknown.
+    /// A random number that each start makes. Files that the last start used have this number. If it can't be
+    /// written to such a file, the start makes a second number. Zero means unknown.
     pub start: u64,
     sequence: u64,
 }
@@ -213,8 +215,9 @@ impl Superblock {
         }
     }
 
-    /// The incarnation of the next life: behind the last one, by a step that two copies of a database which go on from one backup
-    /// hardly share. So the log of one means nothing to the other.
+    /// The incarnation (number) of the next life of the log. It is the last one plus a random step. If a
+    /// database is continued from two copies of one backup, the steps almost always differ. So neither copy
+    /// takes the other's log for its own.
     pub fn next_incarnation(&self) -> u32 {
         let last = self.lives.last().map_or(0, |life| life.incarnation);
         let wide = (random_id() >> 20) as u32 % INCARNATION_STEP_MAX;
@@ -277,8 +280,8 @@ impl Superblock {
         self.unneeded_region = None;
     }
 
-    /// A clean shutdown that leaves the region: everything is at home, and nothing in the region is needed, nor anything of the
-    /// log if that was there.
+    /// Records a clean shutdown that leaves the region of persistent memory. All pages are in the data files,
+    /// and nothing in the region is needed. If the log was in the region, it is not needed either.
     pub fn leave_region(&mut self) {
         let Some(left) = self.attached.take() else { return };
         self.unneeded_region = Some(left.region);
@@ -335,7 +338,8 @@ impl Superblock {
             && self.has_sound_parts()
     }
 
-    /// Whether region and log can be where this says. A log that begins anew follows a clean shutdown, so it had no life yet.
+    /// Whether region and log can be where this slot says. If the log begins anew, the shutdown before was
+    /// clean, and the new log had no life yet.
     fn has_sound_parts(&self) -> bool {
         let has_log_there = self.attached.is_some_and(|attached| attached.log);
         let can_begin = self.state == State::Clean && self.lives.is_empty() && !has_log_there;

@@ -60,8 +60,9 @@ const CHANGES_MAX: usize = 4;
 const STALE_ENTRIES_MIN: usize = 1024;
 
 impl Ledger {
-    /// The page went from clean to dirty with the group that starts at `start`, in the log block that starts at
-    /// `block`. Called inside the append section, or by redo, so in LSN order.
+    /// Enters a page that became dirty with the group of records that starts at `start`, in the log block
+    /// that starts at `block`. This is called inside the append section, or by redo, so the calls are in LSN
+    /// order.
     pub fn first_change(&self, id: PageId, block: Lsn, start: Lsn) {
         let mut pages = self.pages.lock();
         debug_assert!(block <= start && start >= pages.newest_start, "first changes come in LSN order");
@@ -159,7 +160,8 @@ impl Pages {
         while self.queue.front().is_some_and(|(start, id)| !self.is_current(*start, *id)) {
             self.queue.pop_front();
         }
-        // At most half of what is kept then is needed: each entry is looked at a few times, however long the queue gets.
+        // When the queue is this long, at most half of its entries are needed. So each entry is looked at
+        // only a few times, however long the queue becomes.
         if self.queue.len() > 2 * CHANGES_MAX * self.changes.len() + STALE_ENTRIES_MIN {
             let mut queue = std::mem::take(&mut self.queue);
             queue.retain(|(start, id)| self.is_needed(*start, *id));

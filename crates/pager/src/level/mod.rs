@@ -162,18 +162,20 @@ impl<'l> DiscardHold<'l> {
 
 /// A level of the stack.
 pub trait Level: Send + Sync {
-    /// Reads the newest version at or below this level, verified. Blocks; submits all runs together.
-    /// On error no buffer may be used.
+    /// Reads the newest version of each page at or below this level, and verifies it. The call blocks. All
+    /// runs are submitted together. After an error no buffer may be used.
     fn read(&self, runs: &mut [Run<'_, '_>], why: Access) -> Result<()>;
     /// Takes changed pages. `Ok` means that `need` is met for every one; what an error means says invariant 6.
     fn put(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()>;
     /// A clean page leaves the level above. `copy` makes an image if the level wants it.
     fn offer(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image);
-    /// The page, clean until now, is about to be changed above; called under its exclusive latch before the record is appended, though not
-    /// by redo.
+    /// Announces that a clean page is about to be changed in the pool. This is called under the page's
+    /// exclusive latch, before the log record is appended. Redo does not call it.
     fn changed(&self, id: PageId);
-    /// The pages mean nothing any more once the log is durable up to `after`; until then a crash may bring them back. Zero: they
-    /// mean nothing already, and no note in the log says so (a cut, temporary pages). Called before they are used again or cut off.
+    /// The content of the pages is not needed any more once the log is durable up to `after`. Until then a
+    /// crash may bring the pages back. If `after` is zero, they are not needed already, and no log record
+    /// says so: their space was cut, or they are temporary pages. This is called before the pages are used
+    /// again or cut off.
     fn discard(&self, ids: PageRange, after: Lsn) -> Result<()>;
     /// Takes part in a checkpoint.
     fn checkpoint(&self, step: Step) -> Result<()>;
@@ -182,21 +184,22 @@ pub trait Level: Send + Sync {
     /// Counters for statistics.
     fn report(&self) -> Vec<LevelReport>;
 
-    /// Looks for contradictions here and below, and appends what it finds, at most some hundred. Nobody changes pages
-    /// meanwhile; those that are changed may be written.
+    /// Checks this level and the levels below for contradictions, and appends at most some hundred findings.
+    /// No thread changes pages meanwhile, but changed pages may be written.
     fn check(&self, _damages: &mut Vec<String>) -> Result<()> {
         Ok(())
     }
 
-    /// The caller is about to log that pages of this space are discarded, and keeps what it is given until `discard` has
-    /// returned: no copy is made meanwhile of where pages lie. Called with no latch held.
+    /// The caller is about to log that pages of this space are discarded. It keeps the result until `discard`
+    /// has returned. Meanwhile no checkpoint of a page map is made. The caller holds no latch.
     fn discarding(&self, _space: SpaceId) -> Option<DiscardHold<'_>> {
         None
     }
 
-    /// Makes stable what was put with [`Need::Held`], here and below. For want of room some of it may stay held: nothing is
-    /// lost, and it can be called again. A level that keeps pages back, as a flash cache that is cleaned lazily, keeps them:
-    /// they are in the ledger, and [`clean`](Self::clean) is for them.
+    /// Makes pages stable that were put with [`Need::Held`], in this level and below. If a device has no
+    /// space, some pages may stay held. Nothing is lost then, and the call can be repeated. A level that
+    /// keeps changed pages itself, such as a flash cache with lazy cleaning, keeps them. They are still in
+    /// the dirty-page table, and [`clean`](Self::clean) writes them.
     fn settle(&self) -> Result<()> {
         Ok(())
     }
@@ -206,8 +209,8 @@ pub trait Level: Send + Sync {
         Ok(0)
     }
 
-    /// Oldest log position that recovery needs for what this level and those below it keep, beside the pages' changes; a
-    /// block's start.
+    /// The oldest log position that recovery needs for the data of this level and those below it, apart from
+    /// the changes of pages. It is the start of a log block.
     fn needs_log_from(&self) -> Option<Lsn> {
         None
     }

@@ -131,8 +131,8 @@ impl Drop for Leadership<'_> {
 }
 
 impl Log {
-    /// Returns once everything at or below `upto` is durable. The calling thread writes itself, unless another
-    /// one is at it. `upto` must have been given out by `append`.
+    /// Returns when everything at or below `upto` is durable. The calling thread writes the log itself,
+    /// unless another thread is writing it. `upto` must be an LSN that `append` returned.
     pub fn flush(&self, upto: Lsn) -> Result<(), LogError> {
         assert!(upto <= self.end(), "flush of {upto}, beyond the log's end {}", self.end());
         while self.durable() < upto {

@@ -47,7 +47,8 @@ impl Kept {
         self.pieces.push_back(Piece { number, from, bytes: bytes.into() });
     }
 
-    /// Fills `out` with what was read of segment `number`, from its byte `from` on. Whether all of it is here; if not, `out` has anything.
+    /// Fills `out` with kept bytes of segment `number`, from its byte `from` on. Returns whether all bytes
+    /// are kept. If not, the content of `out` is undefined.
     pub(super) fn fill(&self, number: u64, from: usize, out: &mut [u8]) -> bool {
         let mut filled = 0;
         while filled < out.len() {

@@ -248,8 +248,8 @@ impl Log {
         self.admission_bytes().min(room_bytes)
     }
 
-    /// Whether a group of `bytes` fits into the segments that exist: for appends that can be left out and that nobody
-    /// admitted.
+    /// Whether a group of `bytes` fits into the segments that exist. This is for log records that can be left
+    /// out, and that were appended without `admit`.
     pub fn has_segment_for(&self, bytes: usize) -> bool {
         self.has_segments_for(&[bytes])
     }
@@ -259,8 +259,9 @@ impl Log {
         self.segments.is_prepared(self.last_segment_for(groups))
     }
 
-    /// As `has_segments_for`, for appends that can't be left out: makes the segments that are missing; others may take the room at
-    /// once, so look again. `false` if a full device has none. No latch may be held.
+    /// As `has_segments_for`, for log records that can't be left out. Missing segments are made. Other
+    /// threads may take the space at once, so the caller checks again. Returns `false` if a full device has
+    /// no space. The caller holds no latch.
     pub fn make_segments_for(&self, groups: &[usize]) -> Result<bool, LogError> {
         match self.segments.prepare(self.last_segment_for(groups)) {
             Err(error) if error.is_no_space() => Ok(false),
@@ -268,8 +269,8 @@ impl Log {
         }
     }
 
-    /// The segment in which the last of these groups ends at the latest: a group lies in one segment, and may have a block of its
-    /// own, from a sector on.
+    /// The last segment that these groups can need. A group is in one segment, and may have a block of its
+    /// own that begins at a sector.
     fn last_segment_for(&self, groups: &[usize]) -> u64 {
         let mut at = self.end();
         for bytes in groups {
@@ -289,8 +290,8 @@ impl Log {
         self.segments.await_making();
     }
 
-    /// Makes sure that the segment after the current one exists, for a background thread. Cheap when it does. A
-    /// failure is not fatal: `admit` tries again when the segment is needed, and reports.
+    /// Ensures that the segment after the current one exists, for a background thread. This costs little if
+    /// it exists. If it fails, `admit` tries again when the segment is needed, and returns the error.
     pub fn prepare_ahead(&self) -> Result<(), LogError> {
         let next = self.geometry.segment_of(self.end()) + 1;
         if self.segments.is_prepared(next) || !self.segments.can_make() {
@@ -299,8 +300,8 @@ impl Log {
         self.segments.try_prepare(next)
     }
 
-    /// Calls `visit` with the groups of earlier lives from the block at `from` up to `until`, the end that
-    /// reading found before this log was opened.
+    /// Calls `visit` with the groups of earlier lives of the log, from the block at `from` to `until`.
+    /// `until` is the end that was found before this log was opened for appending.
     pub fn replay<E: From<LogError>>(
         &self,
         lives: &[Life],

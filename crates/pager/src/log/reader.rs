@@ -55,7 +55,8 @@ pub struct Known<'a> {
     pub lsn: Lsn,
     /// Why, for messages: the words before its number.
     pub why: &'a str,
-    /// It ended there: the database was shut down. Then only a later life can have gone on, and that begins at the end.
+    /// The log ended there with a shutdown of the database. Only a later life of the log can follow, and that
+    /// begins at this end.
     pub is_end: bool,
 }
 
@@ -72,7 +73,8 @@ pub struct Group<'a> {
     pub records: Records<'a>,
 }
 
-/// Read at once. Each read goes on where the last one ended, so that a disk has to seek once for a segment.
+/// Bytes of one read. Each read continues where the last one ended, so a disk has to seek only once for a
+/// segment.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Later blocks are looked for at these steps, or at each sector where the log's sectors are smaller, or were.
 const SCAN_STEP_BYTES_MAX: u64 = 512;
@@ -144,7 +146,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// From now on what is read stays in memory for another reader, as far as there is room; but for what proves the end.
+    /// From now on the bytes that are read stay in memory for a second reader, as far as there is space.
+    /// Bytes that are read only to prove the end of the log are not kept.
     pub(crate) fn keeping(self) -> Reader<'a> {
         Reader { keeps: true, ..self }
     }
@@ -169,8 +172,8 @@ impl<'a> Reader<'a> {
         Ok(self.tail)
     }
 
-    /// Calls `visit` with every group before `until`, which an earlier reading found to be the end. Nothing behind its sector is read: a
-    /// life may have begun there, which writes.
+    /// Calls `visit` with every group before `until`, the end of the log that an earlier reading found.
+    /// Nothing after the sector of `until` is read, because a new life of the log may be writing there.
     pub(crate) fn each_group_before<E: From<LogError>>(
         &mut self,
         until: Lsn,
@@ -324,12 +327,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Fails if the log ends where a segment is missing, and a later one is there, or the last block says that it goes on: segments are
-    /// prepared one after the other, and before a block that says so is written.
+    /// Fails if the log ends at a missing segment that must have existed. That is so if a later segment
+    /// exists, or if the last block says that the log continues. The reason: segments are made one after the
+    /// other, and before a block that says so is written.
     fn refuse_gap(&self, at: Lsn) -> Result<(), LogError> {
         let number = self.geometry.segment_of(at);
         let later = self.segments.live_from(number).first().copied().filter(|later| *later > number);
-        // The header of one that crash or decay has spoiled may have been that one's, and it holds no block: so it was empty.
+        // A file whose header a crash or decay has damaged may be the missing segment. Such a file holds no
+        // block, so the segment was empty.
         let is_missing = self.segments.file(number).is_none() && self.segments.headless().is_empty();
         match later {
             _ if !is_missing => Ok(()),
@@ -341,8 +346,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A later valid block that proves that the log went on at `at`: of this life, and it knows `at` to be
-    /// durable; or of a later life, which the control file should know.
+    /// A later valid block which proves that the log continued at `at`. Either it is of this life and knows
+    /// `at` to be durable, or it is of a later life that the control file should know.
     fn later_block(&mut self, at: Lsn) -> Result<Option<BlockHeader>, LogError> {
         let step_bytes = self.scan_step_bytes(at);
         for number in self.segments.live_from(self.geometry.segment_of(at)) {
@@ -359,15 +364,16 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// Blocks behind `at` begin at multiples of this: of the sectors that the log has, and of those of the last block, if its files come from
-    /// another device.
+    /// Blocks after `at` begin at multiples of this number of bytes. It comes from the sectors of the log's
+    /// device, and from those of the last block, if the log's files come from another device.
     fn scan_step_bytes(&self, at: Lsn) -> u64 {
         let before_shift = self.sector_shift.map_or_else(|| at.get().trailing_zeros(), u32::from);
         let now_shift = self.segments.sector_bytes().trailing_zeros();
         (1 << before_shift.min(now_shift)).min(SCAN_STEP_BYTES_MAX)
     }
 
-    /// As `later_block`, behind a shutdown. A life that went on began here, or at the next boundary of the sectors that its log had.
+    /// As `later_block`, after a shutdown. A later life of the log begins here, or at the next boundary of
+    /// the sectors of its device.
     fn next_life(&mut self, at: Lsn) -> Result<Option<BlockHeader>, LogError> {
         let shifts = LOG_SECTOR_BYTES_MIN.trailing_zeros()..=SEGMENT_HEADER_BYTES.trailing_zeros();
         let mut places: Vec<Lsn> = shifts.map(|shift| self.geometry.block_start(at, shift as u8)).collect();

@@ -28,7 +28,8 @@ use crate::log::record::{put_varint, take_bytes, take_varint};
 #[error("{0}")]
 pub struct RedoError(pub String);
 
-/// What the pager has to be told of the engine's pages: above all, how its redo operations (`op >= 16`) change one.
+/// What the pager must know of the engine's pages. Above all, how the engine's redo operations (`op >= 16`)
+/// change a page.
 pub trait RedoOps: Send + Sync {
     /// Applies `op` with `payload` to the bytes of the whole page.
     fn apply(&self, op: u8, page: &mut [u8], payload: &[u8]) -> Result<(), RedoError>;

@@ -26,7 +26,8 @@ use crate::base::lsn::LSN_MAX;
 
 const NAME_PREFIX: &str = "log.";
 const UNFINISHED_SUFFIX: &str = ".new";
-/// Slots are given in turn, and around: by far more of them than a log has files. A date (`log.20261122`) is none.
+/// File numbers are used in turn and then again from the start. There are far more numbers than a log has
+/// files. A name with a date (`log.20261122`) is not a log file.
 const SLOTS_MAX: u32 = 1_000_000;
 const FILL_BYTES: usize = 1 << 20;
 /// With fewer files a full device is an error; with more, a reason to recycle.
@@ -108,8 +109,9 @@ impl Segments {
         if names.is_empty() { Ok(()) } else { Ok(self.directory.sync()?) }
     }
 
-    /// Removes the log files in `directory`, unless one of them says that it is of another database than `database`. Other files
-    /// stay, also those with the name of a log file (`log.0099`): people keep things in their data directory.
+    /// Removes the log files in `directory`, unless one of them says that it is of another database than
+    /// `database`. Other files stay, even if their name is that of a log file (`log.0099`), because people
+    /// keep other files in their data directory.
     pub(crate) fn remove_of(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
         let Owned { ours, foreign } = owned(directory, database)?;
         match foreign {
@@ -241,8 +243,8 @@ impl Segments {
         prepared != NOTHING_PREPARED && number <= prepared
     }
 
-    /// After recovery: the log goes on in segment `number`; files before `first` and later ones are spare. On a full
-    /// device the segment may be missing as yet: `prepare` tries again.
+    /// After recovery the log continues in segment `number`. Files before `first`, and later ones, can be
+    /// reused. On a full device the segment may be missing; `prepare` then tries again.
     pub(crate) fn resume(&self, first: u64, number: u64) -> Result<(), LogError> {
         let mut files = self.files.lock();
         let needed = files.live.split_off(&first);
@@ -278,7 +280,8 @@ impl Segments {
         (count as u64).saturating_mul(self.geometry.segment_bytes())
     }
 
-    /// Waits for a thread that is making a file: if there is no room for it, it takes what there is for a moment.
+    /// Waits for a thread that is making a file. If the device has too little space for the file, the thread
+    /// still uses the free space for a moment.
     pub(crate) fn await_making(&self) {
         drop(self.making.lock());
     }
@@ -357,8 +360,8 @@ impl Segments {
         Ok(file.write_at(0, &sector, Purpose::Log, when)?)
     }
 
-    /// A new file. It gets its number last: a failure before leaves nothing, or a file without a number, and two files never
-    /// carry the same one.
+    /// Makes a new file. Its number is written last. A failure before leaves no file, or a file without a
+    /// number, and two files never have the same number.
     fn create(&self, number: u64) -> Result<Arc<dyn BlockFile>, LogError> {
         let (slot, name) = self.free_name()?;
         let unfinished = format!("{name}{UNFINISHED_SUFFIX}");
@@ -478,7 +481,8 @@ fn owned(directory: &dyn Directory, database: u64) -> Result<Owned, LogError> {
     Ok(owned)
 }
 
-/// The database of a file that is named like a segment, `database` if it was not begun; `None` if it is something else.
+/// The database of a file that has the name of a segment. The result is `database` if the file was never
+/// used, and `None` if it is no segment.
 fn owner(directory: &dyn Directory, name: &str, database: u64) -> Result<Option<u64>, LogError> {
     let file = directory.open(name, OpenHow::existing(Space::Log))?;
     let len_bytes = file.len_bytes()?;

@@ -37,9 +37,10 @@ impl StoredLog {
         Ok(StoredLog { config, geometry, database, segments })
     }
 
-    /// An empty log whose first block lies in the next segment behind `lsn`. What lies there of the database is removed first: the
-    /// control file says that nothing of it is needed, and must know the new life before `resume`. The segment is there by then: a
-    /// log without the one that a start reads from is a damaged one.
+    /// Makes an empty log whose first block is in the next segment after `lsn`. Segments of this database
+    /// that are there are removed first, because the control file says that they are not needed. The control
+    /// file must have the new life of the log before `resume`. By then the segment exists, because a log
+    /// without the segment from which a start reads counts as damaged.
     pub fn begin_anew(config: LogConfig, database: u64, lsn: Lsn) -> Result<(StoredLog, Tail), LogError> {
         Segments::remove_of(&*config.directory, database)?;
         let log = StoredLog::open(config, database)?;
@@ -49,8 +50,8 @@ impl StoredLog {
         Ok((log, Tail { block: at, end: at, next: at }))
     }
 
-    /// Fails if the log of `database` in `directory` has been written to: the control file says that it begins anew, so the control file
-    /// is older than the log.
+    /// Fails if the log of `database` in `directory` has been written to although the control file says that
+    /// it begins anew. Then the control file is older than the log.
     pub fn refuse_begun(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
         Segments::refuse_begun(directory, database)
     }
@@ -70,7 +71,8 @@ impl StoredLog {
         Segments::any(directory)
     }
 
-    /// Fails if there is no file of a log in `directory`: what would be read as damage is most often a log that was left elsewhere.
+    /// Fails if `directory` has no log file. Without this check the error would be damage, but most often the
+    /// log is in another directory.
     pub fn require_any(directory: &dyn Directory) -> Result<(), LogError> {
         if StoredLog::any(directory)? {
             return Ok(());
@@ -83,9 +85,10 @@ impl StoredLog {
         self.segments.keep_read(limit_bytes);
     }
 
-    /// Calls `visit` with every group from the block at `from` to the end of the log, and gives the end.
+    /// Calls `visit` with every group from the block at `from` to the end of the log, and returns the end.
     ///
-    /// `lives` are the incarnations in order, the first one covering `from`. Fails when the log can be proven to be damaged.
+    /// `lives` are the incarnations in order; the first one covers `from`. The call fails if the log can be
+    /// proven to be damaged.
     pub fn each_group<E: From<LogError>>(
         &self,
         lives: &[Life],
@@ -108,8 +111,8 @@ impl StoredLog {
         Err(LogError::Damaged { at: self.geometry.first_block(number), file, offset: 0, evidence })
     }
 
-    /// Makes durable what was read: a killed process may have left it in caches, and what recovery builds on must
-    /// not vanish in a later power failure.
+    /// Makes the bytes durable that were read. A killed process may have left them in caches. Recovery uses
+    /// them, so a later power failure must not remove them.
     pub fn make_durable(&self) -> Result<(), LogError> {
         self.segments.flush_live()
     }

@@ -209,17 +209,19 @@ impl Log {
         inside(self.end())
     }
 
-    /// Where redo would have to begin reading: what `oldest` says in the append section, or the start of the open
-    /// block when there is nothing to redo. Everything appended before is durable on return, so that what made
-    /// pages stable or meaningless (notes, too) is not lost with them.
+    /// The position from which redo would have to read the log. It is the position that `oldest` returns in
+    /// the append section, or the start of the open block if there is nothing to redo. When this returns,
+    /// everything that was appended before is durable. So log records about stable or discarded pages are not
+    /// lost.
     ///
-    /// The segment of the position must exist, or a later start would take it for lost. If the open block is the first of
-    /// a segment that a full device has no room for, the position is the block before it.
+    /// The segment of the position must exist, or a later start would report it as lost. If the open block is
+    /// the first of a segment for which a full device has no space, the position is the block before.
     pub fn redo_point(&self, oldest: impl FnOnce() -> Option<Lsn>) -> Result<Lsn, LogError> {
         self.redo_points(|_| [oldest()]).map(|[point]| point)
     }
 
-    /// As `redo_point`, for several positions, of which the first one is the earliest; `oldest` hears of the start of the open block.
+    /// As `redo_point`, for several positions, of which the first one is the earliest. `oldest` gets the
+    /// start of the open block.
     pub(crate) fn redo_points<const N: usize>(
         &self,
         oldest: impl FnOnce(Lsn) -> [Option<Lsn>; N],
@@ -245,7 +247,8 @@ impl Log {
         self.appender.lock().active.start
     }
 
-    /// Blocks to write now, oldest first: all that are sealed, and the open one unless it is empty. Gives where the next one begins.
+    /// Returns the blocks to write now, oldest first: all sealed blocks, and the open one unless it is empty.
+    /// Also returns where the next block begins.
     pub(super) fn take_blocks(&self, out: &mut Vec<Block>) -> Lsn {
         let mut appender = self.appender.lock();
         if !appender.active.is_empty() {

@@ -29,7 +29,8 @@ const COLD_KEEP: usize = 2 * BATCH;
 const TRIES: usize = 2000;
 /// Those that fail for want of room on a device.
 const REFUSED_TRIES: usize = 16;
-/// Attempts to find a clean frame when the log is stopped, so that dirty ones stay so: others may be letting go of theirs.
+/// How often a clean frame is looked for when the log has stopped. Dirty frames stay dirty then, but other
+/// threads may be about to release clean ones.
 const STOPPED_TRIES: usize = 16;
 
 /// What the last look for victims found.
@@ -72,8 +73,8 @@ impl Replacer {
         None
     }
 
-    /// Frames to try, in order: pages of scans if there are any, else up to a batch of clean frames and the dirty ones
-    /// met on the way.
+    /// The frames to try, in order: pages of scans if there are any, otherwise up to a batch of clean frames,
+    /// and the dirty frames that were met on the way.
     fn candidates(&mut self, frames: &[Frame], used: usize) -> Vec<usize> {
         let batch = BATCH.min(frames.len() / 8);
         let mut found: Vec<usize> = (0..batch).map_while(|_| self.pop_cold(frames)).collect();
@@ -116,8 +117,9 @@ impl Replacer {
 }
 
 impl Pool {
-    /// A frame that belongs to the caller and is not in the table. When the log is stopped, nothing is written any more,
-    /// but clean pages still make room for reading; so they do on a full device.
+    /// Returns a frame that is not in the table and belongs to the caller. If the log has stopped, no page is
+    /// written any more, but clean pages are still evicted, so that reading continues. The same holds on a
+    /// full device.
     pub(super) fn take_frame(&self) -> Result<usize> {
         let mut refused_count = 0;
         for attempt in 0..TRIES {
@@ -149,8 +151,8 @@ impl Pool {
         Err(PagerError::PoolExhausted { frames: self.frames.len() })
     }
 
-    /// Before a mini-transaction latches anything: makes sure that a frame is free, so that it seldom has to write under
-    /// its latches.
+    /// Ensures that a frame is free before a mini-transaction latches a page. So the mini-transaction rarely
+    /// has to write a page while it holds latches.
     #[inline]
     pub(crate) fn keep_free(&self) -> Result<()> {
         if self.free.count() == 0 {

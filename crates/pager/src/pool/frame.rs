@@ -90,8 +90,9 @@ impl Frame {
         self.page.store(id.to_u64(), Release);
     }
 
-    /// Takes the page away, under the exclusive latch. The page was clean. `writing` may have been set since the caller
-    /// looked, by a writer that still has to latch the frame: it then finds another page or a clean one, and ends.
+    /// Removes the page from the frame, under the exclusive latch. The page was clean. A writer may have set
+    /// `writing` since the caller looked. That writer still has to latch the frame. It then finds another
+    /// page or a clean one, and ends.
     pub(crate) fn drop_page(&self) {
         assert!(!self.is_dirty(), "a changed page leaves the pool");
         self.fresh.store(false, Relaxed);
@@ -139,8 +140,8 @@ impl Frame {
         self.dirty.load(Relaxed)
     }
 
-    /// Marks the page changed; whether it was clean. (Nobody clears the mark while the page is exclusively latched, so
-    /// a page that is dirty needs no atomic exchange.)
+    /// Marks the page changed, and returns whether it was clean. No thread clears the mark while the page is
+    /// exclusively latched. So a page that is already dirty needs no atomic exchange.
     pub(crate) fn set_dirty(&self) -> bool {
         !self.dirty.load(Relaxed) && !self.dirty.swap(true, Relaxed)
     }
@@ -162,8 +163,9 @@ impl Frame {
         self.writing.store(false, Release);
     }
 
-    /// Pins the frame if it holds `id`, for somebody who is going to wait for its latch. The frame may still lose the page,
-    /// but gets no other one before the pin is gone: nobody waits for the latch of a page that he did not ask for.
+    /// Pins the frame if it holds `id`, for a thread that will wait for its latch. The frame may still lose
+    /// the page, but gets no other page until the pin is released. So no thread waits for the latch of a page
+    /// that it did not ask for.
     pub(crate) fn await_page(&self, id: PageId) -> bool {
         self.pins.fetch_add(1, Relaxed);
         // With the fence of `is_awaited`: this sees that the page was taken away, or that sees the pin.
@@ -181,8 +183,8 @@ impl Frame {
         self.pins.load(Acquire) > 0
     }
 
-    /// Whether the page may leave, under the exclusive latch. `writing` is read before `dirty`: a failed write sets
-    /// `dirty` before it ends.
+    /// Whether the page may be evicted, under the exclusive latch. `writing` is read before `dirty`, because
+    /// a failed write sets `dirty` before it ends.
     pub(crate) fn is_evictable(&self) -> bool {
         !self.is_writing() && !self.is_dirty() && self.pins.load(Acquire) == 0
     }

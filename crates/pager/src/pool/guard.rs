@@ -41,8 +41,9 @@ pub type PageSx<'p> = Guard<'p, SharedExclusive>;
 pub type PageX<'p> = Guard<'p, Exclusive>;
 
 impl<'p, M: Mode> Guard<'p, M> {
-    /// The latch of a frame that holds the page; `None` if it does not hold it (any more). Waits only for holders of that
-    /// page: a frame that got another one meanwhile might be held by somebody who waits for a latch of the caller's.
+    /// Takes the latch of a frame that holds the page. Returns `None` if the frame does not hold the page
+    /// (any more). This waits only for threads that hold the latch for that page. A frame that got another
+    /// page meanwhile might be held by a thread that waits for a latch of the caller.
     #[inline]
     pub(super) fn lock_page(pool: &'p Pool, no: usize, id: PageId) -> Option<Guard<'p, M>> {
         let guard = Guard::try_lock(pool, no).or_else(|| Guard::wait_page(pool, no, id))?;
@@ -167,8 +168,8 @@ impl<'p> PageX<'p> {
         unsafe { self.bytes.as_mut() }
     }
 
-    /// Whether the page has no change that is not home or on its way there. Only the holder of this latch makes it dirty,
-    /// or a write that failed.
+    /// Whether all changes of the page are stable or being written. While this latch is held, only its holder
+    /// or a failed write makes the page dirty.
     pub(crate) fn is_clean(&self) -> bool {
         !self.frame.is_dirty()
     }
@@ -178,7 +179,8 @@ impl<'p> PageX<'p> {
         self.pool.level.changed(self.id());
     }
 
-    /// Inside the append section (or redo): the page now contains the changes of the mini-transaction `at`. Enters the page in the ledger if it was clean.
+    /// Records, inside the append section or in redo, that the page now has the changes of the
+    /// mini-transaction `at`. A clean page enters the dirty-page table.
     pub(crate) fn stamp(&mut self, at: &Appended) {
         page::set_page_lsn(self.bytes_mut(), at.end);
         self.frame.fresh.store(false, Relaxed);
@@ -193,7 +195,7 @@ impl<'p> PageX<'p> {
         }
     }
 
-    /// The bytes of a page of the temporary space, which is not logged; the page counts as changed.
+    /// The bytes of a page of the temporary space, which is not logged. The page counts as changed.
     ///
     /// # Panics
     /// For pages of other spaces.

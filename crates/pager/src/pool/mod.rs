@@ -124,8 +124,9 @@ impl Pool {
         }
     }
 
-    /// Finds the page without latching the table; may miss one that is there. The first frame of the chain is probably
-    /// the one: the first `ahead` bytes of its page are fetched while its descriptor is looked at.
+    /// Finds the page without latching the table, and may miss a page that is there. The first frame of the
+    /// chain is probably the right one. So the first `ahead` bytes of its page are fetched into the
+    /// processor's cache while its descriptor is read.
     #[inline]
     fn fix_unlatched<M: Mode>(&self, id: PageId, access: Access, ahead: usize) -> Option<Guard<'_, M>> {
         let no = self.table.find(&self.frames, id, |no| self.arena.prefetch(no, ahead))?;
@@ -206,8 +207,8 @@ impl Pool {
         }
     }
 
-    /// The guard of a fresh page goes away without a stamp. The page is dropped, except one with older changes that are
-    /// not written yet.
+    /// Called when the guard of a fresh page is dropped and the page was not logged. The pool drops the page,
+    /// unless it has older changes that are not written yet.
     #[cold]
     fn abandon(&self, frame: &Frame) {
         frame.fresh.store(false, Relaxed);
@@ -237,8 +238,8 @@ impl Pool {
         self.level.discarding(space)
     }
 
-    /// Drops the pages without writing them; waits for writes in flight. Nobody may use them any more. A crash may bring
-    /// them back until the log is durable up to `after`.
+    /// Drops the pages without writing them, and waits for writes in flight. No thread may use the pages any
+    /// more. A crash may bring them back until the log is durable up to `after`.
     pub(crate) fn discard(&self, range: PageRange, after: Lsn) -> Result<()> {
         let _watch = StopOnPanic::of(&*self.log);
         for id in range.pages() {

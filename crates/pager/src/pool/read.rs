@@ -23,8 +23,8 @@ use crate::log::panics::StopOnPanic;
 pub(crate) const PREFETCH_MAX: usize = 64;
 
 impl Pool {
-    /// Enters the page with a frame that holds stale bytes and counts as fresh; `None` if somebody else entered the
-    /// page first.
+    /// Enters the page into the table, with a frame that holds old bytes and counts as fresh. Returns `None`
+    /// if another thread entered the page first.
     pub(super) fn enter(&self, id: PageId, access: Access) -> Result<Option<PageX<'_>>> {
         let no = self.take_frame()?;
         Ok(self.enter_in(no, id, access))
@@ -47,8 +47,8 @@ impl Pool {
         None
     }
 
-    /// Reads the page into a frame; `None` if somebody else entered the page first. On failure the guard of the fresh
-    /// frame takes the page out again.
+    /// Reads the page into a frame. Returns `None` if another thread entered the page first. If the read
+    /// fails, the guard of the fresh frame removes the page from the table.
     pub(super) fn read_page(&self, id: PageId, access: Access) -> Result<Option<PageX<'_>>> {
         let Some(mut page) = self.enter(id, access)? else { return Ok(None) };
         let mut want = [Want::Page { frame: page.bytes_mut(), got: None }];
@@ -80,8 +80,8 @@ impl Pool {
         });
     }
 
-    /// As `prefetch`, of pages that somebody is sure to use, into frames that are free: nothing that waits to be used leaves for them.
-    /// Whether there were enough.
+    /// As `prefetch`, for pages that will certainly be used. Only free frames are taken, so no page is
+    /// evicted for them. Returns whether there were enough frames.
     pub(crate) fn read_early(&self, ids: &[PageId]) -> bool {
         let take = || self.free.pop();
         self.absent(ids).chunks(PREFETCH_MAX).all(|chunk| self.prefetch_chunk(chunk, Access::Random, take))
@@ -94,7 +94,8 @@ impl Pool {
         wanted
     }
 
-    /// Whether there were frames for all of them. To levels it is a scan: what was asked for, and nothing beside it.
+    /// Reads ahead a chunk of pages. Returns whether there were frames for all of them. The levels treat the
+    /// read as a scan: they read only these pages, and no neighbours.
     fn prefetch_chunk(&self, ids: &[PageId], access: Access, take: impl Fn() -> Option<usize>) -> bool {
         let _watch = StopOnPanic::of(&*self.log);
         let mut pages: Vec<PageX<'_>> = Vec::with_capacity(ids.len());

@@ -101,8 +101,8 @@ impl Drop for Writing<'_> {
 }
 
 impl Pool {
-    /// Begins to write a frame: copies it and marks it clean. `None` if it is clean, being written, or (unless
-    /// `patient`) latched exclusively.
+    /// Begins to write a frame: copies its page and marks the frame clean. Returns `None` if the frame is
+    /// clean, being written, or latched exclusively. If `patient` is set, an exclusive latch is waited for.
     fn begin_write(&self, no: usize, expect: Option<PageId>, patient: bool) -> Option<Begun<'_>> {
         let frame = &self.frames[no];
         if !frame.is_dirty() || !frame.begin_write() {
@@ -147,8 +147,8 @@ impl Pool {
         }
     }
 
-    /// Writes what has begun, as much at a time as the level takes; gives the number of pages, which `counter` gets too. They
-    /// come in page order.
+    /// Puts the pages whose writes have begun to the level below, as many at a time as the level takes.
+    /// Returns the number of pages, and adds it to `counter`. The pages are in page order.
     fn put(&self, begun: Vec<Begun<'_>>, cause: Cause, counter: &AtomicU64) -> Result<usize> {
         let (mut writes, images): (Vec<Writing<'_>>, Vec<Image>) =
             begun.into_iter().map(|one| (one.writing, one.image)).unzip();
@@ -238,8 +238,8 @@ impl Pool {
         result.map(|()| writes.len())
     }
 
-    /// Whether a full device has left so many frames with changed pages that no more may be changed: the others are for
-    /// reading.
+    /// Whether a full device has left so many frames with changed pages that no more pages may be changed.
+    /// The remaining frames are for reading.
     pub(crate) fn is_tight(&self) -> bool {
         self.tight.load(Relaxed)
     }
@@ -283,8 +283,9 @@ impl Pool {
         self.put(begun, Cause::Evict, &self.counters.evict_writes)
     }
 
-    /// The single-page path of Kang 2016, section 2.1: writes one of the frames itself and frees it. Prefers one whose
-    /// log is durable. Whether a page was written; pages that a full device has no room for are passed over.
+    /// The single-page path of Kang 2016, section 2.1: the calling thread writes one of the frames itself,
+    /// and frees it. A page whose log is durable is preferred. Pages for which a full device has no space are
+    /// skipped. Returns whether a page was written.
     pub(super) fn write_one_inline(&self, numbers: &[u32]) -> Result<bool> {
         let durable = self.log.durable_lsn();
         let is_durable = |no: &u32| self.lsn_hint(*no as usize).is_some_and(|lsn| lsn <= durable);
@@ -315,8 +316,9 @@ impl Pool {
         Guard::try_lock(self, no).map(|page: PageS<'_>| page.lsn())
     }
 
-    /// Writes these pages, as far as they are dirty and resident: for checkpoints, stable when the level has settled. Gives the
-    /// number written. Pages that somebody else is writing are waited for. Want of room shows when everything was tried.
+    /// Writes those of the pages that are dirty and in the pool, for checkpoints. They are stable when the
+    /// level has settled. If another thread is writing a page, this waits for it. An error of a full device
+    /// is returned after all pages were tried. Returns the number of pages written.
     pub(crate) fn clean(&self, ids: &[PageId], cause: Cause) -> Result<usize> {
         let together = (self.frames.len() / 8).clamp(1, TOGETHER_MAX);
         let (mut written, mut refused) = (0, None);
@@ -355,8 +357,9 @@ impl Pool {
         dirty.filter_map(Frame::page).filter(|id| id.space().is_logged()).collect()
     }
 
-    /// One round of the page writer: fills the free list up to a number of frames, at most half of them; `write` writes those
-    /// that are dirty. Gives the pages written. Want of room shows when everything was tried.
+    /// One round of the page writer. It fills the list of free frames up to a number of frames, at most half
+    /// of them; `write` writes the dirty ones. An error of a full device is returned after all pages were
+    /// tried. Returns the number of pages written.
     pub(crate) fn refill_to(
         &self,
         free_count: usize,

@@ -53,8 +53,9 @@ impl Spaces {
         self.layouts.of(geometry.header())
     }
 
-    /// Keeps extents free in the logged spaces. A full device shows when a mini-transaction allocates. `others_try`: a page
-    /// writer tries a growth that was refused again and again, so the caller need not.
+    /// Keeps extents free in the logged spaces. An error of a full device is returned when a mini-transaction
+    /// allocates. If `others_try` is set, a page writer repeats a refused growth again and again, so the
+    /// caller need not try.
     pub(crate) fn keep_free(&self, extents: u32, others_try: bool) -> Result<()> {
         for space in &self.spaces {
             if !space.geometry.space.is_logged() || !space.is_short(extents) {
@@ -219,8 +220,8 @@ impl Spaces {
         Ok(())
     }
 
-    /// At a checkpoint, before its position is taken: takes free extents at the end out of the map. `end` is the end of
-    /// the log.
+    /// At a checkpoint, before the redo position is taken: removes free extents at the end of the space from
+    /// the map. `end` is the end of the log.
     pub(crate) fn plan_cut(&self, end: impl Fn() -> Lsn) {
         for space in self.spaces.iter().filter(|space| space.geometry.space.is_logged()) {
             let mut growth = space.growth.lock();
@@ -242,8 +243,9 @@ impl Spaces {
 }
 
 impl Space {
-    /// The right to grow, with the number of mini-transactions that wait for it behind this one. `None` when somebody else
-    /// is trying on a device that was full last time: the error is known.
+    /// Takes the lock for growing the files. Also returns the number of mini-transactions that wait for it.
+    /// Returns `None` if another thread is trying on a device that was full last time, because the error is
+    /// known.
     fn lock_growth(&self) -> Option<(MutexGuard<'_, Growth>, u32)> {
         if let Some(growth) = self.growth.try_lock() {
             return Some((growth, self.waiting.load(Relaxed)));

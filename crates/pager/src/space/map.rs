@@ -174,10 +174,10 @@ impl Map {
         Some(self.geometry.pages_of(extent))
     }
 
-    /// Gives pages of an extent back; the extent is free when none is left in use.
+    /// Returns pages of an extent to the map. If no page of the extent is in use then, the extent is free.
     ///
     /// # Panics
-    /// When one of them is not in use.
+    /// If one of the pages is not in use.
     pub(crate) fn give_back(&mut self, extent: ExtentNo, pages: &Bits) {
         let entry = &mut self.extents[extent as usize];
         assert!(pages.minus(&entry.used).count() == 0, "extent {extent}: a page is freed that is not in use");
@@ -204,8 +204,8 @@ impl Map {
         self.owners.get(&owner).map_or_else(Vec::new, |owner| owner.all.iter().copied().collect())
     }
 
-    /// Extents at the end of the space that can be cut off: free ones, and the first one of a group (not the first
-    /// group) when all behind it are free.
+    /// The number of extents at the end of the space that can be cut off. These are free extents, and the
+    /// first extent of a group if all extents after it are free (but not of the first group).
     pub(crate) fn free_tail(&self) -> u32 {
         self.tail(|_| true)
     }
@@ -274,7 +274,8 @@ impl Map {
         free.iter().filter(|extent| holds(**extent)).for_each(|extent| freed.freed(*extent));
     }
 
-    /// Takes neighbours out that are due, at most `most`, released ones as far as there are any, while `keep` others may be taken.
+    /// Takes out at most `most` neighbouring extents that are due for trimming, released ones first. At least
+    /// `keep` other extents stay available.
     pub(crate) fn take_out(&mut self, most: u32, keep: u32) -> Option<Range<ExtentNo>> {
         let spare = self.released + self.free_count().saturating_sub(keep);
         let run = self.freed.take_due(most.min(spare))?;

@@ -47,8 +47,9 @@ impl Spaces {
         self.trimmed().for_each(|(space, _)| space.map().freed().note(&end));
     }
 
-    /// After a checkpoint: what was noted before the start of redo may be trimmed. Where discards are noted it is enough that
-    /// nothing older than `unstable`, if anything, is not stable: redo may come by the pages, and finds that they are gone.
+    /// After a checkpoint, releases for trimming the extents that were noted before the start of redo. If the
+    /// layout logs discards, a weaker condition is enough: all changes before `unstable` are stable. Redo may
+    /// then meet records of the pages, and finds that the pages were discarded.
     pub(crate) fn pass_freed(&self, redo_start: Lsn, unstable: Option<Lsn>) {
         let all = planted("trim: freed extents before redo has passed them");
         for (space, layout) in self.trimmed() {
@@ -58,8 +59,8 @@ impl Spaces {
         }
     }
 
-    /// Whether extents or planned cuts wait for nothing but a checkpoint: nothing older than `unstable`, if anything, is not stable, and
-    /// levels need the log from `needed` on.
+    /// Whether extents or planned cuts wait only for a checkpoint. All changes before `unstable` are stable,
+    /// and the levels need the log from `needed` on.
     pub(crate) fn wait_for_checkpoint(
         &self,
         unstable: Option<Lsn>,
@@ -82,7 +83,8 @@ impl Spaces {
         self.trimmed().any(|(space, layout)| layout.leaves_holes() && space.map().freed().has_due())
     }
 
-    /// Whether a planned cut, or an extent that has got free, waits for redo to start behind a position after `from`, at most at `to`.
+    /// Whether a planned cut, or an extent that has become free, waits until redo starts after a position
+    /// that is above `from` and at most `to`.
     pub(crate) fn wait_between(&self, from: Lsn, to: Lsn) -> bool {
         let is_between = |lsn: Lsn| from < lsn && lsn <= to;
         let is_cut_so = |space: &Space| {
@@ -124,8 +126,9 @@ impl Spaces {
         }
     }
 
-    /// After a checkpoint: planned cuts may be carried out whose extents lie behind the start of redo. Behind the word of a clean
-    /// shutdown (`is_clean`) nothing is noted: a log that moves begins there.
+    /// After a checkpoint, releases the planned cuts whose log records are all before the start of redo. If
+    /// the layout logs discards, no cut is released at a clean shutdown (`is_clean`). The reason: nothing is
+    /// logged then, because a log that moves begins there.
     pub(crate) fn pass_cuts(&self, redo_start: Lsn, is_clean: bool) -> Result<()> {
         for space in &self.spaces {
             let mut growth = space.growth.lock();
@@ -138,8 +141,9 @@ impl Spaces {
         Ok(())
     }
 
-    /// Carries out the cuts that may be, a piece at a time. A file system that has to find the blocks of a file full of holes holds
-    /// up its other I/O for as long as a cut takes: seconds for a gigabyte.
+    /// Makes the files shorter whose cuts were released, a piece at a time. The reason: if a file is full of
+    /// holes, the file system must find its blocks during a cut. This delays other I/O of the file system,
+    /// for seconds with a gigabyte.
     pub(crate) fn cut_files(&self, pool: &Pool, pace: &Pace<'_>) -> Result<()> {
         for space in self.spaces.iter().filter(|space| space.geometry.space.is_logged()) {
             let pieces = self.layout(space.geometry)?.cut_pieces();
@@ -152,8 +156,9 @@ impl Spaces {
         Ok(())
     }
 
-    /// Cuts at most so many bytes off, and at least an extent. Whether there is more. Who grows the file meanwhile takes back what
-    /// is still there, and so ends the cut; whatever length a crash finds, the extents within it are free.
+    /// Cuts off at most `most_bytes` bytes, and at least one extent. Returns whether there is more to cut. A
+    /// thread that grows the file meanwhile uses the remaining extents again, and so ends the cut. After a
+    /// crash the file may have any of these lengths. The extents within it are free.
     fn cut_piece(&self, space: &Space, pool: &Pool, most_bytes: Option<u64>) -> Result<bool> {
         let (geometry, layout) = (space.geometry, self.layout(space.geometry)?);
         let mut growth = space.growth.lock();

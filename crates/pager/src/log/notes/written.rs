@@ -19,7 +19,8 @@ use crate::log::record::{put_varint, take_varint};
 /// Kind of the note (kinds below 16 are the pager's).
 pub(crate) const NOTE_WRITTEN: u8 = 2;
 
-/// A planted fault; notes of what is home are left out with it, or they would hide nearly all that it does.
+/// A planted fault. With this fault the log gets no records of written pages, because these records would
+/// hide nearly all effects of the fault.
 pub(crate) const IMAGE_IGNORED: &str = "full-page-log: records before an image are redone on a torn page";
 
 /// A planted fault, with which notes of what is home are left out, too, for the same reason.
