@@ -9,6 +9,7 @@
 //!
 //! The table `names` also lists objects without a schema. In place of a schema, such an entry has a text that
 //! no statement can write as a schema name:
+//!
 //! | entry for | schema |
 //! |---|---|
 //! | a schema | empty; in a database other than `postgres` see [`listed`] |
@@ -22,8 +23,6 @@
 //! 1. A name is reserved by a row of `names`. So if two transactions create the same name, the second waits
 //!    for the first.
 //! 2. The catalog in memory has the same content as these tables.
-//!
-//! This module does not know what the definitions mean.
 //!
 //! This module does not know what the definitions mean.
 
