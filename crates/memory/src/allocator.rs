@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use varve_device::Region;
 
-use crate::chunks::Claim;
+use crate::chunks::{ChunkLocation, Claim};
 use crate::classes::{CLASSES, Class};
 use crate::error::{MemoryError, Result};
 use crate::heap::Heap;
@@ -220,6 +220,20 @@ impl Allocator {
     /// Errors: no chunk begins there. A free chunk of a slab is not noticed.
     pub fn len_bytes(&self, chunk: Pointer) -> Result<u64> {
         self.locate(chunk).map(|place| place.len_bytes())
+    }
+
+    /// The owner of a chunk that is reserved or active; `None` if no such chunk begins there. For recovery of
+    /// a data structure whose pointers may lead to chunks that were freed.
+    pub fn owner_of(&self, chunk: Pointer) -> Result<Option<Owner>> {
+        match self.locate(chunk) {
+            Ok(ChunkLocation::Slot { segment, slot, class, owner }) => self.with_heap(owner, class, |heap| {
+                let slab = heap.slab(&self.source(class), segment)?;
+                Ok(slab.filter(|slab| slab.is_taken(slot)).map(|_| owner))
+            }),
+            Ok(ChunkLocation::Run { owner, .. }) => Ok(Some(owner)),
+            Err(MemoryError::Foreign { .. } | MemoryError::NotAllocated { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Bytes of an owner's reserved and active chunks. After a start this reads the bitmaps of its slabs.

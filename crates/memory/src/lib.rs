@@ -2,7 +2,7 @@
 //!
 //! The crate has the allocator ([`Allocator`]) of Arulraj, Pavlo and Dulloor ("Let's Talk About Storage &
 //! Recovery Methods for Non-Volatile Memory Database Systems", SIGMOD 2015, section 2.3). Table engines for
-//! persistent memory are built on it.
+//! persistent memory are built on it, behind one interface ([`Store`]): so far [`NvmInplace`].
 //!
 //! Invariants
 //! 1. A change is durable when its operation returns. Only operations whose name says so are an exception
@@ -10,7 +10,7 @@
 //! 2. A crash at any instruction leaves every chunk free or active. No chunk is lost, and no two overlap.
 //! 3. No pointer that a caller passes makes this crate panic.
 //!
-//! What it does not know: tables, rows, transactions, pages, files.
+//! What it does not know: types and definitions of tables, SQL, pages, files.
 
 mod allocator;
 mod chunks;
@@ -19,6 +19,7 @@ mod error;
 mod heap;
 mod intent;
 mod layout;
+mod nvm_inplace;
 mod open;
 mod pointer;
 mod pool;
@@ -27,10 +28,15 @@ mod roots;
 mod sizes;
 mod slab;
 mod state;
+mod store;
+mod store_error;
 
 pub use allocator::ActiveChunk;
 pub use error::{MemoryError, Result};
+pub use nvm_inplace::NvmInplace;
 pub use pointer::{Owner, Pointer, Word};
 pub use publish::Step;
 pub use sizes::{CHUNK_BYTES_MIN, ROOT_NAME_BYTES_MAX, ROOTS, SEGMENT_BYTES, STEPS_MAX};
 pub use state::Allocator;
+pub use store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, TableNo};
+pub use store_error::{StoreError, StoreResult};

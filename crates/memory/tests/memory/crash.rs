@@ -10,7 +10,7 @@ use crate::oracle::{self, State};
 use crate::rng::Rng;
 
 /// Pending stores up to this number are enumerated.
-const ENUMERATED_MAX: usize = 5;
+pub const ENUMERATED_MAX: usize = 5;
 /// Images at a cut with more.
 const SAMPLES: u64 = 6;
 /// Images that live on, for each life.
@@ -25,7 +25,7 @@ pub struct Seen {
 }
 
 /// The choices of what a crash keeps of the pending stores.
-fn choices(pending: &[&Event], rng: &mut Rng) -> Vec<Vec<Fate>> {
+pub fn choices(pending: &[&Event], rng: &mut Rng) -> Vec<Vec<Fate>> {
     let count = pending.len();
     let keep = |is_kept| if is_kept { Fate::Present } else { Fate::Absent };
     if count <= ENUMERATED_MAX {

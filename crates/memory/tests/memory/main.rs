@@ -1,7 +1,8 @@
-//! Tests of the allocator, by its public interface.
+//! Tests of the allocator and of the table engines, by their public interfaces.
 
 mod crash;
 mod damage;
+mod engines;
 mod interface;
 mod life;
 mod needed;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use varve_device::{Region, RegionFacts, RegionTally, Result};
 
-/// A call of the allocator.
+/// A call of the allocator, or of a table engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
     Open,
@@ -18,6 +18,13 @@ pub enum Call {
     SetRoot,
     CreateRoot,
     RemoveRoot,
+    InsertRow,
+    ReplaceRow,
+    PatchRow,
+    DeleteRow,
+    RollbackTo,
+    Commit,
+    Rollback,
 }
 
 /// What is left out: in calls of this kind the write-back or fence of this number.

@@ -1,0 +1,352 @@
+//! The undo log of a store: what the open transaction has changed.
+//!
+//! It is a list of blocks of 8192 bytes. Every transaction fills it from the beginning. A block consists of
+//! 128 lines. The first line is the block's header:
+//!
+//! | at | size | field |
+//! |---:|---:|---|
+//! | 0 | 8 | first block: bits 2..64 number of the transaction, bits 0..2 phase |
+//! | 8 | 8 | pointer to the next block; 0 = none |
+//!
+//! Each other line begins with a word: bits 8..64 number of the transaction, bits 0..8 what the line is: the
+//! first line of an entry of some kind (1 to 4), a further line of it (5), or a jump to the next block (6).
+//! Behind it are 56 bytes of an entry. So a line that an earlier transaction left ends the log, and bytes of a
+//! user are never taken for an entry. An entry:
+//!
+//! | at | size | field |
+//! |---:|---:|---|
+//! | 0 | 4 | crc32c of everything behind it, the kind, and the transaction's number |
+//! | 4 | 4 | length of the entry in bytes |
+//! | 8 | 8 | insert, replace: the new tuple; delete: the tuple; patch: where the bytes are |
+//! | 16 | 8 | replace: the old tuple; else 0 |
+//! | 24 | 4 | insert, replace: crc32c of the new tuple's head |
+//! | 28 | 4 | the table |
+//! | 32 | | patch: the bytes before it |
+//!
+//! Phases: 0 = the transaction is open, or there is none; 1 = it is committed, and the tuples that it removed
+//! have to be freed; 2 = it is undone, and the tuples that it made have to be freed.
+//!
+//! Invariants
+//! 1. An entry is durable before the change that it undoes begins.
+//! 2. Entries become durable one after the other, so at most the last one is not whole.
+//! 3. The number of the transaction grows, and a number is in use only once.
+//!
+//! What it does not know: how an entry is undone (`recovery.rs`).
+
+use super::space::Space;
+use crate::layout::get_u64;
+use crate::pointer::{Owner, Pointer, Word};
+use crate::publish::Step;
+use crate::store_error::StoreResult;
+
+/// Bytes of a block.
+const BLOCK_BYTES: usize = 8192;
+const LINE_BYTES: usize = 64;
+const LINES: usize = BLOCK_BYTES / LINE_BYTES;
+const NEXT_AT: u64 = 8;
+const PAYLOAD_BYTES: usize = LINE_BYTES - 8;
+const FIXED_BYTES: usize = 32;
+const FURTHER: u64 = 5;
+const JUMP: u64 = 6;
+/// Bytes of the longest patch of one entry.
+pub(super) const PATCH_BYTES_MAX: usize = 1024;
+
+/// What an entry undoes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Insert = 1,
+    Replace = 2,
+    Delete = 3,
+    Patch = 4,
+}
+
+impl Kind {
+    fn of(number: u64) -> Option<Kind> {
+        [Kind::Insert, Kind::Replace, Kind::Delete, Kind::Patch]
+            .into_iter()
+            .find(|kind| *kind as u64 == number)
+    }
+}
+
+/// An entry without the bytes of a patch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UndoEntry {
+    pub(super) kind: Kind,
+    pub(super) table: u16,
+    pub(super) tuple: Pointer,
+    /// The tuple that was replaced.
+    pub(super) old: Pointer,
+    /// Checksum of the new tuple's head.
+    pub(super) checksum: u32,
+}
+
+/// What has to be done with the entries of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open = 0,
+    Committed = 1,
+    Undone = 2,
+}
+
+/// A line of the log.
+#[derive(Debug, Clone, Copy)]
+struct LineNo {
+    block: usize,
+    line: usize,
+}
+
+/// An entry of the open transaction.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    at: LineNo,
+    entry: UndoEntry,
+}
+
+/// The undo log.
+pub(super) struct UndoLog {
+    owner: Owner,
+    blocks: Vec<Pointer>,
+    transaction: u64,
+    phase: Phase,
+    entries: Vec<Kept>,
+    end: LineNo,
+    /// The bytes of an entry.
+    bytes: Vec<u8>,
+}
+
+const BEGIN: LineNo = LineNo { block: 0, line: 1 };
+
+/// Reserves a block and fills it with zeros; a caller's fence makes them durable.
+pub(super) fn new_block(space: &Space, owner: Owner) -> StoreResult<Pointer> {
+    let block = space.allocator().allocate(owner, BLOCK_BYTES as u64)?;
+    space.store_back(block, 0, &[0; BLOCK_BYTES])?;
+    Ok(block)
+}
+
+impl UndoLog {
+    /// Reads a log that begins with this block.
+    pub(super) fn read(space: &Space, owner: Owner, first: Pointer) -> StoreResult<UndoLog> {
+        let state = space.load(space.word(first, 0)?);
+        let phase = match state & 3 {
+            1 => Phase::Committed,
+            2 => Phase::Undone,
+            _ => Phase::Open,
+        };
+        let mut log = UndoLog {
+            owner,
+            blocks: vec![first],
+            transaction: state >> 2,
+            phase,
+            entries: Vec::new(),
+            end: BEGIN,
+            bytes: Vec::new(),
+        };
+        let mut last = first;
+        loop {
+            last = Pointer::from_u64(space.load(space.word(last, NEXT_AT)?));
+            if last.is_none() {
+                break;
+            }
+            log.blocks.push(last);
+        }
+        log.read_entries(space)?;
+        Ok(log)
+    }
+
+    fn read_entries(&mut self, space: &Space) -> StoreResult<()> {
+        loop {
+            let is_jump = self.end.line == LINES
+                || self.line_word(space, self.end)?.is_some_and(|word| word == self.transaction << 8 | JUMP);
+            if is_jump {
+                self.end = LineNo { block: self.end.block + 1, line: 1 };
+            }
+            let at = self.end;
+            let Some(entry) = self.read_entry(space, at)? else { return Ok(()) };
+            self.entries.push(Kept { at, entry });
+            self.end.line += self.bytes.len().div_ceil(PAYLOAD_BYTES);
+        }
+    }
+
+    fn line_word(&self, space: &Space, at: LineNo) -> StoreResult<Option<u64>> {
+        let Some(block) = self.blocks.get(at.block) else { return Ok(None) };
+        space.word(*block, (at.line * LINE_BYTES) as u64).map(|word| Some(space.load(word)))
+    }
+
+    /// Reads an entry, and its bytes into the buffer; `None` if there is no whole one.
+    fn read_entry(&mut self, space: &Space, at: LineNo) -> StoreResult<Option<UndoEntry>> {
+        let Some(block) = self.blocks.get(at.block).copied() else { return Ok(None) };
+        self.bytes.clear();
+        let (mut kind, mut lines) = (None, 1);
+        for line in at.line..LINES {
+            let mut bytes = [0; LINE_BYTES];
+            space.read(block, (line * LINE_BYTES) as u64, &mut bytes)?;
+            let word = get_u64(&bytes, 0);
+            if word >> 8 != self.transaction {
+                return Ok(None);
+            }
+            match Kind::of(word & 0xFF) {
+                Some(first) if kind.is_none() => kind = Some(first),
+                None if kind.is_some() && word & 0xFF == FURTHER => {}
+                _ => return Ok(None),
+            }
+            self.bytes.extend_from_slice(bytes.get(8..).unwrap_or_default());
+            let len_bytes = (get_u64(&self.bytes, 0) >> 32) as usize;
+            if !(FIXED_BYTES..=FIXED_BYTES + PATCH_BYTES_MAX).contains(&len_bytes) {
+                return Ok(None);
+            }
+            if lines * PAYLOAD_BYTES >= len_bytes {
+                self.bytes.truncate(len_bytes);
+                return Ok(kind.and_then(|kind| self.decode(kind)));
+            }
+            lines += 1;
+        }
+        Ok(None)
+    }
+
+    fn decode(&self, kind: Kind) -> Option<UndoEntry> {
+        let bytes = &self.bytes;
+        let words = get_u64(bytes, 24);
+        let entry = UndoEntry {
+            kind,
+            table: (words >> 32) as u16,
+            tuple: Pointer::from_u64(get_u64(bytes, 8)),
+            old: Pointer::from_u64(get_u64(bytes, 16)),
+            checksum: words as u32,
+        };
+        (self.checksum(kind) == get_u64(bytes, 0) as u32).then_some(entry)
+    }
+
+    fn checksum(&self, kind: Kind) -> u32 {
+        let seal = (self.transaction << 8 | kind as u64).to_le_bytes();
+        crc32c::crc32c_append(crc32c::crc32c(&seal), self.bytes.get(4..).unwrap_or_default())
+    }
+
+    /// Appends an entry; it is durable with the caller's next fence. `before` are the bytes before a patch.
+    ///
+    /// Errors: there is no room for another block.
+    pub(super) fn append(&mut self, space: &Space, entry: UndoEntry, before: &[u8]) -> StoreResult<()> {
+        let len_bytes = FIXED_BYTES + before.len();
+        let lines = len_bytes.div_ceil(PAYLOAD_BYTES);
+        if self.end.line + lines > LINES {
+            self.next_block(space)?;
+        }
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&((len_bytes as u64) << 32).to_le_bytes());
+        self.bytes.extend_from_slice(&entry.tuple.to_u64().to_le_bytes());
+        self.bytes.extend_from_slice(&entry.old.to_u64().to_le_bytes());
+        self.bytes.extend_from_slice(&entry.checksum.to_le_bytes());
+        self.bytes.extend_from_slice(&u32::from(entry.table).to_le_bytes());
+        self.bytes.extend_from_slice(before);
+        let checksum = self.checksum(entry.kind).to_le_bytes();
+        if let Some(place) = self.bytes.first_chunk_mut() {
+            *place = checksum;
+        }
+        let at = self.end;
+        let block = self.blocks.get(at.block).copied().unwrap_or_default();
+        for (no, part) in self.bytes.chunks(PAYLOAD_BYTES).enumerate() {
+            let what = if no == 0 { entry.kind as u64 } else { FURTHER };
+            let mut line = [0; LINE_BYTES];
+            let (word, payload) = line.split_at_mut(8);
+            word.copy_from_slice(&(self.transaction << 8 | what).to_le_bytes());
+            payload.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+            space.store_back(block, ((at.line + no) * LINE_BYTES) as u64, &line)?;
+        }
+        self.end.line += lines;
+        self.entries.push(Kept { at, entry });
+        Ok(())
+    }
+
+    /// Goes on in the next block; makes one if there is none.
+    fn next_block(&mut self, space: &Space) -> StoreResult<()> {
+        let last = self.blocks.get(self.end.block).copied().unwrap_or_default();
+        if self.end.block + 1 == self.blocks.len() {
+            let block = new_block(space, self.owner)?;
+            space.fence();
+            let link = Step::Store { word: space.word(last, NEXT_AT)?, value: block.to_u64() };
+            if let Err(error) = space.allocator().publish(&[Step::Activate(block), link]) {
+                space.give_up(block)?;
+                return Err(error.into());
+            }
+            self.blocks.push(block);
+        }
+        if self.end.line < LINES {
+            let word = space.word(last, (self.end.line * LINE_BYTES) as u64)?;
+            space.store_word(word, self.transaction << 8 | JUMP);
+        }
+        self.end = LineNo { block: self.end.block + 1, line: 1 };
+        Ok(())
+    }
+
+    /// Its blocks.
+    pub(super) fn blocks(&self) -> &[Pointer] {
+        &self.blocks
+    }
+
+    /// The number of the open transaction, or of the next one.
+    pub(super) fn transaction(&self) -> u64 {
+        self.transaction
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The entries, oldest first.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &UndoEntry> {
+        self.entries.iter().map(|kept| &kept.entry)
+    }
+
+    /// An entry, counted from 0, the oldest one.
+    pub(super) fn entry(&self, number: usize) -> Option<UndoEntry> {
+        self.entries.get(number).map(|kept| kept.entry)
+    }
+
+    /// The bytes before the patch of an entry.
+    pub(super) fn before(&mut self, space: &Space, number: usize) -> StoreResult<&[u8]> {
+        if let Some(at) = self.entries.get(number).map(|kept| kept.at) {
+            self.read_entry(space, at)?;
+        }
+        Ok(self.bytes.get(FIXED_BYTES..).unwrap_or_default())
+    }
+
+    /// The word that a 0 ends the log at, in place of its last entry.
+    pub(super) fn last_word(&self, space: &Space) -> StoreResult<Option<Word>> {
+        let Some(Kept { at, .. }) = self.entries.last() else { return Ok(None) };
+        let block = self.blocks.get(at.block).copied().unwrap_or_default();
+        space.word(block, (at.line * LINE_BYTES) as u64).map(Some)
+    }
+
+    /// Forgets the last entry, whose first word in the region is 0.
+    pub(super) fn forget_last(&mut self) {
+        if let Some(kept) = self.entries.pop() {
+            self.end = kept.at;
+        }
+    }
+
+    /// Goes to another phase, durably.
+    pub(super) fn set_phase(&mut self, space: &Space, phase: Phase) -> StoreResult<()> {
+        self.phase = phase;
+        self.store_state(space)
+    }
+
+    /// Ends the transaction, durably: its entries count no more.
+    pub(super) fn end(&mut self, space: &Space) -> StoreResult<()> {
+        self.transaction += 1;
+        self.phase = Phase::Open;
+        self.entries.clear();
+        self.end = BEGIN;
+        self.store_state(space)
+    }
+
+    fn store_state(&self, space: &Space) -> StoreResult<()> {
+        let first = self.blocks.first().copied().unwrap_or_default();
+        space.store_word(space.word(first, 0)?, self.transaction << 2 | self.phase as u64);
+        space.fence();
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! Taking changes back: for a rollback, for a savepoint, and at a start.
+//!
+//! ```text
+//!            commit, tuples to free            all freed
+//!   open ────────────────────────> committed ───────────> open (next number)
+//!     │  set_phase                              end            ^
+//!     │  undo all entries, newest first                        │ end
+//!     └──────────────────────────> undone ─────────────────────┘
+//!        set_phase                     new tuples freed
+//! ```
+//!
+//! Invariants
+//! 1. Entries are undone newest first.
+//! 2. Undoing an entry again, or one whose change never began, changes nothing. So a crash during recovery
+//!    does no harm.
+//! 3. Undoing takes no room in the region.
+//!
+//! What it does not know: how changes are made (`store.rs`).
+
+use super::index::SearchKey;
+use super::log::{Kind, Phase, UndoEntry, UndoLog};
+use super::space::{OwnedChunk, Space};
+use super::tables::Tables;
+use super::tuple::{self, TupleHead};
+use crate::pointer::Pointer;
+use crate::publish::Step;
+use crate::store::TableNo;
+use crate::store_error::StoreResult;
+
+/// What undoing works on.
+pub(super) struct Undo<'s> {
+    pub(super) space: &'s Space,
+    pub(super) tables: &'s Tables,
+    pub(super) log: &'s mut UndoLog,
+}
+
+/// Chunks that an ended transaction leaves behind, and what they are in the entries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Garbage {
+    /// The tuples that it made.
+    New,
+    /// The tuples that it removed.
+    Old,
+}
+
+impl Undo<'_> {
+    /// Finishes what the log says at a start.
+    pub(super) fn recover(&mut self) -> StoreResult<()> {
+        match self.log.phase() {
+            Phase::Open if self.log.len() == 0 => Ok(()),
+            Phase::Open => self.roll_back(),
+            Phase::Committed => self.free(Garbage::Old),
+            Phase::Undone => self.free(Garbage::New),
+        }
+    }
+
+    /// Undoes all entries, and ends the transaction.
+    pub(super) fn roll_back(&mut self) -> StoreResult<()> {
+        for number in (0..self.log.len()).rev() {
+            self.undo(number)?;
+        }
+        self.space.fence();
+        match self.has(Garbage::New) {
+            true => {
+                self.log.set_phase(self.space, Phase::Undone)?;
+                self.free(Garbage::New)
+            }
+            false => self.log.end(self.space),
+        }
+    }
+
+    /// Ends a transaction whose changes stay, durably. The changes are durable already.
+    pub(super) fn finish_commit(&mut self) -> StoreResult<()> {
+        match self.has(Garbage::Old) {
+            true => {
+                self.log.set_phase(self.space, Phase::Committed)?;
+                self.free(Garbage::Old)
+            }
+            false => self.log.end(self.space),
+        }
+    }
+
+    /// Undoes the entries behind the first `kept` ones. Each is taken out of the log before the next one is
+    /// undone, because the transaction goes on.
+    pub(super) fn roll_back_to(&mut self, kept: usize) -> StoreResult<()> {
+        while self.log.len() > kept {
+            let number = self.log.len() - 1;
+            self.undo(number)?;
+            self.space.fence();
+            let Some(word) = self.log.last_word(self.space)? else { break };
+            let entry = self.log.entry(number);
+            match entry.and_then(|entry| garbage_of(&entry, Garbage::New)) {
+                Some(tuple) => {
+                    let end = Step::Store { word, value: 0 };
+                    self.space.allocator().publish(&[Step::Free(tuple), end])?;
+                }
+                None => {
+                    self.space.store_word(word, 0);
+                    self.space.fence();
+                }
+            }
+            self.log.forget_last();
+        }
+        Ok(())
+    }
+
+    fn has(&self, garbage: Garbage) -> bool {
+        self.log.entries().any(|entry| garbage_of(entry, garbage).is_some())
+    }
+
+    fn free(&mut self, garbage: Garbage) -> StoreResult<()> {
+        let mut chunks = Vec::with_capacity(self.log.len());
+        for entry in self.log.entries() {
+            let owner = self.tables.table(TableNo(entry.table))?.owner;
+            chunks.extend(garbage_of(entry, garbage).map(|pointer| OwnedChunk { pointer, owner }));
+        }
+        self.space.free_allocated(&chunks)?;
+        self.log.end(self.space)
+    }
+
+    fn undo(&mut self, number: usize) -> StoreResult<()> {
+        let Some(entry) = self.log.entry(number) else { return Ok(()) };
+        match entry.kind {
+            Kind::Insert if self.is_whole(&entry) => self.exchange_all(&entry, entry.tuple, Pointer::NONE),
+            Kind::Replace if self.is_whole(&entry) => self.exchange_all(&entry, entry.tuple, entry.old),
+            // The entry may have become durable before its tuple; then the change has not begun.
+            Kind::Insert | Kind::Replace => Ok(()),
+            Kind::Delete => self.exchange_all(&entry, Pointer::NONE, entry.tuple),
+            Kind::Patch => {
+                let before = self.log.before(self.space, number)?;
+                self.space.store_back(entry.tuple, 0, before)
+            }
+        }
+    }
+
+    fn is_whole(&self, entry: &UndoEntry) -> bool {
+        let mut bytes = Vec::new();
+        tuple::head_checksum(self.space, entry.tuple, &mut bytes) == Some(entry.checksum)
+    }
+
+    /// Lets all indexes lead to the tuple `back` and not to `gone`; either may be none.
+    fn exchange_all(&self, entry: &UndoEntry, gone: Pointer, back: Pointer) -> StoreResult<()> {
+        let table = self.tables.table(TableNo(entry.table))?;
+        let (mut gone_key, mut back_key) = (Vec::new(), Vec::new());
+        for index in &table.indexes {
+            let mut had = None;
+            if !gone.is_none() {
+                TupleHead::read(self.space, gone)?.key(self.space, gone, index.number, &mut gone_key)?;
+                had = index.find_tuple(self.space, &SearchKey::of(&gone_key), gone)?;
+            }
+            if !back.is_none() {
+                TupleHead::read(self.space, back)?.key(self.space, back, index.number, &mut back_key)?;
+            }
+            match had {
+                Some(slot) if !back.is_none() && gone_key == back_key => {
+                    index.exchange(self.space, &slot, back)?;
+                    continue;
+                }
+                Some(slot) => drop(index.set_valid(self.space, &slot, false)?),
+                None => {}
+            }
+            let key = SearchKey::of(&back_key);
+            if !back.is_none() && index.find_tuple(self.space, &key, back)?.is_none() {
+                // The slot that is filled may be the one that was cleared just now.
+                self.space.fence();
+                let slot = index.prepare(self.space, &key, back)?;
+                self.space.fence();
+                index.set_valid(self.space, &slot, true)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn garbage_of(entry: &UndoEntry, garbage: Garbage) -> Option<Pointer> {
+    match (entry.kind, garbage) {
+        (Kind::Insert | Kind::Replace, Garbage::New) | (Kind::Delete, Garbage::Old) => Some(entry.tuple),
+        (Kind::Replace, Garbage::Old) => Some(entry.old),
+        _ => None,
+    }
+}

@@ -1,0 +1,113 @@
+//! Scans of an index, in both directions.
+//!
+//! Nodes have no links to their neighbours. A scan goes down from the root, and each level visits its children
+//! in order.
+//!
+//! Invariants
+//! 1. Nobody changes the index during a scan: a scan borrows the store.
+//!
+//! What it does not know: what is done with the rows.
+
+use std::cmp::Ordering;
+use std::ops::{Bound, ControlFlow};
+
+use super::index::{Index, SearchKey};
+use super::node::Node;
+use super::space::Space;
+use crate::pointer::Pointer;
+use crate::store::{Direction, KeyRange};
+use crate::store_error::{StoreError, StoreResult};
+
+/// Levels that a scan goes down at most. More are damage.
+const LEVELS_MAX: usize = 24;
+
+/// Called with each tuple of a scan.
+type OnTuple<'f> = dyn FnMut(Pointer) -> StoreResult<ControlFlow<()>> + 'f;
+
+/// A scan of one index.
+pub(super) struct IndexScan<'s> {
+    space: &'s Space,
+    index: &'s Index,
+    from: Bound<SearchKey<'s>>,
+    to: Bound<SearchKey<'s>>,
+    direction: Direction,
+}
+
+impl<'s> IndexScan<'s> {
+    pub(super) fn new(
+        space: &'s Space,
+        index: &'s Index,
+        range: &'s KeyRange<'s>,
+        direction: Direction,
+    ) -> IndexScan<'s> {
+        let (from, to) = (range.from.map(SearchKey::of), range.to.map(SearchKey::of));
+        IndexScan { space, index, from, to, direction }
+    }
+
+    /// Calls `on_tuple` with the tuples of the range.
+    pub(super) fn run(&self, on_tuple: &mut OnTuple<'_>) -> StoreResult<()> {
+        self.visit(self.index.root(self.space), 0, on_tuple).map(|_| ())
+    }
+
+    fn visit(&self, at: Pointer, level: usize, on_tuple: &mut OnTuple<'_>) -> StoreResult<ControlFlow<()>> {
+        if level == LEVELS_MAX {
+            return Err(StoreError::Damaged { what: "a tree of too many levels", at });
+        }
+        let node = Node::read(self.space, at)?;
+        let sorted = self.index.sorted(self.space, &node)?;
+        let slots = sorted.as_slice();
+        for step in 0..slots.len() {
+            let place = match self.direction {
+                Direction::Forward => step,
+                Direction::Backward => slots.len() - 1 - step,
+            };
+            let slot_at = |place: usize| slots.get(place).map(|slot| usize::from(*slot));
+            let Some(slot) = slot_at(place) else { break };
+            let flow = match node.is_leaf() {
+                true if self.has(&node, slot)? => on_tuple(node.pointer(slot))?,
+                false if self.overlaps(&node, slot, slot_at(place + 1))? => {
+                    self.visit(node.pointer(slot), level + 1, on_tuple)?
+                }
+                _ => ControlFlow::Continue(()),
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn compare(&self, node: &Node, slot: usize, key: &SearchKey<'_>) -> StoreResult<Ordering> {
+        self.index.compare(self.space, node, slot, key)
+    }
+
+    /// Whether the key of a leaf's entry is within the range.
+    fn has(&self, node: &Node, slot: usize) -> StoreResult<bool> {
+        let is_behind = match &self.from {
+            Bound::Included(from) => self.compare(node, slot, from)?.is_ge(),
+            Bound::Excluded(from) => self.compare(node, slot, from)?.is_gt(),
+            Bound::Unbounded => true,
+        };
+        let is_before = match &self.to {
+            Bound::Included(to) => self.compare(node, slot, to)?.is_le(),
+            Bound::Excluded(to) => self.compare(node, slot, to)?.is_lt(),
+            Bound::Unbounded => true,
+        };
+        Ok(is_behind && is_before)
+    }
+
+    /// Whether keys between an entry of an inner node and the next one can be within the range.
+    fn overlaps(&self, node: &Node, slot: usize, next: Option<usize>) -> StoreResult<bool> {
+        let begins = match &self.to {
+            Bound::Included(to) | Bound::Excluded(to) => self.compare(node, slot, to)?.is_le(),
+            Bound::Unbounded => true,
+        };
+        let ends = match (&self.from, next) {
+            (Bound::Included(from) | Bound::Excluded(from), Some(next)) => {
+                self.compare(node, next, from)?.is_gt()
+            }
+            _ => true,
+        };
+        Ok(begins && ends)
+    }
+}

@@ -1,0 +1,147 @@
+//! A tuple: one chunk with a row and its keys in all indexes.
+//!
+//! | at | size | field |
+//! |---:|---:|---|
+//! | 0 | 4 | length of the row in bytes |
+//! | 4 | 2 | length of the head in bytes: everything before the row |
+//! | 6 | 2 | number of keys |
+//! | 8 | 2 each | lengths of the keys |
+//! | behind | | the keys, one after the other |
+//! | head's length | | the row |
+//!
+//! Invariants
+//! 1. The head of a tuple never changes. So a key that an index compares with is there as long as the tuple.
+//!
+//! What it does not know: indexes, the log.
+
+use std::cmp::Ordering;
+
+use super::space::Space;
+use crate::pointer::Pointer;
+use crate::store_error::{StoreError, StoreResult};
+
+/// Indexes that a table can have.
+pub(super) const INDEXES_MAX: usize = 7;
+/// Bytes of the longest key.
+pub(super) const KEY_BYTES_MAX: usize = 4096;
+/// Bytes of the longest row.
+pub(super) const ROW_BYTES_MAX: usize = 1 << 30;
+
+const FIXED_BYTES: usize = 8 + 2 * INDEXES_MAX;
+/// Keys are compared in the region in pieces of this many bytes.
+const PIECE_BYTES: usize = 64;
+
+/// The fixed part of a head.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TupleHead {
+    pub(super) row_bytes: usize,
+    pub(super) head_bytes: usize,
+    keys: usize,
+    lengths: [u16; INDEXES_MAX],
+}
+
+/// Where a key is in its tuple.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeySpan {
+    from: usize,
+    len_bytes: usize,
+}
+
+/// Writes the head of a tuple into a buffer.
+pub(super) fn encode_head(keys: &[&[u8]], row_bytes: usize, head: &mut Vec<u8>) {
+    let head_bytes = 8 + keys.iter().map(|key| 2 + key.len()).sum::<usize>();
+    head.clear();
+    head.extend_from_slice(&(row_bytes as u32).to_le_bytes());
+    head.extend_from_slice(&(head_bytes as u16).to_le_bytes());
+    head.extend_from_slice(&(keys.len() as u16).to_le_bytes());
+    keys.iter().for_each(|key| head.extend_from_slice(&(key.len() as u16).to_le_bytes()));
+    keys.iter().for_each(|key| head.extend_from_slice(key));
+}
+
+fn number(bytes: &[u8], at: usize) -> u16 {
+    let pair = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    pair.map_or(0, |pair| u16::from_le_bytes(*pair))
+}
+
+impl TupleHead {
+    /// Reads the fixed part of a tuple's head.
+    ///
+    /// Errors: its lengths cannot be.
+    pub(super) fn read(space: &Space, tuple: Pointer) -> StoreResult<TupleHead> {
+        let mut bytes = [0; FIXED_BYTES];
+        space.read(tuple, 0, &mut bytes)?;
+        let row_bytes = bytes.first_chunk().map_or(0, |first| u32::from_le_bytes(*first)) as usize;
+        let (head_bytes, keys) = (usize::from(number(&bytes, 4)), usize::from(number(&bytes, 6)));
+        let mut lengths = [0; INDEXES_MAX];
+        (0..keys).zip(&mut lengths).for_each(|(no, length)| *length = number(&bytes, 8 + 2 * no));
+        let sum = 8 + 2 * keys + lengths.iter().map(|length| usize::from(*length)).sum::<usize>();
+        let head = TupleHead { row_bytes, head_bytes, keys, lengths };
+        let is_possible = keys <= INDEXES_MAX && sum == head_bytes && row_bytes <= ROW_BYTES_MAX;
+        is_possible.then_some(head).ok_or(StoreError::Damaged { what: "the head of a tuple", at: tuple })
+    }
+
+    fn span(&self, index: usize) -> KeySpan {
+        let before = self.lengths.iter().take(index).map(|length| usize::from(*length)).sum::<usize>();
+        let len_bytes = self.lengths.get(index).map_or(0, |length| usize::from(*length));
+        KeySpan { from: 8 + 2 * self.keys + before, len_bytes }
+    }
+
+    /// Copies the key of an index into a buffer.
+    pub(super) fn key(
+        &self,
+        space: &Space,
+        tuple: Pointer,
+        index: usize,
+        key: &mut Vec<u8>,
+    ) -> StoreResult<()> {
+        let span = self.span(index);
+        key.resize(span.len_bytes, 0);
+        space.read(tuple, span.from as u64, key)
+    }
+
+    /// Copies the row into a buffer.
+    pub(super) fn row(&self, space: &Space, tuple: Pointer, row: &mut Vec<u8>) -> StoreResult<()> {
+        row.resize(self.row_bytes, 0);
+        space.read(tuple, self.head_bytes as u64, row)
+    }
+}
+
+/// The checksum of a tuple's head in the region; `None` if it is no head.
+pub(super) fn head_checksum(space: &Space, tuple: Pointer, bytes: &mut Vec<u8>) -> Option<u32> {
+    let head = TupleHead::read(space, tuple).ok()?;
+    bytes.resize(head.head_bytes, 0);
+    space.read(tuple, 0, bytes).ok()?;
+    Some(crc32c::crc32c(bytes))
+}
+
+/// Compares the key that a tuple has in an index with another key.
+pub(super) fn compare(space: &Space, tuple: Pointer, index: usize, key: &[u8]) -> StoreResult<Ordering> {
+    let span = TupleHead::read(space, tuple)?.span(index);
+    compare_bytes(space, tuple, span.from as u64, span.len_bytes, key)
+}
+
+/// Compares bytes in the region with a key.
+pub(super) fn compare_bytes(
+    space: &Space,
+    at: Pointer,
+    from: u64,
+    len_bytes: usize,
+    key: &[u8],
+) -> StoreResult<Ordering> {
+    let mut piece = [0; PIECE_BYTES];
+    let common = len_bytes.min(key.len());
+    let mut done = 0;
+    for part in key.chunks(PIECE_BYTES) {
+        let count = part.len().min(common - done);
+        let (Some(stored), Some(part)) = (piece.get_mut(..count), part.get(..count)) else { break };
+        if count == 0 {
+            break;
+        }
+        space.read(at, from + done as u64, stored)?;
+        match (*stored).cmp(part) {
+            Ordering::Equal => done += count,
+            unequal => return Ok(unequal),
+        }
+    }
+    Ok(len_bytes.cmp(&key.len()))
+}

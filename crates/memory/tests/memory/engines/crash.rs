@@ -1,0 +1,112 @@
+//! Crash images of a store before every store, write-back and fence; recovery is crashed again.
+
+use std::sync::Arc;
+
+use varve_device::{Directory, MemoryDirectory, RecordLog, Timeline};
+use varve_memory::Allocator;
+
+use super::life::{self, Life, Plan};
+use super::model::Model;
+use super::random::judge;
+use super::{ENGINES, Engine};
+use crate::crash::{ENUMERATED_MAX, Seen, choices};
+use crate::life::{DATABASE, REGION};
+use crate::rng::Rng;
+
+/// Images whose recovery is crashed, for each life.
+const AGAIN: u64 = 6;
+
+fn judge_image(engine: &Engine, image: &MemoryDirectory, state: &Model) -> Result<(), String> {
+    // Opening an image may change it, so that it is judged in a copy.
+    let copy = MemoryDirectory::from_images(image.images());
+    let region = copy.map(REGION, 4096).map_err(|error| error.to_string())?;
+    let allocator = Allocator::open(region, DATABASE).map_err(|error| error.to_string())?;
+    judge(engine, allocator, state)
+}
+
+/// The state of an image if it is one that a crash may leave: the last one that was acknowledged, or the one
+/// of the commit under way.
+fn state_of(
+    engine: &Engine,
+    image: &MemoryDirectory,
+    life: &Life,
+    acknowledged: usize,
+) -> Result<Model, String> {
+    let states = life.states.iter().skip(acknowledged).take(2);
+    let mut errors = Vec::new();
+    for state in states {
+        match judge_image(engine, image, state) {
+            Ok(()) => return Ok(state.clone()),
+            Err(error) => errors.push(error),
+        }
+    }
+    Err(errors.join("; "))
+}
+
+/// Looks at images at every `stride`-th cut of a life; `each` gets those that are right.
+pub fn search(
+    engine: &Engine,
+    life: &Life,
+    seed: u64,
+    stride: usize,
+    mut each: impl FnMut(&Arc<MemoryDirectory>, Model) -> Result<(), String>,
+) -> Result<Seen, String> {
+    let mut rng = Rng::new(seed);
+    let mut seen = Seen::default();
+    let mut timeline = Timeline::new(life.recording.clone());
+    for cut in (1 + rng.below(stride as u64)..=timeline.end()).step_by(stride) {
+        timeline.advance(cut);
+        let acknowledged = timeline.marks().last().map_or(0, |mark| *mark as usize);
+        let choices = choices(&timeline.pending(), &mut rng);
+        seen.cuts += 1;
+        seen.enumerated_cuts += u64::from(timeline.pending().len() <= ENUMERATED_MAX);
+        for fates in choices {
+            let [image] = &timeline.image(&fates)[..] else { return Err("one device was recorded".into()) };
+            seen.images += 1;
+            let state = state_of(engine, image, life, acknowledged);
+            let what =
+                |error| format!("{}, seed {seed}, cut {cut}, commit {acknowledged}: {error}", engine.name);
+            each(image, state.map_err(what)?)?;
+        }
+    }
+    Ok(seen)
+}
+
+/// A life from a store with some rows.
+pub fn recorded(engine: &Engine, plan: &Plan) -> Result<Life, String> {
+    let directory = life::with_table(engine, 3 << 20);
+    let region = directory.map(REGION, 4096).map_err(|error| error.to_string())?;
+    let before = Plan { operations: 120, skip: None, ..*plan };
+    let first = life::live_on(engine, region, &RecordLog::new(), Model::default(), &before)?;
+    let state = first.states.last().cloned().unwrap_or_default();
+    life::live(engine, directory, state, plan)
+}
+
+#[test]
+fn every_crash_leaves_what_was_acknowledged() {
+    for engine in &ENGINES {
+        let (mut images, mut again) = (0, 0);
+        for seed in 0..4 {
+            let plan = Plan { seed, operations: 25, keys: 60, skip: None };
+            let life = recorded(engine, &plan).unwrap_or_else(|error| panic!("{error}"));
+            let mut rng = Rng::new(seed ^ 9);
+            let mut lives = 0;
+            let seen = search(engine, &life, seed, 3, |image, state| {
+                if lives == AGAIN || rng.below(60) > 0 {
+                    return Ok(());
+                }
+                lives += 1;
+                let next = Plan { seed: rng.draw(), operations: 2, ..plan };
+                let copy = MemoryDirectory::from_images(image.images());
+                let next = life::live(engine, copy, state, &next)?;
+                again += search(engine, &next, seed, 2, |_, _| Ok(()))?.images;
+                Ok(())
+            });
+            let seen = seen.unwrap_or_else(|error| panic!("{error}"));
+            println!("{} seed {seed}: {seen:?}", engine.name);
+            images += seen.images;
+        }
+        println!("{}: {images} images, {again} of recovery and behind it", engine.name);
+        assert!(images + again > 2_000, "{images} images, {again} again");
+    }
+}

@@ -1,0 +1,271 @@
+//! A life of a store: random transactions beside the model, recorded if a test wants images.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use varve_device::{Directory, MemoryDirectory, RecordLog, Recorder, Recording, Region};
+use varve_memory::{Allocator, Commit, KeyRange, Savepoint, Store, StoreError, TableNo};
+
+use super::model::{INDEXES, Model, Row, TABLE};
+use super::{Engine, owner};
+use crate::life::{DATABASE, REGION, empty};
+use crate::rng::Rng;
+use crate::skipping::{Call, Skip, Skipping};
+
+/// A recorded life.
+pub struct Life {
+    pub recording: Recording,
+    /// The committed states; the first one is that of the beginning.
+    pub states: Vec<Model>,
+    pub most_events: BTreeMap<Call, u64>,
+    pub rows_count: usize,
+    pub full_count: u64,
+}
+
+/// What a life does.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    pub seed: u64,
+    pub operations: usize,
+    /// Different keys.
+    pub keys: u64,
+    pub skip: Option<Skip>,
+}
+
+/// A region with an empty table.
+pub fn with_table(engine: &Engine, region_bytes: u64) -> Arc<MemoryDirectory> {
+    let directory = empty(region_bytes);
+    let mut store = open(engine, &directory).unwrap_or_else(|error| panic!("{}: {error}", engine.name));
+    let table = store.create_table(owner(2), INDEXES);
+    assert_eq!(table, Ok(TableNo::new(TABLE)));
+    directory
+}
+
+/// Opens the store in a directory.
+pub fn open(engine: &Engine, directory: &Arc<MemoryDirectory>) -> Result<Box<dyn Store>, String> {
+    let region = directory.map(REGION, 4096).map_err(|error| error.to_string())?;
+    let allocator = Allocator::open(region, DATABASE).map_err(|error| error.to_string())?;
+    (engine.open)(Arc::new(allocator)).map_err(|error| error.to_string())
+}
+
+/// A key of many lengths: some fit into an entry of a node, most agree in their first 15 bytes.
+fn key(number: u64) -> Vec<u8> {
+    match number % 4 {
+        0 => number.to_be_bytes().to_vec(),
+        1 => format!("a long beginning {number:06}").into_bytes(),
+        2 => format!("a long beginning {number:06} and {}", "more ".repeat(20)).into_bytes(),
+        _ => number.to_string().into_bytes(),
+    }
+}
+
+fn row(rng: &mut Rng, primary: u64, keys: u64) -> Row {
+    let unique = key(rng.below(keys * 3));
+    let mut other = key(rng.below(5));
+    other.extend_from_slice(&key(primary));
+    let len = [0, 5, 60, 200, 900, 40_000][rng.below(6) as usize];
+    let byte = rng.draw() as u8;
+    Row {
+        keys: [key(primary), unique, other],
+        bytes: vec![byte; len.min(if rng.below(8) > 0 { 200 } else { len })],
+    }
+}
+
+/// A store at work.
+struct Working {
+    store: Box<dyn Store>,
+    region: Arc<Skipping>,
+    /// What the open transaction sees.
+    model: Model,
+    savepoints: Vec<(Savepoint, Model)>,
+    full_count: u64,
+}
+
+/// Lives for a number of operations, from a directory whose store holds `state`.
+pub fn live(
+    engine: &Engine,
+    directory: Arc<MemoryDirectory>,
+    state: Model,
+    plan: &Plan,
+) -> Result<Life, String> {
+    let log = RecordLog::new();
+    let recorder = Recorder::wrap(directory, Arc::clone(&log));
+    let region = recorder.map(REGION, 4096).map_err(|error| error.to_string())?;
+    live_on(engine, region, &log, state, plan)
+}
+
+/// As [`live`], on a region that `log` may record.
+pub fn live_on(
+    engine: &Engine,
+    region: Arc<dyn Region>,
+    log: &RecordLog,
+    state: Model,
+    plan: &Plan,
+) -> Result<Life, String> {
+    let region = Skipping::wrap(region, plan.skip);
+    let opened = region.during(Call::Open, || {
+        let allocator = Allocator::open(region.clone(), DATABASE)?;
+        (engine.open)(Arc::new(allocator))
+    });
+    let store = opened.map_err(|error| error.to_string())?;
+    let mut working = Working { store, region, model: state.clone(), savepoints: Vec::new(), full_count: 0 };
+    let mut states = vec![state];
+    log.mark(0);
+    let mut rng = Rng::new(plan.seed);
+    for _ in 0..plan.operations {
+        if rng.below(5) == 0 {
+            let is_kept = rng.below(4) > 0;
+            let is_durable = working.end(is_kept)?;
+            if is_kept {
+                states.push(working.model.clone());
+            } else {
+                working.model = states.last().cloned().unwrap_or_default();
+            }
+            if !is_durable {
+                working.store.sync().map_err(|error| error.to_string())?;
+            }
+            log.mark(states.len() as u64 - 1);
+        } else {
+            working.operate(&mut rng, plan.keys)?;
+        }
+        working.read(&mut rng, plan.keys)?;
+    }
+    working.model.compare(&*working.store)?;
+    Ok(Life {
+        recording: log.recording(),
+        most_events: working.region.most_events(),
+        rows_count: states.last().map_or(0, |state| state.rows.len()),
+        full_count: working.full_count,
+        states,
+    })
+}
+
+fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), String> {
+    if found == expected { Ok(()) } else { Err(format!("{what}: {found:?}, not {expected:?}")) }
+}
+
+impl Working {
+    /// Ends the transaction; whether that is durable.
+    fn end(&mut self, is_kept: bool) -> Result<bool, String> {
+        self.savepoints.clear();
+        let store = &mut self.store;
+        let ended = match is_kept {
+            true => self.region.during(Call::Commit, || store.commit()),
+            false => self.region.during(Call::Rollback, || store.rollback()).map(|()| Commit::Durable),
+        };
+        ended.map(|commit| commit == Commit::Durable).map_err(|error| error.to_string())
+    }
+
+    fn operate(&mut self, rng: &mut Rng, keys: u64) -> Result<(), String> {
+        let number = rng.below(keys);
+        match rng.below(20) {
+            0..8 => self.insert(row(rng, number, keys)),
+            8..11 => self.replace(row(rng, number, keys)),
+            11..14 => self.patch(&key(number), rng),
+            14..18 => self.delete(&key(number)),
+            18 => {
+                self.savepoints.push((self.store.savepoint(), self.model.clone()));
+                Ok(())
+            }
+            _ => self.go_back(rng),
+        }
+    }
+
+    /// Whether a call failed because the region is full; nothing is changed then.
+    fn is_full<T>(&mut self, result: &Result<T, StoreError>) -> bool {
+        let is_full = matches!(result, Err(StoreError::Memory(varve_memory::MemoryError::Full { .. })));
+        self.full_count += u64::from(is_full);
+        is_full
+    }
+
+    fn insert(&mut self, row: Row) -> Result<(), String> {
+        let store = &mut self.store;
+        let table = TableNo::new(TABLE);
+        let found = self.region.during(Call::InsertRow, || store.insert(table, &row.keys(), &row.bytes));
+        if self.is_full(&found) {
+            return Ok(());
+        }
+        let expected = match self.model.duplicate(&row, b"") {
+            Some(index) => Err(StoreError::Duplicate { index }),
+            None => Ok(()),
+        };
+        if expected.is_ok() {
+            self.model.rows.insert(row.keys[0].clone(), row);
+        }
+        expect("insert", found, expected)
+    }
+
+    fn replace(&mut self, row: Row) -> Result<(), String> {
+        let store = &mut self.store;
+        let table = TableNo::new(TABLE);
+        let found = self.region.during(Call::ReplaceRow, || store.replace(table, &row.keys(), &row.bytes));
+        if self.is_full(&found) {
+            return Ok(());
+        }
+        let is_there = self.model.rows.contains_key(&row.keys[0]);
+        let expected = match self.model.duplicate(&row, &row.keys[0]) {
+            Some(index) if is_there => Err(StoreError::Duplicate { index }),
+            _ => Ok(is_there),
+        };
+        if expected == Ok(true) {
+            self.model.rows.insert(row.keys[0].clone(), row);
+        }
+        expect("replace", found, expected)
+    }
+
+    fn patch(&mut self, key: &[u8], rng: &mut Rng) -> Result<(), String> {
+        let (table, store) = (TableNo::new(TABLE), &mut self.store);
+        let row_bytes = self.model.rows.get(key).map_or(0, |row| row.bytes.len());
+        let at = rng.below(row_bytes as u64 + 1) as usize;
+        let len = rng.below((row_bytes - at) as u64 + 1) as usize;
+        let bytes = vec![rng.draw() as u8; len];
+        let found = self.region.during(Call::PatchRow, || store.patch(table, key, at, &bytes));
+        if self.is_full(&found) {
+            return Ok(());
+        }
+        let row = self.model.rows.get_mut(key);
+        let expected = row.map(|row| row.bytes[at..at + len].copy_from_slice(&bytes)).is_some();
+        expect("patch", found, Ok(expected))
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), String> {
+        let (table, store) = (TableNo::new(TABLE), &mut self.store);
+        let found = self.region.during(Call::DeleteRow, || store.delete(table, key));
+        if self.is_full(&found) {
+            return Ok(());
+        }
+        expect("delete", found, Ok(self.model.rows.remove(key).is_some()))
+    }
+
+    fn go_back(&mut self, rng: &mut Rng) -> Result<(), String> {
+        let Some(at) = rng.below(self.savepoints.len() as u64 + 1).checked_sub(1) else { return Ok(()) };
+        self.savepoints.truncate(at as usize + 1);
+        let Some((savepoint, model)) = self.savepoints.last() else { return Ok(()) };
+        self.model = model.clone();
+        let (store, savepoint) = (&mut self.store, *savepoint);
+        let done = self.region.during(Call::RollbackTo, || store.rollback_to(savepoint));
+        done.map_err(|error| error.to_string())
+    }
+
+    /// Compares what a transaction sees: one row by a random index, and a random range.
+    fn read(&self, rng: &mut Rng, keys: u64) -> Result<(), String> {
+        let index = rng.below(INDEXES as u64) as usize;
+        let mut bounds = [key(rng.below(keys)), key(rng.below(keys))];
+        bounds.sort();
+        let [from, to] = &bounds;
+        let found = self.model.rows.values().find(|row| row.keys[index] == *from);
+        let mut bytes = Vec::new();
+        let is_there = self.store.get(TableNo::new(TABLE), index, from, &mut bytes);
+        expect("get", is_there.map_err(|error| error.to_string())?, found.is_some())?;
+        if let Some(found) = found {
+            expect("the row", &bytes, &found.bytes)?;
+        }
+        let bound = |key, kind| match kind {
+            0 => Bound::Included(key),
+            1 => Bound::Excluded(key),
+            _ => Bound::Unbounded,
+        };
+        let range = KeyRange { from: bound(&from[..], rng.below(3)), to: bound(&to[..], rng.below(3)) };
+        self.model.compare_range(&*self.store, index, &range)
+    }
+}

@@ -1,0 +1,31 @@
+//! One harness for all table engines: a model, crash images, and the lack of each write-back and fence.
+
+mod crash;
+mod life;
+mod model;
+mod needed;
+mod random;
+
+use std::sync::Arc;
+
+use varve_memory::{Allocator, NvmInplace, Owner, Store, StoreResult};
+
+/// An engine under test.
+#[derive(Clone, Copy)]
+pub struct Engine {
+    pub name: &'static str,
+    pub open: fn(Arc<Allocator>) -> StoreResult<Box<dyn Store>>,
+}
+
+pub const ENGINES: [Engine; 1] = [Engine { name: "nvm_inplace", open: open_nvm_inplace }];
+
+/// The name of the store's root.
+const ROOT: &str = "partition 0";
+
+fn owner(number: u16) -> Owner {
+    Owner::new(number).unwrap_or_else(|| panic!("{number} is an owner"))
+}
+
+fn open_nvm_inplace(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
+    NvmInplace::open(allocator, ROOT, owner(1)).map(|store| Box::new(store) as Box<dyn Store>)
+}

@@ -1,0 +1,95 @@
+//! What a store should hold: ordered maps.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+
+use varve_memory::{Direction, KeyRange, Store, TableNo};
+
+/// Indexes of the table: the primary key, a unique key, and a key with the primary key behind it.
+pub const INDEXES: usize = 3;
+pub const TABLE: u16 = 0;
+
+/// A row and its keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub keys: [Vec<u8>; INDEXES],
+    pub bytes: Vec<u8>,
+}
+
+impl Row {
+    pub fn keys(&self) -> [&[u8]; INDEXES] {
+        [&self.keys[0], &self.keys[1], &self.keys[2]]
+    }
+}
+
+/// The rows by primary key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Model {
+    pub rows: BTreeMap<Vec<u8>, Row>,
+}
+
+impl Model {
+    pub fn table(&self) -> TableNo {
+        TableNo::new(TABLE)
+    }
+
+    /// The index that refuses a row; the row with the primary key `but` is left out.
+    pub fn duplicate(&self, row: &Row, but: &[u8]) -> Option<usize> {
+        (0..INDEXES).find(|index| {
+            self.rows.values().any(|other| other.keys[0] != but && other.keys[*index] == row.keys[*index])
+        })
+    }
+
+    /// Keys and rows in the order of an index.
+    fn ordered(&self, index: usize) -> BTreeMap<&[u8], &[u8]> {
+        self.rows.values().map(|row| (&row.keys[index][..], &row.bytes[..])).collect()
+    }
+
+    /// Compares a range of an index, in both directions.
+    pub fn compare_range(&self, store: &dyn Store, index: usize, range: &KeyRange<'_>) -> Result<(), String> {
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            let mut on_row = |key: &[u8], row: &[u8]| {
+                found.push((key.to_vec(), row.to_vec()));
+                ControlFlow::Continue(())
+            };
+            let scanned = store.scan(self.table(), index, range, direction, &mut on_row);
+            scanned.map_err(|error| error.to_string())?;
+            if direction == Direction::Backward {
+                found.reverse();
+            }
+            let is_inside = |key: &[u8]| {
+                let behind = match range.from {
+                    Bound::Included(from) => key >= from,
+                    Bound::Excluded(from) => key > from,
+                    Bound::Unbounded => true,
+                };
+                behind
+                    && match range.to {
+                        Bound::Included(to) => key <= to,
+                        Bound::Excluded(to) => key < to,
+                        Bound::Unbounded => true,
+                    }
+            };
+            let rows = self.ordered(index);
+            let expected: Vec<(Vec<u8>, Vec<u8>)> = rows
+                .iter()
+                .filter(|(key, _)| is_inside(key))
+                .map(|(key, row)| (key.to_vec(), row.to_vec()))
+                .collect();
+            if found != expected {
+                let (found_count, count) = (found.len(), expected.len());
+                let first = found.iter().zip(&expected).position(|(left, right)| left != right);
+                return Err(format!(
+                    "index {index}, {direction:?}: {found_count} rows, not {count}; the first other: {first:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares everything.
+    pub fn compare(&self, store: &dyn Store) -> Result<(), String> {
+        (0..INDEXES).try_for_each(|index| self.compare_range(store, index, &KeyRange::ALL))
+    }
+}

@@ -1,0 +1,60 @@
+//! Random transactions, rollbacks and savepoints beside the model; then a start, and what chunks are left.
+
+use varve_device::{Directory, RecordLog};
+use varve_memory::{Allocator, Store};
+
+use super::life::{self, Plan};
+use super::model::Model;
+use super::{ENGINES, Engine};
+use crate::life::{DATABASE, REGION};
+
+/// Checks that the store is as the model says, and that no chunk is lost.
+pub fn judge(engine: &Engine, allocator: Allocator, model: &Model) -> Result<(), String> {
+    let allocator = std::sync::Arc::new(allocator);
+    let store = (engine.open)(allocator.clone()).map_err(|error| error.to_string())?;
+    model.compare(&*store)?;
+    no_chunk_is_lost(&allocator, &*store)
+}
+
+pub fn no_chunk_is_lost(allocator: &Allocator, store: &dyn Store) -> Result<(), String> {
+    let mut held = store.chunks().map_err(|error| error.to_string())?;
+    held.sort_unstable();
+    let active = allocator.active_chunks().map_err(|error| error.to_string())?;
+    let active: Vec<_> = active.iter().map(|chunk| chunk.pointer).collect();
+    match held == active {
+        true => allocator.check().map_err(|error| error.to_string()),
+        false => Err(format!("{} chunks are active, and the store holds {}", active.len(), held.len())),
+    }
+}
+
+fn check(engine: &Engine, region_bytes: u64, plan: &Plan) -> u64 {
+    let fail = |error: String| -> ! { panic!("{} {plan:?}: {error}", engine.name) };
+    let directory = life::with_table(engine, region_bytes);
+    let region = || directory.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
+    let life = life::live_on(engine, region(), &RecordLog::new(), Model::default(), plan);
+    let life = life.unwrap_or_else(|error| fail(error));
+    let allocator = Allocator::open(region(), DATABASE).unwrap_or_else(|error| panic!("{error}"));
+    let last = life.states.last().cloned().unwrap_or_default();
+    judge(engine, allocator, &last).unwrap_or_else(|error| fail(error));
+    println!("{} {plan:?}: {} rows, full {} times", engine.name, life.rows_count, life.full_count);
+    life.full_count
+}
+
+#[test]
+fn stores_are_as_the_model_says() {
+    for engine in &ENGINES {
+        for (seed, keys) in (0..).zip([6, 40, 300, 1500]) {
+            check(engine, 16 << 20, &Plan { seed, operations: 1500, keys, skip: None });
+        }
+    }
+}
+
+#[test]
+fn a_full_region_refuses_a_change_and_nothing_else() {
+    for engine in &ENGINES {
+        let full: u64 = (0..4)
+            .map(|seed| check(engine, 800_000, &Plan { seed, operations: 1200, keys: 2000, skip: None }))
+            .sum();
+        assert!(full > 10, "{}: full {full} times", engine.name);
+    }
+}
