@@ -1,8 +1,8 @@
 //! Writes a connection's events to the server's log: that it was received, was authorized, or has ended.
 //!
 //! Invariants
-//! 1. The end of a connection is logged only if its session had begun, and if logging of connections was on
-//!    at that moment.
+//! 1. The end of a connection is logged only if its user was authorized, and if disconnections were logged at
+//!    that moment.
 
 use std::time::Instant;
 

@@ -1,5 +1,6 @@
-//! Tables whose compression was altered are read correctly after any crash, in place and packed. Extents that
-//! compressed pages no longer use are trimmed, and recovery after a crash does not need them.
+//! Tables whose compression was altered are read correctly after any crash, with pages at fixed offsets and
+//! with packed pages. File blocks that compressed pages no longer use are given back to the file system.
+//! Recovery does not need these blocks.
 
 use varve_sim::engine::{Engine, covering_seeds};
 use varve_sim::pages::{Load, Pages};

@@ -1,5 +1,6 @@
-//! A device fails at its n-th operation. The workload sees a clean error or none, never a panic. A restart on
-//! a repaired device finds every acknowledged commit. `make faults` tries every n, this test tries some.
+//! A device fails at its n-th operation. The workload gets an error or no error, but never panics. After a
+//! restart on a device that works, the database has every acknowledged commit. `make faults` tries every n,
+//! and this test tries some of them.
 
 use varve_device::{ErrorKind, Fault, Operation, Rule, Space, When};
 use varve_sim::engine::Engine;

@@ -1,5 +1,6 @@
-//! `[log] capacity` is lowered and raised between starts. The database starts, takes changes, stops and has
-//! no damage, with more log files than allowed, with as many, and with fewer.
+//! The setting `[log] capacity` is lowered and raised between starts. So a start finds more log files than
+//! the setting allows, as many, or fewer. Each time the database starts, takes changes, stops, and has no
+//! damage.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -1,9 +1,22 @@
 //! A test client that sends bytes and shows the server's answers as one line of text.
 //!
-//! The line shows messages as follows: `1` ParseComplete, `2` BindComplete, `3` CloseComplete, `t[23]`
-//! ParameterDescription, `T[number:23:0]` RowDescription (name, type, format), `D[1|x]` DataRow (`~` is
-//! NULL), `C[..]`, `E[severity sqlstate message]`, `N[..]` notice, `Z[I]`, `S[name=value]`, `G[2]`
-//! CopyInResponse, `n` NoData, `s` PortalSuspended, `I` EmptyQueryResponse, `K`, `R`, `v[..]`, and `closed`.
+//! The line shows a message as follows:
+//!
+//! | text | message |
+//! |---|---|
+//! | `1`, `2`, `3` | ParseComplete, BindComplete, CloseComplete |
+//! | `t[23]` | ParameterDescription |
+//! | `T[number:23:0]` | RowDescription (name, type, format) |
+//! | `D[1\|x]` | DataRow (`~` is NULL) |
+//! | `C[..]` | CommandComplete |
+//! | `E[severity sqlstate message]` | ErrorResponse |
+//! | `N[..]` | NoticeResponse |
+//! | `Z[I]` | ReadyForQuery |
+//! | `S[name=value]` | ParameterStatus |
+//! | `G[2]` | CopyInResponse |
+//! | `n`, `s`, `I` | NoData, PortalSuspended, EmptyQueryResponse |
+//! | `K`, `R`, `v[..]` | BackendKeyData, Authentication, NegotiateProtocolVersion |
+//! | `closed` | the end of the connection |
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

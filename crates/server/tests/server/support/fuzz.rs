@@ -1,9 +1,10 @@
 //! Sends damaged conversations to a server, and checks that the server does not panic, does not hang, and
 //! still answers other clients.
 //!
-//! A case is a valid conversation of the corpus that was mutated and cut into pieces of any size, or it is
-//! garbage. After it the client closes its side of the connection, and the server has to close, too.
-//! Everything follows from the seed, so a failure reports its seed and case and can be repeated.
+//! A case is one connection. The client sends a valid conversation of the corpus that was mutated and cut
+//! into pieces of any size, or it sends garbage. Then the client closes its side of the connection, and the
+//! server must close, too. The seed determines everything, so a failure can be repeated with its seed and the
+//! number of its case.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
