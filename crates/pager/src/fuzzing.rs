@@ -90,8 +90,9 @@ pub fn make_packed(directory: &dyn Directory, database: u64, page_size: usize) -
     packed::fuzzing::make(directory, database, page_size)
 }
 
-/// Recovers that space (database, page size) by its files and notes of the log (end of the group, kind, payload), and copies its map
-/// if it is to go on. Gives where each page lies: number, address and length in units of 512 bytes.
+/// Recovers that space (database, page size) from its files and from log records (end of the group, kind,
+/// payload). If the fuzz target continues, takes a checkpoint of its map. Returns where each page is stored:
+/// number, address and length in units of 512 bytes.
 pub fn recover_packed(
     directory: &dyn Directory,
     who: (u64, usize),

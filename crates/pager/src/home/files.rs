@@ -30,7 +30,8 @@ pub(crate) struct SpaceFile {
 /// Files grow by a sixteenth of their length at a time, up to this.
 const GROWTH_BYTES_MAX: u64 = 64 << 20;
 
-/// The step by which a file of `count` pieces grows, in pieces of `piece_bytes`: at least this many, if they are not too long.
+/// The number of pieces by which a file of `count` pieces grows. A piece has `piece_bytes` bytes. The step is
+/// at least `least` pieces, if they are not too long.
 pub(crate) fn growth_step(count: u32, least: u32, piece_bytes: u64) -> u32 {
     let largest = u32::try_from(GROWTH_BYTES_MAX / piece_bytes).unwrap_or(u32::MAX).max(1);
     (count / 16).max(least).min(largest)
@@ -258,7 +259,8 @@ mod tests {
 
     use super::*;
 
-    /// A cut that a full device refused left pages that the map could take again and the file seemed not to have.
+    /// After a full device refused a cut, the map could allocate pages again that the file seemed not to
+    /// have.
     #[test]
     fn a_refused_cut_leaves_the_length() {
         let device = Faulty::wrap(MemoryDirectory::new());

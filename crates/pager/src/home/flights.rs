@@ -23,8 +23,8 @@ pub(crate) struct Flights {
 }
 
 impl Flights {
-    /// Enters the images as soon as no other write of their pages is in flight. Leaves out those that a newer image
-    /// overtook meanwhile; duplicates within the batch are a programmer's error.
+    /// Enters the images when no other write of their pages is in flight. Images for which a newer image was
+    /// written meanwhile are left out. A batch must not have two images of one page.
     pub(crate) fn take_off<'i>(&self, images: &[&'i Image]) -> Vec<&'i Image> {
         let mut table = self.table.lock();
         let mut overtaken: Vec<PageId> = Vec::new();

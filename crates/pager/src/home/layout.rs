@@ -27,11 +27,14 @@ pub(crate) enum Trimmed {
 
 /// Where and how pages lie. One layout may have several spaces.
 pub(crate) trait Layout: Send + Sync {
-    /// Reads stored pages and makes them plain in their frames, checked; submits all together. A page that was never written
-    /// is [`PageDamage::Zero`](crate::base::page::PageDamage::Zero). None of the wants is a hole.
+    /// Reads stored pages, checks them, and makes plain pages in their frames. All reads are submitted
+    /// together. For a page that was never written the result is
+    /// [`PageDamage::Zero`](crate::base::page::PageDamage::Zero). No page of `wants` may be a hole of the
+    /// request.
     fn read(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()>;
-    /// Writes pages, all of them logged or all temporary. `Held` ones are given back by `read` from the moment this returns;
-    /// `Stable` ones survive a crash, and the ledger was told. What a refusal means says `level/mod.rs`, invariant 6.
+    /// Writes pages; all of them are logged, or all are temporary. When this returns, `read` returns the new
+    /// version of pages with the need `Held`. Pages with `Stable` survive a crash, and were reported to the
+    /// dirty-page table. For a refusal see `level/mod.rs`, invariant 6.
     fn write(&self, images: &[&Image], cause: Cause, need: Need) -> Result<()>;
     /// Makes stable what was written with `Need::Held`.
     fn settle(&self) -> Result<()> {
@@ -43,12 +46,13 @@ pub(crate) trait Layout: Send + Sync {
     fn pages(&self, space: SpaceId) -> u32;
     /// Changes the length of a space, durably. After a refusal for want of room it is what it was.
     fn resize(&self, space: SpaceId, pages: u32) -> Result<()>;
-    /// Pages of the space up to this number may be written from now on: has the room for those that never were, or refuses. A space
-    /// that gets longer has its pages granted.
+    /// Allows that the pages of the space up to this number are written. Reserves space for those that were
+    /// never written, or refuses. This is called before a space grows.
     fn grant(&self, _space: SpaceId, _pages: u32) -> Result<()> {
         Ok(())
     }
-    /// No more than so many pages are written before others are granted. Whether that is of use here; else none need be granted.
+    /// Reduces the number of pages that may be written, until more are granted. Returns whether the layout
+    /// uses this; if not, no pages need to be granted.
     fn ungrant(&self, _space: SpaceId, _pages: u32) -> bool {
         false
     }
@@ -68,7 +72,8 @@ pub(crate) trait Layout: Send + Sync {
     fn trims(&self) -> bool {
         false
     }
-    /// Whether discards that no note speaks of are noted here, so that no redo applies older records of pages that lay somewhere.
+    /// Whether the layout itself logs discards that have no log record yet. Then redo applies no older
+    /// records to pages that were stored elsewhere.
     fn notes_discards(&self) -> bool {
         false
     }
@@ -88,7 +93,8 @@ pub(crate) trait Layout: Send + Sync {
     fn reserve(&self, _ids: PageRange) -> Result<()> {
         Ok(())
     }
-    /// Gives back what is free in the file and belongs to no page, a part of it. Whether there may be more.
+    /// Returns free space of the file that belongs to no page to the device, a piece at a time. Returns
+    /// whether there may be more.
     fn trim_file(&self, _pace: &Pace<'_>) -> Result<bool> {
         Ok(false)
     }

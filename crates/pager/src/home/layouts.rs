@@ -60,7 +60,8 @@ impl Layouts {
         self.number_of(one) == self.number_of(other)
     }
 
-    /// Writes pages of any spaces, all of them logged or all temporary. After a refusal those of another layout may be written.
+    /// Writes pages of several spaces. All of them are logged, or all are temporary. If a device refuses
+    /// pages of one layout, pages of another layout may have been written.
     pub(crate) fn write(&self, images: &[&Image], cause: Cause, need: Need) -> Result<()> {
         for (number, layout) in self.all.iter().enumerate() {
             let is_there = |image: &&Image| self.number_of(image.id().space()) == Some(number);

@@ -31,7 +31,8 @@ pub(crate) struct PieceBytes {
 }
 
 impl PieceBytes {
-    /// In place a megabyte with a hole in each page takes some 10 ms, without holes far less (docs/experiments.md, "Measured so far").
+    /// A megabyte with a hole in each page takes about 10 ms in the in-place layout, and far less without
+    /// holes (docs/experiments.md, "Measured so far").
     pub(crate) const BEGIN: u64 = 1 << 20;
 
     /// They begin with [`PieceBytes::BEGIN`].

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 /// Which unused blocks of the files are returned to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Trim {
-    /// The blocks behind compressed pages, and free extents of packed spaces. If any page of the database may
-    /// be compressed, also free extents of spaces that store pages at fixed addresses.
+    /// Returns the blocks after compressed pages, and free extents of packed spaces. If any page of the
+    /// database may be compressed, also free extents of spaces with the in-place layout.
     #[default]
     Auto,
     /// The same blocks, and free extents of all spaces, even if no page is compressed.

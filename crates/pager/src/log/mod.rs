@@ -133,8 +133,8 @@ pub struct Log {
 const RUNS: u8 = 0;
 /// A device failed, or pages and log may disagree: takes no more changes.
 const STOPPED: u8 = 1;
-/// A panic has gone through the pager: the log takes no more changes either. One value says both, so no thread sees the panic without the
-/// stop.
+/// A panic has passed through the pager, so the log takes no more changes. One value says both, so no thread
+/// sees the panic without the stop.
 const STOPPED_BY_PANIC: u8 = 2;
 
 const CAPACITY_SEGMENTS_MIN: u64 = 4;
@@ -184,8 +184,8 @@ impl Log {
         self.durable.load()
     }
 
-    /// Start of a block, with all that comes before it durable: redo can begin here. Between this and `durable` there are no groups, or
-    /// a flush has just begun.
+    /// The start of a block before which everything is durable, so redo can begin here. Between this and
+    /// `durable` there are no groups, or a flush has just begun.
     pub(crate) fn durable_block(&self) -> Lsn {
         self.durable_block.load()
     }
@@ -205,10 +205,11 @@ impl Log {
         self.truncated.load()
     }
 
-    /// Asks whether a mini-transaction may start; writes waiting bytes and makes the next segment if that is
-    /// due. No latch may be held. Fails when the log is poisoned or the next segment can't be made.
+    /// Asks whether a mini-transaction may start. Writes waiting bytes, and makes the next segment, if
+    /// necessary. The caller holds no latch. The call fails if the log has stopped, or the next segment can't
+    /// be made.
     ///
-    /// A full device is no failure as long as there are segments to recycle: then the answer is `Full`.
+    /// A full device is no failure as long as segments can be reused. Then the answer is `Full`.
     pub fn admit(&self) -> Result<Admission, LogError> {
         self.check()?;
         let end = self.end();

@@ -37,7 +37,8 @@ use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
 pub(crate) const SLOT_HEADER_BYTES: usize = 64;
 /// Largest sequence that fits a state word.
 const SEQUENCE_MAX: u64 = (1 << 56) - 1;
-/// No put comes near half of that, so what says so is damaged; and a start has numbers to go on with.
+/// A larger sequence number counts as damaged, because puts never reach half of the maximum. The other half
+/// is left for later starts.
 const SEQUENCE_BELIEVED_MAX: u64 = SEQUENCE_MAX / 2;
 const PUBLISHED: u64 = 0x50;
 const CHECKED: std::ops::Range<usize> = 8..40;
@@ -167,8 +168,8 @@ impl PageArea {
         u64::from(slot) * u64::from(self.page_size)
     }
 
-    /// Copies an image and its header, without the state word, into a slot that this thread owns, and begins to write
-    /// both back: a fence ends that.
+    /// Copies an image and its header, without the state word, into a slot that this thread owns, and begins
+    /// to write their cache lines back. A fence ends the write-back.
     pub(crate) fn begin_fill(&self, slot: u32, header: &SlotHeader, image: &[u8]) {
         if planted("nvm: the page is not written back") {
             self.pages.store(self.page_at(slot), image);

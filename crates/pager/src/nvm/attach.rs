@@ -47,8 +47,8 @@ pub(crate) struct RegionPlan {
 }
 
 impl RegionPlan {
-    /// The room for a region of `database`, if one is configured; refuses to take what somebody may need. `unneeded` is the id of
-    /// a region that the control file calls not needed.
+    /// Finds the space for a region of `database`, if one is configured. It refuses space that another
+    /// database may need. `unneeded` is the id of a region that the control file calls not needed.
     pub(crate) fn find(
         config: &WantedRegion<'_>,
         database: u64,
@@ -195,8 +195,9 @@ pub(crate) fn find(config: &WantedRegion<'_>, stored: &Superblock) -> Result<Opt
 }
 
 impl NvmRegion {
-    /// The control file says that it is not needed: the file goes. What a crash leaves of it makes room for the next region, or is
-    /// removed by hand. After a failure it can be called again.
+    /// Removes the region's file, because the control file says that the region is not needed. If a crash
+    /// leaves a part, it is used for the next region, or removed by hand. After a failure this can be called
+    /// again.
     pub(crate) fn remove(&self) -> Result<()> {
         write_word(&*self.region, MAGIC_AT, LEFT);
         remove_file(&*self.directory)

@@ -181,8 +181,8 @@ impl Book {
         OlderVersion::Older(entry.slot)
     }
 
-    /// Ends it: the new version is the page's, the older one is durably retired. Its slot is free now, unless a flusher
-    /// still has it.
+    /// Ends a put of a page: the new version is the page's version, and the slot of the older one is durably
+    /// retired. That slot is free now, unless a flushing thread still uses it.
     pub(crate) fn replace(&mut self, new: Version) {
         let is_served = |entry: &Entry| matches!(entry.state, State::Dirty | State::Clean);
         let is_again = self.entries.get(&new.id).is_some_and(is_served) || self.dirty.recall(new.id);
@@ -227,8 +227,8 @@ impl Book {
         self.waiting > 0
     }
 
-    /// The version of the page and its state, which stay until `end_look`; `None` if there is none, or a put or somebody who
-    /// retires it stores to its slot.
+    /// Begins a check of a page. Returns its version and state, which stay until `end_look`. Returns `None`
+    /// if there is no version, or if another thread stores to its slot.
     pub(crate) fn begin_look(&mut self, id: PageId) -> Option<(Version, State)> {
         let entry = self.entries.get_mut(&id)?;
         // What is being flushed has no settled place at home.
@@ -246,7 +246,8 @@ impl Book {
         }
     }
 
-    /// Dirty versions to write home next, at most `max`. While a turn goes round after a refusal, only what it has not tried yet.
+    /// The dirty versions to write to the data files next, at most `max`. During a round after a refusal
+    /// these are only versions that the round has not tried yet.
     pub(crate) fn begin_flush(&mut self, max: usize) -> Vec<Version> {
         let (entries, mut begun) = (&mut self.entries, Vec::new());
         self.dirty.next(max, |id| {
@@ -376,8 +377,9 @@ impl Book {
         }
     }
 
-    /// The pages mean nothing once the log is durable up to `after`. Whether one of them is still being read, flushed or
-    /// retired: then wait and ask again.
+    /// Marks pages as discarded: their content is not needed once the log is durable up to `after`. Returns
+    /// whether one of them is still being read, flushed or retired. Then the caller waits and calls this
+    /// again.
     pub(crate) fn doom(&mut self, ids: PageRange, after: Lsn) -> bool {
         let mut is_busy = false;
         for id in self.among(ids) {

@@ -214,8 +214,8 @@ impl NvmBuffer {
         }
     }
 
-    /// Waits until none of these pages, which are due, has a slot: a put that needed slots may have begun to retire some of
-    /// them, a check may look at one.
+    /// Waits until none of these discarded pages has a slot. A put that needed slots may have begun to free
+    /// some of them, or a check may be reading one.
     fn await_gone(&self, ids: PageRange, durable: Lsn) {
         let mut book = self.book.lock();
         while !book.among(ids).is_empty() {
@@ -299,8 +299,8 @@ impl NvmBuffer {
         Ok(())
     }
 
-    /// Only this process knows that home has what the damaged slot held: the next start would take the slot for the only place
-    /// of the page, and refuse it.
+    /// Only this process knows that the data files have the page of the damaged slot. The next start would
+    /// take the slot for the only place of the page, and refuse the database.
     fn retire_replaced(&self, version: &Version) {
         let leaving = self.book.lock().leave_if_clean(version);
         self.counters.replaced.fetch_add(leaving.len() as u64, Relaxed);
@@ -351,8 +351,8 @@ impl Level for NvmBuffer {
         self.home.changed(id);
     }
 
-    /// Waits until none of the pages is being written home, and, if the log has the discard, until none has a slot: their
-    /// places may be cut off next.
+    /// Waits until none of the pages is being written to the data files. If the discard is durable in the
+    /// log, also waits until none has a slot, because the end of the file may be cut off next.
     fn discard(&self, ids: PageRange, after: Lsn) -> Result<()> {
         if ids.first.space().is_logged() {
             let at_once = planted("nvm: a dropped page's slot goes at once");
@@ -383,7 +383,8 @@ impl Level for NvmBuffer {
         self.home.needs_log_from()
     }
 
-    /// What is due goes before the position is stored: behind the word of a clean shutdown the region stays as it is.
+    /// Slots that are due are freed before the redo position is stored, because the region must not change
+    /// after a clean shutdown is recorded.
     fn checkpoint(&self, step: Step) -> Result<()> {
         if step == Step::BeforeEnd {
             self.retire_due();

@@ -9,16 +9,16 @@ use varve_device::Directory;
 use crate::base::setting::{Form, Setting, Unit};
 use crate::home::protection::kind::ProtectionKind;
 
-/// A region of persistent memory and what lies in it. A database that was opened with it needs it until it leaves it
-/// ([`Pager::leave_region_at_shutdown`](crate::Pager::leave_region_at_shutdown)).
+/// A region of persistent memory and its use. A database that was opened with a region needs the region until
+/// it leaves it ([`Pager::leave_region_at_shutdown`](crate::Pager::leave_region_at_shutdown)).
 #[derive(Clone)]
 pub struct NvmConfig {
     /// Device that holds the region.
     pub directory: Arc<dyn Directory>,
     /// Length of the region, in bytes: a multiple of 4096.
     pub size_bytes: u64,
-    /// Bytes of it for the log, which is then no files: eight segments; `log_segment_bytes` and `log_capacity_bytes` mean nothing.
-    /// 0 = the log is in files.
+    /// Bytes of the region for the log, which has no files then. The log has eight segments, and
+    /// `log_segment_bytes` and `log_capacity_bytes` are not used. 0 means that the log is in files.
     pub log_bytes: u64,
 }
 

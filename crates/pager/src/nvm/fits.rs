@@ -111,7 +111,8 @@ pub(crate) fn configured(config: &WantedRegion<'_>, layout: &Layout) -> std::res
     }
 }
 
-/// Whether a file with these first bytes is a region that nobody needs: none was made there yet, or it was left.
+/// Whether a file with these first bytes is a region that no database needs: no region was made in it yet, or
+/// its database has left it.
 pub fn is_unneeded_region(header: &[u8]) -> bool {
     let header = header.first_chunk().map(RegionHeader::decode);
     matches!(header, Some(Err(HeaderDamage::Empty | HeaderDamage::Left)))

@@ -141,8 +141,9 @@ impl NvmBuffer {
         Ok(begun)
     }
 
-    /// Writes the dirty versions of these pages home, those that nobody has in hand. Whether home has the newest version of all of them
-    /// now: a full device may have refused some.
+    /// Writes the dirty versions of these pages to the data files, except versions that another thread uses.
+    /// Returns whether the data files now have the newest version of all of them. A full device may have
+    /// refused some.
     pub(crate) fn flush_pages(&self, ids: &[PageId]) -> Result<bool> {
         let versions = self.book.lock().begin_flush_of(ids);
         self.flush(versions)?;
@@ -150,8 +151,9 @@ impl NvmBuffer {
         Ok(!ids.iter().any(|id| book.is_dirty(*id)))
     }
 
-    /// A round of a flushing thread: a batch, if there are more dirty versions than the low mark; `is_flushing` says whether it
-    /// is between the marks on the way down. Whether there may be more to do.
+    /// A round of a flushing thread: it writes a batch if more versions are dirty than the low mark.
+    /// `is_flushing` says whether the number is on its way from the high mark down to the low mark. Returns
+    /// whether there may be more to do.
     pub(crate) fn flush_round(&self, is_flushing: &mut bool) -> Result<bool> {
         let mut book = self.book.lock();
         let dirty = book.counts()[1];
@@ -178,7 +180,8 @@ impl NvmBuffer {
         self.marks.flushes_when_idle()
     }
 
-    /// A flushing thread sleeps until the high mark is passed, or a little: a bell that rings just before is not heard.
+    /// A flushing thread sleeps until the high mark is passed, but only for a short time, because a wake-up
+    /// just before the sleep is lost.
     pub(crate) fn wait_for_bell(&self, longest: Duration) {
         let mut book = self.book.lock();
         self.bell.wait_for(&mut book, longest);
@@ -245,8 +248,8 @@ impl NvmBuffer {
         (is_home, last)
     }
 
-    /// Their images, as they were put: what is damaged is not written home. (Headers say nothing here: a put of the page may
-    /// be retiring the version.)
+    /// The images of these versions, as they were put. A damaged image is not written to the data files. The
+    /// slot's header is not checked, because a put of the page may be freeing the slot.
     fn images(&self, versions: &[Version]) -> Result<Vec<Image>> {
         let image = |version: &Version| {
             let mut bytes = self.area.buffer();

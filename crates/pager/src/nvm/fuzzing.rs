@@ -22,7 +22,8 @@ use crate::nvm::NvmFlush;
 
 const REGION: u64 = 77;
 
-/// Header of a region with so many page slots and nothing else, the offsets of slot headers and pages, and its length.
+/// The header of a region that has only `slots` page slots. Also the offsets of slot headers and pages, and
+/// the region's length.
 pub fn region_header(page_size: u32, slots: u32) -> (Vec<u8>, u64, u64, u64) {
     let (headers, page_bytes) = (AREAS_AT, u64::from(page_size));
     let pages = (headers + u64::from(slots) * SLOT_HEADER_BYTES as u64).next_multiple_of(page_bytes);

@@ -39,7 +39,8 @@ pub(super) struct HomeOrder {
     once_kept: usize,
     /// A turn after a refusal: where it goes on in each list, and where it ends.
     turn: Option<FlushTurn>,
-    /// Pages that left after one put, each in the place that its hash gives, as long as no other takes that; 0: none.
+    /// The pages that left after one put (A1out). Each is in the place that its hash gives, until another
+    /// page takes this place. 0 means none.
     left: Box<[u64]>,
 }
 

@@ -19,9 +19,9 @@ const WAITS_MAX: u32 = 1000;
 const WAIT: Duration = Duration::from_millis(1);
 
 impl NvmBuffer {
-    /// Brings all pages home. Nobody puts any meanwhile, and no thread flushes. Want of room is an error if the rest can't be
-    /// brought home for it; everything stays in its slot then. So is a page that somebody else has in hand for as long as a
-    /// second: the region must not be left then.
+    /// Writes all pages to the data files. No thread puts pages meanwhile, and no thread flushes. If a full
+    /// device refuses the rest, this is an error, and these pages stay in their slots. It is also an error if
+    /// another thread uses a page for as long as a second, because the region must not be left then.
     pub(crate) fn bring_home(&self) -> Result<()> {
         if planted("nvm: the region is left with pages in it") {
             return Ok(());

@@ -128,7 +128,8 @@ impl NvmBuffer {
         Ok(())
     }
 
-    /// A slot that stands in line is nobody's as long as the book is locked; what moves up between two looks may be missed.
+    /// A slot in the list of free slots has no owner as long as the book is locked. Slots that move in the
+    /// list between two steps of the check may be missed.
     fn check_free(&self, damages: &mut Vec<String>) {
         for from in (0..self.area.slots() as usize).step_by(LOOKED_AT_ONCE) {
             let book = self.book.lock();
@@ -149,8 +150,8 @@ impl NvmBuffer {
             State::Clean if at_home != Some(version.lsn) => {
                 Err(self.area.damaged(version.slot, "home should have the same image and has not"))
             }
-            // A crash lost the note that home has the page, and its slot was free: redo made it anew and put an early state.
-            // Its changes are in the pool now.
+            // A crash lost the log record of the write to the data files, and the slot was free. So redo made
+            // the page anew and put an early version. The later changes are in the pool now.
             State::Dirty if at_home.is_some_and(|lsn| lsn > version.lsn) && !self.ledger.has(version.id) => {
                 Err(self.area.damaged(version.slot, "home has a newer image"))
             }

@@ -22,11 +22,13 @@ use crate::log::{Log, Observe, StoredLog};
 use crate::nvm::{self, NvmRegion, RegionPlan};
 use crate::recovery::{self, News, Plan, ReadLog};
 
-/// Of the log that was read, half as much as the pool is kept until redo is over, and no more than this.
+/// The most bytes of the log that are kept in memory until redo has ended. Half the size of the pool is also
+/// a limit.
 const KEPT_LOG_BYTES_MAX: usize = 256 << 20;
 
-/// Full-page-log needs an image of every page that has changed, and another protection has left none: it begins when no
-/// page has. After a crash the database goes on with the protection that it had; gives the one that has to wait.
+/// Full-page-log needs an image of every changed page in the log, and another protection has logged none. So
+/// it can begin only when no page has changes. After a crash the database continues with its old protection.
+/// Returns the protection that has to wait.
 pub(super) fn postpone_images(config: &mut PagerConfig, stored: &Superblock) -> Option<ProtectionKind> {
     let begins = config.protection == ProtectionKind::FullPageLog
         && stored.protection != InForce::FullPageLog
@@ -45,7 +47,8 @@ pub(super) fn postpone_images(config: &mut PagerConfig, stored: &Superblock) -> 
     Some(std::mem::replace(&mut config.protection, now))
 }
 
-/// The log moves when nothing of it is needed. After a crash the database goes on without the region, as it was.
+/// The log moves only when nothing of it is needed. After a crash the database continues without the region,
+/// as before.
 pub(super) fn postpone_region(config: &mut PagerConfig, stored: &Superblock) -> bool {
     let moves = config.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes > 0) && stored.attached.is_none();
     if !moves || stored.state == State::Clean {
@@ -68,7 +71,8 @@ pub(super) enum RegionState {
     Gets(RegionPlan),
 }
 
-/// The region that the database has, or room for the one that it gets. The log moves there only when nothing of it is needed.
+/// Finds the region that the database has, or space for the one that it gets. The log moves to a region only
+/// when nothing of it is needed.
 pub(super) fn find_region(config: &PagerConfig, stored: &Superblock) -> Result<RegionState> {
     if let Some(region) = nvm::find(&config.wanted_region(), stored)? {
         return Ok(RegionState::Has(region));
@@ -108,7 +112,8 @@ fn begins_images(config: &PagerConfig) -> Option<InForce> {
     Some(config.protection.in_force()).filter(|protection| *protection == InForce::FullPageLog)
 }
 
-/// Opens the log that was read, or begins it anew where it moves. Everything fits together, so a region is made if the database gets one.
+/// Opens the log that was read, or begins a new one if the log moves. All checks have passed, so a region is
+/// made if the database gets one.
 pub(super) fn begin_log(
     config: &mut PagerConfig,
     control: &Control,
@@ -133,7 +138,8 @@ pub(super) fn begin_log(
     Ok((region, log, plan))
 }
 
-/// Makes a region where there is room for it. The control file has its id and calls it not needed, until the log begins its life.
+/// Makes a region in the space that was found. The control file has its id and calls it not needed, until the
+/// log begins its life.
 fn get_region(room: RegionPlan, control: &Control) -> Result<(NvmRegion, Attached)> {
     let id = random_id();
     let attached = room.attached(id);

@@ -45,8 +45,9 @@ pub struct RegionFound {
 }
 
 impl PagerConfig {
-    /// Makes this the configuration with which the database opens as it is, whatever was configured, and gives what was found;
-    /// `None` if there is no database. Fails if its making was not finished. A region is looked for in the directory of `nvm`.
+    /// Changes this configuration to one with which the database opens as it is. Returns what was found in
+    /// persistent memory, or `None` if there is no database. The call fails if the making of the database was
+    /// not finished. A region is looked for in the directory of `nvm`.
     pub fn as_found(&mut self) -> Result<Option<NvmFound>> {
         let Some(control) = Control::open(&*self.control)? else { return Ok(None) };
         let stored = control.get();
@@ -92,7 +93,8 @@ impl PagerConfig {
     }
 }
 
-/// The protection in force of a database without pages or copies in a region: the configured one, if it is of that kind.
+/// The protection in force of a database without pages or copies in a region. It is the configured one if
+/// that is of this kind.
 pub(crate) fn of_files(in_force: InForce, configured: ProtectionKind) -> ProtectionKind {
     if configured.in_force() == in_force {
         return configured;

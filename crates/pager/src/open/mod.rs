@@ -324,8 +324,8 @@ struct Beginning<'s> {
     running: [u64; 3],
 }
 
-/// A start of another number begins, before anything changes that a cache would have to hear of, whether or not there is one. Whether there
-/// is, and it goes on with what it had.
+/// Begins a start with a new number, whether or not there is a flash cache. This happens before any change
+/// that a cache would have to know. Returns whether there is a cache that continues with its old pages.
 fn begin_cache(
     parts: &Parts,
     control: &Control,
@@ -368,8 +368,9 @@ fn read_log_or_seal(
     Ok((read, Some(sealed)))
 }
 
-/// What a shutdown left on flash, if this configuration can go on with it. Else the log is read from the redo position, before anything
-/// changes: a start that the log doesn't let redo, since the cache is not there, leaves the seal as it is.
+/// The pages that a shutdown left on flash, if this configuration can use them. Otherwise the log is read
+/// from the redo position, before anything changes. If the cache is missing and the log refuses redo, the
+/// start leaves the seal as it is.
 fn sealed(config: &PagerConfig, stored: &Superblock) -> Option<Sealed> {
     let flash =
         config.flash.as_ref().filter(|flash| flash.settings.restart == FlashRestart::LazyVerification)?;
@@ -550,7 +551,8 @@ fn note_protection(config: &PagerConfig, control: &Control) -> Result<()> {
     control.update(|superblock| superblock.protection = now)
 }
 
-/// Notes that pages will be compressed, before the first one is: a program that does not know of it would take it for damage.
+/// Records in the control file that pages will be compressed, before the first page is. The reason: a program
+/// without this feature would report a compressed page as damaged.
 pub(crate) fn note_compression(control: &Control, config: &PagerConfig, how: Compression) -> Result<()> {
     if how.is_none() || !config.can_compress() || control.get().has_compressed_pages {
         return Ok(());
@@ -559,7 +561,8 @@ pub(crate) fn note_compression(control: &Control, config: &PagerConfig, how: Com
     control.update(|superblock| superblock.has_compressed_pages = true)
 }
 
-/// What a stored page takes is a multiple of this: a page and its copy in the doublewrite file have the same bytes.
+/// The length of a stored page is a multiple of this. So a page and its copy in the doublewrite file have the
+/// same bytes.
 pub(crate) fn unit_bytes(config: &PagerConfig) -> usize {
     // An atomic write has a power of two bytes, at a multiple of that: only whole pages are written so.
     if config.protection == ProtectionKind::AtomicWrite {

@@ -152,7 +152,8 @@ impl Plan {
         self.history.stable
     }
 
-    /// Whether a change of the page that ends at `end` needs nothing: the page is home with it, begins anew later, or was discarded.
+    /// Whether a change of the page that ends at `end` need not be redone: the data files have the page with
+    /// it, the page begins anew later, or it was discarded.
     fn is_past(&self, id: PageId, end: Lsn) -> bool {
         let is_home = self.history.written.get(&id).is_some_and(|written| end <= *written);
         let begins_later = self.whole.get(&id).is_some_and(|whole| end < *whole);
@@ -171,8 +172,9 @@ impl Plan {
         }
     }
 
-    /// Pages with the LSNs of the images that the level above home has, before redo changes that. They are what is read,
-    /// whatever notes say of home; and while redo runs they may go home, but never back.
+    /// Enters the pages, and the LSNs of their images, that the level above the data files has before redo
+    /// changes it. These images are read, whatever log records say about the data files. While redo runs, the
+    /// images may be written to the data files, but not the other way.
     pub(crate) fn note_held(&mut self, held: impl Iterator<Item = (PageId, Lsn)>) {
         self.history.written.extend(held);
     }
@@ -185,8 +187,8 @@ pub(crate) struct ReadLog {
     plan: Plan,
 }
 
-/// What the control file learns at the moment when it learns of the log's new life: nothing of it is so before that, nor after a
-/// start that was refused.
+/// The values that the control file gets in the write that begins the log's new life. They are not valid
+/// before, nor after a start that was refused.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct News {
     /// A region comes to the database.
@@ -206,8 +208,8 @@ impl News {
     }
 }
 
-/// Reads the log from the redo position. `keeps_images`: images of pages are all that mends them; `kept_bytes`: so much of it may stay in
-/// memory until it is redone.
+/// Reads the log from the redo position. `keeps_images` means that only images in the log repair pages.
+/// `kept_bytes` is the number of log bytes that may stay in memory until redo.
 pub(crate) fn read_log(
     config: LogConfig,
     block: Superblock,

@@ -38,11 +38,13 @@ const NAP: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_millis(500);
 /// How long the flushing thread lets go by between two rounds then.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
-/// Chunks of the flash cache's table looked at between two looks around while a checkpoint waits, at least; else there is a pause behind
-/// some of them (Do 2012, section 4.3.3).
+/// While a checkpoint waits: the least number of chunks of the flash cache's table whose records are written
+/// before the thread checks for other work. Otherwise the thread pauses after some chunks (Do 2012, section
+/// 4.3.3).
 const HARDENED_AWAITED: usize = 16;
 const HARDEN_PAUSE: Duration = Duration::from_millis(500);
-/// Threads that bring dirty pages of the flash cache home: while one waits for the last disk of its groups, the other has the rest of them.
+/// Threads that write dirty pages of the flash cache to the data files. While one thread waits for the last
+/// disk of its groups, the other uses the remaining disks.
 const CLEANERS: usize = 2;
 /// How long the trimmer sleeps when nobody rings.
 const TRIM_NAP: Duration = Duration::from_secs(10);
@@ -152,8 +154,9 @@ fn spawn(
     })
 }
 
-/// Brings pages home while more than the low mark of slots are dirty, once the high one was passed; one of the threads all of them,
-/// while nothing else is done.
+/// Writes pages from persistent memory to the data files. It begins when the number of dirty slots passes the
+/// high mark, and ends at the low mark. One of the threads also writes all remaining pages while the database
+/// is idle.
 fn flush_slots(shared: &Shared, buffer: &NvmBuffer, may_idle: bool) -> Result<()> {
     let mut is_flushing = false;
     let mut quiet = Quiet::new(shared);
@@ -187,7 +190,8 @@ fn trim(shared: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
-/// Whether anything is done. Notes of what is home, or where it is, are no work: they are what cleaning and flushing leave.
+/// Whether the database is idle. Log records of written pages and their places are not counted as work,
+/// because cleaning and flushing themselves append them.
 struct Quiet {
     /// Changes, and pages read from devices, when somebody looked last.
     seen: (u64, u64),
@@ -204,8 +208,9 @@ impl Quiet {
         (shared.log.changes_count(), shared.counters.misses.load(Ordering::Relaxed))
     }
 
-    /// If nothing was done for a while and the pool is clean, brings some pages home, and lets some time go by until the next ones.
-    /// Whether it did: then the marks are looked at again first. (What is in the pool alone a crash has redone; it comes first.)
+    /// If the database was idle for a while and the pool is clean, writes some pages to the data files, and
+    /// then pauses. Returns whether it did; the caller then checks the marks again first. (Dirty pages in the
+    /// pool come first, because after a crash they need redo.)
     fn flush_some(&mut self, shared: &Shared, buffer: &NvmBuffer) -> Result<bool> {
         if Quiet::look(shared) != self.seen {
             *self = Quiet::new(shared);
@@ -311,8 +316,8 @@ impl<'a> Checkpointer<'a> {
         Ok(!is_full)
     }
 
-    /// Whether a checkpoint is due and has at home what its kind wants there. If it has not, the page writer goes about it in its next
-    /// round, and this is asked again.
+    /// Whether a checkpoint is due, and the pages that its kind needs are written. If not, the page writer
+    /// writes them in its next round, and this is called again.
     fn is_ready(&mut self, is_due: bool) -> bool {
         let shared = self.shared;
         if is_due && !self.is_cleaning {
@@ -365,8 +370,8 @@ impl Shared {
         self.pool.refill_to(free_count, |dirty| self.in_parts(dirty, Pool::write_frames))
     }
 
-    /// A page writer sleeps, after a round that began then, until somebody needs frames; a paced one until its interval is
-    /// over, unless nothing can be changed before it has worked.
+    /// A page writer sleeps after a round, until frames are needed. A page writer with fixed intervals sleeps
+    /// until its interval has ended, unless no page can be changed before it has worked.
     fn sleep(&self, began: Instant) {
         let Some(pacing) = self.config.pacing else { return self.pool.wait_for_work(NAP) };
         let interval = Duration::from_millis(pacing.interval_ms);
@@ -462,8 +467,9 @@ impl Shared {
         self.check_refused(began)
     }
 
-    /// An error once the wait that `began` then was long enough, if the page writers were refused something in it: with
-    /// room again they get on, however long it takes.
+    /// Returns an error when the wait since `began` was long enough, and a full device refused a page
+    /// writer's write in that time. When the device has space again, page writers continue, and no error is
+    /// returned, however long this takes.
     fn check_refused(&self, began: Instant) -> Result<()> {
         if began.elapsed() < ROOM_WAIT_MAX {
             return Ok(());

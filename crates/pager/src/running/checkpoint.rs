@@ -66,9 +66,12 @@ fn want_of_room(result: Result<()>) -> Result<Option<PagerError>> {
 }
 
 impl Shared {
-    /// Notes how far cleaning has come, stores it, cuts the log. `is_clean`: this is the end of a clean shutdown.
-    /// A failure stops the pager, since what it left on the devices is unknown; but want of room leaves the position as it
-    /// was, or not as far on as it could be, and the next checkpoint does the whole again.
+    /// Takes a checkpoint: stores the redo position, and cuts the log. `is_clean` means that this is the end
+    /// of a clean shutdown.
+    ///
+    /// A failure stops the pager, because it is unknown what was written. A full device is an exception. It
+    /// leaves the position as it was, or less advanced than possible, and the next checkpoint does everything
+    /// again.
     pub(crate) fn checkpoint(&self, is_clean: bool) -> Result<()> {
         let mut last = self.checkpointing.lock();
         let refused = self.checkpoint_steps(is_clean).inspect_err(|cause| {
@@ -82,8 +85,8 @@ impl Shared {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Gives what a full device refused the levels: the log that they still need is not cut, what is before it makes room. Whoever
-    /// waits for room has to hear of it.
+    /// The steps of a checkpoint. Returns the error of a full device from the levels. The log that they still
+    /// need is not cut, but the log before it makes space. Threads that wait for space must get this error.
     fn checkpoint_steps(&self, is_clean: bool) -> Result<Option<PagerError>> {
         self.log.check()?;
         self.spaces.plan_cut(|| self.log.end());
@@ -125,8 +128,9 @@ impl Shared {
             return Ok(kept.or(held));
         }
         let early = planted("log: segments are recycled early");
-        // Behind the word that all was shut down nothing is stored where it may not survive the machine: the log is cut, and
-        // slots of pages behind the new end of a file are freed, by the next one.
+        // After a clean shutdown is recorded, nothing is written to a medium that may not survive a restart
+        // of the machine. The next checkpoint cuts the log, and frees the slots of pages beyond the new end
+        // of a file.
         let is_sealed = is_clean && self.region.is_some();
         if !is_sealed {
             self.log.truncate(if early { durable } else { read_from })?;
@@ -136,8 +140,9 @@ impl Shared {
             // Not only where redo starts: programs that don't know of two positions redo all that is read.
             self.spaces.pass_cuts(read_from, is_clean)?;
         }
-        // What is stable in a slot of the page buffer home may never have had, so no note tells redo that it is gone: redo must not come
-        // by, and what levels need of the log may have got shorter since the position was stored.
+        // The data files may never have had a page that is stable in a slot of the NVM page buffer. So no log
+        // record tells redo that the page is gone, and redo must start after its changes. Since the position
+        // was stored, the levels may need less of the log.
         let early = planted("nvm: packed pages are forgotten before redo is past them");
         let has_slots = self.buffer.is_some() && !early;
         let unstable = if has_slots { Some(read_from) } else { self.redo_from() };
@@ -150,8 +155,8 @@ impl Shared {
         Ok(kept.or(held))
     }
 
-    /// From where the next start reads the log, if this is stored, and from where on it redoes: what is read before that is what the flash
-    /// cache's records, or hints, are for.
+    /// The position from which the next start reads the log if this is stored, and the position from which it
+    /// does redo. The log between the two is read only for records of the flash cache, and for hints.
     fn positions(&self, is_clean: bool) -> Result<Positions> {
         let forgets = planted("checkpoint: its position passes dirty pages");
         let needed =
@@ -170,7 +175,8 @@ impl Shared {
         Ok(if self.redoes_behind_reading() { Positions { read, redo } } else { Positions::both(read) })
     }
 
-    /// Whether a start may redo less than it reads: images of pages, packed files and persistent memory go by all that is read.
+    /// Whether a start may redo less than it reads. Images of pages, packed files and persistent memory need
+    /// redo of everything that is read.
     fn redoes_behind_reading(&self) -> bool {
         let is_plain = self.config.layout == HomeLayout::InPlace && self.region.is_none();
         is_plain && self.config.protection != ProtectionKind::FullPageLog
@@ -187,7 +193,8 @@ impl Shared {
         self.spaces.trim_files(&Pace::AtOnce).map(drop)
     }
 
-    /// Trims a piece of what is due; that there are holes is known to the next start before there is one. Whether there was any.
+    /// Trims a piece of the extents that are due. Before the first hole, the control file records that there
+    /// are holes. Returns whether anything was trimmed.
     pub(crate) fn trim_some(&self, pace: &Pace<'_>) -> Result<bool> {
         if self.spaces.would_leave_holes() && !self.control.get().has_hollow_extents {
             match self.control.update(|superblock| superblock.has_hollow_extents = true) {
@@ -220,8 +227,10 @@ impl Shared {
         self.leaves_region() && self.control.get().attached.is_none()
     }
 
-    /// Records of the flash cache that are older than the redo position are of no use to a start. Where the position may stay for them;
-    /// `None`: nowhere. At a shutdown all records are written behind it; and a list of lives that is long already has to get shorter.
+    /// Records of the flash cache that are older than the redo position are useless for a start. Returns the
+    /// limit at which the redo position waits for them, or `None` if it does not wait. At a shutdown all
+    /// records are written afterwards, so there is no limit. There is none either if the list of lives is
+    /// long, because it must become shorter.
     fn hold_for_records(&self) -> Option<RedoLimit> {
         let cache = self.cache.as_ref()?;
         let stored = self.control.get();
@@ -241,8 +250,9 @@ impl Shared {
         })
     }
 
-    /// As long as the log has room, the position that would be `from` (`None`: `next`) goes no further than the oldest records. New ones
-    /// are asked for when that makes the log longer than cleaning keeps it, or nothing is changed any more. In the append section.
+    /// The position would be `from`, or `next` if `from` is `None`. While the log has space, the position
+    /// does not pass the oldest records of the flash cache. New records are requested if the log is longer
+    /// than cleaning keeps it, or if no page changes any more. The caller is in the append section.
     fn wait_for_records(&self, hold: &RedoLimit, from: Option<Lsn>, next: Lsn) -> Option<Lsn> {
         let Some(cache) = &self.cache else { return from };
         let (wanted, held_bytes) = (from.unwrap_or(next), self.log.end().since(hold.at) as f64);
@@ -324,20 +334,22 @@ impl Shared {
 
     /// Cleans up to `pages` pages, oldest change first; gives the number written.
     pub(crate) fn clean_oldest(self: &Arc<Self>, pages: usize) -> Result<usize> {
-        // Held pages are not in the pool: there would be nothing to clean of the oldest. Those that are kept back are cleaned like those in it.
+        // Held pages are not in the pool, so cleaning the oldest page of the pool would not help them. Pages
+        // that a level keeps are cleaned like those in the pool.
         self.level.settle()?;
         let mut oldest = Vec::with_capacity(pages);
         self.ledger.next_to_clean(pages, &mut oldest);
         self.clean(&oldest, Cause::Checkpoint)
     }
 
-    /// Makes these pages stable, in parts beside each other if there are workers. Gives the number written; want of room
-    /// shows when everything was tried.
+    /// Makes these pages stable. If there are workers, parts of the pages are written at the same time. An
+    /// error of a full device is returned after all pages were tried. Returns the number of pages written.
     fn clean(self: &Arc<Self>, ids: &[PageId], cause: Cause) -> Result<usize> {
         let cleaned = self.in_parts(ids, move |pool, part| pool.clean(part, cause));
         // Those that are not in the pool may be kept back below it.
         let kept_back = self.level.clean(ids);
-        // All at once, and what was refused there is not put again: its frames are clean, and the ledger has its pages.
+        // All three run, even if one is refused. Pages that were refused here are not put again: their frames
+        // are clean, and the dirty-page table has the pages.
         summed([cleaned, kept_back, self.level.settle().map(|()| 0)])
     }
 
@@ -359,7 +371,8 @@ impl Shared {
         summed(self.workers.run(pages.chunks(part_len).map(job).collect()))
     }
 
-    /// Cleans some of the dirty pages, other ones each time: the oldest ones may be those that a full device has no room for.
+    /// Writes some of the dirty pages, and other ones at each call, because a full device may have no space
+    /// for the oldest ones.
     pub(crate) fn clean_around(self: &Arc<Self>, cursor: &mut usize) -> Result<usize> {
         let mut dirty = self.pool.dirty_pages();
         dirty.sort_unstable();
@@ -383,8 +396,8 @@ impl Shared {
                 break;
             }
             if workers > 1 {
-                // Frames run short meanwhile, and nobody else frees any ahead of need. That a full device refuses some of it
-                // doesn't end the cleaning of others.
+                // Free frames become scarce meanwhile, and no other thread frees frames ahead of need. If a
+                // full device refuses some pages, the others are still cleaned.
                 match self.keep_frames_free() {
                     Err(cause) if cause.is_no_space() => self.note_refused(cause),
                     freed => drop(freed?),
@@ -399,8 +412,9 @@ impl Shared {
         self.redo_from().is_some_and(|from| self.log.end().since(from) as f64 > share)
     }
 
-    /// Whether this shutdown leaves pages on flash that home lacks. The next start is one after a crash then: what has to wait for a clean
-    /// shutdown would wait for ever, and memory that emulates persistent memory outlives the machine behind a clean one only.
+    /// Whether this shutdown leaves pages on flash that the data files lack. Then the next start is like one
+    /// after a crash. This is avoided in two cases: a change of the configuration waits for a clean shutdown,
+    /// or emulated persistent memory survives the machine only after a clean shutdown.
     pub(crate) fn leaves_pages_on_flash(&self) -> bool {
         let waits = self.started.postponed.region
             || self.started.postponed.protection.is_some()
@@ -415,8 +429,8 @@ impl Shared {
         is_plain && self.level.needs_log_from().is_none()
     }
 
-    /// At the end of a shutdown: the cache keeps records of all its frames. If it `stays_dirty`, and they say all that home lacks, the next
-    /// start needs no log.
+    /// At the end of a shutdown the cache writes the records of all its slots. If it `stays_dirty`, and the
+    /// records have all pages that the data files lack, the next start needs no log.
     pub(crate) fn harden_all(&self, cache: &FlashCache, stays_dirty: bool) -> Result<()> {
         let may_seal = self.may_seal() && cache.may_be_sealed();
         let is_wanted = stays_dirty && may_seal && self.ledger.oldest().is_some();

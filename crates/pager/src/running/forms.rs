@@ -28,7 +28,8 @@ impl Shared {
         }
     }
 
-    /// At a checkpoint: where the log has to begin so that redo finds the forms of all owners. `oldest`: where it would else.
+    /// At a checkpoint: the position from which the log is needed, so that redo finds the compression of all
+    /// owners. `oldest` is the position from which the log is needed for other reasons.
     pub(crate) fn keep_forms(&self, oldest: Lsn) -> Option<Lsn> {
         let mut noted = self.forms_noted.lock();
         let share = self.log.cleaning_bytes() / LOG_SHARE;
@@ -42,7 +43,8 @@ impl Shared {
         *noted
     }
 
-    /// Start of the block in which the first of the notes is; `None` if there is no room for all of them.
+    /// Logs the compression of owners. Returns the start of the block with the first record, or `None` if
+    /// there is no space for all of them.
     fn append_forms(&self, forms: &[Form]) -> Option<Lsn> {
         let mut first = None;
         for forms in forms.chunks(NOTE_OWNERS_MAX) {

@@ -81,7 +81,8 @@ impl Workers {
         Ok(())
     }
 
-    /// Runs all jobs and gives their results, in the order of the jobs. If one panicked, so does this, when all have ended.
+    /// Runs all jobs, and returns their results in the order of the jobs. If a job panicked, this panics when
+    /// all jobs have ended.
     pub(crate) fn run<T: Send + 'static>(&self, jobs: Vec<Job<T>>) -> Vec<T> {
         let batch = Arc::new(Batch::of(jobs.len()));
         let jobs = jobs.into_iter().enumerate().map(|(no, job)| told(job, no, batch.clone()));
@@ -128,7 +129,8 @@ impl Inner {
         }
     }
 
-    /// The next job; `None` if the thread is one too many. (Jobs that are left then are done by those who handed them over.)
+    /// Waits for the next job. Returns `None` if there are more threads than wanted. The threads that handed
+    /// over the remaining jobs then run them.
     fn await_job(&self) -> Option<Job<()>> {
         let mut queue = self.queue.lock();
         loop {

@@ -86,7 +86,8 @@ impl FlashCache {
         group
     }
 
-    /// Cleans a group of each partition where more frames are dirty than may be; gives the pages brought home. Other threads may do the same.
+    /// Cleans a group of pages of each partition with too many dirty slots. Returns the number of pages that
+    /// were written to the data files. Other threads may do the same at the same time.
     pub(crate) fn clean_some(&self) -> Result<usize> {
         if self.is_lost() || self.is_redo_running() {
             return Ok(0);
@@ -102,7 +103,8 @@ impl FlashCache {
         self.bring_groups(&pages)
     }
 
-    /// Brings these home with their neighbours, all together: home is many disks, and one group keeps one of them busy. Gives how many.
+    /// Writes these pages and their neighbours to the data files, all groups together. The reason: the data
+    /// files may be on many disks, and one group uses only one of them. Returns the number of pages.
     fn bring_groups(&self, ids: &[PageId]) -> Result<usize> {
         let mut together: Vec<Vec<Begun>> = Vec::new();
         for id in ids {
@@ -244,7 +246,8 @@ impl FlashCache {
         outcome
     }
 
-    /// What is to be brought home, verified, and where it is in the group. What can't be had and nobody needs any more is left out.
+    /// The verified images of a group's pages, each with its index in the group. A page that can't be read is
+    /// left out if no thread needs it any more.
     fn images_of(&self, group: &[Begun]) -> Result<Vec<(usize, Image)>> {
         let in_frames: Vec<&Begun> = group.iter().filter(|begun| begun.image.is_none()).collect();
         let mut buffers: Vec<AlignedBuf> = in_frames.iter().map(|_| self.drive.store.buffer()).collect();
@@ -279,8 +282,9 @@ impl FlashCache {
         read.inspect_err(|cause| self.note_error(cause))
     }
 
-    /// The page in a frame that was `read` with others. If it isn't there, the frame is read once more, alone. `None`: it has changed above
-    /// meanwhile, and nobody needs this version; else only redo has it.
+    /// The page in a slot that was `read` together with others. If the slot does not have the page, it is
+    /// read once more, alone. The result is `None` if the page has changed in the pool meanwhile, because
+    /// this version is not needed then. Otherwise only redo can make the page.
     fn image_in(&self, begun: &Begun, read: Result<AlignedBuf>) -> Result<Option<Image>> {
         let found = |read: Result<AlignedBuf>| {
             let image = Image::of_sealed(begun.id, read?, Access::Random);

@@ -34,7 +34,8 @@ use crate::flash::io::writes::Write;
 use crate::flash::table::{Admitted, Arrival, Partition};
 use crate::level::{Run, Want};
 
-/// Pages that are read together, from a multiple of their number on; extents of all page sizes have a multiple of it.
+/// The number of pages that are read together, beginning at a multiple of this number. Extents of all page
+/// sizes have a multiple of it.
 const TOGETHER: u32 = 8;
 
 /// A neighbour.

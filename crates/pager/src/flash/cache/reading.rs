@@ -126,7 +126,8 @@ impl FlashCache {
     fn end(&self, pin: Pin, want: &mut Want<'_>, read: Result<()>, is_alone: bool) -> Result<bool> {
         let Want::Page { frame, .. } = want else { return Ok(false) };
         let is_needed = pin.is_dirty && !pin.is_unverified;
-        // Another frame may have been to blame, unless the drive is given up by now; for what is nowhere else one more try is worth it.
+        // The error may come from another slot of the same request, unless the drive has been given up. For a
+        // page that is nowhere else, one more try is worth it.
         let may_be_there = read.is_err() && !is_alone && !self.is_failing();
         let mut found = pin.look(frame, read);
         if found.is_err() && (is_needed || may_be_there) {
@@ -212,8 +213,10 @@ impl FlashCache {
         lost.map_or(Ok(failed), Err)
     }
 
-    /// Splits a run: the pages at both ends that are cached are read from flash, all from the first to the last that is not in one
-    /// request from home, those between that are cached, too (Do 2012, section 3.3.3: "trimming"), unless home may lack them.
+    /// Splits a run of pages into requests. Cached pages at both ends are read from flash. All pages from the
+    /// first to the last that is not cached are read in one request from the data files. Cached pages between
+    /// them are read from there, too, unless the data files may lack them (Do 2012, section 3.3.3:
+    /// "trimming").
     fn split<'r, 'a>(
         &self,
         first: PageId,
@@ -279,7 +282,8 @@ impl FlashCache {
         if misses.is_empty() { Ok(()) } else { self.around.below.read(&mut misses, why) }
     }
 
-    /// Tells which pages a scan reads, offers what came from home, and gives up what came from flash, where the design wants that.
+    /// After a read: reports which pages a scan reads, offers pages that came from the data files to the
+    /// cache, and frees slots of pages that came from flash if the design wants that.
     pub(in crate::flash) fn look_at_what_was_read(&self, runs: &mut [Run<'_, '_>], why: Access) {
         let design = self.policy.design();
         let is_of_interest = design.takes_read() || design.gives_up_what_is_read();
@@ -339,7 +343,8 @@ impl FlashCache {
         let may_lack = self.around.is_below_nvm || is_dirty;
         let mut at_home = [Want::Page { frame: home, got: None }];
         match self.around.below.read(&mut [Run { first: id, want: &mut at_home }], Access::Sequential) {
-            // It never was there, or a crash tore it on its way: a slot or a frame has it, else whoever reads the page finds the damage.
+            // The page never was in the data files, or a crash tore its write. A slot in persistent memory or
+            // on flash has the page, or else a later read reports the damage.
             Err(PagerError::DamagedPage { .. }) if may_lack => return Ok(None),
             Err(damage @ PagerError::DamagedPage { .. }) => return Ok(Some(damage.to_string())),
             read => read?,

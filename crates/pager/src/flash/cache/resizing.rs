@@ -31,7 +31,8 @@ use crate::flash::table::Partition;
 use crate::flash::table::shape::Shape;
 
 impl FlashCache {
-    /// Goes on with room for so many pages, and begins empty. A cache that is lost, or about to be, has it at the next start.
+    /// Changes the cache to `frames` slots; it is empty then. If the cache is lost, or about to be, the new
+    /// size takes effect at the next start.
     pub(crate) fn resize(&self, frames: u32) -> Result<()> {
         let _one_at_a_time = self.policy.switching.lock();
         let shape = Shape::of(frames);

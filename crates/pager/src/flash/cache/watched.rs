@@ -54,7 +54,8 @@ impl Watched {
         let _is_wanted = self.end(id);
     }
 
-    /// There is something newer, or about to be. Under the lock of the page's partition, where who begins has been or is still to come.
+    /// Marks a page as overtaken, because a newer version exists or is about to be made. The caller holds the
+    /// lock of the page's partition, under which a read of neighbours also begins.
     pub(in crate::flash) fn overtake(&self, id: PageId) {
         if self.count.load(Relaxed) > 0
             && let Some(was_overtaken) = self.pages.lock().get_mut(&id)

@@ -37,7 +37,8 @@ use crate::log::WriteAhead;
 
 pub(crate) mod holes;
 
-/// Least and most that is cut off a file's end at a time, where an extent is no longer: other I/O of the file waits for it.
+/// The least and the most bytes that are cut off a file's end at a time, unless an extent is longer. The
+/// piece is limited because other I/O of the file waits for it.
 const CUT_BYTES_MIN: u64 = 64 << 10;
 const CUT_BYTES_MAX: u64 = 8 << 20;
 

@@ -93,8 +93,8 @@ impl Book {
         &mut self.extents
     }
 
-    /// The pages that lie in an extent, in the order of their slots. Others that live there are named by no map, and die
-    /// with the next notes.
+    /// The pages that the map has in an extent, in the order of their slots. Other live slots of the extent
+    /// are not in the map, and die when the next places are logged.
     pub(crate) fn survivors(&self, no: ExtentNo) -> Vec<(PageNo, UnitRun)> {
         let here = |page: &PageNo| Some((*page, self.map.load(*page)?));
         let pages = self.extents.pages_of(no).iter().filter_map(here);
@@ -142,8 +142,8 @@ impl Book {
         }
     }
 
-    /// The page lies in its new slot now; `lsn` is that of its image, or the end of the log when an image without one
-    /// was made.
+    /// Enters the page's new slot. `lsn` is the LSN of its image. For an image without an LSN it is the end
+    /// of the log when the image was made.
     pub(crate) fn written(&mut self, no: PageNo, lsn: Lsn, place: UnitRun) {
         self.extents.landed(place);
         let old = self.map.swap(no, Some(place));
@@ -323,8 +323,8 @@ impl Book {
         &self.dirty
     }
 
-    /// The map pages that checkpoint `number` has to write, and how many there are then; there were `before`. They are no
-    /// longer dirty.
+    /// Returns the map pages that checkpoint `number` has to write, and how many map pages there are then.
+    /// There were `before`. The returned map pages are no longer dirty.
     pub(crate) fn copy(&mut self, number: u64, before: u32) -> (Vec<MapPage>, u32) {
         let mut dirty = std::mem::take(&mut self.dirty);
         let map_pages = dirty.last().map_or(0, |last| last + 1).max(before);

@@ -32,7 +32,8 @@ const LOG_SHARE: u64 = 8;
 pub(super) const DIRTY_MAX: usize = 4096;
 
 impl PackedSpace {
-    /// Copies the map if the log since the last copy is long. After a refusal for want of room the log is kept longer.
+    /// Takes a checkpoint of the map if the log since the last one is long. If a full device refuses it, the
+    /// log is kept longer.
     pub(super) fn checkpoint_map_if_due(&self) -> Result<()> {
         let since = self.log.end().since(self.map_file.head().after);
         let dirty_count = self.book.lock().dirty().len();
@@ -70,10 +71,11 @@ impl PackedSpace {
         Checkpoint { pages, map_pages, log_from, after }
     }
 
-    /// The pages mean nothing any more once the log is durable up to `after`.
+    /// Removes discarded pages. Their content is not needed any more once the log is durable up to `after`.
     ///
-    /// A cut of the space (zero) is in no note: without one, a crash before the shorter length is known would find the pages
-    /// where others are by then. So it is noted here; if the log has no room for that, the pages keep their slots.
+    /// If the space is cut, `after` is zero, and no log record says so. Then a crash before the shorter
+    /// length is durable would find these pages where other pages are by then. So the discard is logged here.
+    /// If the log has no space for the record, the pages keep their slots.
     pub(super) fn forget(&self, ids: PageRange, after: Lsn) {
         if after == Lsn::ZERO && !self.names_any(ids) {
             return;

@@ -14,13 +14,13 @@ const EXTENT_PAGES_MIN: u64 = 4;
 /// How packed spaces work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedConfig {
-    /// Length of an extent, in bytes: a power of two of [`EXTENT_BYTES`](Self::EXTENT_BYTES), at least four pages. Files that are
-    /// there keep theirs, and an open pager's configuration tells it.
+    /// Length of an extent in bytes: a power of two in [`EXTENT_BYTES`](Self::EXTENT_BYTES), at least four
+    /// pages. Existing files keep their length, and the configuration of an open pager has this length.
     pub extent_bytes: u64,
     /// Pages written and in no note at which a thread that writes makes them stable.
     pub held_pages_max: usize,
-    /// Part of the file, in percent, that may hold pages before it grows; below, room is won back by moving them together.
-    /// One of [`FILL_PERCENT`](Self::FILL_PERCENT).
+    /// The part of the file, in percent, that may hold pages before the file grows. Below this limit,
+    /// reclamation frees space. The value is in [`FILL_PERCENT`](Self::FILL_PERCENT).
     pub fill_percent: u8,
     /// Pages are moved with every extent that is filled, however many are free: for tests, which see more of it so.
     pub moves_always: bool,

@@ -342,11 +342,12 @@ impl Extents {
 
 /// For reclamation.
 impl Extents {
-    /// The full extents that are best emptied, best first, at most `most` of them, in each of which at most `live_units_max`
-    /// live, until `wanted_units` live in them together.
+    /// The full extents to empty, best first: at most `most` extents, each with at most `live_units_max` live
+    /// units, until they have `wanted_units` live units together.
     ///
-    /// Best is by cost and benefit (Rosenblum and Ousterhout 1992): what gets free, times how long it is likely to stay as it
-    /// is, for what has to be read and written. Young extents are left alone: they are still emptying themselves.
+    /// The order is by cost and benefit (Rosenblum and Ousterhout 1992). The benefit is the space that
+    /// becomes free, multiplied by the time for which it is likely to stay so. The cost is the bytes to read
+    /// and write. Young extents are not chosen, because pages in them are still being overwritten.
     pub(crate) fn victims(&self, wanted_units: u64, live_units_max: u32, most: usize) -> Vec<ExtentNo> {
         let is_victim = |extent: &Extent| {
             extent.kind == Kind::Full && extent.in_flight == 0 && extent.live_units <= live_units_max
@@ -377,7 +378,8 @@ impl Extents {
         (1.0 - live) * (age_units + 1.0) / (1.0 + live)
     }
 
-    /// Nothing is left in the extent that the map names: it gets free when its old slots have died. It may be by now.
+    /// The map names no slot in the extent any more. The extent becomes free when its old slots have died.
+    /// Returns whether it is free already.
     pub(crate) fn emptied(&mut self, no: ExtentNo) -> bool {
         let extent = self.of_mut(no);
         let is_full = extent.kind == Kind::Full;
@@ -449,8 +451,8 @@ impl Extents {
         self.free.insert(no.0);
     }
 
-    /// Takes neighbours among the free extents out, `least` to `most` of them, from the end of the file, so that they can be
-    /// punched; `keep_free` others stay.
+    /// Takes `least` to `most` neighbouring free extents from the end of the file, so that they can be
+    /// punched. At least `keep_free` other free extents stay.
     pub(crate) fn take_run(
         &mut self,
         keep_free: u32,
@@ -468,8 +470,8 @@ impl Extents {
         Some(run)
     }
 
-    /// The same among the hollow extents that may have their room all the same; `keep` of all free ones are not looked at. Each is taken
-    /// once.
+    /// As `take_run`, among the hollow extents that may still have their blocks. `keep` of all free extents
+    /// are not considered. Each extent is taken only once.
     pub(crate) fn take_unsure(&mut self, keep: u32, least: u32, most: u32) -> Option<Range<u32>> {
         let spare = (self.free_count() + self.hollow_count()).saturating_sub(keep);
         let unsure = self.unsure.iter().rev().copied().filter(|no| *no > 0);
@@ -489,8 +491,8 @@ impl Extents {
         set.extend(run);
     }
 
-    /// Number of extents at the end of the file that can be cut off: free or hollow, read by nobody; so many stay, free ones
-    /// as far as there are so many.
+    /// The number of extents at the end of the file that can be cut off. They are free or hollow, and no
+    /// thread reads them. `keep` extents stay, free ones if there are enough.
     pub(crate) fn free_tail(&self, keep: u32, is_read: impl Fn(ExtentNo) -> bool) -> u32 {
         let mut spare_free = self.free_count().saturating_sub(keep);
         let mut spare = (self.free_count() + self.hollow_count()).saturating_sub(keep);

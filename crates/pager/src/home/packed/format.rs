@@ -86,8 +86,9 @@ pub(crate) fn map_page_of(no: PageNo) -> u32 {
     no.0 / PLACES
 }
 
-/// The part of [`Head::versions`] that says which version of a map page counts: that of this checkpoint. The numbers are mixed
-/// (SplitMix64; Steele, Lea and Flood 2014) so that no other choice of versions is likely to have the same sum.
+/// The summand in [`Head::versions`] for one map page, whose valid version is that of this checkpoint. The
+/// numbers are mixed (SplitMix64; Steele, Lea and Flood 2014). So another choice of versions is unlikely to
+/// have the same sum.
 pub(crate) fn version_mark(number: u32, checkpoint: u64) -> u64 {
     mixed(mixed(u64::from(number)).wrapping_add(checkpoint))
 }

@@ -55,7 +55,8 @@ pub(crate) fn make(directory: &dyn Directory, database: u64, page_size: usize) -
     Ok(())
 }
 
-/// Recovers the space by its files and these notes of the log, each in the group that ends there; copies the map if it goes on.
+/// Recovers the space from its files and the given log records, each with the end of its group. Takes a
+/// checkpoint of the map if the fuzz target continues.
 pub(crate) fn recover(
     directory: &dyn Directory,
     (database, page_size): (u64, usize),

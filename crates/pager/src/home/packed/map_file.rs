@@ -157,9 +157,9 @@ impl MapFile {
         self.state.lock().head
     }
 
-    /// Reads the map of the last complete checkpoint, and which map pages a checkpoint that came to nothing has touched.
-    /// Pages beyond the space's length are there: a note in the log says that they mean nothing (a cut), or that they were
-    /// written before the space got longer (growth).
+    /// Reads the map of the last complete checkpoint. Also returns the map pages that a failed checkpoint has
+    /// written. The map may have pages beyond the space's length. The log then says that they were cut off,
+    /// or that they were written before the space grew.
     pub(crate) fn load(&self) -> Result<(PageMap, BTreeSet<u32>)> {
         let mut state = self.state.lock();
         let (map, mut stale, mut unsure) = (PageMap::new(), BTreeSet::new(), Vec::new());
@@ -182,8 +182,8 @@ impl MapFile {
         }
     }
 
-    /// Reads both places of some map pages. The file may end before a place that was never written, or within one whose
-    /// write a crash cut short: zeros are what it gets when it becomes longer.
+    /// Reads both places of some map pages. The file may end before a place that was never written, or inside
+    /// a place whose write a crash interrupted. The missing bytes are zeros, as if the file were longer.
     fn read_pairs(&self, first: u32, count: u32) -> Result<AlignedBuf> {
         let mut bytes = AlignedBuf::new(2 * count as usize * BLOCK_BYTES);
         let offset = place_of(first, 0);
@@ -298,7 +298,8 @@ impl MapFile {
         self.state.lock().head.checkpoint + 1
     }
 
-    /// Notes another length of the space, durably, when there is room for its map. On failure the one before stays in force.
+    /// Writes another length of the space durably, after space for its map was reserved. On failure the old
+    /// length stays valid.
     pub(crate) fn resize(&self, pages: u32) -> Result<()> {
         let mut state = self.state.lock();
         self.reserve(pages.checked_sub(1).map_or(0, |last| map_page_of(PageNo(last)) + 1))?;
@@ -306,8 +307,8 @@ impl MapFile {
         self.write_head(&mut state, head)
     }
 
-    /// Makes room for so many map pages, by the holder of the state's lock. It is not given back when a space is cut: the map
-    /// keeps its length.
+    /// Makes the file long enough for `map_pages` map pages. The caller holds the lock of the state. The file
+    /// does not become shorter when a space is cut, because the map keeps its length.
     fn reserve(&self, map_pages: u32) -> Result<()> {
         if self.file.len_bytes()? < len_bytes_for(map_pages) {
             self.file.set_len(len_bytes_for(map_pages))?;
@@ -315,8 +316,8 @@ impl MapFile {
         Ok(())
     }
 
-    /// After a start, when files may be written: the head is in both blocks, though the last write of it was cut short, or one of
-    /// them can't be read.
+    /// After a start, when files may be written: writes the head to both blocks if they differ. They differ
+    /// if the last write of the head was interrupted, or one block can't be read.
     pub(crate) fn mend_heads(&self) -> Result<()> {
         self.settle_heads(&mut self.state.lock())
     }
@@ -478,8 +479,8 @@ mod tests {
         }
     }
 
-    /// Whatever was in flight: the map is that of the last checkpoint that returned, or of the one that did not; and the
-    /// next checkpoint makes good what that one left behind.
+    /// With any subset of the writes in flight, the map after a crash is that of the last checkpoint that
+    /// returned, or of the one that did not. The next checkpoint repairs what the unfinished one left.
     #[test]
     fn a_crash_finds_one_checkpoint_whole() {
         let inner = MemoryDirectory::new();
@@ -534,8 +535,8 @@ mod tests {
         copy
     }
 
-    /// Found by review: an older version of a map page, or an older length of the space, was taken silently for one that could
-    /// not be read.
+    /// Found by review: if a map page or the length of the space could not be read, an older one was used
+    /// silently.
     #[test]
     fn a_bad_sector_costs_nothing_or_is_said() {
         let directory = MemoryDirectory::new();

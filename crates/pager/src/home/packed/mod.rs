@@ -334,7 +334,8 @@ impl Layout for PackedSpace {
         self.names_any(ids)
     }
 
-    /// The room is won back with the extents that the pages lay in; without a note of their discard they keep it.
+    /// A packed space frees nothing here. Reclamation frees the space of discarded pages when it empties
+    /// their extents. Pages without a log record of their discard keep their space.
     fn trim(&self, ids: PageRange, _pace: &Pace<'_>) -> Result<Trimmed> {
         Ok(if self.names_any(ids) { Trimmed::NotNow } else { Trimmed::Whole })
     }

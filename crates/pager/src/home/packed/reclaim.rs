@@ -91,8 +91,8 @@ impl PackedSpace {
         }
     }
 
-    /// Empties extents until there is one more than those kept back, or room for `units` behind what was moved; whether there
-    /// is.
+    /// Empties extents until one more than the reserve is free, or until there is space for `units` after the
+    /// moved pages. Returns whether this succeeded.
     pub(super) fn empty_extents(&self, units: u32) -> Result<bool> {
         let (mut turns, mut waits) = (0, 0);
         while turns < TURNS_MAX {

@@ -43,8 +43,8 @@ pub(crate) struct SpaceFiles {
 }
 
 impl SpaceFiles {
-    /// Reads the files of a space. Checkpoint `known` of its map was durable: an older map was put back, and the log of the
-    /// time since then is gone.
+    /// Reads the files of a space. Checkpoint `known` of its map was durable. If the map is older, it was
+    /// replaced by an old copy, and the log since then is gone.
     pub(crate) fn open(directory: &dyn Directory, who: &Identity, known: u64) -> Result<SpaceFiles> {
         let map_file = MapFile::open(directory, who)?;
         let head = map_file.head();

@@ -38,7 +38,8 @@ use crate::home::files;
 
 /// Extents by which the file grows at least, and hollow ones that are filled at a time.
 const GROWTH_EXTENTS_MIN: u32 = 8;
-/// Free extents beyond the last ones below which room is won back: at least so many, or one in sixty-four of the file's.
+/// Reclamation begins when fewer free extents are left beside the reserve: this number, or one in sixty-four
+/// of the file's extents.
 const SPARE_EXTENTS_MIN: u32 = 2;
 /// Extents that hold nothing, or not all they could, whatever is done: the last ones, and those being filled.
 const ASIDE_EXTENTS: u32 = LAST_EXTENTS + 2;
@@ -102,8 +103,9 @@ impl PackedSpace {
         self.needed_extents(&book, pages).saturating_sub(book.extents().usable_count())
     }
 
-    /// Extents that so many pages need when nothing more can be won back, each page that was never written as much as the others
-    /// take, and as little more as leaves some extent to be emptied.
+    /// The number of extents that `pages` pages need when all dead slots are reclaimed. A page that was never
+    /// written counts with the mean length of the others. A small surplus is added, so that some extent can
+    /// be emptied.
     fn needed_extents(&self, book: &Book, pages: u32) -> u32 {
         let mut full_units = u64::from(self.rules(0).live_units_max);
         full_units -= full_units / 64;
@@ -115,8 +117,9 @@ impl PackedSpace {
         u32::try_from(needed).unwrap_or(u32::MAX)
     }
 
-    /// Free extents that trim leaves, with their blocks: what granted pages need, and beyond twice the `spare` ones as much as
-    /// those may need that come soon.
+    /// The number of free extents that trim leaves with their blocks. It is the larger of two numbers: the
+    /// extents that granted pages need, and twice `spare` plus the extents for unwritten pages that will come
+    /// soon.
     pub(super) fn kept_extents(&self, book: &Book, spare: u32) -> u32 {
         let extents = book.extents();
         let granted = self.granted.load(Relaxed);
@@ -133,8 +136,8 @@ impl PackedSpace {
         book.extents().live_units() * 100 > book.extents().all_units() * self.fill.percent()
     }
 
-    /// Whether the file may get longer for all that is known; a device that was full is asked now and then. By the holder of
-    /// `opening`.
+    /// Whether the file can grow, as far as is known. A device that was full is tried again from time to
+    /// time. The caller holds `opening`.
     pub(super) fn may_get_longer(&self) -> Result<bool> {
         if self.is_full.load(Relaxed) && self.asks_again.swap(false, Relaxed) {
             match self.grow(1) {
@@ -150,8 +153,8 @@ impl PackedSpace {
         self.book.lock().extents().free_count() > LAST_EXTENTS
     }
 
-    /// Has room for a slot of `units`, in the extent that is being filled or in one more than the last ones, or says why there
-    /// is none.
+    /// Makes space for a slot of `units` units, in the extent that is being filled, or in a free extent
+    /// beside the reserve. Otherwise the error says why there is no space.
     pub(super) fn make_room(&self, units: u32) -> Result<()> {
         let has_log = self.bury_and_settle()?;
         if self.has_free() || (self.fill_hollow(GROWTH_EXTENTS_MIN, u32::MAX)? > 0 && self.has_free()) {
@@ -194,8 +197,8 @@ impl PackedSpace {
         Ok(())
     }
 
-    /// Readers of all free extents, who found their slots before those died, are waited for; another extent is had for them
-    /// only if that takes long. `waits`: how often it was done before.
+    /// Waits for readers that found their slots before these slots died, if all free extents have such
+    /// readers. If this takes long, another extent is made free. `waits` is the number of waits before.
     pub(super) fn pass_readers(&self, waits: u32) -> Result<()> {
         if waits < WAITS_MAX {
             wait_for_readers(waits);
@@ -214,8 +217,9 @@ impl PackedSpace {
         }
     }
 
-    /// Reserves the room of up to `most` hollow extents, and asks for no more than `asked_max`: a full device refuses one that
-    /// was punched, and not another one that still has its room, as most have after a start. By the holder of `opening`.
+    /// Reserves blocks for up to `most` hollow extents, and tries at most `asked_max`. A full device refuses
+    /// an extent that was punched, but not an extent that still has its blocks, as most have after a start.
+    /// The caller holds `opening`.
     pub(super) fn fill_hollow(&self, most: u32, asked_max: u32) -> Result<u32> {
         let hollow_count = self.book.lock().extents().hollow_count();
         let mut reserved = Vec::new();

@@ -19,10 +19,11 @@ use super::PackedSpace;
 use crate::base::error::Result;
 use crate::home::pace::Pace;
 
-/// Less is not punched at a time, unless extents are so short that it would be more than a few of them.
+/// The least number of bytes that is punched at a time. With short extents this is only a few of them.
 const PUNCH_BYTES_MIN: u64 = 1 << 20;
 const PUNCH_EXTENTS_MIN: u64 = 4;
-/// Most that is punched at a time, and until the file's end is looked at again: other I/O of the file waits for each hole.
+/// The most bytes that are punched before the file's end is checked again. Holes are limited because other
+/// I/O of the file waits for each hole.
 const PUNCH_BYTES_MAX: u64 = 8 << 20;
 const TRIM_BYTES_MAX: u64 = 1 << 30;
 /// Most that is cut off at a time.

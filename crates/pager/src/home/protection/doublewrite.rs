@@ -221,11 +221,12 @@ impl Slots {
 }
 
 impl Doublewrite {
-    /// Opens the file; it is made anew if it isn't to be kept, or has another layout. Where a full device has no room for that, one
-    /// that may be kept goes on with the slots that it has (decision 0204: opening needs no room).
+    /// Opens the file with the copies. A new, empty file is made if the old one need not be kept, or has
+    /// another layout. If a full device has no space for the new file, an old file that may be kept is used
+    /// with the slots that it has (decision 0204: opening needs no space).
     ///
-    /// `database`: its id; a file of another one is made anew. `areas`: batches that may be written at the same time; each has an equal
-    /// part of the layout's batch slots.
+    /// `database` is the id of the database; a file of another database is replaced. `areas` is the number of
+    /// batches that may be written at the same time. Each has an equal part of the layout's batch slots.
     pub(super) fn open(
         place: CopyFile<'_>,
         database: u64,
@@ -400,8 +401,9 @@ impl Doublewrite {
         self.single_freed.notify_one();
     }
 
-    /// After a full device refused some of these pages: what it left of their pages is made durable and looked at, and
-    /// the slots of those that are half written are held. Whether there are any.
+    /// Called after a full device refused some of these pages. The bytes that are on the device are made
+    /// durable and read. The slots of pages that are half written stay occupied. Returns whether there are
+    /// any.
     #[cold]
     fn hold_torn(&self, pages: &[&Stored<'_>], slots: &[u32], cause: &PagerError) -> Result<bool> {
         self.files.flush(pages)?;
@@ -453,8 +455,7 @@ impl Doublewrite {
     }
 }
 
-/// Mends pages that a crash left torn from the copies in the file that lies there, which may be of another layout than
-/// the configured one.
+/// Repairs torn pages from the copies in the existing file. Its layout may differ from the configured one.
 pub(super) fn repair(
     place: CopyFile<'_>,
     page_size: u32,
@@ -523,7 +524,8 @@ fn is_damaged(files: &SpaceFiles, id: PageId, buf: &mut [u8]) -> Result<bool> {
     Ok(stored_page::decode_in(buf, id).is_err())
 }
 
-/// The file to use, and its layout: the wanted one, or that of a file which may be kept and for whose successor there is no room.
+/// The file to use, and its layout. It is the configured layout. If there is no space for a new file, it is
+/// that of an old file which may be kept.
 fn open_file(
     place: CopyFile<'_>,
     database: u64,
@@ -555,9 +557,12 @@ fn find_kept(place: CopyFile<'_>, page_size: u32) -> Result<Option<(Arc<dyn Bloc
     Ok(usable.map(|layout| (file, layout)))
 }
 
-/// Makes a file of empty slots; it gets its name when it is whole, since a header that a crash left half written looks like
-/// damage. In a region names are only in memory, and older slots may lie there: so the magic, a word of its own, goes first and
-/// comes back last. The slots are written, so that later writes change no metadata of the file system.
+/// Makes a file of empty slots. The file gets its name when it is whole, because a header that a crash left
+/// half written looks like damage.
+///
+/// In a region names exist only in memory, and old slots may be there. So the magic, one word, is removed
+/// first and written last. The slots are filled with zeros, so that later writes change no metadata of the
+/// file system.
 fn make(place: CopyFile<'_>, database: u64, layout: Layout) -> Result<Arc<dyn BlockFile>> {
     let CopyFile { directory, name, unfinished, space } = place;
     let file = directory.open(unfinished, OpenHow::or_create(space))?;

@@ -27,8 +27,8 @@ pub enum ProtectionKind {
     AtomicWrite,
     /// By the log: it holds a clean page whole before the page changes, and pages are written once, in place.
     FullPageLog,
-    /// Pages are copied to persistent memory first and stay there until home has them (Kang 2016, chapter 3). Needs a region;
-    /// what the log leaves of it are page slots.
+    /// Pages are copied to persistent memory first, and stay there until the data files have them (Kang 2016,
+    /// chapter 3). This needs a region. The part of the region without the log is used for page slots.
     Nvm,
 }
 

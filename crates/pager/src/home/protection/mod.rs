@@ -77,7 +77,8 @@ pub(crate) struct Wanted<'c> {
     pub(crate) times: &'c Arc<Times>,
 }
 
-/// Whether that is there, and this database's, from which [`repair`] may have to mend pages: only after a crash there are such pages.
+/// Checks that the data exists from which [`repair`] may have to repair pages, and that it is of this
+/// database. Pages need repair only after a crash.
 pub(crate) fn check_copies(data: &dyn Directory, stored: &Superblock) -> Result<()> {
     let (place, home) = (CopyFile::file(data), files::file_name(SpaceId::DATA));
     let may_be_torn = stored.state != State::Clean && stored.protection == InForce::Doublewrite;
@@ -92,9 +93,9 @@ pub(crate) fn check_copies(data: &dyn Directory, stored: &Superblock) -> Result<
     }
 }
 
-/// Before redo: mends pages whose write was cut off under the protection that was in force. `redo_start` is where redo
-/// will begin. Gives the pages mended: they are of some time since
-/// then, not necessarily their newest stable image.
+/// Before redo, repairs pages whose write was interrupted under the protection that was in force.
+/// `redo_start` is where redo will begin. Returns the repaired pages. Each is a version since that position,
+/// and not always its newest stable image.
 pub(crate) fn repair(
     was: InForce,
     wanted: &Wanted<'_>,
@@ -103,7 +104,8 @@ pub(crate) fn repair(
 ) -> Result<Vec<PageId>> {
     let page_size = wanted.page_size as u32;
     match was {
-        // Redo begins with an image of every page whose write was cut off; or a slot in NVM has its newest version.
+        // No repair is needed here: redo begins with an image of every page whose write was interrupted, or a
+        // slot in persistent memory has the newest version of the page.
         InForce::Nothing | InForce::AtomicWrite | InForce::FullPageLog | InForce::Nvm => Ok(Vec::new()),
         InForce::Doublewrite => {
             doublewrite::repair(CopyFile::file(wanted.data), page_size, files, redo_start)
@@ -114,8 +116,9 @@ pub(crate) fn repair(
     }
 }
 
-/// The configured protection. `was` is the one in force until now, `None` for a new database: files that others than it
-/// left are made anew, since nobody knows whose pages they hold. `database`: its id.
+/// Opens the configured protection. `was` is the protection in force until now, `None` for a new database.
+/// Files of any other protection are replaced by new ones, because it is unknown whose pages they hold.
+/// `database` is the id of the database.
 pub(crate) fn open(
     wanted: &Wanted<'_>,
     database: u64,

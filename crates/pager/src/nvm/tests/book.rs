@@ -229,7 +229,8 @@ proptest! {
     }
 }
 
-/// A page that comes back, while it is here or not long after it left, goes home behind those that were put once.
+/// A page that is put again, while it is here or not long after it left, is written to the data files after
+/// pages that were put once.
 #[test]
 fn pages_that_come_back_go_home_last() {
     let mut book = Book::new((0..SLOTS).collect(), std::iter::empty());
@@ -260,7 +261,8 @@ fn two_halves_of_what_is_needed_are_not_given() {
     assert_eq!(book.take_free(2).unwrap(), [0, 1]);
 }
 
-/// A turn after a refusal ends with what was dirty when it began: younger versions don't keep the refused ones from being tried again.
+/// After a full device refused versions, a round tries only the versions that were dirty when it began. So
+/// younger versions do not prevent that the refused ones are tried again.
 #[test]
 fn what_was_refused_is_tried_again_when_all_others_were() {
     let mut book = Book::new((0..SLOTS).collect(), std::iter::empty());
@@ -287,8 +289,8 @@ fn what_was_refused_is_tried_again_when_all_others_were() {
     assert_eq!(flush(&mut book, true), Some(0));
 }
 
-/// The log's state decides which discarded pages can go, in its order, whatever the order of discards; a table of thousands of
-/// pages that is not due is not looked through.
+/// The durable LSN of the log decides which discarded pages are freed, in the order of the log and not of the
+/// discards. If nothing is due, a table of thousands of pages is not searched.
 #[test]
 fn discarded_pages_leave_in_the_order_of_the_log() {
     let mut book = Book::new((0..SLOTS).collect(), std::iter::empty());

@@ -71,8 +71,9 @@ fn after_each_call_everything_stored_is_durable() {
     }
 }
 
-/// A process was killed when the word that frees the older version was stored, and in a cache only. A start that takes the slot
-/// for free makes it so: power that fails later would bring the older version back, when home has the newer one alone.
+/// A process is killed when the word that frees the older version is stored, but only in a cache. A start
+/// that counts the slot as free must make this durable. Otherwise a later power failure would bring the older
+/// version back, while the data files have only the newer one.
 #[test]
 fn a_start_makes_durable_what_a_killed_process_freed_in_a_cache() {
     let rig = Rig::new(8);
@@ -207,8 +208,8 @@ fn home_does_not_stand_in_with_another_version() {
     assert_eq!(counter(&level, "clean"), 1, "and the slot is kept");
 }
 
-/// The running program knew that home had the page, and left the slot published: the next start took it for the only place of
-/// the newest image, and refused the database.
+/// The running program knew that the data files had the page, and left the slot published. The next start
+/// took the slot for the only place of the newest image, and refused the database.
 #[test]
 fn a_damaged_slot_that_home_replaced_does_not_bar_the_next_start() {
     for at in [3, 20, PAGES_AT + 200] {
@@ -232,7 +233,8 @@ fn a_damaged_slot_that_home_replaced_does_not_bar_the_next_start() {
     }
 }
 
-/// The fuzzer found it: the start took both, and a put of one of them ended the process. Of one page nobody knows the newer.
+/// Found by the fuzzer: two slots had the same page and the same sequence. The start accepted both, and a put
+/// of the page ended the process. It can't be known which version is newer, so the start must refuse.
 #[test]
 fn two_slots_with_the_number_of_one_put_are_refused() {
     for page in [1, 2] {
@@ -244,7 +246,7 @@ fn two_slots_with_the_number_of_one_put_are_refused() {
     }
 }
 
-/// A large area is looked through by several threads: versions of a page in the parts of two of them are one page's.
+/// Several threads read a large area at a start. Versions of one page may be in the parts of two threads.
 #[test]
 fn a_large_area_is_found_whole() {
     const SLOTS: u32 = 3 * 8192;
@@ -270,7 +272,8 @@ fn a_slot_beyond_the_log_is_refused() {
     assert!(error.contains("data:1"), "{error}");
 }
 
-/// A full device: puts go on until the area is full; then they are refused whole, and with room everything goes on.
+/// The device of the data files is full. Puts continue until all slots are used. Then whole puts are refused.
+/// When the device has space, everything continues.
 #[test]
 fn a_full_home_refuses_only_when_the_area_is_full() {
     let rig = Rig::new(8);
@@ -288,7 +291,8 @@ fn a_full_home_refuses_only_when_the_area_is_full() {
     assert_eq!((read(&again, 3).unwrap().0, read(&again, 20).unwrap().0), (20, 10));
 }
 
-/// The oldest pages have no room at home, hundreds of younger ones have: they barred all others, since only the oldest were tried.
+/// The data files have no space for the oldest pages, but for hundreds of younger ones. Formerly the oldest
+/// pages blocked all others, because only they were tried.
 #[test]
 fn pages_that_a_full_device_refuses_bar_no_others() {
     let rig = Rig::new(400);
@@ -340,7 +344,8 @@ fn threads_flush_from_the_high_mark_to_the_low_one() {
     assert_eq!(read(&level, 0).unwrap(), (10, Tier::Nvm), "and they serve reads on");
 }
 
-/// A large area is looked through in parts: the newer version of a page wins in whichever part it lies, and damage in any is found.
+/// A large area is read in parts. The newer version of a page wins in whichever part it is, and damage in any
+/// part is found.
 #[test]
 fn parts_of_a_large_area_are_put_together() {
     let rig = Rig::new(16_384);

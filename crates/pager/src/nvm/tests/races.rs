@@ -126,8 +126,9 @@ fn a_discard_waits_for_the_write_home_in_flight() {
     flushing.join().unwrap();
 }
 
-/// The slots of pages that are cut off go durably before the file gets shorter. A put that needed slots had begun to retire
-/// them between two steps of the discard, which then found nothing to do and returned before the fence.
+/// The slots of pages that are cut off must be free durably before the file gets shorter. In the fault that
+/// this test found, a put that needed slots began to free some between two steps of the discard. The discard
+/// then found nothing to do, and returned before the fence.
 #[test]
 fn a_discard_waits_for_others_who_retire_its_pages() {
     let rig = Rig::new(4);
@@ -154,7 +155,8 @@ fn a_discard_waits_for_others_who_retire_its_pages() {
         }
     }));
     discard_waits(&level, 0, 4, || {
-        // On a busy machine the discard may not have come so far; a gate that is closed after this would stay closed.
+        // On a busy machine the discard may not be at this point yet. If the gate were closed after this, it
+        // would stay closed.
         while !it_stands.load(SeqCst) {
             std::thread::yield_now();
         }

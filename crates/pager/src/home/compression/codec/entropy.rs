@@ -22,7 +22,8 @@ impl Zlib {
         deflate.reset();
         let status = deflate.compress(plain, out, FlushCompress::Finish).ok()?;
         if status != Status::StreamEnd {
-            // The reset of zlib-rs 0.6 forgets what a stream that did not end left behind: the next one panics or is wrong.
+            // The reset of zlib-rs 0.6 does not clear the state of a stream that did not end. The next stream
+            // would panic or give wrong bytes.
             return None;
         }
         let count = deflate.total_out() as usize;

@@ -208,7 +208,8 @@ fn what_was_never_written_is_told_apart() {
     assert_eq!(decode_in(&mut [0; 4096], id()), Err(PageDamage::Zero));
 }
 
-/// What a device may hold under the address of a page: nothing panics, and what is taken for a page is one.
+/// Decodes arbitrary bytes, as a device might have them at the address of a page. There must be no panic, and
+/// a result must be a valid page.
 fn try_bytes(stored: &[u8]) {
     let mut frame = vec![0; 4096];
     if decode(stored, id(), &mut frame).is_ok() {

@@ -475,7 +475,8 @@ fn nothing_leaks() {
     }
 }
 
-/// A settle that came to nothing while its page was moved on: the image is still unsaid, so it is no mere move.
+/// A settle fails while its page is moved. The page's image is not logged yet, so the page must not be logged
+/// as only moved.
 #[test]
 fn a_move_of_a_page_that_was_not_noted_is_a_write() {
     let start = [WRITE, Op::Land, Op::Settle, Op::Move { no: 3 }, Op::LandMove, Op::Unsettle];
@@ -497,8 +498,8 @@ fn the_slots_of_a_dropped_page_stay_until_the_note_is_durable() {
     assert_eq!(world.book.extents().live_units(), 7);
 }
 
-/// A settle notes a page between the note of its discard and the discard itself. If a crash takes the discard, not the
-/// note, the page is found where the note says.
+/// A settle logs a page between the log record of its discard and the discard itself. If a crash loses the
+/// discard but not the settle's record, the page is found where that record says.
 #[test]
 fn a_noted_slot_of_a_dropped_page_stays_until_the_discard_is_durable() {
     let unlogged = |no| [Op::Write { no, units: 7, is_logged: false }, Op::Land];
@@ -508,8 +509,9 @@ fn a_noted_slot_of_a_dropped_page_stays_until_the_discard_is_durable() {
     run(&[&start[..], &noted, &drop, &unlogged(4), &unlogged(5), &unlogged(6)].concat());
 }
 
-/// The same with a checkpoint of the map right behind it: the note lies before the checkpoint's end of the log, the
-/// discard before the block in which that is. Reading from the block on, the note would count.
+/// As above, with a checkpoint of the map right after it. The settle's record is before the checkpoint's LSN,
+/// and the discard is before the block with that LSN. If the log were read from the block on, the settle's
+/// record would count.
 #[test]
 fn a_checkpoint_leaves_no_note_behind_that_it_has_overruled() {
     let start = [WRITE, Op::Land, Op::Settle, Op::Settle];

@@ -91,8 +91,9 @@ fn free_count(space: &PackedSpace) -> u32 {
     space.book.lock().extents().free_count()
 }
 
-/// The file can get no longer: the last two extents are free, in the second one a page lives on, the others are full of what lives,
-/// and so is the one that is filled. More of the file is filled than it may before it grows.
+/// A space whose file can't grow. The last two extents are free, and in the second one a page is still live.
+/// All other extents, and the one that is being filled, are full of live pages. The file is filled beyond its
+/// limit.
 fn brim() -> PackedSpace {
     let space = space(&*MemoryDirectory::with_capacity(8 * EXTENT_BYTES), 50);
     put(&space, 0..15, 1).unwrap();
@@ -105,8 +106,8 @@ fn brim() -> PackedSpace {
     space
 }
 
-/// Found by review: the turn moved a page, which left nearly a whole extent to be filled, and no further one free. That was said to
-/// be no room.
+/// Found by review: reclamation moved one page, which left nearly a whole extent to fill, but no further
+/// extent was free. This was wrongly reported as a lack of space.
 #[test]
 fn room_behind_what_was_moved_is_room() {
     let space = brim();
@@ -148,8 +149,8 @@ fn a_file_does_not_grow_for_readers_that_are_soon_gone() {
     assert_eq!((get(&space, 200), space.book.lock().extents().count()), (2, count));
 }
 
-/// Found by review: what a refused put left at the end of the extent that is being filled was lost until that was emptied; a put
-/// longer than an extent filled whole ones with nothing.
+/// Found by review: after a refused put, the end of the extent that was being filled was lost until the
+/// extent was emptied. A put longer than an extent filled whole extents with nothing.
 #[test]
 fn a_refused_put_gives_its_slots_back() {
     let device = Faulty::wrap(MemoryDirectory::new());
@@ -194,8 +195,8 @@ fn an_extent_that_was_filled_with_nothing_is_begun_again() {
     assert_eq!((get(&space, 200), free_count(&space)), (2, LAST_EXTENTS));
 }
 
-/// Found by review: after a start no free extent is known to have its blocks. On a full device the first of them are refused, which
-/// were punched, and the others were not asked for.
+/// Found by review: after a start it is unknown which free extents have their blocks. A full device refused
+/// the first of them, which had been punched, and the others were not tried.
 #[test]
 fn extents_that_have_their_blocks_are_found_among_holes() {
     const CAPACITY: u64 = 64 * EXTENT_BYTES;
@@ -238,8 +239,8 @@ fn extents_that_have_their_blocks_are_found_among_holes() {
     assert!(space.book.lock().extents().hollow_count() < hollow);
 }
 
-/// Writes pages again and again, most of them few ones; gives the puts that moved others. `look` gets the free extents before each put,
-/// and the bytes that it moved.
+/// Writes pages again and again, most of the writes to a few pages. Returns the number of puts that moved
+/// pages. `look` gets the free extents before each put, and the bytes that the put moved.
 fn churn(space: &PackedSpace, pages: u32, writes: u64, look: impl Fn(u32, u64)) -> u64 {
     let (mut seed, mut shares) = (7_u64, 0);
     for round in 0..writes {
@@ -257,8 +258,8 @@ fn churn(space: &PackedSpace, pages: u32, writes: u64, look: impl Fn(u32, u64)) 
     shares
 }
 
-/// A device without room for a longer file has it filled beyond its fill; once it has room again, the file gets longer behind the
-/// next checkpoint, and less is moved.
+/// If a device has no space for a longer file, the file is filled beyond its limit. When the device has space
+/// again, the file grows after the next checkpoint, and fewer pages are moved.
 #[test]
 fn a_device_that_was_full_is_asked_again() {
     let device = Faulty::wrap(MemoryDirectory::new());
@@ -297,7 +298,7 @@ fn a_put_leaves_an_extent_for_the_next_turn() {
     assert!(shares > 20, "{shares}");
 }
 
-/// However much could be moved, a put meets no more than a share of it, as long as others than the last extents are free.
+/// A put moves no more than its share, as long as there are free extents beside the reserve.
 #[test]
 fn a_put_meets_one_share() {
     let mut space = space(&*MemoryDirectory::new(), 90);
@@ -313,7 +314,8 @@ fn a_put_meets_one_share() {
     assert!(shares > 20, "{shares}");
 }
 
-/// However short the log since the last copy is, the map is copied when so many of its pages have changed that the copy gets long.
+/// The map is copied when many of its pages have changed, even if the log since the last copy is short.
+/// Otherwise the copy would take long.
 #[test]
 fn a_map_of_which_much_has_changed_is_copied() {
     let space = space(&*MemoryDirectory::new(), 80);

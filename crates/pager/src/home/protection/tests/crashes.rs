@@ -56,7 +56,7 @@ enum Copies {
 impl Copies {
     const BOTH: [Copies; 2] = [Copies::InFile, Copies::InRegion];
 
-    /// The number of the first write of a page in its place: a copy in a region is no write of a file.
+    /// The number of the first write to a data file. A copy in a region does not count as a write of a file.
     fn first_in_place(self) -> u64 {
         if self == Copies::InFile { 2 } else { 1 }
     }
@@ -272,8 +272,8 @@ fn batches_beside_each_other(copies: Copies) {
     }
 }
 
-/// A batch whose pages reached their places only in part is followed by a batch of another thread, which waits for the
-/// slots meanwhile: that one must not take them, since they hold the only whole copies.
+/// Only some pages of a batch reach the data files. A batch of another thread waits for the slots meanwhile.
+/// It must not take them, because they hold the only whole copies.
 #[test]
 fn a_failed_batch_keeps_its_slots() {
     for copies in Copies::BOTH {
@@ -345,7 +345,8 @@ fn half_full(copies: Copies) -> Rule {
     }
 }
 
-/// A full device leaves a page half written, then has room for others: they must not take the slot of its only copy.
+/// A full device leaves a page half written, and then has space for other pages. These must not take the slot
+/// of its only copy.
 #[test]
 fn a_half_written_page_keeps_its_slot_until_it_is_in_place() {
     for copies in Copies::BOTH {
@@ -374,7 +375,8 @@ fn a_half_written_page_keeps_its_slot_until_it_is_in_place() {
     }
 }
 
-/// When every slot holds the only copy of a half-written page, nothing else is written; with room again all of them are.
+/// If every slot holds the only copy of a half-written page, nothing else is written. When the device has
+/// space again, all pages are written.
 #[test]
 fn slots_that_are_all_held_come_back_with_the_room() {
     for copies in Copies::BOTH {
