@@ -92,6 +92,8 @@ pub struct Explained<'e> {
     pub options: &'e Options,
     /// The plan.
     pub plan: &'e Step,
+    /// Settings of the planner that the session has changed: their names and values.
+    pub settings: Vec<(&'static str, String)>,
     /// How long it took to make it.
     pub planning: Duration,
     /// Pages that were used for that.

@@ -20,6 +20,10 @@ const BLOCK_BYTES: u64 = 8192;
 pub fn text(explained: &Explained<'_>) -> Vec<String> {
     let mut out = Text { explained, lines: Vec::new() };
     out.step(explained.plan, 0);
+    if !explained.settings.is_empty() {
+        let settings = explained.settings.iter().map(|(name, value)| format!("{name} = '{value}'"));
+        out.note(0, "Settings", &settings.collect::<Vec<_>>().join(", "));
+    }
     if explained.options.buffers && explained.planning_pages != PageCounts::default() {
         out.lines.push("Planning:".into());
         out.pages(&explained.planning_pages, 0, 2);
@@ -145,6 +149,11 @@ pub fn json(explained: &Explained<'_>) -> String {
     out.open("Plan", '{');
     out.step(explained.plan, None);
     out.close('}');
+    if explained.options.settings {
+        out.open("Settings", '{');
+        explained.settings.iter().for_each(|(name, value)| out.string(name, value));
+        out.close('}');
+    }
     if explained.options.buffers {
         out.open("Planning", '{');
         out.pages(&explained.planning_pages, 0);

@@ -15,6 +15,7 @@ use varve_engine::{Catalog, Datum, PageCounts, PageMeter, Value};
 
 use super::Session;
 use super::run::Ran;
+use crate::ast::{Definition, Statement};
 use crate::error::{Result, SqlError};
 use crate::exec::watch::{At, Meter, Watch};
 use crate::explain::{Explained, Step, short, show};
@@ -86,7 +87,8 @@ impl Session {
         }
         let Shown { plan, planning, planning_pages, execution } = &shown;
         let (planning, planning_pages, execution) = (*planning, *planning_pages, *execution);
-        let explained = Explained { options, plan, planning, planning_pages, execution };
+        let settings = if options.settings { self.settings.of_planning() } else { Vec::new() };
+        let explained = Explained { options, plan, settings, planning, planning_pages, execution };
         let lines = match options.format {
             Format::Text => show::text(&explained),
             Format::Json => vec![show::json(&explained)],
@@ -99,7 +101,7 @@ impl Session {
         loop {
             self.facts.check_cancel()?;
             let (begin, pages) = (Instant::now(), PageMeter::counts());
-            let (prepared, arguments) = self.statement_in(&explain.text, types)?;
+            let (prepared, arguments) = self.statement_in(explain, types)?;
             let own: Vec<Datum<'_>> = arguments.iter().flatten().map(Value::as_datum).collect();
             let params = if arguments.is_some() { &own } else { params };
             let Body::Plan(plan) = &prepared.body else {
@@ -123,16 +125,36 @@ impl Session {
         }
     }
 
-    /// The statement of a text; with arguments if it is EXECUTE.
-    fn statement_in(&mut self, text: &str, types: &[Oid]) -> Result<(Arc<Prepared>, Option<Vec<Value>>)> {
+    /// The statement that is explained, with arguments if it is EXECUTE. A cursor and a new table have the plan
+    /// of their query.
+    fn statement_in(
+        &mut self,
+        explain: &Explain,
+        types: &[Oid],
+    ) -> Result<(Arc<Prepared>, Option<Vec<Value>>)> {
+        let text = &explain.text;
         // A block may have kept a catalog that is older than what made the last run find itself out of date.
         self.catalog = None;
-        if let Parsed::Utility(Utility::Execute(name, arguments)) = parse::statement(text)? {
-            let prepared = self.newest(self.statement(&name)?)?;
-            let values = self.arguments(&name, &prepared, &arguments)?;
-            return Ok((prepared, Some(values)));
-        }
-        Ok((Arc::new(self.build(text, types)?), None))
+        let prepared = match parse::statement(text)? {
+            Parsed::Utility(Utility::Execute(name, arguments)) => {
+                let prepared = self.newest(self.statement(&name)?)?;
+                let values = self.arguments(&name, &prepared, &arguments)?;
+                return Ok((prepared, Some(values)));
+            }
+            Parsed::Utility(Utility::Declare(declare)) => {
+                self.build(&declare.query, types).map_err(|e| shifted(e, declare.before))?
+            }
+            Parsed::Definition(definition) => match *definition {
+                Definition::CreateTableAs(t) if !explain.options.analyze => {
+                    let catalog = self.current_catalog();
+                    self.follow_catalog(&catalog);
+                    self.bound(text, types, &Statement::Query((*t.query).clone()), &catalog)?
+                }
+                _ => return Err(SqlError::unsupported("EXPLAIN of this statement")),
+            },
+            _ => self.build(text, types)?,
+        };
+        Ok((Arc::new(prepared), None))
     }
 
     /// What would run; `None` if a definition is out of date.

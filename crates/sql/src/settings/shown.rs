@@ -5,6 +5,37 @@
 use super::quantity::{Unit, kilobytes, millis, show_kilobytes, show_millis};
 use super::{InitialSource, Kind, Setting, Settings, display_name, every, find};
 
+/// What EXPLAIN (SETTINGS) shows in PostgreSQL beside `enable_...` and `..._cost`: those marked `GUC_EXPLAIN`.
+const OF_PLANNING: &[&str] = &[
+    "constraint_exclusion",
+    "cursor_tuple_fraction",
+    "effective_cache_size",
+    "effective_io_concurrency",
+    "force_parallel_mode",
+    "from_collapse_limit",
+    "geqo",
+    "geqo_effort",
+    "geqo_generations",
+    "geqo_pool_size",
+    "geqo_seed",
+    "geqo_selection_bias",
+    "geqo_threshold",
+    "hash_mem_multiplier",
+    "jit",
+    "join_collapse_limit",
+    "maintenance_io_concurrency",
+    "max_parallel_workers",
+    "max_parallel_workers_per_gather",
+    "min_parallel_index_scan_size",
+    "min_parallel_table_scan_size",
+    "parallel_leader_participation",
+    "plan_cache_mode",
+    "recursive_worktable_factor",
+    "search_path",
+    "temp_buffers",
+    "work_mem",
+];
+
 /// A row of pg_settings. Numbers are in the setting's unit, and without it.
 pub struct DescribedSetting {
     /// The name as it is shown.
@@ -31,6 +62,21 @@ impl Settings {
     /// The same with all that pg_settings has of them.
     pub fn described(&self) -> Vec<DescribedSetting> {
         listed().map(|s| self.describe(s)).collect()
+    }
+
+    /// Settings of the planner that somebody has set to another value than the default: their names, and their
+    /// values as SHOW prints them.
+    pub fn of_planning(&self) -> Vec<(&'static str, String)> {
+        let is_of_planning = |s: &&Setting| {
+            s.name.starts_with("enable_") || s.name.ends_with("_cost") || OF_PLANNING.contains(&s.name)
+        };
+        let changed = |s: &'static Setting| {
+            let described = self.describe(s);
+            let is_changed = described.source != "default" && described.value != described.boot;
+            let value = self.values.get(s.name).filter(|_| is_changed)?;
+            Some((described.name, shown(s.name, value)))
+        };
+        listed().filter(is_of_planning).filter_map(changed).collect()
     }
 
     fn describe(&self, s: &'static Setting) -> DescribedSetting {

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use varve_engine::{Catalog, ColumnDef, Rights, SequenceDef, TableDef, Value};
+use varve_engine::{Catalog, ColumnDef, Rights, SequenceDef, TableDef, Value, ViewDef};
 
 use super::constraints::{self, Constraint, Demand};
 use super::relations::{Attribute, Relation, What, namespace, relations, sequence_type};
@@ -24,6 +24,8 @@ pub fn fill(name: &str) -> Option<Fill> {
         "tables" => tables,
         "columns" => columns,
         "views" => views,
+        "view_table_usage" => view_table_usage,
+        "view_column_usage" => view_column_usage,
         "sequences" => sequences,
         "table_constraints" => table_constraints,
         "key_column_usage" => key_column_usage,
@@ -274,6 +276,49 @@ fn views(world: &SystemContext, rows: &mut Rows<'_>) {
             ("is_trigger_deletable", yes(false)),
             ("is_trigger_insertable_into", yes(false)),
         ]);
+    }
+}
+
+/// What views read: each view with each relation that it names and the asking role owns, and the ordinals of
+/// the columns that it names there.
+fn read_by_views(world: &World) -> Vec<(&Arc<ViewDef>, Relation<'_>, &[usize])> {
+    let catalog = &world.catalog;
+    let seen = Seen::by(world);
+    let mut read = Vec::new();
+    let all = relations(catalog);
+    let views = all.into_iter().filter_map(|r| if let What::View(view) = r.what { Some(view) } else { None });
+    for (view, used) in views.flat_map(|view| view.uses.iter().map(move |used| (view, used))) {
+        let owned = seen.holder.is(catalog.owner(used.object));
+        let relation = relations(catalog).into_iter().find(|r| r.oid == used.object.0).filter(|_| owned);
+        read.extend(relation.map(|relation| (view, relation, used.columns.as_slice())));
+    }
+    read
+}
+
+fn view_cells(world: &World, view: &ViewDef, read: &Relation<'_>) -> [(&'static str, Value); 6] {
+    [
+        ("view_catalog", text(&world.database)),
+        ("view_schema", text(&view.schema)),
+        ("view_name", text(&view.name)),
+        ("table_catalog", text(&world.database)),
+        ("table_schema", text(read.schema)),
+        ("table_name", text(read.name)),
+    ]
+}
+
+fn view_table_usage(world: &World, rows: &mut Rows<'_>) {
+    for (view, relation, _) in read_by_views(world) {
+        rows.add(view_cells(world, view, &relation));
+    }
+}
+
+fn view_column_usage(world: &World, rows: &mut Rows<'_>) {
+    for (view, relation, columns) in read_by_views(world) {
+        let attributes = relation.attributes();
+        for attribute in columns.iter().filter_map(|ordinal| attributes.get(*ordinal)) {
+            let own = [("column_name", text(attribute.name.as_ref()))];
+            rows.add(view_cells(world, view, &relation).into_iter().chain(own));
+        }
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Options {
     pub verbose: bool,
     /// Pages that were used.
     pub buffers: bool,
+    /// Settings of the planner that the session has changed.
+    pub settings: bool,
     /// FORMAT
     pub format: Format,
     /// TIMING, if written.
@@ -94,8 +96,9 @@ fn option(source: Source<'_>, given: Opt<'_>, options: &mut Options) -> Result<(
         "buffers" => options.buffers = given.flag()?,
         "timing" => options.timing = Some(given.flag()?),
         "summary" => options.summary = Some(given.flag()?),
-        // There are no costs to show, nor settings that planning hangs on.
-        "costs" | "settings" => _ = given.flag()?,
+        "settings" => options.settings = given.flag()?,
+        // There are no costs to show.
+        "costs" => _ = given.flag()?,
         "wal" if given.flag()? => return Err(SqlError::unsupported("EXPLAIN (WAL)")),
         "wal" => {}
         "format" => options.format = format(source, given)?,
