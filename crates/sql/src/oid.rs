@@ -48,6 +48,8 @@ pub const REGROLE: Oid = 4096;
 pub const OIDVECTOR: Oid = 30;
 /// json
 pub const JSON: Oid = 114;
+/// xml, the type of what EXPLAIN (FORMAT XML) gives; no column has it
+pub const XML: Oid = 142;
 /// real
 pub const FLOAT4: Oid = 700;
 /// double precision

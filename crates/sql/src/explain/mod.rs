@@ -3,6 +3,7 @@
 //!
 //! This module does not know how steps are measured (`exec::watch`, or the runner of general queries).
 
+pub mod document;
 pub mod expression;
 pub mod short;
 pub mod show;

@@ -1,4 +1,4 @@
-//! Formats an EXPLAIN plan as PostgreSQL's text or JSON.
+//! Formats an EXPLAIN plan as PostgreSQL's text.
 //!
 //! Invariants
 //! 1. Keys, their order and their units are those of PostgreSQL 15. Varve's own keys come after them.
@@ -14,7 +14,7 @@ use varve_engine::PageCounts;
 use super::{Actual, Explained, Step};
 
 /// Bytes of PostgreSQL's block, in which it counts temporary files.
-const BLOCK_BYTES: u64 = 8192;
+pub(super) const BLOCK_BYTES: u64 = 8192;
 
 /// The lines of the text format.
 pub fn text(explained: &Explained<'_>) -> Vec<String> {
@@ -36,12 +36,12 @@ pub fn text(explained: &Explained<'_>) -> Vec<String> {
     out.lines
 }
 
-fn millis(time: Duration) -> f64 {
+pub(super) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
 /// A part for each run.
-fn each(total: f64, loops: u64) -> f64 {
+pub(super) fn each(total: f64, loops: u64) -> f64 {
     total / loops.max(1) as f64
 }
 
@@ -141,177 +141,4 @@ impl Text<'_> {
             self.note(indent, "Decompressed", &format!("{count} of {of} pages, {stored}kB stored"));
         }
     }
-}
-
-/// The JSON format, as one text.
-pub fn json(explained: &Explained<'_>) -> String {
-    let mut out = Json { explained, text: "[\n  {".to_owned(), depth: 2, is_first: true };
-    out.open("Plan", '{');
-    out.step(explained.plan, None);
-    out.close('}');
-    if explained.options.settings {
-        out.open("Settings", '{');
-        explained.settings.iter().for_each(|(name, value)| out.string(name, value));
-        out.close('}');
-    }
-    if explained.options.buffers {
-        out.open("Planning", '{');
-        out.pages(&explained.planning_pages, 0);
-        out.close('}');
-    }
-    if explained.options.shows_summary() {
-        out.number("Planning Time", &format!("{:.3}", millis(explained.planning)));
-    }
-    if explained.options.analyze {
-        out.open("Triggers", '[');
-        out.close(']');
-    }
-    if let Some(time) = explained.execution.filter(|_| explained.options.shows_summary()) {
-        out.number("Execution Time", &format!("{:.3}", millis(time)));
-    }
-    out.close('}');
-    out.text.push_str("\n]");
-    out.text
-}
-
-struct Json<'e> {
-    explained: &'e Explained<'e>,
-    text: String,
-    depth: usize,
-    /// Nothing stands in the present object or list.
-    is_first: bool,
-}
-
-impl Json<'_> {
-    fn line(&mut self) {
-        if !std::mem::replace(&mut self.is_first, false) {
-            self.text.push(',');
-        }
-        self.text.push('\n');
-        self.text.push_str(&"  ".repeat(self.depth));
-    }
-
-    fn key(&mut self, key: &str) {
-        self.line();
-        _ = write!(self.text, "{}: ", quoted(key));
-    }
-
-    fn open(&mut self, key: &str, bracket: char) {
-        self.key(key);
-        self.enter(bracket);
-    }
-
-    fn enter(&mut self, bracket: char) {
-        self.text.push(bracket);
-        self.depth += 1;
-        self.is_first = true;
-    }
-
-    fn close(&mut self, bracket: char) {
-        self.depth -= 1;
-        self.text.push('\n');
-        self.text.push_str(&"  ".repeat(self.depth));
-        self.text.push(bracket);
-        self.is_first = false;
-    }
-
-    fn string(&mut self, key: &str, value: &str) {
-        self.key(key);
-        self.text.push_str(&quoted(value));
-    }
-
-    fn number(&mut self, key: &str, value: &str) {
-        self.key(key);
-        self.text.push_str(value);
-    }
-
-    fn step(&mut self, step: &Step, relationship: Option<&str>) {
-        if !step.facts.iter().any(|(key, _)| *key == "Node Type") {
-            self.string("Node Type", &step.name);
-        }
-        step.facts.iter().for_each(|(key, value)| self.string(key, value));
-        relationship.iter().for_each(|what| self.string("Parent Relationship", what));
-        step.label.iter().for_each(|label| self.string("Subplan Name", label));
-        self.number("Parallel Aware", "false");
-        self.number("Async Capable", "false");
-        step.index.iter().for_each(|index| self.string("Index Name", index));
-        step.relation.iter().for_each(|relation| self.string("Relation Name", relation));
-        if let Some(actual) = &step.actual {
-            self.actual(actual);
-        }
-        let verbose = self.explained.options.verbose.then_some(&step.verbose);
-        if verbose.is_some() && !step.outputs.is_empty() {
-            let listed: Vec<String> = step.outputs.iter().map(|output| quoted(output)).collect();
-            self.number("Output", &format!("[{}]", listed.join(", ")));
-        }
-        for (key, value) in verbose.into_iter().flatten().chain(&step.notes) {
-            self.string(key, value);
-        }
-        if let Some(actual) = &step.actual {
-            self.after(step, actual);
-        }
-        if step.inner.is_empty() {
-            return;
-        }
-        self.open("Plans", '[');
-        for (n, inner) in step.inner.iter().enumerate() {
-            self.line();
-            self.enter('{');
-            let plain = if n == 0 { "Outer" } else { "Inner" };
-            let labelled =
-                inner.label.as_ref().map(|l| if l.starts_with("CTE") { "InitPlan" } else { "SubPlan" });
-            self.step(inner, Some(labelled.unwrap_or(plain)));
-            self.close('}');
-        }
-        self.close(']');
-    }
-
-    fn actual(&mut self, actual: &Actual) {
-        if self.explained.options.shows_timing() {
-            for (key, time) in [("Actual Startup Time", actual.startup), ("Actual Total Time", actual.time)] {
-                self.number(key, &format!("{:.3}", each(millis(time), actual.loops)));
-            }
-        }
-        self.number("Actual Rows", &format!("{:.0}", each(actual.rows as f64, actual.loops)));
-        self.number("Actual Loops", &actual.loops.to_string());
-    }
-
-    fn after(&mut self, step: &Step, actual: &Actual) {
-        if step.notes.iter().any(|(key, _)| *key == "Filter") {
-            let removed = format!("{:.0}", each(actual.left_out as f64, actual.loops));
-            self.number("Rows Removed by Filter", &removed);
-        }
-        if actual.spilled_bytes > 0 {
-            let disk = actual.spilled_bytes.div_ceil(1024).to_string();
-            match step.name.as_str() {
-                "Sort" => {
-                    self.string("Sort Method", "external merge");
-                    self.number("Sort Space Used", &disk);
-                    self.string("Sort Space Type", "Disk");
-                }
-                _ => self.number("Disk Usage", &disk),
-            }
-        }
-        if self.explained.options.buffers {
-            self.pages(&actual.pages, actual.spilled_bytes);
-        }
-    }
-
-    fn pages(&mut self, pages: &PageCounts, spilled_bytes: u64) {
-        self.number("Shared Hit Blocks", &pages.hits.to_string());
-        self.number("Shared Read Blocks", &pages.read_count().to_string());
-        self.number("Temp Written Blocks", &spilled_bytes.div_ceil(BLOCK_BYTES).to_string());
-        self.open("Pages by Level", '{');
-        pages.by_level().for_each(|(name, count)| self.number(name, &count.to_string()));
-        self.close('}');
-        if pages.decompressed > 0 {
-            self.number("Decompressed Pages", &pages.decompressed.to_string());
-            self.number("Stored Bytes", &pages.stored_bytes.to_string());
-        }
-    }
-}
-
-/// A string of JSON.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }

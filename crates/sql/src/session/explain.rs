@@ -18,7 +18,7 @@ use super::run::Ran;
 use crate::ast::{Definition, Statement};
 use crate::error::{Result, SqlError};
 use crate::exec::watch::{At, Meter, Watch};
-use crate::explain::{Explained, Step, short, show};
+use crate::explain::{Explained, Step, document, short, show};
 use crate::general::{Analyzed, Emit, Gauge, General, Query};
 use crate::oid::{self, Oid};
 use crate::parse::{self, Parsed};
@@ -91,7 +91,9 @@ impl Session {
         let explained = Explained { options, plan, settings, planning, planning_pages, execution };
         let lines = match options.format {
             Format::Text => show::text(&explained),
-            Format::Json => vec![show::json(&explained)],
+            Format::Json => vec![document::json(&explained)],
+            Format::Xml => vec![document::xml(&explained)],
+            Format::Yaml => vec![document::yaml(&explained)],
         };
         lines.iter().try_for_each(|line| sink.row(&[Datum::Text(line)]))?;
         Ok(CommandTag::Plain("EXPLAIN"))
@@ -241,7 +243,8 @@ fn around(plan: &Plan, select: &Select, step: Step, meter: Option<&Meter>, count
 /// The column of EXPLAIN.
 pub(super) fn columns(options: &Options) -> Vec<Column> {
     let type_oid = match options.format {
-        Format::Text => oid::TEXT,
+        Format::Text | Format::Yaml => oid::TEXT,
+        Format::Xml => oid::XML,
         Format::Json => oid::JSON,
     };
     vec![Column { name: "QUERY PLAN".into(), type_oid, typmod: -1, origin: None }]

@@ -281,7 +281,7 @@ fn views(world: &SystemContext, rows: &mut Rows<'_>) {
 
 /// What views read: each view with each relation that it names and the asking role owns, and the ordinals of
 /// the columns that it names there.
-fn read_by_views(world: &World) -> Vec<(&Arc<ViewDef>, Relation<'_>, &[usize])> {
+fn read_by_views(world: &SystemContext) -> Vec<(&Arc<ViewDef>, Relation<'_>, &[usize])> {
     let catalog = &world.catalog;
     let seen = Seen::by(world);
     let mut read = Vec::new();
@@ -295,7 +295,7 @@ fn read_by_views(world: &World) -> Vec<(&Arc<ViewDef>, Relation<'_>, &[usize])> 
     read
 }
 
-fn view_cells(world: &World, view: &ViewDef, read: &Relation<'_>) -> [(&'static str, Value); 6] {
+fn view_cells(world: &SystemContext, view: &ViewDef, read: &Relation<'_>) -> [(&'static str, Value); 6] {
     [
         ("view_catalog", text(&world.database)),
         ("view_schema", text(&view.schema)),
@@ -306,13 +306,13 @@ fn view_cells(world: &World, view: &ViewDef, read: &Relation<'_>) -> [(&'static 
     ]
 }
 
-fn view_table_usage(world: &World, rows: &mut Rows<'_>) {
+fn view_table_usage(world: &SystemContext, rows: &mut Rows<'_>) {
     for (view, relation, _) in read_by_views(world) {
         rows.add(view_cells(world, view, &relation));
     }
 }
 
-fn view_column_usage(world: &World, rows: &mut Rows<'_>) {
+fn view_column_usage(world: &SystemContext, rows: &mut Rows<'_>) {
     for (view, relation, columns) in read_by_views(world) {
         let attributes = relation.attributes();
         for attribute in columns.iter().filter_map(|ordinal| attributes.get(*ordinal)) {

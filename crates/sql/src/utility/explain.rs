@@ -16,6 +16,10 @@ pub enum Format {
     Text,
     /// One value of type json.
     Json,
+    /// One value of type xml.
+    Xml,
+    /// One text.
+    Yaml,
 }
 
 /// What EXPLAIN is asked for.
@@ -115,7 +119,8 @@ fn format(source: Source<'_>, given: Opt<'_>) -> Result<Format> {
     match value.as_str() {
         "text" => Ok(Format::Text),
         "json" => Ok(Format::Json),
-        "xml" | "yaml" => Err(SqlError::unsupported(format!("EXPLAIN (FORMAT {})", value.to_uppercase()))),
+        "xml" => Ok(Format::Xml),
+        "yaml" => Ok(Format::Yaml),
         _ => {
             let message = format!("unrecognized value for EXPLAIN option \"format\": \"{value}\"");
             Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).at(given.position(source)))
