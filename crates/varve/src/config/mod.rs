@@ -339,11 +339,15 @@ impl Settings {
         let size = section.bytes("size", 2 * MIB..=TIB)?.or(before.map(|nvm| nvm.size_bytes));
         let log_bytes = section.bytes("log", 0..=TIB)?.or(before.map(|nvm| nvm.log_bytes)).unwrap_or(0);
         let missing = |key, at, what| section.error(key, at, &format!("is missing: {what}"));
-        let device = device.ok_or_else(|| missing("device", at[0], "the device whose directory holds it"))?;
+        let device = device.ok_or_else(|| {
+            missing("device", at[0], "section [nvm] of varve.toml must name the device for the region's file")
+        })?;
         if device != MAIN_DEVICE && !self.devices.contains_key(&device) {
             return Err(section.error("device", at[0], &unknown_device(&device, &self.devices)));
         }
-        let size_bytes = size.ok_or_else(|| missing("size", at[1], "the bytes of its file"))?;
+        let size_bytes = size.ok_or_else(|| {
+            missing("size", at[1], "section [nvm] of varve.toml must give the size of the region's file")
+        })?;
         if !size_bytes.is_multiple_of(4 * KIB) {
             return Err(section.error("size", at[1], "must be a multiple of 4 KiB"));
         }

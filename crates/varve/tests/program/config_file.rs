@@ -289,8 +289,14 @@ fn damaged_files_are_read_or_refused() {
 #[test]
 fn mistakes_about_persistent_memory_are_named() {
     let check = |text: &str, expect: &str| assert_eq!(parse(text).err().as_deref(), Some(expect), "{text}");
-    check("[nvm]\nsize = '1GiB'", "line 1: nvm.device is missing: the device whose directory holds it");
-    check("[nvm]\ndevice = 'main'", "line 1: nvm.size is missing: the bytes of its file");
+    check(
+        "[nvm]\nsize = '1GiB'",
+        "line 1: nvm.device is missing: section [nvm] of varve.toml must name the device for the region's file",
+    );
+    check(
+        "[nvm]\ndevice = 'main'",
+        "line 1: nvm.size is missing: section [nvm] of varve.toml must give the size of the region's file",
+    );
     let nvm = "[nvm]\ndevice = 'main'\nsize = '4MiB'\n";
     let nothing = "line 1: nvm holds nothing: give the log a part of it with log, or choose kind = \"nvm\" or \"nvm-dwb\" in \
                    [protection]";
