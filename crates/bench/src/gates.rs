@@ -193,7 +193,8 @@ impl SyncProbe {
     }
 }
 
-/// Rows read a second by `threads` threads, each row by its own random key; with a pool much smaller than the table nearly each is a page read.
+/// Rows read a second by `threads` threads. Each row is read by a random key. The pool is much smaller than
+/// the table, so nearly every read of a row reads a page.
 pub fn random_reads(rows: &Rows, threads: usize, length: Duration) -> Result<f64> {
     let (stop, count) = (AtomicBool::new(false), AtomicU64::new(0));
     let began = Instant::now();

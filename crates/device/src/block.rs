@@ -183,8 +183,8 @@ pub trait BlockFile: Send + Sync {
     /// Sets the length; new bytes read as zeros, and their space is reserved where that can be done.
     fn set_len(&self, len_bytes: u64) -> Result<()>;
 
-    /// Makes sure that writes into the range, which is within the file, will find room, where that can be done; what is there
-    /// stays. For ranges that were punched.
+    /// Reserves space for a range within the file, so that later writes into the range find space. Not all
+    /// devices can do this. The contents stay. Used for ranges into which holes were punched.
     fn reserve(&self, _offset: u64, _len_bytes: u64) -> Result<()> {
         Ok(())
     }

@@ -68,9 +68,9 @@ struct Books {
     flash: Option<FlashReport>,
 }
 
-/// How far a run on an emulated device can be believed. A run counts only if the model error is at
-/// most 3 %, the processors are less than 85 % busy and a device that is claimed to be the bottleneck
-/// is at least 90 % busy; else dilate time.
+/// How far a run on an emulated device can be trusted. A run is valid only if the model error is at most 3 %
+/// and the processors are less than 85 % busy. If the device is claimed to be the bottleneck, it must be at
+/// least 90 % busy. A run that is not valid is repeated with a larger dilation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EmulationReport {
     /// The profile's name.

@@ -167,8 +167,8 @@ impl DeviceError {
         DeviceError { file: file.into(), operation, offset: Some(offset), kind }
     }
 
-    /// Whether there was no room, and trying again when there is some is safe. A flush that fails for that reason has
-    /// lost earlier writes: it is a failed flush like any other.
+    /// Whether the device had no space, and a repetition is safe when it has space. This is not so for a
+    /// flush that fails for that reason: like any failed flush, it has lost earlier writes.
     pub fn is_no_space(&self) -> bool {
         let is_flush = matches!(self.operation, Operation::Flush | Operation::SyncDirectory);
         self.kind == ErrorKind::NoSpace && !is_flush

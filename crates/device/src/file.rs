@@ -307,8 +307,8 @@ impl OpenFile {
         DeviceError::at(self.location.text(), operation, offset, ErrorKind::from_io(error))
     }
 
-    /// The failure of something that was to be durable: what reached the medium is unknown. If there was no room, a part
-    /// of it may be there, and trying again is safe.
+    /// The failure of an operation that was to make something durable. It is unknown what reached the medium.
+    /// If the device had no space, a part may be there, and a repetition is safe.
     #[cold]
     fn fail_durable(&self, operation: Operation, offset: u64, error: &std::io::Error) -> DeviceError {
         let failed = self.fail(operation, offset, error);

@@ -159,8 +159,8 @@ pub trait Region: Send + Sync {
         u64::from_le_bytes(word)
     }
 
-    /// Stores bytes and begins to write them back, in one pass where the processor can. Until this thread's next fence nobody
-    /// reads or stores them.
+    /// Stores bytes and begins to write them back, in one pass if the processor can. Until the next fence of
+    /// this thread, no thread may read or store these bytes.
     fn store_back(&self, offset: u64, bytes: &[u8]) {
         self.store(offset, bytes);
         self.write_back(offset, bytes.len() as u64);

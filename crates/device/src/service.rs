@@ -95,8 +95,8 @@ impl Service {
         answered_ns
     }
 
-    /// Places requests that are handed over together; gives the moment at which the last one is answered. To a drive that merges them
-    /// those whose addresses follow each other are one.
+    /// Places requests that were submitted together, and returns the time at which the last one ends. If the
+    /// drive merges requests, requests with adjacent addresses count as one.
     pub(crate) fn place_all(
         &mut self,
         arrival_ns: u64,
@@ -119,8 +119,9 @@ impl Service {
         answered_ns
     }
 
-    /// How much of a request that has got to `at` one channel serves: the rest of the stripe, or an anchor's worth where
-    /// any of several channels takes any piece (a drive spreads a long request over its chips), or all of it.
+    /// How many bytes of a request one channel serves, from the address `at` on. With stripes, it is the rest
+    /// of the stripe. If any of several channels can serve any piece, it is the size of an anchor, because a
+    /// drive spreads a long request over its chips. Otherwise it is the whole request.
     fn piece_bytes(&self, at: u64) -> u64 {
         match (self.profile.stripe_bytes, self.channels.len()) {
             (0, 1) => u64::MAX,
@@ -189,8 +190,9 @@ impl Service {
         (begin_ns, channel.free_at_ns)
     }
 
-    /// Places a flush that arrives at a moment; gives the moment at which it is answered. With nothing written since the
-    /// last flush began it only waits for what is placed; a drive without a cache is not even asked.
+    /// Places a flush that arrives at a time, and returns the time at which the flush ends. If nothing was
+    /// written since the last flush began, the flush only waits for the placed requests. A drive without a
+    /// cache gets no flush.
     pub(crate) fn place_flush(&mut self, arrival_ns: u64) -> u64 {
         if !self.profile.has_cache() {
             return arrival_ns;
@@ -213,8 +215,8 @@ impl Service {
         done_ns
     }
 
-    /// Places what gives a range back or takes one (a trim, a reservation) and arrives at a moment; gives the moment at which it is
-    /// answered. It takes one channel.
+    /// Places a request that frees or reserves a range (a trim, a reservation) and arrives at a time. Returns
+    /// the time at which it ends. It occupies one channel.
     pub(crate) fn place_remap(&mut self, arrival_ns: u64) -> u64 {
         let service_ns = self.dilated((self.profile.trim_us * 1e3) as u64);
         if service_ns == 0 {

@@ -32,7 +32,8 @@ pub struct Updates {
 }
 
 impl Updates {
-    /// Over `rows` rows of such values; row r of the most popular ones as often as 1 / r^theta, with theta between 0 and 1.
+    /// Makes the workload with `rows` rows of such values. Row r of the most popular ones is used in
+    /// proportion to 1 / r^theta, with theta between 0 and 1.
     pub fn new(rows: u64, theta: f64, values: Values) -> Self {
         let rows = rows.max(1);
         let (zipfian, shuffle) = (Zipfian::with_theta(rows, theta), Permutation::of(rows, SHUFFLE_SEED));

@@ -50,8 +50,8 @@ pub fn data_type(ty: Ty) -> DataType {
     }
 }
 
-/// Whether Arrow compares values of the type as PostgreSQL does. Not so: numeric (1.0 and 1.00 are equal), double
-/// precision and real (0 and -0 are equal), interval (a month is 30 days), arrays.
+/// Whether Arrow compares values of the type as PostgreSQL does. It does not for numeric (1.0 and 1.00 are
+/// equal), double precision and real (0 and -0 are equal), interval (a month is 30 days), and arrays.
 pub fn is_native(ty: Ty) -> bool {
     !matches!(ty, Ty::Float4 | Ty::Float8 | Ty::Numeric | Ty::Interval) && ty.element().is_none()
 }

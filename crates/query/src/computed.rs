@@ -271,8 +271,8 @@ impl ScalarUDFImpl for OrderOf {
     }
 }
 
-/// A byte that puts NULL before or behind the others, then the value's key, turned round for DESC. (No key is the beginning of
-/// another one, so turned round they are ordered the other way.)
+/// A byte that sorts NULL before or after the other values, then the key of the value. For DESC the bytes of
+/// the key are inverted. This reverses the order, because no key is the beginning of another key.
 fn push_directed(out: &mut Vec<u8>, value: &Datum<'_>, direction: Direction) {
     if value.is_null() {
         out.push(if direction.nulls_first { 0 } else { 2 });

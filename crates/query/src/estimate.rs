@@ -97,8 +97,9 @@ impl Estimator {
         (others / self.distinct(plan, &keys, rows)).min(1.0)
     }
 
-    /// How many values these expressions have together, where no condition has taken some away; as many as the plan has `rows`
-    /// where nothing is known about them. (To ask for the rows here would take time in 2^n for a chain of n joins.)
+    /// The number of distinct combinations of these expressions' values, before conditions remove rows. If
+    /// nothing is known, it is the number of rows of the plan (`rows`), which the caller passes. Estimating
+    /// it here would take time in 2^n for a chain of n joins.
     pub fn distinct(&self, plan: &LogicalPlan, exprs: &[Logical], rows: f64) -> f64 {
         let columns: Vec<Column> = exprs.iter().flat_map(Logical::column_refs).cloned().collect();
         let mut by_scan: Vec<(Rc<ScanFacts>, Vec<usize>)> = Vec::new();

@@ -26,8 +26,9 @@ use crate::statistics::GUESSED;
 
 /// Up to this many relations every order is looked at.
 const EXHAUSTIVE_MAX: usize = 9;
-/// More relations than this are joined in the order written, but for those that are joined first: the search takes their number
-/// cubed, and a set of them is the bits of one word.
+/// If there are more relations than this, they are joined in the order of the statement, except those that
+/// are joined first. The reason is that the search takes the cube of their number, and that a set of
+/// relations is stored in the bits of one word.
 const ORDERED_MAX: usize = 32;
 
 /// The plan with its joins in order.
@@ -125,8 +126,8 @@ impl Orderer {
         self.sided(join)
     }
 
-    /// The relation on which a semi join is better done before the others are joined: the only one it reads, if it leaves
-    /// fewer of its rows.
+    /// The relation on which a semi join should be done before the other joins. It is the only relation that
+    /// the semi join reads, if the semi join removes some of its rows.
     fn asked_first(
         &self,
         on: &[(Logical, Logical)],

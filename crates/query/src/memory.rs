@@ -16,8 +16,9 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 
-/// DataFusion's name for the side of a hash join that is kept in memory. It can't spill; it is planned again as a join that can.
-/// If the name changes, `work_mem_is_the_session_s_limit` fails.
+/// DataFusion's name for the side of a hash join that is kept in memory. This side cannot spill, so the query
+/// is planned again with a join that can. If DataFusion changes the name, the test
+/// `work_mem_is_the_session_s_limit` fails.
 const KEPT_SIDE: &str = "HashJoinInput";
 
 /// Less than this is too little for the merging of what has spilled.

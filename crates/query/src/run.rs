@@ -47,8 +47,9 @@ use crate::spill::{self, Spills};
 use crate::steps;
 use crate::translate;
 
-/// Stack of a query that is planned or runs: DataFusion walks plans and expressions by recursion, and a stack that overflows
-/// ends the whole process. Only what is touched costs memory.
+/// The size of the stack while a query is planned or runs. DataFusion walks plans and expressions by
+/// recursion, and a stack overflow would end the whole process. Only the used part of a stack occupies
+/// memory.
 const STACK_BYTES: usize = 64 << 20;
 
 /// What general queries may use.

@@ -65,8 +65,8 @@ impl SnapshotTable {
         self.snapshot.unnoted_reader()
     }
 
-    /// All columns that a scan reads, if the index has them: those that it gives, and those of its filter. The key of the
-    /// row, which stands behind the columns, comes with every row.
+    /// All columns that a scan reads, the returned ones and those of its filter, if the index has them all.
+    /// The row's key, which an index entry stores after the columns, is returned with every row.
     fn covered_reads(
         &self,
         index: ScanIndex,

@@ -407,8 +407,8 @@ impl Translator<'_> {
         out
     }
 
-    /// A condition; a comparison of what columns say on both sides is shown to DataFusion as such, so that it finds the keys
-    /// of joins.
+    /// Translates a condition. A comparison between columns of two sides is passed to DataFusion as a
+    /// comparison, so that DataFusion can use it as the key of a join.
     fn condition(&mut self, condition: Expr, columns: &[Typing]) -> Logical {
         if let Expr::Compare(op, sides) = &condition
             && let (Some(left), Some(right)) = (self.side(&sides.0, columns), self.side(&sides.1, columns))
@@ -692,8 +692,8 @@ fn shown(mut part: Part, visible: usize) -> Result<Part> {
     Ok(Part { plan: part.plan.project(columns)?, ..part })
 }
 
-/// Whether outputs are computed behind LIMIT, or behind the order if they are volatile (draw from sequences, take locks): nothing is
-/// ordered by them, nor are they compared.
+/// Whether outputs are computed after LIMIT, or, if they are volatile (draw from sequences, take locks),
+/// after the sort. This is possible if no sort and no comparison uses them.
 fn puts_off(select: &Select) -> bool {
     let is_key = |n: usize| select.order.iter().any(|k| k.output == n);
     let others = || select.outputs.iter().enumerate().filter(|(n, _)| !is_key(*n)).map(|(_, o)| &o.expr);

@@ -46,8 +46,8 @@ use crate::visit::{Visit, Visitor};
 
 /// How long a client may be silent before the server stops waiting for it to take the reason of its end.
 const LINGER_SILENCE: Duration = Duration::from_millis(500);
-/// How long and how much the server listens to a client that goes on sending instead: the rest of a message of
-/// PostgreSQL's largest size.
+/// How long the server reads from a client that continues to send after the end of its connection, and how
+/// many bytes. The bytes are the rest of a message of PostgreSQL's largest size.
 const LINGER: Duration = Duration::from_secs(10);
 const LINGER_BYTES: usize = 1 << 30;
 const TEXT_KEEP_BYTES: usize = 16 << 10;
@@ -409,9 +409,9 @@ impl<'a, S: Session> Talk<'a, S> {
         }
     }
 
-    /// Reports an error. Extended-protocol messages are skipped then until Sync, and the report leaves
-    /// at once: a client may ask with Flush and decide by the answer when to send its Sync. The others
-    /// are whole conversations and end here.
+    /// Reports an error. After an error in an extended-protocol message, messages are skipped until Sync. The
+    /// report is sent at once, because a client may wait for it with Flush before it sends its Sync. Other
+    /// messages are whole conversations, which end here.
     fn fail(&mut self, kind: u8, error: &WireError) -> Result<(), FrameEnd> {
         self.out.error(error);
         self.session.fail();

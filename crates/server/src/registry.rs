@@ -18,8 +18,8 @@ use varve_sql::{CancelToken, Ender};
 
 use crate::startup::CancelKey;
 
-/// How long a stop waits for the next messages of busy clients. Many drivers take the reason of an
-/// end as the answer to a query, but drop it as a notice when it follows an answer unasked.
+/// How long a stop waits for the next messages of busy clients. A client that sends a message gets the reason
+/// of the stop as the answer. Many drivers ignore the reason if it arrives without a message.
 const STOP_GRACE: Duration = Duration::from_millis(250);
 
 /// The table of connections.

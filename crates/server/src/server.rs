@@ -21,8 +21,9 @@ use crate::registry::{Registration, Registry};
 use crate::session::Backend;
 use crate::stream::Stream;
 
-/// Stack of a connection's thread: room to read a statement of common length, so that few need a stack
-/// of their own, which costs more than reading them. Only what is touched costs memory.
+/// The size of the stack of a connection's thread. It is enough to parse a statement of common length, so
+/// only long statements need a separate stack, which costs more than parsing them. Only the used part of a
+/// stack occupies memory.
 const STACK_BYTES: usize = 16 << 20;
 /// Pause after a failed `accept`, which fails while descriptors are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

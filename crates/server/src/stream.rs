@@ -70,8 +70,8 @@ impl Stream {
         }
     }
 
-    /// Has the network ask whether a silent peer is still there; 0 is what the system does by itself. What the system
-    /// refuses stays as it was.
+    /// Makes the system check whether a silent client is still there (TCP keepalive). 0 keeps the system's
+    /// own value. A value that the system refuses is ignored.
     pub fn probe(&self, how: Probing) {
         let socket = SockRef::from(&*self.socket);
         // The first who asks has set nothing yet.

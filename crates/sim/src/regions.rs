@@ -41,8 +41,8 @@ impl Swap {
 /// The files of each device.
 type Files = Vec<Vec<(String, MemoryImage)>>;
 
-/// Tries `images` crashes of a workload after each of which the region is another one; `foreign` is a run of another database.
-/// Each opening that is not refused is a failure.
+/// Tries `images` crashes of a workload. After each crash the region is replaced by another one; `foreign` is
+/// a run of another database. Each start that is not refused is a failure.
 pub fn swap_regions(
     subject: &dyn Subject,
     run: &Run,

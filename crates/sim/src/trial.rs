@@ -188,8 +188,8 @@ impl Trial<'_> {
         Some(Run { recording, digests, before, life, is_spoilt, error: worked.err() })
     }
 
-    /// What is done to the cache of the image of this number: the same each time it is built, and something else to the next, also of
-    /// the same cut.
+    /// The damage of the flash cache in the image with this number. The same image always has the same
+    /// damage. The next image has another damage, also at the same cut.
     fn seed_of(&self, image: usize) -> u64 {
         (self.plan.seed << 32) ^ (self.cut << 12) ^ image as u64
     }

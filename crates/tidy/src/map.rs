@@ -55,7 +55,8 @@ fn is_path_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-')
 }
 
-/// The file that a link leads to, without the place within it; none where it leads out of the repository or stays on the page.
+/// The file that a link leads to, without the position within it. `None` if the link leads out of the
+/// repository or stays on the page.
 fn link_target(after_bracket: &str) -> Option<&str> {
     let target = after_bracket.split([')', '#']).next()?;
     (!target.is_empty() && !target.contains("://")).then_some(target)

@@ -195,8 +195,8 @@ impl DatabaseDevices {
         }
     }
 
-    /// A device needs a directory, and one of its own: its lock couldn't be taken twice, and the
-    /// accounting would count its bytes for two devices.
+    /// A device needs a directory of its own. Two devices in one directory would need the directory's lock
+    /// twice, and their bytes would be counted for both.
     fn check_path(&self, name: &str, path: &Path, spaces: &[&str]) -> Result<(), OpenError> {
         let (name, spaces) = (name.to_owned(), spaces.join(", "));
         if !path.exists() {
@@ -336,8 +336,8 @@ fn writers_for(compresses: bool, processors: usize) -> usize {
     if compresses { processors.min(WRITERS_MAX) } else { 1 }
 }
 
-/// Whether the next start of an open database would take the settings. Its devices are what they are: they are no matter of
-/// ALTER SYSTEM.
+/// Whether the next start of an open database would accept the settings. Devices are not checked, because
+/// ALTER SYSTEM cannot change them.
 pub fn check_next(settings: &Settings, open: &Pager) -> Result<(), OpenError> {
     check_pool(settings)?;
     let mut next = open.config().clone();

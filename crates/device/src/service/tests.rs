@@ -184,8 +184,8 @@ fn a_flush_waits_for_what_was_placed_and_holds_up_all_channels() {
     assert_eq!(read_ns, flushed_ns + 100_000, "a read waits for the flush");
 }
 
-/// The time of n waiting flushes is that of one, where it was n times as long; one that arrives when the waiting one
-/// has begun is not covered by it.
+/// n flushes that wait together take the time of one flush. They once took n times as long. A flush that
+/// arrives when the waiting flush has begun is not part of it.
 #[test]
 fn flushes_that_wait_join() {
     let mut service = device("sata-ssd-2014");
@@ -242,8 +242,9 @@ fn a_flush_with_nothing_to_flush_only_waits() {
     );
 }
 
-/// Eight drives in stripes of 64 KiB: a stream of one caller who asks for whole rounds is sequential on each of them. It
-/// once counted as random at each stripe's beginning, four times too slow.
+/// Eight drives with stripes of 64 KiB: the stream of one caller that reads whole rounds of stripes is
+/// sequential on each drive. The model once counted it as random at the beginning of each stripe, which was
+/// four times too slow.
 #[test]
 fn a_stream_over_stripes_is_sequential_on_each_channel() {
     let text = include_str!("../../profiles/fusion-io-160.toml")

@@ -74,8 +74,8 @@ impl Device {
         self
     }
 
-    /// The same, with atomic writes of this many bytes. Only their time is emulated: a real crash may tear
-    /// them. What is there is not changed.
+    /// The same, with atomic writes of this many bytes. Only the time of such writes is emulated: a real
+    /// crash may tear them. Existing files are not changed.
     pub fn with_atomic_writes(mut self, bytes: usize) -> Self {
         if let Some(profile) = &mut self.profile {
             profile.atomic_write_bytes = bytes as u32;

@@ -23,8 +23,9 @@ use varve_bench::workload::Workload;
 /// The part of the warm-up that is repeated between two stops, as a divisor.
 const AGAIN: u64 = 4;
 
-/// The most stops of a point that are repeated because the emulation spoilt them. An interval of a second is
-/// spoilt by 30 ms in which the machine did something else. A larger dilation would not prevent that.
+/// The largest number of stops of one configuration that are repeated because the emulation was too slow. A
+/// sample of one second is spoilt if the machine does something else for 30 ms. A larger dilation would not
+/// prevent that.
 const SPOILT_MAX: u32 = 3;
 
 /// The first query of a load.
@@ -179,8 +180,8 @@ impl Ground<'_> {
         warm::up(opened, &self.target(opened), (self.workload, self.plan()), transactions)
     }
 
-    /// Repeats a part of the warm-up, in no time of the drives. So the next round of stops and starts begins
-    /// with a pool, a cache and a log like the first one.
+    /// Repeats a part of the warm-up, while the drives have no delays. So the next round of stops and starts
+    /// begins with a pool, a cache and a log like those of the first round.
     pub(super) fn warm_again(&self, opened: &OpenStand, round: u64) -> Result<Option<Warmth>> {
         opened.take_times(false);
         let warm = |transactions| self.warm(opened, (transactions / AGAIN, round));

@@ -70,8 +70,9 @@ pub type Frames = [usize; 2];
 
 /// Few, so that pages are stolen.
 const FEW: Frames = [48, 48];
-/// All pages fit, so that redo has to bring back more of them than it has frames: it writes pages and comes to later changes of
-/// them. With as many frames after a crash as before it hardly ever has to.
+/// The numbers of frames before a crash and after it. Before the crash all pages fit into the pool. Redo then
+/// has fewer frames than pages to restore. So it writes pages, and finds later changes of the same pages
+/// afterwards. With as many frames as before, redo would rarely do so.
 const MANY_THEN_FEW: Frames = [192, 32];
 
 /// The pager with a small pool.

@@ -92,8 +92,8 @@ fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The region that the database needs. If it is missing, or another one is there, and the user has not named
-/// it: an error that says how to name it.
+/// The region that the database needs. If it is missing or another region is in its place, and the user has
+/// not named a region, the result is an error that says how to name it.
 fn needed<'f>(arguments: &RegionArgs, found: &'f NvmFound) -> Result<Option<&'f RegionFound>, CommandError> {
     match (&found.region, &arguments.region) {
         (Some(Err(why)), None) => {
