@@ -23,8 +23,9 @@ pub struct FlashConfig {
     pub directory: Arc<dyn Directory>,
     /// What its users choose.
     pub settings: FlashSettings,
-    /// Most pages that are read and written at the device at the same time (mu in Do 2012). Beyond this, pages wait in memory
-    /// to be written. A page is then read from its data file if that has it and is no slower.
+    /// The most pages that are read or written at the device at the same time (mu in Do 2012). At this limit,
+    /// pages wait in memory to be written. A page is then read from its data file if that has the page and is
+    /// no slower.
     pub pending_max: usize,
     /// Most pages that wait in memory to be written, or are being written. Beyond this, the cache takes no page.
     pub queued_max: usize,

@@ -32,7 +32,7 @@ const TOGETHER_MAX: usize = 32;
 /// How long a put waits for room in the queue at most.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
 
-/// A frame that waits for the put to be done.
+/// A slot that is filled when the put has ended.
 struct Promised {
     /// In the batch.
     at: usize,
@@ -50,9 +50,9 @@ struct Plan {
 }
 
 impl FlashCache {
-    /// Takes what the design wants of it, and has the rest put below.
+    /// Takes the pages that the design takes, and puts the others to the level below.
     pub(in crate::flash) fn put_some(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
-        // For the log's sake, or for the end's, home has to get them.
+        // A put for a checkpoint or a shutdown must reach the data files.
         let is_evicted = matches!(cause, Cause::Evict | Cause::EvictInline);
         let may_keep = need == Need::Held && (is_evicted || cause == Cause::Drain && self.stays_dirty());
         if may_keep && self.around.has_threads && self.keeps_back() {
@@ -86,8 +86,9 @@ impl FlashCache {
         Ok(())
     }
 
-    /// Puts them below. What is not want of room stops the log, as it would a moment later where a page writer hears of it; but at once, so that
-    /// a frame that can't be read meanwhile isn't taken for the reason.
+    /// Puts pages to the level below. Any error but that of a full device stops the log at once. Later a page
+    /// writer would stop it anyway. But then a slot that can't be read meanwhile would be reported as the
+    /// reason.
     pub(in crate::flash) fn put_below(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
         let put = self.around.below.put(batch, cause, need);
         if let Err(refused) = &put
@@ -130,7 +131,8 @@ impl FlashCache {
         Ok(())
     }
 
-    /// An older version is neither read nor brought home from now on; one that is on its way home lands before this one sets out.
+    /// Frees the slot of an older version, so that it is neither read nor written to the data files. If it is
+    /// being written there now, that write ends before the newer version is written.
     pub(in crate::flash) fn give_up_older(&self, newer: &Image) {
         let id = newer.id();
         let mut table = self.table_of(id);
@@ -184,7 +186,7 @@ impl FlashCache {
         plan
     }
 
-    /// Whether a page may come: a place in the queue, which has to be used or given back.
+    /// Whether a page may be added. If so, a place in the queue is reserved, which must be used or released.
     pub(in crate::flash) fn promise(&self) -> bool {
         let refused = match self.drive.store.budget.allows() {
             false => &self.counters.budget,
@@ -263,10 +265,11 @@ impl FlashCache {
         }
     }
 
-    /// Writes some of what is queued, and waits as long as this for something. Whether there was any. An error: a dirty page could be
-    /// written neither here nor home.
+    /// Writes some of the queued pages, and waits at most `longest` for pages. Returns whether there were
+    /// any. The result is an error if a dirty page could be written neither to flash nor to the data files.
     pub(crate) fn write_some(&self, longest: Duration) -> Result<bool> {
-        // Redo, whose reads keep the drive busy, and a shutdown wait for what they write: in small parts it would take them longer.
+        // Redo and a shutdown wait for these writes, and small parts would take longer. In redo the drive is
+        // busy with reads.
         let most = if self.threads_run() { self.drive.throttle.room() } else { TOGETHER_MAX };
         let writes = self.drive.writes.take(most.min(TOGETHER_MAX), longest);
         if writes.is_empty() {
@@ -309,13 +312,15 @@ impl FlashCache {
     }
 
     fn wrote(&self, one: &Write, is_good: bool) {
-        // Both at once: the next page of a frame that is free is not to be found, or forgotten, in place of this one.
+        // Both steps are under one lock. Otherwise the next page of a slot that becomes free could be found,
+        // or removed, in place of this page.
         let mut table = self.table(one.partition);
         table.written(one.frame, is_good);
         self.drive.writes.done(one);
     }
 
-    /// Flash didn't take them: what home lacks is brought home, or goes back into the queue; the others are given up.
+    /// Called after flash refused the pages. Pages that the data files lack are written there, or return to
+    /// the queue. The slots of the others are freed.
     #[cold]
     fn rescue(&self, writes: Vec<Write>) -> Result<()> {
         let (dirty, clean): (Vec<Write>, Vec<Write>) = writes.into_iter().partition(|one| one.is_dirty);

@@ -54,7 +54,7 @@ impl FlashCache {
             let is_meant = |image: &Image| image.id() == id && image.lsn() == cleaning.lsn;
             image = self.drive.writes.only_here(partition, cleaning.frame).filter(is_meant);
             if image.is_none() {
-                // Its put isn't over: nobody has been told that it is here.
+                // The put of this page has not returned, so no thread knows that the page is here.
                 table.end_clean(cleaning.frame, false);
                 return None;
             }
@@ -142,7 +142,7 @@ impl FlashCache {
         }
     }
 
-    /// Whether so many frames are dirty that the threads which clean can't keep up.
+    /// Whether so many slots are dirty that the cleaning threads are too slow.
     pub(in crate::flash) fn is_far_over_limit(&self) -> bool {
         let most = u64::from(self.frames()) * (u64::from(self.dirty_percent()) + MARGIN_PERCENT) / 100;
         self.tables().map(|table| table.dirty_count()).sum::<u64>() > most
@@ -153,7 +153,8 @@ impl FlashCache {
         self.transit.cleaning.bell.wait_for(&mut self.transit.cleaning.pages.lock(), longest);
     }
 
-    /// Brings these home, as far as they are here only, with their neighbours. Gives how many.
+    /// Writes those of these pages that the data files lack, with their neighbours. Returns the number of
+    /// pages.
     pub(in crate::flash) fn clean_pages(&self, ids: &[PageId]) -> Result<usize> {
         let mut outcome = Ok(0);
         if self.is_redo_running() {
@@ -190,7 +191,8 @@ impl FlashCache {
         }
     }
 
-    /// `Err`: some of it, or all, is not home: for want of room, or since it can't be read.
+    /// Writes a group to the data files. The result is `Err` if some of its pages are not written, because a
+    /// device is full or a page can't be read.
     fn bring_home(&self, group: Vec<Begun>) -> Result<usize> {
         if group.is_empty() {
             return Ok(0);
@@ -199,7 +201,8 @@ impl FlashCache {
         let put = self.images_of(&group).and_then(|images| self.put_home(&images, &mut is_home));
         let is_refused = put.as_ref().is_err_and(PagerError::is_no_space);
         for (begun, is_home) in group.iter().zip(&is_home) {
-            // Both at once: who begins with the page in between would have its mark taken away here.
+            // Both steps are under one lock. A thread that begins with the page in between would lose its
+            // entry in the set here.
             let mut table = self.table(begun.partition);
             table.end_clean(begun.cleaning.frame, *is_home);
             if is_refused && !is_home {
@@ -215,7 +218,7 @@ impl FlashCache {
         put.map(|()| count)
     }
 
-    /// Puts images, which are of these pages of a group, and notes which of them are home.
+    /// Puts images of pages of a group, and enters in `is_home` which of them the data files have.
     fn put_home(&self, images: &[(usize, Image)], is_home: &mut [bool]) -> Result<()> {
         if planted("flash: what is cleaned does not go home") {
             images.iter().for_each(|(_, image)| self.around.ledger.stable(image.id(), image.lsn()));

@@ -50,7 +50,8 @@ impl FlashCache {
         self.policy.fills_aggressively() && table.is_filling()
     }
 
-    /// Reads a page from home together with neighbours, which are admitted. Whether it did: if not, nothing was read.
+    /// Reads a page from the data files together with neighbours, which are admitted. Returns false if
+    /// nothing was read.
     pub(in crate::flash) fn read_widened(&self, id: PageId, want: &mut Want<'_>, why: Access) -> bool {
         let first = PageId::new(id.space(), PageNo(id.no().0 / TOGETHER * TOGETHER));
         if !self.may_widen(id, why) || self.transit.read_along.unreadable.lock().contains(&first) {
@@ -86,7 +87,8 @@ impl FlashCache {
         read.is_ok()
     }
 
-    /// Read-ahead comes one page at a time, too, and of pages that nobody keeps in use.
+    /// Whether neighbours may be read with this page. Read-ahead also asks for single pages, but their extent
+    /// may not be in use.
     fn may_widen(&self, id: PageId, why: Access) -> bool {
         let is_possible = why == Access::Random && id.space().is_logged() && !self.around.is_below_nvm;
         is_possible
@@ -99,7 +101,7 @@ impl FlashCache {
             && self.table_of(id).is_filling()
     }
 
-    /// The neighbours that can be read along; they are watched.
+    /// The neighbours that can be read with the page. They enter the set of watched pages.
     fn begin_along(&self, id: PageId, first: PageId) -> Vec<Along> {
         let others = (0..TOGETHER).map(|at| first.plus(at)).filter(|other| *other != id);
         let begun = others.filter(|other| {
@@ -107,7 +109,7 @@ impl FlashCache {
             if table.has(*other) || !self.transit.read_along.begin(*other) {
                 return false;
             }
-            // In this order: whoever puts it after that overtakes it.
+            // The checks come in this order, so that a later put of the page marks it as overtaken.
             let is_newest_at_home = !self.around.ledger.has(*other) && !self.transit.cleaning.has(*other);
             if !is_newest_at_home {
                 self.transit.read_along.forget(*other);

@@ -116,7 +116,8 @@ pub(crate) struct Opened {
 pub(crate) struct Surroundings {
     /// Threads write what is queued, and clean, once they run.
     pub(crate) has_threads: bool,
-    /// Persistent memory is above the cache: home may be behind, and what it puts it forgets.
+    /// Persistent memory is above the cache. The data files may then have older versions, and the dirty-page
+    /// table no longer has the pages that persistent memory puts.
     pub(crate) is_below_nvm: bool,
     /// The level below: home.
     pub(crate) below: Arc<dyn Level>,
@@ -170,7 +171,8 @@ pub(super) fn add(counter: &AtomicU64) {
 }
 
 impl FlashCache {
-    /// Opens an empty cache; [`begin`](Self::begin) goes on with what is in it. What its device refuses is a warning: the database does without.
+    /// Opens an empty cache; [`begin`](Self::begin) adds the pages of an earlier start. An error of its
+    /// device is only a warning, and the database works without the cache.
     pub(crate) fn open(config: &FlashConfig, owner: Owner, around: Surroundings) -> Opened {
         let Owner { database, page_size, clock } = owner;
         let shape = Shape::of(config.frames(page_size));
@@ -232,7 +234,8 @@ impl FlashCache {
         Ok(())
     }
 
-    /// Brings home what is dirty, and keeps nothing back until [`end_draining`](Self::end_draining), unless that is refused.
+    /// Writes all dirty pages to the data files. Until [`end_draining`](Self::end_draining) changed pages are
+    /// not kept on flash only. If the write is refused, they still are.
     pub(super) fn drain_dirty(&self) -> Result<()> {
         {
             let _nobody_takes = self.policy.gate.write();
@@ -246,7 +249,7 @@ impl FlashCache {
         self.kept_back.set_draining(false);
     }
 
-    /// So many of a hundred frames may be dirty from now on.
+    /// Sets the limit of dirty slots, in percent of all slots.
     pub(crate) fn set_dirty_percent(&self, percent: u8) {
         self.kept_back.set_percent(percent);
         self.transit.cleaning.ring();
@@ -262,7 +265,7 @@ impl FlashCache {
         u64::from(self.frames.shape.partition_frames()) * u64::from(self.dirty_percent()) / 100
     }
 
-    /// So many bytes a day are written to the drive from now on; `None`: as many as come.
+    /// Sets how many bytes a day may be written to the drive; `None` means no limit.
     pub(crate) fn set_daily_writes(&self, bytes: Option<u64>) {
         self.drive.store.budget.set(bytes);
     }
@@ -273,7 +276,8 @@ impl FlashCache {
         self.kept_back.count_sharp_checkpoint(keeps_none);
     }
 
-    /// Whether dirty pages stay here, and home gets them later. What persistent memory puts it forgets, and the ledger with it.
+    /// Whether dirty pages stay on flash, and are written to the data files later. Below persistent memory
+    /// they do not, because persistent memory and the dirty-page table forget a page after its put.
     pub(super) fn keeps_back(&self) -> bool {
         let is_leaving = self.life.state() == State::Leaving;
         let design = self.policy.design();
@@ -281,12 +285,12 @@ impl FlashCache {
         is_meant && !self.around.is_below_nvm && !self.kept_back.is_pausing() && !self.is_failing()
     }
 
-    /// From now on threads write what is queued: after redo, and what else a start does.
+    /// From now on threads write queued pages. This begins after redo and the other steps of a start.
     pub(crate) fn threads_begin(&self) {
         self.life.on(Event::ThreadsBegin);
     }
 
-    /// Whether they do: no more when a shutdown leaves pages here.
+    /// Whether threads write queued pages. They do not when a shutdown leaves pages here.
     pub(super) fn threads_run(&self) -> bool {
         match self.life.state() {
             State::Serving => true,
@@ -304,8 +308,9 @@ impl FlashCache {
         self.records.scheme != FlashRestart::None && !self.around.is_below_nvm
     }
 
-    /// From now on, for a shutdown, what only flash has stays there, if the next start can go on with it; `may_seal`: without redo, for which
-    /// it is worth it under designs that keep nothing back before. Whether it does.
+    /// For a shutdown: from now on, changed pages that only flash has stay there, if the next start can use
+    /// them. `may_seal` means that the next start needs no redo then; this makes it worthwhile for designs
+    /// that did not keep changed pages before. Returns whether the pages stay.
     pub(crate) fn stay_dirty(&self, may_seal: bool) -> bool {
         let is_meant = self.policy.design().is_lazy() || may_seal && self.may_be_sealed();
         let may = is_meant && self.keeps_records() && self.is_on() && self.records.hardening.is_on();
@@ -339,7 +344,7 @@ impl FlashCache {
         self.policy.design().is_on() && !self.is_lost()
     }
 
-    /// The one that has the page's frame, if it has any. That it is that one doesn't change as long as it is locked.
+    /// Locks the partition of the page. The partition of the page does not change while it is locked.
     pub(super) fn table_of(&self, id: PageId) -> Table<'_> {
         loop {
             let table = self.table(self.frames.partition_of(id));

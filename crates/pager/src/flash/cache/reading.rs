@@ -31,7 +31,7 @@ pub(in crate::flash) struct Pin {
     partition: usize,
     frame: FrameNo,
     lsn: Lsn,
-    /// Nothing but redo has it, if it is not there; redo, if that still runs.
+    /// If the page can't be read here, only redo can make it, and only if redo still runs.
     is_dirty: bool,
     is_unverified: bool,
 }
@@ -83,7 +83,7 @@ impl FlashCache {
                         reached("flash: read on its way");
                         return Some(Source::Image(image));
                     }
-                    // It has arrived meanwhile, or is about to be queued.
+                    // The page has reached its slot meanwhile, or is about to be queued.
                     std::thread::yield_now();
                 }
             }
@@ -122,7 +122,8 @@ impl FlashCache {
         self.hit(want, image.lsn(), true);
     }
 
-    /// Ends a read, of a frame alone or with others. Whether the page is in `want`. `Err`: only redo has it.
+    /// Ends the read of a slot, alone or together with others. Returns whether the page is in `want`. The
+    /// result is `Err` if only redo can make the page.
     fn end(&self, pin: Pin, want: &mut Want<'_>, read: Result<()>, is_alone: bool) -> Result<bool> {
         let Want::Page { frame, .. } = want else { return Ok(false) };
         let is_needed = pin.is_dirty && !pin.is_unverified;
@@ -135,7 +136,8 @@ impl FlashCache {
             self.note(&read);
             found = pin.look(frame, read);
         }
-        // What home lacks stays; of what redo has not looked at yet, redo is told nothing.
+        // A page that the data files lack stays in its slot. A page that redo has not reached yet is not
+        // reported to redo.
         self.end_read(pin, if found.is_ok() { Saw::Page } else { Saw::Other });
         match found {
             Ok(()) => {
@@ -147,7 +149,7 @@ impl FlashCache {
         }
     }
 
-    /// A dirty frame can't be read. `Ok`: home has its page by now.
+    /// Called if a dirty slot can't be read. Returns `Ok` if the data files have its page by now.
     #[cold]
     fn lose_page(&self, id: PageId, cause: PagerError) -> Result<()> {
         self.transit.cleaning.wait_for_page(id);
@@ -158,7 +160,8 @@ impl FlashCache {
         Ok(())
     }
 
-    /// Reads one page from its frame; perhaps not, where home answers sooner. Whether there was one, and it was good.
+    /// Reads one page from its slot, unless the data files answer sooner. Returns whether there was a slot
+    /// with a good page.
     fn read_one(&self, id: PageId, want: &mut Want<'_>, may_bypass: bool) -> Result<bool> {
         let pin = match self.begin_read(id) {
             None => return Ok(false),
@@ -180,7 +183,7 @@ impl FlashCache {
         self.end(pin, want, read, true)
     }
 
-    /// Reads pages from their frames, together; gives those that have to be read elsewhere.
+    /// Reads pages from their slots, all together. Returns the pages that must be read elsewhere.
     fn read_cached<'r, 'a>(&self, cached: Vec<Cached<'r, 'a>>) -> Result<Vec<(PageId, &'r mut Want<'a>)>> {
         let mut pinned: Vec<(Pin, &'r mut Want<'a>)> = Vec::with_capacity(cached.len());
         for (source, _, want) in cached {
@@ -317,7 +320,7 @@ impl FlashCache {
         }
     }
 
-    /// Compares a cached page with home. Who puts it meanwhile is no damage.
+    /// Compares a cached page with the data files. A put of the page meanwhile is not reported as damage.
     pub(in crate::flash) fn compare(
         &self,
         id: PageId,

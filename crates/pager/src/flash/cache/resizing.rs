@@ -61,7 +61,7 @@ impl FlashCache {
         resized
     }
 
-    /// Nothing is found any more, and nobody adds anything: waits until nobody uses a frame.
+    /// Waits until no thread uses a slot. Meanwhile no page is found, and none is added.
     fn wait_for_rest(&self) -> Result<()> {
         while self.drive.writes.pending() > 0 || !self.tables().all(|table| table.is_empty()) {
             if !self.write_some(Duration::ZERO)? {
@@ -71,7 +71,8 @@ impl FlashCache {
         Ok(())
     }
 
-    /// The gate is closed, and all frames are free. `Err`: what the header says is not known.
+    /// Changes the shape while the gate is closed and all slots are free. If the result is `Err`, the content
+    /// of the header is unknown.
     fn reshape(&self, shape: &Shape) -> Result<()> {
         // Who keeps records goes by the shape.
         let nobody_writes = self.records.hardening.nobody_writes();

@@ -142,7 +142,8 @@ impl FlashCache {
             let why = format!("the flash cache on {place} is lost with {dirty} changed pages: {cause}");
             let stopped = PagerError::Stopped { cause: why.into() };
             let is_first = self.trouble.lost_dirty.set(stopped).is_ok();
-            // The log keeps the first reason. Whoever comes second finds it stopped, too, whether or not the first one has come so far.
+            // The log keeps the first reason for a stop. A thread that comes second also finds the log
+            // stopped.
             if let Some(own) = self.trouble.lost_dirty.get() {
                 self.around.log.stop(own);
             }
@@ -194,7 +195,8 @@ impl FlashCache {
         self.trouble.lost_dirty.get().filter(is_why)
     }
 
-    /// Whether home lacks some of this, though the cache is lost: it is on its way home, or in a frame that can perhaps be read.
+    /// Whether the data files lack some of these pages although the cache is lost. Such a page is being
+    /// written there, or is in a slot that can perhaps be read.
     pub(in crate::flash) fn has_lost_dirty(&self, runs: &[Run<'_, '_>]) -> bool {
         let mut ids = runs.iter().flat_map(|run| (0..run.want.len() as u32).map(|at| run.first.plus(at)));
         self.is_lost() && ids.any(|id| self.table_of(id).is_dirty(id))

@@ -21,16 +21,17 @@ const UNREADABLE_MAX: usize = 4096;
 /// Pages that are being read along.
 #[derive(Default)]
 pub(in crate::flash) struct Watched {
-    /// Whether something newer has set out since, or the page was dropped.
+    /// For each page: whether a newer version has appeared since, or the page was dropped.
     pub(in crate::flash) pages: Mutex<FxHashMap<PageId, bool>>,
     /// How many, for those who find none.
     pub(in crate::flash) count: AtomicUsize,
-    /// First pages of runs that could not be read: not all of a new extent is written.
+    /// The first pages of runs that could not be read. A new extent is not always written as a whole.
     pub(in crate::flash) unreadable: Mutex<FxHashSet<PageId>>,
 }
 
 impl Watched {
-    /// Under the lock of the page's partition. Whether nobody else reads it along.
+    /// Adds a page to the set, under the lock of the page's partition. Returns false if another thread reads
+    /// the page along.
     pub(in crate::flash) fn begin(&self, id: PageId) -> bool {
         let mut pages = self.pages.lock();
         let is_first = !pages.contains_key(&id);
@@ -41,7 +42,8 @@ impl Watched {
         is_first
     }
 
-    /// Whether what was read may still be admitted: under the lock of the page's partition, if it is.
+    /// Removes a page from the set, and returns whether it may still be admitted. To admit it, the caller
+    /// holds the lock of the page's partition.
     pub(in crate::flash) fn end(&self, id: PageId) -> bool {
         let mut pages = self.pages.lock();
         let was_overtaken = pages.remove(&id).unwrap_or(true);
@@ -65,7 +67,8 @@ impl Watched {
         }
     }
 
-    /// The pages are dropped: before their frames are, whose locks those have who admit.
+    /// Marks dropped pages as overtaken. This comes before their slots are freed. Admission holds the locks
+    /// of these slots' partitions.
     pub(in crate::flash) fn overtake_all(&self, ids: PageRange) {
         let mut pages = self.pages.lock();
         let meant = pages.iter_mut().filter(|(id, _)| ids.contains(**id));

@@ -202,8 +202,8 @@ impl Cold {
     }
 }
 
-/// Removes the file that the cache of this database left in a directory. What can't be read or removed stays: whoever opens it says what it is,
-/// then or now (a file that could not be removed has become another database's).
+/// Removes the file of this database's cache from a directory. A file that can't be read or removed stays.
+/// Code that opens it later reports the reason. (Meanwhile the file may have become another database's.)
 pub(crate) fn remove_of(directory: &dyn Directory, database: u64) {
     if let Ok(Some(_)) = Store::of_database(directory, database) {
         let _ = directory.remove(FLASH_FILE).and_then(|()| directory.sync());
@@ -222,8 +222,8 @@ pub(in crate::flash) struct OpenStore {
 }
 
 impl Store {
-    /// Makes the file as long as so many frames need. If it isn't one of the same database, shape and way to keep records it is begun
-    /// anew, under no mark.
+    /// Makes the file as long as `frames` slots need. If the old file is of another database, another size,
+    /// or has records of another kind, it begins empty, without a mark.
     pub(in crate::flash) fn open(
         directory: &dyn Directory,
         whose: Whose,

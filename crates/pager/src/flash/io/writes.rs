@@ -76,8 +76,8 @@ impl Writes {
         self.queue.lock().has_room(pages, self.limit)
     }
 
-    /// Waits until there is room for so many pages, or for as many as the queue can have, but not longer than this. Whoever comes in between
-    /// may take it.
+    /// Waits until the queue has space for `pages` pages, or for as many as it can hold, but at most
+    /// `longest`. Another thread may use the space first.
     pub(in crate::flash) fn wait_for_room(&self, pages: usize, longest: Duration) {
         let mut queue = self.queue.lock();
         let is_full = |queue: &mut Queue| !queue.has_room(pages, self.limit);
@@ -96,8 +96,8 @@ impl Writes {
         self.bell.notify_one();
     }
 
-    /// Up to `most` pages to write now, oldest first; their places are to be given back afterwards. Waits as long as this if there is
-    /// none.
+    /// Returns up to `most` pages to write now, oldest first. The caller releases their places afterwards. If
+    /// there are no pages, this waits at most `longest`.
     pub(in crate::flash) fn take(&self, most: usize, longest: Duration) -> Vec<Write> {
         let mut queue = self.queue.lock();
         if queue.waiting.is_empty() && !longest.is_zero() {

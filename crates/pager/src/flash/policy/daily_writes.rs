@@ -25,7 +25,7 @@ const UNLIMITED: u64 = 0;
 const HOUR_SECONDS: f64 = 3600.0;
 /// Parts of a day's bytes: one for each hour, and one that has been saved.
 const PARTS: f64 = 25.0;
-/// What records may take of what comes in, and what they may while somebody waits for them.
+/// The part of the added bytes that records may take, and the part while a thread waits for the records.
 const RECORDS_SHARE: f64 = 0.1;
 const AWAITED_SHARE: f64 = 0.5;
 
@@ -41,7 +41,8 @@ struct Bucket {
     bytes: f64,
     /// It was looked at last then.
     at: Duration,
-    /// Bytes of records that were written, less their share of what came in until then.
+    /// The bytes of records that were written, minus the records' share of the bytes that were added until
+    /// then.
     owed: f64,
     owed_at: Duration,
 }
@@ -62,7 +63,8 @@ impl Budget {
         budget
     }
 
-    /// From now on so many bytes. What is saved is kept, as far as the new bucket holds it; where there was none it is full.
+    /// Sets the bytes of a day. Bytes that were saved are kept, as far as the new bucket holds them. If there
+    /// was no limit before, the bucket is full.
     pub(in crate::flash) fn set(&self, daily: Option<u64>) {
         let mut bucket = self.bucket.lock();
         let before = self.daily.swap(daily.unwrap_or(UNLIMITED), Relaxed);
@@ -108,7 +110,7 @@ impl Budget {
         bucket.owed <= 0.0
     }
 
-    /// So many of the bytes that are being written are records.
+    /// Counts `bytes` of the bytes that are being written as records.
     pub(in crate::flash) fn owe(&self, bytes: u64) {
         if self.daily().is_some() {
             self.bucket.lock().owed += bytes as f64;

@@ -11,20 +11,23 @@ use crate::flash::table::Order;
 pub enum FlashDesign {
     /// Nothing is taken and nothing is looked up.
     Off,
-    /// Clean-write: clean pages that leave the pool; dirty ones go home only.
+    /// Clean-write: takes clean pages that leave the pool. Dirty pages are written to the data files only.
     CleanWrite,
-    /// Dual-write: clean pages, and dirty ones to flash and home.
+    /// Dual-write: takes clean pages. Dirty pages are written to flash and to the data files.
     DualWrite,
-    /// Lazy-cleaning: clean pages, and dirty ones to flash only; a cleaner brings them home later.
+    /// Lazy-cleaning: takes clean pages. Dirty pages are written to flash only, and a cleaner writes them to
+    /// the data files later.
     LazyCleaning,
-    /// Temperature-aware (Canim 2010): pages as they are read from home, if their extent is hotter than that of the coldest page that
-    /// is cached; a page's frame stays its own while it changes, and is written when it goes home.
+    /// Temperature-aware (Canim 2010): takes pages when they are read from the data files, if their extent is
+    /// hotter than that of the coldest cached page. When a cached page changes, it keeps its slot. The slot
+    /// is written again when the page is written to the data files.
     TemperatureAware,
-    /// Rotating (Holloway 2009): as lazy cleaning, and frames are filled in a ring.
+    /// Rotating (Holloway 2009): as lazy cleaning, but slots are filled in a ring.
     Rotating,
     /// Exclusive (Koltsidas and Viglas 2009): as lazy cleaning, and a page that is read leaves flash.
     Exclusive,
-    /// Inclusive (Koltsidas and Viglas 2009): whatever is read from home, and dirty pages to flash and home.
+    /// Inclusive (Koltsidas and Viglas 2009): takes every page that is read from the data files. Dirty pages
+    /// are written to flash and to the data files.
     Inclusive,
 }
 
@@ -65,24 +68,26 @@ impl FlashDesign {
         self != FlashDesign::Off
     }
 
-    /// Whether dirty pages stay on flash, and home gets them later.
+    /// Whether dirty pages stay on flash, and are written to the data files later.
     pub fn is_lazy(self) -> bool {
         matches!(self, FlashDesign::LazyCleaning | FlashDesign::Rotating | FlashDesign::Exclusive)
     }
 
-    /// Whether a shutdown may leave changed pages on flash, and a start go on with them.
+    /// Whether a shutdown may leave changed pages on flash, and the next start may use them.
     pub(in crate::flash) fn may_end_dirty(self) -> bool {
         self.is_lazy() || self == FlashDesign::DualWrite
     }
 
-    /// Whether a clean page that leaves the pool is taken. Pages of scans are not, as long as the cache isn't being filled: reading
-    /// them from home one after the other costs little (section 3.2.2).
+    /// Whether a clean page that leaves the pool is taken. While the cache has free slots, pages of scans are
+    /// taken, too. Later they are not, because reading them sequentially from the data files costs little
+    /// (section 3.2.2).
     pub(in crate::flash) fn takes_clean(self, access: Access, is_filling: bool) -> bool {
         let takes_any = matches!(self, FlashDesign::CleanWrite | FlashDesign::DualWrite) || self.is_lazy();
         takes_any && (is_filling || access == Access::Random)
     }
 
-    /// Whether a changed page that leaves the pool is taken; `has_frame`: one that it may not be read from is still its own.
+    /// Whether a changed page that leaves the pool is taken. `has_frame` means that the page still owns a
+    /// slot, whose content is out of date.
     pub(in crate::flash) fn takes_dirty(self, access: Access, is_filling: bool, has_frame: bool) -> bool {
         match self {
             FlashDesign::Off | FlashDesign::CleanWrite => false,
@@ -92,23 +97,24 @@ impl FlashDesign {
         }
     }
 
-    /// Whether what is read from home while the cache is being filled is read with its neighbours. (Where pages come as they are read
-    /// they would come by that; and exclusive caching wants none that the pool may have.)
+    /// Whether neighbours of a page are read with it while the cache has free slots. Designs that take pages
+    /// when they are read would use such neighbours as requested pages. Exclusive caching must not have pages
+    /// that may be in the pool.
     pub(in crate::flash) fn widens(self) -> bool {
         self.takes_clean(Access::Random, true) && !self.gives_up_what_is_read()
     }
 
-    /// Whether pages are offered as they are read from home.
+    /// Whether pages are offered to the cache when they are read from the data files.
     pub(in crate::flash) fn takes_read(self) -> bool {
         matches!(self, FlashDesign::TemperatureAware | FlashDesign::Inclusive)
     }
 
-    /// Whether a page comes only in place of a colder one.
+    /// Whether a page is taken only if it replaces a colder one.
     pub(in crate::flash) fn goes_by_heat(self) -> bool {
         self == FlashDesign::TemperatureAware
     }
 
-    /// Whether the frame of a page that changes stays its own.
+    /// Whether a page keeps its slot when it changes.
     pub(in crate::flash) fn keeps_invalid(self) -> bool {
         self.takes_read()
     }

@@ -19,8 +19,8 @@ use crate::base::ids::{Access, PageId};
 
 /// So near to the page before: 512 KiB of the thesis' pages.
 const NEAR_PAGES: u64 = 64;
-/// Pages that are remembered: as many as a pool of 8 GiB has, of 8 KiB each. Then all are forgotten: a larger pool gives the cache some pages
-/// of scans.
+/// The number of pages that are remembered: as many as a pool of 8 GiB has, of 8 KiB each. When it is
+/// reached, all are forgotten. So with a larger pool the cache takes some pages of scans.
 const REMEMBERED_MAX: usize = 1 << 20;
 
 /// What tells pages of scans from others.
@@ -28,7 +28,7 @@ const REMEMBERED_MAX: usize = 1 << 20;
 pub enum FlashScans {
     /// Whether read-ahead, or another part of a scan, asked for the page.
     ReadAhead,
-    /// Whether it lies within 64 pages of the one that was read from home before it.
+    /// Whether the page is within 64 pages of the page that was read from the data files before it.
     Proximity,
 }
 
@@ -88,14 +88,14 @@ impl Scans {
         near.insert(id);
     }
 
-    /// These are in the pool no more, or their frames are not.
+    /// Forgets pages that have left the pool, or whose slots are freed.
     pub(in crate::flash) fn forget(&self, is_meant: impl Fn(PageId) -> bool) {
         if self.is_told() {
             self.near.lock().retain(|id| !is_meant(*id));
         }
     }
 
-    /// How the page was read that is above; the pool says `why`.
+    /// How a page in the pool was read; the pool says `why`.
     pub(in crate::flash) fn access(&self, id: PageId, why: Access) -> Access {
         match self.by {
             FlashScans::ReadAhead => why,

@@ -14,7 +14,8 @@ use crate::base::ids::{Access, PageId};
 
 /// Pages of an extent.
 const EXTENT_PAGES: u64 = 32;
-/// What a random read from home costs, in sequential ones: a disk's seek and half a turn beside the transfer of a page.
+/// The cost of a random read from the data files, in sequential reads: a disk's seek and half a turn,
+/// compared with the transfer of a page.
 const RANDOM_COST: u64 = 20;
 
 /// The temperatures.

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::flash::policy::daily_writes::Clock;
 
-/// Parts of which the last read has one in the mean.
+/// The weight of the last read in the mean is one part in this number.
 const MEMORY: u64 = 16;
 
 /// The time of reads lately, in nanoseconds: an exponentially weighted moving average. 0: there was none.
@@ -27,7 +27,8 @@ const MEMORY: u64 = 16;
 struct Lately(AtomicU64);
 
 impl Lately {
-    /// Readers that meet may lose one of their reads: it is a guess anyway.
+    /// Adds the time of a read. If two readers do this at once, one of the times may be lost, which is
+    /// acceptable for an estimate.
     fn note(&self, took: Duration) {
         let (took, before) = (took.as_nanos() as u64, self.0.load(Relaxed));
         let mean = if before == 0 { took } else { before - before / MEMORY + took / MEMORY };
@@ -83,7 +84,7 @@ impl Throttle {
         self.in_flight.load(Relaxed) >= self.limit && self.is_home_faster()
     }
 
-    /// Whether home has answered no later than the drive lately, as far as is known.
+    /// Whether the data files recently answered no slower than the drive, as far as is known.
     pub(in crate::flash) fn is_home_faster(&self) -> bool {
         self.here.ns().zip(self.home.ns()).is_some_and(|(here, home)| home <= here)
     }

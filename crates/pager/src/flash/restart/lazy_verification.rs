@@ -47,7 +47,8 @@ use crate::flash::config::FlashRestart;
 use crate::flash::table::Kept;
 
 impl FlashCache {
-    /// Writes the records of the next chunk, if that is worth it. Whether a round ended with that, or nothing may be written now.
+    /// Writes the records of the next chunk, if this is worthwhile. Returns whether this ended a round, or
+    /// nothing may be written now.
     pub(crate) fn harden_some(&self) -> bool {
         let hardening = &self.records.hardening;
         if self.is_redo_running() {
@@ -99,8 +100,9 @@ impl FlashCache {
         is_meant && self.is_on() && !self.is_failing()
     }
 
-    /// Writes the records of all frames. Nothing changes any more, and redo would begin here: what is not in the log behind that, has not
-    /// changed since. A sum over them, which are durable; `None`: no records are kept, or no more.
+    /// Writes the records of all slots at a shutdown. No page changes any more, and redo would begin at
+    /// `redo`. So a page without log records after that position has not changed since. Returns a sum over
+    /// the records, which are durable; `None` if records are not kept.
     pub(crate) fn harden_all(&self, redo: Lsn) -> Result<Option<u32>> {
         let hardening = &self.records.hardening;
         if !self.hardens() {
@@ -118,8 +120,9 @@ impl FlashCache {
         Ok(Some(sum))
     }
 
-    /// Chunks to be looked at until the next pause: so many that their records are a small part of what the drive has moved since this was
-    /// asked last (pages read for others than cleaners, and written), or those of a slow round.
+    /// The number of chunks to look at until the next pause. Their records are a small part of the bytes that
+    /// the drive has moved since the last call, or the number is that of a slow round. Reads by cleaning
+    /// threads are not counted.
     pub(crate) fn chunks_at_once(&self) -> usize {
         let (chunk_blocks, chunks) = self.records.hardening.shape();
         let chunk_bytes = u64::from(chunk_blocks) * TABLE_BLOCK_BYTES as u64;
@@ -134,7 +137,8 @@ impl FlashCache {
         beside.clamp(u64::from(chunks.div_ceil(PAUSES_OF_ROUND)), u64::from(chunks)) as usize
     }
 
-    /// Where the log has to reach back to for all records to be of use: start of a block, which only moves on. `None`: there are none.
+    /// The position from which the log is needed so that all records are useful: the start of a block, which
+    /// only increases. `None` if there are no records.
     pub(crate) fn hardened_from(&self) -> Option<Lsn> {
         if self.hardens() { self.records.hardening.oldest() } else { None }
     }

@@ -44,8 +44,9 @@ impl FlashCache {
         self.around.log.note(NOTE_FLASH, &payload)
     }
 
-    /// Before the redo position is looked for, which would be `from` now (`None`: behind everything) while the log's open block begins at
-    /// `block` and it ends at `end`: up to where it may go for a start to know the frames. `None`: anywhere.
+    /// Called before the redo position is taken. The position would be `from` now (`None`: the end), the
+    /// log's open block begins at `block`, and the log ends at `end`. Returns the limit for the position, so
+    /// that a start still finds the records of all slots. `None` means no limit.
     pub(crate) fn keep_in_log(
         &self,
         from: Option<Lsn>,

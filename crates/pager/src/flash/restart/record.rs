@@ -58,8 +58,9 @@ fn place(frame: u32) -> std::ops::Range<usize> {
     at..at + RECORD_BYTES
 }
 
-/// A sum over blocks of records, behind that over others. Of each record its checksum comes first: a CRC that goes over bytes and then over
-/// the CRC of these is the same whatever they are.
+/// A sum over blocks of records, which continues the sum over earlier blocks. The sum has the checksum of
+/// each record before the record's bytes. The reason: the CRC over bytes followed by their own CRC does not
+/// depend on the bytes.
 pub(in crate::flash) fn sum_of(sum: u32, blocks: &[u8]) -> u32 {
     let parts = blocks.chunks_exact(RECORD_BYTES).map(|record| record.split_at(CHECKSUM_AT));
     parts.fold(sum, |sum, (fields, checksum)| {
@@ -74,7 +75,8 @@ impl Record {
         Record { page, lsn, before, last, last_but_one, admitted, is_dirty }
     }
 
-    /// Puts the record of a frame into its block; `None`: there is nothing in it that a start could go on with.
+    /// Puts the record of a slot into its block. `None` means that the slot has nothing that a start could
+    /// use.
     pub(in crate::flash) fn put(record: Option<Record>, block: &mut [u8], epoch: u64, frame: u32) {
         let bytes = &mut block[place(frame)];
         bytes.fill(0);

@@ -14,14 +14,15 @@ use crate::flash::io::store::{Cold, Marks, Seal, Whose};
 pub(in crate::flash) const CHUNKS_MAX: u32 = 1024;
 /// Blocks of a chunk, at least: requests count on a drive, not only bytes.
 pub(in crate::flash) const CHUNK_BLOCKS_MIN: u32 = 4;
-/// Pauses in a round, where the drive does little: with half a second each those of the thesis (1,024 chunks, 8 at once).
+/// The number of pauses in a round when the drive has little work. With half a second each this is the speed
+/// of the thesis (1,024 chunks, 8 at once).
 pub(in crate::flash) const PAUSES_OF_ROUND: u32 = 128;
 /// Records may be one of so many bytes that the drive moves.
 pub(in crate::flash) const SHARE_OF_TRAFFIC: u64 = 128;
 /// Times of accesses are worth a write once in so many rounds.
 pub(in crate::flash) const TIMES_ROUNDS: u32 = 8;
-/// Where there are no threads: one in so many of those who come by, with a page or a checkpoint, writes records. A thread would lag behind
-/// them, too; and records that never lag would leave untried what a start does about that.
+/// Without threads, one in this number of puts and checkpoints writes records. A thread would be late in the
+/// same way, and the late records test what a start does about them.
 pub(in crate::flash) const TURNS: u32 = 16;
 /// Rounds until every chunk was looked at since somebody began to wait: the one that goes on, and a whole one.
 pub(in crate::flash) const ROUNDS_AWAITED: u8 = 2;
@@ -141,7 +142,8 @@ impl Hardening {
         self.is_on.load(Relaxed)
     }
 
-    /// There were records, which are of use as long as the log is read from here. `next`: where the log goes on.
+    /// Enters that there are records of an earlier start, which are useful as long as the log is read from
+    /// `redo`. `next` is where the log continues.
     pub(in crate::flash) fn found_from(&self, redo: Lsn, until: Lsn, next: Lsn) {
         self.round.lock().chunks.fill(Chunk { before: Some(redo), ..Chunk::default() });
         if redo >= until && next > redo {

@@ -39,8 +39,8 @@ impl FlashCache {
             && !self.around.is_below_nvm
     }
 
-    /// Seals the records, whose sum this is, if they say all that home lacks. Nothing changes any more. The seal's number, or why there is
-    /// none.
+    /// Seals the records if they name every page that the data files lack. `sum` is the sum over the records.
+    /// No page changes any more. Returns the seal's number, or why there is no seal.
     pub(crate) fn seal(&self, sum: u32) -> std::result::Result<u64, String> {
         if let Some(stranger) = self.stranger() {
             reached("flash: what home lacks is not all in frames");
@@ -59,7 +59,8 @@ impl FlashCache {
         self.tell(&format!("is left without a seal, and the next start redoes what home lacks: {why}"));
     }
 
-    /// A start goes on with the frames, and redoes what the last shutdown left only here. `mended`: since pages had to be.
+    /// Reports that a start uses the slots, but does redo of the changes that only the cache has. `mended`
+    /// says whether the reason is that pages had to be repaired.
     pub(crate) fn tell_redone(&self, mended: bool) {
         self.tell(match mended {
             true => "is read with redo, since pages at home had to be mended: what only it has is redone",
@@ -67,7 +68,8 @@ impl FlashCache {
         });
     }
 
-    /// What home lacks that is in no frame, or not in this version; or a frame that is said to have what home lacks, and hasn't.
+    /// Finds a contradiction: a page that the data files lack and that is in no slot, or in another version;
+    /// or a slot that should have such a page, and has not.
     fn stranger(&self) -> Option<String> {
         let dirty: Vec<_> = self.tables().flat_map(|table| table.dirty_pages()).collect();
         let is_told = |id| {
@@ -108,7 +110,7 @@ impl FlashCache {
     }
 }
 
-/// Whether the file of this database's cache in a directory says that it has this seal. (What can't be read has none.)
+/// Whether the cache file of this database in a directory has this seal. A file that can't be read has none.
 pub(crate) fn is_sealed(directory: &dyn Directory, database: u64, number: u64) -> bool {
     let seal = Store::seal_in(directory, database);
     seal.is_ok_and(|seal| seal.is_some_and(|seal| seal.number == number))

@@ -89,9 +89,10 @@ enum Fate {
 }
 
 impl FlashCache {
-    /// Begins to keep records, under the number of this start, and goes on with those of the one before if that had the file: then none
-    /// without it has changed anything since. With one before, redo is to run. Whether it goes on with them. `note` tells the control file
-    /// a number of the start; where this fails, the start does.
+    /// Begins to keep records, under the number of this start. If the start before used the file, its pages
+    /// are used: then no start without the file has changed anything since. Redo must run in this case.
+    /// Returns whether the old pages are used. `note` writes a number of the start to the control file; if
+    /// this fails, the start fails.
     pub(crate) fn begin(
         &self,
         start: u64,
@@ -145,7 +146,8 @@ impl FlashCache {
         restored.is_ok()
     }
 
-    /// The file and the control file get the number one after the other: a start that ends in between leaves the cache to the next.
+    /// Writes the new number first to the cache file, and then to the control file. If a start ends in
+    /// between, the next start can still use the cache.
     fn announce(&self, earlier: u64, start: u64) {
         let marks = Marks { mark: earlier, announced: start };
         let signed = self.drive.store.sign(&Whose { marks, ..self.records.hardening.whose() });
@@ -309,14 +311,15 @@ impl FlashCache {
         self.table(partition as usize).find(frame, kept, lacks, earlier.sealed.is_some());
     }
 
-    /// Redo found the page with this LSN, and has nothing to do. Whether home may lack it, and the ledger has to know: in this order it
-    /// hears of the page's changes.
+    /// Called when redo found the page with this LSN, and has nothing to apply. Returns whether the data
+    /// files may lack the page. Then the page must enter the dirty-page table, in the order of its changes.
     pub(crate) fn is_only_here(&self, id: PageId, lsn: Lsn) -> bool {
         if !self.life.is_restoring() {
             return false;
         }
         let mut table = self.table_of(id);
-        // It was read from home, along with its neighbours: home got a newer version before the crash, and no note says so.
+        // The page was read from the data files, together with its neighbours. So the data files got a newer
+        // version before the crash, and no log record says so.
         if table.remove_older(id, lsn) {
             reached("flash: redo found a page newer at home");
         }

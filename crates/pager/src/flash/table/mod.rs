@@ -42,8 +42,8 @@ use frame::{Frame, UNUSED};
 /// Which clean frame is the next victim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// That of the page whose last but one access is longest ago (LRU-2, O'Neil 1993). A page that was used once since it came counts
-    /// from when it came.
+    /// Evicts the page whose last but one access is longest ago (LRU-2, O'Neil 1993). For a page that was
+    /// used once since it was admitted, the time of admission counts.
     Lru2,
     /// That which was filled longest ago: the frames are a ring.
     Fifo,
@@ -276,7 +276,8 @@ impl Partition {
         no
     }
 
-    /// Heat of the next victim. Pages get hotter in their places; the heap hears of it when they come to its top.
+    /// The temperature of the next slot to evict. Temperatures of pages rise while they are in the heap; the
+    /// heap is updated when such a page reaches its top.
     fn coldest(&mut self, heat_of: impl Fn(PageId) -> u64) -> Option<u64> {
         if self.order != Order::Heat {
             return None;
@@ -319,7 +320,8 @@ impl Partition {
         frame.is_doomed || frame.is_invalid
     }
 
-    /// The write of an admitted page has ended. Whether the page is in its frame now: its write succeeded, and it was not removed.
+    /// Ends the write of an admitted page. Returns whether the page is in its slot now: the write succeeded,
+    /// and the page was not removed.
     pub(super) fn written(&mut self, no: FrameNo, is_good: bool) -> bool {
         if !is_good && !self.frames[no as usize].is_doomed {
             self.forget(no);
@@ -425,8 +427,10 @@ impl Partition {
         Some(Kept { page, lsn, last, last_but_one, admitted, is_dirty })
     }
 
-    /// A free frame has a page since before the start; `lacks`: home may lack it, since this change, and if `is_sure` home does. Of two frames of a page that with
-    /// the newer version stays. Whether it is this one. The table can be used after [`found_all`](Self::found_all).
+    /// Enters a page that an earlier start left in a free slot. `lacks` is the first change that the data
+    /// files may lack; `is_sure` means that they lack it. If two slots have the page, the slot with the newer
+    /// version stays. Returns whether it is this slot. The table can be used after
+    /// [`found_all`](Self::found_all).
     pub(super) fn find(&mut self, no: FrameNo, kept: Kept, lacks: Option<Lsn>, is_sure: bool) -> bool {
         let Kept { page, lsn, last, last_but_one, admitted, .. } = kept;
         if let Some((other, frame)) = self.found(page) {

@@ -330,8 +330,8 @@ fn a_put_far_beyond_the_limit_cleans_about_what_it_brings() {
     );
 }
 
-/// A put that a change overtakes leaves an older page in its frame; when a newer one is at home, and the log is cut behind it, only its
-/// record would know of it.
+/// If a page changes during its put, an older version stays in its slot. Later the data files have a newer
+/// version, and the log is cut after it. Then only the record of the slot would name the page.
 #[test]
 fn a_frame_that_a_change_overtook_gets_no_record() {
     let cache = open(64, false);
@@ -360,7 +360,8 @@ fn a_frame_that_a_change_overtook_gets_no_record() {
     assert_eq!(found(&cache), [(page(2), Lsn::new(140))]);
 }
 
-/// What home lacks is read from the queue, and from frames that can still be read; nothing that has changed since comes back.
+/// Pages that the data files lack are read from the queue, and from slots that can still be read. A version
+/// that has changed since is never returned.
 #[test]
 fn what_a_lost_cache_still_has_is_read() {
     let device = Faulty::wrap(MemoryDirectory::new());

@@ -263,7 +263,8 @@ fn what_home_may_lack_is_not_read_along() {
     assert!(cache.is_at_rest());
 }
 
-/// Pages are read, and changed and put, by threads, each by one at a time; their neighbours are read along all the while.
+/// Threads read, change and put pages, each page by one thread at a time. Meanwhile their neighbours are read
+/// along.
 #[test]
 fn threads_read_what_was_put_last() {
     for design in [FlashDesign::CleanWrite, FlashDesign::DualWrite, FlashDesign::LazyCleaning] {

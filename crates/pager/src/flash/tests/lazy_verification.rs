@@ -273,7 +273,8 @@ fn kept(directory: Arc<dyn Directory>, restart: FlashRestart) -> Arc<FlashCache>
     cache.expect("its device is sound")
 }
 
-/// The record of one page could not be kept; until the file says that none is to be believed, that of another one has to be right.
+/// The record of one page could not be kept. Until the file says that its records are invalid, the record of
+/// another page must still be right.
 #[test]
 fn nobody_changes_a_page_before_its_record_is_void() {
     const SLOW: Duration = Duration::from_secs(2);

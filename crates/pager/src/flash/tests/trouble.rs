@@ -205,7 +205,8 @@ fn a_read_that_fails_once_costs_nothing() {
     rig.fail_reads(1);
     assert_eq!(rig.cache.clean(&[page(4)]).unwrap(), 8, "and they are brought home");
     assert!(rig.cache.is_at_rest() && rig.counter("is_lost") == 0);
-    // Home has them: those that can't be read are read there, and give up their frames; it is not known of the others.
+    // The data files have these pages. Those that can't be read from flash are read there, and their slots
+    // are freed. The other slots stay.
     rig.fail_reads(4);
     assert!(read(&rig.cache, 0, &[false; 8], &[5; 8]));
     assert_eq!((rig.counter("clean"), rig.counter("damaged")), (5, 3));
@@ -238,7 +239,8 @@ fn what_can_not_be_read_but_is_home_by_now_is_read_there() {
     assert!(rig.cache.is_at_rest());
 }
 
-/// A check reads a page from flash, and a page writer puts a newer one before the same is read from home.
+/// A check reads a page from flash. Then a page writer puts a newer version before the check reads the page
+/// from the data files.
 #[test]
 fn what_is_put_during_a_check_is_no_damage() {
     for cause in [Cause::Evict, Cause::Checkpoint] {
@@ -309,7 +311,7 @@ fn a_failing_drive_is_left_without_a_word_to_the_log() {
     assert!(matches!(want, [Want::Page { got: Some(Got { from: Tier::Home, .. }), .. }]));
 }
 
-/// Something else stops the log between the moment at which the cache has its reason and that at which it says so.
+/// Another part stops the log after the cache has its reason for a stop, and before the cache reports it.
 #[test]
 fn whoever_stops_the_log_first_is_why_the_database_stops() {
     for is_other_first in [false, true] {
@@ -325,7 +327,8 @@ fn whoever_stops_the_log_first_is_why_the_database_stops() {
     }
 }
 
-/// Before anybody can find a frame that can't be read, and be taken for the reason. Want of room is no reason to stop.
+/// The log stops before a thread can find a slot that can't be read, which would be reported as the reason. A
+/// full device is no reason to stop.
 #[test]
 fn a_put_that_home_refuses_stops_the_log_at_once() {
     let log = Arc::<Stoppable>::default();
@@ -344,7 +347,8 @@ fn a_put_that_home_refuses_stops_the_log_at_once() {
     assert!(told.contains("is lost with") && told.contains("had stopped before"), "{told}");
 }
 
-/// Home refuses a write, and then changed pages can't be read: it is home that has stopped the database, and the next start is not to count on it.
+/// The data files refuse a write, and then changed pages can't be read from flash. The data files are the
+/// reason for the stop, so the next start must not take the cache for the reason.
 #[test]
 fn behind_a_broken_home_the_cache_is_not_why_the_database_stops() {
     for is_broken in [false, true] {

@@ -249,8 +249,8 @@ fn unpack(
     if unchecked { Ok(()) } else { met.map_err(|_| damage(StoredDamage::Contents)) }
 }
 
-/// Checks the stored form of `id` and makes the plain page. `stored` may be longer than needed. After an error the frame holds
-/// anything.
+/// Checks the stored form of page `id`, and makes the plain page in `frame`. `stored` may be longer than the
+/// page. After an error the content of `frame` is undefined.
 pub(crate) fn decode(stored: &[u8], id: PageId, frame: &mut [u8]) -> Result<Form, PageDamage> {
     if is_compressed(stored) {
         let (algorithm, bytes) = check(stored, id, frame.len())?;

@@ -233,8 +233,9 @@ fn a_damaged_slot_that_home_replaced_does_not_bar_the_next_start() {
     }
 }
 
-/// Found by the fuzzer: two slots had the same page and the same sequence. The start accepted both, and a put
-/// of the page ended the process. It can't be known which version is newer, so the start must refuse.
+/// Found by the fuzzer: two slots had the same sequence number. The start accepted both, and a put of one of
+/// the pages ended the process. If both slots have the same page, it is unknown which version is newer. So
+/// the start must refuse.
 #[test]
 fn two_slots_with_the_number_of_one_put_are_refused() {
     for page in [1, 2] {
