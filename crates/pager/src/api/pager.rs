@@ -449,7 +449,8 @@ impl Pager {
         Ok(new)
     }
 
-    /// Stores a checkpoint of the kind that is configured; what that wants home is there before.
+    /// Takes a checkpoint of the configured kind. The pages that this kind needs in the data files are
+    /// written first.
     pub fn checkpoint(&self) -> Result<()> {
         let _watch = self.stop_on_panic();
         self.shared.checkpoint_of_kind()
@@ -470,7 +471,8 @@ impl Pager {
         self.shared.clean_oldest(pages)
     }
 
-    /// Brings up to `pages` pages from persistent memory home, oldest first; gives the number begun.
+    /// Writes up to `pages` pages from persistent memory to the data files, oldest first. Returns the number
+    /// of writes that began.
     pub fn tick_nvm(&self, pages: usize) -> Result<usize> {
         let _watch = self.stop_on_panic();
         self.shared.buffer.as_ref().map_or(Ok(0), |buffer| buffer.flush_some(pages))

@@ -68,7 +68,7 @@ pub enum InForce {
     AtomicWrite,
     /// Doublewrite with copies in the NVM region.
     NvmDoublewrite,
-    /// Versions in the NVM region, which stay there until the page is home.
+    /// Versions in the NVM region, which stay there until the data files have the page.
     Nvm,
 }
 

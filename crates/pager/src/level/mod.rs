@@ -204,7 +204,8 @@ pub trait Level: Send + Sync {
         Ok(())
     }
 
-    /// Brings home what this level and those below keep back of these pages; `settle` then makes it stable. Gives how many.
+    /// Writes those of these pages to the data files that this level and those below keep as changed pages.
+    /// `settle` then makes them stable. Returns the number of pages.
     fn clean(&self, _ids: &[PageId]) -> Result<usize> {
         Ok(0)
     }

@@ -13,7 +13,7 @@ use crate::log::notes::discarded::Discards;
 pub(crate) struct History {
     /// Where the reading starts.
     pub(crate) from: Lsn,
-    /// Where redo starts, at `from` or behind it: all that was changed before is stable at home.
+    /// Where redo starts, at `from` or after it. All earlier changes are stable in the data files.
     pub(crate) stable: Lsn,
     /// Where the log ends.
     pub(crate) until: Lsn,

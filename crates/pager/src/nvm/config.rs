@@ -33,16 +33,16 @@ pub(crate) struct WantedRegion<'c> {
     pub(crate) page_size: usize,
 }
 
-/// When threads bring pages from persistent memory home, under [`ProtectionKind::Nvm`].
+/// When threads write pages from persistent memory to the data files, under [`ProtectionKind::Nvm`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NvmFlush {
     /// Threads, where the pager has any (`background`).
     pub workers: usize,
-    /// They begin when more than this many in a hundred slots hold pages that home has not,
+    /// They begin when more than this percentage of the slots hold pages that the data files lack,
     pub high_water: u32,
     /// and end at this many.
     pub low_water: u32,
-    /// Whether one of them brings the rest home, slowly, while nothing is changed and read.
+    /// Whether one of them slowly writes the remaining pages while no page is changed or read.
     pub when_idle: bool,
 }
 

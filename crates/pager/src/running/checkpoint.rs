@@ -324,7 +324,7 @@ impl Shared {
         self.checkpoint(false)
     }
 
-    /// While a sharp checkpoint has pages brought home, the flash cache keeps none back.
+    /// While a sharp checkpoint writes all pages to the data files, the flash cache keeps no changed pages.
     pub(crate) fn rest_cache(&self, rests: bool) {
         let is_sharp = self.config.checkpoint.kind == CheckpointKind::Sharp;
         if let Some(cache) = self.cache.as_ref().filter(|_| is_sharp) {
