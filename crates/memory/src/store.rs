@@ -24,7 +24,7 @@ pub struct TableNo(pub(crate) u16);
 
 impl TableNo {
     /// Tables are counted from 0 in the order in which they were made.
-    pub fn new(number: u16) -> TableNo {
+    pub const fn new(number: u16) -> TableNo {
         TableNo(number)
     }
 }

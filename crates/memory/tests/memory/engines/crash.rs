@@ -72,12 +72,12 @@ pub fn search(
     Ok(seen)
 }
 
-/// A life from a store with some rows.
-pub fn recorded(engine: &Engine, plan: &Plan) -> Result<Life, String> {
+/// A life from a store that has had `before` operations.
+pub fn recorded(engine: &Engine, before: usize, plan: &Plan) -> Result<Life, String> {
     let directory = life::with_table(engine, 3 << 20);
     let region = directory.map(REGION, 4096).map_err(|error| error.to_string())?;
     // Another seed: the same operations again would mostly add keys that are there.
-    let before = Plan { seed: !plan.seed, operations: 120, skip: None, ..*plan };
+    let before = Plan { seed: !plan.seed, operations: before, skip: None, ..*plan };
     let first = life::live_on(engine, region, &RecordLog::new(), Model::default(), &before)?;
     let state = first.states.last().cloned().unwrap_or_default();
     life::live(engine, directory, state, plan)
@@ -89,7 +89,7 @@ fn every_crash_leaves_what_was_acknowledged() {
         let (mut images, mut again) = (0, 0);
         for seed in 0..4 {
             let plan = Plan { seed, operations: 25, keys: 60, skip: None };
-            let life = recorded(engine, &plan).unwrap_or_else(|error| panic!("{error}"));
+            let life = recorded(engine, 120, &plan).unwrap_or_else(|error| panic!("{error}"));
             let mut rng = Rng::new(seed ^ 9);
             let mut lives = 0;
             let seen = search(engine, &life, seed, 3, |image, state| {

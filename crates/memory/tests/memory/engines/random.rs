@@ -4,7 +4,7 @@ use varve_device::{Directory, RecordLog};
 use varve_memory::{Allocator, Store};
 
 use super::life::{self, Plan};
-use super::model::Model;
+use super::model::{Model, Row};
 use super::{ENGINES, Engine};
 use crate::life::{DATABASE, REGION};
 
@@ -56,5 +56,51 @@ fn a_full_region_refuses_a_change_and_nothing_else() {
             .map(|seed| check(engine, 800_000, &Plan { seed, operations: 1200, keys: 2000, skip: None }))
             .sum();
         assert!(full > 10, "{}: full {full} times", engine.name);
+    }
+}
+
+/// Keys that agree in more than an entry of a node holds: separators are long, too.
+#[test]
+fn indexes_grow_and_shrink() {
+    for engine in &ENGINES {
+        let fail = |error: String| -> ! { panic!("{}: {error}", engine.name) };
+        let directory = life::with_table(engine, 16 << 20);
+        let region = directory.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
+        let allocator = Allocator::open(region, DATABASE).unwrap_or_else(|error| panic!("{error}"));
+        let allocator = std::sync::Arc::new(allocator);
+        let mut store = (engine.open)(allocator.clone()).unwrap_or_else(|error| panic!("{error}"));
+        let mut model = Model::default();
+        let key =
+            |index: u64, number: u64| format!("{} {number:06}", "beginning ".repeat(3 + index as usize));
+        // 1009 is a prime, so that multiples of 400 reach every number.
+        for step in 0..1009 {
+            let number = step * 400 % 1009;
+            let keys =
+                [key(0, number), key(1, 1009 - number), key(2, number * 7 % 1009)].map(String::into_bytes);
+            let row = Row { keys, bytes: number.to_be_bytes().to_vec() };
+            let inserted = store.insert(model.table(), &row.keys(), &row.bytes);
+            inserted.unwrap_or_else(|error| panic!("{error}"));
+            model.rows.insert(row.keys[0].clone(), row);
+        }
+        store.commit().unwrap_or_else(|error| panic!("{error}"));
+        model.compare(&*store).unwrap_or_else(|error| fail(error));
+        let grown = store.chunks().map_or(0, |chunks| chunks.len());
+        for step in 0..1009 {
+            let gone = key(0, step * 700 % 1009).into_bytes();
+            assert_eq!(store.delete(model.table(), &gone), Ok(true));
+            model.rows.remove(&gone);
+            if step % 10 == 9 {
+                store.commit().unwrap_or_else(|error| panic!("{error}"));
+            }
+            if step % 200 == 0 {
+                model.compare(&*store).unwrap_or_else(|error| fail(error));
+            }
+        }
+        store.commit().unwrap_or_else(|error| panic!("{error}"));
+        model.compare(&*store).unwrap_or_else(|error| fail(error));
+        let shrunk = store.chunks().map_or(0, |chunks| chunks.len());
+        println!("{}: {grown} chunks, then {shrunk}", engine.name);
+        assert!(shrunk < 40, "{}: {shrunk} chunks hold no row", engine.name);
+        no_chunk_is_lost(&allocator, &*store).unwrap_or_else(|error| fail(error));
     }
 }
