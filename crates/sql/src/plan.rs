@@ -34,6 +34,7 @@ pub use source::{
 
 /// A statement that runs on rows.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a plan is behind the pointer of its prepared statement")]
 pub enum Plan {
     /// SELECT, VALUES
     Select(Select),

@@ -76,7 +76,8 @@ impl Steps<'_> {
                 actual.time += below.time;
                 actual.pages += below.pages;
             }
-            // A step that gives no row is at work until its end. The rows of a change are counted behind its end.
+            // A step that gives no row is at work until its end. The rows of a change are counted behind its
+            // end.
             if actual.rows == 0 || actual.startup > actual.time {
                 actual.startup = actual.time;
             }

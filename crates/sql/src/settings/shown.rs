@@ -5,7 +5,8 @@
 use super::quantity::{Unit, kilobytes, millis, show_kilobytes, show_millis};
 use super::{InitialSource, Kind, Setting, Settings, display_name, every, find};
 
-/// What EXPLAIN (SETTINGS) shows in PostgreSQL beside `enable_...` and `..._cost`: those marked `GUC_EXPLAIN`.
+/// What EXPLAIN (SETTINGS) shows in PostgreSQL beside `enable_...` and `..._cost`: the settings that are marked
+/// `GUC_EXPLAIN`.
 const OF_PLANNING: &[&str] = &[
     "constraint_exclusion",
     "cursor_tuple_fraction",
@@ -64,8 +65,8 @@ impl Settings {
         listed().map(|s| self.describe(s)).collect()
     }
 
-    /// Settings of the planner that somebody has set to another value than the default: their names, and their
-    /// values as SHOW prints them.
+    /// Settings of the planner that differ from the default: their names, and their values as SHOW prints
+    /// them.
     pub fn of_planning(&self) -> Vec<(&'static str, String)> {
         let is_of_planning = |s: &&Setting| {
             s.name.starts_with("enable_") || s.name.ends_with("_cost") || OF_PLANNING.contains(&s.name)
