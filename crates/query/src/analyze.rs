@@ -6,7 +6,6 @@
 //!    below it.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,11 +15,9 @@ use std::time::{Duration, Instant};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::Result;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::MetricValue;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::Stream;
 use parking_lot::Mutex;
 use varve_engine::PageMeter;
@@ -28,6 +25,7 @@ use varve_sql::general::{Actual, Gauge};
 
 use crate::apply::ApplyPlan;
 use crate::cancel::Watched;
+use crate::observed::{Observed, Observer};
 use crate::padded::PaddedPlan;
 use crate::scan::ScanPlan;
 use crate::shared::{Leaf, SharedTable};
@@ -122,7 +120,7 @@ impl Walk {
             Arc::new(Tally { timing: gauge.timing, sums: Mutex::default(), left_out: left_out.clone() })
         });
         if let Some(tally) = &tally {
-            made = Arc::new(Measured { plan: made, tally: tally.clone() });
+            made = Observed::over(made, tally.clone());
         }
         Ok((made, Node { plan: plan.clone(), label: None, inner, tally }))
     }
@@ -151,61 +149,17 @@ fn with_children(
     plan.with_new_children(children)
 }
 
-/// A node that is measured.
-struct Measured {
-    plan: Arc<dyn ExecutionPlan>,
-    tally: Arc<Tally>,
-}
-
-impl fmt::Debug for Measured {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.plan.fmt(f)
-    }
-}
-
-impl DisplayAs for Measured {
-    fn fmt_as(&self, how: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.plan.fmt_as(how, f)
-    }
-}
-
-impl ExecutionPlan for Measured {
-    fn name(&self) -> &str {
-        self.plan.name()
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.plan.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.plan]
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn apply_expressions(
+impl Observer for Arc<Tally> {
+    fn execute(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = children.pop().unwrap_or_else(|| self.plan.clone());
-        Ok(Arc::new(Measured { plan, tally: self.tally.clone() }))
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let (rows, took) = self.tally.during(|| self.plan.execute(partition, context));
+        plan: &Arc<dyn ExecutionPlan>,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let (rows, took) = self.during(|| plan.execute(partition, context));
         let rows = rows?;
-        self.tally.sums.lock().loops += 1;
-        let (plan, tally) = (self.plan.clone(), self.tally.clone());
+        self.sums.lock().loops += 1;
+        let (plan, tally) = (plan.clone(), self.clone());
         Ok(Box::pin(MeasuredRows { rows, plan, partition, tally, startup: Some(took) }))
     }
 }

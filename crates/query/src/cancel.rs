@@ -20,20 +20,21 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{FieldRef, Schema};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::catalog::Session;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinType, Result, ScalarValue};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{ColumnarValue, LogicalPlan};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
 use varve_sql::general::Around;
 
 use crate::error::wrapped;
+use crate::observed::{Observed, Observer};
 
 /// The physical plan of a query, or of a separately planned part of it. `around` says whether the query is
 /// cancelled.
@@ -45,7 +46,7 @@ pub async fn physical_plan(
     let plan = session.create_physical_plan(plan).await?;
     let watch = |node: Arc<dyn ExecutionPlan>| match looking(&node, around)? {
         Some(plan) => {
-            let watched: Arc<dyn ExecutionPlan> = Arc::new(Watched { plan, around: around.clone() });
+            let watched = Watched::over(plan, CancelCheck { around: around.clone() });
             Ok(Transformed::yes(watched))
         }
         None => Ok(Transformed::no(node)),
@@ -99,65 +100,23 @@ fn that_looks(filter: &JoinFilter, around: &Arc<Around>) -> JoinFilter {
     JoinFilter::new(condition, filter.column_indices().to_vec(), filter.schema().clone())
 }
 
-/// A join, and the look at each of its batches.
-pub struct Watched {
-    plan: Arc<dyn ExecutionPlan>,
+/// A join below a check for a cancel request at each of its batches.
+pub type Watched = Observed<CancelCheck>;
+
+/// The check.
+#[derive(Clone)]
+pub struct CancelCheck {
     around: Arc<Around>,
 }
 
-impl Watched {
-    /// The join.
-    pub fn plan(&self) -> &Arc<dyn ExecutionPlan> {
-        &self.plan
-    }
-}
-
-impl fmt::Debug for Watched {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.plan.fmt(f)
-    }
-}
-
-impl DisplayAs for Watched {
-    fn fmt_as(&self, how: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.plan.fmt_as(how, f)
-    }
-}
-
-impl ExecutionPlan for Watched {
-    fn name(&self) -> &str {
-        self.plan.name()
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.plan.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.plan]
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn apply_expressions(
+impl Observer for CancelCheck {
+    fn execute(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = children.pop().unwrap_or_else(|| self.plan.clone());
-        Ok(Arc::new(Watched { plan, around: self.around.clone() }))
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let (rows, around) = (self.plan.execute(partition, context)?, self.around.clone());
+        plan: &Arc<dyn ExecutionPlan>,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let (rows, around) = (plan.execute(partition, context)?, self.around.clone());
         let schema = rows.schema();
         let rows = rows.map(move |batch| around.check_cancel().map_err(wrapped).and(batch));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))

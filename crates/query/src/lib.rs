@@ -30,6 +30,7 @@ mod kept;
 mod memory;
 mod merge_joins;
 mod numbers;
+mod observed;
 mod ordered_set;
 mod padded;
 mod partition;
