@@ -106,7 +106,7 @@ pub fn round(
     length: Duration,
     seed: u64,
 ) -> Result<Round> {
-    round_watched(target, workload, plan, (length, seed), None)
+    round_watched(target, workload, plan, length, seed, None)
 }
 
 /// The same, perhaps with an observer.
@@ -114,7 +114,8 @@ pub fn round_watched(
     target: &dyn MeasuredDatabase,
     workload: &dyn Workload,
     plan: Plan,
-    (length, seed): (Duration, u64),
+    length: Duration,
+    seed: u64,
     watch: Option<RoundObserver<'_>>,
 ) -> Result<Round> {
     let done = AtomicU64::new(0);
@@ -124,7 +125,8 @@ pub fn round_watched(
         let threads: Vec<_> = (0..plan.threads as u64)
             .map(|number| {
                 let random = Random::seeded(seed << 32 | number);
-                scope.spawn(|| session(target, workload, random, (&start, &stop, done)))
+                let signals = SessionSignals { start: &start, stop: &stop, all_done: done };
+                scope.spawn(move || session(target, workload, random, signals))
             })
             .collect();
         start.wait();
@@ -154,13 +156,24 @@ fn panicked() -> BenchError {
     BenchError::Connection("a session's thread panicked".to_owned())
 }
 
+/// What the threads of a round share.
+struct SessionSignals<'a> {
+    /// All sessions begin together here.
+    start: &'a Barrier,
+    /// The sessions end once it is set.
+    stop: &'a AtomicBool,
+    /// The transactions of all sessions that have succeeded, if somebody observes the round.
+    all_done: Option<&'a AtomicU64>,
+}
+
 /// One session, until `stop` is set. Every thread reaches the barrier, even if it can't connect.
 fn session(
     target: &dyn MeasuredDatabase,
     workload: &dyn Workload,
     mut random: Random,
-    (start, stop, all_done): (&Barrier, &AtomicBool, Option<&AtomicU64>),
+    signals: SessionSignals<'_>,
 ) -> Result<Round> {
+    let SessionSignals { start, stop, all_done } = signals;
     let connected = target.connect(&workload.statements());
     start.wait();
     let mut connection = connected?;

@@ -3,16 +3,18 @@
 use super::Scale;
 use crate::random::Random;
 
-/// The constant A of NURand for last names, customers and items.
-const NAMES_A: i64 = 255;
-const CUSTOMERS_A: i64 = 1_023;
-const ITEMS_A: i64 = 8_191;
+/// The constants A and C of NURand.
+struct NuRand {
+    a: i64,
+    c: i64,
+}
 
-/// The constant C of NURand for last names while loading and while running: their distance must be in 65..=119 and neither 96 nor 112 [2.1.6.1].
-const NAMES_LOADED_C: i64 = 123;
-const NAMES_C: i64 = 208;
-const CUSTOMERS_C: i64 = 259;
-const ITEMS_C: i64 = 7_911;
+/// Last names while loading and while running. The distance of the two C must be in 65..=119, and neither 96
+/// nor 112 [2.1.6.1].
+const NAMES_LOADED: NuRand = NuRand { a: 255, c: 123 };
+const NAMES_RUNNING: NuRand = NuRand { a: 255, c: 208 };
+const CUSTOMERS: NuRand = NuRand { a: 1_023, c: 259 };
+const ITEMS: NuRand = NuRand { a: 8_191, c: 7_911 };
 
 /// Last names that there are.
 const NAMES: i64 = 1_000;
@@ -20,28 +22,30 @@ const NAMES: i64 = 1_000;
 const SYLLABLES: [&str; 10] =
     ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
 
-fn nurand(random: &mut Random, (a, c): (i64, i64), least: i64, most: i64) -> i64 {
-    ((random.between(0, a) | random.between(least, most)) + c) % (most - least + 1) + least
+impl NuRand {
+    fn draw(&self, random: &mut Random, least: i64, most: i64) -> i64 {
+        ((random.between(0, self.a) | random.between(least, most)) + self.c) % (most - least + 1) + least
+    }
 }
 
 /// A customer's number.
 pub(super) fn customer(scale: &Scale, random: &mut Random) -> i64 {
-    nurand(random, (CUSTOMERS_A, CUSTOMERS_C), 1, scale.customers)
+    CUSTOMERS.draw(random, 1, scale.customers)
 }
 
 /// An item's number.
 pub(super) fn item(scale: &Scale, random: &mut Random) -> i64 {
-    nurand(random, (ITEMS_A, ITEMS_C), 1, scale.items)
+    ITEMS.draw(random, 1, scale.items)
 }
 
 /// A last name that some customer has, for a transaction.
 pub(super) fn last_name(scale: &Scale, random: &mut Random) -> String {
-    name(nurand(random, (NAMES_A, NAMES_C), 0, NAMES.min(scale.customers) - 1))
+    name(NAMES_RUNNING.draw(random, 0, NAMES.min(scale.customers) - 1))
 }
 
 /// The last name of customer `number`, counted from 1: each name once, then by chance.
 pub(super) fn loaded_last_name(number: i64, random: &mut Random) -> String {
-    name(if number <= NAMES { number - 1 } else { nurand(random, (NAMES_A, NAMES_LOADED_C), 0, NAMES - 1) })
+    name(if number <= NAMES { number - 1 } else { NAMES_LOADED.draw(random, 0, NAMES - 1) })
 }
 
 fn name(number: i64) -> String {
@@ -87,8 +91,8 @@ mod tests {
     fn names_are_those_of_the_specification() {
         assert_eq!(name(371), "PRICALLYOUGHT");
         assert_eq!(name(40), "BARPRESBAR");
-        assert!([96, 112].iter().all(|no| NAMES_C - NAMES_LOADED_C != *no));
-        assert!((65..=119).contains(&(NAMES_C - NAMES_LOADED_C)));
+        assert!([96, 112].iter().all(|no| NAMES_RUNNING.c - NAMES_LOADED.c != *no));
+        assert!((65..=119).contains(&(NAMES_RUNNING.c - NAMES_LOADED.c)));
     }
 
     #[test]

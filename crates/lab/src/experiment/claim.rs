@@ -12,7 +12,7 @@
 
 use serde::Serialize;
 
-use super::row::{Factors, Point};
+use super::row::{Factors, Point, Subject};
 use super::verdict::{Better, Verdict};
 
 /// The figure of a point that is compared.
@@ -47,15 +47,31 @@ impl Figure {
     }
 
     /// The reason why the figure is not judged for two points.
-    pub(super) fn not_judged(self, (over, under): (&Point, &Point)) -> Option<String> {
+    pub(super) fn not_judged(self, PointPair { over, under }: PointPair<'_>) -> Option<String> {
         let slower = if over.tps.median < under.tps.median { over } else { under };
         let idle = || slower.drive_idle().filter(|_| self.is_timed());
         over.not_judged().or_else(|| under.not_judged()).or_else(idle)
     }
 
     /// The figure of one point divided by that of another.
-    pub fn ratio(self, (over, under): (&Point, &Point)) -> f64 {
+    pub fn ratio(self, PointPair { over, under }: PointPair<'_>) -> f64 {
         self.of(over) / self.of(under)
+    }
+}
+
+/// Two points whose figures are compared.
+#[derive(Debug, Clone, Copy)]
+pub struct PointPair<'p> {
+    /// The point whose figure is divided.
+    pub over: &'p Point,
+    /// The point by whose figure it is divided.
+    pub under: &'p Point,
+}
+
+impl PointPair<'_> {
+    /// The same points, for a figure of which less is better.
+    pub fn swapped(self) -> Self {
+        Self { over: self.under, under: self.over }
     }
 }
 
@@ -78,7 +94,7 @@ pub struct Comparison<'p> {
     /// The figure.
     pub ours: f64,
     /// The points from which it was computed. The factors of the last one are shown.
-    pub of: (&'p Point, &'p Point),
+    pub of: PointPair<'p>,
     /// The value with which it is compared.
     pub expects: Expects,
     /// Factors that are shown instead of the last point's.
@@ -91,14 +107,14 @@ pub struct Comparison<'p> {
 
 impl<'p> Comparison<'p> {
     /// One point's figure over another's.
-    pub fn ratio(says: &str, figure: Figure, of: (&'p Point, &'p Point), expects: Expects) -> Self {
+    pub fn ratio(says: &str, figure: Figure, of: PointPair<'p>, expects: Expects) -> Self {
         let (ours, spoilt) = (figure.ratio(of), figure.not_judged(of));
         Self { says: says.to_owned(), ours, of, expects, place: None, spoilt, hidden: None }
     }
 
     /// A figure of one point.
     pub fn figure(says: &str, ours: f64, of: &'p Point, expects: Expects) -> Self {
-        let (of, spoilt) = ((of, of), of.not_judged());
+        let (of, spoilt) = (PointPair { over: of, under: of }, of.not_judged());
         Self { says: says.to_owned(), ours, of, expects, place: None, spoilt, hidden: None }
     }
 
@@ -110,7 +126,7 @@ impl<'p> Comparison<'p> {
 
     /// Marks the claim as one that depends on the processors, such as one about compression.
     pub fn of_processors(mut self) -> Self {
-        let (over, under) = self.of;
+        let PointPair { over, under } = self.of;
         let dilation = |point: &Point| point.emulation.as_ref().map_or(1.0, |emulation| emulation.dilation);
         let most = dilation(over).max(dilation(under));
         let reason = || format!("dilation {most}: processors are as many times as fast beside the drive");
@@ -125,8 +141,9 @@ impl<'p> Comparison<'p> {
     }
 
     /// The claim of this experiment and figure, with its verdict.
-    pub fn judge(self, (experiment, figure): (&'static str, &'static str)) -> Claim {
-        let (over, under) = self.of;
+    pub fn judge(self, subject: Subject) -> Claim {
+        let Subject { experiment, figure } = subject;
+        let PointPair { over, under } = self.of;
         let (published, bar) = match self.expects {
             Expects::Published(published, _) => (published, None),
             Expects::AtLeast(bar) => (None, Some(bar)),
@@ -150,17 +167,16 @@ impl<'p> Comparison<'p> {
 /// The best and the worst of several pairs, for a bar that must hold for all of them.
 pub struct Extremes<'p> {
     /// The pair with the greatest ratio, among those that count if there are any.
-    pub best: (&'p Point, &'p Point),
+    pub best: PointPair<'p>,
     /// The pair with the least ratio, among those that count if there are any.
-    pub worst: (&'p Point, &'p Point),
+    pub worst: PointPair<'p>,
     /// The reason why one of the other pairs does not count. It could be worse.
     pub hidden: Option<String>,
 }
 
 /// The extremes of these pairs; `None` if there are no pairs.
-pub fn extremes<'p>(figure: Figure, pairs: &[(&'p Point, &'p Point)]) -> Option<Extremes<'p>> {
-    let by_ratio =
-        |a: &&(&Point, &Point), b: &&(&Point, &Point)| figure.ratio(**a).total_cmp(&figure.ratio(**b));
+pub fn extremes<'p>(figure: Figure, pairs: &[PointPair<'p>]) -> Option<Extremes<'p>> {
+    let by_ratio = |a: &&PointPair<'_>, b: &&PointPair<'_>| figure.ratio(**a).total_cmp(&figure.ratio(**b));
     let counting: Vec<_> = pairs.iter().filter(|pair| figure.not_judged(**pair).is_none()).copied().collect();
     let judged = if counting.is_empty() { pairs } else { &counting };
     let (best, worst) = (judged.iter().max_by(by_ratio)?, judged.iter().min_by(by_ratio)?);
@@ -236,6 +252,8 @@ mod tests {
     use super::*;
     use varve_bench::report::Spread;
 
+    const SUBJECT: Subject = Subject { experiment: "e", figure: "f" };
+
     fn point(tps: f64, model_error_share: f64) -> Point {
         let report = EmulationReport {
             profile: "p".to_owned(),
@@ -284,7 +302,9 @@ mod tests {
             point
         };
         let judge = |figure, over: &Point, under: &Point| {
-            Comparison::ratio("a / b", figure, (over, under), Expects::AtLeast(1.0)).judge(("e", "f")).verdict
+            Comparison::ratio("a / b", figure, PointPair { over, under }, Expects::AtLeast(1.0))
+                .judge(SUBJECT)
+                .verdict
         };
         let (fast, slow) = (point(2.0, 0.0), point(1.0, 0.0));
         let (fast_idle, slow_idle) = (idle(point(2.0, 0.0)), idle(point(1.0, 0.0)));
@@ -305,11 +325,11 @@ mod tests {
     fn a_point_that_does_not_count_hides_no_miss() {
         let under = point(1.0, 0.0);
         let of = |points: &[Point], bar: f64| {
-            let pairs: Vec<_> = points.iter().map(|over| (over, &under)).collect();
+            let pairs: Vec<_> = points.iter().map(|over| PointPair { over, under: &under }).collect();
             let Extremes { best, worst, hidden } = extremes(Figure::Throughput, &pairs)?;
             let asked = Comparison::ratio("all", Figure::Throughput, worst, Expects::AtLeast(bar));
-            let verdict = asked.beside(hidden).judge(("e", "f")).verdict;
-            Some((best.0.tps.median, worst.0.tps.median, verdict))
+            let verdict = asked.beside(hidden).judge(SUBJECT).verdict;
+            Some((best.over.tps.median, worst.over.tps.median, verdict))
         };
         let all_count = [point(3.0, 0.0), point(5.0, 0.0), point(4.0, 0.0)];
         assert_eq!(of(&all_count, 3.0), Some((5.0, 3.0, Verdict::Met)));
@@ -328,13 +348,17 @@ mod tests {
             point.emulation.as_mut().expect("emulated").dilation = dilation;
             point
         };
-        let judge = |(over, under): (&Point, &Point)| {
-            let asked =
-                Comparison::ratio("lz4 / none", Figure::Throughput, (over, under), Expects::AtLeast(0.95));
-            asked.of_processors().judge(("e", "f")).verdict
+        let judge = |over: &Point, under: &Point| {
+            let asked = Comparison::ratio(
+                "lz4 / none",
+                Figure::Throughput,
+                PointPair { over, under },
+                Expects::AtLeast(0.95),
+            );
+            asked.of_processors().judge(SUBJECT).verdict
         };
-        assert_eq!(judge((&dilated(1.0), &dilated(1.0))), Verdict::Met);
-        let verdict = judge((&dilated(2.0), &dilated(2.0)));
+        assert_eq!(judge(&dilated(1.0), &dilated(1.0)), Verdict::Met);
+        let verdict = judge(&dilated(2.0), &dilated(2.0));
         assert!(matches!(&verdict, Verdict::NotJudged(why) if why.contains("dilation 2")), "{verdict}");
     }
 }

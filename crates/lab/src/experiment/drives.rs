@@ -63,7 +63,7 @@ pub struct Drives {
 
 impl Drives {
     /// Opens the directories of a database, with persistent memory or without.
-    pub fn open(place: &DatabasePaths, has_nvm: bool, (device, dilation): (&Device, f64)) -> Result<Self> {
+    pub fn open(place: &DatabasePaths, has_nvm: bool, device: &Device, dilation: f64) -> Result<Self> {
         let mut all = Vec::new();
         let mut open = |name, device: &Device, path: &Path| -> Result<Arc<dyn Directory>> {
             let (directory, emulated) = device.open(path, dilation)?;

@@ -23,7 +23,7 @@ use super::claim::Claim;
 use super::copies::allocated_bytes;
 use super::filesystem::{FileSystem, Mounted};
 use super::lab::Lab;
-use super::row::Factors;
+use super::row::{Factors, Subject};
 use super::table::TextTable;
 use super::tell;
 use super::verdict::Verdict;
@@ -252,7 +252,7 @@ fn point(lab: &mut Lab<'_>, spot: Spot) -> Result<DropRow> {
     let watch = DropRun { database: &database, files: mounted.path().join("database"), others };
     let (went, [before, meanwhile]) = watch.drop_it(lab.scale().dropped_bytes)?;
     database.shutdown()?;
-    let (experiment, figure) = lab.subject();
+    let Subject { experiment, figure } = lab.subject();
     let factors = spot.factors();
     Ok(DropRow { row: "drop", experiment, figure, factors, load_seconds, went, before, meanwhile })
 }
@@ -347,7 +347,7 @@ fn wait(
 }
 
 fn claim(lab: &mut Lab<'_>, row: &DropRow) -> Result<Claim> {
-    let (experiment, figure) = lab.subject();
+    let Subject { experiment, figure } = lab.subject();
     let verdict = if row.went.table_bytes < BAR_BYTES {
         Verdict::NotJudged(format!(
             "the table has {} MiB, the bar is for {}",

@@ -20,12 +20,13 @@ use varve_pager::{
     PagerConfig, ProtectionKind,
 };
 
-use super::claim::{Claim, Comparison, Expects, Figure};
+use super::claim::{Claim, Comparison, Expects, Figure, PointPair};
 use super::device::Device;
 use super::flash_tell;
 use super::lab::Lab;
 use super::order::{self, RankedFigure};
 use super::row::{Factors, Point};
+use super::scale::ByScale;
 use super::stand::{InFlash, Sizes, Variant};
 use super::verdict::Better;
 use crate::tpce_like::TpceLike;
@@ -62,8 +63,8 @@ const BYTES_OF_TRADER: u64 = 40_000;
 const BYTES_OF_ORDER: u64 = 700;
 
 /// Lengths of a round and of its warm-up in the drives' time, in milliseconds.
-const ROUND_MS: (u64, u64) = (30_000, 120_000);
-const SETTLE_MS: (u64, u64) = (10_000, 60_000);
+const ROUND_MS: ByScale<u64> = ByScale { quick: 30_000, full: 120_000 };
+const SETTLE_MS: ByScale<u64> = ByScale { quick: 10_000, full: 60_000 };
 
 /// Enough sessions to keep eight disks busy, and the number of query streams.
 pub(super) const SESSIONS: usize = 64;
@@ -259,7 +260,7 @@ pub(super) fn has(factors: &Factors, factor: &str, value: &str) -> bool {
 }
 
 /// Longer rounds, because these drives are slow.
-pub(super) fn begin(lab: &mut Lab<'_>, (round_ms, settle_ms): ((u64, u64), (u64, u64))) -> Result<()> {
+pub(super) fn begin(lab: &mut Lab<'_>, round_ms: ByScale<u64>, settle_ms: ByScale<u64>) -> Result<()> {
     lab.prefer_lengths(round_ms, settle_ms);
     lab.say(&format!(
         "home {HOME}, flash {FLASH}, log {LOG} (one disk); pool : cache : database as 20 : 140 : size, a unit is {} KiB; protection none. \
@@ -291,7 +292,7 @@ fn published(mix: &str, units: u64, design: &str) -> Option<f64> {
 }
 
 /// The throughput of each design over that without a cache, and its share of the bound of the drives.
-fn claim_speedups(lab: &mut Lab<'_>, (mix, units): (&Mix, u64), points: &[Point]) -> Result<Vec<Claim>> {
+fn claim_speedups(lab: &mut Lab<'_>, mix: &Mix, units: u64, points: &[Point]) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     let off = points.iter().find(|point| is(point, "design", OFF));
     for point in points {
@@ -301,7 +302,8 @@ fn claim_speedups(lab: &mut Lab<'_>, (mix, units): (&Mix, u64), points: &[Point]
             let is_papers = !point.factors.contains_key("queued");
             let published = published(mix.name, units, design).filter(|_| is_papers);
             let expects = Expects::Published(published, Better::Higher);
-            let asked = Comparison::ratio(&says, Figure::Throughput, (point, off), expects);
+            let asked =
+                Comparison::ratio(&says, Figure::Throughput, PointPair { over: point, under: off }, expects);
             claims.push(lab.claim(asked.at(&point.factors))?);
         }
         if let Some((limit, bound)) = point.bound() {
@@ -316,7 +318,7 @@ fn claim_speedups(lab: &mut Lab<'_>, (mix, units): (&Mix, u64), points: &[Point]
     let papers = || points.iter().filter(|point| !point.factors.contains_key("queued"));
     let places = papers().filter_map(|point| {
         let design = point.factors.get("design")?.as_str()?;
-        Some(RankedFigure::throughput(design, (point, point), published(mix.name, units, design)?))
+        Some(RankedFigure::throughput(design, point, point, published(mix.name, units, design)?))
     });
     let order = off.and_then(|off| order::judge("order of throughput", off, places.collect()));
     claims.extend(order.map(|claim| lab.write_claim(claim)).transpose()?);
@@ -339,8 +341,8 @@ fn compare_designs(
         let workload = mix.load(lab, units)?;
         let stands = lab.stands(&*workload, sizes(lab), &designs(lab, mix))?;
         for clients in lab.clients(&[mix.sessions], &[mix.sessions]) {
-            let compared = lab.compare(&stands, &*workload, device, (clients, &factors))?;
-            claims.extend(claim_speedups(lab, (mix, units), &compared)?);
+            let compared = lab.compare(&stands, &*workload, device, clients, &factors)?;
+            claims.extend(claim_speedups(lab, mix, units, &compared)?);
             points.extend(compared);
         }
     }
@@ -349,7 +351,7 @@ fn compare_designs(
 
 /// Figure 3.1 and table 3.3: all designs over no cache, by mix and size of the database.
 pub fn speedup(lab: &mut Lab<'_>) -> Result<()> {
-    begin(lab, (ROUND_MS, SETTLE_MS))?;
+    begin(lab, ROUND_MS, SETTLE_MS)?;
     let device = drives(lab)?;
     let mixes = [&TPCC, &TPCE, &TPCH].map(|mix| (mix, mix.sizes));
     compare_designs(lab, &device, &mixes, designs)
@@ -357,7 +359,7 @@ pub fn speedup(lab: &mut Lab<'_>) -> Result<()> {
 
 /// The same designs that matter most, with the cache on the machine's own disk.
 pub fn real(lab: &mut Lab<'_>) -> Result<()> {
-    begin(lab, (ROUND_MS, SETTLE_MS))?;
+    begin(lab, ROUND_MS, SETTLE_MS)?;
     lab.say(
         "The cache lies on the file system of --directory, with its own times; home and log are emulated.",
     )?;
@@ -393,7 +395,7 @@ const LONG_REDO: &str = "6 caches";
 
 /// Figure 3.7: TPC-C under lazy cleaning by the limit of dirty frames, with a long and a short log target.
 pub fn dirty_limit(lab: &mut Lab<'_>) -> Result<()> {
-    begin(lab, (ROUND_MS, SETTLE_MS))?;
+    begin(lab, ROUND_MS, SETTLE_MS)?;
     let factors = Factors::from([("workload", TPCC.name.into()), ("size", LAMBDA_UNITS.into())]);
     let (workload, device) = (TPCC.load(lab, LAMBDA_UNITS)?, drives(lab)?);
     let mut variants = Vec::new();
@@ -408,7 +410,7 @@ pub fn dirty_limit(lab: &mut Lab<'_>) -> Result<()> {
     let stands = lab.stands(&*workload, sizes(lab), &variants)?;
     let (mut points, mut claims) = (Vec::new(), Vec::new());
     for clients in lab.clients(&[SESSIONS], &[SESSIONS]) {
-        let compared = lab.compare(&stands, &*workload, &device, (clients, &factors))?;
+        let compared = lab.compare(&stands, &*workload, &device, clients, &factors)?;
         claims.extend(claim_limits(lab, &compared)?);
         points.extend(compared);
     }
@@ -432,12 +434,17 @@ fn claim_limits(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
             let published = Some(published).filter(|_| redo == LONG_REDO);
             let expects = Expects::Published(published, Better::Neither);
             let says = format!("lambda {} % / {lambda} %", LAMBDAS[2]);
-            claims.push(lab.claim(Comparison::ratio(&says, Figure::Throughput, (most, other), expects))?);
+            claims.push(lab.claim(Comparison::ratio(
+                &says,
+                Figure::Throughput,
+                PointPair { over: most, under: other },
+                expects,
+            ))?);
         }
         if redo == LONG_REDO {
             let places = LAMBDAS.into_iter().filter_map(|lambda| {
                 let point = find(lambda, redo)?;
-                Some(RankedFigure::throughput(&format!("{lambda} %"), (point, point), lambda.into()))
+                Some(RankedFigure::throughput(&format!("{lambda} %"), point, point, lambda.into()))
             });
             let order = points.first().and_then(|of| order::judge("order of limits", of, places.collect()));
             claims.extend(order.map(|claim| lab.write_claim(claim)).transpose()?);
@@ -455,7 +462,7 @@ fn queues(lab: &Lab<'_>) -> BTreeSet<usize> {
 /// Section 3.3.3: the pages that the throttle refuses, and the cost of that. TPC-C, by the number of pages
 /// that may wait for flash.
 pub fn throttle(lab: &mut Lab<'_>) -> Result<()> {
-    begin(lab, (ROUND_MS, SETTLE_MS))?;
+    begin(lab, ROUND_MS, SETTLE_MS)?;
     let device = drives(lab)?;
     let of = |lab: &Lab<'_>, mix: &Mix| {
         let mut variants = vec![baseline(lab, mix).with("queued", 0)];

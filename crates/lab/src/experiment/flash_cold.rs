@@ -19,7 +19,8 @@ use super::drives::{FLASH_DRIVE, HOME};
 use super::flash::{self, Mix, Settings, TPCC, TPCE};
 use super::lab::Lab;
 use super::measure::{mib_per_second, moved_bytes};
-use super::row::{Emulation, Factors};
+use super::row::{Emulation, Factors, Subject};
+use super::scale::{ByScale, NO_TIME};
 use super::stand::Variant;
 use super::table::TextTable;
 use super::tell;
@@ -31,7 +32,7 @@ use varve_bench::Result;
 /// Sessions.
 const SESSIONS: usize = 64;
 /// The length of a run from a cold cache, and the number of its samples.
-const FILL_MS: (u64, u64) = (150_000, 1_200_000);
+const FILL_MS: ByScale<u64> = ByScale { quick: 150_000, full: 1_200_000 };
 const FILL_LOOKS: u32 = 30;
 /// The throughput is at the peak when it is this share of it in two intervals in a row.
 const PEAK: f64 = 0.9;
@@ -148,9 +149,10 @@ impl Moved {
 
 impl FillRow {
     fn of(
-        (experiment, figure): (&'static str, &'static str),
+        Subject { experiment, figure }: Subject,
         factors: Factors,
-        (emulation, filling): (Option<Emulation>, Filling),
+        emulation: Option<Emulation>,
+        filling: Filling,
     ) -> Self {
         let Filling { seconds, tps, hit_rate, filled_percent, mut moved, .. } = filling;
         moved.retain(|_, moved| moved.is_any());
@@ -194,7 +196,7 @@ impl FillRow {
         self.emulation.as_ref().map_or(1.0, |emulation| emulation.dilation)
     }
 
-    fn claim(&self, says: String, (ours, published): (f64, Option<f64>), verdict: Verdict) -> Claim {
+    fn claim(&self, says: String, ours: f64, published: Option<f64>, verdict: Verdict) -> Claim {
         let (experiment, figure, factors) = (self.experiment, self.figure, self.factors.clone());
         let (row, rounds, bar) = ("claim", Some(1), None);
         Claim { row, experiment, figure, factors, says, ours, rounds, published, bar, verdict }
@@ -240,7 +242,7 @@ impl Course<'_> {
                 let mut factors = shared.clone();
                 factors.extend(stand.variant.factors.clone());
                 factors.insert("clients", clients.into());
-                let row = FillRow::of(lab.subject(), factors, (watched.emulation, filling));
+                let row = FillRow::of(lab.subject(), factors, watched.emulation, filling);
                 lab.write_row(&row)?;
                 rows.push(row);
             }
@@ -259,7 +261,7 @@ fn cold(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Va
 
 /// Figures 3.6 and 4.9: how long a cold cache takes to fill, with widened reads and without.
 pub fn ramp_up(lab: &mut Lab<'_>) -> Result<()> {
-    flash::begin(lab, (FILL_MS, (0, 0)))?;
+    flash::begin(lab, FILL_MS, NO_TIME)?;
     let settings = Settings::of(lab, &TPCC);
     let mut variants = vec![cold(lab, &TPCC, FlashDesign::Off, settings)];
     for design in [FlashDesign::CleanWrite, FlashDesign::DualWrite, FlashDesign::LazyCleaning] {
@@ -308,7 +310,7 @@ fn claim_fill(plain: &FillRow, aggressive: &FillRow) -> Option<Claim> {
         (None, Some(published)) => Verdict::of(ours, published, Better::Higher),
     };
     let says = format!("{}: seconds to the peak, plain / aggressive", plain.factor("design"));
-    let mut claim = plain.claim(says, (ours, published), verdict);
+    let mut claim = plain.claim(says, ours, published, verdict);
     claim.factors.remove("fill");
     Some(claim)
 }
@@ -346,7 +348,7 @@ fn sharp(lab: &Lab<'_>, in_stretch: u64) -> Option<u64> {
 /// Figure 3.9, and the same of other designs and of TPC-C: what each drive reads and writes. As in chapter 3 no read is widened, TPC-C has no
 /// checkpoints, and the brokerage mix has sharp ones.
 pub fn traffic(lab: &mut Lab<'_>) -> Result<()> {
-    flash::begin(lab, (FILL_MS, (0, 0)))?;
+    flash::begin(lab, FILL_MS, NO_TIME)?;
     let fill = FlashFill::Plain;
     let designs = [
         FlashDesign::Off,
@@ -393,7 +395,7 @@ fn claim_traffic(lab: &mut Lab<'_>, rows: &[FillRow]) -> Result<Vec<Claim>> {
                 Some(reason) => Verdict::NotJudged(reason.clone()),
                 None => Verdict::of(ours, published, Better::Neither),
             };
-            claims.push(row.claim(format!("MiB a second: {says}"), (ours, Some(published)), verdict));
+            claims.push(row.claim(format!("MiB a second: {says}"), ours, Some(published), verdict));
         }
     }
     claims.iter().try_for_each(|claim| lab.write_row(claim))?;
@@ -427,7 +429,7 @@ fn traffic_table(rows: &[FillRow]) -> TextTable {
 
 /// Figure 3.10: sharp checkpoints in short and in long intervals, the brokerage mix.
 pub fn checkpoint(lab: &mut Lab<'_>) -> Result<()> {
-    flash::begin(lab, (FILL_MS, (0, 0)))?;
+    flash::begin(lab, FILL_MS, NO_TIME)?;
     let intervals = [("short", sharp(lab, SHORT_OF_STRETCH)), ("long", sharp(lab, LONG_OF_STRETCH))];
     for (name, sharp_ms) in intervals {
         let seconds = sharp_ms.unwrap_or(0) as f64 / 1000.0;
@@ -453,7 +455,10 @@ mod tests {
         let factors = Factors::from([("design", "dual-write".into()), ("fill", fill.into())]);
         let seconds = (1..=tps.len()).map(|at| at as f64).collect();
         let filling = Filling { seconds, tps: tps.to_vec(), ..Filling::default() };
-        FillRow { not_judged: None, ..FillRow::of(("e", "f"), factors, (None, filling)) }
+        FillRow {
+            not_judged: None,
+            ..FillRow::of(Subject { experiment: "e", figure: "f" }, factors, None, filling)
+        }
     }
 
     /// One good interval is no peak; and the peak is that of whichever gets higher.

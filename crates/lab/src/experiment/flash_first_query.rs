@@ -18,8 +18,9 @@ use super::claim::Claim;
 use super::device::Device;
 use super::flash_kept::{self, CACHE_UNITS, DESIGNS, KeptVariant, LOG_BUDGET_UNITS, SESSIONS, TPCC, UNITS};
 use super::flash_stop::{Fate, Ground, Redone, Spoilt, Stop, reports};
-use super::lab::Lab;
-use super::row::{Emulation, Factors};
+use super::lab::{Attempt, Lab};
+use super::row::{Emulation, Factors, Subject};
+use super::scale::{ByScale, NO_TIME};
 use super::stand::Variant;
 use super::table::TextTable;
 use super::tell;
@@ -30,9 +31,9 @@ use varve_bench::report::Spread;
 use varve_bench::workload::Workload;
 
 /// Milliseconds of load before a stop. There are no rounds.
-const SETTLE_MS: (u64, u64) = (15_000, 30_000);
+const SETTLE_MS: ByScale<u64> = ByScale { quick: 15_000, full: 30_000 };
 /// Starts after each kind of stop.
-const STARTS: (usize, usize) = (3, 5);
+const STARTS: ByScale<usize> = ByScale { quick: 3, full: 5 };
 /// The small cache, a quarter of the other one.
 const SMALL_CACHE_UNITS: u64 = 35;
 /// Log budgets of lazy cleaning. Its redo covers the changes that only the cache has. The budgets are so
@@ -172,7 +173,7 @@ fn starts(
     Ok(Some((points, warmth)))
 }
 
-fn row(point: Point, (asked, warmth): (StartConditions<'_>, &Option<Warmth>)) -> FirstQueryRow {
+fn row(point: Point, asked: StartConditions<'_>, warmth: &Option<Warmth>) -> FirstQueryRow {
     let Point { stop, starts, spoilt, told } = point;
     let spread = |of: fn(&Start) -> f64| Spread::of(&starts.iter().map(of).collect::<Vec<_>>());
     let mean = |of: &dyn Fn(&Start) -> f64| starts.iter().map(of).sum::<f64>() / starts.len() as f64;
@@ -199,8 +200,9 @@ fn row(point: Point, (asked, warmth): (StartConditions<'_>, &Option<Warmth>)) ->
 /// All variants of a design. Returns `None` if too many starts were spoilt and a larger dilation may help.
 fn rows(
     lab: &Lab<'_>,
-    (design, asked): (FlashDesign, StartConditions<'_>),
-    (dilation, is_last): (f64, bool),
+    design: FlashDesign,
+    asked: StartConditions<'_>,
+    Attempt { dilation, is_last }: Attempt,
 ) -> Result<Option<Vec<FirstQueryRow>>> {
     let StartConditions { workload, device, clients, .. } = asked;
     let mut rows = Vec::new();
@@ -209,8 +211,8 @@ fn rows(
             let on = Ground { stand: &stand, device, workload, clients, dilation };
             let Some((points, warmth)) = starts(on, asked, is_last)? else { return Ok(None) };
             for point in points {
-                let (experiment, figure) = lab.subject();
-                let row = row(point, (asked, &warmth));
+                let Subject { experiment, figure } = lab.subject();
+                let row = row(point, asked, &warmth);
                 let mut factors = stand.variant.factors.clone();
                 factors.extend(row.factors.clone());
                 rows.push(FirstQueryRow { experiment, figure, factors, ..row });
@@ -222,7 +224,7 @@ fn rows(
 
 /// Time to the first query by size of the cache and by log budget.
 pub fn first_query(lab: &mut Lab<'_>) -> Result<()> {
-    flash_kept::begin(lab, ((0, 0), SETTLE_MS))?;
+    flash_kept::begin(lab, NO_TIME, SETTLE_MS)?;
     lab.prefer_rounds(STARTS);
     let (workload, device) = (TPCC.load(lab, UNITS)?, flash_kept::drives(lab)?);
     let (mut all, mut claims) = (Vec::new(), Vec::new());
@@ -230,7 +232,7 @@ pub fn first_query(lab: &mut Lab<'_>) -> Result<()> {
         let (settle_ms, starts) = (lab.scale().warm_ms, lab.scale().rounds);
         let asked = StartConditions { workload: &*workload, device: &device, clients, settle_ms, starts };
         for design in DESIGNS {
-            let measured = lab.dilated(|lab, dilation| rows(lab, (design, asked), dilation))?;
+            let measured = lab.dilated(|lab, attempt| rows(lab, design, asked, attempt))?;
             measured.iter().try_for_each(|row| lab.write_row(row))?;
             claims.extend(claim_times(lab, &measured)?);
             all.extend(measured);

@@ -20,9 +20,10 @@ use super::device::Device;
 use super::flash_kept::{self, DESIGNS, KeptVariant, SCHEMES, SESSIONS, TPCC, UNITS};
 use super::flash_restart::{held as held_published, published_throughput};
 use super::flash_stop::{Ground, begin_reports, reports};
-use super::lab::Lab;
+use super::lab::{Attempt, Lab};
 use super::paired::Interval;
-use super::row::{CacheStates, Emulation, Factors};
+use super::row::{CacheStates, Emulation, Factors, Subject};
+use super::scale::ByScale;
 use super::stand::{OpenStand, Stand};
 use super::table::TextTable;
 use super::tell;
@@ -33,9 +34,9 @@ use varve_bench::driver;
 use varve_bench::workload::Workload;
 
 /// Milliseconds of a round and of the load before it, and the number of pairs.
-const ROUND_MS: (u64, u64) = (15_000, 40_000);
-const SETTLE_MS: (u64, u64) = (10_000, 20_000);
-const PAIRS: (usize, usize) = (5, 9);
+const ROUND_MS: ByScale<u64> = ByScale { quick: 15_000, full: 40_000 };
+const SETTLE_MS: ByScale<u64> = ByScale { quick: 10_000, full: 20_000 };
+const PAIRS: ByScale<usize> = ByScale { quick: 5, full: 9 };
 /// The bars of lazy verification: the share of the throughput that must be kept, and the share of the flash
 /// traffic that its records may have.
 const KEPT_BAR: f64 = 0.98;
@@ -130,11 +131,11 @@ impl<'a> Side<'a> {
     }
 
     /// Runs a round. Returns whether it counts.
-    fn round(&mut self, (settle_ms, round_ms): (u64, u64), number: u64) -> Result<bool> {
-        self.on.rate(&self.opened, settle_ms, 2 * number)?;
+    fn round(&mut self, lengths: RoundLengths, number: u64) -> Result<bool> {
+        self.on.rate(&self.opened, lengths.settle_ms, 2 * number)?;
         begin_reports(&self.opened);
         let (before, begin) = (Traffic::of(&self.opened), CacheState::of(&self.opened.database));
-        let (target, length) = (self.on.target(&self.opened), self.on.dilated(round_ms));
+        let (target, length) = (self.on.target(&self.opened), self.on.dilated(lengths.measured_ms));
         let round = driver::round(&target, self.on.workload, self.on.plan(), length, 2 * number + 1)?;
         self.traffic = self.traffic.plus(Traffic::of(&self.opened).since(before));
         let states = begin.zip(CacheState::of(&self.opened.database));
@@ -178,13 +179,22 @@ impl<'a> Side<'a> {
     }
 }
 
+/// How long a round runs.
+#[derive(Clone, Copy)]
+struct RoundLengths {
+    /// Before it is measured.
+    settle_ms: u64,
+    /// While it is measured.
+    measured_ms: u64,
+}
+
 /// The load and the lab of a measurement.
 #[derive(Clone, Copy)]
 struct PairConditions<'a> {
     workload: &'a dyn Workload,
     device: &'a Device,
     clients: usize,
-    lengths_ms: (u64, u64),
+    lengths: RoundLengths,
     pairs: usize,
 }
 
@@ -192,15 +202,15 @@ struct PairConditions<'a> {
 fn pairs(
     stands: &[Stand; 2],
     asked: PairConditions<'_>,
-    (dilation, is_last): (f64, bool),
+    Attempt { dilation, is_last }: Attempt,
 ) -> Result<Option<HardeningRow>> {
-    let PairConditions { workload, device, clients, lengths_ms, pairs } = asked;
+    let PairConditions { workload, device, clients, lengths, pairs } = asked;
     let on = |stand| Ground { stand, device, workload, clients, dilation };
     let [none, with] = stands;
     let mut sides = [Side::warmed(on(none))?, Side::warmed(on(with))?];
     for number in 0..=pairs as u64 {
         for side in &mut sides {
-            if !side.round(lengths_ms, number)? && !is_last {
+            if !side.round(lengths, number)? && !is_last {
                 return Ok(None);
             }
         }
@@ -235,7 +245,7 @@ fn row([none, with]: [Side<'_>; 2], device: &Device) -> HardeningRow {
 
 /// Section 4.4: the cost of each scheme at the peak.
 pub fn hardening(lab: &mut Lab<'_>) -> Result<()> {
-    flash_kept::begin(lab, (ROUND_MS, SETTLE_MS))?;
+    flash_kept::begin(lab, ROUND_MS, SETTLE_MS)?;
     lab.prefer_rounds(PAIRS);
     let (workload, device) = (TPCC.load(lab, UNITS)?, flash_kept::drives(lab)?);
     let (mut rows, mut claims) = (Vec::new(), Vec::new());
@@ -244,13 +254,14 @@ pub fn hardening(lab: &mut Lab<'_>) -> Result<()> {
     for (design, scheme) in all {
         for clients in lab.clients(&[SESSIONS], &[SESSIONS]) {
             let scale = lab.scale();
-            let (lengths_ms, pairs) = ((scale.warm_ms, scale.round_ms), scale.rounds);
-            let asked = PairConditions { workload: &*workload, device: &device, clients, lengths_ms, pairs };
-            let Some(row) = lab.dilated(|lab, on| measure(lab, asked, (design, scheme), on))? else {
+            let lengths = RoundLengths { settle_ms: scale.warm_ms, measured_ms: scale.round_ms };
+            let pairs = scale.rounds;
+            let asked = PairConditions { workload: &*workload, device: &device, clients, lengths, pairs };
+            let Some(row) = lab.dilated(|lab, attempt| measure(lab, asked, design, scheme, attempt))? else {
                 continue;
             };
             lab.write_row(&row)?;
-            claims.extend(claim_costs(lab, (design, scheme), &row)?);
+            claims.extend(claim_costs(lab, design, scheme, &row)?);
             rows.push(row);
         }
     }
@@ -261,8 +272,9 @@ pub fn hardening(lab: &mut Lab<'_>) -> Result<()> {
 fn measure(
     lab: &Lab<'_>,
     asked: PairConditions<'_>,
-    (design, scheme): (FlashDesign, FlashRestart),
-    on: (f64, bool),
+    design: FlashDesign,
+    scheme: FlashRestart,
+    attempt: Attempt,
 ) -> Result<Option<Option<HardeningRow>>> {
     let variants =
         [FlashRestart::None, scheme].map(|scheme| KeptVariant::of(&TPCC, design, scheme).variant(lab));
@@ -271,8 +283,8 @@ fn measure(
     }
     let stands = lab.stands(asked.workload, flash_kept::sizes(lab), &variants)?;
     let Ok(stands) = <[Stand; 2]>::try_from(stands) else { return Ok(Some(None)) };
-    let Some(row) = pairs(&stands, asked, on)? else { return Ok(None) };
-    let (experiment, figure) = lab.subject();
+    let Some(row) = pairs(&stands, asked, attempt)? else { return Ok(None) };
+    let Subject { experiment, figure } = lab.subject();
     let mut factors = row.factors.clone();
     factors.insert("clients", asked.clients.into());
     Ok(Some(Some(HardeningRow { experiment, figure, factors, ..row })))
@@ -290,7 +302,8 @@ fn published_range(scheme: FlashRestart) -> &'static str {
 /// Throughput that is kept, and shares of the traffic; only lazy verification has bars.
 fn claim_costs(
     lab: &mut Lab<'_>,
-    (design, scheme): (FlashDesign, FlashRestart),
+    design: FlashDesign,
+    scheme: FlashRestart,
     row: &HardeningRow,
 ) -> Result<Vec<Claim>> {
     let (spoilt, has_bar) = (row.not_judged(), scheme == FlashRestart::LazyVerification);

@@ -17,6 +17,7 @@ use varve_pager::{FlashDesign, FlashRestart};
 use super::device::Device;
 use super::flash::{self, Mix, Settings};
 use super::lab::Lab;
+use super::scale::ByScale;
 use super::stand::{Sizes, Variant};
 use varve_bench::Result;
 
@@ -96,7 +97,7 @@ pub(super) fn sizes(lab: &Lab<'_>) -> Sizes {
 
 /// Sets the lengths of rounds and of their warm-up, in quick and in full, and the settings that all points
 /// share.
-pub(super) fn begin(lab: &mut Lab<'_>, (round_ms, settle_ms): ((u64, u64), (u64, u64))) -> Result<()> {
+pub(super) fn begin(lab: &mut Lab<'_>, round_ms: ByScale<u64>, settle_ms: ByScale<u64>) -> Result<()> {
     lab.prefer_lengths(round_ms, settle_ms);
     lab.say(&format!(
         "home {HOME}, flash {}, log {} (one disk); pool : cache : database as {POOL_UNITS} : {CACHE_UNITS} : {UNITS}, a unit is {} KiB; \

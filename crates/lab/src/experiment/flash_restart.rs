@@ -28,9 +28,10 @@ use super::drives::HOME;
 use super::flash::Mix;
 use super::flash_kept::{self, DESIGNS, KeptVariant, SCHEMES, SESSIONS, TPCC, TPCE, UNITS};
 use super::flash_stop::{Fate, Ground, Redone, Spoilt, Started, Stop, begin_reports, reports};
-use super::lab::Lab;
+use super::lab::{Attempt, Lab};
 use super::measure::{mib_per_second, moved_bytes};
-use super::row::{Emulation, Factors};
+use super::row::{Emulation, Factors, Subject};
+use super::scale::ByScale;
 use super::stand::OpenStand;
 use super::table::TextTable;
 use super::tell;
@@ -43,14 +44,14 @@ use varve_bench::workload::Workload;
 
 /// Milliseconds of the peak before the stop and of its warm-up. The longest ramp-up is a multiple of the
 /// peak.
-const PEAK_MS: (u64, u64) = (20_000, 60_000);
-const SETTLE_MS: (u64, u64) = (10_000, 60_000);
+const PEAK_MS: ByScale<u64> = ByScale { quick: 20_000, full: 60_000 };
+const SETTLE_MS: ByScale<u64> = ByScale { quick: 10_000, full: 60_000 };
 const RAMP_UP_PEAKS: u64 = 15;
 /// Stops and starts of a point.
-const ROUNDS: (usize, usize) = (3, 5);
+const ROUNDS: ByScale<usize> = ByScale { quick: 3, full: 5 };
 /// The time between two samples of the throughput. In the thesis it is a minute, with a unit that is as many
 /// times larger.
-const SLICE_MS: (u64, u64) = (100, 500);
+const SLICE_MS: ByScale<u64> = ByScale { quick: 100, full: 500 };
 /// Throughput is back at the end of the middle one of this many samples, if together they have this share of
 /// the throughput before.
 const SLICES: usize = 5;
@@ -181,13 +182,13 @@ struct Lengths {
 impl Lengths {
     fn of(lab: &Lab<'_>) -> Lengths {
         let (settle, peak, rounds) = (lab.scale().warm_ms, lab.scale().round_ms, lab.scale().rounds);
-        let slice = if lab.scale().is_full() { SLICE_MS.1 } else { SLICE_MS.0 };
+        let slice = SLICE_MS.of(lab.scale().is_full());
         Lengths { settle, peak, slice, rounds }
     }
 }
 
 /// Samples from the moment when the database was open until the throughput is back.
-fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, (lengths, seed): (Lengths, u64)) -> Result<Ramp> {
+fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, lengths: Lengths, seed: u64) -> Result<Ramp> {
     let looks = (lengths.peak * RAMP_UP_PEAKS).div_ceil(lengths.slice).max(SLICES as u64);
     let mut ramp = Ramp { last_home: home_bytes(&started.opened), ..Ramp::default() };
     let mut look = |done: &dyn Fn() -> u64| {
@@ -196,7 +197,7 @@ fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, (lengths, seed): (Lengt
     };
     let watch = RoundObserver { looks: looks as u32, look: &mut look };
     let (target, length) = (on.target(&started.opened), on.dilated(looks * lengths.slice));
-    driver::round_watched(&target, on.workload, on.plan(), (length, seed), Some(watch))?;
+    driver::round_watched(&target, on.workload, on.plan(), length, seed, Some(watch))?;
     Ok(ramp)
 }
 
@@ -257,7 +258,7 @@ fn round(
     drop(opened);
     let started = on.start()?;
     told.extend(started.warnings.iter().cloned());
-    let ramp = ramp_up(on, &started, peak_tps, (lengths, 10 * number + 3))?;
+    let ramp = ramp_up(on, &started, peak_tps, lengths, 10 * number + 3)?;
     let after = reports(&started.opened);
     let ramp_up_seconds = ramp.back(peak_tps);
     let at_least = ramp_up_seconds.unwrap_or(ramp.last.0);
@@ -318,7 +319,7 @@ struct Group<'a> {
 impl Group<'_> {
     /// Measures all schemes. Returns `None` if one of them was spoilt and a larger dilation may help. The
     /// fastest scheme is spoilt most easily, so it is measured first.
-    fn rows(self, lab: &Lab<'_>, (dilation, is_last): (f64, bool)) -> Result<Option<Vec<RestartRow>>> {
+    fn rows(self, lab: &Lab<'_>, Attempt { dilation, is_last }: Attempt) -> Result<Option<Vec<RestartRow>>> {
         let Group { mix, workload, device, design, stop, clients } = self;
         let lengths = Lengths::of(lab);
         let mut rows = Vec::new();
@@ -327,7 +328,7 @@ impl Group<'_> {
             for stand in lab.stands(workload, flash_kept::sizes(lab), &[variant])? {
                 let on = Ground { stand: &stand, device, workload, clients, dilation };
                 let Some(row) = run(on, stop, lengths, is_last)? else { return Ok(None) };
-                let (experiment, figure) = lab.subject();
+                let Subject { experiment, figure } = lab.subject();
                 let mut factors = stand.variant.factors.clone();
                 factors.extend([
                     ("workload", mix.name.into()),
@@ -344,12 +345,12 @@ impl Group<'_> {
 
 /// Figures 4.11, 4.12, 4.14 and 4.15: from peak to peak.
 pub fn restart(lab: &mut Lab<'_>) -> Result<()> {
-    flash_kept::begin(lab, (PEAK_MS, SETTLE_MS))?;
+    flash_kept::begin(lab, PEAK_MS, SETTLE_MS)?;
     lab.prefer_rounds(ROUNDS);
     let (mut rows, mut claims) = (Vec::new(), Vec::new());
     for mix in [&TPCC, &TPCE] {
         if lab.wants(&Factors::from([("workload", mix.name.into())])) {
-            restart_mix(lab, mix, (&mut rows, &mut claims))?;
+            restart_mix(lab, mix, &mut rows, &mut claims)?;
         }
     }
     tell_rows(lab, &rows, &claims)
@@ -358,7 +359,8 @@ pub fn restart(lab: &mut Lab<'_>) -> Result<()> {
 fn restart_mix(
     lab: &mut Lab<'_>,
     mix: &'static Mix,
-    (rows, claims): (&mut Vec<RestartRow>, &mut Vec<Claim>),
+    rows: &mut Vec<RestartRow>,
+    claims: &mut Vec<Claim>,
 ) -> Result<()> {
     let (workload, device) = (mix.load(lab, UNITS)?, flash_kept::drives(lab)?);
     for (design, stop) in DESIGNS.into_iter().flat_map(|design| Stop::ALL.map(|stop| (design, stop))) {
@@ -368,9 +370,9 @@ fn restart_mix(
         }
         for clients in lab.clients(&[SESSIONS], &[SESSIONS]) {
             let group = Group { mix, workload: &*workload, device: &device, design, stop, clients };
-            let measured = lab.dilated(|lab, dilation| group.rows(lab, dilation))?;
+            let measured = lab.dilated(|lab, attempt| group.rows(lab, attempt))?;
             measured.iter().try_for_each(|row| lab.write_row(row))?;
-            claims.extend(claim_schemes(lab, mix, (design, stop), &measured)?);
+            claims.extend(claim_schemes(lab, mix, design, stop, &measured)?);
             rows.extend(measured);
         }
     }
@@ -390,11 +392,7 @@ fn bar(design: FlashDesign, scheme: FlashRestart) -> Option<f64> {
 
 /// The ratios from peak to peak that the thesis states in its text, as the ends of a range, by scheme,
 /// design, workload and kind of stop (sections 4.4.2.2 and 4.4.3.2).
-fn published_gain(
-    mix: &Mix,
-    scheme: FlashRestart,
-    (design, stop): (FlashDesign, Stop),
-) -> Option<(f64, f64)> {
+fn published_gain(mix: &Mix, scheme: FlashRestart, design: FlashDesign, stop: Stop) -> Option<(f64, f64)> {
     use FlashRestart::{LazyVerification, LogBased, MemoryMapped};
     let is_dual = design == FlashDesign::DualWrite;
     let is_tpce = mix.name == TPCE.name;
@@ -440,7 +438,8 @@ pub(super) fn held(claim: Claim, published: Option<(f64, f64)>, spoilt: Option<S
 fn claim_schemes(
     lab: &mut Lab<'_>,
     mix: &Mix,
-    (design, stop): (FlashDesign, Stop),
+    design: FlashDesign,
+    stop: Stop,
     rows: &[RestartRow],
 ) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
@@ -453,7 +452,7 @@ fn claim_schemes(
         let found =
             |says: String, ours: f64| Claim::found(&row.factors, says, ours).of_rounds(row.rounds.len());
         let spoilt = none.not_judged().or_else(|| row.not_judged());
-        let published = published_gain(mix, scheme, (design, stop));
+        let published = published_gain(mix, scheme, design, stop);
         let range = published.filter(|(least, most)| least != most);
         let range = range.map_or_else(String::new, |(least, most)| format!(" (thesis: {least} to {most})"));
         let says = format!("peak to peak, none / {}{sign}{range}", scheme.name());
@@ -463,7 +462,7 @@ fn claim_schemes(
         claims.push(lab.write_claim(claim)?);
         if let Some(bar) = bar(design, scheme) {
             let claim = found(format!("bar: peak to peak, none / {}{sign}", scheme.name()), gain);
-            claims.push(lab.write_claim(claim.judged(bar, judge(bar, gain, (none, row))))?);
+            claims.push(lab.write_claim(claim.judged(bar, judge(bar, gain, none, row)))?);
         }
         let says = format!("sustained throughput, {} / none", scheme.name());
         let claim = found(says, row.sustained_tps / none.sustained_tps);
@@ -474,7 +473,7 @@ fn claim_schemes(
 }
 
 /// If a gain is a lower bound, it can meet a bar, but not miss it.
-fn judge(bar: f64, gain: f64, (none, row): (&RestartRow, &RestartRow)) -> Verdict {
+fn judge(bar: f64, gain: f64, none: &RestartRow, row: &RestartRow) -> Verdict {
     match none.not_judged().or_else(|| row.not_judged()) {
         Some(reason) => Verdict::NotJudged(reason),
         None if row.ramp_up_seconds.is_none() => Verdict::Missed("throughput was not back".to_owned()),
@@ -619,7 +618,7 @@ mod tests {
     #[test]
     fn a_lower_bound_meets_a_bar_and_misses_none() {
         let judge = |none: RestartRow, row: RestartRow| {
-            judge(3.8, none.peak_to_peak_seconds / row.peak_to_peak_seconds, (&none, &row))
+            judge(3.8, none.peak_to_peak_seconds / row.peak_to_peak_seconds, &none, &row)
         };
         let back = |seconds: f64| row(seconds, Some(seconds));
         assert_eq!(judge(back(40.0), back(10.0)), Verdict::Met);

@@ -16,7 +16,8 @@ use super::claim::Claim;
 use super::flash;
 use super::hot_and_cold::HotAndCold;
 use super::lab::Lab;
-use super::row::{Emulation, Factors};
+use super::row::{Emulation, Factors, Subject};
+use super::scale::ByScale;
 use super::table::TextTable;
 use super::tell;
 use super::verdict::Verdict;
@@ -27,8 +28,8 @@ use varve_bench::Result;
 /// Sessions that read the hot set.
 const HOT_SESSIONS: usize = 16;
 /// Milliseconds before and after the scan, together.
-const SCAN_MS: (u64, u64) = (10_000, 60_000);
-const SETTLE_MS: (u64, u64) = (3_000, 20_000);
+const SCAN_MS: ByScale<u64> = ByScale { quick: 10_000, full: 60_000 };
+const SETTLE_MS: ByScale<u64> = ByScale { quick: 3_000, full: 20_000 };
 /// The bar: hit rates may fall by this much.
 const BAR: f64 = 0.03;
 
@@ -145,7 +146,7 @@ impl Onlooker for Scanning {
 
 /// Section 3.2.2: the effect of a scan of a table three times the cache on a hot set as large as the cache.
 pub fn scan(lab: &mut Lab<'_>) -> Result<()> {
-    flash::begin(lab, (SCAN_MS, SETTLE_MS))?;
+    flash::begin(lab, SCAN_MS, SETTLE_MS)?;
     let cache_bytes = flash::cache_bytes(lab);
     let (workload, device) = (HotAndCold::new(cache_bytes, 3 * cache_bytes), flash::drives(lab)?);
     let designs = FlashDesign::ALL.into_iter().filter(|design| *design != FlashDesign::Off);
@@ -185,7 +186,7 @@ pub fn scan(lab: &mut Lab<'_>) -> Result<()> {
 }
 
 fn scan_row(lab: &Lab<'_>, factors: Factors, watched: SampledRun, scanning: &Scanning) -> ScanRow {
-    let (experiment, figure) = lab.subject();
+    let Subject { experiment, figure } = lab.subject();
     let rate = |at: usize, of: fn(&ScanSample, &ScanSample) -> f64| match scanning.moments.get(at..at + 2) {
         Some([before, after]) => of(after, before),
         _ => f64::NAN,
@@ -231,7 +232,7 @@ fn claim_scan(lab: &mut Lab<'_>, row: &ScanRow) -> Result<Vec<Claim>> {
             Some(reason) => Verdict::NotJudged(reason),
             None => Verdict::at_most(BAR, ours),
         };
-        let (experiment, figure) = lab.subject();
+        let Subject { experiment, figure } = lab.subject();
         let claim = Claim {
             row: "claim",
             experiment,

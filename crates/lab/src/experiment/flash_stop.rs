@@ -169,22 +169,22 @@ impl Ground<'_> {
     /// Opens the database and warms it up as fast as the machine can. Then the drives take their time.
     pub(super) fn warmed(&self) -> Result<(OpenStand, Option<Warmth>)> {
         let opened = self.stand.open(self.device, self.dilation)?;
-        let warm = |transactions| self.warm(&opened, (transactions, 0));
+        let warm = |transactions| self.warm(&opened, transactions, 0);
         let warmth = self.stand.variant.warm_transactions().map(warm).transpose()?;
         opened.take_times(true);
         Ok((opened, warmth))
     }
 
-    /// Runs this many transactions. The number is that of the warm-up.
-    pub(super) fn warm(&self, opened: &OpenStand, transactions: (u64, u64)) -> Result<Warmth> {
-        warm::up(opened, &self.target(opened), (self.workload, self.plan()), transactions)
+    /// Runs this many transactions. `number` is that of the warm-up.
+    pub(super) fn warm(&self, opened: &OpenStand, transactions: u64, number: u64) -> Result<Warmth> {
+        warm::up(opened, &self.target(opened), self.workload, self.plan(), transactions, number)
     }
 
     /// Repeats a part of the warm-up, while the drives have no delays. So the next round of stops and starts
     /// begins with a pool, a cache and a log like those of the first round.
     pub(super) fn warm_again(&self, opened: &OpenStand, round: u64) -> Result<Option<Warmth>> {
         opened.take_times(false);
-        let warm = |transactions| self.warm(opened, (transactions / AGAIN, round));
+        let warm = |transactions| self.warm(opened, transactions / AGAIN, round);
         let warmth = self.stand.variant.warm_transactions().map(warm).transpose()?;
         opened.take_times(true);
         Ok(warmth)

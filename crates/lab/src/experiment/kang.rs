@@ -15,7 +15,7 @@
 
 use varve_pager::{HomeLayout, Pacing, PackedConfig, PagerConfig, ProtectionKind, Replacement};
 
-use super::claim::{Claim, Comparison, Expects, Extremes, Figure, extremes};
+use super::claim::{Claim, Comparison, Expects, Extremes, Figure, PointPair, extremes};
 use super::lab::Lab;
 use super::order::{self, RankedFigure};
 use super::row::{Factors, Point};
@@ -164,19 +164,19 @@ fn measure(
     let device = lab.device();
     let mut points = Vec::new();
     for clients in clients {
-        points.extend(lab.compare(&stands, workload, &device, (*clients, &Factors::new()))?);
+        points.extend(lab.compare(&stands, workload, &device, *clients, &Factors::new())?);
     }
     Ok(points)
 }
 
 /// The points of two variants, for each number of sessions at which there are both.
-fn pairs<'p>(points: &'p [Point], over: &str, under: &str) -> Vec<(usize, (&'p Point, &'p Point))> {
+fn pairs<'p>(points: &'p [Point], over: &str, under: &str) -> Vec<(usize, PointPair<'p>)> {
     let of = |point: &Point, name: &str| point.factors.get("variant").is_some_and(|variant| variant == name);
     let clients = |point: &Point| point.factors.get("clients").and_then(|clients| clients.as_u64());
     let overs = points.iter().filter(|point| of(point, over));
     let pair = |point: &'p Point| {
         let under = points.iter().find(|other| of(other, under) && clients(other) == clients(point))?;
-        Some((clients(point)? as usize, (point, under)))
+        Some((clients(point)? as usize, PointPair { over: point, under }))
     };
     overs.filter_map(pair).collect()
 }
@@ -221,7 +221,7 @@ fn claim_each(
 /// The bars that nvm-dwb-log-opt has to reach over original.
 fn claim_bars(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
     let forth: Vec<_> = pairs(points, OPT, ORIGINAL).into_iter().map(|(_, pair)| pair).collect();
-    let back: Vec<_> = forth.iter().map(|(opt, original)| (*original, *opt)).collect();
+    let back: Vec<_> = forth.iter().map(|pair| pair.swapped()).collect();
     let mut claims = Vec::new();
     for (figure, what, pairs, bars) in [
         (Figure::Throughput, "throughput, opt over original", &forth, (BAR_BEST, BAR_WORST)),
@@ -280,13 +280,14 @@ pub fn doublewrite_cost(lab: &mut Lab<'_>) -> Result<()> {
     let mut claims = claim_each(lab, &points, (PACED, ORIGINAL), costs(Better::Neither))?;
     claims.extend(claim_each(lab, &points, (UNPROTECTED, TUNED), costs(Better::Lower))?);
     let pairs = pairs(&points, PACED, ORIGINAL);
-    let places = pairs.iter().filter_map(|(clients, (over, under))| {
-        let (published, ratio) = (stated(&COSTS, *clients)?, Figure::Throughput.ratio((over, under)));
+    let places = pairs.iter().filter_map(|(clients, pair)| {
+        let PointPair { over, under } = pair;
+        let (published, ratio) = (stated(&COSTS, *clients)?, Figure::Throughput.ratio(*pair));
         let ends = (over.tps.min / under.tps.max, over.tps.max / under.tps.min);
-        let spoilt = Figure::Throughput.not_judged((over, under));
+        let spoilt = Figure::Throughput.not_judged(*pair);
         Some(RankedFigure { name: format!("{clients} sessions"), median: ratio, ends, published, spoilt })
     });
-    let of = pairs.first().map(|(_, (over, _))| *over);
+    let of = pairs.first().map(|(_, pair)| pair.over);
     let order = of.and_then(|of| order::judge("order of the cost by sessions", of, places.collect()));
     claims.extend(order.map(|claim| lab.write_claim(claim)).transpose()?);
     lab.tell(&points, &claims)
@@ -339,7 +340,7 @@ pub fn latency(lab: &mut Lab<'_>) -> Result<()> {
     claims.extend(claim_each(lab, &points, (ORIGINAL, OPT), higher(Figure::SlowLatency, &[]))?);
     claims.extend(claim_each(lab, &points, (TUNED, OPT), higher(Figure::Latency, &[]))?);
     claims.extend(claim_bars(lab, &points)?);
-    if let Some((_, (original, opt))) = pairs(&points, ORIGINAL, OPT).last() {
+    if let Some((_, PointPair { over: original, under: opt })) = pairs(&points, ORIGINAL, OPT).last() {
         for (variant, what, parts, theirs) in SHARES {
             let (point, better) =
                 if variant == ORIGINAL { (*original, Better::Neither) } else { (*opt, Better::Lower) };
@@ -373,7 +374,7 @@ pub fn area_size(lab: &mut Lab<'_>) -> Result<()> {
     let stands = lab.stands(&workload, sizes(lab), &variants)?;
     let (device, mut points, mut claims) = (lab.device(), Vec::new(), Vec::new());
     for clients in lab.clients(&[64], &[64]) {
-        let compared = lab.compare(&stands, &workload, &device, (clients, &Factors::new()))?;
+        let compared = lab.compare(&stands, &workload, &device, clients, &Factors::new())?;
         // Some of them may not have been asked for.
         let area = |point: &Point| point.factors.get("area MiB").and_then(|mib| mib.as_u64());
         let original = compared.iter().find(|point| area(point).is_none());
@@ -403,13 +404,18 @@ fn claim_area(lab: &mut Lab<'_>, least: &Point, larger: &Point) -> Result<Claim>
     let published = AREAS.iter().find(|(part, _)| *part == of_pool).map(|(_, saved)| *saved);
     let says = format!("page bytes a transaction, area of 2 MiB over one of {of_pool:.2} pools");
     let expects = Expects::Published(published, Better::Higher);
-    lab.claim(Comparison::ratio(&says, Figure::PageBytes, (least, larger), expects))
+    lab.claim(Comparison::ratio(&says, Figure::PageBytes, PointPair { over: least, under: larger }, expects))
 }
 
 fn claim_bytes(lab: &mut Lab<'_>, original: &Point, opt: &Point) -> Result<Claim> {
     let of_pool = area_of_pool(lab, opt);
     let says = format!("bar: drive bytes a transaction, original over an area of {of_pool:.2} pools");
-    lab.claim(Comparison::ratio(&says, Figure::Bytes, (original, opt), Expects::AtLeast(BAR_BYTES)))
+    lab.claim(Comparison::ratio(
+        &says,
+        Figure::Bytes,
+        PointPair { over: original, under: opt },
+        Expects::AtLeast(BAR_BYTES),
+    ))
 }
 
 /// Flush times around the profile's, from a drive with power-loss protection to a slow one.
@@ -427,7 +433,7 @@ pub fn flush_sweep(lab: &mut Lab<'_>) -> Result<()> {
                 continue;
             }
             let device = lab.device().with_flush_us(Some(flush_us));
-            let compared = lab.compare(&stands, &workload, &device, (clients, &factors))?;
+            let compared = lab.compare(&stands, &workload, &device, clients, &factors)?;
             let higher = higher(Figure::Throughput, &[]);
             claims.extend(claim_each(lab, &compared, (OPT, ORIGINAL), higher)?);
             claims.extend(claim_each(lab, &compared, (OPT, TUNED), higher)?);

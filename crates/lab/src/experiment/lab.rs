@@ -19,8 +19,8 @@ use super::claim::{Claim, Comparison};
 use super::copies::{Bench, Copied};
 use super::device::Device;
 use super::measure::{self, Conditions, Measured};
-use super::row::{Factors, Judged, Point};
-use super::scale::Scale;
+use super::row::{Factors, Judged, Point, Subject};
+use super::scale::{ByScale, Scale};
 use super::stand::{Loaded, Sizes, Stand, Variant};
 use super::tell;
 use varve_bench::workload::Workload;
@@ -54,6 +54,15 @@ pub struct Lab<'a> {
     experiment: &'static str,
     figure: &'static str,
     dilation: f64,
+}
+
+/// One call of a comparison that counts only if the emulation kept up.
+#[derive(Debug, Clone, Copy)]
+pub struct Attempt {
+    /// The factor of all device times.
+    pub dilation: f64,
+    /// Whether the call must return results.
+    pub is_last: bool,
 }
 
 impl<'a> Lab<'a> {
@@ -153,37 +162,32 @@ impl<'a> Lab<'a> {
 
     /// Sets the lengths of rounds and of their warm-up in milliseconds, in quick and in full, unless the user
     /// asked for another length.
-    pub fn prefer_lengths(&mut self, round_ms: (u64, u64), warm_ms: (u64, u64)) {
+    pub fn prefer_lengths(&mut self, round_ms: ByScale<u64>, warm_ms: ByScale<u64>) {
         let is_full = self.scale.is_full();
-        let of = |(quick, full)| if is_full { full } else { quick };
         let own = if is_full { Scale::FULL } else { Scale::QUICK };
         if self.scale.name == own.name && self.scale.warm_ms == own.warm_ms {
-            self.scale.warm_ms = of(warm_ms);
+            self.scale.warm_ms = warm_ms.of(is_full);
         }
         if self.scale.name == own.name && self.scale.round_ms == own.round_ms {
-            self.scale.round_ms = of(round_ms);
+            self.scale.round_ms = round_ms.of(is_full);
         }
     }
 
     /// Sets the number of rounds, in quick and in full, unless the user asked for another number.
-    pub fn prefer_rounds(&mut self, (quick, full): (usize, usize)) {
+    pub fn prefer_rounds(&mut self, rounds: ByScale<usize>) {
         let is_full = self.scale.is_full();
         let own = if is_full { Scale::FULL } else { Scale::QUICK };
         if self.scale.name == own.name && self.scale.rounds == own.rounds {
-            self.scale.rounds = if is_full { full } else { quick };
+            self.scale.rounds = rounds.of(is_full);
         }
     }
 
     /// Runs a comparison that counts only if the emulation kept up. While `run` returns `None`, it is called
-    /// again with all device times doubled. It gets the dilation, and whether this is the last call, which
-    /// must return results. Later comparisons of the experiment begin with the same dilation.
-    pub fn dilated<T>(
-        &mut self,
-        mut run: impl FnMut(&mut Self, (f64, bool)) -> Result<Option<T>>,
-    ) -> Result<T> {
+    /// again with all device times doubled. Later comparisons of the experiment begin with the same dilation.
+    pub fn dilated<T>(&mut self, mut run: impl FnMut(&mut Self, Attempt) -> Result<Option<T>>) -> Result<T> {
         loop {
             let is_last = self.dilation >= DILATION_MAX;
-            if let Some(done) = run(self, (self.dilation, is_last))? {
+            if let Some(done) = run(self, Attempt { dilation: self.dilation, is_last })? {
                 return Ok(done);
             }
             assert!(!is_last, "the last time it gives what it has");
@@ -247,8 +251,8 @@ impl<'a> Lab<'a> {
     }
 
     /// The experiment and the figure that rows belong to.
-    pub fn subject(&self) -> (&'static str, &'static str) {
-        (self.experiment, self.figure)
+    pub fn subject(&self) -> Subject {
+        Subject { experiment: self.experiment, figure: self.figure }
     }
 
     /// Copies of loaded databases, one for each variant that the user asked for.
@@ -267,10 +271,11 @@ impl<'a> Lab<'a> {
     pub fn fresh(
         &self,
         workload: &dyn Workload,
-        (sizes, device): (Sizes, &Device),
+        sizes: Sizes,
+        device: &Device,
         variant: &Variant,
     ) -> Result<(Stand, Loaded)> {
-        Stand::fresh(&self.bench, workload, (sizes, device), variant)
+        Stand::fresh(&self.bench, workload, sizes, device, variant)
     }
 
     /// Measures all stands in turns. Returns a point for each, in their order.
@@ -279,7 +284,8 @@ impl<'a> Lab<'a> {
         stands: &[Stand],
         workload: &dyn Workload,
         device: &Device,
-        (clients, factors): (usize, &Factors),
+        clients: usize,
+        factors: &Factors,
     ) -> Result<Vec<Point>> {
         loop {
             let on = Conditions { workload, device, clients, dilation: self.dilation };
@@ -287,7 +293,7 @@ impl<'a> Lab<'a> {
             if let Some(measured) = self.rounds(stands, on, is_last)? {
                 let all = stands.iter().zip(&measured);
                 let point = |(stand, measured): (&Stand, &Vec<Measured>)| {
-                    measure::point(self.subject(), stand, measured, on, (self.scale, factors))
+                    measure::point(self.subject(), stand, measured, on, self.scale, factors)
                 };
                 let points: Vec<Point> = all.map(point).collect();
                 points.iter().try_for_each(|point| self.write_row(&Judged::of(point)))?;
@@ -327,7 +333,7 @@ impl<'a> Lab<'a> {
 
     /// Writes the row of a claim that is not about points.
     pub fn write_claim(&mut self, claim: Claim) -> Result<Claim> {
-        let (experiment, figure) = self.subject();
+        let Subject { experiment, figure } = self.subject();
         let claim = Claim { experiment, figure, ..claim };
         self.write_row(&claim)?;
         Ok(claim)

@@ -13,9 +13,9 @@
 
 use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig};
 
-use super::claim::{Claim, Comparison, Expects, Figure};
+use super::claim::{Claim, Comparison, Expects, Figure, PointPair};
 use super::lab::Lab;
-use super::row::{Factors, LoadRow, Point};
+use super::row::{Factors, LoadRow, Point, Subject};
 use super::stand::{Sizes, Variant};
 use super::table::TextTable;
 use super::tell;
@@ -97,20 +97,21 @@ fn name_of(point: &Point) -> &str {
 fn claim_codecs(
     lab: &mut Lab<'_>,
     compared: &[Point],
-    (figure, expects): (Figure, impl Fn(&str) -> Vec<Expects>),
+    figure: Figure,
+    expects: impl Fn(&str) -> Vec<Expects>,
 ) -> Result<Vec<Claim>> {
     let Some(plain) = compared.iter().find(|point| name_of(point) == NONE) else { return Ok(Vec::new()) };
     let mut claims = Vec::new();
     let is_another = |point: &&Point| name_of(point) != NONE && !is_packed(point);
     for point in compared.iter().filter(is_another) {
-        let (name, pair) = (name_of(point), (point, plain));
+        let name = name_of(point);
         for expects in expects(name) {
             let says = match figure {
                 Figure::Bytes => format!("{NONE} / {name}, drive bytes a transaction"),
                 _ => format!("{name} / {NONE}"),
             };
-            let pair = if figure == Figure::Bytes { (plain, point) } else { pair };
-            let asked = Comparison::ratio(&says, figure, pair, expects);
+            let (over, under) = if figure == Figure::Bytes { (plain, point) } else { (point, plain) };
+            let asked = Comparison::ratio(&says, figure, PointPair { over, under }, expects);
             let asked = if figure == Figure::Bytes { asked } else { asked.of_processors() };
             claims.push(lab.claim(asked)?);
         }
@@ -138,7 +139,8 @@ fn claim_packed(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
             _ => Expects::Nothing,
         };
         let says = format!("{PACKED} {name} / {NONE} in place");
-        let asked = Comparison::ratio(&says, Figure::Throughput, (point, plain), expects);
+        let asked =
+            Comparison::ratio(&says, Figure::Throughput, PointPair { over: point, under: plain }, expects);
         lab.claim(if name == NONE { asked } else { asked.of_processors() })
     };
     compared.iter().filter(|point| is_packed(point)).map(claim).collect()
@@ -166,8 +168,8 @@ pub fn throughput(lab: &mut Lab<'_>) -> Result<()> {
         }
         let stands = lab.stands(workload, sizes, &variants)?;
         for clients in lab.clients(&[32], &[32, 64]) {
-            let compared = lab.compare(&stands, workload, &device, (clients, &factors))?;
-            claims.extend(claim_codecs(lab, &compared, (Figure::Throughput, of_lz4(published)))?);
+            let compared = lab.compare(&stands, workload, &device, clients, &factors)?;
+            claims.extend(claim_codecs(lab, &compared, Figure::Throughput, of_lz4(published))?);
             claims.extend(claim_packed(lab, &compared)?);
             points.extend(compared);
         }
@@ -182,9 +184,9 @@ pub fn threads(lab: &mut Lab<'_>) -> Result<()> {
     let stands = lab.stands(&workload, sizes_of_tpcc(lab), &variants)?;
     let (device, mut points, mut claims) = (lab.device(), Vec::new(), Vec::new());
     for clients in lab.clients(&[4, 64], &[4, 8, 16, 32, 64, 128, 256, 512]) {
-        let compared = lab.compare(&stands, &workload, &device, (clients, &Factors::new()))?;
+        let compared = lab.compare(&stands, &workload, &device, clients, &Factors::new())?;
         let expects = |_: &str| vec![Expects::Published(None, Better::Higher)];
-        claims.extend(claim_codecs(lab, &compared, (Figure::Throughput, expects))?);
+        claims.extend(claim_codecs(lab, &compared, Figure::Throughput, expects)?);
         points.extend(compared);
     }
     lab.tell(&points, &claims)
@@ -197,7 +199,7 @@ fn plain_and_lz4(lab: &mut Lab<'_>) -> Result<Vec<Point>> {
     let stands = lab.stands(&workload, sizes(lab, PAGE_BYTES, DATABASE_OF_POOL), &variants)?;
     let (device, mut points) = (lab.device(), Vec::new());
     for clients in lab.clients(&[64], &[64]) {
-        points.extend(lab.compare(&stands, &workload, &device, (clients, &Factors::new()))?);
+        points.extend(lab.compare(&stands, &workload, &device, clients, &Factors::new())?);
     }
     Ok(points)
 }
@@ -206,8 +208,8 @@ fn plain_and_lz4(lab: &mut Lab<'_>) -> Result<Vec<Point>> {
 pub fn latency(lab: &mut Lab<'_>) -> Result<()> {
     let points = plain_and_lz4(lab)?;
     let expects = |_: &str| vec![Expects::Published(None, Better::Lower)];
-    let mut claims = claim_codecs(lab, &points, (Figure::Latency, expects))?;
-    claims.extend(claim_codecs(lab, &points, (Figure::SlowLatency, expects))?);
+    let mut claims = claim_codecs(lab, &points, Figure::Latency, expects)?;
+    claims.extend(claim_codecs(lab, &points, Figure::SlowLatency, expects)?);
     lab.tell(&points, &claims)?;
     lab.say(&format!("\n{}", tell::kinds(&points)))
 }
@@ -216,7 +218,7 @@ pub fn latency(lab: &mut Lab<'_>) -> Result<()> {
 pub fn write_amount(lab: &mut Lab<'_>) -> Result<()> {
     let points = plain_and_lz4(lab)?;
     let expects = |_: &str| vec![Expects::Published(Some(WRITTEN_LESS), Better::Higher)];
-    let claims = claim_codecs(lab, &points, (Figure::Bytes, expects))?;
+    let claims = claim_codecs(lab, &points, Figure::Bytes, expects)?;
     lab.tell(&points, &claims)?;
     lab.say(&format!(
         "\nKiB written for each transaction, by tenths of a round:\n{}",
@@ -242,9 +244,9 @@ pub fn page_size(lab: &mut Lab<'_>) -> Result<()> {
             }
             let sizes = sizes(lab, page_kib << 10, DATABASE_OF_POOL_BY_PAGE_SIZE);
             let stands = lab.stands(&workload, sizes, &variants)?;
-            let compared = lab.compare(&stands, &workload, &device, (clients, &factors))?;
+            let compared = lab.compare(&stands, &workload, &device, clients, &factors)?;
             let expects = move |name: &str| vec![by_page_size(name, page_kib)];
-            claims.extend(claim_codecs(lab, &compared, (Figure::Throughput, expects))?);
+            claims.extend(claim_codecs(lab, &compared, Figure::Throughput, expects)?);
             points.extend(compared);
         }
     }
@@ -310,8 +312,8 @@ fn loads(lab: &mut Lab<'_>) -> Result<Vec<LoadRow>> {
         if !lab.wants(&variant.factors) {
             continue;
         }
-        let (stand, loaded) = lab.fresh(&workload, (sizes, &device), &variant)?;
-        let (experiment, figure) = lab.subject();
+        let (stand, loaded) = lab.fresh(&workload, sizes, &device, &variant)?;
+        let Subject { experiment, figure } = lab.subject();
         let row = LoadRow {
             row: "load",
             experiment,

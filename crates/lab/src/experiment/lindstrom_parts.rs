@@ -8,7 +8,7 @@
 
 use varve_pager::{Algorithm, Compression, PagerConfig, ProtectionKind, Trim};
 
-use super::claim::{Claim, Comparison, Expects, Figure};
+use super::claim::{Claim, Comparison, Expects, Figure, PointPair};
 use super::lab::Lab;
 use super::lindstrom::{
     DATABASE_OF_POOL, NONE, PACKED, PAGE_BYTES, lay_out_packed, linkbench, sizes, sizes_of_tpcc,
@@ -89,7 +89,7 @@ pub fn parts(lab: &mut Lab<'_>) -> Result<()> {
             all.filter(|variant| is_emulated || !variant.has_atomic_writes()).collect();
         let stands = lab.stands(workload, sizes, &variants)?;
         for clients in lab.clients(&[64], &[64]) {
-            let compared = lab.compare(&stands, workload, &device, (clients, &factors))?;
+            let compared = lab.compare(&stands, workload, &device, clients, &factors)?;
             claims.extend(claim_parts(lab, &compared)?);
             points.extend(compared);
         }
@@ -175,7 +175,12 @@ fn claim_parts(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
         };
         let says =
             format!("{protection}, {compression}, trim {trim}, {workers} / doublewrite, {NONE}, off, 1");
-        claims.push(lab.claim(Comparison::ratio(&says, Figure::Throughput, (point, base), expects))?);
+        claims.push(lab.claim(Comparison::ratio(
+            &says,
+            Figure::Throughput,
+            PointPair { over: point, under: base },
+            expects,
+        ))?);
     }
     claims.extend(claim_trim(lab, compared)?);
     Ok(claims)
@@ -204,7 +209,12 @@ fn claim_trim(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
             false => Expects::Nothing,
             true => Expects::Published(is_theirs.then_some(TRIM), Better::Higher),
         };
-        claims.push(lab.claim(Comparison::ratio("trim on / off", Figure::Throughput, (on, off), expects))?);
+        claims.push(lab.claim(Comparison::ratio(
+            "trim on / off",
+            Figure::Throughput,
+            PointPair { over: on, under: off },
+            expects,
+        ))?);
     }
     Ok(claims)
 }
@@ -226,7 +236,7 @@ pub fn trim_sweep(lab: &mut Lab<'_>) -> Result<()> {
                 continue;
             }
             let device = lab.device().with_trim_us(trim_us);
-            let compared = lab.compare(&stands, &workload, &device, (clients, &factors))?;
+            let compared = lab.compare(&stands, &workload, &device, clients, &factors)?;
             claims.extend(claim_trim(lab, &compared)?);
             points.extend(compared);
         }

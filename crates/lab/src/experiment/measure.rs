@@ -11,7 +11,7 @@ use varve_pager::{Times, Timing};
 
 use super::device::Device;
 use super::drives::flush_us;
-use super::row::{CacheStates, DriveFigures, Emulation, Factors, KindLatency, Point};
+use super::row::{CacheStates, DriveFigures, Emulation, Factors, KindLatency, Point, Subject};
 use super::scale::Scale;
 use super::stand::{OpenStand, Stand, levels};
 use super::warm::{self, CacheState, Warmth};
@@ -192,7 +192,7 @@ pub fn round(stand: &Stand, on: Conditions<'_>, scale: Scale, number: u64) -> Re
         warm_seconds: whole_seconds(scale.warm_ms),
     };
     let dilated = |ms: u64| Duration::from_millis(ms).mul_f64(on.dilation);
-    let warm = |transactions| warm::up(&opened, &target, (on.workload, plan), (transactions, number));
+    let warm = |transactions| warm::up(&opened, &target, on.workload, plan, transactions, number);
     let warmth = stand.variant.warm_transactions().map(warm).transpose()?;
     opened.take_times(true);
     if scale.warm_ms > 0 {
@@ -210,8 +210,8 @@ pub fn round(stand: &Stand, on: Conditions<'_>, scale: Scale, number: u64) -> Re
         ControlFlow::Continue(())
     };
     let watch = RoundObserver { looks: LOOKS, look: &mut look };
-    let length = (dilated(scale.round_ms), 2 * number + 1);
-    let round = driver::round_watched(&target, on.workload, plan, length, Some(watch))?;
+    let (length, seed) = (dilated(scale.round_ms), 2 * number + 1);
+    let round = driver::round_watched(&target, on.workload, plan, length, seed, Some(watch))?;
     let reports = emulated(&opened).map(|(name, device)| (name, device.report())).collect();
     let end = CacheState::of(&opened.database);
     let cache = begin.zip(end).map(|(begin, end)| CacheStates { begin, end });
@@ -232,7 +232,8 @@ fn emulated(opened: &OpenStand) -> impl Iterator<Item = (&'static str, &Emulated
 /// The work of each drive for a transaction, if there are several drives.
 fn drives(
     rounds: &[Measured],
-    (transactions, page_bytes): (f64, f64),
+    transactions: f64,
+    page_bytes: f64,
     device: &Device,
 ) -> BTreeMap<&'static str, DriveFigures> {
     let Some(last) = rounds.last().filter(|last| last.counts.moved_bytes.len() > 1) else {
@@ -257,11 +258,12 @@ fn drives(
 
 /// The point of at least one round, of this experiment and figure.
 pub fn point(
-    (experiment, figure): (&'static str, &'static str),
+    Subject { experiment, figure }: Subject,
     stand: &Stand,
     rounds: &[Measured],
     on: Conditions<'_>,
-    (scale, shared): (Scale, &Factors),
+    scale: Scale,
+    shared: &Factors,
 ) -> Point {
     let transactions = rounds.iter().map(|one| one.round.transactions).sum::<u64>().max(1) as f64;
     let each =
@@ -303,7 +305,7 @@ pub fn point(
         time_share: sums(spent.map(|(what, ns)| (*what, *ns as f64 / latencies_ns))),
         database_bytes,
         emulation: Emulation::of_drives(&reports, on.device.flush_us()),
-        drives: drives(rounds, (transactions, stand.sizes.page_bytes as f64), on.device),
+        drives: drives(rounds, transactions, stand.sizes.page_bytes as f64, on.device),
         warmth: rounds.last().and_then(|one| one.warmth.clone()),
         cache: rounds.last().and_then(|one| one.cache),
     }

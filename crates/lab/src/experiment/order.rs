@@ -6,7 +6,7 @@
 //!    order.
 //! 2. One pair in the opposite order gives the verdict "not", even if other pairs could not be judged.
 
-use super::claim::{Claim, Figure};
+use super::claim::{Claim, Figure, PointPair};
 use super::row::Point;
 use super::verdict::{TOLERANCE, Verdict};
 
@@ -30,10 +30,10 @@ pub struct RankedFigure {
 
 impl RankedFigure {
     /// The throughput of a point as a multiple of another's, and the published multiple.
-    pub fn throughput(name: &str, (point, under): (&Point, &Point), published: f64) -> Self {
+    pub fn throughput(name: &str, point: &Point, under: &Point, published: f64) -> Self {
         let noise = if point.rounds == 1 { ROUND_NOISE / 2.0 } else { 0.0 };
         let ends = (point.tps.min * (1.0 - noise), point.tps.max * (1.0 + noise));
-        let spoilt = Figure::Throughput.not_judged((point, under));
+        let spoilt = Figure::Throughput.not_judged(PointPair { over: point, under });
         Self { name: name.to_owned(), median: point.tps.median, ends, published, spoilt }
     }
 }

@@ -13,6 +13,15 @@ use varve_bench::report::Spread;
 /// The factors that distinguish a point from others: variant, sessions, page size ...
 pub type Factors = BTreeMap<&'static str, Value>;
 
+/// The experiment and the figure of a publication that a row belongs to.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject {
+    /// The experiment's name.
+    pub experiment: &'static str,
+    /// The figure or section that it repeats.
+    pub figure: &'static str,
+}
+
 /// Model error above which a run doesn't count.
 const MODEL_ERROR_MAX: f64 = 0.03;
 /// Busy share of the processors from which a run doesn't count.

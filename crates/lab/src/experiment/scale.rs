@@ -90,3 +90,22 @@ impl Scale {
 const fn twentieths(warehouses: i64) -> tpcc::Scale {
     tpcc::Scale { warehouses, districts: 10, customers: 150, items: 5_000 }
 }
+
+/// A value for each of the two scales.
+#[derive(Debug, Clone, Copy)]
+pub struct ByScale<T> {
+    /// In quick.
+    pub quick: T,
+    /// In full.
+    pub full: T,
+}
+
+impl<T> ByScale<T> {
+    /// The value in full, or in quick.
+    pub fn of(self, is_full: bool) -> T {
+        if is_full { self.full } else { self.quick }
+    }
+}
+
+/// A length for parts that an experiment does not have.
+pub const NO_TIME: ByScale<u64> = ByScale { quick: 0, full: 0 };

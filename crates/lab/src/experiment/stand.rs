@@ -360,7 +360,8 @@ impl Stand {
     pub fn fresh(
         bench: &Bench,
         workload: &dyn Workload,
-        (sizes, device): (Sizes, &Device),
+        sizes: Sizes,
+        device: &Device,
         variant: &Variant,
     ) -> Result<(Stand, Loaded)> {
         let copy = bench.empty(&variant.label())?;
@@ -380,7 +381,7 @@ impl Stand {
 
     fn open_so(&self, device: &Device, dilation: f64, takes_times: bool) -> Result<OpenStand> {
         let device = self.device(device);
-        let drives = Drives::open(self.copy.place(), self.variant.nvm.is_some(), (&device, dilation))?;
+        let drives = Drives::open(self.copy.place(), self.variant.nvm.is_some(), &device, dilation)?;
         take_times(&drives.all, takes_times);
         let mut config = self.variant.config(self.sizes, &drives, dilation)?;
         let times = Arc::new(Times::on());
@@ -431,7 +432,7 @@ fn load(
     device: &Device,
 ) -> Result<Loaded> {
     let (how, _) = variant.loading();
-    let drives = Drives::open(place, how.nvm.is_some(), (device, 1.0))?;
+    let drives = Drives::open(place, how.nvm.is_some(), device, 1.0)?;
     let mut config = how.config(sizes, &drives, 1.0)?;
     config.pool_bytes = LOADING_POOL_BYTES.max(sizes.pool_bytes);
     config.pacing = None;

@@ -105,8 +105,10 @@ pub struct Warmth {
 pub fn up(
     opened: &OpenStand,
     target: &dyn MeasuredDatabase,
-    (workload, plan): (&dyn Workload, Plan),
-    (transactions, number): (u64, u64),
+    workload: &dyn Workload,
+    plan: Plan,
+    transactions: u64,
+    number: u64,
 ) -> Result<Warmth> {
     let began = Instant::now();
     let mut seen = vec![(0, CacheReads::of(&opened.database))];

@@ -109,7 +109,7 @@ fn once<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>, dilation: f64) -> Resu
     let opened = stand.open(stretch.device, dilation)?;
     let target = Embedded::new(opened.database.clone(), &stand.describe());
     let plan = Plan { threads: stretch.clients, rounds: 1, seconds: 0, warm_seconds: 0 };
-    let warm = |transactions| warm::up(&opened, &target, (stretch.workload, plan), (transactions, 0));
+    let warm = |transactions| warm::up(&opened, &target, stretch.workload, plan, transactions, 0);
     let warmth = stand.variant.warm_transactions().map(warm).transpose()?;
     opened.take_times(true);
     let dilated = |ms: u64| Duration::from_millis(ms).mul_f64(dilation);
@@ -130,7 +130,7 @@ fn once<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>, dilation: f64) -> Resu
     };
     let _begins = look(&|| 0);
     let watch = RoundObserver { looks: stretch.looks, look: &mut look };
-    driver::round_watched(&target, stretch.workload, plan, (dilated(length_ms), 2), Some(watch))?;
+    driver::round_watched(&target, stretch.workload, plan, dilated(length_ms), 2, Some(watch))?;
     let reports: Vec<(&'static str, EmulationReport)> =
         drives.iter().map(|(name, drive)| (*name, drive.report())).collect();
     drop(target);

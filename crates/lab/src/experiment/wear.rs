@@ -15,7 +15,7 @@ use varve_device::Profile;
 use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig, Trim};
 
 use super::lab::Lab;
-use super::row::Factors;
+use super::row::{Factors, Subject};
 use super::table::TextTable;
 use super::tell;
 use super::wear_claim::claims_of;
@@ -312,7 +312,7 @@ fn point(
     let shared = format!(
         "{rows} rows, pool {pool_bytes}, drive {capacity_bytes}, extents {extent_bytes}, {clients} sessions"
     );
-    let row = row(lab.subject(), spot, (&warmed, &halves), &shared);
+    let row = row(lab.subject(), spot, &warmed, &halves, &shared);
     lab.write_row(&row)?;
     Ok(Some(row))
 }
@@ -321,9 +321,10 @@ fn point(
 const NO_ROOM: &str = "53100";
 
 fn row(
-    (experiment, figure): (&'static str, &'static str),
+    Subject { experiment, figure }: Subject,
     spot: &Spot<'_>,
-    (warmed, halves): (&Interval, &[Interval; 2]),
+    warmed: &Interval,
+    halves: &[Interval; 2],
     shared: &str,
 ) -> WearRow {
     let sum = |of: &dyn Fn(&Interval) -> f64| halves.iter().map(of).sum::<f64>();

@@ -8,7 +8,7 @@
 //!    write. Ratios that include the whole log are shown, but have no goal.
 
 use super::claim::Claim;
-use super::row::Factors;
+use super::row::{Factors, Subject};
 use super::tell;
 use super::verdict::Verdict;
 use super::wear::{BASE, LZ4, LZ4_TRIM, WearRow};
@@ -53,7 +53,7 @@ impl LogBytes {
 
 /// Claims of every variant against its baselines. Without plain doublewrite there are none, because it shows
 /// how full the drive is.
-pub fn claims_of(subject: (&'static str, &'static str), rows: &[WearRow]) -> Vec<Claim> {
+pub fn claims_of(subject: Subject, rows: &[WearRow]) -> Vec<Claim> {
     let Some(plain) = rows.iter().find(|row| row.is(BASE)) else { return Vec::new() };
     let mut claims = Vec::new();
     for row in rows {
@@ -62,7 +62,7 @@ pub fn claims_of(subject: (&'static str, &'static str), rows: &[WearRow]) -> Vec
             let spoilt = base.not_judged().or_else(|| row.not_judged()).or_else(|| too_empty(plain));
             let with_all = |compared: &&Compared| is_apart || compared.2 == LogBytes::More;
             for compared in COMPARED.iter().filter(with_all) {
-                claims.push(claim(subject, (base, row), compared, spoilt.clone()));
+                claims.push(claim(subject, base, row, compared, spoilt.clone()));
             }
         }
     }
@@ -94,8 +94,9 @@ fn too_empty(plain: &WearRow) -> Option<String> {
 }
 
 fn claim(
-    (experiment, figure): (&'static str, &'static str),
-    (base, row): (&WearRow, &WearRow),
+    Subject { experiment, figure }: Subject,
+    base: &WearRow,
+    row: &WearRow,
     (what, of, log, bar): &Compared,
     spoilt: Option<String>,
 ) -> Claim {
@@ -150,7 +151,7 @@ mod tests {
     }
 
     fn found(rows: &[WearRow]) -> Vec<(String, f64, Verdict)> {
-        let claims = claims_of(("e", "f"), rows);
+        let claims = claims_of(Subject { experiment: "e", figure: "f" }, rows);
         claims.into_iter().map(|claim| (claim.says, claim.ours, claim.verdict)).collect()
     }
 

@@ -120,7 +120,8 @@ impl Graph {
         &self,
         node: i64,
         link_type: usize,
-        (count, existing): (usize, f64),
+        count: usize,
+        existing: f64,
         random: &mut Random,
     ) -> Vec<i64> {
         let ends = self.ends(node, link_type, existing);
@@ -190,7 +191,7 @@ mod tests {
             let hits = (0..10_000).filter(|_| loaded(graph.link_end(node, 0, existing, &mut random))).count();
             assert!((hits as f64 / 10_000.0 - existing).abs() < 0.03, "{existing}: {hits}");
         }
-        let ends = graph.link_ends(node, 0, (50, 0.5), &mut random);
+        let ends = graph.link_ends(node, 0, 50, 0.5, &mut random);
         let different: std::collections::BTreeSet<_> = ends.iter().collect();
         assert_eq!((ends.len(), different.len()), (50, 50));
     }

@@ -113,7 +113,7 @@ impl Request<'_> {
         while count < LINKS_MAX && self.random.unit() < ONE_MORE_LINK {
             count += 1;
         }
-        let ends = self.bench.graph.link_ends(node, link_type, (count, EXISTS_WHEN_READ), self.random);
+        let ends = self.bench.graph.link_ends(node, link_type, count, EXISTS_WHEN_READ, self.random);
         let places = ends.len().next_power_of_two();
         let mut params = vec![Param::Int(node), Param::Int(LINK_TYPES[link_type])];
         // Places beyond the last end ask for that once more.
