@@ -13,6 +13,8 @@ use crate::skipping::{Call, Skip};
 const OPERATIONS: usize = 30;
 /// Lives whose calls are counted.
 const SEEDS: u64 = 12;
+/// Lives that are tried when the one of the table does not show a fault.
+const SEEDS_MAX: u64 = 40;
 
 /// The write-backs and fences of each kind of call, in their order: for each the seed of a life whose crash
 /// images show that it is missing. `None`: no random life shows it; a test of its own does.
@@ -48,7 +50,10 @@ fn shows(seed: u64, skip: Skip) -> bool {
 fn each_write_back_and_fence_of_a_call_is_needed() {
     for (call, seeds) in SHOWN {
         for (event, seed) in (0..).zip(seeds) {
-            let is_shown = seed.is_none_or(|seed| shows(seed, Skip { call, event }));
+            let skip = Skip { call, event };
+            // A life depends on the lanes of its threads too, so the seed of the table may fail.
+            let is_shown =
+                seed.is_none_or(|seed| shows(seed, skip) || (0..SEEDS_MAX).any(|other| shows(other, skip)));
             assert!(is_shown, "{call:?}: no image shows that event {event} is missing");
         }
     }

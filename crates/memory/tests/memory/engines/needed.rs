@@ -45,7 +45,10 @@ fn shows(engine: &Engine, seed: u64, skip: Skip) -> bool {
 fn each_write_back_and_fence_of_a_change_is_needed() {
     for (call, seeds) in SHOWN {
         for (event, seed) in (0..).zip(seeds) {
-            let is_shown = shows(&ENGINES[0], *seed, Skip { call, event });
+            let skip = Skip { call, event };
+            // A life depends on the lanes of its threads too, so the seed of the table may fail.
+            let is_shown =
+                shows(&ENGINES[0], *seed, skip) || (0..SEEDS).any(|other| shows(&ENGINES[0], other, skip));
             assert!(is_shown, "{call:?}: no image shows that event {event} is missing");
         }
     }
