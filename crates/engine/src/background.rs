@@ -3,8 +3,9 @@
 //! Invariants
 //! 1. The threads run as long as the database or one of its transactions exists. `stop` ends them, and so
 //!    does the drop of the last reference to the database.
-//! 2. The threads have a reference to `Core`, the part of the open database that all its handles share, and not
-//!    to a `Database` handle. With a reference to a handle, the threads would keep the database open for ever.
+//! 2. The threads have a reference to `Core`, the part of the open database that all its handles share,
+//!    and not to a `Database` handle. With a reference to a handle, the threads would keep the database
+//!    open for ever.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};

@@ -2,9 +2,9 @@
 //! compared with what other transactions have committed since its snapshot.
 //!
 //! Invariants
-//! 1. A transaction that has written may commit only if, since its snapshot, no other SERIALIZABLE transaction
-//!    has committed a change of rows that the first one has read. Then its place in the serial order is its
-//!    commit.
+//! 1. A transaction that has written may commit only if, since its snapshot, no other SERIALIZABLE
+//!    transaction has committed a change of rows that the first one has read. Then its place in the
+//!    serial order is its commit.
 //! 2. A transaction that has written nothing is not checked. Its place in the serial order is its snapshot.
 //! 3. The check and the commit record are one atomic step among SERIALIZABLE transactions. Transactions of
 //!    other isolation levels record no reads or writes and are not checked.

@@ -16,8 +16,8 @@
 //! | 60 | 4 | crc32c over epoch, number of the slot, bytes 0..60 |
 //!
 //! Invariants
-//! 1. A record stays true when the page changes later. It says that the slot had the newest version of the page
-//!    as of the LSN `before`. All later changes of the page are in the log from `before` on.
+//! 1. A record stays true when the page changes later. It says that the slot had the newest version of
+//!    the page as of the LSN `before`. All later changes of the page are in the log from `before` on.
 //! 2. A record is ignored if it is torn, at the wrong place, or of another epoch.
 //!
 //! Not known here: when records are written, and which are used.
