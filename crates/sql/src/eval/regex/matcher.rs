@@ -1,7 +1,8 @@
 //! Finds the text that each part of a pattern matches.
 //!
-//! For each part, an automaton finds the positions where its match can end. The matcher tries these ends in
-//! the order that the part prefers. For each end it tries the parts inside this part, and the parts after it.
+//! For each part, an automaton finds the positions where its match can end. A greedy
+//! part tries the last of these ends first, a non-greedy part the first one. For each end, the matcher matches
+//! the parts inside this part, and then the parts that follow.
 //! PostgreSQL tries in the same order, so the first match that is found is PostgreSQL's.
 //!
 //! Invariants
