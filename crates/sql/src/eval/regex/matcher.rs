@@ -1,9 +1,9 @@
 //! Finds the text that each part of a pattern matches.
 //!
-//! For each part, an automaton finds the positions where its match can end. A greedy
-//! part tries the last of these ends first, a non-greedy part the first one. For each end, the matcher matches
-//! the parts inside this part, and then the parts that follow.
-//! PostgreSQL tries in the same order, so the first match that is found is PostgreSQL's.
+//! For each part, an automaton finds the positions where its match can end. A greedy part tries the last
+//! of these ends first, a non-greedy part the first one. For each end, the matcher matches the parts
+//! inside this part, and then the parts that follow. PostgreSQL tries in the same order, so the first
+//! match that is found is PostgreSQL's.
 //!
 //! Invariants
 //! 1. The work is bounded by a number of steps. A byte that an automaton reads is a step, and so is a part
