@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. A transaction takes its identity and its rollback segment before its first mini-transaction that
 //!    writes, never inside one.
-//! 2. `record_count` is the number of undo records that the transaction has written. A savepoint is an
-//!    earlier value of this number.
+//! 2. `record_count` is the number of undo records that the transaction has in its rollback segment. A
+//!    savepoint is an earlier value of this number.
 //!
 //! This module does not know SQL or which tables exist.
 

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. The definition of a sequence changes with its transaction, like every definition. The current value is
-//!    in a separate row, which ALTER SEQUENCE replaces. A rollback restores the old row. Values that the
-//!    sequence has returned in the meantime are not used again.
+//!    in a separate row, which ALTER SEQUENCE replaces. A rollback restores the old row, so values that the
+//!    sequence has returned since the ALTER can be returned again.
 //! 2. If two transactions change one sequence, the second waits for the first.
 //!
 //! This module knows nothing about SQL and the bounds of a type.

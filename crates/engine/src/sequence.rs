@@ -4,7 +4,7 @@
 //! 1. A sequence returns a value only after the reservation of its block of values is in the log. A
 //!    transaction that has taken a value is acknowledged only when this reservation is durable. So a crash
 //!    loses at most a block of values, and no value is returned twice.
-//! 2. Rollback does not undo changes of a sequence.
+//! 2. A rollback does not take back values that were returned.
 //! 3. A clean shutdown stores how far the values were used, so it leaves no gap.
 //!
 //! This module knows nothing about rights on a sequence.

@@ -2,8 +2,8 @@
 //!
 //! Fast path: a transaction that reads or changes rows records the table in its own entry of the registry.
 //! Then it checks the table's counter `strong`, which is above 0 while another transaction wants to exclude
-//! changes of rows. If the counter is 0, the lock is taken without a write to shared memory. All other
-//! requests go to the queue (`lock_queue.rs`).
+//! changes of rows. If the counter is 0, the lock is taken without a write to a cache line that other
+//! transactions write. All other requests go to the queue (`lock_queue.rs`).
 //!
 //! Invariants
 //! 1. A transaction writes its record into the registry before it reads `strong`. A transaction that wants a

@@ -6,11 +6,11 @@
 //!
 //! | call | fences | word that makes the change durable |
 //! |---|---:|---|
-//! | [`Allocator::allocate`] | 0; 1 when a class needs a new segment | none; the segment's descriptor |
+//! | [`Allocator::allocate`] | 0; 1 for a new segment; 1 more if empty slabs are freed for it | none; the segment's descriptor |
 //! | [`Allocator::activate`] | 1 | a word of the slab's bitmap, or the run's descriptor |
 //! | [`Allocator::activate_unfenced`] | 0 | the same, durable by the caller's next fence |
 //! | [`Allocator::free`] | 1 if it was active, else 0 | the same |
-//! | [`Allocator::free_all`] | 1 | the same, for each chunk |
+//! | [`Allocator::free_all`] | 1 if one was active, else 0 | the same, for each chunk |
 //! | [`Allocator::publish`] | 3 | the seal of a lane |
 //! | [`Allocator::set_root`] | 1 | the root's value |
 //!

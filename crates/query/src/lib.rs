@@ -1,5 +1,5 @@
 //! varve-query runs general queries with the library DataFusion on the tables of the engine. A general query
-//! is a query that the executor of `varve-sql` cannot run, for example a join.
+//! is a query that the executor of `varve-sql` cannot run, such as most joins.
 //!
 //! First, the binder of `varve-sql` resolves all names and types of a query and checks it. Then DataFusion
 //! moves columns, joins, groups, sorts and spills. The code of `varve-sql` computes expressions, casts,

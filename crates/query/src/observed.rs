@@ -1,10 +1,12 @@
-//! A plan node around another node. It gives the same rows, and an observer acts when they are read.
+//! A plan node around another node. It gives the rows of that node, and an observer acts when they are
+//! read. An observer can end the rows with an error.
 //!
 //! Two observers exist: `cancel.rs` checks for a cancel request, and `analyze.rs` measures rows and time.
 //! `PaddedPlan` is no such node: it acts on no row, but it changes the properties of its plan.
 //!
 //! Invariants
-//! 1. The optimizer and EXPLAIN see the name, the properties and the text of the observed node.
+//! 1. The node is added after the optimizer has run. EXPLAIN sees the name, the properties and the text
+//!    of the observed node.
 
 use std::fmt;
 use std::sync::Arc;

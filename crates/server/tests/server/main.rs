@@ -4,7 +4,6 @@
 
 mod authentication;
 mod conversations;
-mod fuzz;
 mod malformed;
 mod silence;
 mod startup;

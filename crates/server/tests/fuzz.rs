@@ -1,5 +1,9 @@
 //! A short run of the protocol fuzzer with a fixed seed. `wire_fuzz` of the crate `varve` runs longer, and
-//! with a real database.
+//! with a real database. The test is a program of its own, because it counts the panics of all threads.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+#[path = "server/support/mod.rs"]
+mod support;
 
 use std::time::Duration;
 
