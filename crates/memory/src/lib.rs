@@ -2,7 +2,8 @@
 //!
 //! The crate has the allocator ([`Allocator`]) of Arulraj, Pavlo and Dulloor ("Let's Talk About Storage &
 //! Recovery Methods for Non-Volatile Memory Database Systems", SIGMOD 2015, section 2.3). Table engines for
-//! persistent memory are built on it, behind one interface ([`Store`]): so far [`NvmInplace`].
+//! persistent memory are built on it, behind one interface ([`Store`]): so far [`NvmInplace`]. Files in the
+//! region ([`Files`]) are built on it, too.
 //!
 //! Invariants
 //! 1. A change is durable when its operation returns. Only operations whose name says so are an exception
@@ -10,12 +11,13 @@
 //! 2. A crash at any instruction leaves every chunk free or active. No chunk is lost, and no two overlap.
 //! 3. No pointer that a caller passes makes this crate panic.
 //!
-//! What it does not know: types and definitions of tables, SQL, pages, files.
+//! What it does not know: types and definitions of tables, SQL, pages.
 
 mod allocator;
 mod chunks;
 mod classes;
 mod error;
+mod files;
 mod heap;
 mod intent;
 mod layout;
@@ -33,6 +35,7 @@ mod store_error;
 
 pub use allocator::ActiveChunk;
 pub use error::{MemoryError, Result};
+pub use files::{CallCounts, FileCosts, FileError, FileHandle, FileResult, Files};
 pub use nvm_inplace::NvmInplace;
 pub use pointer::{Owner, Pointer, Word};
 pub use publish::Step;

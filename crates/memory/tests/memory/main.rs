@@ -1,8 +1,9 @@
-//! Tests of the allocator and of the table engines, by their public interfaces.
+//! Tests of the allocator, of the files and of the table engines, by their public interfaces.
 
 mod crash;
 mod damage;
 mod engines;
+mod files;
 mod interface;
 mod life;
 mod needed;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use varve_device::{Region, RegionFacts, RegionTally, Result};
 
-/// A call of the allocator, or of a table engine.
+/// A call of the allocator, of a table engine, or on files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
     Open,
@@ -25,6 +25,13 @@ pub enum Call {
     RollbackTo,
     Commit,
     Rollback,
+    CreateFile,
+    RenameFile,
+    RemoveFile,
+    WriteFile,
+    ReserveFile,
+    TruncateFile,
+    Fsync,
 }
 
 /// What is left out: in calls of this kind the write-back or fence of this number.

@@ -1,0 +1,117 @@
+//! Counts the calls on files, and lets each take the time of a system call.
+//!
+//! A file in persistent memory is reached through the kernel, and memory of the allocator is not. The paper
+//! finds that this costs the engines with files much of their speed (Arulraj, Pavlo and Dulloor 2015, figure
+//! 1). Here both are in the same process, so the time of the kernel is a parameter.
+//!
+//! What it does not know: what the calls do.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// What a call on files costs beside its work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FileCosts {
+    /// Time that each call waits in a loop without sleeping. Zero: none, for exact counts.
+    pub system_call: Duration,
+}
+
+/// Calls on files since they were opened, and bytes that they moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallCounts {
+    /// Calls that read.
+    pub reads_count: u64,
+    /// Bytes that they read.
+    pub read_bytes: u64,
+    /// Calls that wrote.
+    pub writes_count: u64,
+    /// Bytes that they wrote.
+    pub written_bytes: u64,
+    /// Calls of `fsync`.
+    pub fsyncs_count: u64,
+    /// Calls that reserved room or cut a file.
+    pub resizes_count: u64,
+    /// Calls that named a file: create, open, rename, remove.
+    pub names_count: u64,
+}
+
+impl CallCounts {
+    /// All calls.
+    pub fn total_count(&self) -> u64 {
+        self.reads_count + self.writes_count + self.fsyncs_count + self.resizes_count + self.names_count
+    }
+}
+
+/// What a call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    Read { len_bytes: usize },
+    Write { len_bytes: usize },
+    Fsync,
+    Resize,
+    Name,
+}
+
+/// The counters of a set of files. Reads count too, and they don't change the files, so these are atomic.
+pub(super) struct Calls {
+    costs: FileCosts,
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    written_bytes: AtomicU64,
+    fsyncs: AtomicU64,
+    resizes: AtomicU64,
+    names: AtomicU64,
+}
+
+impl Calls {
+    pub(super) fn new(costs: FileCosts) -> Calls {
+        let zero = || AtomicU64::new(0);
+        Calls {
+            costs,
+            reads: zero(),
+            read_bytes: zero(),
+            writes: zero(),
+            written_bytes: zero(),
+            fsyncs: zero(),
+            resizes: zero(),
+            names: zero(),
+        }
+    }
+
+    /// Counts a call, and waits.
+    pub(super) fn enter(&self, call: Call) {
+        let counter = match call {
+            Call::Read { len_bytes } => {
+                self.read_bytes.fetch_add(len_bytes as u64, Relaxed);
+                &self.reads
+            }
+            Call::Write { len_bytes } => {
+                self.written_bytes.fetch_add(len_bytes as u64, Relaxed);
+                &self.writes
+            }
+            Call::Fsync => &self.fsyncs,
+            Call::Resize => &self.resizes,
+            Call::Name => &self.names,
+        };
+        counter.fetch_add(1, Relaxed);
+        if !self.costs.system_call.is_zero() {
+            let begun = Instant::now();
+            while begun.elapsed() < self.costs.system_call {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    pub(super) fn counts(&self) -> CallCounts {
+        CallCounts {
+            reads_count: self.reads.load(Relaxed),
+            read_bytes: self.read_bytes.load(Relaxed),
+            writes_count: self.writes.load(Relaxed),
+            written_bytes: self.written_bytes.load(Relaxed),
+            fsyncs_count: self.fsyncs.load(Relaxed),
+            resizes_count: self.resizes.load(Relaxed),
+            names_count: self.names.load(Relaxed),
+        }
+    }
+}
