@@ -207,8 +207,8 @@ impl Files {
         opened.file.reserve(&self.space, len_bytes)
     }
 
-    /// Cuts a file to a length, durably, and frees what is behind it. Earlier writes before the cut are durable
-    /// by the next [`Files::fsync`], as ever.
+    /// Cuts a file to a length, durably, and frees what is behind it. Earlier writes before the cut are
+    /// durable by the next [`Files::fsync`], as ever.
     ///
     /// Errors: the file is shorter.
     pub fn truncate(&mut self, handle: FileHandle, len_bytes: u64) -> FileResult<()> {
