@@ -2,8 +2,8 @@
 //!
 //! The crate has the allocator ([`Allocator`]) of Arulraj, Pavlo and Dulloor ("Let's Talk About Storage &
 //! Recovery Methods for Non-Volatile Memory Database Systems", SIGMOD 2015, section 2.3). Table engines for
-//! persistent memory are built on it, behind one interface ([`Store`]): so far [`NvmInplace`]. Files in the
-//! region ([`Files`]) are built on it, too.
+//! persistent memory are built on it, behind one interface ([`Store`]): so far [`NvmInplace`]
+//! and [`Inplace`]. Files in the region ([`Files`]) are built on it, too.
 //!
 //! Invariants
 //! 1. A change is durable when its operation returns. Only operations whose name says so are an exception
@@ -19,6 +19,7 @@ mod classes;
 mod error;
 mod files;
 mod heap;
+mod inplace;
 mod intent;
 mod layout;
 mod nvm_inplace;
@@ -29,13 +30,16 @@ mod publish;
 mod roots;
 mod sizes;
 mod slab;
+mod space;
 mod state;
 mod store;
 mod store_error;
+mod tuple;
 
 pub use allocator::ActiveChunk;
 pub use error::{MemoryError, Result};
 pub use files::{CallCounts, FileCosts, FileError, FileHandle, FileResult, Files};
+pub use inplace::{Inplace, InplaceSettings};
 pub use nvm_inplace::NvmInplace;
 pub use pointer::{Owner, Pointer, Word};
 pub use publish::Step;

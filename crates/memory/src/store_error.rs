@@ -6,6 +6,7 @@
 //! What it does not know: which SQLSTATE an error becomes.
 
 use crate::error::MemoryError;
+use crate::files::FileError;
 use crate::pointer::Pointer;
 
 /// Result of an operation of a store.
@@ -17,6 +18,9 @@ pub enum StoreError {
     /// The allocator refused: usually, the region is full.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// A file of the store refused.
+    #[error(transparent)]
+    File(FileError),
     /// An index has the key already.
     #[error("index {index} has this key already")]
     Duplicate {
@@ -87,4 +91,14 @@ pub enum StoreError {
         /// Where.
         at: Pointer,
     },
+}
+
+impl From<FileError> for StoreError {
+    /// A full region is the same error, whether a file or a tuple found it.
+    fn from(error: FileError) -> StoreError {
+        match error {
+            FileError::Memory(error) => StoreError::Memory(error),
+            error => StoreError::File(error),
+        }
+    }
 }

@@ -16,12 +16,12 @@
 use std::cmp::Ordering;
 
 use super::node::{self, ENTRIES, Entry, KeyHead, NODE_BYTES, Node};
-use super::space::Space;
-use super::tuple;
 use crate::pointer::{Owner, Pointer, Word};
 use crate::publish::Step;
 use crate::sizes::STEPS_MAX;
+use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
+use crate::tuple;
 
 /// The most levels of a tree. More are damage.
 const LEVELS_MAX: usize = 24;

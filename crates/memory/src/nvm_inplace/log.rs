@@ -33,10 +33,10 @@
 //!
 //! What it does not know: how an entry is undone (`recovery.rs`).
 
-use super::space::Space;
 use crate::layout::get_u64;
 use crate::pointer::{Owner, Pointer, Word};
 use crate::publish::Step;
+use crate::space::Space;
 use crate::store_error::StoreResult;
 
 /// Bytes of a block.

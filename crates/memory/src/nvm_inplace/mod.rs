@@ -18,9 +18,7 @@ mod log;
 mod node;
 mod recovery;
 mod scan;
-mod space;
 mod store;
 mod tables;
-mod tuple;
 
 pub use store::NvmInplace;

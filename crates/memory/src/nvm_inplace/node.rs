@@ -18,9 +18,9 @@
 //!
 //! What it does not know: other nodes.
 
-use super::space::Space;
 use crate::layout::get_u64;
 use crate::pointer::{Pointer, Word};
+use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
 
 /// Bytes of a node.

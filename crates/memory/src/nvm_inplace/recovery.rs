@@ -19,13 +19,13 @@
 
 use super::index::SearchKey;
 use super::log::{Kind, Phase, UndoEntry, UndoLog};
-use super::space::{OwnedChunk, Space};
 use super::tables::Tables;
-use super::tuple::{self, TupleHead};
 use crate::pointer::Pointer;
 use crate::publish::Step;
+use crate::space::{OwnedChunk, Space};
 use crate::store::TableNo;
 use crate::store_error::StoreResult;
+use crate::tuple::{self, TupleHead};
 
 /// What undoing works on.
 pub(super) struct Undo<'s> {

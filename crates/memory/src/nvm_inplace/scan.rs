@@ -13,8 +13,8 @@ use std::ops::{Bound, ControlFlow};
 
 use super::index::{Index, SearchKey};
 use super::node::Node;
-use super::space::Space;
 use crate::pointer::Pointer;
+use crate::space::Space;
 use crate::store::{Direction, KeyRange};
 use crate::store_error::{StoreError, StoreResult};
 

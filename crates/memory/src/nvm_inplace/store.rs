@@ -14,13 +14,13 @@ use super::index::{Index, LeafSlot, SearchKey};
 use super::log::{Kind, PATCH_BYTES_MAX, UndoEntry, UndoLog};
 use super::recovery::Undo;
 use super::scan::IndexScan;
-use super::space::Space;
 use super::tables::{self, Tables};
-use super::tuple::{self, INDEXES_MAX, KEY_BYTES_MAX, ROW_BYTES_MAX, TupleHead};
 use crate::pointer::{Owner, Pointer};
+use crate::space::Space;
 use crate::state::Allocator;
 use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, TableNo};
 use crate::store_error::{StoreError, StoreResult};
+use crate::tuple::{self, INDEXES_MAX, KEY_BYTES_MAX, ROW_BYTES_MAX, TupleHead};
 
 /// The tables of one partition, updated in place in persistent memory.
 pub struct NvmInplace {

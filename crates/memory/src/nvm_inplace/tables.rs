@@ -17,14 +17,14 @@
 use super::index::{self, Index};
 use super::log;
 use super::node::NODE_BYTES;
-use super::space::Space;
-use super::tuple::INDEXES_MAX;
 use crate::error::MemoryError;
 use crate::layout::get_u64;
 use crate::pointer::{Owner, Pointer};
 use crate::publish::Step;
+use crate::space::Space;
 use crate::store::TableNo;
 use crate::store_error::{StoreError, StoreResult};
+use crate::tuple::INDEXES_MAX;
 
 /// Tables that a store can have.
 const TABLES_MAX: usize = 63;

@@ -2,6 +2,7 @@
 
 mod costs;
 mod crash;
+mod group_commit;
 mod life;
 mod model;
 mod needed;
@@ -9,7 +10,7 @@ mod random;
 
 use std::sync::Arc;
 
-use varve_memory::{Allocator, NvmInplace, Owner, Store, StoreResult};
+use varve_memory::{Allocator, Inplace, InplaceSettings, NvmInplace, Owner, Store, StoreResult};
 
 /// An engine under test.
 #[derive(Clone, Copy)]
@@ -18,7 +19,8 @@ pub struct Engine {
     pub open: fn(Arc<Allocator>) -> StoreResult<Box<dyn Store>>,
 }
 
-pub const ENGINES: [Engine; 1] = [Engine { name: "nvm_inplace", open: open_nvm_inplace }];
+pub const ENGINES: [Engine; 2] =
+    [Engine { name: "nvm_inplace", open: open_nvm_inplace }, Engine { name: "inplace", open: open_inplace }];
 
 /// The name of the store's root.
 const ROOT: &str = "partition 0";
@@ -29,4 +31,10 @@ fn owner(number: u16) -> Owner {
 
 fn open_nvm_inplace(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
     NvmInplace::open(allocator, ROOT, owner(1)).map(|store| Box::new(store) as Box<dyn Store>)
+}
+
+/// Checkpoints are frequent, so that short lives have some.
+fn open_inplace(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
+    let settings = InplaceSettings { checkpoint_log_bytes: 5000, ..InplaceSettings::default() };
+    Inplace::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
 }

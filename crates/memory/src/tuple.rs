@@ -16,16 +16,16 @@
 
 use std::cmp::Ordering;
 
-use super::space::Space;
 use crate::pointer::Pointer;
+use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
 
 /// Indexes that a table can have.
-pub(super) const INDEXES_MAX: usize = 7;
+pub(crate) const INDEXES_MAX: usize = 7;
 /// Bytes of the longest key.
-pub(super) const KEY_BYTES_MAX: usize = 4096;
+pub(crate) const KEY_BYTES_MAX: usize = 4096;
 /// Bytes of the longest row.
-pub(super) const ROW_BYTES_MAX: usize = 1 << 30;
+pub(crate) const ROW_BYTES_MAX: usize = 1 << 30;
 
 const FIXED_BYTES: usize = 8 + 2 * INDEXES_MAX;
 /// Keys are compared in the region in pieces of this many bytes.
@@ -33,22 +33,22 @@ const PIECE_BYTES: usize = 64;
 
 /// The fixed part of a head.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TupleHead {
-    pub(super) row_bytes: usize,
-    pub(super) head_bytes: usize,
+pub(crate) struct TupleHead {
+    pub(crate) row_bytes: usize,
+    pub(crate) head_bytes: usize,
     keys: usize,
     lengths: [u16; INDEXES_MAX],
 }
 
 /// Where a key is in its tuple.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct KeySpan {
+pub(crate) struct KeySpan {
     from: usize,
     len_bytes: usize,
 }
 
 /// Writes the head of a tuple into a buffer.
-pub(super) fn encode_head(keys: &[&[u8]], row_bytes: usize, head: &mut Vec<u8>) {
+pub(crate) fn encode_head(keys: &[&[u8]], row_bytes: usize, head: &mut Vec<u8>) {
     let head_bytes = 8 + keys.iter().map(|key| 2 + key.len()).sum::<usize>();
     head.clear();
     head.extend_from_slice(&(row_bytes as u32).to_le_bytes());
@@ -67,7 +67,7 @@ impl TupleHead {
     /// Reads the fixed part of a tuple's head.
     ///
     /// Errors: its lengths cannot be.
-    pub(super) fn read(space: &Space, tuple: Pointer) -> StoreResult<TupleHead> {
+    pub(crate) fn read(space: &Space, tuple: Pointer) -> StoreResult<TupleHead> {
         let mut bytes = [0; FIXED_BYTES];
         space.read(tuple, 0, &mut bytes)?;
         let row_bytes = bytes.first_chunk().map_or(0, |first| u32::from_le_bytes(*first)) as usize;
@@ -87,7 +87,7 @@ impl TupleHead {
     }
 
     /// Copies the key of an index into a buffer.
-    pub(super) fn key(
+    pub(crate) fn key(
         &self,
         space: &Space,
         tuple: Pointer,
@@ -100,14 +100,14 @@ impl TupleHead {
     }
 
     /// Copies the row into a buffer.
-    pub(super) fn row(&self, space: &Space, tuple: Pointer, row: &mut Vec<u8>) -> StoreResult<()> {
+    pub(crate) fn row(&self, space: &Space, tuple: Pointer, row: &mut Vec<u8>) -> StoreResult<()> {
         row.resize(self.row_bytes, 0);
         space.read(tuple, self.head_bytes as u64, row)
     }
 }
 
 /// The checksum of a tuple's head in the region; `None` if it is no head.
-pub(super) fn head_checksum(space: &Space, tuple: Pointer, bytes: &mut Vec<u8>) -> Option<u32> {
+pub(crate) fn head_checksum(space: &Space, tuple: Pointer, bytes: &mut Vec<u8>) -> Option<u32> {
     let head = TupleHead::read(space, tuple).ok()?;
     bytes.resize(head.head_bytes, 0);
     space.read(tuple, 0, bytes).ok()?;
@@ -115,13 +115,13 @@ pub(super) fn head_checksum(space: &Space, tuple: Pointer, bytes: &mut Vec<u8>) 
 }
 
 /// Compares the key that a tuple has in an index with another key.
-pub(super) fn compare(space: &Space, tuple: Pointer, index: usize, key: &[u8]) -> StoreResult<Ordering> {
+pub(crate) fn compare(space: &Space, tuple: Pointer, index: usize, key: &[u8]) -> StoreResult<Ordering> {
     let span = TupleHead::read(space, tuple)?.span(index);
     compare_bytes(space, tuple, span.from as u64, span.len_bytes, key)
 }
 
 /// Compares bytes in the region with a key.
-pub(super) fn compare_bytes(
+pub(crate) fn compare_bytes(
     space: &Space,
     at: Pointer,
     from: u64,

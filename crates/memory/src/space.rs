@@ -1,10 +1,9 @@
-//! Words, bytes and chunks of the region, as the other files of this engine use them.
+//! Words, bytes and chunks of the region, as the engines that update tuples in place use them.
 //!
 //! Invariants
-//! 1. A tuple is freed only when no durable log entry can lead to it any more, or the log says that it has to
-//!    be freed (`log.rs`).
-//! 2. Recovery frees a chunk only if it is allocated and belongs to the table's owner. Another owner may have
-//!    got it since an earlier recovery freed it.
+//! 1. Bytes are read and stored within the region only. So a damaged pointer is an error.
+//! 2. [`Space::free_allocated`] frees a chunk only if it is allocated and belongs to its owner. Another owner
+//!    may have got it since an earlier recovery freed it.
 //!
 //! What it does not know: what chunks hold.
 
@@ -19,23 +18,23 @@ use crate::state::Allocator;
 use crate::store_error::{StoreError, StoreResult};
 
 /// The region, with its allocator.
-pub(super) struct Space {
+pub(crate) struct Space {
     allocator: Arc<Allocator>,
     region: Arc<dyn Region>,
 }
 
 impl Space {
-    pub(super) fn new(allocator: Arc<Allocator>) -> Space {
+    pub(crate) fn new(allocator: Arc<Allocator>) -> Space {
         Space { region: Arc::clone(allocator.region()), allocator }
     }
 
-    pub(super) fn allocator(&self) -> &Allocator {
+    pub(crate) fn allocator(&self) -> &Allocator {
         &self.allocator
     }
 
     /// Reads bytes. Errors: they are not within the region, so something is damaged.
     #[inline]
-    pub(super) fn read(&self, at: Pointer, plus: u64, buf: &mut [u8]) -> StoreResult<()> {
+    pub(crate) fn read(&self, at: Pointer, plus: u64, buf: &mut [u8]) -> StoreResult<()> {
         self.region.read(self.checked(at, plus, buf.len() as u64)?, buf);
         Ok(())
     }
@@ -51,52 +50,52 @@ impl Space {
 
     /// Stores bytes, and begins to write them back.
     #[inline]
-    pub(super) fn store_back(&self, at: Pointer, plus: u64, bytes: &[u8]) -> StoreResult<()> {
+    pub(crate) fn store_back(&self, at: Pointer, plus: u64, bytes: &[u8]) -> StoreResult<()> {
         self.region.store_back(self.checked(at, plus, bytes.len() as u64)?, bytes);
         Ok(())
     }
 
     /// Stores bytes.
-    pub(super) fn store(&self, at: Pointer, plus: u64, bytes: &[u8]) -> StoreResult<()> {
+    pub(crate) fn store(&self, at: Pointer, plus: u64, bytes: &[u8]) -> StoreResult<()> {
         self.region.store(self.checked(at, plus, bytes.len() as u64)?, bytes);
         Ok(())
     }
 
     /// Begins to write a range back.
-    pub(super) fn write_back(&self, at: Pointer, len_bytes: u64) -> StoreResult<()> {
+    pub(crate) fn write_back(&self, at: Pointer, len_bytes: u64) -> StoreResult<()> {
         self.region.write_back(self.checked(at, 0, len_bytes)?, len_bytes);
         Ok(())
     }
 
     /// The word behind a pointer.
-    pub(super) fn word(&self, at: Pointer, plus: u64) -> StoreResult<Word> {
+    pub(crate) fn word(&self, at: Pointer, plus: u64) -> StoreResult<Word> {
         let offset = self.checked(at, plus, WORD_BYTES as u64)?;
         Word::at(offset).ok_or(StoreError::Damaged { what: "a pointer", at })
     }
 
     #[inline]
-    pub(super) fn load(&self, word: Word) -> u64 {
+    pub(crate) fn load(&self, word: Word) -> u64 {
         self.region.load_word(word.offset())
     }
 
     /// Stores a word, and begins to write it back.
     #[inline]
-    pub(super) fn store_word(&self, word: Word, value: u64) {
+    pub(crate) fn store_word(&self, word: Word, value: u64) {
         intent::store_back(&*self.region, word.offset(), value);
     }
 
     #[inline]
-    pub(super) fn fence(&self) {
+    pub(crate) fn fence(&self) {
         self.region.fence();
     }
 
     /// Gives up a chunk that was reserved and not activated.
-    pub(super) fn give_up(&self, chunk: Pointer) -> Result<()> {
+    pub(crate) fn give_up(&self, chunk: Pointer) -> Result<()> {
         self.allocator.free(chunk)
     }
 
     /// Frees those of these chunks that are allocated, durably; see invariant 2.
-    pub(super) fn free_allocated(&self, owned: &[OwnedChunk]) -> StoreResult<()> {
+    pub(crate) fn free_allocated(&self, owned: &[OwnedChunk]) -> StoreResult<()> {
         let mut chunks = Vec::with_capacity(owned.len());
         for chunk in owned {
             if self.allocator.owner_of(chunk.pointer)? == Some(chunk.owner) {
@@ -109,7 +108,7 @@ impl Space {
 
 /// A chunk and the owner that it should have.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct OwnedChunk {
-    pub(super) pointer: Pointer,
-    pub(super) owner: Owner,
+pub(crate) struct OwnedChunk {
+    pub(crate) pointer: Pointer,
+    pub(crate) owner: Owner,
 }

@@ -1,0 +1,263 @@
+//! The tuples and indexes of the tables. A crash forgets them.
+//!
+//! Invariants
+//! 1. A change that is refused has changed nothing that a reader sees.
+//! 2. Undoing a change needs no room in the region: no node is freed before the transaction ends.
+//!
+//! What it does not know: transactions, the log.
+
+use std::sync::Arc;
+
+use super::tree::Tree;
+use crate::pointer::{Owner, Pointer};
+use crate::space::Space;
+use crate::state::Allocator;
+use crate::store::TableNo;
+use crate::store_error::{StoreError, StoreResult};
+use crate::tuple::{self, INDEXES_MAX, KEY_BYTES_MAX, ROW_BYTES_MAX, TupleHead};
+
+/// Tables that a store can have, as in the engine `nvm_inplace`.
+const TABLES_MAX: usize = 63;
+
+/// A table: its indexes, the primary one first.
+pub(super) struct Table {
+    pub(super) owner: Owner,
+    pub(super) indexes: Vec<Tree>,
+}
+
+/// A leaf that may be empty, by a key in it.
+struct EmptiedLeaf {
+    table: TableNo,
+    index: usize,
+    key: Vec<u8>,
+}
+
+/// The tables.
+pub(super) struct Heap {
+    pub(super) space: Space,
+    tables: Vec<Table>,
+    emptied: Vec<EmptiedLeaf>,
+    /// The head of the tuple that is being made.
+    head: Vec<u8>,
+}
+
+impl Heap {
+    pub(super) fn new(allocator: Arc<Allocator>) -> Heap {
+        Heap { space: Space::new(allocator), tables: Vec::new(), emptied: Vec::new(), head: Vec::new() }
+    }
+
+    pub(super) fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    pub(super) fn table(&self, table: TableNo) -> StoreResult<&Table> {
+        let no_table = StoreError::NoIndex { table: table.0, index: 0 };
+        self.tables.get(usize::from(table.0)).ok_or(no_table)
+    }
+
+    pub(super) fn index(&self, table: TableNo, index: usize) -> StoreResult<&Tree> {
+        let no_index = StoreError::NoIndex { table: table.0, index };
+        self.table(table)?.indexes.get(index).ok_or(no_index)
+    }
+
+    fn index_mut(&mut self, table: TableNo, index: usize) -> StoreResult<IndexMut<'_>> {
+        let no_index = StoreError::NoIndex { table: table.0, index };
+        let tree = self.tables.get_mut(usize::from(table.0)).and_then(|table| table.indexes.get_mut(index));
+        Ok(IndexMut { space: &self.space, tree: tree.ok_or(no_index)? })
+    }
+
+    /// The tuple with a primary key.
+    pub(super) fn find(&self, table: TableNo, key: &[u8]) -> StoreResult<Option<Pointer>> {
+        self.index(table, 0)?.find(&self.space, key)
+    }
+
+    pub(super) fn add_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo> {
+        let number = self.tables.len();
+        if number == TABLES_MAX || !(1..=INDEXES_MAX).contains(&indexes) {
+            return Err(StoreError::TooMany { tables: TABLES_MAX, indexes: INDEXES_MAX });
+        }
+        let mut trees = Vec::with_capacity(indexes);
+        for index in 0..indexes {
+            let tree = Tree::create(&self.space, owner, index);
+            let tree = tree.inspect_err(|_| trees.iter().for_each(|tree: &Tree| tree.give_up(&self.space)));
+            trees.push(tree?);
+        }
+        self.tables.push(Table { owner, indexes: trees });
+        Ok(TableNo(number as u16))
+    }
+
+    pub(super) fn check(&self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
+        let expected = self.table(table)?.indexes.len();
+        if keys.len() != expected {
+            return Err(StoreError::KeyCount { found: keys.len(), expected });
+        }
+        if let Some(key) = keys.iter().find(|key| key.is_empty() || key.len() > KEY_BYTES_MAX) {
+            return Err(StoreError::KeyLength { len_bytes: key.len(), most_bytes: KEY_BYTES_MAX });
+        }
+        match row.len() > ROW_BYTES_MAX {
+            true => Err(StoreError::RowLength { len_bytes: row.len(), most_bytes: ROW_BYTES_MAX }),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses keys that another tuple than `old` has.
+    fn check_duplicates(&self, table: TableNo, keys: &[&[u8]], old: Pointer) -> StoreResult<()> {
+        for (index, key) in keys.iter().enumerate() {
+            let found = self.index(table, index)?.find(&self.space, key)?;
+            if found.is_some_and(|found| found != old) {
+                return Err(StoreError::Duplicate { index });
+            }
+        }
+        Ok(())
+    }
+
+    fn new_tuple(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<Pointer> {
+        tuple::encode_head(keys, row.len(), &mut self.head);
+        let owner = self.table(table)?.owner;
+        let tuple = self.space.allocator().allocate(owner, (self.head.len() + row.len()) as u64)?;
+        self.space.store(tuple, 0, &self.head)?;
+        self.space.store(tuple, self.head.len() as u64, row)?;
+        Ok(tuple)
+    }
+
+    /// Adds entries of a tuple for those of its keys that `is_new` says; all of them or none.
+    fn add_entries(
+        &mut self,
+        table: TableNo,
+        keys: &[&[u8]],
+        is_new: impl Fn(usize) -> bool,
+        tuple: Pointer,
+    ) -> StoreResult<()> {
+        let new = || keys.iter().enumerate().filter(|(index, _)| is_new(*index));
+        for (index, key) in new() {
+            let IndexMut { space, tree } = self.index_mut(table, index)?;
+            if let Err(error) = tree.insert(space, key, tuple) {
+                for (before, key) in new().take_while(|(before, _)| *before < index) {
+                    self.remove_entry(table, before, key, tuple)?;
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_entry(&mut self, table: TableNo, index: usize, key: &[u8], tuple: Pointer) -> StoreResult<()> {
+        if self.index(table, index)?.remove(&self.space, key, tuple)? {
+            self.emptied.push(EmptiedLeaf { table, index, key: key.to_vec() });
+        }
+        Ok(())
+    }
+
+    /// Adds a row. Errors: an index has its key; the region is full.
+    pub(super) fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<Pointer> {
+        self.check_duplicates(table, keys, Pointer::NONE)?;
+        let tuple = self.new_tuple(table, keys, row)?;
+        match self.add_entries(table, keys, |_| true, tuple) {
+            Ok(()) => Ok(tuple),
+            Err(error) => self.free(tuple).and(Err(error)),
+        }
+    }
+
+    /// Puts a new tuple in the place of `old`, which stays allocated. Errors: as [`Heap::insert`].
+    pub(super) fn replace(
+        &mut self,
+        table: TableNo,
+        keys: &[&[u8]],
+        row: &[u8],
+        old: Pointer,
+    ) -> StoreResult<Pointer> {
+        self.check_duplicates(table, keys, old)?;
+        let tuple = self.new_tuple(table, keys, row)?;
+        match self.exchange(table, old, tuple) {
+            Ok(()) => Ok(tuple),
+            Err(error) => self.free(tuple).and(Err(error)),
+        }
+    }
+
+    /// Lets the indexes lead to `new` in place of `old`.
+    fn exchange(&mut self, table: TableNo, old: Pointer, new: Pointer) -> StoreResult<()> {
+        let (old_keys, new_keys) = (self.keys(table, old)?, self.keys(table, new)?);
+        let slices: Vec<&[u8]> = new_keys.iter().map(Vec::as_slice).collect();
+        let is_same = |index: usize| old_keys.get(index) == new_keys.get(index);
+        self.add_entries(table, &slices, |index| !is_same(index), new)?;
+        for (index, key) in old_keys.iter().enumerate() {
+            match is_same(index) {
+                true => self.index(table, index)?.exchange(&self.space, key, old, new)?,
+                false => self.remove_entry(table, index, key, old)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an exchange back: the entries of `new` go first, so that those of `old` find room.
+    pub(super) fn undo_exchange(&mut self, table: TableNo, old: Pointer, new: Pointer) -> StoreResult<()> {
+        let (old_keys, new_keys) = (self.keys(table, old)?, self.keys(table, new)?);
+        for (index, (old_key, new_key)) in old_keys.iter().zip(&new_keys).enumerate() {
+            if old_key == new_key {
+                self.index(table, index)?.exchange(&self.space, new_key, new, old)?;
+                continue;
+            }
+            self.remove_entry(table, index, new_key, new)?;
+            let IndexMut { space, tree } = self.index_mut(table, index)?;
+            tree.insert(space, old_key, old)?;
+        }
+        Ok(())
+    }
+
+    /// The keys of a tuple.
+    pub(super) fn keys(&self, table: TableNo, tuple: Pointer) -> StoreResult<Vec<Vec<u8>>> {
+        let head = TupleHead::read(&self.space, tuple)?;
+        let key = |index| {
+            let mut key = Vec::new();
+            head.key(&self.space, tuple, index, &mut key)?;
+            Ok(key)
+        };
+        (0..self.table(table)?.indexes.len()).map(key).collect()
+    }
+
+    /// Copies the row of a tuple into a buffer.
+    pub(super) fn row(&self, tuple: Pointer, row: &mut Vec<u8>) -> StoreResult<()> {
+        TupleHead::read(&self.space, tuple)?.row(&self.space, tuple, row)
+    }
+
+    /// Changes bytes of a row.
+    pub(super) fn patch(&self, tuple: Pointer, at: usize, bytes: &[u8]) -> StoreResult<()> {
+        let head = TupleHead::read(&self.space, tuple)?;
+        self.space.store(tuple, (head.head_bytes + at) as u64, bytes)
+    }
+
+    /// Takes a tuple out of all indexes; it stays allocated.
+    pub(super) fn remove(&mut self, table: TableNo, tuple: Pointer) -> StoreResult<()> {
+        for (index, key) in self.keys(table, tuple)?.iter().enumerate() {
+            self.remove_entry(table, index, key, tuple)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a tuple back into all indexes.
+    pub(super) fn put_back(&mut self, table: TableNo, tuple: Pointer) -> StoreResult<()> {
+        let keys = self.keys(table, tuple)?;
+        let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        self.add_entries(table, &slices, |_| true, tuple)
+    }
+
+    /// Frees a tuple that no index leads to.
+    pub(super) fn free(&self, tuple: Pointer) -> StoreResult<()> {
+        Ok(self.space.give_up(tuple)?)
+    }
+
+    /// Frees leaves without entries, after the end of a transaction.
+    pub(super) fn remove_emptied(&mut self) -> StoreResult<()> {
+        while let Some(EmptiedLeaf { table, index, key }) = self.emptied.pop() {
+            let IndexMut { space, tree } = self.index_mut(table, index)?;
+            tree.remove_if_empty(space, &key)?;
+        }
+        Ok(())
+    }
+}
+
+/// An index that is changed, beside the space of its nodes.
+struct IndexMut<'h> {
+    space: &'h Space,
+    tree: &'h mut Tree,
+}

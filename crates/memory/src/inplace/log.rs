@@ -1,0 +1,129 @@
+//! The write-ahead log: a file, and a buffer of records that are not in it yet.
+//!
+//! ```text
+//!   buffer:  records of committed transactions | records of the open transaction
+//!            flush writes these into the file    truncate takes these back
+//! ```
+//!
+//! Invariants
+//! 1. The file has room for the whole buffer and a commit. So neither a commit nor a flush can find the region
+//!    full; a change can, and is refused.
+//! 2. The file has whole transactions only, because its length grows in `fsync` as a whole.
+//!
+//! What it does not know: what records do.
+
+use super::record::{COMMIT_BYTES, Record};
+use crate::files::{FileHandle, Files};
+use crate::store_error::StoreResult;
+
+/// Room in the file is reserved in steps of this many bytes, so that few changes call the file.
+const STEP_BYTES: u64 = 16_384;
+
+/// The log.
+pub(super) struct Log {
+    pub(super) files: Files,
+    file: FileHandle,
+    /// The number in the file's name. A checkpoint begins a new file.
+    number: u64,
+    buffer: Vec<u8>,
+    committed_bytes: usize,
+    file_bytes: u64,
+    reserved_bytes: u64,
+}
+
+/// The name of a log file.
+pub(super) fn name_of(number: u64) -> String {
+    format!("log.{number}")
+}
+
+impl Log {
+    /// Opens the log file with this number; makes it if there is none.
+    pub(super) fn open(mut files: Files, number: u64) -> StoreResult<Log> {
+        let name = name_of(number);
+        let file = match files.names().iter().any(|found| **found == *name) {
+            true => files.open_file(&name)?,
+            false => files.create(&name)?,
+        };
+        let file_bytes = files.len_bytes(file)?;
+        let (buffer, reserved_bytes) = (Vec::new(), file_bytes);
+        Ok(Log { files, file, number, buffer, committed_bytes: 0, file_bytes, reserved_bytes })
+    }
+
+    /// The bytes of the file.
+    pub(super) fn read(&self) -> StoreResult<Vec<u8>> {
+        let mut bytes = vec![0; self.file_bytes as usize];
+        self.files.read_at(self.file, 0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Bytes of the file.
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Whether a commit waits for [`Log::flush`].
+    pub(super) fn has_pending(&self) -> bool {
+        self.committed_bytes > 0
+    }
+
+    /// Where the next record begins in the buffer.
+    pub(super) fn end(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Makes sure that a record of this many bytes, and a commit behind it, find room in the file.
+    pub(super) fn reserve(&mut self, record_bytes: usize) -> StoreResult<()> {
+        let needed = self.file_bytes + (self.buffer.len() + record_bytes + COMMIT_BYTES) as u64;
+        if needed > self.reserved_bytes {
+            let reserved_bytes = needed.next_multiple_of(STEP_BYTES);
+            self.files.reserve(self.file, reserved_bytes)?;
+            self.reserved_bytes = reserved_bytes;
+        }
+        Ok(())
+    }
+
+    /// Adds a record, for which room was reserved.
+    pub(super) fn append(&mut self, record: &Record<'_>) {
+        record.encode(&mut self.buffer);
+    }
+
+    /// Adds a commit.
+    pub(super) fn commit(&mut self) {
+        self.append(&Record::Commit);
+        self.committed_bytes = self.buffer.len();
+    }
+
+    /// The record of the open transaction that begins here in the buffer.
+    pub(super) fn record(&self, at: usize) -> Option<Record<'_>> {
+        self.buffer.get(at..).and_then(Record::decode).map(|decoded| decoded.record)
+    }
+
+    /// Takes back the records from here on.
+    pub(super) fn truncate(&mut self, at: usize) {
+        self.buffer.truncate(at);
+    }
+
+    /// Makes all commits durable. Gives the bytes that have left the buffer.
+    pub(super) fn flush(&mut self) -> StoreResult<usize> {
+        let written = self.committed_bytes;
+        if written > 0 {
+            self.files.append(self.file, self.buffer.get(..written).unwrap_or_default())?;
+            self.files.fsync(self.file)?;
+            self.file_bytes += written as u64;
+            self.buffer.drain(..written);
+            self.committed_bytes = 0;
+        }
+        Ok(written)
+    }
+
+    /// Goes on with a new file, which is empty. The buffer is empty, too.
+    pub(super) fn begin(&mut self, number: u64) -> StoreResult<()> {
+        self.file = self.files.open_file(&name_of(number))?;
+        (self.number, self.file_bytes, self.reserved_bytes) = (number, 0, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,282 @@
+//! The changes of a transaction, and reads.
+//!
+//! Invariants
+//! 1. Room in the log is reserved before a change begins, and the record is added behind it. So a refused
+//!    change is not in the log.
+//! 2. A tuple that the transaction removed stays until the end, because a rollback puts it back.
+//!
+//! What it does not know: the format of records.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::checkpoint;
+use super::heap::Heap;
+use super::log::Log;
+use super::record::Record;
+use super::recovery;
+use crate::error::MemoryError;
+use crate::files::{CallCounts, FileCosts, Files};
+use crate::pointer::{Owner, Pointer};
+use crate::state::Allocator;
+use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, TableNo};
+use crate::store_error::{StoreError, StoreResult};
+use crate::tuple::TupleHead;
+
+/// The settings of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InplaceSettings {
+    /// What calls on files cost.
+    pub files: FileCosts,
+    /// A sync behind which the log has more bytes writes a checkpoint.
+    pub checkpoint_log_bytes: u64,
+}
+
+impl Default for InplaceSettings {
+    fn default() -> InplaceSettings {
+        InplaceSettings { files: FileCosts::default(), checkpoint_log_bytes: 64 << 20 }
+    }
+}
+
+/// What undoes a change.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Insert,
+    /// The tuple that was replaced.
+    Replace(Pointer),
+    /// The bytes before are in the record.
+    Patch,
+    Delete,
+}
+
+/// A change of the open transaction.
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    kind: Kind,
+    table: TableNo,
+    tuple: Pointer,
+    /// Where its record begins in the log's buffer.
+    record_at: usize,
+}
+
+/// The tables of one partition: in memory that a crash forgets, with a log and checkpoints in files.
+pub struct Inplace {
+    heap: Heap,
+    log: Log,
+    settings: InplaceSettings,
+    transaction: u64,
+    changes: Vec<Change>,
+    /// The row before a change.
+    before: Vec<u8>,
+}
+
+impl Inplace {
+    /// Opens the store whose files have this root; makes an empty one if there is none. The files are counted
+    /// for `owner`. The time depends on the size of the data, and on the length of the log.
+    pub fn open(
+        allocator: Arc<Allocator>,
+        name: &str,
+        owner: Owner,
+        settings: InplaceSettings,
+    ) -> StoreResult<Inplace> {
+        let files = Files::open(Arc::clone(&allocator), name, owner, settings.files)?;
+        let mut heap = Heap::new(allocator);
+        let log = recovery::recover(&mut heap, files)?;
+        Ok(Inplace { heap, log, settings, transaction: 0, changes: Vec::new(), before: Vec::new() })
+    }
+
+    /// Calls on files since the start.
+    pub fn file_calls(&self) -> CallCounts {
+        self.log.files.counts()
+    }
+
+    /// Writes a checkpoint, so that the next start replays no log. No transaction may be open.
+    ///
+    /// Errors: a transaction is open; the region is full.
+    pub fn checkpoint(&mut self) -> StoreResult<()> {
+        if !self.changes.is_empty() {
+            return Err(StoreError::InTransaction);
+        }
+        self.log.flush()?;
+        checkpoint::write(&self.heap, &mut self.log)
+    }
+
+    fn note(&mut self, kind: Kind, table: TableNo, tuple: Pointer, record: &Record<'_>) {
+        let record_at = self.log.end();
+        self.log.append(record);
+        self.changes.push(Change { kind, table, tuple, record_at });
+    }
+
+    fn undo(&mut self, change: &Change) -> StoreResult<()> {
+        let Change { kind, table, tuple, record_at } = *change;
+        match kind {
+            Kind::Insert => {
+                self.heap.remove(table, tuple)?;
+                self.heap.free(tuple)?;
+            }
+            Kind::Replace(old) => {
+                self.heap.undo_exchange(table, old, tuple)?;
+                self.heap.free(tuple)?;
+            }
+            Kind::Patch => {
+                if let Some(Record::Patch { at, before, .. }) = self.log.record(record_at) {
+                    self.heap.patch(tuple, at, before)?;
+                }
+            }
+            Kind::Delete => self.heap.put_back(table, tuple)?,
+        }
+        self.log.truncate(record_at);
+        Ok(())
+    }
+
+    fn undo_behind(&mut self, kept: usize) -> StoreResult<()> {
+        while self.changes.len() > kept
+            && let Some(change) = self.changes.pop()
+        {
+            self.undo(&change)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> StoreResult<()> {
+        self.changes.clear();
+        self.transaction += 1;
+        self.heap.remove_emptied()
+    }
+}
+
+impl Store for Inplace {
+    fn create_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo> {
+        if !self.changes.is_empty() {
+            return Err(StoreError::InTransaction);
+        }
+        self.log.reserve(Record::bytes_max(&[], 0))?;
+        let table = self.heap.add_table(owner, indexes)?;
+        self.log.append(&Record::CreateTable { table, owner: owner.number(), indexes });
+        self.log.commit();
+        self.log.flush()?;
+        Ok(table)
+    }
+
+    fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
+        self.heap.check(table, keys, row)?;
+        self.log.reserve(Record::bytes_max(keys, row.len()))?;
+        let tuple = self.heap.insert(table, keys, row)?;
+        self.note(Kind::Insert, table, tuple, &Record::Insert { table, keys: keys.to_vec(), row });
+        Ok(())
+    }
+
+    fn replace(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<bool> {
+        self.heap.check(table, keys, row)?;
+        let key = keys.first().copied().unwrap_or_default();
+        let Some(old) = self.heap.find(table, key)? else { return Ok(false) };
+        let mut before = std::mem::take(&mut self.before);
+        self.heap.row(old, &mut before)?;
+        self.log.reserve(Record::bytes_max(keys, row.len() + before.len()))?;
+        let tuple = self.heap.replace(table, keys, row, old)?;
+        let record = Record::Replace { table, keys: keys.to_vec(), row, before: &before };
+        self.note(Kind::Replace(old), table, tuple, &record);
+        self.before = before;
+        Ok(true)
+    }
+
+    fn patch(&mut self, table: TableNo, key: &[u8], at: usize, bytes: &[u8]) -> StoreResult<bool> {
+        let Some(tuple) = self.heap.find(table, key)? else { return Ok(false) };
+        let mut before = std::mem::take(&mut self.before);
+        self.heap.row(tuple, &mut before)?;
+        let changed = at.checked_add(bytes.len()).and_then(|end| before.get(at..end));
+        let (len_bytes, row_bytes) = (bytes.len(), before.len());
+        let changed = changed.ok_or(StoreError::PatchRange { at, len_bytes, row_bytes })?;
+        self.log.reserve(Record::bytes_max(&[key], 2 * bytes.len()))?;
+        self.heap.patch(tuple, at, bytes)?;
+        let record = Record::Patch { table, key, at, before: changed, after: bytes };
+        self.note(Kind::Patch, table, tuple, &record);
+        self.before = before;
+        Ok(true)
+    }
+
+    fn delete(&mut self, table: TableNo, key: &[u8]) -> StoreResult<bool> {
+        let Some(tuple) = self.heap.find(table, key)? else { return Ok(false) };
+        let mut before = std::mem::take(&mut self.before);
+        self.heap.row(tuple, &mut before)?;
+        self.log.reserve(Record::bytes_max(&[key], before.len()))?;
+        self.heap.remove(table, tuple)?;
+        self.note(Kind::Delete, table, tuple, &Record::Delete { table, key, before: &before });
+        self.before = before;
+        Ok(true)
+    }
+
+    fn get(&self, table: TableNo, index: usize, key: &[u8], row: &mut Vec<u8>) -> StoreResult<bool> {
+        match self.heap.index(table, index)?.find(&self.heap.space, key)? {
+            Some(tuple) => self.heap.row(tuple, row).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn scan(
+        &self,
+        table: TableNo,
+        index: usize,
+        range: &KeyRange<'_>,
+        direction: Direction,
+        on_row: &mut OnRow<'_>,
+    ) -> StoreResult<()> {
+        let (tree, space) = (self.heap.index(table, index)?, &self.heap.space);
+        let (mut key, mut row) = (Vec::new(), Vec::new());
+        let mut on_tuple = |tuple| -> StoreResult<ControlFlow<()>> {
+            let head = TupleHead::read(space, tuple)?;
+            head.key(space, tuple, tree.number(), &mut key)?;
+            head.row(space, tuple, &mut row)?;
+            Ok(on_row(&key, &row))
+        };
+        tree.scan(space, range, direction, &mut on_tuple)
+    }
+
+    fn savepoint(&self) -> Savepoint {
+        Savepoint { transaction: self.transaction, entries: self.changes.len() }
+    }
+
+    fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()> {
+        if savepoint.transaction != self.transaction || savepoint.entries > self.changes.len() {
+            return Err(StoreError::NoSavepoint);
+        }
+        self.undo_behind(savepoint.entries)
+    }
+
+    fn commit(&mut self) -> StoreResult<Commit> {
+        if !self.changes.is_empty() {
+            self.log.commit();
+            for change in &self.changes {
+                match change.kind {
+                    Kind::Replace(old) => self.heap.free(old)?,
+                    Kind::Delete => self.heap.free(change.tuple)?,
+                    Kind::Insert | Kind::Patch => {}
+                }
+            }
+            self.end()?;
+        }
+        Ok(if self.log.has_pending() { Commit::Pending } else { Commit::Durable })
+    }
+
+    fn rollback(&mut self) -> StoreResult<()> {
+        self.undo_behind(0)?;
+        self.end()
+    }
+
+    fn sync(&mut self) -> StoreResult<()> {
+        let written = self.log.flush()?;
+        self.changes.iter_mut().for_each(|change| change.record_at -= written);
+        if self.log.file_bytes() > self.settings.checkpoint_log_bytes && self.changes.is_empty() {
+            // Without room for a checkpoint the log goes on: all commits are durable in it.
+            match checkpoint::write(&self.heap, &mut self.log) {
+                Err(StoreError::Memory(MemoryError::Full { .. })) => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    fn chunks(&self) -> StoreResult<Vec<Pointer>> {
+        Ok(self.log.files.chunks()?)
+    }
+}

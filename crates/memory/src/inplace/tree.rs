@@ -1,0 +1,326 @@
+//! A B+tree that a crash forgets: an index of a table of this engine (the STX B+tree of the paper).
+//!
+//! Invariants
+//! 1. An insert that is refused has changed nothing: chunks for all splits are reserved first.
+//! 2. Removing an entry frees no node. So a rollback finds room for the entry that it puts back. Nodes
+//!    without entries are freed after the end of the transaction ([`Tree::remove_if_empty`]).
+//! 3. An inner node has at least one entry.
+//!
+//! What it does not know: rows, the log.
+
+use std::cmp::Ordering;
+use std::ops::{Bound, ControlFlow};
+
+use super::node::{ENTRIES, Entry, NODE_BYTES, Node, TreeKey, compare, new_separator};
+use crate::pointer::{Owner, Pointer};
+use crate::space::Space;
+use crate::store::{Direction, KeyRange};
+use crate::store_error::{StoreError, StoreResult};
+use crate::tuple::TupleHead;
+
+/// An index.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tree {
+    /// Its number in the table, which is the number of its key in a tuple.
+    number: usize,
+    owner: Owner,
+    root: Pointer,
+}
+
+/// A node on the way from the root to a leaf.
+struct PathNode {
+    at: Pointer,
+    node: Node,
+    /// The entry that the way goes by; in a leaf, the first one that is not smaller than the key.
+    entry: usize,
+}
+
+/// Chunks for the splits of an insert.
+struct SplitChunks {
+    nodes: Vec<Pointer>,
+    separator: Pointer,
+}
+
+/// What a scan calls with each tuple.
+pub(super) type OnTuple<'f> = dyn FnMut(Pointer) -> StoreResult<ControlFlow<()>> + 'f;
+
+fn new_node(space: &Space, owner: Owner) -> StoreResult<Pointer> {
+    Ok(space.allocator().allocate(owner, NODE_BYTES as u64)?)
+}
+
+impl Tree {
+    /// Makes an empty index.
+    pub(super) fn create(space: &Space, owner: Owner, number: usize) -> StoreResult<Tree> {
+        let root = new_node(space, owner)?;
+        Node::new(true, &[]).write(space, root)?;
+        Ok(Tree { number, owner, root })
+    }
+
+    /// Frees an index that was made for a table that cannot be made.
+    pub(super) fn give_up(&self, space: &Space) {
+        let _reserved_until_start = space.give_up(self.root);
+    }
+
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The child of an inner node that has a key.
+    fn child_of(&self, space: &Space, node: &Node, key: &TreeKey<'_>) -> StoreResult<usize> {
+        let mut child = 0;
+        for (number, entry) in node.entries().iter().enumerate().skip(1) {
+            if compare(space, self.number, node, entry, key)? == Ordering::Greater {
+                break;
+            }
+            child = number;
+        }
+        Ok(child)
+    }
+
+    /// The first entry of a leaf that is not smaller than a key, and whether it has the key.
+    fn position(&self, space: &Space, leaf: &Node, key: &TreeKey<'_>) -> StoreResult<(usize, bool)> {
+        for (number, entry) in leaf.entries().iter().enumerate() {
+            match compare(space, self.number, leaf, entry, key)? {
+                Ordering::Less => {}
+                order => return Ok((number, order == Ordering::Equal)),
+            }
+        }
+        Ok((leaf.count(), false))
+    }
+
+    fn path(&self, space: &Space, key: &TreeKey<'_>) -> StoreResult<Vec<PathNode>> {
+        let (mut path, mut at) = (Vec::new(), self.root);
+        loop {
+            let node = Node::read(space, at)?;
+            let entry = match node.is_leaf {
+                true => self.position(space, &node, key)?.0,
+                false => self.child_of(space, &node, key)?,
+            };
+            path.push(PathNode { at, node, entry });
+            if node.is_leaf {
+                return Ok(path);
+            }
+            at = node.entry(entry).child;
+        }
+    }
+
+    /// The tuple with a key.
+    pub(super) fn find(&self, space: &Space, key: &[u8]) -> StoreResult<Option<Pointer>> {
+        let key = TreeKey::of(key);
+        let mut node = Node::read(space, self.root)?;
+        while !node.is_leaf {
+            let child = self.child_of(space, &node, &key)?;
+            node = Node::read(space, node.entry(child).child)?;
+        }
+        let (entry, is_there) = self.position(space, &node, &key)?;
+        Ok(is_there.then(|| node.entry(entry).child))
+    }
+
+    /// Adds a tuple under a key that the index does not have. Errors: the region is full.
+    pub(super) fn insert(&mut self, space: &Space, key: &[u8], tuple: Pointer) -> StoreResult<()> {
+        let key = TreeKey::of(key);
+        let mut path = self.path(space, &key)?;
+        let mut chunks = self.reserve(space, &path)?;
+        let mut added = Entry { prefix: key.prefix, separator: Pointer::NONE, child: tuple };
+        while let Some(PathNode { at, mut node, entry }) = path.pop() {
+            // The new child of an inner node stands behind the one that was split.
+            let number = if node.is_leaf { entry } else { entry + 1 };
+            if !node.is_full() {
+                node.insert(number, added);
+                return node.write(space, at);
+            }
+            let Some(right_at) = chunks.nodes.pop() else { break };
+            added = self.split(space, &mut node, number, added, chunks.separator, right_at)?;
+            node.write(space, at)?;
+            if path.is_empty() {
+                let Some(root) = chunks.nodes.pop() else { break };
+                let left = Entry { prefix: 0, separator: Pointer::NONE, child: at };
+                Node::new(false, &[left, added]).write(space, root)?;
+                self.root = root;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reserves what an insert by this path needs.
+    fn reserve(&self, space: &Space, path: &[PathNode]) -> StoreResult<SplitChunks> {
+        let full = path.iter().rev().take_while(|on_path| on_path.node.is_full()).count();
+        let mut chunks = SplitChunks { nodes: Vec::new(), separator: Pointer::NONE };
+        let count = if full == path.len() { full + 1 } else { full };
+        let Some(leaf) = path.last().filter(|_| full > 0) else { return Ok(chunks) };
+        let reserved = (0..count).try_for_each(|_| {
+            chunks.nodes.push(new_node(space, self.owner)?);
+            Ok(())
+        });
+        let separator = reserved.and_then(|()| {
+            let first_of_right = leaf.node.entry(ENTRIES / 2).child;
+            let mut key = Vec::new();
+            TupleHead::read(space, first_of_right)?.key(space, first_of_right, self.number, &mut key)?;
+            new_separator(space, self.owner, &key)
+        });
+        match separator {
+            Ok(separator) => {
+                chunks.separator = separator;
+                Ok(chunks)
+            }
+            Err(error) => {
+                for node in chunks.nodes {
+                    space.give_up(node)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Moves the upper entries of a full node into a new one, and adds an entry to one of the two. Gives the
+    /// entry for the parent. A leaf gets `separator`; an inner node gives the parent one of its own.
+    fn split(
+        &self,
+        space: &Space,
+        node: &mut Node,
+        number: usize,
+        added: Entry,
+        separator: Pointer,
+        right_at: Pointer,
+    ) -> StoreResult<Entry> {
+        let (lower, upper) = node.entries().split_at(ENTRIES / 2);
+        let (mut left, mut right) = (Node::new(node.is_leaf, lower), Node::new(node.is_leaf, upper));
+        let first = right.entry(0);
+        let up = if node.is_leaf { separator } else { first.separator };
+        if !node.is_leaf {
+            right.set(0, Entry { prefix: 0, separator: Pointer::NONE, child: first.child });
+        }
+        // An entry right before the separator is smaller than it, so it belongs to the left node.
+        match number.checked_sub(left.count()).filter(|behind| *behind > 0) {
+            Some(behind) => right.insert(behind, added),
+            None => left.insert(number, added),
+        }
+        right.write(space, right_at)?;
+        *node = left;
+        Ok(Entry { prefix: first.prefix, separator: up, child: right_at })
+    }
+
+    /// Removes the entry of a tuple; whether its leaf has none left.
+    pub(super) fn remove(&self, space: &Space, key: &[u8], tuple: Pointer) -> StoreResult<bool> {
+        let mut path = self.path(space, &TreeKey::of(key))?;
+        match path.pop() {
+            Some(PathNode { at, mut node, entry }) if node.entry(entry).child == tuple => {
+                node.remove(entry);
+                node.write(space, at)?;
+                Ok(node.count() == 0)
+            }
+            _ => Err(StoreError::Damaged { what: "an index, which lacks the entry of a tuple", at: tuple }),
+        }
+    }
+
+    /// Lets the entry of a key lead to another tuple.
+    pub(super) fn exchange(&self, space: &Space, key: &[u8], old: Pointer, new: Pointer) -> StoreResult<()> {
+        let mut path = self.path(space, &TreeKey::of(key))?;
+        match path.pop() {
+            Some(PathNode { at, mut node, entry }) if node.entry(entry).child == old => {
+                node.set(entry, Entry { child: new, ..node.entry(entry) });
+                node.write(space, at)
+            }
+            _ => Err(StoreError::Damaged { what: "an index, which lacks the entry of a tuple", at: old }),
+        }
+    }
+
+    /// Frees the leaf that a key belongs to, if it has no entries, and inner nodes that have no child then.
+    pub(super) fn remove_if_empty(&mut self, space: &Space, key: &[u8]) -> StoreResult<()> {
+        let mut path = self.path(space, &TreeKey::of(key))?;
+        while path.len() > 1
+            && let Some(PathNode { at, node, .. }) = path.pop()
+            && node.count() == 0
+            && let Some(parent) = path.last_mut()
+        {
+            space.give_up(at)?;
+            let gone = parent.node.entry(parent.entry);
+            parent.node.remove(parent.entry);
+            if !gone.separator.is_none() {
+                space.give_up(gone.separator)?;
+            }
+            let first = parent.node.entry(0);
+            if !first.separator.is_none() {
+                space.give_up(first.separator)?;
+                parent.node.set(0, Entry { prefix: 0, separator: Pointer::NONE, child: first.child });
+            }
+            parent.node.write(space, parent.at)?;
+        }
+        self.lower_root(space)
+    }
+
+    /// Takes away a root with one child, or makes a root without children a leaf.
+    fn lower_root(&mut self, space: &Space) -> StoreResult<()> {
+        loop {
+            let root = Node::read(space, self.root)?;
+            match root.count() {
+                0 if !root.is_leaf => return Node::new(true, &[]).write(space, self.root),
+                1 if !root.is_leaf => {
+                    space.give_up(self.root)?;
+                    self.root = root.entry(0).child;
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Calls `on_tuple` with the tuples of a range in the order of their keys.
+    pub(super) fn scan(
+        &self,
+        space: &Space,
+        range: &KeyRange<'_>,
+        direction: Direction,
+        on_tuple: &mut OnTuple<'_>,
+    ) -> StoreResult<()> {
+        self.scan_node(space, self.root, range, direction, on_tuple).map(drop)
+    }
+
+    fn scan_node(
+        &self,
+        space: &Space,
+        at: Pointer,
+        range: &KeyRange<'_>,
+        direction: Direction,
+        on_tuple: &mut OnTuple<'_>,
+    ) -> StoreResult<ControlFlow<()>> {
+        let node = Node::read(space, at)?;
+        let (first, end) = (self.first(space, &node, range.from)?, self.end(space, &node, range.to)?);
+        for step in 0..end.saturating_sub(first) {
+            let number = match direction {
+                Direction::Forward => first + step,
+                Direction::Backward => end - 1 - step,
+            };
+            let child = node.entry(number).child;
+            let flow = match node.is_leaf {
+                true => on_tuple(child)?,
+                false => self.scan_node(space, child, range, direction, on_tuple)?,
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The first entry of a node that can be in a range with this beginning.
+    fn first(&self, space: &Space, node: &Node, from: Bound<&[u8]>) -> StoreResult<usize> {
+        let (Bound::Included(key) | Bound::Excluded(key)) = from else { return Ok(0) };
+        let key = TreeKey::of(key);
+        if !node.is_leaf {
+            return self.child_of(space, node, &key);
+        }
+        let (number, is_there) = self.position(space, node, &key)?;
+        Ok(if is_there && matches!(from, Bound::Excluded(_)) { number + 1 } else { number })
+    }
+
+    /// The entry of a node behind the last one that can be in a range with this end.
+    fn end(&self, space: &Space, node: &Node, to: Bound<&[u8]>) -> StoreResult<usize> {
+        let (Bound::Included(key) | Bound::Excluded(key)) = to else { return Ok(node.count()) };
+        let key = TreeKey::of(key);
+        if !node.is_leaf {
+            return Ok(self.child_of(space, node, &key)? + 1);
+        }
+        let (number, is_there) = self.position(space, node, &key)?;
+        Ok(if is_there && matches!(to, Bound::Included(_)) { number + 1 } else { number })
+    }
+}
