@@ -7,11 +7,14 @@
 //! | 16 | | blocks |
 //!
 //! A block is the number of its bytes when unpacked (4 bytes), the number of its bytes in the file (4), their
-//! crc32c (4), and the bytes, which LZ4 has packed. Unpacked they are records (`record.rs`): the tables, and an
-//! insert for each row.
+//! crc32c (4), and the bytes, which LZ4 has packed. Unpacked they are records (`record.rs`): the tables, and
+//! an insert for each row.
 //!
-//! The order of steps: the next log file is made; the checkpoint is written under another name and gets durable;
-//! it is renamed, which makes it valid; the old log file is removed.
+//! The order of steps
+//! 1. The next log file is made.
+//! 2. The checkpoint is written under another name, and `fsync` makes it durable.
+//! 3. It is renamed, which makes it valid.
+//! 4. The old log file is removed.
 //!
 //! Invariants
 //! 1. The file named `checkpoint` and the log file that it names are whole.

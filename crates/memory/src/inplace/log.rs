@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Invariants
-//! 1. The file has room for the whole buffer and a commit. So neither a commit nor a flush can find the region
-//!    full; a change can, and is refused.
+//! 1. The file has room for the whole buffer and a commit. So neither a commit nor a flush can find the
+//!    region full; a change can, and is refused.
 //! 2. The file has whole transactions only, because its length grows in `fsync` as a whole.
 //!
 //! What it does not know: what records do.

@@ -1,5 +1,5 @@
-//! The engine `inplace`: tuples that are updated in place in memory, with a write-ahead log and checkpoints in
-//! files (InP of Arulraj, Pavlo and Dulloor 2015, section 3.1; decision 0112).
+//! The engine `inplace`: tuples that are updated in place in memory, with a write-ahead log and checkpoints
+//! in files (InP of Arulraj, Pavlo and Dulloor 2015, section 3.1; decision 0112).
 //!
 //! The tuples and the nodes of the indexes are chunks of the region that are reserved and never active. So
 //! nothing of them is written back, and a crash forgets them. A start reads the last checkpoint, replays the
