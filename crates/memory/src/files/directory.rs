@@ -200,7 +200,7 @@ impl Directory {
         self.set(old, Entry { first: left_behind, seal: 0 });
         self.by_name.remove(from);
         self.by_name.insert(to.into(), new);
-        Ok(Renamed { old, new, has_replaced: replaced.is_some() })
+        Ok(Renamed { old, new })
     }
 }
 
@@ -211,5 +211,4 @@ pub(super) struct Renamed {
     pub(super) old: usize,
     /// The entry that the file has.
     pub(super) new: usize,
-    pub(super) has_replaced: bool,
 }

@@ -22,6 +22,7 @@ mod log;
 mod node;
 mod record;
 mod recovery;
+mod start_reserve;
 mod store;
 mod tree;
 

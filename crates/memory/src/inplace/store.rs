@@ -15,6 +15,7 @@ use super::heap::Heap;
 use super::log::Log;
 use super::record::Record;
 use super::recovery;
+use super::start_reserve::StartReserve;
 use crate::error::MemoryError;
 use crate::files::{CallCounts, FileCosts, Files};
 use crate::pointer::{Owner, Pointer};
@@ -63,6 +64,7 @@ struct Change {
 pub struct Inplace {
     heap: Heap,
     log: Log,
+    start_reserve: StartReserve,
     settings: InplaceSettings,
     transaction: u64,
     changes: Vec<Change>,
@@ -82,7 +84,10 @@ impl Inplace {
         let files = Files::open(Arc::clone(&allocator), name, owner, settings.files)?;
         let mut heap = Heap::new(allocator);
         let log = recovery::recover(&mut heap, files)?;
-        Ok(Inplace { heap, log, settings, transaction: 0, changes: Vec::new(), before: Vec::new() })
+        let mut start_reserve = StartReserve::new(owner);
+        start_reserve.fill(&heap.space)?;
+        let (changes, before) = (Vec::new(), Vec::new());
+        Ok(Inplace { heap, log, start_reserve, settings, transaction: 0, changes, before })
     }
 
     /// Calls on files since the start.
@@ -98,7 +103,8 @@ impl Inplace {
             return Err(StoreError::InTransaction);
         }
         self.log.flush()?;
-        checkpoint::write(&self.heap, &mut self.log)
+        checkpoint::write(&self.heap, &mut self.log)?;
+        self.start_reserve.fill(&self.heap.space)
     }
 
     fn note(&mut self, kind: Kind, table: TableNo, tuple: Pointer, record: &Record<'_>) {

@@ -1,5 +1,6 @@
 //! What the group commit and the checkpoints of `inplace` do and cost. Counts are exact.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use varve_device::{Directory, MemoryDirectory, Region};
@@ -26,6 +27,12 @@ fn insert(store: &mut Inplace, number: u64) -> Commit {
     let keys: [&[u8]; 3] = [&key, &key, &key];
     store.insert(TABLE, &keys, &row).unwrap_or_else(|error| panic!("{error}"));
     store.commit().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn insert_all(store: &mut Inplace, numbers: Range<u64>) {
+    for number in numbers {
+        insert(store, number);
+    }
 }
 
 fn count(store: &Inplace) -> usize {
@@ -59,9 +66,9 @@ fn commits_that_were_not_synced_are_gone_after_a_start() {
     let directory = with_table(&ENGINES[1], 8 << 20);
     let region = region_of(&directory);
     let mut store = open(&region);
-    (0..20).for_each(|number| drop(insert(&mut store, number)));
+    insert_all(&mut store, 0..20);
     assert_eq!(store.sync(), Ok(()));
-    (20..30).for_each(|number| drop(insert(&mut store, number)));
+    insert_all(&mut store, 20..30);
     assert_eq!(count(&store), 30);
     drop(store);
     assert_eq!(count(&open(&region)), 20);
@@ -72,7 +79,7 @@ fn a_checkpoint_shortens_the_start() {
     let directory = with_table(&ENGINES[1], 8 << 20);
     let region = region_of(&directory);
     let mut store = open(&region);
-    (0..1000).for_each(|number| drop(insert(&mut store, number)));
+    insert_all(&mut store, 0..1000);
     for number in 0..900_u64 {
         assert_eq!(store.delete(TABLE, &number.to_be_bytes()), Ok(true));
     }

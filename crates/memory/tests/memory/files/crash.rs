@@ -77,7 +77,7 @@ fn every_crash_leaves_what_fsync_acknowledged() {
         let life = recorded(40, &plan).unwrap_or_else(|error| panic!("{error}"));
         let mut rng = Rng::new(seed ^ 9);
         let mut lives = 0;
-        let seen = search(&life, seed, 3, |image, state| {
+        let seen = search(&life, seed, 9, |image, state| {
             if lives == AGAIN || rng.below(60) > 0 {
                 return Ok(());
             }
@@ -85,7 +85,7 @@ fn every_crash_leaves_what_fsync_acknowledged() {
             let next = Plan { seed: rng.draw(), operations: 3, skip: None };
             let copy = MemoryDirectory::from_images(image.images());
             let next = life::live(copy, state, &next)?;
-            again += search(&next, seed, 1, |_, _| Ok(()))?.images;
+            again += search(&next, seed, 5, |_, _| Ok(()))?.images;
             Ok(())
         });
         let seen = seen.unwrap_or_else(|error| panic!("{error}"));
@@ -127,8 +127,8 @@ fn a_crash_during_the_removal_of_a_long_file_loses_no_chunk() {
         interrupted += 1;
         let copy = MemoryDirectory::from_images(image.images());
         let next = life::live(copy, state, &Plan { seed: 0, operations: 0, skip: None })?;
-        if interrupted % 8 == 0 {
-            again += search(&next, 5, 1, |_, _| Ok(()))?.images;
+        if interrupted % 400 == 0 {
+            again += search(&next, 5, 2, |_, _| Ok(()))?.images;
         }
         Ok(())
     });

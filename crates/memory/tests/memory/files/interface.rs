@@ -40,7 +40,7 @@ fn files_are_as_the_model_says() {
 
 #[test]
 fn a_full_region_refuses_a_call_and_nothing_else() {
-    let full: u64 = (0..4).map(|seed| live(450_000, &Plan { seed, operations: 600, skip: None })).sum();
+    let full: u64 = (0..4).map(|seed| live(240_000, &Plan { seed, operations: 600, skip: None })).sum();
     assert!(full > 10, "full {full} times");
 }
 
@@ -99,7 +99,9 @@ fn what_cannot_be_is_refused() {
 #[test]
 fn the_directory_has_255_entries() {
     let mut files = opened(8 << 20).files;
-    (0..255).for_each(|number| drop(create(&mut files, &number.to_string())));
+    for number in 0..255 {
+        create(&mut files, &number.to_string());
+    }
     assert_eq!(files.create("one more"), Err(FileError::TooMany { most: 255 }));
     assert_eq!(files.rename("7", "one more"), Err(FileError::TooMany { most: 255 }));
     assert_eq!(files.rename("7", "8"), Ok(()));
