@@ -24,11 +24,11 @@ mod directory;
 mod dirty;
 mod error;
 mod file;
-mod files;
 mod format;
 mod map;
+mod open_files;
 mod space;
 
 pub use calls::{CallCounts, FileCosts};
 pub use error::{FileError, FileResult};
-pub use files::{FileHandle, Files};
+pub use open_files::{FileHandle, Files};

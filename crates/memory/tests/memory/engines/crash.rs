@@ -100,7 +100,7 @@ fn every_crash_leaves_what_was_acknowledged() {
                 let next = Plan { seed: rng.draw(), operations: 2, ..plan };
                 let copy = MemoryDirectory::from_images(image.images());
                 let next = life::live(engine, copy, state, &next)?;
-                again += search(engine, &next, seed, 2, |_, _| Ok(()))?.images;
+                again += search(engine, &next, seed, 7, |_, _| Ok(()))?.images;
                 Ok(())
             });
             let seen = seen.unwrap_or_else(|error| panic!("{error}"));
