@@ -110,7 +110,7 @@ fn check_records(core: &Core, catalog: &Catalog, checker: &mut Checker, page: Un
             continue;
         };
         let payload = record.before.payload;
-        let is_whole = overflow::is_stub(payload) && record.chain.is_some();
+        let is_whole = overflow::is_pointer(payload) && record.chain.is_some();
         if let Some(store) = PagedStore::of_tree(catalog, record.tree).filter(|_| is_whole) {
             overflow::check(&core.pager, &store.tree, payload, checker);
         }

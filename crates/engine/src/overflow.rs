@@ -1,13 +1,13 @@
 //! Storage of rows that are too large for a leaf. Such a row is in a chain of pages of the tree's segment.
-//! The leaf has a stub with the address of the chain.
+//! The leaf has an overflow pointer with the address of the chain.
 //!
 //! Page, after the pager's header (little endian): next page number u32 (0 = last), data bytes u32, data.
 //!
-//! Stub (little endian): head u8 (`row::EXTERNAL` and the layout version), payload bytes u32, first page
+//! Overflow pointer (little endian): head u8 (`row::EXTERNAL` and the layout version), payload bytes u32, first page
 //! number u32.
 //!
 //! Invariants
-//! 1. A chain is complete before its stub is put into a leaf. After that it is never changed, only freed.
+//! 1. A chain is complete before its overflow pointer is put into a leaf. After that it is never changed, only freed.
 //! 2. The mini-transaction that allocates a page of a chain also links it, so the first page leads to all
 //!    others. The mini-transaction of `begin` also writes an undo record that names the first page.
 //! 3. A chain is freed from its front, page by page, even if it is incomplete.
@@ -24,14 +24,14 @@ use crate::tree::{Checker, Tree, TreeError, TreeResult};
 const NEXT: usize = 32;
 const LENGTH: usize = 36;
 const DATA: usize = 40;
-/// Length of a stub in bytes.
-pub const STUB_BYTES: usize = 9;
+/// Length of an overflow pointer in bytes.
+pub const POINTER_BYTES: usize = 9;
 /// Pages reserved in a space at once.
 const RESERVE_PAGES: usize = 64;
 
-/// Whether a payload is the stub of a chain.
+/// Whether a payload is the overflow pointer of a chain.
 #[inline]
-pub fn is_stub(payload: &[u8]) -> bool {
+pub fn is_pointer(payload: &[u8]) -> bool {
     payload.first().is_some_and(|head| head & EXTERNAL != 0)
 }
 
@@ -54,7 +54,7 @@ pub fn begin(mtr: &mut Mtr<'_>, tree: &Tree) -> TreeResult<PageId> {
     Ok(first)
 }
 
-/// Fills the chain, in its own mini-transactions. Returns the stub for the leaf. The caller must hold no
+/// Fills the chain, in its own mini-transactions. Returns the overflow pointer for the leaf. The caller must hold no
 /// latch.
 pub fn fill(pager: &Pager, tree: &Tree, first: PageId, payload: &[u8]) -> TreeResult<Vec<u8>> {
     assert!(payload.len() <= ROW_BYTES_MAX, "a payload of {} bytes is no row", payload.len());
@@ -67,7 +67,7 @@ pub fn fill(pager: &Pager, tree: &Tree, first: PageId, payload: &[u8]) -> TreeRe
         }
         last = add(pager, tree, last, part, index == 0)?;
     }
-    Ok(stub(payload.len(), first))
+    Ok(pointer(payload.len(), first))
 }
 
 /// Writes a part into the first page, or into a new page behind `last`; gives the page.
@@ -111,45 +111,48 @@ fn check_page(bytes: &[u8], id: PageId, owner: Option<u32>) -> TreeResult<()> {
     Err(TreeError::Damaged { page: id, what: "it is not the overflow page that a row refers to".into() })
 }
 
-fn stub(payload_bytes: usize, first: PageId) -> Vec<u8> {
+fn pointer(payload_bytes: usize, first: PageId) -> Vec<u8> {
     let mut out = vec![ROW_LAYOUT | EXTERNAL];
     out.extend_from_slice(&(payload_bytes as u32).to_le_bytes());
     out.extend_from_slice(&first.no().0.to_le_bytes());
-    debug_assert_eq!(out.len(), STUB_BYTES);
+    debug_assert_eq!(out.len(), POINTER_BYTES);
     out
 }
 
-/// The first page of the chain that a stub in a tree of `tree`'s space stands for.
-pub fn first_page(tree: &Tree, stub: &[u8]) -> PageId {
-    assert!(is_stub(stub) && stub.len() == STUB_BYTES, "not a stub");
-    PageId::new(tree.root().space(), PageNo(u32_at(stub, 5)))
+/// The first page of the chain that an overflow pointer in a tree of `tree`'s space stands for.
+pub fn first_page(tree: &Tree, pointer: &[u8]) -> PageId {
+    assert!(is_pointer(pointer) && pointer.len() == POINTER_BYTES, "not an overflow pointer");
+    PageId::new(tree.root().space(), PageNo(u32_at(pointer, 5)))
 }
 
-/// Whether a stub can be followed: the leaf may hold damage that says EXTERNAL.
-fn check_stub(tree: &Tree, stub: &[u8]) -> TreeResult<()> {
-    let length = stub.get(1..5).map(|_| payload_bytes(stub));
-    if stub.len() == STUB_BYTES && is_stub(stub) && length.is_some_and(|length| length <= ROW_BYTES_MAX) {
+/// Whether an overflow pointer can be followed: the leaf may hold damage that says EXTERNAL.
+fn check_pointer(tree: &Tree, pointer: &[u8]) -> TreeResult<()> {
+    let length = pointer.get(1..5).map(|_| payload_bytes(pointer));
+    if pointer.len() == POINTER_BYTES
+        && is_pointer(pointer)
+        && length.is_some_and(|length| length <= ROW_BYTES_MAX)
+    {
         return Ok(());
     }
     let what = "a row of this tree is neither there nor says where it is".into();
     Err(TreeError::Damaged { page: tree.root(), what })
 }
 
-/// Whether the chain that a stub stands for begins with this page.
-pub(crate) fn begins_at(stub: &[u8], page: PageId) -> bool {
-    stub.len() == STUB_BYTES && u32_at(stub, 5) == page.no().0
+/// Whether the chain that an overflow pointer stands for begins with this page.
+pub(crate) fn begins_at(pointer: &[u8], page: PageId) -> bool {
+    pointer.len() == POINTER_BYTES && u32_at(pointer, 5) == page.no().0
 }
 
-/// Bytes of the payload that a stub stands for.
-pub fn payload_bytes(stub: &[u8]) -> usize {
-    u32_at(stub, 1) as usize
+/// Bytes of the payload that an overflow pointer stands for.
+pub fn payload_bytes(pointer: &[u8]) -> usize {
+    u32_at(pointer, 1) as usize
 }
 
-/// Appends the payload that a stub stands for to `out`.
-pub fn read(pager: &Pager, tree: &Tree, stub: &[u8], out: &mut Vec<u8>) -> TreeResult<()> {
-    check_stub(tree, stub)?;
-    let end = out.len() + payload_bytes(stub);
-    let mut id = first_page(tree, stub);
+/// Appends the payload that an overflow pointer stands for to `out`.
+pub fn read(pager: &Pager, tree: &Tree, pointer: &[u8], out: &mut Vec<u8>) -> TreeResult<()> {
+    check_pointer(tree, pointer)?;
+    let end = out.len() + payload_bytes(pointer);
+    let mut id = first_page(tree, pointer);
     while out.len() < end {
         let page = pager.fix_s(id, Access::Sequential)?;
         check_page(&page, id, Some(tree.owner()))?;
@@ -174,13 +177,13 @@ pub fn free_first(mtr: &mut Mtr<'_>, tree: &Tree, first: PageId) -> TreeResult<O
     Ok((next != 0).then(|| PageId::new(first.space(), PageNo(next))))
 }
 
-/// Claims the pages of a chain and checks that it is as long as its stub says.
-pub fn check(pager: &Pager, tree: &Tree, stub: &[u8], checker: &mut Checker) {
-    if let Err(error) = check_stub(tree, stub) {
+/// Claims the pages of a chain and checks that it is as long as its overflow pointer says.
+pub fn check(pager: &Pager, tree: &Tree, pointer: &[u8], checker: &mut Checker) {
+    if let Err(error) = check_pointer(tree, pointer) {
         return checker.damage(error.to_string());
     }
-    let mut id = first_page(tree, stub);
-    let mut bytes_left = payload_bytes(stub);
+    let mut id = first_page(tree, pointer);
+    let mut bytes_left = payload_bytes(pointer);
     loop {
         if !checker.claim(id, tree.owner()) {
             return;

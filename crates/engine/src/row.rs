@@ -32,7 +32,7 @@ pub const ROW_LAYOUT: u8 = 1;
 const WIDE: u8 = 0x10;
 /// Bytes of an end in a row that is not WIDE.
 const NARROW_END_BYTES: usize = 2;
-/// Set in the head of the stub of a row that is stored outside its leaf.
+/// Set in the head of the overflow pointer of a row that is stored outside its leaf.
 pub const EXTERNAL: u8 = 0x20;
 /// Largest row in bytes, encoded.
 pub const ROW_BYTES_MAX: usize = 16 << 20;

@@ -35,7 +35,7 @@ pub(crate) const FLAG_KEY: u8 = 0x10;
 pub(crate) struct Version {
     pub(crate) stamp: Stamp,
     pub(crate) payload: Vec<u8>,
-    /// The payload is a stub whose chain purge has begun to free: nobody sees this version, and its row cannot be read.
+    /// The payload is an overflow pointer whose chain purge has begun to free: nobody sees this version, and its row cannot be read.
     pub(crate) is_cut: bool,
 }
 
@@ -87,7 +87,7 @@ impl Version {
         if record.kind != Kind::Lock {
             self.payload.clear();
             self.payload.extend_from_slice(record.before.payload);
-            self.is_cut = overflow::is_stub(&self.payload)
+            self.is_cut = overflow::is_pointer(&self.payload)
                 && record.chain.is_none_or(|first| !overflow::begins_at(&self.payload, first));
         }
     }

@@ -50,7 +50,7 @@ pub fn control(bytes: &[u8]) {
             last.forward(u64::from(input.u32())),
         );
         block.state = State::Open;
-        block.log_begins_anew = false;
+        block.log_begins_empty = false;
         block.sealed = None;
     });
     let expected = if updated.is_ok() { control.get() } else { found };
@@ -76,7 +76,7 @@ fn attach(block: &mut Superblock, input: &mut Input<'_>) {
     let attached = Attached { region, pages: has(1), log: has(2), copies: has(4), stamp: input.u64() };
     block.attached = has(7).then_some(attached);
     block.unneeded_region = (has(128) && region != 0).then_some(region);
-    block.log_begins_anew = has(8);
+    block.log_begins_empty = has(8);
     if has(8) {
         block.state = State::Clean;
         block.lives.clear();

@@ -1,13 +1,13 @@
 //! Fuzzes chains of overflow pages, which store a large value outside its leaf. The chain's pages have any
-//! links and lengths. The leaf has a stub, which holds the length and the first page of the chain.
+//! links and lengths. The leaf has an overflow pointer, which holds the length and the first page of the chain.
 //!
 //! The input has these fields, in this order:
 //!
 //! | field | bytes |
 //! |---|---|
 //! | for each of four chain pages: next page, in the chain or any other; length | 1, 2 |
-//! | length of the stub | 1 |
-//! | if that is not 0: the stub | as many |
+//! | length of the overflow pointer | 1 |
+//! | if that is not 0: the overflow pointer | as many |
 //! | if that is 0: length of the value, first page of the chain | 4, 1 |
 
 use std::cell::OnceCell;
@@ -33,7 +33,7 @@ thread_local! {
     static PLACE: OnceCell<ChainDatabase> = const { OnceCell::new() };
 }
 
-/// A chain is reported as damaged, or it has exactly as many bytes as its stub says.
+/// A chain is reported as damaged, or it has exactly as many bytes as its overflow pointer says.
 pub fn overflow(bytes: &[u8]) {
     PLACE.with(|place| run(place.get_or_init(ChainDatabase::new), Input::new(bytes)));
 }
@@ -48,14 +48,14 @@ fn run(place: &ChainDatabase, mut input: Input<'_>) {
         mtr.write(page, NEXT, &[next.to_le_bytes(), length.to_le_bytes()].concat());
     }
     mtr.commit();
-    let stub = stub(place, &mut input);
+    let pointer = pointer(place, &mut input);
     let mut out = Vec::new();
-    let read = overflow::read(&place.pager, &place.tree, &stub, &mut out);
+    let read = overflow::read(&place.pager, &place.tree, &pointer, &mut out);
     if read.is_ok() {
-        assert_eq!(out.len(), overflow::payload_bytes(&stub));
+        assert_eq!(out.len(), overflow::payload_bytes(&pointer));
     }
     let mut checker = Checker::new();
-    overflow::check(&place.pager, &place.tree, &stub, &mut checker);
+    overflow::check(&place.pager, &place.tree, &pointer, &mut checker);
     assert!(
         read.is_ok() || !checker.damages().is_empty(),
         "the check overlooks what reading finds: {read:?}"
@@ -63,15 +63,15 @@ fn run(place: &ChainDatabase, mut input: Input<'_>) {
     place.pager.checkpoint().expect("memory has room");
 }
 
-fn stub(place: &ChainDatabase, input: &mut Input<'_>) -> Vec<u8> {
-    let mut stub = input.piece().to_vec();
-    if stub.is_empty() {
-        stub = vec![0x21];
-        stub.extend_from_slice(&input.u32().to_le_bytes());
-        stub.extend_from_slice(&place.number(input.byte()).to_le_bytes());
+fn pointer(place: &ChainDatabase, input: &mut Input<'_>) -> Vec<u8> {
+    let mut pointer = input.piece().to_vec();
+    if pointer.is_empty() {
+        pointer = vec![0x21];
+        pointer.extend_from_slice(&input.u32().to_le_bytes());
+        pointer.extend_from_slice(&place.number(input.byte()).to_le_bytes());
     }
-    stub[0] |= 0x20;
-    stub
+    pointer[0] |= 0x20;
+    pointer
 }
 
 impl ChainDatabase {

@@ -36,7 +36,7 @@ impl PagedStore {
         self.tree.check(&core.pager, checker, &mut |checker, entry| {
             let is_live = !entry.is_deleted();
             rows += u64::from(is_live);
-            if overflow::is_stub(entry.payload()) {
+            if overflow::is_pointer(entry.payload()) {
                 overflow::check(&core.pager, &self.tree, entry.payload(), checker);
             }
             if let Err(what) = self.check_row(core, entry, &mut expected) {

@@ -35,7 +35,7 @@ impl PagedStore {
         outcome
     }
 
-    /// Writes a payload to an overflow chain that the undo knows; gives the stub.
+    /// Writes a payload to an overflow chain that the undo knows; gives the overflow pointer.
     pub(super) fn spill(&self, cx: &mut Context, payload: &[u8]) -> Result<Vec<u8>> {
         let core = Arc::clone(&cx.core);
         core.pager.reserve(self.tree.root().space(), 1)?;
@@ -47,8 +47,8 @@ impl PagedStore {
     }
 
     pub(super) fn chain_of(&self, payload: &[u8]) -> Option<PageId> {
-        let is_stub = !payload.is_empty() && overflow::is_stub(payload);
-        is_stub.then(|| overflow::first_page(&self.tree, payload))
+        let is_pointer = !payload.is_empty() && overflow::is_pointer(payload);
+        is_pointer.then(|| overflow::first_page(&self.tree, payload))
     }
 
     /// Index entries, and the new place of a row whose key changed.

@@ -242,14 +242,14 @@ impl PagedStore {
             version.set(entry.stamp(), entry.payload());
             version
         };
-        let is_stub = !entry.is_deleted() && overflow::is_stub(entry.payload());
+        let is_pointer = !entry.is_deleted() && overflow::is_pointer(entry.payload());
         let row = match (hold, known) {
             (WriteAccess::Busy(owner), _) if entry.is_deleted() => return ShareAttempt::Wait(owner),
             (WriteAccess::Busy(_), Some(known)) if known.txn != TxnId::NONE => &*known.row,
             (WriteAccess::Busy(owner), _) => return ShareAttempt::Busy(owner, copied()),
             _ if entry.is_deleted() => return ShareAttempt::Missing,
             (_, Some(known)) if known.txn == TxnId::NONE => &*known.row,
-            _ if is_stub => return ShareAttempt::Elsewhere(copied()),
+            _ if is_pointer => return ShareAttempt::Elsewhere(copied()),
             _ => entry.payload(),
         };
         if !is_it(self.row(row)) {

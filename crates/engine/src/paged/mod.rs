@@ -187,7 +187,7 @@ impl PagedStore {
         payload: &'a [u8],
         spare: &'a mut Vec<u8>,
     ) -> Result<&'a [u8]> {
-        if payload.is_empty() || !overflow::is_stub(payload) {
+        if payload.is_empty() || !overflow::is_pointer(payload) {
             return Ok(payload);
         }
         spare.clear();

@@ -41,7 +41,7 @@ impl PagedStore {
         let payload = record.before.payload;
         // A chain is freed after the entries went, so a chain that is no longer whole says that they did.
         let is_done =
-            overflow::is_stub(payload) && record.chain != Some(overflow::first_page(&self.tree, payload));
+            overflow::is_pointer(payload) && record.chain != Some(overflow::first_page(&self.tree, payload));
         if self.indexes.is_empty() || payload.is_empty() || is_done {
             return Ok(());
         }

@@ -75,7 +75,7 @@ impl PagedStore {
         let payload = entry.payload();
         match core.sight(view, TxnId::new(entry.txn())) {
             Sight::Seen if entry.is_deleted() => First::NoRow,
-            Sight::Seen if !overflow::is_stub(payload) => {
+            Sight::Seen if !overflow::is_pointer(payload) => {
                 found(self.row(payload));
                 First::Shown
             }
@@ -141,7 +141,7 @@ impl PagedStore {
         spare: &'a mut Vec<u8>,
     ) -> Result<&'a [u8]> {
         let row = self.whole_row(core, payload, spare);
-        if overflow::is_stub(payload) {
+        if overflow::is_pointer(payload) {
             // Purge beyond the rollback limit may have freed the chain while it was read.
             core.purge.check_snapshot(view.snapshot)?;
         }
@@ -237,7 +237,7 @@ impl PagedStore {
         entry.append_key(&mut buffers.key);
         match core.sight(&view, TxnId::new(entry.txn())) {
             Sight::Seen if entry.is_deleted() => Ok(ControlFlow::Continue(())),
-            Sight::Seen if !overflow::is_stub(payload) => on_row(&buffers.key, self.row(payload)),
+            Sight::Seen if !overflow::is_pointer(payload) => on_row(&buffers.key, self.row(payload)),
             _ => {
                 buffers.version.set(entry.stamp(), payload);
                 if !self.settle(core, view, &buffers.key, &mut buffers.version)? {

@@ -137,7 +137,7 @@ impl PagedStore {
             WriteAccess::Free(lsn) => !is_too_new(cx, lsn),
             WriteAccess::Busy(_) => false,
         };
-        if !is_free || may_have_left(cx, hold, stamp) || entry.is_deleted() || overflow::is_stub(payload) {
+        if !is_free || may_have_left(cx, hold, stamp) || entry.is_deleted() || overflow::is_pointer(payload) {
             return Ok(false);
         }
         let hash = || hash_key(self.tree.owner(), key);

@@ -63,8 +63,8 @@ struct Progress {
     decided: Option<Decided>,
     /// Stamp of a version below which was looked: it does not stand in the way of this snapshot.
     harmless: Option<Stamp>,
-    /// The row's new payload in the leaf, if it is a stub.
-    stub: Option<Vec<u8>>,
+    /// The row's new payload in the leaf, if it is an overflow pointer.
+    pointer: Option<Vec<u8>>,
     /// The row was followed to this key: how it came here.
     since: Option<Arrival>,
     /// Where the row went after this statement's snapshot.
@@ -140,8 +140,8 @@ impl PagedStore {
     pub(super) fn insert_parts(&self, cx: &mut Context, key: &[u8], payload: &[u8]) -> Result<()> {
         match overflow::must_spill(cx.pager(), key.len(), payload.len()) {
             true => {
-                let stub = self.spill(cx, payload)?;
-                self.insert_clustered(cx, key, &stub, payload)?;
+                let pointer = self.spill(cx, payload)?;
+                self.insert_clustered(cx, key, &pointer, payload)?;
             }
             false => self.insert_clustered(cx, key, payload, payload)?,
         }
@@ -557,8 +557,8 @@ impl PagedStore {
         progress: &mut Progress,
     ) -> Result<Attempt<()>> {
         let is_wide = overflow::must_spill(cx.pager(), key.len(), image.as_bytes().len());
-        let payload = match &progress.stub {
-            Some(stub) if is_wide => stub,
+        let payload = match &progress.pointer {
+            Some(pointer) if is_wide => pointer,
             None if is_wide => return Ok(Attempt::NeedChain(image.clone())),
             _ => image.as_bytes(),
         };
@@ -613,7 +613,7 @@ impl PagedStore {
             let mut locking = Progress { since: progress.since, ..Progress::default() };
             return self.modify_clustered(cx, key, lock, &mut locking).map(|_| ());
         }
-        progress.stub = Some(self.spill(cx, image.as_bytes())?);
+        progress.pointer = Some(self.spill(cx, image.as_bytes())?);
         progress.decided = Some(Decided { stamp, change: Change::Replace(image) });
         Ok(())
     }

@@ -42,12 +42,12 @@ fn rows_of_all_lengths_come_back() {
         let room = page_bytes - 40;
         let mut checker = Checker::new();
         for len in [1, room - 1, room, room + 1, 3 * room, 3 * room + 5] {
-            let stub = write(&pager, &tree, &payload(len));
-            assert!(overflow::is_stub(&stub) && overflow::payload_bytes(&stub) == len);
+            let pointer = write(&pager, &tree, &payload(len));
+            assert!(overflow::is_pointer(&pointer) && overflow::payload_bytes(&pointer) == len);
             let mut back = b"kept".to_vec();
-            overflow::read(&pager, &tree, &stub, &mut back).unwrap();
+            overflow::read(&pager, &tree, &pointer, &mut back).unwrap();
             assert_eq!(back, [&b"kept"[..], &payload(len)].concat());
-            overflow::check(&pager, &tree, &stub, &mut checker);
+            overflow::check(&pager, &tree, &pointer, &mut checker);
         }
         tree.check(&pager, &mut checker, &mut |_, _| ()).unwrap();
         checker.compare_with_allocation(&pager, SpaceId::DATA, tree.owner()).unwrap();
@@ -63,11 +63,11 @@ fn the_largest_row_comes_back() {
     let pager = open_pager(crate::common::new_directory(), 8192, 4 << 20);
     let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).unwrap();
     let wanted = payload(16 << 20);
-    let stub = write(&pager, &tree, &wanted);
+    let pointer = write(&pager, &tree, &wanted);
     let mut back = Vec::new();
-    overflow::read(&pager, &tree, &stub, &mut back).unwrap();
+    overflow::read(&pager, &tree, &pointer, &mut back).unwrap();
     assert!(back == wanted);
-    let freed = free(&pager, &tree, overflow::first_page(&tree, &stub));
+    let freed = free(&pager, &tree, overflow::first_page(&tree, &pointer));
     assert_eq!(freed, (16usize << 20).div_ceil(8192 - 40));
 }
 
@@ -82,16 +82,16 @@ fn half_filled_chains_can_be_freed() {
 fn a_stub_that_points_elsewhere_is_damage() {
     let pager = new_pager(4096);
     let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).unwrap();
-    let stub = write(&pager, &tree, &payload(10_000));
+    let pointer = write(&pager, &tree, &payload(10_000));
     let other = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).unwrap();
-    assert!(overflow::read(&pager, &other, &stub, &mut Vec::new()).is_err());
-    let mut longer = stub.clone();
+    assert!(overflow::read(&pager, &other, &pointer, &mut Vec::new()).is_err());
+    let mut longer = pointer.clone();
     longer[1] = longer[1].wrapping_add(1);
     assert!(overflow::read(&pager, &tree, &longer, &mut Vec::new()).is_err());
     let mut checker = Checker::new();
     overflow::check(&pager, &tree, &longer, &mut checker);
     assert_eq!(checker.damage_count(), 1);
-    overflow::check(&pager, &tree, &stub, &mut checker);
+    overflow::check(&pager, &tree, &pointer, &mut checker);
     assert!(checker.damages()[1].contains("used twice"));
 }
 
@@ -99,10 +99,10 @@ fn a_stub_that_points_elsewhere_is_damage() {
 fn a_stub_that_makes_no_sense_is_damage() {
     let pager = new_pager(4096);
     let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).unwrap();
-    let stub = write(&pager, &tree, &payload(10_000));
-    let mut endless = stub.clone();
+    let pointer = write(&pager, &tree, &payload(10_000));
+    let mut endless = pointer.clone();
     endless[1..5].fill(0xFF);
-    for damaged in [&stub[..1], &stub[..5], &[&stub[..], &[0]].concat(), &endless] {
+    for damaged in [&pointer[..1], &pointer[..5], &[&pointer[..], &[0]].concat(), &endless] {
         assert!(overflow::read(&pager, &tree, damaged, &mut Vec::new()).is_err(), "{damaged:?}");
         let mut checker = Checker::new();
         overflow::check(&pager, &tree, damaged, &mut checker);

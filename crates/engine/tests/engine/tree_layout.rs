@@ -91,9 +91,9 @@ fn overflow_page_and_stub() {
     let mut mtr = pager.begin().unwrap();
     let first = overflow::begin(&mut mtr, &tree).unwrap();
     mtr.commit();
-    let stub = overflow::fill(&pager, &tree, first, &[5; 4057]).unwrap();
+    let pointer = overflow::fill(&pager, &tree, first, &[5; 4057]).unwrap();
     let no = first.no().0.to_le_bytes();
-    assert_eq!(stub, [&[0x21, 0xD9, 0x0F, 0, 0][..], &no].concat());
+    assert_eq!(pointer, [&[0x21, 0xD9, 0x0F, 0, 0][..], &no].concat());
     let page = pager.fix_s(first, Access::Random).unwrap();
     assert_eq!(page[36..40], [0xD8, 0x0F, 0, 0]);
     assert!(page[40..].iter().all(|byte| *byte == 5));

@@ -112,9 +112,9 @@ pub enum LogError {
         /// Its size.
         got_bytes: u64,
     },
-    /// The control file says that a log begins anew where one has begun.
+    /// The control file says that an empty log begins, where a log has records.
     #[error(
-        "the control file is an older copy than the log goes with, or one of another copy of the database: it says that a log begins anew \
+        "the control file is an older copy than the log goes with, or one of another copy of the database: it says that an empty log begins \
          in {location}, and {file} has one that has begun: put back the control file that was there, or all files of one backup"
     )]
     Begun {

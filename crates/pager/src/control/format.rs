@@ -30,7 +30,7 @@
 //! | 4032 | 8 | seal of the flash cache that has all that the spaces lack, 0 = none (older programs redo from the redo position) |
 //! | 4040 | 8 | LSN at which the log goes on behind it |
 //! | 4048 | 8 | id of the attached NVM region, 0 = none |
-//! | 4056 | 1 | flags: 1 newest pages are in the region, 2 the log is, 4 doublewrite copies are, 8 there is no log: it begins anew at the redo position |
+//! | 4056 | 1 | flags: 1 newest pages are in the region, 2 the log is, 4 doublewrite copies are, 8 there is no log: an empty one begins at the redo position |
 //! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none, 2 full-page-log, 3 atomic writes, 4 doublewrite with copies in the region, 5 pages in the region |
 //! | 4058 | 6 | zeros |
 //! | 4064 | 8 | stamp: counts the checkpoints with the region |
@@ -87,8 +87,8 @@ const STABLE_AT: usize = 4080;
 const FLAG_PAGES: u8 = 1;
 const FLAG_LOG: u8 = 2;
 const FLAG_COPIES: u8 = 4;
-const FLAG_LOG_BEGINS_ANEW: u8 = 8;
-const FLAGS_KNOWN: u8 = FLAG_PAGES | FLAG_LOG | FLAG_COPIES | FLAG_LOG_BEGINS_ANEW;
+const FLAG_LOG_BEGINS_EMPTY: u8 = 8;
+const FLAGS_KNOWN: u8 = FLAG_PAGES | FLAG_LOG | FLAG_COPIES | FLAG_LOG_BEGINS_EMPTY;
 const CHECKSUM_AT: usize = SLOT_BYTES - 4;
 
 const _: () = assert!(LIVES_AT + LIVES_MAX * LIFE_BYTES <= STORED_AT);
@@ -199,8 +199,8 @@ impl Superblock {
         }
         put_u64(slot, STABLE_AT, self.stable.map_or(0, Lsn::get));
         put_u64(slot, UNNEEDED_AT, self.unneeded_region.unwrap_or_default());
-        if self.log_begins_anew {
-            slot[FLAGS_AT] |= FLAG_LOG_BEGINS_ANEW;
+        if self.log_begins_empty {
+            slot[FLAGS_AT] |= FLAG_LOG_BEGINS_EMPTY;
         }
         slot[PROTECTION_AT] = self.protection.code();
         let compressed = if self.has_compressed_pages { FEATURE_COMPRESSED } else { 0 };
@@ -250,7 +250,7 @@ impl Superblock {
             map_checkpoints: [get_u64(slot, MAPS_AT), get_u64(slot, MAPS_AT + 8)],
             attached: decode_attached(slot),
             unneeded_region: Some(get_u64(slot, UNNEEDED_AT)).filter(|region| *region != 0),
-            log_begins_anew: slot[FLAGS_AT] & FLAG_LOG_BEGINS_ANEW != 0,
+            log_begins_empty: slot[FLAGS_AT] & FLAG_LOG_BEGINS_EMPTY != 0,
             has_compressed_pages: get_u32(slot, STORED_AT) & FEATURE_COMPRESSED != 0,
             has_hollow_extents: slot[HINTS_AT] & HINT_HOLLOW != 0,
             has_cache: slot[HINTS_AT] & HINT_CACHE != 0,

@@ -161,7 +161,7 @@ pub struct Superblock {
     /// Identity of a region that is being made or was left: whatever is in it, the database does not need it.
     pub unneeded_region: Option<u64>,
     /// The log was left behind by a clean shutdown: the next one begins empty, at the redo position.
-    pub log_begins_anew: bool,
+    pub log_begins_empty: bool,
     /// Some pages may be compressed: set before the first one is, and never taken back.
     pub has_compressed_pages: bool,
     /// In files with the in-place layout, free extents may have no disk blocks. This is set before the first
@@ -202,7 +202,7 @@ impl Superblock {
             map_checkpoints: [0; 2],
             attached: None,
             unneeded_region: None,
-            log_begins_anew: false,
+            log_begins_empty: false,
             has_compressed_pages: false,
             has_hollow_extents: false,
             has_cache: false,
@@ -256,7 +256,7 @@ impl Superblock {
         drop(self.lives.drain(..needed.unwrap_or(0)));
     }
 
-    /// Up to where the log was known to reach; the whole of it where it begins anew.
+    /// Up to where the log was known to reach; all of it if an empty log begins.
     pub fn log_end(&self) -> Lsn {
         self.redo.max(self.durable)
     }
@@ -286,7 +286,7 @@ impl Superblock {
         let Some(left) = self.attached.take() else { return };
         self.unneeded_region = Some(left.region);
         if left.log {
-            self.log_begins_anew = true;
+            self.log_begins_empty = true;
             self.advance(self.durable);
             self.lives.clear();
         }
@@ -296,10 +296,10 @@ impl Superblock {
         }
     }
 
-    /// The log begins anew, empty, with this life, behind all that it had.
-    pub fn begin_log_anew(&mut self, life: Life, segment_bytes: u64) {
+    /// An empty log begins with this life, after all LSNs of the old one.
+    pub fn begin_empty_log(&mut self, life: Life, segment_bytes: u64) {
         self.lives.clear();
-        self.log_begins_anew = false;
+        self.log_begins_empty = false;
         self.log_segment_bytes = segment_bytes;
         self.durable = self.durable.max(life.start);
         self.begin_life(life);
@@ -338,7 +338,7 @@ impl Superblock {
             && self.has_sound_parts()
     }
 
-    /// Whether region and log can be where this slot says. If the log begins anew, the shutdown before was
+    /// Whether region and log can be where this slot says. If an empty log begins, the shutdown before was
     /// clean, and the new log had no life yet.
     fn has_sound_parts(&self) -> bool {
         let has_log_there = self.attached.is_some_and(|attached| attached.log);
@@ -346,7 +346,7 @@ impl Superblock {
         let has_copies = self.attached.is_some_and(|attached| attached.copies);
         let has_pages = self.attached.is_some_and(|attached| attached.pages);
         self.attached.is_none_or(|attached| attached.is_sound() && self.unneeded_region.is_none())
-            && (can_begin || !self.log_begins_anew)
+            && (can_begin || !self.log_begins_empty)
             && (has_copies || self.protection != InForce::NvmDoublewrite)
             && (has_pages || self.protection != InForce::Nvm)
     }

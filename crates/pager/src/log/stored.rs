@@ -6,7 +6,7 @@
 //!    appending.
 //! 2. New records are appended in a new incarnation (life of the log). The control file must have it durably
 //!    before `resume`.
-//! 3. If the log begins anew, its first LSN is after all LSNs of the old log. So LSNs always grow.
+//! 3. If a log begins empty, its first LSN is after all LSNs of the old log. So LSNs always grow.
 //!
 //! Not known here: pages, the control file.
 
@@ -41,7 +41,7 @@ impl StoredLog {
     /// that are there are removed first, because the control file says that they are not needed. The control
     /// file must have the new life of the log before `resume`. By then the segment exists, because a log
     /// without the segment from which a start reads counts as damaged.
-    pub fn begin_anew(config: LogConfig, database: u64, lsn: Lsn) -> Result<(StoredLog, Tail), LogError> {
+    pub fn begin_empty(config: LogConfig, database: u64, lsn: Lsn) -> Result<(StoredLog, Tail), LogError> {
         Segments::remove_of(&*config.directory, database)?;
         let log = StoredLog::open(config, database)?;
         let number = log.geometry.segment_of(lsn) + 1;
@@ -51,7 +51,7 @@ impl StoredLog {
     }
 
     /// Fails if the log of `database` in `directory` has been written to although the control file says that
-    /// it begins anew. Then the control file is older than the log.
+    /// it begins empty. Then the control file is older than the log.
     pub fn refuse_begun(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
         Segments::refuse_begun(directory, database)
     }

@@ -96,10 +96,10 @@ pub(super) fn read_log(
         config.place_log(region);
     }
     let moves = matches!(found, RegionState::Gets(room) if room.has_log());
-    if stored.log_begins_anew {
+    if stored.log_begins_empty {
         StoredLog::refuse_begun(&*config.log, stored.database)?;
     }
-    if stored.log_begins_anew || moves {
+    if stored.log_begins_empty || moves {
         return Ok(None);
     }
     let keeps_images = begins_images(config).is_some() || stored.protection == InForce::FullPageLog;
@@ -133,7 +133,7 @@ pub(super) fn begin_log(
     let news = News { attached, protection: begins };
     let (log, plan) = match read {
         Some(read) => read.begin_life(control, news)?,
-        None => recovery::begin_log_anew(log_config(config), control, news)?,
+        None => recovery::begin_empty_log(log_config(config), control, news)?,
     };
     Ok((region, log, plan))
 }

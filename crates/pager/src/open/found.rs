@@ -24,8 +24,8 @@ pub struct NvmFound {
     pub is_clean: bool,
     /// What of it is in a region; `None`: nothing, and what is in one is not needed.
     pub attached: Option<Attached>,
-    /// The log left a region, and the next start begins it anew.
-    pub log_begins_anew: bool,
+    /// The log left a region, and the next start begins with an empty log.
+    pub log_begins_empty: bool,
     /// Where a region's file is that the database has left, or that was never finished: nobody needs it.
     pub left_over: Option<String>,
     /// The region that it needs, or what is wrong with it; `None` if it needs none.
@@ -52,13 +52,13 @@ impl PagerConfig {
         let Some(control) = Control::open(&*self.control)? else { return Ok(None) };
         let stored = control.get();
         if stored.state == State::Creating {
-            let what = "the making of the database was not finished: start it, which makes it anew".into();
+            let what = "the making of the database was not finished: start it, which makes it again".into();
             return Err(PagerError::Incompatible { what });
         }
         let mut found = NvmFound {
             is_clean: stored.state == State::Clean,
             attached: stored.attached,
-            log_begins_anew: stored.log_begins_anew,
+            log_begins_empty: stored.log_begins_empty,
             left_over: None,
             region: None,
         };
@@ -139,7 +139,7 @@ fn in_slots(region: &dyn Region, id: u64, layout: &Layout) -> (u32, Option<Prote
     if slots.purpose == SlotUse::Copies {
         let mut unit = vec![0; layout.page_size as usize];
         region.read(slots.pages, &mut unit);
-        // Without a header no page was ever copied there, or the copies are being made anew: any split will do.
+        // Without a header no page was ever copied there, or the copies are being made again: any split will do.
         let (batch_slots, single_slots) =
             protection::slots_of(&unit).unwrap_or((slots.slots.saturating_sub(2), 1));
         return (0, Some(ProtectionKind::NvmDoublewrite { batch_slots, single_slots }));

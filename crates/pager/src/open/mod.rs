@@ -154,7 +154,7 @@ pub(crate) fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
     };
     config.protection = config.protection_needed();
     config.page_size = stored.page_size as usize;
-    if !stored.log_begins_anew {
+    if !stored.log_begins_empty {
         config.log_segment_bytes = stored.log_segment_bytes;
     }
     config.check()

@@ -81,7 +81,7 @@ pub(crate) struct Plan {
     lives: Vec<Life>,
     /// How owners' pages are stored.
     forms: Forms,
-    /// End of the last group that begins anew with a page: by a whole-page record.
+    /// End of the last group with a whole-page record of the page.
     whole: HashMap<PageId, Lsn>,
     groups_count: u64,
 }
@@ -153,7 +153,7 @@ impl Plan {
     }
 
     /// Whether a change of the page that ends at `end` need not be redone: the data files have the page with
-    /// it, the page begins anew later, or it was discarded.
+    /// it, a later whole-page record replaces the page, or it was discarded.
     fn is_past(&self, id: PageId, end: Lsn) -> bool {
         let is_home = self.history.written.get(&id).is_some_and(|written| end <= *written);
         let begins_later = self.whole.get(&id).is_some_and(|whole| end < *whole);
@@ -267,17 +267,17 @@ impl ReadLog {
 }
 
 /// Begins an empty log where `config` says, behind everything that the one before had: of that nothing is needed.
-pub(crate) fn begin_log_anew(config: LogConfig, control: &Control, news: News) -> Result<(Log, Plan)> {
+pub(crate) fn begin_empty_log(config: LogConfig, control: &Control, news: News) -> Result<(Log, Plan)> {
     let segment_bytes = config.segment_bytes;
     let block = control.get();
-    let (stored, tail) = StoredLog::begin_anew(config, block.database, block.log_end())?;
+    let (stored, tail) = StoredLog::begin_empty(config, block.database, block.log_end())?;
     let life = Life { incarnation: block.next_incarnation(), after: tail.next, start: tail.next };
     control.update(|block| {
-        block.begin_log_anew(life, segment_bytes);
+        block.begin_empty_log(life, segment_bytes);
         block.announce_mark(random_id());
         news.tell(block);
     })?;
-    reached("open: the log begins anew");
+    reached("open: an empty log");
     let log = stored.resume(life.incarnation, tail, tail.next)?;
     Ok((log, Plan::empty(life)))
 }
@@ -352,7 +352,7 @@ impl Analysis {
     }
 
     fn change(&mut self, lsn: Lsn, page: PageId, op: u8) {
-        // Behind another change of its group a whole-page record does not begin anew: redo comes by the other one first.
+        // Behind another change of its group a whole-page record replaces nothing, because redo applies the other one first.
         let is_first = self.needed.get(&page).is_none_or(|last| *last < lsn);
         if redo::is_whole_page(op) && is_first && !planted(IMAGE_IGNORED) {
             self.whole.insert(page, lsn);

@@ -226,13 +226,13 @@ fn region_and_protection_are_read_back_and_make_a_database_of_version_2() {
             block.attached = None;
             block.protection = InForce::Doublewrite;
             block.state = State::Clean;
-            block.log_begins_anew = true;
+            block.log_begins_empty = true;
         })
         .unwrap();
     let found = Control::open(&*directory).unwrap().unwrap().get();
-    assert!(found.log_begins_anew && found.attached.is_none());
+    assert!(found.log_begins_empty && found.attached.is_none());
     assert_eq!(version(&directory, &control), 2);
-    control.update(|block| block.log_begins_anew = false).unwrap();
+    control.update(|block| block.log_begins_empty = false).unwrap();
     assert_eq!(version(&directory, &control), 1, "nothing is left that an older program would miss");
 }
 
@@ -381,11 +381,11 @@ fn impossible_attachments_are_neither_written_nor_read() {
         assert!(control.update(|block| block.attached = Some(attached)).is_err(), "{attached:?}");
     }
     let (_, control) = create();
-    assert!(control.update(|block| block.log_begins_anew = true).is_err(), "the log is in use");
+    assert!(control.update(|block| block.log_begins_empty = true).is_err(), "the log is in use");
     let with_log = control.update(|block| {
         block.state = State::Clean;
         block.attached = Some(REGION);
-        block.log_begins_anew = true;
+        block.log_begins_empty = true;
     });
     assert!(with_log.is_err(), "the log is in the region");
     for (at, field) in

@@ -52,7 +52,7 @@ fn a_database_leaves_its_region_for_every_other_kind() {
             leave(pager);
             let left = noted(&*directory);
             assert_eq!((left.attached, left.state), (None, State::Clean), "{what}");
-            assert_eq!(left.log_begins_anew, from.0.is_some_and(|(_, log)| log > 0), "{what}");
+            assert_eq!(left.log_begins_empty, from.0.is_some_and(|(_, log)| log > 0), "{what}");
             assert!(!has_region(&directory), "{what}");
             let config = with(&directory, to);
             assert_numbers(&open(&config), &ids, &what);

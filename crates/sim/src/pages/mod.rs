@@ -166,7 +166,7 @@ impl Pages {
 
     /// What is done first after a recovery, while what it left is still in memory: its notes become durable, pages are written
     /// that it has changed, the redo position moves, and others of them are written.
-    fn begin_anew(pager: &Pager, bench: &mut Workbench) -> Done {
+    fn begin_empty(pager: &Pager, bench: &mut Workbench) -> Done {
         for _ in 0..bench.rng.below(4) {
             if bench.rng.one_in(3) {
                 pager.flush_log(pager.log().end()).map_err(text)?;
@@ -270,7 +270,7 @@ impl Subject for Pages {
         bench.history.resume(known.model.digest);
         let mut pager = self.open_again(&bench.devices)?;
         bench.history.opened();
-        Self::begin_anew(&pager, bench)?;
+        Self::begin_empty(&pager, bench)?;
         // In one of three runs it is shut down once; it may have another part then. One that moves comes to its place.
         let is_shut_down = bench.rng.one_in(3) || self.part.moves();
         let (stages, reads) = (1 + usize::from(is_shut_down), bench.rng.one_in(2));

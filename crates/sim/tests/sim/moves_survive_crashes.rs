@@ -36,7 +36,7 @@ fn raw_pages() {
         "nvm: flushed home",
         "nvm: region attached",
         "open: another protection",
-        "open: the log begins anew",
+        "open: an empty log",
         "recovery: change redone",
     ];
     judge("pages", &found, images, &events);
@@ -52,6 +52,6 @@ fn the_engine() {
         let plan = Plan::new(seed, images / Part::MOVES.len());
         found.add(search(&Engine { part, load, ..Engine::new(100) }, plan));
     }
-    let events = ["checkpoint: the region is left", "open: the log begins anew", "recovery: loser undone"];
+    let events = ["checkpoint: the region is left", "open: an empty log", "recovery: loser undone"];
     judge("engine", &found, images, &events);
 }

@@ -43,7 +43,7 @@ fn status(arguments: &RegionArgs) -> Result<(), CommandError> {
     if let Some(place) = &found.left_over {
         say(left_over(place));
     }
-    if found.log_begins_anew {
+    if found.log_begins_empty {
         say("log: it was moved out of a region; the next start creates a new one");
     }
     let fits = next_config(&configured, config.page_size).goes_with(&found);

@@ -213,7 +213,7 @@ pub(crate) fn remove_of(directory: &dyn Directory, database: u64) {
 /// A file that was opened.
 pub(in crate::flash) struct OpenStore {
     pub(in crate::flash) store: Store,
-    /// Whose it is from now on. An epoch that it had before stays until somebody begins it anew.
+    /// Whose it is from now on. An epoch that it had before stays until a new epoch begins.
     pub(in crate::flash) whose: Whose,
     /// The marks that it had, if it could be gone on with.
     pub(in crate::flash) earlier: std::result::Result<Marks, Cold>,

@@ -125,7 +125,7 @@ impl Noted {
         let (epoch, mut payload) = payload.split_first_chunk::<EPOCH_BYTES>()?;
         let epoch = u64::from_le_bytes(*epoch);
         if epoch != self.epoch {
-            // The file was begun anew.
+            // The file begins with a new epoch.
             self.epoch = epoch;
             self.frames.clear();
             self.by_page.clear();
