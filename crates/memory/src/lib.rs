@@ -35,6 +35,8 @@ mod state;
 mod store;
 mod store_error;
 mod tuple;
+mod undo_log;
+mod wal;
 
 pub use allocator::ActiveChunk;
 pub use error::{MemoryError, Result};

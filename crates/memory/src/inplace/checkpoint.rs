@@ -24,13 +24,13 @@
 use std::ops::ControlFlow;
 
 use super::heap::Heap;
-use super::log::{Log, name_of};
 use super::record::Record;
 use crate::files::{FileHandle, Files};
 use crate::layout::get_u64;
 use crate::pointer::Pointer;
 use crate::store::{Direction, KeyRange, TableNo};
 use crate::store_error::{StoreError, StoreResult};
+use crate::wal::{Wal, name_of};
 
 /// The name of the valid checkpoint.
 const NAME: &str = "checkpoint";
@@ -96,7 +96,7 @@ fn unpack<'b>(bytes: &'b [u8], records: &mut Vec<u8>) -> Option<&'b [u8]> {
 /// Writes a checkpoint, and goes on with an empty log. No transaction is open, and the log is flushed.
 ///
 /// Errors: the region is full. Then the old checkpoint and the log stay.
-pub(super) fn write(heap: &Heap, log: &mut Log) -> StoreResult<()> {
+pub(super) fn write(heap: &Heap, log: &mut Wal) -> StoreResult<()> {
     let (old, next) = (log.number(), log.number() + 1);
     let written = write_files(heap, &mut log.files, next);
     if let Err(error) = written {

@@ -18,7 +18,6 @@
 
 mod checkpoint;
 mod heap;
-mod log;
 mod node;
 mod record;
 mod recovery;

@@ -7,14 +7,14 @@
 
 use super::checkpoint;
 use super::heap::Heap;
-use super::log::Log;
 use super::record::Record;
 use crate::files::Files;
 use crate::pointer::{Owner, Pointer};
 use crate::store_error::{StoreError, StoreResult};
+use crate::wal::Wal;
 
 /// Fills an empty heap with what the files have; the log to go on with.
-pub(super) fn recover(heap: &mut Heap, mut files: Files) -> StoreResult<Log> {
+pub(super) fn recover(heap: &mut Heap, mut files: Files) -> StoreResult<Wal> {
     let found = checkpoint::read(&mut files)?;
     let mut rest = &found.records[..];
     while !rest.is_empty() {
@@ -22,7 +22,7 @@ pub(super) fn recover(heap: &mut Heap, mut files: Files) -> StoreResult<Log> {
         apply(heap, &decoded.record)?;
         rest = decoded.rest;
     }
-    let log = Log::open(files, found.log)?;
+    let log = Wal::open(files, found.log)?;
     replay(heap, &log.read()?)?;
     Ok(log)
 }

@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use super::checkpoint;
 use super::heap::Heap;
-use super::log::Log;
-use super::record::Record;
+use super::record::{COMMIT_BYTES, Record};
 use super::recovery;
 use super::start_reserve::StartReserve;
 use crate::error::MemoryError;
@@ -23,6 +22,7 @@ use crate::state::Allocator;
 use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, TableNo};
 use crate::store_error::{StoreError, StoreResult};
 use crate::tuple::TupleHead;
+use crate::wal::Wal;
 
 /// The settings of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ struct Change {
 /// The tables of one partition: in memory that a crash forgets, with a log and checkpoints in files.
 pub struct Inplace {
     heap: Heap,
-    log: Log,
+    log: Wal,
     start_reserve: StartReserve,
     settings: InplaceSettings,
     transaction: u64,
@@ -107,9 +107,19 @@ impl Inplace {
         self.start_reserve.fill(&self.heap.space)
     }
 
+    /// Makes sure that a record of this many bytes, and a commit behind it, find room in the log.
+    fn reserve_log(&mut self, record_bytes: usize) -> StoreResult<()> {
+        self.log.reserve(record_bytes + COMMIT_BYTES)
+    }
+
+    fn commit_log(&mut self) {
+        self.log.append(|buffer| Record::Commit.encode(buffer));
+        self.log.commit();
+    }
+
     fn note(&mut self, kind: Kind, table: TableNo, tuple: Pointer, record: &Record<'_>) {
         let record_at = self.log.end();
-        self.log.append(record);
+        self.log.append(|buffer| record.encode(buffer));
         self.changes.push(Change { kind, table, tuple, record_at });
     }
 
@@ -125,7 +135,8 @@ impl Inplace {
                 self.heap.free(tuple)?;
             }
             Kind::Patch => {
-                if let Some(Record::Patch { at, before, .. }) = self.log.record(record_at) {
+                let decoded = Record::decode(self.log.records(record_at));
+                if let Some(Record::Patch { at, before, .. }) = decoded.map(|decoded| decoded.record) {
                     self.heap.patch(tuple, at, before)?;
                 }
             }
@@ -156,17 +167,18 @@ impl Store for Inplace {
         if !self.changes.is_empty() {
             return Err(StoreError::InTransaction);
         }
-        self.log.reserve(Record::bytes_max(&[], 0))?;
+        self.reserve_log(Record::bytes_max(&[], 0))?;
         let table = self.heap.add_table(owner, indexes)?;
-        self.log.append(&Record::CreateTable { table, owner: owner.number(), indexes });
-        self.log.commit();
+        let record = Record::CreateTable { table, owner: owner.number(), indexes };
+        self.log.append(|buffer| record.encode(buffer));
+        self.commit_log();
         self.log.flush()?;
         Ok(table)
     }
 
     fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
         self.heap.check(table, keys, row)?;
-        self.log.reserve(Record::bytes_max(keys, row.len()))?;
+        self.reserve_log(Record::bytes_max(keys, row.len()))?;
         let tuple = self.heap.insert(table, keys, row)?;
         self.note(Kind::Insert, table, tuple, &Record::Insert { table, keys: keys.to_vec(), row });
         Ok(())
@@ -178,7 +190,7 @@ impl Store for Inplace {
         let Some(old) = self.heap.find(table, key)? else { return Ok(false) };
         let mut before = std::mem::take(&mut self.before);
         self.heap.row(old, &mut before)?;
-        self.log.reserve(Record::bytes_max(keys, row.len() + before.len()))?;
+        self.reserve_log(Record::bytes_max(keys, row.len() + before.len()))?;
         let tuple = self.heap.replace(table, keys, row, old)?;
         let record = Record::Replace { table, keys: keys.to_vec(), row, before: &before };
         self.note(Kind::Replace(old), table, tuple, &record);
@@ -193,7 +205,7 @@ impl Store for Inplace {
         let changed = at.checked_add(bytes.len()).and_then(|end| before.get(at..end));
         let (len_bytes, row_bytes) = (bytes.len(), before.len());
         let changed = changed.ok_or(StoreError::PatchRange { at, len_bytes, row_bytes })?;
-        self.log.reserve(Record::bytes_max(&[key], 2 * bytes.len()))?;
+        self.reserve_log(Record::bytes_max(&[key], 2 * bytes.len()))?;
         self.heap.patch(tuple, at, bytes)?;
         let record = Record::Patch { table, key, at, before: changed, after: bytes };
         self.note(Kind::Patch, table, tuple, &record);
@@ -205,7 +217,7 @@ impl Store for Inplace {
         let Some(tuple) = self.heap.find(table, key)? else { return Ok(false) };
         let mut before = std::mem::take(&mut self.before);
         self.heap.row(tuple, &mut before)?;
-        self.log.reserve(Record::bytes_max(&[key], before.len()))?;
+        self.reserve_log(Record::bytes_max(&[key], before.len()))?;
         self.heap.remove(table, tuple)?;
         self.note(Kind::Delete, table, tuple, &Record::Delete { table, key, before: &before });
         self.before = before;
@@ -251,7 +263,7 @@ impl Store for Inplace {
 
     fn commit(&mut self) -> StoreResult<Commit> {
         if !self.changes.is_empty() {
-            self.log.commit();
+            self.commit_log();
             for change in &self.changes {
                 match change.kind {
                     Kind::Replace(old) => self.heap.free(old)?,

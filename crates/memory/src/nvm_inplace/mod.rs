@@ -14,7 +14,6 @@
 //! What it does not know: the other engines.
 
 mod index;
-mod log;
 mod node;
 mod recovery;
 mod scan;

@@ -18,7 +18,6 @@
 //! What it does not know: how changes are made (`store.rs`).
 
 use super::index::SearchKey;
-use super::log::{Kind, Phase, UndoEntry, UndoLog};
 use super::tables::Tables;
 use crate::pointer::Pointer;
 use crate::publish::Step;
@@ -26,6 +25,7 @@ use crate::space::{OwnedChunk, Space};
 use crate::store::TableNo;
 use crate::store_error::StoreResult;
 use crate::tuple::{self, TupleHead};
+use crate::undo_log::{Kind, Phase, UndoEntry, UndoLog};
 
 /// What undoing works on.
 pub(super) struct Undo<'s> {

@@ -11,7 +11,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::index::{Index, LeafSlot, SearchKey};
-use super::log::{Kind, PATCH_BYTES_MAX, UndoEntry, UndoLog};
 use super::recovery::Undo;
 use super::scan::IndexScan;
 use super::tables::{self, Tables};
@@ -21,6 +20,7 @@ use crate::state::Allocator;
 use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, TableNo};
 use crate::store_error::{StoreError, StoreResult};
 use crate::tuple::{self, INDEXES_MAX, KEY_BYTES_MAX, ROW_BYTES_MAX, TupleHead};
+use crate::undo_log::{Kind, PATCH_BYTES_MAX, UndoEntry, UndoLog};
 
 /// The tables of one partition, updated in place in persistent memory.
 pub struct NvmInplace {

@@ -15,7 +15,6 @@
 //! What it does not know: transactions.
 
 use super::index::{self, Index};
-use super::log;
 use super::node::NODE_BYTES;
 use crate::error::MemoryError;
 use crate::layout::get_u64;
@@ -25,6 +24,7 @@ use crate::space::Space;
 use crate::store::TableNo;
 use crate::store_error::{StoreError, StoreResult};
 use crate::tuple::INDEXES_MAX;
+use crate::undo_log;
 
 /// Tables that a store can have.
 const TABLES_MAX: usize = 63;
@@ -57,7 +57,7 @@ pub(super) fn find_or_create(space: &Space, name: &str, owner: Owner) -> StoreRe
         return Ok(found);
     }
     let directory = space.allocator().allocate(owner, DIRECTORY_BYTES as u64)?;
-    let block = log::new_block(space, owner).inspect_err(|_| drop(space.give_up(directory)))?;
+    let block = undo_log::new_block(space, owner).inspect_err(|_| drop(space.give_up(directory)))?;
     space.store(directory, 0, &[0; DIRECTORY_BYTES])?;
     space.store(directory, 0, &MAGIC.to_le_bytes())?;
     space.store(directory, LOG_AT, &block.to_u64().to_le_bytes())?;

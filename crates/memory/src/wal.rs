@@ -12,7 +12,6 @@
 //!
 //! What it does not know: what records do.
 
-use super::record::{COMMIT_BYTES, Record};
 use crate::files::{FileHandle, Files};
 use crate::store_error::StoreResult;
 
@@ -20,8 +19,8 @@ use crate::store_error::StoreResult;
 const STEP_BYTES: u64 = 16_384;
 
 /// The log.
-pub(super) struct Log {
-    pub(super) files: Files,
+pub(crate) struct Wal {
+    pub(crate) files: Files,
     file: FileHandle,
     /// The number in the file's name. A checkpoint begins a new file.
     number: u64,
@@ -32,13 +31,13 @@ pub(super) struct Log {
 }
 
 /// The name of a log file.
-pub(super) fn name_of(number: u64) -> String {
+pub(crate) fn name_of(number: u64) -> String {
     format!("log.{number}")
 }
 
-impl Log {
+impl Wal {
     /// Opens the log file with this number; makes it if there is none.
-    pub(super) fn open(mut files: Files, number: u64) -> StoreResult<Log> {
+    pub(crate) fn open(mut files: Files, number: u64) -> StoreResult<Wal> {
         let name = name_of(number);
         let file = match files.names().iter().any(|found| **found == *name) {
             true => files.open_file(&name)?,
@@ -46,38 +45,38 @@ impl Log {
         };
         let file_bytes = files.len_bytes(file)?;
         let (buffer, reserved_bytes) = (Vec::new(), file_bytes);
-        Ok(Log { files, file, number, buffer, committed_bytes: 0, file_bytes, reserved_bytes })
+        Ok(Wal { files, file, number, buffer, committed_bytes: 0, file_bytes, reserved_bytes })
     }
 
     /// The bytes of the file.
-    pub(super) fn read(&self) -> StoreResult<Vec<u8>> {
+    pub(crate) fn read(&self) -> StoreResult<Vec<u8>> {
         let mut bytes = vec![0; self.file_bytes as usize];
         self.files.read_at(self.file, 0, &mut bytes)?;
         Ok(bytes)
     }
 
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
     /// Bytes of the file.
-    pub(super) fn file_bytes(&self) -> u64 {
+    pub(crate) fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
 
-    /// Whether a commit waits for [`Log::flush`].
-    pub(super) fn has_pending(&self) -> bool {
+    /// Whether a commit waits for [`Wal::flush`].
+    pub(crate) fn has_pending(&self) -> bool {
         self.committed_bytes > 0
     }
 
     /// Where the next record begins in the buffer.
-    pub(super) fn end(&self) -> usize {
+    pub(crate) fn end(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Makes sure that a record of this many bytes, and a commit behind it, find room in the file.
-    pub(super) fn reserve(&mut self, record_bytes: usize) -> StoreResult<()> {
-        let needed = self.file_bytes + (self.buffer.len() + record_bytes + COMMIT_BYTES) as u64;
+    /// Makes sure that records of this many bytes find room in the file. The caller counts the commit, too.
+    pub(crate) fn reserve(&mut self, records_bytes: usize) -> StoreResult<()> {
+        let needed = self.file_bytes + (self.buffer.len() + records_bytes) as u64;
         if needed > self.reserved_bytes {
             let reserved_bytes = needed.next_multiple_of(STEP_BYTES);
             self.files.reserve(self.file, reserved_bytes)?;
@@ -86,29 +85,28 @@ impl Log {
         Ok(())
     }
 
-    /// Adds a record, for which room was reserved.
-    pub(super) fn append(&mut self, record: &Record<'_>) {
-        record.encode(&mut self.buffer);
+    /// Adds a record, for which room was reserved. `encode` appends its bytes.
+    pub(crate) fn append(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        encode(&mut self.buffer);
     }
 
-    /// Adds a commit.
-    pub(super) fn commit(&mut self) {
-        self.append(&Record::Commit);
+    /// Notes that the last record is a commit.
+    pub(crate) fn commit(&mut self) {
         self.committed_bytes = self.buffer.len();
     }
 
-    /// The record of the open transaction that begins here in the buffer.
-    pub(super) fn record(&self, at: usize) -> Option<Record<'_>> {
-        self.buffer.get(at..).and_then(Record::decode).map(|decoded| decoded.record)
+    /// The bytes of the buffer from here on: records of the open transaction.
+    pub(crate) fn records(&self, at: usize) -> &[u8] {
+        self.buffer.get(at..).unwrap_or_default()
     }
 
     /// Takes back the records from here on.
-    pub(super) fn truncate(&mut self, at: usize) {
+    pub(crate) fn truncate(&mut self, at: usize) {
         self.buffer.truncate(at);
     }
 
     /// Makes all commits durable. Gives the bytes that have left the buffer.
-    pub(super) fn flush(&mut self) -> StoreResult<usize> {
+    pub(crate) fn flush(&mut self) -> StoreResult<usize> {
         let written = self.committed_bytes;
         if written > 0 {
             self.files.append(self.file, self.buffer.get(..written).unwrap_or_default())?;
@@ -121,7 +119,7 @@ impl Log {
     }
 
     /// Goes on with a new file, which is empty. The buffer is empty, too.
-    pub(super) fn begin(&mut self, number: u64) -> StoreResult<()> {
+    pub(crate) fn begin(&mut self, number: u64) -> StoreResult<()> {
         self.file = self.files.open_file(&name_of(number))?;
         (self.number, self.file_bytes, self.reserved_bytes) = (number, 0, 0);
         Ok(())

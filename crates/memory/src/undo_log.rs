@@ -49,11 +49,11 @@ const FIXED_BYTES: usize = 32;
 const FURTHER: u64 = 5;
 const JUMP: u64 = 6;
 /// Bytes of the longest patch of one entry.
-pub(super) const PATCH_BYTES_MAX: usize = 1024;
+pub(crate) const PATCH_BYTES_MAX: usize = 1024;
 
 /// What an entry undoes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Insert = 1,
     Replace = 2,
     Delete = 3,
@@ -70,19 +70,19 @@ impl Kind {
 
 /// An entry without the bytes of a patch.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct UndoEntry {
-    pub(super) kind: Kind,
-    pub(super) table: u16,
-    pub(super) tuple: Pointer,
+pub(crate) struct UndoEntry {
+    pub(crate) kind: Kind,
+    pub(crate) table: u16,
+    pub(crate) tuple: Pointer,
     /// The tuple that was replaced.
-    pub(super) old: Pointer,
+    pub(crate) old: Pointer,
     /// Checksum of the new tuple's head.
-    pub(super) checksum: u32,
+    pub(crate) checksum: u32,
 }
 
 /// What has to be done with the entries of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     Open = 0,
     Committed = 1,
     Undone = 2,
@@ -103,7 +103,7 @@ struct Kept {
 }
 
 /// The undo log.
-pub(super) struct UndoLog {
+pub(crate) struct UndoLog {
     owner: Owner,
     blocks: Vec<Pointer>,
     transaction: u64,
@@ -117,7 +117,7 @@ pub(super) struct UndoLog {
 const BEGIN: LineNo = LineNo { block: 0, line: 1 };
 
 /// Reserves a block and fills it with zeros; a caller's fence makes them durable.
-pub(super) fn new_block(space: &Space, owner: Owner) -> StoreResult<Pointer> {
+pub(crate) fn new_block(space: &Space, owner: Owner) -> StoreResult<Pointer> {
     let block = space.allocator().allocate(owner, BLOCK_BYTES as u64)?;
     space.store_back(block, 0, &[0; BLOCK_BYTES])?;
     Ok(block)
@@ -125,7 +125,7 @@ pub(super) fn new_block(space: &Space, owner: Owner) -> StoreResult<Pointer> {
 
 impl UndoLog {
     /// Reads a log that begins with this block.
-    pub(super) fn read(space: &Space, owner: Owner, first: Pointer) -> StoreResult<UndoLog> {
+    pub(crate) fn read(space: &Space, owner: Owner, first: Pointer) -> StoreResult<UndoLog> {
         let state = space.load(space.word(first, 0)?);
         let phase = match state & 3 {
             1 => Phase::Committed,
@@ -224,7 +224,7 @@ impl UndoLog {
     /// Appends an entry; it is durable with the caller's next fence. `before` are the bytes before a patch.
     ///
     /// Errors: there is no room for another block.
-    pub(super) fn append(&mut self, space: &Space, entry: UndoEntry, before: &[u8]) -> StoreResult<()> {
+    pub(crate) fn append(&mut self, space: &Space, entry: UndoEntry, before: &[u8]) -> StoreResult<()> {
         let len_bytes = FIXED_BYTES + before.len();
         let lines = len_bytes.div_ceil(PAYLOAD_BYTES);
         if self.end.line + lines > LINES {
@@ -278,36 +278,36 @@ impl UndoLog {
     }
 
     /// Its blocks.
-    pub(super) fn blocks(&self) -> &[Pointer] {
+    pub(crate) fn blocks(&self) -> &[Pointer] {
         &self.blocks
     }
 
     /// The number of the open transaction, or of the next one.
-    pub(super) fn transaction(&self) -> u64 {
+    pub(crate) fn transaction(&self) -> u64 {
         self.transaction
     }
 
-    pub(super) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> Phase {
         self.phase
     }
 
     /// Number of entries.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// The entries, oldest first.
-    pub(super) fn entries(&self) -> impl Iterator<Item = &UndoEntry> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &UndoEntry> {
         self.entries.iter().map(|kept| &kept.entry)
     }
 
     /// An entry, counted from 0, the oldest one.
-    pub(super) fn entry(&self, number: usize) -> Option<UndoEntry> {
+    pub(crate) fn entry(&self, number: usize) -> Option<UndoEntry> {
         self.entries.get(number).map(|kept| kept.entry)
     }
 
     /// The bytes before the patch of an entry.
-    pub(super) fn before(&mut self, space: &Space, number: usize) -> StoreResult<&[u8]> {
+    pub(crate) fn before(&mut self, space: &Space, number: usize) -> StoreResult<&[u8]> {
         if let Some(at) = self.entries.get(number).map(|kept| kept.at) {
             self.read_entry(space, at)?;
         }
@@ -315,27 +315,27 @@ impl UndoLog {
     }
 
     /// The word that a 0 ends the log at, in place of its last entry.
-    pub(super) fn last_word(&self, space: &Space) -> StoreResult<Option<Word>> {
+    pub(crate) fn last_word(&self, space: &Space) -> StoreResult<Option<Word>> {
         let Some(Kept { at, .. }) = self.entries.last() else { return Ok(None) };
         let block = self.blocks.get(at.block).copied().unwrap_or_default();
         space.word(block, (at.line * LINE_BYTES) as u64).map(Some)
     }
 
     /// Forgets the last entry, whose first word in the region is 0.
-    pub(super) fn forget_last(&mut self) {
+    pub(crate) fn forget_last(&mut self) {
         if let Some(kept) = self.entries.pop() {
             self.end = kept.at;
         }
     }
 
     /// Goes to another phase, durably.
-    pub(super) fn set_phase(&mut self, space: &Space, phase: Phase) -> StoreResult<()> {
+    pub(crate) fn set_phase(&mut self, space: &Space, phase: Phase) -> StoreResult<()> {
         self.phase = phase;
         self.store_state(space)
     }
 
     /// Ends the transaction, durably: its entries count no more.
-    pub(super) fn end(&mut self, space: &Space) -> StoreResult<()> {
+    pub(crate) fn end(&mut self, space: &Space) -> StoreResult<()> {
         self.transaction += 1;
         self.phase = Phase::Open;
         self.entries.clear();
