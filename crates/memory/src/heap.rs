@@ -128,6 +128,16 @@ impl Heap {
         empty
     }
 
+    /// Makes all chunks free, whose bits the caller clears in the region.
+    pub(crate) fn clear(&mut self) {
+        for (segment, slab) in &mut self.slabs {
+            if slab.is_full() {
+                self.roomy.push_back(*segment);
+            }
+            slab.clear();
+        }
+    }
+
     /// Chunks of the slabs that have been read.
     pub(crate) fn taken_count(&self) -> u64 {
         self.slabs.values().map(|slab| u64::from(slab.taken_count())).sum()

@@ -16,8 +16,10 @@
 mod allocator;
 mod chunks;
 mod classes;
+mod engine_kind;
 mod error;
 mod files;
+mod free_owner;
 mod heap;
 mod inplace;
 mod intent;
@@ -39,6 +41,7 @@ mod undo_log;
 mod wal;
 
 pub use allocator::ActiveChunk;
+pub use engine_kind::{EngineKind, PARTITIONS_MAX, TABLE_OWNER_MIN};
 pub use error::{MemoryError, Result};
 pub use files::{CallCounts, FileCosts, FileError, FileHandle, FileResult, Files};
 pub use inplace::{Inplace, InplaceSettings};
@@ -47,5 +50,5 @@ pub use pointer::{Owner, Pointer, Word};
 pub use publish::Step;
 pub use sizes::{CHUNK_BYTES_MIN, ROOT_NAME_BYTES_MAX, ROOTS, SEGMENT_BYTES, STEPS_MAX};
 pub use state::Allocator;
-pub use store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, TableNo};
+pub use store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, StoreTable, TableNo};
 pub use store_error::{StoreError, StoreResult};

@@ -134,6 +134,11 @@ impl Pool {
         }
     }
 
+    /// The first segments of an owner's runs.
+    pub(crate) fn runs_of(&self, owner: Owner) -> Vec<u32> {
+        self.runs().filter(|(_, run)| run.owner == owner).map(|(start, _)| start).collect()
+    }
+
     /// The runs, with their first segments.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (u32, &Run)> {
         self.runs.iter().map(|(start, run)| (*start, run))

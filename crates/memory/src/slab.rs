@@ -117,6 +117,11 @@ impl Slab {
         })
     }
 
+    /// The numbers of the words of the bitmap that have a bit.
+    pub(crate) fn words_with_active(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..).zip(&self.active).filter(|(_, word)| **word != 0).map(|(number, _)| number)
+    }
+
     /// Reserves the next free chunk behind the one that was reserved last.
     pub(crate) fn take(&mut self) -> Option<u32> {
         let slot = self.free_from(self.next).or_else(|| self.free_from(0))?;
@@ -164,6 +169,14 @@ impl Slab {
         put(&mut self.active, slot, is_active);
         let (word, _) = word_and_bit(slot);
         (word, self.active.get(word).copied().unwrap_or_default())
+    }
+
+    /// Makes all chunks free.
+    pub(crate) fn clear(&mut self) {
+        for words in [&mut self.taken, &mut self.active, &mut self.claimed] {
+            words.fill(0);
+        }
+        self.free = self.slots;
     }
 
     /// Makes a claimed chunk free, whose bit is clear.

@@ -23,10 +23,29 @@ use crate::store_error::StoreResult;
 pub struct TableNo(pub(crate) u16);
 
 impl TableNo {
-    /// Tables are counted from 0 in the order in which they were made.
+    /// A new table gets the lowest number that no table has.
     pub const fn new(number: u16) -> TableNo {
         TableNo(number)
     }
+
+    /// The number.
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+}
+
+/// Tables that a store can have. Every table needs an owner of its own, of which the allocator has 4096.
+pub(crate) const TABLES_MAX: usize = 1023;
+
+/// A table of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreTable {
+    /// Its number.
+    pub number: TableNo,
+    /// The owner that its tuples and nodes are counted for.
+    pub owner: Owner,
+    /// Number of its indexes, with the primary key.
+    pub indexes: usize,
 }
 
 /// A moment of a transaction that it can go back to.
@@ -72,9 +91,21 @@ impl KeyRange<'_> {
 pub type OnRow<'f> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'f;
 
 /// The tables of one partition.
-pub trait Store {
-    /// Makes a table with this number of indexes, durably. Its tuples and nodes are counted for `owner`.
+pub trait Store: Send + Sync {
+    /// Makes a table with this number of indexes, durably. Its tuples and nodes are counted for `owner`, which
+    /// no other table may have.
+    ///
+    /// Errors: a transaction is open; the owner is taken; the region is full.
     fn create_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo>;
+
+    /// Removes a table with its rows, durably. A later table may get its number and its owner. If a crash
+    /// interrupts it, the next start goes on.
+    ///
+    /// Errors: a transaction is open; there is no such table.
+    fn drop_table(&mut self, table: TableNo) -> StoreResult<()>;
+
+    /// The tables, by number.
+    fn tables(&self) -> Vec<StoreTable>;
 
     /// Adds a row with a key for each index.
     ///

@@ -21,6 +21,14 @@ pub enum StoreError {
     /// A file of the store refused.
     #[error(transparent)]
     File(FileError),
+    /// A store was asked for in a partition that cannot be.
+    #[error("partition {partition}: there are at most {most}")]
+    NoPartition {
+        /// The partition, counted from 0.
+        partition: u16,
+        /// Most partitions.
+        most: u16,
+    },
     /// An index has the key already.
     #[error("index {index} has this key already")]
     Duplicate {
@@ -77,9 +85,15 @@ pub enum StoreError {
         /// Most indexes of a table.
         indexes: usize,
     },
-    /// A table is made outside of transactions only.
-    #[error("a table cannot be made while a transaction is open")]
+    /// Tables are made and dropped outside of transactions only.
+    #[error("a table cannot be made or dropped while a transaction is open")]
     InTransaction,
+    /// A table was to have an owner that has chunks already.
+    #[error("owner {owner} has chunks already: each table of a region needs an owner of its own")]
+    OwnerTaken {
+        /// The owner's number.
+        owner: u16,
+    },
     /// A savepoint is not of this transaction, or it was rolled back.
     #[error("there is no such savepoint in the transaction")]
     NoSavepoint,

@@ -58,6 +58,20 @@ pub(crate) fn encode_head(keys: &[&[u8]], row_bytes: usize, head: &mut Vec<u8>) 
     keys.iter().for_each(|key| head.extend_from_slice(key));
 }
 
+/// Checks the keys and the row of a table with this number of indexes.
+pub(crate) fn check(indexes: usize, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
+    if keys.len() != indexes {
+        return Err(StoreError::KeyCount { found: keys.len(), expected: indexes });
+    }
+    if let Some(key) = keys.iter().find(|key| key.is_empty() || key.len() > KEY_BYTES_MAX) {
+        return Err(StoreError::KeyLength { len_bytes: key.len(), most_bytes: KEY_BYTES_MAX });
+    }
+    match row.len() > ROW_BYTES_MAX {
+        true => Err(StoreError::RowLength { len_bytes: row.len(), most_bytes: ROW_BYTES_MAX }),
+        false => Ok(()),
+    }
+}
+
 fn number(bytes: &[u8], at: usize) -> u16 {
     let pair = bytes.get(at..).and_then(|rest| rest.first_chunk());
     pair.map_or(0, |pair| u16::from_le_bytes(*pair))

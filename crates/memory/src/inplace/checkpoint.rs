@@ -28,7 +28,7 @@ use super::record::Record;
 use crate::files::{FileHandle, Files};
 use crate::layout::get_u64;
 use crate::pointer::Pointer;
-use crate::store::{Direction, KeyRange, TableNo};
+use crate::store::{Direction, KeyRange};
 use crate::store_error::{StoreError, StoreResult};
 use crate::wal::{Wal, name_of};
 
@@ -117,8 +117,8 @@ fn write_files(heap: &Heap, files: &mut Files, log: u64) -> StoreResult<()> {
     let head = [MAGIC.to_le_bytes(), log.to_le_bytes()];
     files.append(file, head.as_flattened())?;
     let mut records = Vec::new();
-    for (number, table) in heap.tables().iter().enumerate() {
-        let (table_no, indexes) = (TableNo(number as u16), table.indexes.len());
+    for (table_no, table) in heap.tables() {
+        let indexes = table.indexes.len();
         Record::CreateTable { table: table_no, owner: table.owner.number(), indexes }.encode(&mut records);
         let Some(primary) = table.indexes.first() else { continue };
         let mut row = Vec::new();

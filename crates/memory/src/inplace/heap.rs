@@ -12,12 +12,9 @@ use super::tree::Tree;
 use crate::pointer::{Owner, Pointer};
 use crate::space::Space;
 use crate::state::Allocator;
-use crate::store::TableNo;
+use crate::store::{StoreTable, TABLES_MAX, TableNo};
 use crate::store_error::{StoreError, StoreResult};
-use crate::tuple::{self, INDEXES_MAX, KEY_BYTES_MAX, ROW_BYTES_MAX, TupleHead};
-
-/// Tables that a store can have, as in the engine `nvm_inplace`.
-const TABLES_MAX: usize = 63;
+use crate::tuple::{self, INDEXES_MAX, TupleHead};
 
 /// A table: its indexes, the primary one first.
 pub(super) struct Table {
@@ -35,7 +32,8 @@ struct EmptiedLeaf {
 /// The tables.
 pub(super) struct Heap {
     pub(super) space: Space,
-    tables: Vec<Table>,
+    /// By number; `None` where there is no table.
+    tables: Vec<Option<Table>>,
     emptied: Vec<EmptiedLeaf>,
     /// The head of the tuple that is being made.
     head: Vec<u8>,
@@ -46,13 +44,26 @@ impl Heap {
         Heap { space: Space::new(allocator), tables: Vec::new(), emptied: Vec::new(), head: Vec::new() }
     }
 
-    pub(super) fn tables(&self) -> &[Table] {
-        &self.tables
+    /// The tables, by number.
+    pub(super) fn tables(&self) -> impl Iterator<Item = (TableNo, &Table)> {
+        (0..).zip(&self.tables).filter_map(|(number, table)| Some((TableNo(number), table.as_ref()?)))
+    }
+
+    /// The same without their indexes.
+    pub(super) fn list(&self) -> Vec<StoreTable> {
+        let tables = self.tables();
+        tables
+            .map(|(number, Table { owner, indexes })| StoreTable {
+                number,
+                owner: *owner,
+                indexes: indexes.len(),
+            })
+            .collect()
     }
 
     pub(super) fn table(&self, table: TableNo) -> StoreResult<&Table> {
         let no_table = StoreError::NoIndex { table: table.0, index: 0 };
-        self.tables.get(usize::from(table.0)).ok_or(no_table)
+        self.tables.get(usize::from(table.0)).and_then(Option::as_ref).ok_or(no_table)
     }
 
     pub(super) fn index(&self, table: TableNo, index: usize) -> StoreResult<&Tree> {
@@ -62,7 +73,8 @@ impl Heap {
 
     fn index_mut(&mut self, table: TableNo, index: usize) -> StoreResult<IndexMut<'_>> {
         let no_index = StoreError::NoIndex { table: table.0, index };
-        let tree = self.tables.get_mut(usize::from(table.0)).and_then(|table| table.indexes.get_mut(index));
+        let tree = self.tables.get_mut(usize::from(table.0)).and_then(Option::as_mut);
+        let tree = tree.and_then(|table| table.indexes.get_mut(index));
         Ok(IndexMut { space: &self.space, tree: tree.ok_or(no_index)? })
     }
 
@@ -71,33 +83,49 @@ impl Heap {
         self.index(table, 0)?.find(&self.space, key)
     }
 
-    pub(super) fn add_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo> {
-        let number = self.tables.len();
-        if number == TABLES_MAX || !(1..=INDEXES_MAX).contains(&indexes) {
+    /// The number that a new table gets.
+    ///
+    /// Errors: there are too many tables or indexes; the owner has chunks.
+    pub(super) fn next_table(&self, owner: Owner, indexes: usize) -> StoreResult<TableNo> {
+        let number = self.tables.iter().position(Option::is_none).unwrap_or(self.tables.len());
+        if number >= TABLES_MAX || !(1..=INDEXES_MAX).contains(&indexes) {
             return Err(StoreError::TooMany { tables: TABLES_MAX, indexes: INDEXES_MAX });
         }
+        match self.space.allocator().used_bytes(owner)? {
+            0 => Ok(TableNo(number as u16)),
+            _ => Err(StoreError::OwnerTaken { owner: owner.number() }),
+        }
+    }
+
+    /// Adds an empty table with this number.
+    pub(super) fn add_table(&mut self, table: TableNo, owner: Owner, indexes: usize) -> StoreResult<()> {
         let mut trees = Vec::with_capacity(indexes);
         for index in 0..indexes {
             let tree = Tree::create(&self.space, owner, index);
             let tree = tree.inspect_err(|_| trees.iter().for_each(|tree: &Tree| tree.give_up(&self.space)));
             trees.push(tree?);
         }
-        self.tables.push(Table { owner, indexes: trees });
-        Ok(TableNo(number as u16))
+        let number = usize::from(table.0);
+        if number >= self.tables.len() {
+            self.tables.resize_with(number + 1, || None);
+        }
+        if let Some(free) = self.tables.get_mut(number) {
+            *free = Some(Table { owner, indexes: trees });
+        }
+        Ok(())
+    }
+
+    /// Removes a table and frees all its chunks.
+    pub(super) fn drop_table(&mut self, table: TableNo) -> StoreResult<()> {
+        let owner = self.table(table)?.owner;
+        if let Some(found) = self.tables.get_mut(usize::from(table.0)) {
+            *found = None;
+        }
+        Ok(self.space.allocator().free_owner(owner)?)
     }
 
     pub(super) fn check(&self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
-        let expected = self.table(table)?.indexes.len();
-        if keys.len() != expected {
-            return Err(StoreError::KeyCount { found: keys.len(), expected });
-        }
-        if let Some(key) = keys.iter().find(|key| key.is_empty() || key.len() > KEY_BYTES_MAX) {
-            return Err(StoreError::KeyLength { len_bytes: key.len(), most_bytes: KEY_BYTES_MAX });
-        }
-        match row.len() > ROW_BYTES_MAX {
-            true => Err(StoreError::RowLength { len_bytes: row.len(), most_bytes: ROW_BYTES_MAX }),
-            false => Ok(()),
-        }
+        tuple::check(self.table(table)?.indexes.len(), keys, row)
     }
 
     /// Refuses keys that another tuple than `old` has.

@@ -17,6 +17,7 @@
 //! | 4 patch | primary key, where it begins, the bytes before, the bytes |
 //! | 5 delete | primary key, the row before |
 //! | 6 commit | none; the table is 0 |
+//! | 7 drop table | none |
 //!
 //! What it does not know: where records are kept.
 
@@ -35,6 +36,7 @@ pub(super) enum Record<'r> {
     Patch { table: TableNo, key: &'r [u8], at: usize, before: &'r [u8], after: &'r [u8] },
     Delete { table: TableNo, key: &'r [u8], before: &'r [u8] },
     Commit,
+    DropTable { table: TableNo },
 }
 
 /// A record that was read, and the bytes behind it.
@@ -66,6 +68,7 @@ impl<'r> Record<'r> {
             Record::Patch { .. } => 4,
             Record::Delete { .. } => 5,
             Record::Commit => 6,
+            Record::DropTable { .. } => 7,
         }
     }
 
@@ -75,7 +78,8 @@ impl<'r> Record<'r> {
             | Record::Insert { table, .. }
             | Record::Replace { table, .. }
             | Record::Patch { table, .. }
-            | Record::Delete { table, .. } => *table,
+            | Record::Delete { table, .. }
+            | Record::DropTable { table } => *table,
             Record::Commit => TableNo(0),
         }
     }
@@ -110,7 +114,7 @@ impl<'r> Record<'r> {
                 put_bytes(out, key);
                 put_bytes(out, before);
             }
-            Record::Commit => {}
+            Record::Commit | Record::DropTable { .. } => {}
         }
         let body = out.get(from + HEAD_BYTES..).unwrap_or_default();
         let head = [body.len() as u32, crc32c::crc32c(body)];
@@ -150,6 +154,7 @@ impl<'r> Record<'r> {
             },
             5 => Record::Delete { table, key: fields.bytes()?, before: fields.bytes()? },
             6 => Record::Commit,
+            7 => Record::DropTable { table },
             _ => return None,
         };
         fields.0.is_empty().then_some(Decoded { record, rest })
@@ -193,6 +198,7 @@ mod tests {
             Record::Replace { table, keys, row: b"row", before: b"before" },
             Record::Patch { table, key: b"key", at: 70_000, before: b"a", after: b"b" },
             Record::Delete { table, key: b"key", before: b"before" },
+            Record::DropTable { table },
             Record::Commit,
         ];
         let mut bytes = Vec::new();

@@ -10,6 +10,7 @@ use super::heap::Heap;
 use super::record::Record;
 use crate::files::Files;
 use crate::pointer::{Owner, Pointer};
+use crate::store::TABLES_MAX;
 use crate::store_error::{StoreError, StoreResult};
 use crate::wal::Wal;
 
@@ -53,9 +54,14 @@ fn replay(heap: &mut Heap, bytes: &[u8]) -> StoreResult<()> {
 fn apply(heap: &mut Heap, record: &Record<'_>) -> StoreResult<()> {
     let missing = || damaged("the log, which changes a row that is not there");
     match record {
-        Record::CreateTable { owner, indexes, .. } => {
+        Record::CreateTable { table, owner, indexes } => {
             let owner = Owner::new(*owner).ok_or(damaged("the owner of a table"))?;
-            heap.add_table(owner, *indexes).map(drop)
+            let is_free = heap.table(*table).is_err() && usize::from(table.0) < TABLES_MAX;
+            heap.next_table(owner, *indexes)?;
+            match is_free {
+                true => heap.add_table(*table, owner, *indexes),
+                false => Err(damaged("the log, which makes a table twice")),
+            }
         }
         Record::Insert { table, keys, row } => {
             heap.check(*table, keys, row)?;
@@ -77,6 +83,7 @@ fn apply(heap: &mut Heap, record: &Record<'_>) -> StoreResult<()> {
             heap.remove(*table, tuple)?;
             heap.free(tuple)
         }
+        Record::DropTable { table } => heap.drop_table(*table),
         Record::Commit => Ok(()),
     }
 }

@@ -19,7 +19,7 @@ use crate::error::MemoryError;
 use crate::files::{CallCounts, FileCosts, Files};
 use crate::pointer::{Owner, Pointer};
 use crate::state::Allocator;
-use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, TableNo};
+use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, StoreTable, TableNo};
 use crate::store_error::{StoreError, StoreResult};
 use crate::tuple::TupleHead;
 use crate::wal::Wal;
@@ -168,12 +168,29 @@ impl Store for Inplace {
             return Err(StoreError::InTransaction);
         }
         self.reserve_log(Record::bytes_max(&[], 0))?;
-        let table = self.heap.add_table(owner, indexes)?;
+        let table = self.heap.next_table(owner, indexes)?;
+        self.heap.add_table(table, owner, indexes)?;
         let record = Record::CreateTable { table, owner: owner.number(), indexes };
         self.log.append(|buffer| record.encode(buffer));
         self.commit_log();
         self.log.flush()?;
         Ok(table)
+    }
+
+    fn drop_table(&mut self, table: TableNo) -> StoreResult<()> {
+        if !self.changes.is_empty() {
+            return Err(StoreError::InTransaction);
+        }
+        self.heap.table(table)?;
+        self.reserve_log(Record::bytes_max(&[], 0))?;
+        self.log.append(|buffer| Record::DropTable { table }.encode(buffer));
+        self.commit_log();
+        self.log.flush()?;
+        self.heap.drop_table(table)
+    }
+
+    fn tables(&self) -> Vec<StoreTable> {
+        self.heap.list()
     }
 
     fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {

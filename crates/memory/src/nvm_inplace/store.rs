@@ -17,9 +17,9 @@ use super::tables::{self, Tables};
 use crate::pointer::{Owner, Pointer};
 use crate::space::Space;
 use crate::state::Allocator;
-use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, TableNo};
+use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, StoreTable, TableNo};
 use crate::store_error::{StoreError, StoreResult};
-use crate::tuple::{self, INDEXES_MAX, KEY_BYTES_MAX, ROW_BYTES_MAX, TupleHead};
+use crate::tuple::{self, INDEXES_MAX, TupleHead};
 use crate::undo_log::{Kind, PATCH_BYTES_MAX, UndoEntry, UndoLog};
 
 /// The tables of one partition, updated in place in persistent memory.
@@ -55,9 +55,9 @@ impl NvmInplace {
     /// rolled back: the time of that depends on its length only. The log is counted for `owner`.
     pub fn open(allocator: Arc<Allocator>, name: &str, owner: Owner) -> StoreResult<NvmInplace> {
         let space = Space::new(allocator);
-        let directory = tables::find_or_create(&space, name, owner)?;
-        let tables = Tables::read(&space, directory)?;
-        let mut log = UndoLog::read(&space, owner, tables::log_of(&space, directory)?)?;
+        let first_page = tables::find_or_create(&space, name, owner)?;
+        let tables = Tables::read(&space, first_page, owner)?;
+        let mut log = UndoLog::read(&space, owner, tables::log_of(&space, first_page)?)?;
         Undo { space: &space, tables: &tables, log: &mut log }.recover()?;
         let (head, before) = (Vec::new(), Vec::new());
         Ok(NvmInplace { space, tables, log, has_unfenced_clears: false, emptied: Vec::new(), head, before })
@@ -79,17 +79,7 @@ impl NvmInplace {
     }
 
     fn check(&self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
-        let expected = self.tables.table(table)?.indexes.len();
-        if keys.len() != expected {
-            return Err(StoreError::KeyCount { found: keys.len(), expected });
-        }
-        if let Some(key) = keys.iter().find(|key| key.is_empty() || key.len() > KEY_BYTES_MAX) {
-            return Err(StoreError::KeyLength { len_bytes: key.len(), most_bytes: KEY_BYTES_MAX });
-        }
-        match row.len() > ROW_BYTES_MAX {
-            true => Err(StoreError::RowLength { len_bytes: row.len(), most_bytes: ROW_BYTES_MAX }),
-            false => Ok(()),
-        }
+        tuple::check(self.tables.table(table)?.indexes.len(), keys, row)
     }
 
     /// Stores a tuple in a reserved chunk; a caller's fence makes it durable.
@@ -203,6 +193,17 @@ impl Store for NvmInplace {
             0 => self.tables.create(&self.space, owner, indexes),
             _ => Err(StoreError::InTransaction),
         }
+    }
+
+    fn drop_table(&mut self, table: TableNo) -> StoreResult<()> {
+        match self.log.len() {
+            0 => self.tables.drop_table(&self.space, table),
+            _ => Err(StoreError::InTransaction),
+        }
+    }
+
+    fn tables(&self) -> Vec<StoreTable> {
+        self.tables.list()
     }
 
     fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {

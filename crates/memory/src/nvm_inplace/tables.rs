@@ -1,16 +1,21 @@
-//! The tables of a store, and the chunk that says where they are.
+//! The tables of a store, and the pages that say where they are.
+//!
+//! A page is a chunk of 4096 bytes. The first one has the store's root pointer:
 //!
 //! | at | size | field |
 //! |---:|---:|---|
 //! | 0 | 8 | magic "VNVMINP1"; its last character is the version |
-//! | 8 | 8 | pointer to the first block of the undo log |
-//! | 16 | 48 | zeros |
-//! | 64 | 64 each | 63 tables; the first free one and those behind it are zero |
+//! | 8 | 8 | pointer to the first block of the undo log; zero in later pages |
+//! | 16 | 8 | pointer to the next page; zero in the last one |
+//! | 24 | 40 | zeros |
+//! | 64 | 64 each | 63 tables |
 //!
-//! A table is a word (bits 0..16 owner, bits 16..24 number of indexes, bit 24 set) and 7 pointers to roots.
+//! A table is a word (bits 0..16 owner, bits 16..24 number of indexes, bit 24 set, bit 25 set while it is
+//! dropped) and 7 pointers to roots. The word is zero where there is no table.
 //!
 //! Invariants
-//! 1. Tables are counted without gaps.
+//! 1. The number of a table is its position in the pages. It never changes.
+//! 2. An owner has chunks of one table only.
 //!
 //! What it does not know: transactions.
 
@@ -18,21 +23,23 @@ use super::index::{self, Index};
 use super::node::NODE_BYTES;
 use crate::error::MemoryError;
 use crate::layout::get_u64;
-use crate::pointer::{Owner, Pointer};
+use crate::pointer::{Owner, Pointer, Word};
 use crate::publish::Step;
 use crate::space::Space;
-use crate::store::TableNo;
+use crate::store::{StoreTable, TABLES_MAX, TableNo};
 use crate::store_error::{StoreError, StoreResult};
 use crate::tuple::INDEXES_MAX;
 use crate::undo_log;
 
-/// Tables that a store can have.
-const TABLES_MAX: usize = 63;
-const DIRECTORY_BYTES: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 const TABLE_BYTES: usize = 64;
+const PAGE_TABLES: usize = PAGE_BYTES / TABLE_BYTES - 1;
+const PAGES_MAX: usize = TABLES_MAX.div_ceil(PAGE_TABLES);
 const MAGIC: u64 = u64::from_le_bytes(*b"VNVMINP1");
 const LOG_AT: u64 = 8;
+const NEXT_AT: u64 = 16;
 const USED: u64 = 1 << 24;
+const DROPPED: u64 = 1 << 25;
 
 /// A table: its indexes, the primary one first.
 pub(super) struct Table {
@@ -42,11 +49,14 @@ pub(super) struct Table {
 
 /// The tables of a store.
 pub(super) struct Tables {
-    at: Pointer,
-    tables: Vec<Table>,
+    pages: Vec<Pointer>,
+    /// By number; `None` where there is no table.
+    tables: Vec<Option<Table>>,
+    /// The owner of the pages.
+    owner: Owner,
 }
 
-/// Finds the directory of the store with this name; makes an empty store if there is none.
+/// Finds the first page of the store with this name; makes an empty store if there is none.
 pub(super) fn find_or_create(space: &Space, name: &str, owner: Owner) -> StoreResult<Pointer> {
     let root = match space.allocator().root(name) {
         Err(MemoryError::NoRoot { .. }) => space.allocator().create_root(name)?,
@@ -56,94 +66,174 @@ pub(super) fn find_or_create(space: &Space, name: &str, owner: Owner) -> StoreRe
     if !found.is_none() {
         return Ok(found);
     }
-    let directory = space.allocator().allocate(owner, DIRECTORY_BYTES as u64)?;
-    let block = undo_log::new_block(space, owner).inspect_err(|_| drop(space.give_up(directory)))?;
-    space.store(directory, 0, &[0; DIRECTORY_BYTES])?;
-    space.store(directory, 0, &MAGIC.to_le_bytes())?;
-    space.store(directory, LOG_AT, &block.to_u64().to_le_bytes())?;
-    space.write_back(directory, DIRECTORY_BYTES as u64)?;
+    let page = new_page(space, owner)?;
+    let block = undo_log::new_block(space, owner).inspect_err(|_| drop(space.give_up(page)))?;
+    space.store(page, LOG_AT, &block.to_u64().to_le_bytes())?;
+    space.write_back(page, PAGE_BYTES as u64)?;
     space.fence();
-    let link = Step::Store { word: root, value: directory.to_u64() };
-    space.allocator().publish(&[Step::Activate(directory), Step::Activate(block), link])?;
-    Ok(directory)
+    let link = Step::Store { word: root, value: page.to_u64() };
+    space.allocator().publish(&[Step::Activate(page), Step::Activate(block), link])?;
+    Ok(page)
+}
+
+/// A reserved page without tables; a fence of the caller makes it durable.
+fn new_page(space: &Space, owner: Owner) -> StoreResult<Pointer> {
+    let page = space.allocator().allocate(owner, PAGE_BYTES as u64)?;
+    space.store(page, 0, &[0; PAGE_BYTES])?;
+    space.store(page, 0, &MAGIC.to_le_bytes())?;
+    space.write_back(page, PAGE_BYTES as u64)?;
+    Ok(page)
 }
 
 /// The first block of a store's undo log.
-pub(super) fn log_of(space: &Space, directory: Pointer) -> StoreResult<Pointer> {
-    space.word(directory, LOG_AT).map(|word| Pointer::from_u64(space.load(word)))
+pub(super) fn log_of(space: &Space, first_page: Pointer) -> StoreResult<Pointer> {
+    space.word(first_page, LOG_AT).map(|word| Pointer::from_u64(space.load(word)))
 }
 
 impl Tables {
-    /// Reads the directory.
-    pub(super) fn read(space: &Space, at: Pointer) -> StoreResult<Tables> {
-        let mut bytes = [0; DIRECTORY_BYTES];
-        space.read(at, 0, &mut bytes)?;
-        if get_u64(&bytes, 0) != MAGIC {
-            return Err(StoreError::Damaged { what: "the magic of a store of the engine nvm_inplace", at });
-        }
-        let mut tables = Tables { at, tables: Vec::new() };
-        for number in 0..TABLES_MAX {
-            let word = get_u64(&bytes, (number + 1) * TABLE_BYTES);
-            if word & USED == 0 {
-                break;
+    /// Reads the pages, and ends drops that a crash has interrupted.
+    pub(super) fn read(space: &Space, first_page: Pointer, owner: Owner) -> StoreResult<Tables> {
+        let mut tables = Tables { pages: Vec::new(), tables: Vec::new(), owner };
+        let mut next = first_page;
+        while !next.is_none() {
+            if tables.pages.len() == PAGES_MAX {
+                return Err(StoreError::Damaged { what: "the list of pages of a store's tables", at: next });
             }
-            let count = (word >> 16 & 0xFF) as usize;
-            let damaged = StoreError::Damaged { what: "a table of a store", at };
-            let owner =
-                Owner::new(word as u16).filter(|_| (1..=INDEXES_MAX).contains(&count)).ok_or(damaged)?;
-            tables.add(space, owner, count)?;
+            let mut page = [0; PAGE_BYTES];
+            space.read(next, 0, &mut page)?;
+            if get_u64(&page, 0) != MAGIC {
+                let what = "the magic of a store of the engine nvm_inplace";
+                return Err(StoreError::Damaged { what, at: next });
+            }
+            tables.pages.push(next);
+            for slot in 0..PAGE_TABLES {
+                let table = tables.decode(space, get_u64(&page, (slot + 1) * TABLE_BYTES))?;
+                tables.tables.push(table);
+            }
+            next = Pointer::from_u64(get_u64(&page, NEXT_AT as usize));
         }
         Ok(tables)
     }
 
-    fn add(&mut self, space: &Space, owner: Owner, count: usize) -> StoreResult<()> {
-        let from = (self.tables.len() + 1) * TABLE_BYTES;
-        let index = |number| {
-            let root = space.word(self.at, (from + 8 * (number + 1)) as u64)?;
-            Ok(Index { root, number, owner })
-        };
-        let indexes = (0..count).map(index).collect::<StoreResult<Vec<Index>>>()?;
-        self.tables.push(Table { owner, indexes });
-        Ok(())
+    /// The table of the next number, by its word.
+    fn decode(&self, space: &Space, word: u64) -> StoreResult<Option<Table>> {
+        if word & USED == 0 {
+            return Ok(None);
+        }
+        let number = self.tables.len();
+        let count = (word >> 16 & 0xFF) as usize;
+        let at = self.pages.last().copied().unwrap_or_default();
+        let damaged = StoreError::Damaged { what: "a table of a store", at };
+        let owner = Owner::new(word as u16).filter(|_| (1..=INDEXES_MAX).contains(&count)).ok_or(damaged)?;
+        if word & DROPPED != 0 {
+            self.end_drop(space, number, owner)?;
+            return Ok(None);
+        }
+        self.table_with(space, number, owner, count).map(Some)
+    }
+
+    fn table_with(&self, space: &Space, number: usize, owner: Owner, count: usize) -> StoreResult<Table> {
+        let index = |index| Ok(Index { root: self.word(space, number, index + 1)?, number: index, owner });
+        Ok(Table { owner, indexes: (0..count).map(index).collect::<StoreResult<Vec<Index>>>()? })
+    }
+
+    /// A word of a table in its page.
+    fn word(&self, space: &Space, number: usize, word: usize) -> StoreResult<Word> {
+        let no_table = StoreError::NoIndex { table: number as u16, index: 0 };
+        let page = self.pages.get(number / PAGE_TABLES).copied().ok_or(no_table)?;
+        space.word(page, ((number % PAGE_TABLES + 1) * TABLE_BYTES + 8 * word) as u64)
     }
 
     /// Makes a table, durably.
     pub(super) fn create(&mut self, space: &Space, owner: Owner, indexes: usize) -> StoreResult<TableNo> {
-        let number = self.tables.len();
-        if number == TABLES_MAX || !(1..=INDEXES_MAX).contains(&indexes) {
+        let number = self.tables.iter().position(Option::is_none).unwrap_or(self.tables.len());
+        if number >= TABLES_MAX || !(1..=INDEXES_MAX).contains(&indexes) {
             return Err(StoreError::TooMany { tables: TABLES_MAX, indexes: INDEXES_MAX });
+        }
+        if space.allocator().used_bytes(owner)? > 0 {
+            return Err(StoreError::OwnerTaken { owner: owner.number() });
+        }
+        if number == self.tables.len() {
+            self.add_page(space)?;
         }
         let mut roots = Vec::with_capacity(indexes);
         let made = (0..indexes).try_for_each(|_| {
             roots.push(index::new_root(space, owner)?);
             Ok(())
         });
-        if let Err(error) = made.and_then(|()| self.publish(space, owner, &roots)) {
-            for root in roots {
-                space.give_up(root)?;
-            }
+        if let Err(error) = made.and_then(|()| self.publish(space, number, owner, &roots)) {
+            // A failure of this is less than the error that is reported: a start frees the chunks.
+            roots.iter().for_each(|root| drop(space.give_up(*root)));
             return Err(error);
         }
-        self.add(space, owner, indexes)?;
+        let table = self.table_with(space, number, owner, indexes)?;
+        if let Some(free) = self.tables.get_mut(number) {
+            *free = Some(table);
+        }
         Ok(TableNo(number as u16))
     }
 
-    fn publish(&self, space: &Space, owner: Owner, roots: &[Pointer]) -> StoreResult<()> {
-        let from = ((self.tables.len() + 1) * TABLE_BYTES) as u64;
+    /// Adds an empty page, durably.
+    fn add_page(&mut self, space: &Space) -> StoreResult<()> {
+        let last = self.pages.last().copied().unwrap_or_default();
+        let word = space.word(last, NEXT_AT)?;
+        let page = new_page(space, self.owner)?;
+        space.fence();
+        let link = Step::Store { word, value: page.to_u64() };
+        let linked = space.allocator().publish(&[Step::Activate(page), link]);
+        linked.inspect_err(|_| drop(space.give_up(page)))?;
+        self.pages.push(page);
+        self.tables.extend((0..PAGE_TABLES).map(|_| None));
+        Ok(())
+    }
+
+    fn publish(&self, space: &Space, number: usize, owner: Owner, roots: &[Pointer]) -> StoreResult<()> {
         let mut steps: Vec<Step> = roots.iter().map(|root| Step::Activate(*root)).collect();
-        for (number, root) in (1..).zip(roots) {
-            steps.push(Step::Store { word: space.word(self.at, from + 8 * number)?, value: root.to_u64() });
+        for (word, root) in (1..).zip(roots) {
+            steps.push(Step::Store { word: self.word(space, number, word)?, value: root.to_u64() });
         }
         let value = USED | (roots.len() as u64) << 16 | u64::from(owner.number());
-        steps.push(Step::Store { word: space.word(self.at, from)?, value });
+        steps.push(Step::Store { word: self.word(space, number, 0)?, value });
         space.fence();
         Ok(space.allocator().publish(&steps)?)
     }
 
-    /// Adds all chunks of the directory and the tables.
+    /// Removes a table, durably: three fences, and two of the allocator.
+    pub(super) fn drop_table(&mut self, space: &Space, table: TableNo) -> StoreResult<()> {
+        let owner = self.table(table)?.owner;
+        let number = usize::from(table.0);
+        let word = self.word(space, number, 0)?;
+        space.store_word(word, space.load(word) | DROPPED);
+        space.fence();
+        if let Some(table) = self.tables.get_mut(number) {
+            *table = None;
+        }
+        self.end_drop(space, number, owner)
+    }
+
+    /// Frees what a dropped table has, and then its number.
+    fn end_drop(&self, space: &Space, number: usize, owner: Owner) -> StoreResult<()> {
+        space.allocator().free_owner(owner)?;
+        space.store_word(self.word(space, number, 0)?, 0);
+        space.fence();
+        Ok(())
+    }
+
+    /// The tables, by number.
+    pub(super) fn list(&self) -> Vec<StoreTable> {
+        let tables = (0..).zip(&self.tables).filter_map(|(number, table)| Some((number, table.as_ref()?)));
+        let listed = tables.map(|(number, table)| StoreTable {
+            number: TableNo(number),
+            owner: table.owner,
+            indexes: table.indexes.len(),
+        });
+        listed.collect()
+    }
+
+    /// Adds all chunks of the pages and the tables.
     pub(super) fn add_chunks(&self, space: &Space, chunks: &mut Vec<Pointer>) -> StoreResult<()> {
-        chunks.push(self.at);
-        let mut indexes = self.tables.iter().flat_map(|table| &table.indexes);
+        chunks.extend_from_slice(&self.pages);
+        let mut indexes = self.tables.iter().flatten().flat_map(|table| &table.indexes);
         indexes.try_for_each(|index| index.add_chunks(space, index.root(space), chunks))
     }
 
@@ -151,7 +241,7 @@ impl Tables {
     #[inline]
     pub(super) fn table(&self, table: TableNo) -> StoreResult<&Table> {
         let no_table = StoreError::NoIndex { table: table.0, index: 0 };
-        self.tables.get(usize::from(table.0)).ok_or(no_table)
+        self.tables.get(usize::from(table.0)).and_then(Option::as_ref).ok_or(no_table)
     }
 
     /// An index of a table.

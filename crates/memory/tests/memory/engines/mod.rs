@@ -2,6 +2,7 @@
 
 mod costs;
 mod crash;
+mod drops;
 mod group_commit;
 mod life;
 mod model;

@@ -1,0 +1,85 @@
+//! The table engines by name, and how the stores of a region are told apart.
+//!
+//! Invariants
+//! 1. Each store of a region has a root name and an owner number of its own. Owners from
+//!    [`TABLE_OWNER_MIN`] on are for tables.
+//!
+//! What it does not know: which table is in which store.
+
+use std::sync::Arc;
+
+use crate::inplace::{Inplace, InplaceSettings};
+use crate::nvm_inplace::NvmInplace;
+use crate::pointer::Owner;
+use crate::state::Allocator;
+use crate::store::Store;
+use crate::store_error::{StoreError, StoreResult};
+
+/// Partitions that a region can have: each has a store for each engine.
+pub const PARTITIONS_MAX: u16 = 32;
+/// Owners from here on are for tables.
+pub const TABLE_OWNER_MIN: u16 = 256;
+
+/// A table engine of Arulraj, Pavlo and Dulloor (2015, sections 3 and 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EngineKind {
+    /// InP: updates in place, with a log and checkpoints in files.
+    Inplace,
+    /// NVM-InP: updates in place in persistent memory.
+    NvmInplace,
+}
+
+impl EngineKind {
+    /// All engines.
+    pub const ALL: [EngineKind; 2] = [EngineKind::Inplace, EngineKind::NvmInplace];
+
+    /// The name behind `USING`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            EngineKind::Inplace => "inplace",
+            EngineKind::NvmInplace => "nvm_inplace",
+        }
+    }
+
+    /// The engine with a name.
+    pub fn from_name(name: &str) -> Option<EngineKind> {
+        EngineKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Its number, which is part of owner numbers in regions: it never changes.
+    const fn number(self) -> u16 {
+        match self {
+            EngineKind::Inplace => 0,
+            EngineKind::NvmInplace => 1,
+        }
+    }
+
+    /// The name of the root of its store for a partition.
+    fn root_name(self, partition: u16) -> String {
+        format!("{} {partition}", self.name())
+    }
+
+    /// Whether a region has its store for a partition. Opening a store makes it.
+    pub fn has_store(self, allocator: &Allocator, partition: u16) -> bool {
+        allocator.root(&self.root_name(partition)).is_ok()
+    }
+
+    /// Opens the store of a partition; makes an empty one if there is none.
+    ///
+    /// Errors: the partition is not below [`PARTITIONS_MAX`]; the region is full or damaged.
+    pub fn open(self, allocator: &Arc<Allocator>, partition: u16) -> StoreResult<Box<dyn Store>> {
+        let number = 1 + self.number() * PARTITIONS_MAX + partition;
+        let owner = Owner::new(number).filter(|_| partition < PARTITIONS_MAX);
+        let owner = owner.ok_or(StoreError::NoPartition { partition, most: PARTITIONS_MAX })?;
+        let (allocator, root) = (Arc::clone(allocator), self.root_name(partition));
+        Ok(match self {
+            EngineKind::NvmInplace => Box::new(NvmInplace::open(allocator, &root, owner)?),
+            EngineKind::Inplace => {
+                Box::new(Inplace::open(allocator, &root, owner, InplaceSettings::default())?)
+            }
+        })
+    }
+}
+
+// The six engines of the paper find room below the owners of tables.
+const _: () = assert!(6 * PARTITIONS_MAX < TABLE_OWNER_MIN);

@@ -1,0 +1,148 @@
+//! Tables are made and dropped, also by crashes in between.
+
+use std::sync::Arc;
+
+use varve_device::{Directory, MemoryDirectory, RecordLog, Recorder, Region, Timeline};
+use varve_memory::{Allocator, Store, StoreError, StoreTable, TableNo};
+
+use super::model::INDEXES;
+use super::{ENGINES, Engine, life, owner};
+use crate::crash::choices;
+use crate::life::{DATABASE, REGION, empty};
+use crate::rng::Rng;
+
+const REGION_BYTES: u64 = 3 << 20;
+
+fn insert(store: &mut dyn Store, table: TableNo, number: u32) {
+    let key = number.to_be_bytes();
+    let keys: [&[u8]; INDEXES] = [&key, &key, &key];
+    store.insert(table, &keys, &[7; 300]).unwrap_or_else(|error| panic!("row {number}: {error}"));
+}
+
+fn create(store: &mut dyn Store, of: u16) -> TableNo {
+    store.create_table(owner(of), INDEXES).unwrap_or_else(|error| panic!("owner {of}: {error}"))
+}
+
+fn rows_count(store: &dyn Store, table: TableNo) -> usize {
+    let mut count = 0;
+    let mut on_row = |_: &[u8], _: &[u8]| {
+        count += 1;
+        std::ops::ControlFlow::Continue(())
+    };
+    let scanned =
+        store.scan(table, 0, &varve_memory::KeyRange::ALL, varve_memory::Direction::Forward, &mut on_row);
+    scanned.unwrap_or_else(|error| panic!("{error}"));
+    count
+}
+
+/// Every active chunk is one that the store has.
+fn check_chunks(allocator: &Allocator, store: &dyn Store) {
+    let mut held = store.chunks().unwrap_or_else(|error| panic!("{error}"));
+    held.sort_unstable();
+    let active = allocator.active_chunks().unwrap_or_else(|error| panic!("{error}"));
+    let lost: Vec<_> = active.iter().filter(|chunk| held.binary_search(&chunk.pointer).is_err()).collect();
+    assert!(lost.is_empty(), "lost: {lost:?}");
+    allocator.check().unwrap_or_else(|error| panic!("{error}"));
+}
+
+fn open(engine: &Engine, region: Arc<dyn Region>) -> (Arc<Allocator>, Box<dyn Store>) {
+    let allocator = Arc::new(Allocator::open(region, DATABASE).unwrap_or_else(|error| panic!("{error}")));
+    let store = (engine.open)(Arc::clone(&allocator));
+    let store = store.unwrap_or_else(|error| panic!("{}: {error}", engine.name));
+    (allocator, store)
+}
+
+#[test]
+fn a_number_and_an_owner_are_used_again() {
+    for engine in &ENGINES {
+        let directory = life::with_table(engine, REGION_BYTES);
+        let region = directory.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
+        let (allocator, mut store) = open(engine, Arc::clone(&region));
+        let taken = store.create_table(owner(2), INDEXES);
+        assert_eq!(taken, Err(StoreError::OwnerTaken { owner: 2 }), "{}", engine.name);
+        let second = create(&mut *store, 3);
+        (0..500).for_each(|number| insert(&mut *store, second, number));
+        assert_eq!(store.drop_table(second), Err(StoreError::InTransaction));
+        store.commit().and_then(|_| store.sync()).unwrap_or_else(|error| panic!("{error}"));
+        let free_bytes = allocator.free_bytes();
+        store.drop_table(second).unwrap_or_else(|error| panic!("{}: {error}", engine.name));
+        assert!(allocator.free_bytes() > free_bytes, "{}", engine.name);
+        assert_eq!(allocator.used_bytes(owner(3)), Ok(0), "{}", engine.name);
+        let no_table = StoreError::NoIndex { table: second.number(), index: 0 };
+        assert_eq!(store.drop_table(second), Err(no_table));
+        assert_eq!(create(&mut *store, 3), second);
+        insert(&mut *store, second, 1);
+        store.commit().and_then(|_| store.sync()).unwrap_or_else(|error| panic!("{error}"));
+        drop((store, allocator));
+        let (allocator, store) = open(engine, region);
+        let listed = |number, of| StoreTable { number, owner: owner(of), indexes: INDEXES };
+        assert_eq!(store.tables(), [listed(TableNo::new(0), 2), listed(second, 3)], "{}", engine.name);
+        assert_eq!(rows_count(&*store, second), 1);
+        check_chunks(&allocator, &*store);
+    }
+}
+
+#[test]
+fn a_thousand_tables() {
+    for engine in &ENGINES {
+        let directory = empty(300 << 20);
+        let region = directory.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
+        let (_, mut store) = open(engine, Arc::clone(&region));
+        let made: Vec<TableNo> = (0..1000).map(|number| create(&mut *store, 100 + number)).collect();
+        insert(&mut *store, made[999], 5);
+        store.commit().and_then(|_| store.sync()).unwrap_or_else(|error| panic!("{error}"));
+        made.iter().step_by(2).for_each(|table| {
+            store.drop_table(*table).unwrap_or_else(|error| panic!("{}: {error}", engine.name));
+        });
+        drop(store);
+        let (allocator, store) = open(engine, region);
+        assert_eq!(store.tables().len(), 500, "{}", engine.name);
+        assert_eq!(rows_count(&*store, made[999]), 1);
+        check_chunks(&allocator, &*store);
+    }
+}
+
+/// Tables 0 (owner 2) and 1 (owner 3) were there; table 1 is dropped, and made again for owner 4.
+fn check_image(engine: &Engine, image: &Arc<MemoryDirectory>) {
+    let region = image.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
+    let (allocator, store) = open(engine, region);
+    let owners: Vec<u16> = store.tables().iter().map(|table| table.owner.number()).collect();
+    assert!([&[2, 3][..], &[2], &[2, 4]].contains(&&owners[..]), "{}: owners {owners:?}", engine.name);
+    if owners == [2, 3] {
+        assert_eq!(rows_count(&*store, TableNo::new(1)), 40, "{}", engine.name);
+    }
+    check_chunks(&allocator, &*store);
+}
+
+/// Each crash while a table is dropped, and another one is made, leaves whole tables and loses no chunk.
+#[test]
+fn a_drop_survives_a_crash() {
+    for engine in &ENGINES {
+        let directory = life::with_table(engine, REGION_BYTES);
+        let log = RecordLog::new();
+        {
+            let region = directory.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
+            let (_, mut store) = open(engine, region);
+            let second = create(&mut *store, 3);
+            (0..40).for_each(|number| insert(&mut *store, second, number));
+            store.commit().and_then(|_| store.sync()).unwrap_or_else(|error| panic!("{error}"));
+        }
+        let recorder = Recorder::wrap(Arc::clone(&directory), Arc::clone(&log));
+        let region = recorder.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
+        let (_, mut store) = open(engine, region);
+        let second = TableNo::new(1);
+        store.drop_table(second).unwrap_or_else(|error| panic!("{}: {error}", engine.name));
+        create(&mut *store, 4);
+        drop(store);
+        let (mut rng, mut images, mut timeline) = (Rng::new(7), 0, Timeline::new(log.recording()));
+        for cut in (1..=timeline.end()).step_by(3) {
+            timeline.advance(cut);
+            for fates in choices(&timeline.pending(), &mut rng) {
+                images += 1;
+                let [image] = &timeline.image(&fates)[..] else { panic!("one device was recorded") };
+                check_image(engine, image);
+            }
+        }
+        assert!(images > 50, "{}: {images} images", engine.name);
+    }
+}
