@@ -44,6 +44,36 @@ pub enum Step {
     },
 }
 
+/// Steps of a publication, in the order in which they were added.
+pub(crate) struct StepList {
+    steps: [Step; STEPS_MAX],
+    count: usize,
+}
+
+impl Default for StepList {
+    fn default() -> StepList {
+        StepList { steps: [Step::Free(Pointer::NONE); STEPS_MAX], count: 0 }
+    }
+}
+
+impl StepList {
+    pub(crate) fn add(&mut self, step: Step) {
+        if let Some(free) = self.steps.get_mut(self.count) {
+            *free = step;
+        }
+        self.count += 1;
+    }
+
+    /// Whether all steps found room.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.count <= STEPS_MAX
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Step] {
+        self.steps.get(..self.count).unwrap_or(&self.steps)
+    }
+}
+
 /// A lane for each thread, as long as there are no more threads than lanes.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -57,6 +87,9 @@ enum Prepared {
     Store { word: Word, value: u64 },
 }
 
+/// The steps of a publication; none behind the last one.
+type PreparedSteps = [Option<Prepared>; STEPS_MAX];
+
 impl Allocator {
     /// Does 1 to 15 steps, in their order; a crash does all of them or none. Three fences. The contents of the
     /// chunks have to be durable before: the lane can reach the medium before its fence, and with it all steps.
@@ -69,12 +102,12 @@ impl Allocator {
         if !(1..=STEPS_MAX).contains(&steps.len()) {
             return Err(MemoryError::StepCount { count: steps.len() });
         }
-        let mut prepared = Vec::with_capacity(STEPS_MAX);
-        for step in steps {
+        let mut prepared: PreparedSteps = Default::default();
+        for (place, step) in prepared.iter_mut().zip(steps) {
             match self.prepare(*step) {
-                Ok(step) => prepared.push(step),
+                Ok(step) => *place = Some(step),
                 Err(error) => {
-                    prepared.iter().for_each(|step| self.give_up(step));
+                    prepared.iter().flatten().for_each(|step| self.give_up(step));
                     return Err(error);
                 }
             }
@@ -100,19 +133,26 @@ impl Allocator {
         }
     }
 
-    fn run(&self, steps: &[Prepared]) {
-        let changes: Vec<Change> = steps.iter().filter_map(|step| self.change(step)).collect();
+    fn run(&self, steps: &PreparedSteps) {
+        let steps = || steps.iter().flatten();
+        let mut changes = [Change::Store { at: 0, value: 0 }; STEPS_MAX];
+        let mut count = 0;
+        for (change, place) in steps().filter_map(|step| self.change(step)).zip(&mut changes) {
+            *place = change;
+            count += 1;
+        }
+        let changes = changes.get(..count).unwrap_or_default();
         let number = LANE.with(|lane| *lane);
         let lane = self.lanes.get(number).map(|lane| lane.lock());
         let lane_at = self.layout.lane_at(number);
         if !changes.is_empty() {
-            intent::seal(&*self.region, lane_at, &changes);
-            steps.iter().for_each(|step| self.store(step));
+            intent::seal(&*self.region, lane_at, changes);
+            steps().for_each(|step| self.store(step));
             self.region.fence();
             intent::clear(&*self.region, lane_at);
         }
         drop(lane);
-        for step in steps {
+        for step in steps() {
             if let Prepared::Chunk(claim) = step {
                 self.finish_claim(claim);
             }

@@ -21,11 +21,13 @@ use crate::store_error::{StoreError, StoreResult};
 pub(crate) struct Space {
     allocator: Arc<Allocator>,
     region: Arc<dyn Region>,
+    len_bytes: u64,
 }
 
 impl Space {
     pub(crate) fn new(allocator: Arc<Allocator>) -> Space {
-        Space { region: Arc::clone(allocator.region()), allocator }
+        let region = Arc::clone(allocator.region());
+        Space { len_bytes: region.len_bytes(), region, allocator }
     }
 
     pub(crate) fn allocator(&self) -> &Allocator {
@@ -40,10 +42,11 @@ impl Space {
     }
 
     /// The offset `plus` bytes behind a pointer, if a range there is within the region.
+    #[inline]
     fn checked(&self, at: Pointer, plus: u64, len_bytes: u64) -> StoreResult<u64> {
         let offset = at.to_u64().checked_add(plus);
         let is_within = |from: &u64| {
-            from.checked_add(len_bytes).is_some_and(|end| end <= self.region.len_bytes()) && !at.is_none()
+            from.checked_add(len_bytes).is_some_and(|end| end <= self.len_bytes) && !at.is_none()
         };
         offset.filter(is_within).ok_or(StoreError::Damaged { what: "a pointer", at })
     }
@@ -94,11 +97,28 @@ impl Space {
         self.allocator.free(chunk)
     }
 
+    /// Gives up a reserved chunk after an error. A failure of that is less than the error that is reported: the
+    /// chunk is free after the next start.
+    pub(crate) fn give_up_after_error(&self, chunk: Pointer) {
+        let _reserved_until_start = self.allocator.free(chunk);
+    }
+
+    /// Chunks of this many bytes that the region can have at most.
+    pub(crate) fn chunks_max(&self, len_bytes: u64) -> u64 {
+        self.len_bytes / len_bytes.max(1)
+    }
+
     /// Frees those of these chunks that are allocated, durably; see invariant 2.
     pub(crate) fn free_allocated(&self, owned: &[OwnedChunk]) -> StoreResult<()> {
+        let is_owned = |chunk: &OwnedChunk| -> StoreResult<bool> {
+            Ok(self.allocator.owner_of(chunk.pointer)? == Some(chunk.owner))
+        };
+        if let [chunk] = owned {
+            return if is_owned(chunk)? { Ok(self.allocator.free(chunk.pointer)?) } else { Ok(()) };
+        }
         let mut chunks = Vec::with_capacity(owned.len());
         for chunk in owned {
-            if self.allocator.owner_of(chunk.pointer)? == Some(chunk.owner) {
+            if is_owned(chunk)? {
                 chunks.push(chunk.pointer);
             }
         }

@@ -51,7 +51,9 @@ pub struct StoreTable {
 /// A moment of a transaction that it can go back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Savepoint {
+    /// A number that the store has given to this transaction only, or to its newest change only.
     pub(crate) transaction: u64,
+    /// Changes of the transaction so far.
     pub(crate) entries: usize,
 }
 

@@ -17,6 +17,7 @@
 use std::cmp::Ordering;
 
 use crate::pointer::Pointer;
+use crate::sizes::CHUNK_BYTES_MIN;
 use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
 
@@ -28,6 +29,8 @@ pub(crate) const KEY_BYTES_MAX: usize = 4096;
 pub(crate) const ROW_BYTES_MAX: usize = 1 << 30;
 
 const FIXED_BYTES: usize = 8 + 2 * INDEXES_MAX;
+/// Bytes of a head that are read first: every chunk has them.
+const FIRST_BYTES: usize = CHUNK_BYTES_MIN as usize;
 /// Keys are compared in the region in pieces of this many bytes.
 const PIECE_BYTES: usize = 64;
 
@@ -83,7 +86,11 @@ impl TupleHead {
     /// Errors: its lengths cannot be.
     pub(crate) fn read(space: &Space, tuple: Pointer) -> StoreResult<TupleHead> {
         let mut bytes = [0; FIXED_BYTES];
-        space.read(tuple, 0, &mut bytes)?;
+        let (first, rest) = bytes.split_at_mut(FIRST_BYTES);
+        space.read(tuple, 0, first)?;
+        if 8 + 2 * usize::from(number(first, 6)) > FIRST_BYTES {
+            space.read(tuple, FIRST_BYTES as u64, rest)?;
+        }
         let row_bytes = bytes.first_chunk().map_or(0, |first| u32::from_le_bytes(*first)) as usize;
         let (head_bytes, keys) = (usize::from(number(&bytes, 4)), usize::from(number(&bytes, 6)));
         let mut lengths = [0; INDEXES_MAX];
@@ -158,4 +165,31 @@ pub(crate) fn compare_bytes(
         }
     }
     Ok(len_bytes.cmp(&key.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use varve_device::{Directory, MemoryDirectory};
+
+    use super::*;
+    use crate::pointer::Owner;
+    use crate::state::Allocator;
+
+    #[test]
+    fn the_shortest_head_is_read_in_the_last_chunk_of_a_region() {
+        let (Some(owner), directory) = (Owner::new(3), MemoryDirectory::new()) else { panic!("an owner") };
+        // Three segments behind tables of 32 KiB: the last one ends with the region.
+        let region = directory.map("region", 32_768 + 3 * 65_536).unwrap_or_else(|error| panic!("{error}"));
+        let allocator = Allocator::format(region.clone(), 1).unwrap_or_else(|error| panic!("{error}"));
+        let space = Space::new(Arc::new(allocator));
+        let chunks = std::iter::from_fn(|| space.allocator().allocate(owner, CHUNK_BYTES_MIN).ok());
+        let Some(last) = chunks.max() else { panic!("the region is empty") };
+        assert_eq!(last.to_u64() + CHUNK_BYTES_MIN, region.len_bytes());
+        let mut head = Vec::new();
+        encode_head(&[b"key"], 3, &mut head);
+        assert!(space.store(last, 0, &head).is_ok());
+        assert_eq!(TupleHead::read(&space, last).map(|head| head.row_bytes), Ok(3));
+    }
 }

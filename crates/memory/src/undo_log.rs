@@ -30,6 +30,7 @@
 //! 1. An entry is durable before the change that it undoes begins.
 //! 2. Entries become durable one after the other, so at most the last one is not whole.
 //! 3. The number of the transaction grows, and a number is in use only once.
+//! 4. Reading a log ends, also if the pointers of damaged blocks lead in a circle.
 //!
 //! What it does not know: how an entry is undone (`recovery.rs`).
 
@@ -37,7 +38,8 @@ use crate::layout::get_u64;
 use crate::pointer::{Owner, Pointer, Word};
 use crate::publish::Step;
 use crate::space::Space;
-use crate::store_error::StoreResult;
+use crate::store::Savepoint;
+use crate::store_error::{StoreError, StoreResult};
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 8192;
@@ -100,6 +102,8 @@ struct LineNo {
 struct Kept {
     at: LineNo,
     entry: UndoEntry,
+    /// Its number among all entries since the start, also those that were taken back.
+    number: u64,
 }
 
 /// The undo log.
@@ -109,6 +113,10 @@ pub(crate) struct UndoLog {
     transaction: u64,
     phase: Phase,
     entries: Vec<Kept>,
+    /// Numbers that were given to entries and to beginnings of transactions.
+    numbers_used: u64,
+    /// The number of the beginning of the transaction.
+    first_number: u64,
     end: LineNo,
     /// The bytes of an entry.
     bytes: Vec<u8>,
@@ -138,6 +146,8 @@ impl UndoLog {
             transaction: state >> 2,
             phase,
             entries: Vec::new(),
+            numbers_used: 0,
+            first_number: 0,
             end: BEGIN,
             bytes: Vec::new(),
         };
@@ -146,6 +156,12 @@ impl UndoLog {
             last = Pointer::from_u64(space.load(space.word(last, NEXT_AT)?));
             if last.is_none() {
                 break;
+            }
+            if log.blocks.len() as u64 >= space.chunks_max(BLOCK_BYTES as u64) {
+                return Err(StoreError::Damaged {
+                    what: "an undo log whose blocks lead in a circle",
+                    at: last,
+                });
             }
             log.blocks.push(last);
         }
@@ -162,7 +178,7 @@ impl UndoLog {
             }
             let at = self.end;
             let Some(entry) = self.read_entry(space, at)? else { return Ok(()) };
-            self.entries.push(Kept { at, entry });
+            self.keep(at, entry);
             self.end.line += self.bytes.len().div_ceil(PAYLOAD_BYTES);
         }
     }
@@ -252,8 +268,13 @@ impl UndoLog {
             space.store_back(block, ((at.line + no) * LINE_BYTES) as u64, &line)?;
         }
         self.end.line += lines;
-        self.entries.push(Kept { at, entry });
+        self.keep(at, entry);
         Ok(())
+    }
+
+    fn keep(&mut self, at: LineNo, entry: UndoEntry) {
+        self.numbers_used += 1;
+        self.entries.push(Kept { at, entry, number: self.numbers_used });
     }
 
     /// Goes on in the next block; makes one if there is none.
@@ -263,10 +284,8 @@ impl UndoLog {
             let block = new_block(space, self.owner)?;
             space.fence();
             let link = Step::Store { word: space.word(last, NEXT_AT)?, value: block.to_u64() };
-            if let Err(error) = space.allocator().publish(&[Step::Activate(block), link]) {
-                space.give_up(block)?;
-                return Err(error.into());
-            }
+            let linked = space.allocator().publish(&[Step::Activate(block), link]);
+            linked.inspect_err(|_| space.give_up_after_error(block))?;
             self.blocks.push(block);
         }
         if self.end.line < LINES {
@@ -282,9 +301,24 @@ impl UndoLog {
         &self.blocks
     }
 
-    /// The number of the open transaction, or of the next one.
-    pub(crate) fn transaction(&self) -> u64 {
-        self.transaction
+    /// The present moment of the transaction.
+    pub(crate) fn savepoint(&self) -> Savepoint {
+        Savepoint { transaction: self.newest(self.len()), entries: self.len() }
+    }
+
+    /// Checks that a savepoint is one of this transaction, and was not rolled back.
+    pub(crate) fn check_savepoint(&self, savepoint: Savepoint) -> StoreResult<()> {
+        let is_known =
+            savepoint.entries <= self.len() && savepoint.transaction == self.newest(savepoint.entries);
+        is_known.then_some(()).ok_or(StoreError::NoSavepoint)
+    }
+
+    /// The number of the newest of this many entries. Without entries, a number that only this transaction has.
+    fn newest(&self, entries: usize) -> u64 {
+        match entries.checked_sub(1).and_then(|last| self.entries.get(last)) {
+            Some(kept) => kept.number,
+            None => self.first_number,
+        }
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -330,22 +364,38 @@ impl UndoLog {
 
     /// Goes to another phase, durably.
     pub(crate) fn set_phase(&mut self, space: &Space, phase: Phase) -> StoreResult<()> {
+        self.store_state(space, self.transaction, phase)?;
         self.phase = phase;
-        self.store_state(space)
+        Ok(())
     }
 
     /// Ends the transaction, durably: its entries count no more.
     pub(crate) fn end(&mut self, space: &Space) -> StoreResult<()> {
+        self.store_state(space, self.transaction + 1, Phase::Open)?;
         self.transaction += 1;
         self.phase = Phase::Open;
         self.entries.clear();
         self.end = BEGIN;
-        self.store_state(space)
+        self.begin();
+        Ok(())
     }
 
-    fn store_state(&self, space: &Space) -> StoreResult<()> {
+    /// Begins a transaction in memory: savepoints from before are refused.
+    pub(crate) fn begin(&mut self) {
+        self.numbers_used += 1;
+        self.first_number = self.numbers_used;
+    }
+
+    /// Stores the header of the first block as a whole line, so that the processor need not fetch it.
+    fn store_state(&self, space: &Space, transaction: u64, phase: Phase) -> StoreResult<()> {
         let first = self.blocks.first().copied().unwrap_or_default();
-        space.store_word(space.word(first, 0)?, self.transaction << 2 | self.phase as u64);
+        let second = self.blocks.get(1).copied().unwrap_or_default();
+        let mut line = [0; LINE_BYTES];
+        let words = [transaction << 2 | phase as u64, second.to_u64()];
+        line.chunks_exact_mut(8)
+            .zip(words)
+            .for_each(|(place, word)| place.copy_from_slice(&word.to_le_bytes()));
+        space.store_back(first, 0, &line)?;
         space.fence();
         Ok(())
     }

@@ -139,7 +139,8 @@ impl Heap {
         Ok(())
     }
 
-    fn new_tuple(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<Pointer> {
+    /// Stores a tuple that is in no index yet. Errors: the region is full.
+    pub(super) fn new_tuple(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<Pointer> {
         tuple::encode_head(keys, row.len(), &mut self.head);
         let owner = self.table(table)?.owner;
         let tuple = self.space.allocator().allocate(owner, (self.head.len() + row.len()) as u64)?;
@@ -158,8 +159,7 @@ impl Heap {
     ) -> StoreResult<()> {
         let new = || keys.iter().enumerate().filter(|(index, _)| is_new(*index));
         for (index, key) in new() {
-            let IndexMut { space, tree } = self.index_mut(table, index)?;
-            if let Err(error) = tree.insert(space, key, tuple) {
+            if let Err(error) = self.add_entry(table, index, key, tuple) {
                 for (before, key) in new().take_while(|(before, _)| *before < index) {
                     self.remove_entry(table, before, key, tuple)?;
                 }
@@ -167,6 +167,18 @@ impl Heap {
             }
         }
         Ok(())
+    }
+
+    /// Adds an entry of a tuple to an index that does not have the key. Errors: the region is full.
+    pub(super) fn add_entry(
+        &mut self,
+        table: TableNo,
+        index: usize,
+        key: &[u8],
+        tuple: Pointer,
+    ) -> StoreResult<()> {
+        let IndexMut { space, tree } = self.index_mut(table, index)?;
+        tree.insert(space, key, tuple)
     }
 
     fn remove_entry(&mut self, table: TableNo, index: usize, key: &[u8], tuple: Pointer) -> StoreResult<()> {
@@ -182,7 +194,10 @@ impl Heap {
         let tuple = self.new_tuple(table, keys, row)?;
         match self.add_entries(table, keys, |_| true, tuple) {
             Ok(()) => Ok(tuple),
-            Err(error) => self.free(tuple).and(Err(error)),
+            Err(error) => {
+                self.space.give_up_after_error(tuple);
+                Err(error)
+            }
         }
     }
 
@@ -198,7 +213,10 @@ impl Heap {
         let tuple = self.new_tuple(table, keys, row)?;
         match self.exchange(table, old, tuple) {
             Ok(()) => Ok(tuple),
-            Err(error) => self.free(tuple).and(Err(error)),
+            Err(error) => {
+                self.space.give_up_after_error(tuple);
+                Err(error)
+            }
         }
     }
 
@@ -226,8 +244,7 @@ impl Heap {
                 continue;
             }
             self.remove_entry(table, index, new_key, new)?;
-            let IndexMut { space, tree } = self.index_mut(table, index)?;
-            tree.insert(space, old_key, old)?;
+            self.add_entry(table, index, old_key, old)?;
         }
         Ok(())
     }

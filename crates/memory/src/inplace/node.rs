@@ -7,8 +7,9 @@
 //!
 //! An entry is three words: the first 8 bytes of the key (big endian, with zeros behind a shorter key), the
 //! *separator* (a chunk with the key: its length in 2 bytes, then its bytes), and the child. In a leaf the
-//! child is the tuple, which has the key, so there is no separator. The first entry of an inner node has none
-//! either: it is for all keys that are smaller than the next separator.
+//! child is the tuple, which has the key, so there is no separator. An inner node has none either where the
+//! first 8 bytes tell an entry's keys from smaller ones: it is 0. The first entry of an inner node is for all
+//! keys that are smaller than the next entry's.
 //!
 //! Invariants
 //! 1. A node is read and written as a whole. Nothing is written back: a crash forgets all nodes.
@@ -30,6 +31,8 @@ pub(super) const ENTRIES: usize = 21;
 const LEAF: u64 = 1 << 32;
 const ENTRY_BYTES: usize = 24;
 const PREFIX_BYTES: usize = 8;
+/// How often the length of a separator's chunk is doubled in search of a free one.
+const SEPARATOR_DOUBLINGS_MAX: u32 = 3;
 
 /// A key that is looked for, and its first bytes as a word.
 #[derive(Debug, Clone, Copy)]
@@ -137,15 +140,22 @@ impl Node {
     }
 }
 
-/// Reserves a chunk with a key.
+/// Reserves a chunk with a key. In a full region, the chunk can be longer than it has to be.
 pub(super) fn new_separator(space: &Space, owner: Owner, key: &[u8]) -> StoreResult<Pointer> {
-    let chunk = space.allocator().allocate(owner, 2 + key.len() as u64)?;
+    let allocate = |len_bytes| space.allocator().allocate(owner, len_bytes);
+    let len_bytes = 2 + key.len() as u64;
+    let chunk = allocate(len_bytes).or_else(|full| {
+        let longer =
+            (1..=SEPARATOR_DOUBLINGS_MAX).find_map(|doublings| allocate(len_bytes << doublings).ok());
+        longer.ok_or(full)
+    })?;
     space.store(chunk, 0, &(key.len() as u16).to_le_bytes())?;
     space.store(chunk, 2, key)?;
     Ok(chunk)
 }
 
-/// Compares the key of an entry of an index with another one.
+/// Compares the key of an entry of an index with another one. An entry without a separator counts as equal to
+/// all keys that begin with its 8 bytes.
 pub(super) fn compare(
     space: &Space,
     index: usize,
@@ -154,6 +164,7 @@ pub(super) fn compare(
     key: &TreeKey<'_>,
 ) -> StoreResult<Ordering> {
     match entry.prefix.cmp(&key.prefix) {
+        Ordering::Equal if !node.is_leaf && entry.separator.is_none() => Ok(Ordering::Equal),
         Ordering::Equal if node.is_leaf => tuple::compare(space, entry.child, index, key.bytes),
         Ordering::Equal => {
             let mut length = [0; 2];

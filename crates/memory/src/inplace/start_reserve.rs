@@ -1,15 +1,13 @@
 //! Room in the region that is kept for the next start.
 //!
-//! A start adds the rows to the indexes in another order than the transactions did. So the nodes can be filled
-//! less, and there can be more of them. In a region that is full to the last chunk, such a start would fail.
-//! So the store keeps some segments reserved. A crash makes them free, the start uses what it needs, and
-//! reserves them again.
+//! A start needs no more tuples and no more index nodes than there were before (`recovery.rs`). But separators
+//! between nodes can be other keys, whose chunks have other lengths. So one segment is kept for them: a crash
+//! makes it free, the start uses what it needs, and reserves it again.
 //!
 //! Invariants
-//! 1. No change of a transaction takes these segments.
+//! 1. No change of a transaction takes this segment.
 //!
-//! What it does not know: how much a start will need. An eighth of the region is enough unless index nodes take
-//! more than an eighth of it, all of them are full before, and half full behind the start.
+//! What it does not know: how much a start will need.
 
 use crate::error::MemoryError;
 use crate::pointer::{Owner, Pointer};
@@ -17,10 +15,8 @@ use crate::sizes::SEGMENT_BYTES;
 use crate::space::Space;
 use crate::store_error::StoreResult;
 
-/// The part of the region that is kept.
-const PART: u64 = 8;
-/// The fewest segments.
-const SEGMENTS_MIN: u64 = 2;
+/// Segments that are kept.
+const SEGMENTS: usize = 1;
 
 /// Reserved segments.
 pub(super) struct StartReserve {
@@ -35,8 +31,7 @@ impl StartReserve {
 
     /// Reserves what is missing, as far as there are free segments.
     pub(super) fn fill(&mut self, space: &Space) -> StoreResult<()> {
-        let wanted = (space.allocator().capacity_bytes() / SEGMENT_BYTES / PART).max(SEGMENTS_MIN);
-        while (self.segments.len() as u64) < wanted {
+        while self.segments.len() < SEGMENTS {
             match space.allocator().allocate(self.owner, SEGMENT_BYTES) {
                 Ok(segment) => self.segments.push(segment),
                 Err(MemoryError::Full { .. }) => break,

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Room in the log is reserved before a change begins, and the record is added behind it. So a refused
 //!    change is not in the log.
-//! 2. A tuple that the transaction removed stays until the end, because a rollback puts it back.
+//! 2. A tuple that the transaction removed stays until its commit is durable. A rollback puts it back, and a
+//!    start has to find room for it.
 //!
 //! What it does not know: the format of records.
 
@@ -58,6 +59,8 @@ struct Change {
     tuple: Pointer,
     /// Where its record begins in the log's buffer.
     record_at: usize,
+    /// Its number among all changes since the start, also those that were taken back.
+    number: u64,
 }
 
 /// The tables of one partition: in memory that a crash forgets, with a log and checkpoints in files.
@@ -66,8 +69,13 @@ pub struct Inplace {
     log: Wal,
     start_reserve: StartReserve,
     settings: InplaceSettings,
-    transaction: u64,
     changes: Vec<Change>,
+    /// Numbers that were given to changes and to beginnings of transactions.
+    numbers_used: u64,
+    /// The number of the beginning of the transaction.
+    first_number: u64,
+    /// Tuples that were removed by commits which are not durable yet.
+    removed: Vec<Pointer>,
     /// The row before a change.
     before: Vec<u8>,
 }
@@ -86,8 +94,18 @@ impl Inplace {
         let log = recovery::recover(&mut heap, files)?;
         let mut start_reserve = StartReserve::new(owner);
         start_reserve.fill(&heap.space)?;
-        let (changes, before) = (Vec::new(), Vec::new());
-        Ok(Inplace { heap, log, start_reserve, settings, transaction: 0, changes, before })
+        let (changes, removed, before) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Inplace {
+            heap,
+            log,
+            start_reserve,
+            settings,
+            changes,
+            numbers_used: 0,
+            first_number: 0,
+            removed,
+            before,
+        })
     }
 
     /// Calls on files since the start.
@@ -102,7 +120,7 @@ impl Inplace {
         if !self.changes.is_empty() {
             return Err(StoreError::InTransaction);
         }
-        self.log.flush()?;
+        self.flush()?;
         checkpoint::write(&self.heap, &mut self.log)?;
         self.start_reserve.fill(&self.heap.space)
     }
@@ -120,11 +138,18 @@ impl Inplace {
     fn note(&mut self, kind: Kind, table: TableNo, tuple: Pointer, record: &Record<'_>) {
         let record_at = self.log.end();
         self.log.append(|buffer| record.encode(buffer));
-        self.changes.push(Change { kind, table, tuple, record_at });
+        self.numbers_used += 1;
+        self.changes.push(Change { kind, table, tuple, record_at, number: self.numbers_used });
+    }
+
+    /// The number of the newest of this many changes. Without changes, a number that only this transaction has.
+    fn newest(&self, changes: usize) -> u64 {
+        let newest = changes.checked_sub(1).and_then(|last| self.changes.get(last));
+        newest.map_or(self.first_number, |change| change.number)
     }
 
     fn undo(&mut self, change: &Change) -> StoreResult<()> {
-        let Change { kind, table, tuple, record_at } = *change;
+        let Change { kind, table, tuple, record_at, .. } = *change;
         match kind {
             Kind::Insert => {
                 self.heap.remove(table, tuple)?;
@@ -157,8 +182,27 @@ impl Inplace {
 
     fn end(&mut self) -> StoreResult<()> {
         self.changes.clear();
-        self.transaction += 1;
-        self.heap.remove_emptied()
+        self.numbers_used += 1;
+        self.first_number = self.numbers_used;
+        self.free_removed()
+    }
+
+    /// Makes all commits durable.
+    fn flush(&mut self) -> StoreResult<()> {
+        let written = self.log.flush()?;
+        self.changes.iter_mut().for_each(|change| change.record_at -= written);
+        self.free_removed()
+    }
+
+    /// Frees tuples and nodes that neither the durable state nor the open transaction needs.
+    fn free_removed(&mut self) -> StoreResult<()> {
+        if self.log.has_pending() {
+            return Ok(());
+        }
+        while let Some(tuple) = self.removed.pop() {
+            self.heap.free(tuple)?;
+        }
+        if self.changes.is_empty() { self.heap.remove_emptied() } else { Ok(()) }
     }
 }
 
@@ -173,7 +217,7 @@ impl Store for Inplace {
         let record = Record::CreateTable { table, owner: owner.number(), indexes };
         self.log.append(|buffer| record.encode(buffer));
         self.commit_log();
-        self.log.flush()?;
+        self.flush()?;
         Ok(table)
     }
 
@@ -185,7 +229,7 @@ impl Store for Inplace {
         self.reserve_log(Record::bytes_max(&[], 0))?;
         self.log.append(|buffer| Record::DropTable { table }.encode(buffer));
         self.commit_log();
-        self.log.flush()?;
+        self.flush()?;
         self.heap.drop_table(table)
     }
 
@@ -268,11 +312,13 @@ impl Store for Inplace {
     }
 
     fn savepoint(&self) -> Savepoint {
-        Savepoint { transaction: self.transaction, entries: self.changes.len() }
+        Savepoint { transaction: self.newest(self.changes.len()), entries: self.changes.len() }
     }
 
     fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()> {
-        if savepoint.transaction != self.transaction || savepoint.entries > self.changes.len() {
+        let is_known = savepoint.entries <= self.changes.len()
+            && savepoint.transaction == self.newest(savepoint.entries);
+        if !is_known {
             return Err(StoreError::NoSavepoint);
         }
         self.undo_behind(savepoint.entries)
@@ -283,13 +329,13 @@ impl Store for Inplace {
             self.commit_log();
             for change in &self.changes {
                 match change.kind {
-                    Kind::Replace(old) => self.heap.free(old)?,
-                    Kind::Delete => self.heap.free(change.tuple)?,
+                    Kind::Replace(old) => self.removed.push(old),
+                    Kind::Delete => self.removed.push(change.tuple),
                     Kind::Insert | Kind::Patch => {}
                 }
             }
-            self.end()?;
         }
+        self.end()?;
         Ok(if self.log.has_pending() { Commit::Pending } else { Commit::Durable })
     }
 
@@ -299,8 +345,7 @@ impl Store for Inplace {
     }
 
     fn sync(&mut self) -> StoreResult<()> {
-        let written = self.log.flush()?;
-        self.changes.iter_mut().for_each(|change| change.record_at -= written);
+        self.flush()?;
         if self.log.file_bytes() > self.settings.checkpoint_log_bytes && self.changes.is_empty() {
             // Without room for a checkpoint the log goes on: all commits are durable in it.
             match checkpoint::write(&self.heap, &mut self.log) {

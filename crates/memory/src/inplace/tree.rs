@@ -41,6 +41,28 @@ struct SplitChunks {
     separator: Pointer,
 }
 
+/// The two halves of a node.
+struct Split {
+    left: Node,
+    right: Node,
+}
+
+/// Cuts a full node in two, and adds an entry to one of them. An entry behind all others is alone in the right
+/// half, so that keys that come in order leave full nodes behind.
+fn split(node: &Node, number: usize, added: Entry) -> Split {
+    if number >= node.count() {
+        return Split { left: *node, right: Node::new(node.is_leaf, &[added]) };
+    }
+    let (lower, upper) = node.entries().split_at(ENTRIES / 2);
+    let (mut left, mut right) = (Node::new(node.is_leaf, lower), Node::new(node.is_leaf, upper));
+    // An entry right before the first of the right half is smaller than it.
+    match number.checked_sub(left.count()).filter(|behind| *behind > 0) {
+        Some(behind) => right.insert(behind, added),
+        None => left.insert(number, added),
+    }
+    Split { left, right }
+}
+
 /// What a scan calls with each tuple.
 pub(super) type OnTuple<'f> = dyn FnMut(Pointer) -> StoreResult<ControlFlow<()>> + 'f;
 
@@ -120,7 +142,7 @@ impl Tree {
     pub(super) fn insert(&mut self, space: &Space, key: &[u8], tuple: Pointer) -> StoreResult<()> {
         let key = TreeKey::of(key);
         let mut path = self.path(space, &key)?;
-        let mut chunks = self.reserve(space, &path)?;
+        let mut chunks = self.reserve(space, &path, &key)?;
         let mut added = Entry { prefix: key.prefix, separator: Pointer::NONE, child: tuple };
         while let Some(PathNode { at, mut node, entry }) = path.pop() {
             // The new child of an inner node stands behind the one that was split.
@@ -130,8 +152,15 @@ impl Tree {
                 return node.write(space, at);
             }
             let Some(right_at) = chunks.nodes.pop() else { break };
-            added = self.split(space, &mut node, number, added, chunks.separator, right_at)?;
-            node.write(space, at)?;
+            let Split { left, mut right } = split(&node, number, added);
+            let first = right.entry(0);
+            let separator = if node.is_leaf { chunks.separator } else { first.separator };
+            if !node.is_leaf {
+                right.set(0, Entry { prefix: 0, separator: Pointer::NONE, child: first.child });
+            }
+            right.write(space, right_at)?;
+            left.write(space, at)?;
+            added = Entry { prefix: first.prefix, separator, child: right_at };
             if path.is_empty() {
                 let Some(root) = chunks.nodes.pop() else { break };
                 let left = Entry { prefix: 0, separator: Pointer::NONE, child: at };
@@ -143,7 +172,7 @@ impl Tree {
     }
 
     /// Reserves what an insert by this path needs.
-    fn reserve(&self, space: &Space, path: &[PathNode]) -> StoreResult<SplitChunks> {
+    fn reserve(&self, space: &Space, path: &[PathNode], key: &TreeKey<'_>) -> StoreResult<SplitChunks> {
         let full = path.iter().rev().take_while(|on_path| on_path.node.is_full()).count();
         let mut chunks = SplitChunks { nodes: Vec::new(), separator: Pointer::NONE };
         let count = if full == path.len() { full + 1 } else { full };
@@ -152,52 +181,32 @@ impl Tree {
             chunks.nodes.push(new_node(space, self.owner)?);
             Ok(())
         });
-        let separator = reserved.and_then(|()| {
-            let first_of_right = leaf.node.entry(ENTRIES / 2).child;
-            let mut key = Vec::new();
-            TupleHead::read(space, first_of_right)?.key(space, first_of_right, self.number, &mut key)?;
-            new_separator(space, self.owner, &key)
-        });
-        match separator {
+        match reserved.and_then(|()| self.separator(space, leaf, key)) {
             Ok(separator) => {
                 chunks.separator = separator;
                 Ok(chunks)
             }
             Err(error) => {
-                for node in chunks.nodes {
-                    space.give_up(node)?;
-                }
+                chunks.nodes.iter().for_each(|node| space.give_up_after_error(*node));
                 Err(error)
             }
         }
     }
 
-    /// Moves the upper entries of a full node into a new one, and adds an entry to one of the two. Gives the
-    /// entry for the parent. A leaf gets `separator`; an inner node gives the parent one of its own.
-    fn split(
-        &self,
-        space: &Space,
-        node: &mut Node,
-        number: usize,
-        added: Entry,
-        separator: Pointer,
-        right_at: Pointer,
-    ) -> StoreResult<Entry> {
-        let (lower, upper) = node.entries().split_at(ENTRIES / 2);
-        let (mut left, mut right) = (Node::new(node.is_leaf, lower), Node::new(node.is_leaf, upper));
-        let first = right.entry(0);
-        let up = if node.is_leaf { separator } else { first.separator };
-        if !node.is_leaf {
-            right.set(0, Entry { prefix: 0, separator: Pointer::NONE, child: first.child });
+    /// A chunk with the separator of the halves of a full leaf; none if they differ in their first bytes.
+    fn separator(&self, space: &Space, leaf: &PathNode, key: &TreeKey<'_>) -> StoreResult<Pointer> {
+        let added = Entry { prefix: key.prefix, separator: Pointer::NONE, child: Pointer::NONE };
+        let Split { left, right } = split(&leaf.node, leaf.entry, added);
+        let (last, first) = (left.entry(left.count().saturating_sub(1)), right.entry(0));
+        if last.prefix != first.prefix {
+            return Ok(Pointer::NONE);
         }
-        // An entry right before the separator is smaller than it, so it belongs to the left node.
-        match number.checked_sub(left.count()).filter(|behind| *behind > 0) {
-            Some(behind) => right.insert(behind, added),
-            None => left.insert(number, added),
+        if first.child.is_none() {
+            return new_separator(space, self.owner, key.bytes);
         }
-        right.write(space, right_at)?;
-        *node = left;
-        Ok(Entry { prefix: first.prefix, separator: up, child: right_at })
+        let mut key = Vec::new();
+        TupleHead::read(space, first.child)?.key(space, first.child, self.number, &mut key)?;
+        new_separator(space, self.owner, &key)
     }
 
     /// Removes the entry of a tuple; whether its leaf has none left.

@@ -1,30 +1,33 @@
 //! An index: a B+tree in persistent memory, from keys to tuples.
 //!
 //! Changes of an entry are stores of one word, which the undo log takes back. Splits and the removal of an
-//! empty leaf are publications of the allocator, which are never taken back. Full nodes are split on the way
-//! down, so a split needs one node above it.
+//! empty leaf are publications of the allocator, which are never taken back (`split.rs`).
 //!
 //! Invariants
 //! 1. A key that an entry begins is in the tuple that the entry leads to, or in the node's chunk for long
 //!    separators.
-//! 2. A leaf from which the open transaction has removed an entry has room to get it back: entries that were
-//!    added behind that are taken out first, and no node is removed before the commit.
-//! 3. A node's slot whose bit is cleared is not filled again before a fence.
+//! 2. A removed entry keeps its slot until its transaction ends (`removed.rs`). So putting it back needs no
+//!    room. No node is removed before the end.
+//! 3. Any walk through a tree ends, also if a damaged pointer leads back to a node above.
 //!
 //! What it does not know: the log, other indexes.
 
 use std::cmp::Ordering;
 
-use super::node::{self, ENTRIES, Entry, KeyHead, NODE_BYTES, Node};
+use super::node::{self, ENTRIES, KeyHead, NODE_BYTES, Node, Slots};
+use super::removed::RemovedEntries;
 use crate::pointer::{Owner, Pointer, Word};
-use crate::publish::Step;
-use crate::sizes::STEPS_MAX;
 use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
 use crate::tuple;
 
 /// The most levels of a tree. More are damage.
-const LEVELS_MAX: usize = 24;
+pub(super) const LEVELS_MAX: usize = 24;
+
+pub(super) const TOO_MANY_LEVELS: &str = "a tree of too many levels";
+/// What a walk reports that has met more nodes than the region has room for.
+pub(super) const CYCLE: &str = "an index whose nodes lead in a circle";
+const LACKS_ENTRY: &str = "an index, which lacks the entry of a tuple";
 
 /// An index of a table.
 #[derive(Debug, Clone, Copy)]
@@ -39,16 +42,10 @@ pub(super) struct Index {
 /// An entry of a leaf, or a free slot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LeafSlot {
-    node: Pointer,
-    slot: usize,
-    tuple: Pointer,
-}
-
-impl LeafSlot {
+    pub(super) node: Pointer,
+    pub(super) slot: usize,
     /// The tuple that the entry leads to.
-    pub(super) fn tuple(&self) -> Pointer {
-        self.tuple
-    }
+    pub(super) tuple: Pointer,
 }
 
 /// A key, and its beginning.
@@ -75,18 +72,13 @@ impl Sorted {
         self.slots.get(..self.count).unwrap_or_default()
     }
 
-    fn at(&self, place: usize) -> usize {
+    pub(super) fn at(&self, place: usize) -> usize {
         self.slots.get(place).map_or(0, |slot| usize::from(*slot))
     }
-}
 
-/// The separator that a split puts above the right half.
-struct Separator {
-    head: KeyHead,
-    /// A chunk that holds it, if it is long.
-    chunk: Pointer,
-    /// Whether the chunk is new.
-    is_new: bool,
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
 }
 
 /// Makes an empty root in a reserved chunk; a caller's fence makes it durable.
@@ -129,7 +121,7 @@ impl Index {
 
     /// The entry of an inner node whose subtree has the key.
     #[inline]
-    fn child(&self, space: &Space, node: &Node, key: &SearchKey<'_>) -> StoreResult<usize> {
+    pub(super) fn child(&self, space: &Space, node: &Node, key: &SearchKey<'_>) -> StoreResult<usize> {
         let mut best: Option<(usize, KeyHead)> = None;
         for slot in node.slots() {
             let head = node.head(slot);
@@ -161,7 +153,7 @@ impl Index {
     }
 
     /// The whole key of an entry that is long.
-    fn long_key(&self, space: &Space, node: &Node, slot: usize) -> StoreResult<Vec<u8>> {
+    pub(super) fn long_key(&self, space: &Space, node: &Node, slot: usize) -> StoreResult<Vec<u8>> {
         let (to, mut key) = (node.pointer(slot), Vec::new());
         if node.is_leaf() {
             tuple::TupleHead::read(space, to)?.key(space, to, self.number, &mut key)?;
@@ -177,10 +169,10 @@ impl Index {
         Ok(key)
     }
 
-    /// The entries of a node in the order of their keys.
-    pub(super) fn sorted(&self, space: &Space, node: &Node) -> StoreResult<Sorted> {
+    /// Entries of a node in the order of their keys.
+    pub(super) fn sorted(&self, space: &Space, node: &Node, slots: Slots) -> StoreResult<Sorted> {
         let mut sorted = Sorted { slots: [0; ENTRIES], count: 0 };
-        for slot in node.slots() {
+        for slot in slots {
             let mut to = sorted.count;
             while to > 0 && self.order(space, node, slot, sorted.at(to - 1))?.is_lt() {
                 to -= 1;
@@ -201,9 +193,9 @@ impl Index {
                 return Ok(node);
             }
             let slot = self.child(space, &node, key)?;
-            node = Node::read(space, node.pointer(slot))?;
+            node.load(space, node.pointer(slot))?;
         }
-        Err(StoreError::Damaged { what: "a tree of too many levels", at: node.at })
+        Err(StoreError::Damaged { what: TOO_MANY_LEVELS, at: node.at })
     }
 
     /// The entry of a key.
@@ -229,32 +221,50 @@ impl Index {
         Ok(slot.map(|slot| LeafSlot { node: leaf.at, slot, tuple }))
     }
 
-    /// Writes an entry into a free slot, and does not make it valid yet. Splits nodes that are full.
+    /// Makes the entry of a tuple not valid, and withholds its slot; durable with the caller's next fence.
+    /// Whether the leaf has no valid entry then.
     ///
-    /// Errors: the region is full.
-    pub(super) fn prepare(
+    /// Errors: the index has no such entry, so it is damaged.
+    pub(super) fn remove(
+        &self,
+        space: &Space,
+        key: &[u8],
+        tuple: Pointer,
+        removed: &mut RemovedEntries,
+    ) -> StoreResult<bool> {
+        let slot = self.find_tuple(space, &SearchKey::of(key), tuple)?;
+        let slot = slot.ok_or(StoreError::Damaged { what: LACKS_ENTRY, at: tuple })?;
+        removed.withhold(slot.node, slot.slot);
+        Ok(self.set_valid(space, &slot, false)? == 0)
+    }
+
+    /// Makes a removed entry valid again; durable with the caller's next fence. `removed` is none at a start.
+    ///
+    /// An entry that is not there is left out: a start that was interrupted has undone older changes of the
+    /// same slot already.
+    pub(super) fn put_back(
         &self,
         space: &Space,
         key: &SearchKey<'_>,
         tuple: Pointer,
-    ) -> StoreResult<LeafSlot> {
-        'down: loop {
-            let mut above: Option<Node> = None;
-            let mut node = Node::read(space, self.root(space))?;
-            for _ in 0..LEVELS_MAX {
-                let Some(slot) = node.free_slot() else {
-                    self.split(space, above.as_ref(), &node, key)?;
-                    continue 'down;
-                };
-                if node.is_leaf() {
-                    node.store_entry(space, slot, Entry { head: key.head, pointer: tuple })?;
-                    return Ok(LeafSlot { node: node.at, slot, tuple });
-                }
-                let next = Node::read(space, node.pointer(self.child(space, &node, key)?))?;
-                above = Some(std::mem::replace(&mut node, next));
-            }
-            return Err(StoreError::Damaged { what: "a tree of too many levels", at: node.at });
+        removed: Option<&mut RemovedEntries>,
+    ) -> StoreResult<()> {
+        let leaf = self.leaf(space, key)?;
+        if leaf.slots().any(|slot| leaf.pointer(slot) == tuple) {
+            return Ok(());
         }
+        let candidates = match &removed {
+            Some(removed) => removed.withheld(leaf.at),
+            None => Slots::ALL.without(leaf.slots()),
+        };
+        let is_entry = |slot: &usize| leaf.pointer(*slot) == tuple && leaf.head(*slot) == key.head;
+        if let Some(slot) = candidates.into_iter().find(is_entry) {
+            self.set_valid(space, &LeafSlot { node: leaf.at, slot, tuple }, true)?;
+            if let Some(removed) = removed {
+                removed.release(leaf.at, slot);
+            }
+        }
+        Ok(())
     }
 
     /// Makes an entry valid or not valid; durable with the caller's next fence. Gives the number of entries
@@ -274,195 +284,36 @@ impl Index {
         Ok(())
     }
 
-    /// Splits a full node. `key` is about to be added: at the end of the tree the right half gets one entry,
-    /// so that keys that come in order leave full nodes behind.
-    fn split(
+    /// Lets the entry of a key lead to `new` in place of `old`.
+    ///
+    /// Errors: the index has no such entry, so it is damaged.
+    pub(super) fn exchange_tuple(
         &self,
         space: &Space,
-        above: Option<&Node>,
-        node: &Node,
-        key: &SearchKey<'_>,
+        key: &[u8],
+        old: Pointer,
+        new: Pointer,
     ) -> StoreResult<()> {
-        let sorted = self.sorted(space, node)?;
-        let last = sorted.count - 1;
-        let is_at_end = self.compare(space, node, sorted.at(last), key)?.is_lt();
-        let middle = if is_at_end { last } else { sorted.count / 2 };
-        let mut reserved = Vec::with_capacity(3);
-        let published = self.split_at(space, above, node, &sorted, middle, &mut reserved);
-        if published.is_err() {
-            for chunk in reserved {
-                space.give_up(chunk)?;
-            }
-        }
-        published
-    }
-
-    fn split_at(
-        &self,
-        space: &Space,
-        above: Option<&Node>,
-        node: &Node,
-        sorted: &Sorted,
-        middle: usize,
-        reserved: &mut Vec<Pointer>,
-    ) -> StoreResult<()> {
-        let separator = self.separator(space, node, sorted, middle, reserved)?;
-        let right = self.reserve_node(space, reserved)?;
-        let mut right = Node::empty(right, node.is_leaf());
-        let moved = sorted.as_slice().get(middle..).unwrap_or_default();
-        let mut bits = node.bits();
-        for (to, from) in moved.iter().map(|slot| usize::from(*slot)).enumerate() {
-            let mut entry = node.entry(from);
-            if to == 0 && !node.is_leaf() {
-                entry.head = KeyHead::LOWEST;
-            }
-            right.set(to, entry);
-            bits &= !(1 << from);
-        }
-        right.set_long_separator(separator.chunk);
-        right.store(space)?;
-        let entry = Entry { head: separator.head, pointer: right.at };
-        let mut steps = [Step::Activate(right.at); 5];
-        let mut count = 1;
-        let mut add = |step| {
-            steps[count] = step;
-            count += 1;
-        };
-        add(Step::Store { word: space.word(node.at, node::BITS_AT)?, value: bits });
-        match above.map(|above| (above, above.free_slot())) {
-            Some((above, Some(slot))) => {
-                above.store_entry(space, slot, entry)?;
-                let word = space.word(above.at, node::BITS_AT)?;
-                add(Step::Store { word, value: above.bits() | 1 << slot });
-            }
-            _ => {
-                let mut root = Node::empty(self.reserve_node(space, reserved)?, false);
-                root.set(0, Entry { head: KeyHead::LOWEST, pointer: node.at });
-                root.set(1, entry);
-                root.store(space)?;
-                add(Step::Activate(root.at));
-                add(Step::Store { word: self.root, value: root.at.to_u64() });
-            }
-        }
-        match separator.is_new {
-            true => add(Step::Activate(separator.chunk)),
-            false if separator.chunk.is_none() => {}
-            // The separator moves up with its chunk.
-            false => {
-                let child = node.pointer(sorted.at(middle));
-                add(Step::Store { word: space.word(child, node::LONG_AT)?, value: 0 });
-            }
-        }
-        space.fence();
-        Ok(space.allocator().publish(steps.get(..count).unwrap_or_default())?)
-    }
-
-    fn reserve_node(&self, space: &Space, reserved: &mut Vec<Pointer>) -> StoreResult<Pointer> {
-        let chunk = space.allocator().allocate(self.owner, NODE_BYTES as u64)?;
-        reserved.push(chunk);
-        Ok(chunk)
-    }
-
-    fn separator(
-        &self,
-        space: &Space,
-        node: &Node,
-        sorted: &Sorted,
-        middle: usize,
-        reserved: &mut Vec<Pointer>,
-    ) -> StoreResult<Separator> {
-        let right = sorted.at(middle);
-        let head = node.head(right);
-        if !node.is_leaf() {
-            let child = node.pointer(right);
-            let chunk = match head.is_whole() {
-                true => Pointer::NONE,
-                false => Pointer::from_u64(space.load(space.word(child, node::LONG_AT)?)),
-            };
-            return Ok(Separator { head, chunk, is_new: false });
-        }
-        if let Some(head) = KeyHead::between(node.head(sorted.at(middle - 1)), head) {
-            return Ok(Separator { head, chunk: Pointer::NONE, is_new: false });
-        }
-        let key = self.long_key(space, node, right)?;
-        let chunk = space.allocator().allocate(self.owner, 8 + key.len() as u64)?;
-        reserved.push(chunk);
-        space.store(chunk, 0, &(key.len() as u64).to_le_bytes())?;
-        space.store(chunk, 8, &key)?;
-        space.write_back(chunk, 8 + key.len() as u64)?;
-        Ok(Separator { head, chunk, is_new: true })
+        let slot = self.find_tuple(space, &SearchKey::of(key), old)?;
+        self.exchange(space, &slot.ok_or(StoreError::Damaged { what: LACKS_ENTRY, at: old })?, new)
     }
 
     /// Adds the chunks of its nodes and long separators, and of the tuples if it is the primary index.
-    pub(super) fn add_chunks(
-        &self,
-        space: &Space,
-        at: Pointer,
-        chunks: &mut Vec<Pointer>,
-    ) -> StoreResult<()> {
-        let node = Node::read(space, at)?;
-        chunks.push(at);
-        chunks.extend(Some(node.long_separator()).filter(|chunk| !chunk.is_none()));
-        for pointer in node.slots().map(|slot| node.pointer(slot)) {
+    pub(super) fn add_chunks(&self, space: &Space, chunks: &mut Vec<Pointer>) -> StoreResult<()> {
+        let mut nodes = vec![self.root(space)];
+        let mut nodes_left = space.chunks_max(NODE_BYTES as u64);
+        while let Some(at) = nodes.pop() {
+            nodes_left = nodes_left.checked_sub(1).ok_or(StoreError::Damaged { what: CYCLE, at })?;
+            let node = Node::read(space, at)?;
+            chunks.push(at);
+            chunks.extend(Some(node.long_separator()).filter(|chunk| !chunk.is_none()));
+            let pointers = node.slots().map(|slot| node.pointer(slot));
             match node.is_leaf() {
-                false => self.add_chunks(space, pointer, chunks)?,
-                true if self.number == 0 => chunks.push(pointer),
+                false => nodes.extend(pointers),
+                true if self.number == 0 => chunks.extend(pointers),
                 true => {}
             }
         }
         Ok(())
-    }
-
-    /// Removes the leaf that a key is in, if it is empty, with the inner nodes that would be empty then.
-    pub(super) fn remove_if_empty(&self, space: &Space, key: &[u8]) -> StoreResult<()> {
-        let key = SearchKey::of(key);
-        let mut steps: Vec<Step> = Vec::with_capacity(STEPS_MAX);
-        let mut keeper: Option<(Node, usize)> = None;
-        let mut node = Node::read(space, self.root(space))?;
-        for _ in 0..LEVELS_MAX {
-            if node.is_leaf() {
-                break;
-            }
-            let slot = self.child(space, &node, &key)?;
-            let next = Node::read(space, node.pointer(slot))?;
-            if node.count() > 1 {
-                steps.clear();
-                keeper = Some((node, slot));
-            }
-            add_frees(&next, &mut steps);
-            node = next;
-        }
-        let Some((keeper, slot)) = keeper.filter(|_| node.is_leaf() && node.count() == 0) else {
-            return Ok(());
-        };
-        let bits = keeper.bits() & !(1 << slot);
-        steps.push(Step::Store { word: space.word(keeper.at, node::BITS_AT)?, value: bits });
-        if keeper.head(slot) == KeyHead::LOWEST {
-            self.lower_next(space, &keeper, &mut steps)?;
-        }
-        if steps.len() <= STEPS_MAX {
-            space.allocator().publish(&steps)?;
-        }
-        Ok(())
-    }
-
-    /// The steps that make the second entry of an inner node its lowest one.
-    fn lower_next(&self, space: &Space, node: &Node, steps: &mut Vec<Step>) -> StoreResult<()> {
-        let second = self.sorted(space, node)?.at(1);
-        let words = node::head_words(space, node.at, second)?;
-        steps.extend(words.map(|word| Step::Store { word, value: 0 }));
-        let child = Node::read(space, node.pointer(second))?;
-        if !child.long_separator().is_none() {
-            steps.push(Step::Free(child.long_separator()));
-            steps.push(Step::Store { word: space.word(child.at, node::LONG_AT)?, value: 0 });
-        }
-        Ok(())
-    }
-}
-
-fn add_frees(node: &Node, steps: &mut Vec<Step>) {
-    steps.push(Step::Free(node.at));
-    if !node.long_separator().is_none() {
-        steps.push(Step::Free(node.long_separator()));
     }
 }

@@ -16,7 +16,9 @@
 mod index;
 mod node;
 mod recovery;
+mod removed;
 mod scan;
+mod split;
 mod store;
 mod tables;
 

@@ -95,9 +95,33 @@ pub(super) struct Node {
     bytes: [u8; NODE_BYTES],
 }
 
-/// Numbers of the valid entries of a node.
+/// A set of entries of a node, by their numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slots(u64);
+
+impl Slots {
+    pub(super) const NONE: Slots = Slots(0);
+    pub(super) const ALL: Slots = Slots(ALL);
+
+    /// The entries whose bits are set.
+    pub(super) fn of(bits: u64) -> Slots {
+        Slots(bits & ALL)
+    }
+
+    /// The entries that are in one of two sets.
+    pub(super) fn and(self, other: Slots) -> Slots {
+        Slots(self.0 | other.0)
+    }
+
+    /// The entries that are not in another set.
+    pub(super) fn without(self, other: Slots) -> Slots {
+        Slots(self.0 & !other.0)
+    }
+
+    pub(super) fn has(self, slot: usize) -> bool {
+        self.0 >> slot & 1 == 1
+    }
+}
 
 impl Iterator for Slots {
     type Item = usize;
@@ -112,13 +136,21 @@ impl Iterator for Slots {
 
 impl Node {
     /// Reads a node.
-    #[inline]
     pub(super) fn read(space: &Space, at: Pointer) -> StoreResult<Node> {
-        let mut bytes = [0; NODE_BYTES];
-        space.read(at, 0, &mut bytes)?;
-        let node = Node { at, bytes };
-        let is_node = node.bits() & !(ALL | LEAF) == 0;
-        is_node.then_some(node).ok_or(StoreError::Damaged { what: "a node of an index", at })
+        let mut node = Node { at, bytes: [0; NODE_BYTES] };
+        node.load(space, at)?;
+        Ok(node)
+    }
+
+    /// Reads another node in the place of this copy.
+    #[inline]
+    pub(super) fn load(&mut self, space: &Space, at: Pointer) -> StoreResult<()> {
+        self.at = at;
+        space.read(at, 0, &mut self.bytes)?;
+        match self.bits() & !(ALL | LEAF) {
+            0 => Ok(()),
+            _ => Err(StoreError::Damaged { what: "a node of an index", at }),
+        }
     }
 
     /// A node without entries that is not in the region yet.
@@ -163,9 +195,9 @@ impl Node {
         (self.bits() & ALL).count_ones() as usize
     }
 
-    /// An entry that is free.
-    pub(super) fn free_slot(&self) -> Option<usize> {
-        Slots(!self.bits() & ALL).next()
+    /// An entry that is free and not withheld.
+    pub(super) fn free_slot(&self, withheld: Slots) -> Option<usize> {
+        Slots::ALL.without(self.slots()).without(withheld).next()
     }
 
     #[inline]
@@ -184,11 +216,11 @@ impl Node {
     }
 
     /// Puts an entry into the copy.
-    pub(super) fn set(&mut self, slot: usize, entry: Entry) {
+    pub(super) fn set(&mut self, slot: usize, entry: Entry, is_valid: bool) {
         let from = ENTRIES_AT + slot * ENTRY_BYTES;
         if let Some(bytes) = self.bytes.get_mut(from..from + ENTRY_BYTES) {
             bytes.copy_from_slice(&entry.encode());
-            self.set_word(BITS_AT, self.bits() | 1 << slot);
+            self.set_word(BITS_AT, self.bits() | u64::from(is_valid) << slot);
         }
     }
 

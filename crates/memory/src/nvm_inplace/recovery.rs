@@ -13,11 +13,12 @@
 //! 1. Entries are undone newest first.
 //! 2. Undoing an entry again, or one whose change never began, changes nothing. So a crash during recovery
 //!    does no harm.
-//! 3. Undoing takes no room in the region.
+//! 3. Undoing takes no room in the region: a removed entry still has its slot (`removed.rs`).
 //!
 //! What it does not know: how changes are made (`store.rs`).
 
 use super::index::SearchKey;
+use super::removed::RemovedEntries;
 use super::tables::Tables;
 use crate::pointer::Pointer;
 use crate::publish::Step;
@@ -32,6 +33,8 @@ pub(super) struct Undo<'s> {
     pub(super) space: &'s Space,
     pub(super) tables: &'s Tables,
     pub(super) log: &'s mut UndoLog,
+    /// None at a start.
+    pub(super) removed: Option<&'s mut RemovedEntries>,
 }
 
 /// Chunks that an ended transaction leaves behind, and what they are in the entries.
@@ -109,13 +112,23 @@ impl Undo<'_> {
     }
 
     fn free(&mut self, garbage: Garbage) -> StoreResult<()> {
-        let mut chunks = Vec::with_capacity(self.log.len());
-        for entry in self.log.entries() {
-            let owner = self.tables.table(TableNo(entry.table))?.owner;
-            chunks.extend(garbage_of(entry, garbage).map(|pointer| OwnedChunk { pointer, owner }));
-        }
-        self.space.free_allocated(&chunks)?;
+        self.free_garbage(garbage)?;
         self.log.end(self.space)
+    }
+
+    fn free_garbage(&self, garbage: Garbage) -> StoreResult<()> {
+        let owned = |entry: &UndoEntry| {
+            let Some(pointer) = garbage_of(entry, garbage) else { return Ok(None) };
+            let owner = self.tables.table(TableNo(entry.table))?.owner;
+            Ok(Some(OwnedChunk { pointer, owner }))
+        };
+        let mut chunks = self.log.entries().map(owned).filter_map(StoreResult::transpose);
+        let (Some(first), second) = (chunks.next().transpose()?, chunks.next()) else { return Ok(()) };
+        if second.is_none() {
+            return self.space.free_allocated(&[first]);
+        }
+        let all = std::iter::once(Ok(first)).chain(second).chain(chunks);
+        self.space.free_allocated(&all.collect::<StoreResult<Vec<OwnedChunk>>>()?)
     }
 
     fn undo(&mut self, number: usize) -> StoreResult<()> {
@@ -139,8 +152,9 @@ impl Undo<'_> {
     }
 
     /// Lets all indexes lead to the tuple `back` and not to `gone`; either may be none.
-    fn exchange_all(&self, entry: &UndoEntry, gone: Pointer, back: Pointer) -> StoreResult<()> {
-        let table = self.tables.table(TableNo(entry.table))?;
+    fn exchange_all(&mut self, entry: &UndoEntry, gone: Pointer, back: Pointer) -> StoreResult<()> {
+        let tables = self.tables;
+        let table = tables.table(TableNo(entry.table))?;
         let (mut gone_key, mut back_key) = (Vec::new(), Vec::new());
         for index in &table.indexes {
             let mut had = None;
@@ -159,13 +173,9 @@ impl Undo<'_> {
                 Some(slot) => drop(index.set_valid(self.space, &slot, false)?),
                 None => {}
             }
-            let key = SearchKey::of(&back_key);
-            if !back.is_none() && index.find_tuple(self.space, &key, back)?.is_none() {
-                // The slot that is filled may be the one that was cleared just now.
-                self.space.fence();
-                let slot = index.prepare(self.space, &key, back)?;
-                self.space.fence();
-                index.set_valid(self.space, &slot, true)?;
+            if !back.is_none() {
+                let key = SearchKey::of(&back_key);
+                index.put_back(self.space, &key, back, self.removed.as_deref_mut())?;
             }
         }
         Ok(())

@@ -11,15 +11,12 @@
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
-use super::index::{Index, SearchKey};
-use super::node::Node;
+use super::index::{CYCLE, Index, LEVELS_MAX, SearchKey, TOO_MANY_LEVELS};
+use super::node::{NODE_BYTES, Node};
 use crate::pointer::Pointer;
 use crate::space::Space;
 use crate::store::{Direction, KeyRange};
 use crate::store_error::{StoreError, StoreResult};
-
-/// Levels that a scan goes down at most. More are damage.
-const LEVELS_MAX: usize = 24;
 
 /// Called with each tuple of a scan.
 type OnTuple<'f> = dyn FnMut(Pointer) -> StoreResult<ControlFlow<()>> + 'f;
@@ -31,6 +28,8 @@ pub(super) struct IndexScan<'s> {
     from: Bound<SearchKey<'s>>,
     to: Bound<SearchKey<'s>>,
     direction: Direction,
+    /// Nodes that the scan may still visit. A tree has no more.
+    nodes_left: u64,
 }
 
 impl<'s> IndexScan<'s> {
@@ -41,20 +40,26 @@ impl<'s> IndexScan<'s> {
         direction: Direction,
     ) -> IndexScan<'s> {
         let (from, to) = (range.from.map(SearchKey::of), range.to.map(SearchKey::of));
-        IndexScan { space, index, from, to, direction }
+        IndexScan { space, index, from, to, direction, nodes_left: space.chunks_max(NODE_BYTES as u64) }
     }
 
     /// Calls `on_tuple` with the tuples of the range.
-    pub(super) fn run(&self, on_tuple: &mut OnTuple<'_>) -> StoreResult<()> {
+    pub(super) fn run(&mut self, on_tuple: &mut OnTuple<'_>) -> StoreResult<()> {
         self.visit(self.index.root(self.space), 0, on_tuple).map(|_| ())
     }
 
-    fn visit(&self, at: Pointer, level: usize, on_tuple: &mut OnTuple<'_>) -> StoreResult<ControlFlow<()>> {
+    fn visit(
+        &mut self,
+        at: Pointer,
+        level: usize,
+        on_tuple: &mut OnTuple<'_>,
+    ) -> StoreResult<ControlFlow<()>> {
         if level == LEVELS_MAX {
-            return Err(StoreError::Damaged { what: "a tree of too many levels", at });
+            return Err(StoreError::Damaged { what: TOO_MANY_LEVELS, at });
         }
+        self.nodes_left = self.nodes_left.checked_sub(1).ok_or(StoreError::Damaged { what: CYCLE, at })?;
         let node = Node::read(self.space, at)?;
-        let sorted = self.index.sorted(self.space, &node)?;
+        let sorted = self.index.sorted(self.space, &node, node.slots())?;
         let slots = sorted.as_slice();
         for step in 0..slots.len() {
             let place = match self.direction {

@@ -4,14 +4,19 @@
 //! 1. Before an undo entry is durable, nothing that it undoes is changed. What is stored before is not
 //!    reachable: a reserved tuple, entries that are not valid.
 //! 2. A call that fails before its undo entry has only split nodes, which no reader notices.
+//! 3. Free slots of nodes are filled only behind a fence for the clearing of their bits. Slots that the
+//!    transaction itself has cleared are withheld (`removed.rs`).
+//! 4. When a transaction has ended durably, a later error does not undo it. What could not be freed is freed
+//!    with the next call that changes something.
 //!
 //! What it does not know: how changes are taken back (`recovery.rs`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::index::{Index, LeafSlot, SearchKey};
+use super::index::{LeafSlot, SearchKey};
 use super::recovery::Undo;
+use super::removed::RemovedEntries;
 use super::scan::IndexScan;
 use super::tables::{self, Tables};
 use crate::pointer::{Owner, Pointer};
@@ -20,28 +25,18 @@ use crate::state::Allocator;
 use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, StoreTable, TableNo};
 use crate::store_error::{StoreError, StoreResult};
 use crate::tuple::{self, INDEXES_MAX, TupleHead};
-use crate::undo_log::{Kind, PATCH_BYTES_MAX, UndoEntry, UndoLog};
+use crate::undo_log::{Kind, PATCH_BYTES_MAX, Phase, UndoEntry, UndoLog};
 
 /// The tables of one partition, updated in place in persistent memory.
 pub struct NvmInplace {
     space: Space,
     tables: Tables,
     log: UndoLog,
-    /// Whether bits of index nodes were cleared since the last fence; their slots must not be filled before
-    /// the next one.
-    has_unfenced_clears: bool,
-    /// Leaves that the transaction has left without entries.
-    emptied: Vec<EmptiedLeaf>,
+    removed: RemovedEntries,
     /// The head of the tuple that is being made.
     head: Vec<u8>,
-    /// The bytes before a patch.
+    /// The bytes before a patch, or a key.
     before: Vec<u8>,
-}
-
-/// A leaf that may be empty, by a key in it.
-struct EmptiedLeaf {
-    index: Index,
-    key: Vec<u8>,
 }
 
 /// A tuple that is stored, but not reachable.
@@ -58,24 +53,42 @@ impl NvmInplace {
         let first_page = tables::find_or_create(&space, name, owner)?;
         let tables = Tables::read(&space, first_page, owner)?;
         let mut log = UndoLog::read(&space, owner, tables::log_of(&space, first_page)?)?;
-        Undo { space: &space, tables: &tables, log: &mut log }.recover()?;
-        let (head, before) = (Vec::new(), Vec::new());
-        Ok(NvmInplace { space, tables, log, has_unfenced_clears: false, emptied: Vec::new(), head, before })
+        Undo { space: &space, tables: &tables, log: &mut log, removed: None }.recover()?;
+        let (removed, head, before) = (RemovedEntries::default(), Vec::new(), Vec::new());
+        Ok(NvmInplace { space, tables, log, removed, head, before })
     }
 
     fn undo(&mut self) -> Undo<'_> {
-        Undo { space: &self.space, tables: &self.tables, log: &mut self.log }
+        let removed = Some(&mut self.removed);
+        Undo { space: &self.space, tables: &self.tables, log: &mut self.log, removed }
     }
 
-    fn fence(&mut self) {
-        self.space.fence();
-        self.has_unfenced_clears = false;
+    /// Ends a transaction whose end is durable already, if an error has interrupted that.
+    #[inline]
+    fn finish_ended(&mut self) -> StoreResult<()> {
+        match self.log.phase() {
+            Phase::Open => Ok(()),
+            Phase::Committed | Phase::Undone => self.undo().recover(),
+        }
+    }
+
+    /// Takes the result of a commit or a rollback. If an error came behind its durable end, it has ended.
+    fn ended(&mut self, result: StoreResult<()>) -> StoreResult<()> {
+        if self.log.phase() == Phase::Open {
+            result?;
+        }
+        // An empty leaf that cannot be freed stays, and is used again.
+        let (space, tables) = (&self.space, &self.tables);
+        self.removed.end(|table, index, key| {
+            let _stays = tables.index(table, index).and_then(|index| index.remove_if_empty(space, key));
+        });
+        Ok(())
     }
 
     /// The tuple with a primary key.
     fn find(&self, table: TableNo, key: &[u8]) -> StoreResult<Option<Pointer>> {
         let found = self.tables.index(table, 0)?.find(&self.space, &SearchKey::of(key))?;
-        Ok(found.map(|slot| slot.tuple()))
+        Ok(found.map(|slot| slot.tuple))
     }
 
     fn check(&self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
@@ -103,85 +116,53 @@ impl NvmInplace {
         is_new: &[bool],
         undo: UndoEntry,
     ) -> StoreResult<[Option<LeafSlot>; INDEXES_MAX]> {
-        if self.has_unfenced_clears {
-            self.fence();
-        }
         let mut slots = [None; INDEXES_MAX];
         let indexes = &self.tables.table(table)?.indexes;
         for ((index, key), slot) in indexes.iter().zip(keys).zip(&mut slots) {
             if is_new.get(index.number).is_some_and(|is_new| *is_new) {
-                *slot = Some(index.prepare(&self.space, &SearchKey::of(key), undo.tuple)?);
+                let key = SearchKey::of(key);
+                *slot = Some(index.prepare(&self.space, &key, undo.tuple, &mut self.removed)?);
             }
         }
         self.log.append(&self.space, undo, &[])?;
-        self.fence();
+        self.space.fence();
         self.space.allocator().activate_unfenced(undo.tuple)?;
         Ok(slots)
     }
 
     /// Makes the entry of a tuple in an index not valid.
-    fn remove_entry(&mut self, index: &Index, key: &[u8], tuple: Pointer) -> StoreResult<()> {
-        let Some(slot) = index.find_tuple(&self.space, &SearchKey::of(key), tuple)? else {
-            return Err(StoreError::Damaged {
-                what: "an index, which lacks the entry of a tuple",
-                at: tuple,
-            });
-        };
-        self.has_unfenced_clears = true;
-        if index.set_valid(&self.space, &slot, false)? == 0 {
-            self.emptied.push(EmptiedLeaf { index: *index, key: key.to_vec() });
+    fn remove_entry(&mut self, table: TableNo, number: usize, tuple: Pointer) -> StoreResult<()> {
+        let index = self.tables.index(table, number)?;
+        TupleHead::read(&self.space, tuple)?.key(&self.space, tuple, number, &mut self.before)?;
+        if index.remove(&self.space, &self.before, tuple, &mut self.removed)? {
+            self.removed.add_emptied(table, number, &self.before);
         }
         Ok(())
     }
 
-    /// Lets the indexes lead to `new` in place of `old`.
+    /// Lets the indexes lead to a new tuple in place of `old`.
     fn exchange(&mut self, table: TableNo, keys: &[&[u8]], old: Pointer, row: &[u8]) -> StoreResult<()> {
-        let head = TupleHead::read(&self.space, old)?;
-        let mut old_keys: [Vec<u8>; INDEXES_MAX] = Default::default();
         let mut is_new = [false; INDEXES_MAX];
-        for (number, key) in keys.iter().enumerate() {
-            let (Some(old_key), Some(is_new)) = (old_keys.get_mut(number), is_new.get_mut(number)) else {
-                break;
-            };
-            head.key(&self.space, old, number, old_key)?;
-            *is_new = old_key != key;
-            if *is_new && self.tables.index(table, number)?.find(&self.space, &SearchKey::of(key))?.is_some()
-            {
+        for ((number, key), is_new) in keys.iter().enumerate().zip(&mut is_new) {
+            *is_new = tuple::compare(&self.space, old, number, key)?.is_ne();
+            let index = self.tables.index(table, number)?;
+            if *is_new && index.find(&self.space, &SearchKey::of(key))?.is_some() {
                 return Err(StoreError::Duplicate { index: number });
             }
         }
-        let prepared = self.prepare_tuple(table, keys, row)?;
-        let PreparedTuple { tuple, checksum } = prepared;
+        let PreparedTuple { tuple, checksum } = self.prepare_tuple(table, keys, row)?;
         let undo = UndoEntry { kind: Kind::Replace, table: table.0, tuple, old, checksum };
-        let slots = self.prepare_entries(table, keys, &is_new, undo).inspect_err(|_| self.give_up(tuple))?;
-        for (number, old_key) in old_keys.iter().enumerate().take(keys.len()) {
-            let index = *self.tables.index(table, number)?;
-            match slots.get(number).copied().flatten() {
+        let slots = self.prepare_entries(table, keys, &is_new, undo);
+        let slots = slots.inspect_err(|_| self.space.give_up_after_error(tuple))?;
+        for ((number, key), slot) in keys.iter().enumerate().zip(&slots) {
+            let index = self.tables.index(table, number)?;
+            match slot {
                 Some(slot) => {
-                    index.set_valid(&self.space, &slot, true)?;
-                    self.remove_entry(&index, old_key, old)?;
+                    index.set_valid(&self.space, slot, true)?;
+                    self.remove_entry(table, number, old)?;
                 }
-                None => {
-                    let slot = index.find_tuple(&self.space, &SearchKey::of(old_key), old)?;
-                    let damaged =
-                        StoreError::Damaged { what: "an index, which lacks the entry of a tuple", at: old };
-                    index.exchange(&self.space, &slot.ok_or(damaged)?, tuple)?;
-                }
+                None => index.exchange_tuple(&self.space, key, old, tuple)?,
             }
-        }
-        Ok(())
-    }
-
-    /// Gives up a tuple after an error. A failure of that is less than the error that is reported: the chunk
-    /// is free after the next start.
-    fn give_up(&self, tuple: Pointer) {
-        let _reserved_until_start = self.space.give_up(tuple);
-    }
-
-    /// Frees leaves without entries. They are reachable, so a failure or a crash leaves nothing wrong.
-    fn remove_emptied(&mut self) -> StoreResult<()> {
-        while let Some(EmptiedLeaf { index, key }) = self.emptied.pop() {
-            index.remove_if_empty(&self.space, &key)?;
         }
         Ok(())
     }
@@ -189,6 +170,7 @@ impl NvmInplace {
 
 impl Store for NvmInplace {
     fn create_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo> {
+        self.finish_ended()?;
         match self.log.len() {
             0 => self.tables.create(&self.space, owner, indexes),
             _ => Err(StoreError::InTransaction),
@@ -196,6 +178,7 @@ impl Store for NvmInplace {
     }
 
     fn drop_table(&mut self, table: TableNo) -> StoreResult<()> {
+        self.finish_ended()?;
         match self.log.len() {
             0 => self.tables.drop_table(&self.space, table),
             _ => Err(StoreError::InTransaction),
@@ -207,6 +190,7 @@ impl Store for NvmInplace {
     }
 
     fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
+        self.finish_ended()?;
         self.check(table, keys, row)?;
         for (index, key) in self.tables.table(table)?.indexes.iter().zip(keys) {
             if index.find(&self.space, &SearchKey::of(key))?.is_some() {
@@ -216,7 +200,8 @@ impl Store for NvmInplace {
         let PreparedTuple { tuple, checksum } = self.prepare_tuple(table, keys, row)?;
         let undo = UndoEntry { kind: Kind::Insert, table: table.0, tuple, old: Pointer::NONE, checksum };
         let is_new = [true; INDEXES_MAX];
-        let slots = self.prepare_entries(table, keys, &is_new, undo).inspect_err(|_| self.give_up(tuple))?;
+        let slots = self.prepare_entries(table, keys, &is_new, undo);
+        let slots = slots.inspect_err(|_| self.space.give_up_after_error(tuple))?;
         for (index, slot) in self.tables.table(table)?.indexes.iter().zip(slots.iter().flatten()) {
             index.set_valid(&self.space, slot, true)?;
         }
@@ -224,6 +209,7 @@ impl Store for NvmInplace {
     }
 
     fn replace(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<bool> {
+        self.finish_ended()?;
         self.check(table, keys, row)?;
         let old = match keys.first() {
             Some(key) => self.find(table, key)?,
@@ -235,6 +221,7 @@ impl Store for NvmInplace {
     }
 
     fn patch(&mut self, table: TableNo, key: &[u8], at: usize, bytes: &[u8]) -> StoreResult<bool> {
+        self.finish_ended()?;
         let Some(tuple) = self.find(table, key)? else { return Ok(false) };
         let head = TupleHead::read(&self.space, tuple)?;
         if at.checked_add(bytes.len()).is_none_or(|end| end > head.row_bytes) {
@@ -250,22 +237,19 @@ impl Store for NvmInplace {
             let undo = UndoEntry { kind: Kind::Patch, table: table.0, tuple: to, old, checksum: 0 };
             self.log.append(&self.space, undo, &self.before)?;
         }
-        self.fence();
+        self.space.fence();
         self.space.store_back(from, 0, bytes)?;
         Ok(true)
     }
 
     fn delete(&mut self, table: TableNo, key: &[u8]) -> StoreResult<bool> {
+        self.finish_ended()?;
         let Some(tuple) = self.find(table, key)? else { return Ok(false) };
-        let head = TupleHead::read(&self.space, tuple)?;
         let undo = UndoEntry { kind: Kind::Delete, table: table.0, tuple, old: Pointer::NONE, checksum: 0 };
         self.log.append(&self.space, undo, &[])?;
-        self.fence();
-        let mut key = Vec::new();
+        self.space.fence();
         for number in 0..self.tables.table(table)?.indexes.len() {
-            let index = *self.tables.index(table, number)?;
-            head.key(&self.space, tuple, number, &mut key)?;
-            self.remove_entry(&index, &key, tuple)?;
+            self.remove_entry(table, number, tuple)?;
         }
         Ok(true)
     }
@@ -273,7 +257,7 @@ impl Store for NvmInplace {
     fn get(&self, table: TableNo, index: usize, key: &[u8], row: &mut Vec<u8>) -> StoreResult<bool> {
         let found = self.tables.index(table, index)?.find(&self.space, &SearchKey::of(key))?;
         let Some(slot) = found else { return Ok(false) };
-        TupleHead::read(&self.space, slot.tuple())?.row(&self.space, slot.tuple(), row)?;
+        TupleHead::read(&self.space, slot.tuple)?.row(&self.space, slot.tuple, row)?;
         Ok(true)
     }
 
@@ -297,33 +281,37 @@ impl Store for NvmInplace {
     }
 
     fn savepoint(&self) -> Savepoint {
-        Savepoint { transaction: self.log.transaction(), entries: self.log.len() }
+        self.log.savepoint()
     }
 
     fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()> {
-        if savepoint.transaction != self.log.transaction() || savepoint.entries > self.log.len() {
-            return Err(StoreError::NoSavepoint);
-        }
-        self.fence();
+        self.finish_ended()?;
+        self.log.check_savepoint(savepoint)?;
+        self.space.fence();
         self.undo().roll_back_to(savepoint.entries)
     }
 
     fn commit(&mut self) -> StoreResult<Commit> {
-        if self.log.len() > 0 {
-            self.fence();
-            self.undo().finish_commit()?;
-            self.remove_emptied()?;
+        self.finish_ended()?;
+        if self.log.len() == 0 {
+            self.log.begin();
+            return Ok(Commit::Durable);
         }
+        self.space.fence();
+        let result = self.undo().finish_commit();
+        self.ended(result)?;
         Ok(Commit::Durable)
     }
 
     fn rollback(&mut self) -> StoreResult<()> {
-        if self.log.len() > 0 {
-            self.fence();
-            self.undo().roll_back()?;
-            self.remove_emptied()?;
+        self.finish_ended()?;
+        if self.log.len() == 0 {
+            self.log.begin();
+            return Ok(());
         }
-        Ok(())
+        self.space.fence();
+        let result = self.undo().roll_back();
+        self.ended(result)
     }
 
     fn sync(&mut self) -> StoreResult<()> {

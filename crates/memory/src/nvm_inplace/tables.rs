@@ -66,8 +66,12 @@ pub(super) fn find_or_create(space: &Space, name: &str, owner: Owner) -> StoreRe
     if !found.is_none() {
         return Ok(found);
     }
+    // Otherwise recovery of one store could free chunks of the other one.
+    if space.allocator().used_bytes(owner)? > 0 {
+        return Err(StoreError::OwnerTaken { owner: owner.number() });
+    }
     let page = new_page(space, owner)?;
-    let block = undo_log::new_block(space, owner).inspect_err(|_| drop(space.give_up(page)))?;
+    let block = undo_log::new_block(space, owner).inspect_err(|_| space.give_up_after_error(page))?;
     space.store(page, LOG_AT, &block.to_u64().to_le_bytes())?;
     space.write_back(page, PAGE_BYTES as u64)?;
     space.fence();
@@ -162,8 +166,7 @@ impl Tables {
             Ok(())
         });
         if let Err(error) = made.and_then(|()| self.publish(space, number, owner, &roots)) {
-            // A failure of this is less than the error that is reported: a start frees the chunks.
-            roots.iter().for_each(|root| drop(space.give_up(*root)));
+            roots.iter().for_each(|root| space.give_up_after_error(*root));
             return Err(error);
         }
         let table = self.table_with(space, number, owner, indexes)?;
@@ -181,7 +184,7 @@ impl Tables {
         space.fence();
         let link = Step::Store { word, value: page.to_u64() };
         let linked = space.allocator().publish(&[Step::Activate(page), link]);
-        linked.inspect_err(|_| drop(space.give_up(page)))?;
+        linked.inspect_err(|_| space.give_up_after_error(page))?;
         self.pages.push(page);
         self.tables.extend((0..PAGE_TABLES).map(|_| None));
         Ok(())
@@ -234,7 +237,7 @@ impl Tables {
     pub(super) fn add_chunks(&self, space: &Space, chunks: &mut Vec<Pointer>) -> StoreResult<()> {
         chunks.extend_from_slice(&self.pages);
         let mut indexes = self.tables.iter().flatten().flat_map(|table| &table.indexes);
-        indexes.try_for_each(|index| index.add_chunks(space, index.root(space), chunks))
+        indexes.try_for_each(|index| index.add_chunks(space, chunks))
     }
 
     /// A table.

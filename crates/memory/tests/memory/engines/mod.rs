@@ -7,6 +7,7 @@ mod group_commit;
 mod life;
 mod model;
 mod needed;
+mod nvm_inplace_faults;
 mod random;
 
 use std::sync::Arc;

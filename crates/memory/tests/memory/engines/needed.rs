@@ -23,8 +23,8 @@ const SEEDS: u64 = 40;
 /// life whose crash images show that it is missing. A call has more of them when it needs a new slab, or a
 /// fence for slots that were cleared before. Those of rollbacks are not in the table yet.
 const SHOWN: [(Call, &[u64]); 5] = [
-    (Call::InsertRow, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 3]),
-    (Call::ReplaceRow, &[0, 0, 0, 0, 0, 0, 0, 3, 0, 3, 0, 3, 3]),
+    (Call::InsertRow, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]),
+    (Call::ReplaceRow, &[0, 0, 0, 0, 0, 0, 0]),
     (Call::PatchRow, &[1, 1, 1, 1, 3, 3]),
     (Call::DeleteRow, &[0, 3, 0, 0, 0]),
     (Call::Commit, &[0, 0, 0, 0, 0, 0, 3, 3, 3]),
