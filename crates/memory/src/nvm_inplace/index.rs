@@ -122,23 +122,32 @@ impl Index {
     /// The entry of an inner node whose subtree has the key.
     #[inline]
     pub(super) fn child(&self, space: &Space, node: &Node, key: &SearchKey<'_>) -> StoreResult<usize> {
-        let mut best: Option<(usize, KeyHead)> = None;
+        let no_child = || StoreError::Damaged { what: "an inner node without a lowest entry", at: node.at };
+        let highest = node.highest_up_to(key.head).ok_or_else(no_child)?;
+        match node.head(highest).is_whole() {
+            true => Ok(highest),
+            false => self.child_by_long_keys(space, node, key)?.ok_or_else(no_child),
+        }
+    }
+
+    /// The highest entry of an inner node that is not above the key, if heads alone do not tell.
+    fn child_by_long_keys(
+        &self,
+        space: &Space,
+        node: &Node,
+        key: &SearchKey<'_>,
+    ) -> StoreResult<Option<usize>> {
+        let mut highest: Option<usize> = None;
         for slot in node.slots() {
-            let head = node.head(slot);
-            if head > key.head || best.is_some_and(|(_, highest)| head < highest) {
-                continue;
-            }
-            if head == key.head && self.compare(space, node, slot, key)? == Ordering::Greater {
-                continue;
-            }
-            match best {
-                Some((other, highest))
-                    if highest == head && self.order(space, node, slot, other)?.is_lt() => {}
-                _ => best = Some((slot, head)),
+            let is_higher = match highest {
+                Some(other) => self.order(space, node, slot, other)?.is_gt(),
+                None => true,
+            };
+            if is_higher && self.compare(space, node, slot, key)?.is_le() {
+                highest = Some(slot);
             }
         }
-        let no_child = StoreError::Damaged { what: "an inner node without a lowest entry", at: node.at };
-        best.map(|(slot, _)| slot).ok_or(no_child)
+        Ok(highest)
     }
 
     /// Compares two entries of a node.

@@ -206,6 +206,20 @@ impl Node {
         KeyHead(bytes.map_or(0, |bytes| u128::from_be_bytes(*bytes)))
     }
 
+    /// The entry with the highest head that is not above another head; any of them if several have it. The loop
+    /// has no branch that depends on keys, because a processor could not predict it.
+    #[inline]
+    pub(super) fn highest_up_to(&self, head: KeyHead) -> Option<usize> {
+        let (mut highest, mut found) = (KeyHead::LOWEST, ENTRIES);
+        for slot in self.slots() {
+            let other = self.head(slot);
+            let is_higher = (other <= head) & (other >= highest);
+            highest = if is_higher { other } else { highest };
+            found = if is_higher { slot } else { found };
+        }
+        (found < ENTRIES).then_some(found)
+    }
+
     #[inline]
     pub(super) fn pointer(&self, slot: usize) -> Pointer {
         Pointer::from_u64(get_u64(&self.bytes, pointer_at(slot) as usize))

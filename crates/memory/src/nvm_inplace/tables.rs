@@ -243,15 +243,15 @@ impl Tables {
     /// A table.
     #[inline]
     pub(super) fn table(&self, table: TableNo) -> StoreResult<&Table> {
-        let no_table = StoreError::NoIndex { table: table.0, index: 0 };
-        self.tables.get(usize::from(table.0)).and_then(Option::as_ref).ok_or(no_table)
+        let no_table = || StoreError::NoIndex { table: table.0, index: 0 };
+        self.tables.get(usize::from(table.0)).and_then(Option::as_ref).ok_or_else(no_table)
     }
 
     /// An index of a table.
     #[inline]
     pub(super) fn index(&self, table: TableNo, index: usize) -> StoreResult<&Index> {
-        let no_index = StoreError::NoIndex { table: table.0, index };
-        self.table(table)?.indexes.get(index).ok_or(no_index)
+        let no_index = || StoreError::NoIndex { table: table.0, index };
+        self.table(table)?.indexes.get(index).ok_or_else(no_index)
     }
 }
 
