@@ -36,6 +36,7 @@ mod space;
 mod state;
 mod store;
 mod store_error;
+mod tables_file;
 mod tuple;
 mod undo_log;
 mod wal;
@@ -52,3 +53,7 @@ pub use sizes::{CHUNK_BYTES_MIN, ROOT_NAME_BYTES_MAX, ROOTS, SEGMENT_BYTES, STEP
 pub use state::Allocator;
 pub use store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, StoreTable, TableNo};
 pub use store_error::{StoreError, StoreResult};
+pub use tables_file::{
+    MemoryTables, TABLES_FILE, TablesFileError, TablesFileResult, TablesFound, TablesNeed, TablesRegion,
+    look_into_tables,
+};

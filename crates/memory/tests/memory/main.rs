@@ -10,3 +10,4 @@ mod needed;
 mod oracle;
 mod rng;
 mod skipping;
+mod tables_file;
