@@ -51,6 +51,7 @@ pub(crate) fn check(core: &Arc<Core>) -> Result<CheckReport> {
     }
     check_undo(core, &catalog, &mut checker)?;
     check_allocation(core, &mut checker)?;
+    check_region(core, &mut checker);
     let mut known: HashSet<String> = report.damages.iter().cloned().collect();
     // A page that cannot be read is met by who reads all pages and by who follows a structure.
     report.damages.extend(checker.damages().iter().filter(|damage| known.insert((*damage).clone())).cloned());
@@ -59,6 +60,14 @@ pub(crate) fn check(core: &Arc<Core>) -> Result<CheckReport> {
         report.damages.push(format!("and {more} more"));
     }
     Ok(report)
+}
+
+/// The segments and chunks of the region with tables.
+fn check_region(core: &Core, checker: &mut Checker) {
+    let Some(region) = core.memory.get() else { return };
+    if let Err(error) = region.allocator().check() {
+        checker.damage(format!("{}: {error}", region.location()));
+    }
 }
 
 fn check_undo(core: &Core, catalog: &Catalog, checker: &mut Checker) -> Result<()> {

@@ -6,11 +6,12 @@
 //! 2. A transaction id is used only if it is below the durably reserved limit.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 use varve_device::{Directory, planted};
+use varve_memory::TablesRegion;
 use varve_pager::{Lsn, Pager, SpaceId};
 
 use crate::catalog::Deriver;
@@ -85,6 +86,9 @@ pub(crate) struct Core {
     pub(crate) temporary: Arc<dyn Directory>,
     /// Understands indexes over expressions.
     pub(crate) derive: Option<Deriver>,
+    /// The region with the tables of the memory-oriented engines. It is set when the catalog is known, if there
+    /// is a region.
+    pub(crate) memory: OnceLock<TablesRegion>,
 }
 
 /// How a version looks from a snapshot.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use varve_memory::TablesRegion;
 use varve_pager::{PageId, Pager, PagerStats};
 
 use crate::background::BackgroundThreads;
@@ -27,7 +28,7 @@ use crate::sequence::{self, SequenceDrawer};
 use crate::sizes::{Savings, Sizes};
 use crate::spool::Spool;
 use crate::transaction::Transaction;
-use crate::{purge, recovery};
+use crate::{purge, recovery, tables_region};
 
 /// An open database.
 pub struct Database {
@@ -63,8 +64,13 @@ impl Database {
     pub fn open(options: Options) -> Result<Arc<Database>> {
         let temporary = Arc::clone(&options.pager.temporary);
         let accounts = Accounts::of(&options.pager);
+        let memory = options.memory.as_ref();
+        tables_region::prepare(memory, &options.pager)?;
+        let (limit_bytes, derive) = (options.rollback_limit_bytes, &options.derive);
         let core = Pager::open_and(options.pager, Arc::new(EngineRedo), |pager| {
-            recovery::open(pager, temporary.clone(), options.rollback_limit_bytes, options.derive.clone())
+            let core = recovery::open(pager, temporary.clone(), limit_bytes, derive.clone())?;
+            tables_region::open(&core, memory)?;
+            Ok::<_, Error>(core)
         })?;
         let threads = Arc::new(BackgroundThreads::new(Arc::clone(core.purge.bell())));
         let database = Database { core, accounts, lock_timeout: options.lock_timeout, threads };
@@ -143,6 +149,25 @@ impl Database {
         self.core.catalog.current().table_of_segment(self.core.pager.owner_of(page)?)
     }
 
+    /// The region with the tables of the memory-oriented engines, if there is one.
+    pub fn tables_region(&self) -> Option<&TablesRegion> {
+        self.core.memory.get()
+    }
+
+    /// Whether the next start would accept a region of these bytes and partitions for tables. `None`: no region.
+    ///
+    /// Errors: there are tables, and the region has another form.
+    pub fn check_next_tables(&self, next: Option<(u64, u16)>) -> Result<()> {
+        tables_region::check_next(&self.core, next)
+    }
+
+    /// What a person should know at start: where durability depends on more than this program.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.core.pager.warnings();
+        warnings.extend(self.tables_region().and_then(TablesRegion::warning));
+        warnings
+    }
+
     /// The pager, for tools and tests.
     pub fn pager(&self) -> &Pager {
         &self.core.pager
@@ -184,6 +209,9 @@ impl Database {
     pub fn shutdown(&self) -> Result<()> {
         self.threads.stop();
         let given_back = sequence::give_back_all(&self.core);
+        if let Some(region) = self.tables_region() {
+            region.settle()?;
+        }
         self.core.pager.shutdown()?;
         match given_back {
             Err(Error::Pager(error)) if error.is_no_space() => Ok(()),

@@ -9,6 +9,7 @@
 //! This module knows nothing about positions in a statement, severity and the wire protocol.
 
 use thiserror::Error;
+use varve_memory::TablesFileError;
 use varve_pager::{PageId, PagerError};
 
 use crate::row::RowError;
@@ -202,6 +203,9 @@ pub enum Error {
         /// What and where.
         what: String,
     },
+    /// The file with tables in persistent memory does not fit the database.
+    #[error(transparent)]
+    TablesFile(#[from] TablesFileError),
     /// The pager or a device failed.
     #[error(transparent)]
     Pager(#[from] PagerError),
@@ -232,6 +236,7 @@ impl Error {
             Self::Expression { sqlstate, .. } => sqlstate,
             Self::NoSuchSavepoint => "3B001",
             Self::Corrupt { .. } => "XX001",
+            Self::TablesFile(error) => tables_file_state(error),
             Self::Pager(error) => pager_state(error),
         }
     }
@@ -298,6 +303,18 @@ fn pager_state(error: &PagerError) -> &'static str {
         PagerError::NoFreePage { .. } => "53100",
         PagerError::PoolExhausted { .. } => "53200",
         PagerError::Device(_) | PagerError::Stopped { .. } => "58030",
+        _ => "XX001",
+    }
+}
+
+const fn tables_file_state(error: &TablesFileError) -> &'static str {
+    match error {
+        TablesFileError::NoSpace { .. } => "53100",
+        TablesFileError::Device(_) => "58030",
+        TablesFileError::NewSize { .. }
+        | TablesFileError::Size { .. }
+        | TablesFileError::Partitions { .. }
+        | TablesFileError::NotConfigured { .. } => "55000",
         _ => "XX001",
     }
 }

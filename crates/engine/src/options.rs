@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use varve_memory::MemoryTables;
 use varve_pager::PagerConfig;
 
 use crate::catalog::Deriver;
@@ -24,12 +25,14 @@ pub struct Options {
     pub background: bool,
     /// Understands indexes over expressions; without, tables that have any can be read but not changed.
     pub derive: Option<Deriver>,
+    /// The file with the tables of the memory-oriented engines. Without it these engines are not available.
+    pub memory: Option<MemoryTables>,
 }
 
 impl Options {
     /// Defaults over these devices.
     pub fn new(pager: PagerConfig) -> Self {
         let background = pager.background;
-        Self { pager, lock_timeout: None, rollback_limit_bytes: None, background, derive: None }
+        Self { pager, lock_timeout: None, rollback_limit_bytes: None, background, derive: None, memory: None }
     }
 }

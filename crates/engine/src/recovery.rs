@@ -9,8 +9,8 @@
 //!
 //! This module knows nothing about redo (the pager has done it).
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use varve_device::{Directory, reached};
@@ -132,6 +132,7 @@ fn assemble(
         losers: losers.into(),
         temporary,
         derive,
+        memory: OnceLock::new(),
     };
     Ok(Arc::new(core))
 }

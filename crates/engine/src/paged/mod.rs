@@ -54,12 +54,15 @@ use crate::types::Datum;
 /// Bytes of the length at the end of an index entry's key.
 const KEY_LENGTH_BYTES: usize = 2;
 
+/// Name of the engine that stores tables in pages.
+pub(crate) const PAGED: &str = "paged";
+
 /// The engine `paged`.
 pub(crate) struct PagedEngine;
 
 impl TableEngine for PagedEngine {
     fn name(&self) -> &'static str {
-        "paged"
+        PAGED
     }
 
     fn open(&self, core: &CoreRef<'_>, def: &Arc<TableDef>) -> Arc<dyn TableStore> {

@@ -103,6 +103,11 @@ impl Pager {
         self.shared.started.is_new
     }
 
+    /// Whether the database was shut down cleanly before `open` opened it.
+    pub fn was_clean(&self) -> bool {
+        self.shared.started.was_clean
+    }
+
     /// What the start did before the database was open; `None` for a new one.
     pub fn recovery(&self) -> Option<Recovery> {
         self.shared.started.recovery

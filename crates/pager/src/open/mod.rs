@@ -102,6 +102,7 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
                 region: postpone_region(&mut config, &control.get()),
             };
             fit(&mut config, &control.get())?;
+            let was_clean = control.get().state == State::Clean;
             let accepted = copied::refuse_copy(&config, &control.get())?;
             let mut behind_seal = None;
             let recovered = recover(config.clone(), control, ops.clone(), &mut behind_seal);
@@ -112,6 +113,7 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
             };
             shared.started.warnings.extend(accepted);
             shared.started.postponed = postponed;
+            shared.started.was_clean = was_clean;
             Ok(shared)
         }
         unfinished => {
@@ -618,6 +620,7 @@ fn finish(
         config,
         started: StartOutcome {
             is_new: recovered.is_none(),
+            was_clean: false,
             is_behind_seal: false,
             recovery: recovered.as_ref().map(|(_, recovery)| *recovery),
             redone: recovered.map(|(redone, _)| redone).filter(|_| keeps_images),

@@ -41,6 +41,8 @@ pub(crate) struct Postponed {
 pub(crate) struct StartOutcome {
     /// The start made a new database.
     pub(crate) is_new: bool,
+    /// The start found a database that was shut down cleanly.
+    pub(crate) was_clean: bool,
     /// The start went on with a sealed flash cache, without redo.
     pub(crate) is_behind_seal: bool,
     /// The recovery, unless the database is new.
