@@ -7,7 +7,7 @@ use std::path::Path;
 
 use varve::config::{
     CheckpointSettings, ConfigError, DeviceSettings, FlashSection, MAIN_DEVICE, NvmSettings, PackedSettings,
-    PoolSettings, ServerSettings, Settings, TlsSettings,
+    PoolSettings, RegionSettings, ServerSettings, Settings, TablesSettings, TlsSettings,
 };
 use varve_pager::{FlashSettings, NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
@@ -178,11 +178,16 @@ fn let_in(server: &ServerSettings) -> String {
 }
 
 fn of_nvm(settings: &NvmSettings) -> String {
-    let NvmSettings { device, size_bytes, log_bytes, emulate, flush } = settings;
+    let NvmSettings { device, region, tables, emulate, flush } = settings;
+    let region = region.map_or_else(String::new, |region| {
+        let RegionSettings { size_bytes, log_bytes } = region;
+        format!("size = {size_bytes}\nlog = {log_bytes}\n")
+    });
+    let TablesSettings { size_bytes, partitions } = tables;
     let (device, emulate) = (quoted(device), emulate.as_deref().unwrap_or("none"));
     let NvmFlush { workers, high_water, low_water, when_idle } = flush;
     format!(
-        "[nvm]\ndevice = {device}\nsize = {size_bytes}\nlog = {log_bytes}\nemulate = '{emulate}'\n\
+        "[nvm]\ndevice = {device}\n{region}tables = {size_bytes}\npartitions = {partitions}\nemulate = '{emulate}'\n\
          flush_workers = {workers}\nhigh_water = {high_water}\nlow_water = {low_water}\nidle_flush = {when_idle}\n"
     )
 }

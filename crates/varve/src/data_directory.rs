@@ -17,19 +17,20 @@ use varve_device::{
     Capabilities, DeviceError, DirLock, Directory, Emulated, EmulatedMemory, ErrorKind, FileDirectory,
     FileOptions, MemoryDirectory, NvmProfile, Profile,
 };
-use varve_engine::Options;
+use varve_engine::{Database, Options};
 use varve_pager::control::{CONTROL_FILE, Control};
 use varve_pager::{
-    FlashConfig, HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, Pager, PagerConfig, ProtectionKind,
+    FlashConfig, HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, PagerConfig, ProtectionKind,
     REGION_HEADER_BYTES, is_unneeded_region,
 };
 
 use crate::config::{
     AUTO_FILE_NAME, AUTO_FILE_NEW, DeviceSettings, FILE_NAME, FlashSection, MAIN_DEVICE, NvmSettings,
-    Settings, show_bytes,
+    RegionSettings, Settings, show_bytes,
 };
 use crate::error::OpenError;
 use crate::memory::{default_pool_bytes, memory_bytes};
+use crate::tables_file::wanted;
 
 /// The state of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +44,16 @@ pub enum DirectoryState {
 }
 
 /// Names that do not make a directory one with foreign files.
-const NOBODYS: &[&str] =
-    &[FILE_NAME, AUTO_FILE_NAME, AUTO_FILE_NEW, "varve.lock", "control.new", "nvm.varve.new", "lost+found"];
+const NOBODYS: &[&str] = &[
+    FILE_NAME,
+    AUTO_FILE_NAME,
+    AUTO_FILE_NEW,
+    "varve.lock",
+    "control.new",
+    "nvm.varve.new",
+    "tables.varve.new",
+    "lost+found",
+];
 /// The purpose of the device of `[flash]`, for messages.
 const FLASH: &str = "flash";
 /// Permission bits of a directory: its group may write; others may do anything; others may write; others may
@@ -236,25 +245,28 @@ impl DatabaseDevices {
         pager.log = self.directory(&settings.spaces.log);
         pager.rollback = self.directory(&settings.spaces.rollback);
         pager.temporary = self.directory(&settings.spaces.temporary);
-        pager.nvm = settings.nvm.as_ref().map(|nvm| self.nvm(nvm)).transpose()?;
+        let memory = settings.nvm.as_ref().map(|nvm| self.memory(nvm)).transpose()?;
+        pager.nvm = memory.clone().and_then(|directory| region(settings, directory));
         let has_device = |cache: &FlashSection| self.devices.iter().any(|one| one.name == cache.device);
         if settings.flash.as_ref().is_some_and(has_device) {
             pager.flash = flash(settings, |device| self.directory(device));
         }
         apply(settings, has_compressed, &mut pager);
-        Ok(Options { derive: Some(varve_sql::deriver()), ..Options::new(pager) })
+        let tables = settings.nvm.as_ref().map(|nvm| nvm.tables);
+        let tables = memory.zip(tables).and_then(|(directory, tables)| wanted(tables, directory));
+        Ok(Options { derive: Some(varve_sql::deriver()), memory: tables, ..Options::new(pager) })
     }
 
-    fn nvm(&self, nvm: &NvmSettings) -> Result<NvmConfig, OpenError> {
+    /// The device of `[nvm]`, as slow as the medium that it emulates.
+    fn memory(&self, nvm: &NvmSettings) -> Result<Arc<dyn Directory>, OpenError> {
         let memory = self.directory(&nvm.device);
-        let directory = match &nvm.emulate {
+        Ok(match &nvm.emulate {
             None => memory,
             Some(name) => {
                 let profile = NvmProfile::shipped(name).map_err(|error| OpenError::Profile { error })?;
                 EmulatedMemory::wrap(memory, profile, 1.0)
             }
-        };
-        Ok(NvmConfig { directory, size_bytes: nvm.size_bytes, log_bytes: nvm.log_bytes })
+        })
     }
 
     fn check_created_with(&self, control: &Control, settings: &Settings) -> Result<(), OpenError> {
@@ -299,6 +311,12 @@ fn flash(settings: &Settings, directory: impl Fn(&str) -> Arc<dyn Directory>) ->
     settings.flash.as_ref().map(|flash| FlashConfig::with(directory(&flash.device), flash.settings))
 }
 
+/// The region for the log and pages, in a directory.
+fn region(settings: &Settings, directory: Arc<dyn Directory>) -> Option<NvmConfig> {
+    let RegionSettings { size_bytes, log_bytes } = settings.nvm.as_ref()?.region?;
+    Some(NvmConfig { directory, size_bytes, log_bytes })
+}
+
 /// Sets the settings of the pager other than directories. `has_compressed`: the database may have compressed
 /// pages, whatever the settings say now.
 fn apply(settings: &Settings, has_compressed: bool, pager: &mut PagerConfig) {
@@ -338,15 +356,13 @@ fn writers_for(compresses: bool, processors: usize) -> usize {
 
 /// Whether the next start of an open database would accept the settings. Devices are not checked, because
 /// ALTER SYSTEM cannot change them.
-pub fn check_next(settings: &Settings, open: &Pager) -> Result<(), OpenError> {
+pub fn check_next(settings: &Settings, database: &Database) -> Result<(), OpenError> {
     check_pool(settings)?;
+    database.check_next_tables(settings.nvm.as_ref().and_then(|nvm| nvm.tables.form()))?;
+    let open = database.pager();
     let mut next = open.config().clone();
     let nvm_device = next.nvm.take().map_or_else(|| next.control.clone(), |nvm| nvm.directory);
-    next.nvm = settings.nvm.as_ref().map(|nvm| NvmConfig {
-        directory: nvm_device,
-        size_bytes: nvm.size_bytes,
-        log_bytes: nvm.log_bytes,
-    });
+    next.nvm = region(settings, nvm_device);
     let flash_device = next.flash.take().map_or_else(|| next.control.clone(), |flash| flash.directory);
     next.flash = flash(settings, |_| flash_device.clone());
     apply(settings, false, &mut next);
@@ -418,15 +434,15 @@ fn small_levels(settings: &Settings) -> Vec<String> {
         )
     });
     let has_pages = settings.protection == ProtectionKind::Nvm;
+    let regions = settings.nvm.iter().filter_map(|nvm| nvm.region);
     let nvm =
-        settings.nvm.iter().filter(|nvm| has_pages && nvm.size_bytes - nvm.log_bytes < NVM_PAGES_BYTES_MIN);
-    let nvm = nvm.map(|nvm| {
-        format!(
-            "nvm.size = {} leaves {} for pages: changes will wait until pages are written to the data files. Raise [nvm] size",
-            show_bytes(nvm.size_bytes),
-            show_bytes(nvm.size_bytes - nvm.log_bytes)
-        )
-    });
+        regions.filter(|it| has_pages && it.size_bytes - it.log_bytes < NVM_PAGES_BYTES_MIN).map(|region| {
+            format!(
+                "nvm.size = {} leaves {} for pages: changes will wait until pages are written to the data files. Raise [nvm] size",
+                show_bytes(region.size_bytes),
+                show_bytes(region.size_bytes - region.log_bytes)
+            )
+        });
     flash.chain(nvm).collect()
 }
 
@@ -443,11 +459,7 @@ pub fn next_config(settings: &Settings, page_size: usize) -> PagerConfig {
     let memory = MemoryDirectory::new();
     let mut pager = PagerConfig { page_size, ..PagerConfig::new(memory.clone()) };
     pager.flash = flash(settings, |_| memory.clone());
-    pager.nvm = settings.nvm.as_ref().map(|nvm| NvmConfig {
-        directory: memory,
-        size_bytes: nvm.size_bytes,
-        log_bytes: nvm.log_bytes,
-    });
+    pager.nvm = region(settings, memory);
     apply(settings, false, &mut pager);
     pager
 }

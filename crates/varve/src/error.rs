@@ -244,6 +244,9 @@ pub enum OpenError {
         /// The command that drains the region.
         command: String,
     },
+    /// The file with tables in persistent memory cannot be used.
+    #[error("Cannot open the database: {0}.")]
+    Tables(#[from] varve_memory::TablesFileError),
     /// The pool doesn't fit.
     #[error(
         "The buffer pool is to have {pool}, but there are only {memory} of memory. Choose less with --pool \

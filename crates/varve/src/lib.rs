@@ -42,6 +42,7 @@ mod error;
 mod memory;
 mod shell;
 pub mod system_file;
+mod tables_file;
 
 pub use embedded::{Embedded, Row, SqlSession};
 pub use error::OpenError;

@@ -165,8 +165,8 @@ impl SystemFile {
     fn replace(&self, now: &mut Now, said: Table, altered: Option<&Key>) -> Result<(), SqlError> {
         let refused = |problem: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, problem);
         let fit = self.fit(now, &said, altered).map_err(|error| refused(error.message))?;
-        let pager = self.database.get().map(|database| database.pager());
-        let checked = pager.map_or_else(|| check_settings(&fit.next), |pager| check_next(&fit.next, pager));
+        let database = self.database.get();
+        let checked = database.map_or_else(|| check_settings(&fit.next), |open| check_next(&fit.next, open));
         checked.map_err(|error| refused(error.to_string()))?;
         // What there is no room for the file does not say: else each later change would try it again.
         if altered.is_some_and(|key| key.name == "flash_size") {

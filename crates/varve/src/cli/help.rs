@@ -115,6 +115,10 @@ configuration decides: without [nvm], and with another [protection] kind, everyt
 [nvm], the next start creates a new region of any size. If the database has no region, drain recovers it \
 and shuts it down cleanly. After that a log in files can move to persistent memory.
 
+The file tables.varve has the tables of the memory-oriented engines. status shows its size and its space. \
+drain leaves it as it is, because the rows of these tables are nowhere else. To do without the file, drop \
+the tables or copy them into others, stop the server, and remove the key tables from section [nvm].
+
 Examples:
 
     varve nvm status /srv/db

@@ -5,15 +5,20 @@
 //!    configuration says something else. `varve nvm status` does not open the database.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use varve_engine::Database;
-use varve_pager::control::Attached;
+use varve_memory::TABLES_FILE;
+use varve_pager::control::{Attached, Control};
 use varve_pager::{NVM_FILE, NvmFlush, NvmFound, ProtectionKind, RegionFound};
 
 use super::{CommandError, NvmArgs, NvmCommand, RegionArgs, say, warn};
-use crate::config::{DeviceSettings, MAIN_DEVICE, NvmSettings, Settings, show_bytes};
+use crate::config::{
+    DeviceSettings, MAIN_DEVICE, NvmSettings, RegionSettings, Settings, TablesSettings, show_bytes,
+};
 use crate::data_directory::{DatabaseDevices, DirectoryState, next_config};
 use crate::error::OpenError;
+use crate::tables_file::{StoppedTables, stays};
 
 /// The name of the device that `--region` adds.
 const REGION_DEVICE: &str = "--region";
@@ -46,11 +51,14 @@ fn status(arguments: &RegionArgs) -> Result<(), CommandError> {
     if found.log_begins_empty {
         say("log: it was moved out of a region; the next start creates a new one");
     }
+    let tables = stopped_tables(&home);
+    let lines = tables.as_ref().map_or_else(|why| vec![why.to_string()], |it| about_tables(it, &configured));
+    lines.iter().for_each(|line| say(format!("tables: {line}")));
     let fits = next_config(&configured, config.page_size).goes_with(&found);
     say(format!("configuration: {}", advice(&found, &configured, fits, &drain_command(arguments))));
     home.close();
     needed(arguments, &found)?;
-    Ok(())
+    Ok(tables.map(drop)?)
 }
 
 fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
@@ -62,29 +70,37 @@ fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
         return no_database(directory);
     };
     let region = needed(arguments, &found)?;
+    let tables = stopped_tables(&home)?;
+    let stay = tables.as_ref().map(|tables| stays(&tables.found));
     if region.is_none() && found.is_clean {
-        say("nothing to do: the database needs no persistent memory");
+        let needs =
+            if stay.is_some() { "nothing is in a region" } else { "the database needs no persistent memory" };
+        say(format!("nothing to do: {needs}"));
         found.left_over.iter().for_each(|place| say(left_over(place)));
+        stay.iter().for_each(say);
         return Ok(());
     }
+    options.memory = tables.map(|tables| tables.memory);
     let database = Database::open(options).map_err(OpenError::from)?;
-    database.pager().warnings().iter().for_each(|warning| say(format!("warning: {warning}")));
+    database.warnings().iter().for_each(|warning| say(format!("warning: {warning}")));
     database.pager().leave_region_at_shutdown();
     database.shutdown().map_err(CommandError::Drain)?;
     home.close();
     if !found.is_clean {
         say("the database had not been shut down cleanly: recovered it and shut it down");
     }
+    stay.iter().for_each(say);
     let Some(region) = region else { return Ok(()) };
     if region.used_slots > 0 {
         say(format!("{} slots were in use: their pages are in the data files now", region.used_slots));
     }
-    say(format!("{} needs no persistent memory any more; {} was removed", directory.display(), region.place));
+    let needs = if stay.is_some() { "no region" } else { "no persistent memory" };
+    say(format!("{} needs {needs} any more; {} was removed", directory.display(), region.place));
     if region.log_bytes() > 0 {
         say("the next start begins an empty log");
     }
-    if let Some(nvm) = &configured.nvm {
-        let size = show_bytes(nvm.size_bytes);
+    if let Some(region) = configured.nvm.as_ref().and_then(|nvm| nvm.region) {
+        let size = show_bytes(region.size_bytes);
         say(format!(
             "the configuration still has [nvm] of {size}: the next start makes a region of that again"
         ));
@@ -115,6 +131,37 @@ fn drain_command(arguments: &RegionArgs) -> String {
     command
 }
 
+/// The file with the tables of a stopped database, on any of its devices.
+fn stopped_tables(home: &DatabaseDevices) -> Result<Option<StoppedTables>, OpenError> {
+    let Some(control) = Control::open(&*home.directory(MAIN_DEVICE))? else { return Ok(None) };
+    let devices = home.devices.iter().map(|device| Arc::clone(&device.directory));
+    Ok(StoppedTables::find(devices, control.get().database)?)
+}
+
+/// What is in the file with the tables, and what the next start will do with the configuration.
+fn about_tables(tables: &Option<StoppedTables>, configured: &Settings) -> Vec<String> {
+    let nvm = configured.nvm.as_ref();
+    let wanted = nvm.map_or(TablesSettings::DEFAULT, |nvm| nvm.tables);
+    let Some(tables) = tables else {
+        let size = show_bytes(wanted.size_bytes);
+        let make = nvm.filter(|_| wanted.size_bytes > 0).map(|nvm| {
+            format!("none; the next start makes the file {TABLES_FILE} of {size} on device {}", nvm.device)
+        });
+        return Vec::from_iter(make);
+    };
+    let mut lines = vec![tables.described()];
+    if !tables.fits(wanted) {
+        let says = match wanted.size_bytes {
+            0 => "no such file".to_owned(),
+            bytes => format!("{} in {} partitions", show_bytes(bytes), wanted.partitions),
+        };
+        lines.push(format!(
+            "the configuration says {says}, which a start refuses if the database has tables there"
+        ));
+    }
+    lines
+}
+
 fn left_over(place: &str) -> String {
     format!("left over: {place}, which is not needed; the next region replaces it, or remove it")
 }
@@ -143,12 +190,13 @@ fn looking(arguments: &RegionArgs, configured: &Settings) -> Settings {
     let main = (MAIN_DEVICE, arguments.place.directory.as_path());
     let others = configured.devices.iter().map(|(name, device)| (name.as_str(), device.path.as_path()));
     let devices: Vec<(&str, &Path)> = others.chain([main]).collect();
-    let has_file =
-        |name: &str| devices.iter().any(|(known, path)| *known == name && path.join(NVM_FILE).exists());
+    let has = |name: &str, file: &str| {
+        devices.iter().any(|(known, path)| *known == name && path.join(file).exists())
+    };
     let wanted = configured.nvm.as_ref().map(|nvm| nvm.device.as_str());
-    let found = wanted
-        .filter(|name| has_file(name))
-        .or(devices.iter().map(|(name, _)| *name).find(|name| has_file(name)));
+    let with = |file: &str| devices.iter().map(|(name, _)| *name).find(|name| has(name, file));
+    let found = wanted.filter(|name| has(name, NVM_FILE) || has(name, TABLES_FILE));
+    let found = found.or_else(|| with(NVM_FILE)).or_else(|| with(TABLES_FILE));
     let known = match &arguments.region {
         None => found.or(wanted),
         Some(path) => {
@@ -167,8 +215,8 @@ fn looking(arguments: &RegionArgs, configured: &Settings) -> Settings {
     // What else there is to say of it the region says.
     let nvm = |device: &str| NvmSettings {
         device: device.to_owned(),
-        size_bytes: 0,
-        log_bytes: 0,
+        region: Some(RegionSettings { size_bytes: 0, log_bytes: 0 }),
+        tables: TablesSettings::DEFAULT,
         emulate: None,
         flush: NvmFlush::DEFAULT,
     };
@@ -195,7 +243,7 @@ fn described(region: &RegionFound) -> String {
 
 /// How the next start would use the configuration, and what to do about it.
 fn advice(found: &NvmFound, configured: &Settings, fits: bool, drain: &str) -> String {
-    let wants_log = configured.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes > 0);
+    let wants_log = configured.nvm.as_ref().is_some_and(NvmSettings::has_log);
     match (found.attached.is_some(), fits) {
         (true, true) => "says the same".into(),
         (true, false) if matches!(found.region, Some(Err(_))) => {
@@ -204,6 +252,7 @@ fn advice(found: &NvmFound, configured: &Settings, fits: bool, drain: &str) -> S
         (true, false) => format!(
             "says something else of [nvm] or [protection], and a start is refused; put that back, or run: {drain}"
         ),
+        (false, true) if configured.nvm.is_some() => "says the same".into(),
         (false, true) => "has no persistent memory, either".into(),
         (false, false) if wants_log && !found.is_clean => {
             format!(

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use varve_engine::Database;
+use varve_engine::{Database, TablesRegion};
 use varve_pager::{HomeLayout, NvmStats, ProtectionKind, Recovery};
 use varve_server::{Encryption, Listener, Options, Proof, Server};
 
@@ -149,6 +149,9 @@ fn introduce(database: &Embedded, settings: &Settings, state: DirectoryState) {
     if let Some(nvm) = nvm {
         say(introduced(&nvm));
     }
+    if let Some(tables) = database.engine().tables_region() {
+        say(introduced_tables(tables));
+    }
     let in_force = database.engine().pager().config();
     say(format!(
         "pool of {}, log of {}, protection {}, at most {} sessions",
@@ -166,7 +169,7 @@ fn introduce(database: &Embedded, settings: &Settings, state: DirectoryState) {
         let of_devices = home.devices.iter().flat_map(|device| &device.capabilities().warnings);
         of_devices.into_iter().any(|known| warning.ends_with(known.as_str()))
     };
-    let warnings = database.engine().pager().warnings();
+    let warnings = database.engine().warnings();
     warnings.iter().filter(|warning| !told(warning)).for_each(|warning| say(format!("warning: {warning}")));
     // Doublewrite may be what nobody asked for.
     let is_default = matches!(settings.protection, ProtectionKind::Doublewrite { .. } | ProtectionKind::None);
@@ -210,6 +213,16 @@ fn introduced(nvm: &NvmStats) -> String {
         nvm.facts.emulates.as_ref().map_or(String::new(), |name| format!(" with the times of {name}"));
     let [size, log] = [nvm.size_bytes, nvm.log_bytes].map(show_bytes);
     format!("nvm: {size} in {}: {medium}{imitates}, {write_back}, log of {log}", nvm.place)
+}
+
+fn introduced_tables(tables: &TablesRegion) -> String {
+    let size = show_bytes(tables.allocator().region().len_bytes());
+    let partitions = if tables.partitions() == 1 { "partition" } else { "partitions" };
+    format!(
+        "tables in persistent memory: {size} in {}, {} {partitions}",
+        tables.location(),
+        tables.partitions()
+    )
 }
 
 fn announce(server: &Server, user: &str) {

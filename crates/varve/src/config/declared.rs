@@ -73,7 +73,7 @@ pub fn bounds<S>(form: &Form<S>) -> Option<(u64, u64)> {
 mod tests {
     use varve_pager::{FlashSettings, Form, NvmFlush, Setting, Unit};
 
-    use crate::config::{CheckpointSettings, show_bytes};
+    use crate::config::{CheckpointSettings, TablesSettings, show_bytes};
 
     const DOCUMENTED: &str = include_str!("../../../../docs/settings.md");
     const COMMENTED: &str = include_str!("settings.toml");
@@ -119,9 +119,10 @@ mod tests {
     fn the_documentation_has_what_is_declared() {
         let checkpoint = documentation("checkpoint", CheckpointSettings::TABLE, &CheckpointSettings::DEFAULT);
         let flash = documentation("flash", FlashSettings::TABLE, &FlashSettings::DEFAULT);
+        let tables = documentation("nvm", TablesSettings::TABLE, &TablesSettings::DEFAULT);
         let nvm = documentation("nvm", NvmFlush::TABLE, &NvmFlush::DEFAULT);
         let (_, lines) = DOCUMENTED.split_once("\n\n- ").expect("it has a list");
-        assert_eq!(format!("- {lines}"), [checkpoint, flash, nvm].concat());
+        assert_eq!(format!("- {lines}"), [checkpoint, flash, tables, nvm].concat());
     }
 
     /// Compares the defaults in a section of the commented file with those of a table.
@@ -146,6 +147,7 @@ mod tests {
     fn the_commented_file_has_the_declared_defaults() {
         compare_defaults("checkpoint", CheckpointSettings::TABLE, &CheckpointSettings::DEFAULT);
         compare_defaults("flash", FlashSettings::TABLE, &FlashSettings::DEFAULT);
+        compare_defaults("nvm", TablesSettings::TABLE, &TablesSettings::DEFAULT);
         compare_defaults("nvm", NvmFlush::TABLE, &NvmFlush::DEFAULT);
     }
 }

@@ -10,7 +10,8 @@ use varve_pager::{Algorithm, FlashSettings, NvmFlush, PackedConfig, Replacement,
 
 use super::declared::SettingKind;
 use super::{
-    AUTHENTICATION_SECONDS_MAX, CONNECTIONS_MAX, CheckpointSettings, Settings, declared, show_bytes,
+    AUTHENTICATION_SECONDS_MAX, CONNECTIONS_MAX, CheckpointSettings, Settings, TablesSettings, declared,
+    show_bytes,
 };
 use crate::memory::{default_pool_bytes, default_query_bytes};
 
@@ -164,11 +165,17 @@ fn flush(settings: &Settings) -> &NvmFlush {
     settings.nvm.as_ref().map_or(&NvmFlush::DEFAULT, |nvm| &nvm.flush)
 }
 
+/// The region for tables in persistent memory. The defaults if there is none.
+fn tables(settings: &Settings) -> &TablesSettings {
+    settings.nvm.as_ref().map_or(&TablesSettings::DEFAULT, |nvm| &nvm.tables)
+}
+
 /// All of them, by name.
 pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     let mut keys: Vec<Key> = PLAIN.iter().map(Plain::key).collect();
     keys.extend(declared("checkpoint", CheckpointSettings::TABLE, |settings| &settings.checkpoint));
     keys.extend(declared("flash", FlashSettings::TABLE, flash));
+    keys.extend(declared("nvm", TablesSettings::TABLE, tables));
     keys.extend(declared("nvm", NvmFlush::TABLE, flush));
     keys.sort_by_key(|key| key.name);
     keys

@@ -16,6 +16,7 @@ pub(crate) mod fit;
 mod flash;
 mod foreign;
 pub(crate) mod keys;
+mod nvm;
 mod packed;
 mod reader;
 mod suggest;
@@ -27,15 +28,16 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use varve_device::{NvmProfile, Profile};
+use varve_device::Profile;
 use varve_pager::{
-    Algorithm, Compression, HomeLayout, NvmFlush, Pacing, PackedConfig, ProtectionKind, Replacement, Trim,
+    Algorithm, Compression, HomeLayout, Pacing, PackedConfig, ProtectionKind, Replacement, Trim,
 };
 use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
 
 pub use checkpoint::CheckpointSettings;
 pub use flash::FlashSection;
+pub use nvm::{NvmSettings, RegionSettings, TablesSettings};
 pub use packed::PackedSettings;
 use reader::SectionReader;
 pub use reader::{ConfigError, text_of};
@@ -62,6 +64,8 @@ const CONNECTIONS_MAX: usize = 32_768;
 const SLOTS_MAX: usize = 4096;
 
 const NVM_FOR_NOTHING: &str = "holds nothing: give the log a part of it with log, or choose kind = \"nvm\" or \"nvm-dwb\" in [protection]";
+
+const SIZE_FOR_NOTHING: &str = "has a size for the log and pages, and neither is there: remove size, give the log a part of it with log, or choose kind = \"nvm\" or \"nvm-dwb\" in [protection]";
 
 /// As in PostgreSQL.
 const AUTHENTICATION_SECONDS_MAX: usize = 600;
@@ -161,21 +165,6 @@ pub struct LogSettings {
     pub capacity_bytes: u64,
 }
 
-/// Persistent memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NvmSettings {
-    /// Name of the device whose directory has the region's file.
-    pub device: String,
-    /// Bytes of the region.
-    pub size_bytes: u64,
-    /// Bytes of the region for the log; 0 if the log is in files.
-    pub log_bytes: u64,
-    /// Name of the emulated medium, if any.
-    pub emulate: Option<String>,
-    /// When pages in it go home.
-    pub flush: NvmFlush,
-}
-
 /// The server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
@@ -260,15 +249,22 @@ impl Settings {
         self.checkpoint = self.checkpoint.overlaid(file.section("checkpoint")?)?;
         let (has_nvm, nvm_at) = (file.has("nvm"), file.key_position("nvm"));
         let nvm = file.section("nvm")?;
-        self.nvm = if has_nvm { Some(self.nvm(nvm)?) } else { self.nvm };
+        self.nvm = match has_nvm {
+            true => Some(NvmSettings::read(self.nvm.as_ref(), &self.devices, nvm)?),
+            false => self.nvm,
+        };
         let has_flash = file.has("flash");
         let flash = file.section("flash")?;
         self.flash = if has_flash { Some(self.flash(flash)?) } else { self.flash };
         self.home(file.section("home")?)?;
         self.packed = self.packed.overlaid(file.section("packed")?)?;
         self.protection(file.section("protection")?)?;
-        if self.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes == 0) && !is_in_nvm(self.protection) {
-            return Err(file.error("nvm", nvm_at, NVM_FOR_NOTHING));
+        if let Some(nvm) = &self.nvm
+            && nvm.region.is_some_and(|region| region.log_bytes == 0)
+            && !is_in_nvm(self.protection)
+        {
+            let what = if nvm.tables.size_bytes > 0 { SIZE_FOR_NOTHING } else { NVM_FOR_NOTHING };
+            return Err(file.error("nvm", nvm_at, what));
         }
         self.server(file.section("server")?, home)?;
         file.finish()?;
@@ -332,40 +328,6 @@ impl Settings {
         section.finish()
     }
 
-    fn nvm(&self, mut section: SectionReader<'_>) -> Result<NvmSettings, ConfigError> {
-        let before = self.nvm.as_ref();
-        let at = ["device", "size", "log"].map(|key| section.position(key));
-        let device = section.text("device")?.or(before.map(|nvm| nvm.device.clone()));
-        let size = section.bytes("size", 2 * MIB..=TIB)?.or(before.map(|nvm| nvm.size_bytes));
-        let log_bytes = section.bytes("log", 0..=TIB)?.or(before.map(|nvm| nvm.log_bytes)).unwrap_or(0);
-        let missing = |key, at, what| section.error(key, at, &format!("is missing: {what}"));
-        let device = device.ok_or_else(|| {
-            missing("device", at[0], "section [nvm] of varve.toml must name the device for the region's file")
-        })?;
-        if device != MAIN_DEVICE && !self.devices.contains_key(&device) {
-            return Err(section.error("device", at[0], &unknown_device(&device, &self.devices)));
-        }
-        let size_bytes = size.ok_or_else(|| {
-            missing("size", at[1], "section [nvm] of varve.toml must give the size of the region's file")
-        })?;
-        if !size_bytes.is_multiple_of(4 * KIB) {
-            return Err(section.error("size", at[1], "must be a multiple of 4 KiB"));
-        }
-        if log_bytes >= size_bytes {
-            let size = show_bytes(size_bytes);
-            return Err(section.error("log", at[2], &format!("must be less than the size, {size}")));
-        }
-        let mut media: Vec<_> = NvmProfile::names().into_iter().map(|name| (name, Some(name))).collect();
-        media.push(("none", None));
-        let emulate = match section.choice("emulate", &media)? {
-            Some(medium) => medium.map(str::to_owned),
-            None => before.and_then(|nvm| nvm.emulate.clone()),
-        };
-        let flush = flush(&mut section, before.map_or(NvmFlush::DEFAULT, |nvm| nvm.flush))?;
-        section.finish()?;
-        Ok(NvmSettings { device, size_bytes, log_bytes, emulate, flush })
-    }
-
     fn flash(&self, mut section: SectionReader<'_>) -> Result<FlashSection, ConfigError> {
         let at = section.position("device");
         let flash = FlashSection::read(self.flash.as_ref(), &mut section)?;
@@ -419,8 +381,9 @@ impl Settings {
         let named = kinds.map(|kind| (kind.name(), kind));
         let before = kinds.into_iter().find(|kind| kind.name() == self.protection.name());
         let kind = section.choice("kind", &named)?.or(before).unwrap_or(self.protection);
-        if is_in_nvm(kind) && self.nvm.is_none() {
-            let problem = format!("= \"{}\" needs a section [nvm]", kind.name());
+        if is_in_nvm(kind) && self.nvm.as_ref().is_none_or(|nvm| nvm.region.is_none()) {
+            let needed = if self.nvm.is_none() { "a section [nvm]" } else { "a size in section [nvm]" };
+            let problem = format!("= \"{}\" needs {needed}", kind.name());
             return Err(section.error("kind", at[0], &problem));
         }
         for (n, key) in ["batch_slots", "single_slots"].into_iter().enumerate() {
@@ -453,18 +416,6 @@ impl Settings {
         self.server.tls = tls(&mut section, home, self.server.tls.take())?;
         section.finish()
     }
-}
-
-/// The keys about when pages go home from persistent memory.
-fn flush(section: &mut SectionReader<'_>, before: NvmFlush) -> Result<NvmFlush, ConfigError> {
-    let at = section.position("high_water");
-    let mut flush = before;
-    section.declared(NvmFlush::TABLE, &mut flush)?;
-    if flush.low_water >= flush.high_water {
-        let problem = format!("must be above low_water, which is {}", flush.low_water);
-        return Err(section.error("high_water", at, &problem));
-    }
-    Ok(flush)
 }
 
 /// The keys about when page writers work.

@@ -58,6 +58,8 @@ capacity = "256MiB"
 device = "fast"
 size = "1GiB"
 log = "256 MiB"
+tables = "2GiB"
+partitions = 4
 emulate = "nvm-8x"
 flush_workers = 3
 high_water = 90
@@ -117,7 +119,9 @@ fn every_key_is_read() {
     assert_eq!((settings.pool.page_writers, settings.pool.page_size_bytes), (Some(4), Some(16384)));
     assert_eq!((settings.log.segment_bytes, settings.log.capacity_bytes), (16 << 20, 256 << 20));
     let nvm = settings.nvm.unwrap();
-    assert_eq!((&*nvm.device, nvm.size_bytes, nvm.log_bytes), ("fast", 1 << 30, 256 << 20));
+    let region = varve::config::RegionSettings { size_bytes: 1 << 30, log_bytes: 256 << 20 };
+    let tables = varve::config::TablesSettings { size_bytes: 2 << 30, partitions: 4 };
+    assert_eq!((&*nvm.device, nvm.region, nvm.tables), ("fast", Some(region), tables));
     assert_eq!(nvm.emulate.as_deref(), Some("nvm-8x"));
     let flush = varve::pager::NvmFlush { workers: 3, high_water: 90, low_water: 10, when_idle: false };
     assert_eq!(nvm.flush, flush);
@@ -314,6 +318,35 @@ fn mistakes_about_persistent_memory_are_named() {
         "line 2: nvm.device names the device \"mainn\", which doesn't exist; did you mean \"main\"?",
     );
     check("[nvm]\ndevice = 'main'\nsize = 4194305", "line 3: nvm.size must be a multiple of 4 KiB");
+}
+
+#[test]
+fn tables_need_no_other_region() {
+    let tables = "[nvm]\ndevice = 'main'\ntables = '8MiB'\n";
+    let nvm = parse(tables).unwrap().nvm.unwrap();
+    assert_eq!((nvm.region, nvm.tables.size_bytes, nvm.tables.partitions), (None, 8 << 20, 1));
+    let check = |text: &str, expect: &str| {
+        let text = format!("{tables}{text}");
+        assert_eq!(parse(&text).err().as_deref(), Some(expect), "{text}");
+    };
+    check(
+        "log = '1MiB'",
+        "line 1: nvm.size is missing: section [nvm] of varve.toml must give the size of the region's file",
+    );
+    check(
+        "size = '4MiB'",
+        "line 1: nvm has a size for the log and pages, and neither is there: remove size, give the log a part of it with \
+         log, or choose kind = \"nvm\" or \"nvm-dwb\" in [protection]",
+    );
+    check("[protection]\nkind = 'nvm'", "line 5: protection.kind = \"nvm\" needs a size in section [nvm]");
+    check("partitions = 33", "line 4: nvm.partitions must be between 1 and 32");
+    for wrong in ["1MiB", "8388609"] {
+        let text = format!("[nvm]\ndevice = 'main'\ntables = '{wrong}'");
+        let expect = "line 3: nvm.tables must be 0, or at least 4 MiB and a multiple of 4 KiB";
+        assert_eq!(parse(&text).err().as_deref(), Some(expect));
+    }
+    let none = parse("[nvm]\ndevice = 'main'\ntables = 0").err().unwrap();
+    assert!(none.contains("nvm.size is missing"), "{none}");
 }
 
 #[test]

@@ -13,5 +13,6 @@ mod readme;
 mod serve;
 mod shell;
 mod system_file;
+mod tables_file;
 mod types;
 mod workloads;

@@ -9,15 +9,15 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use postgres::{Client, NoTls};
 
 /// A server process on any free port.
-struct Served {
+pub struct Served {
     process: Child,
     out: BufReader<ChildStdout>,
     port: u16,
-    said: String,
+    pub said: String,
 }
 
 impl Served {
-    fn start(directory: &Path) -> Served {
+    pub fn start(directory: &Path) -> Served {
         let mut process = Command::new(env!("CARGO_BIN_EXE_varve"))
             .args(["serve", directory.to_str().unwrap(), "--listen", "127.0.0.1:0", "--pool", "16MiB"])
             .stdout(Stdio::piped())
@@ -41,7 +41,7 @@ impl Served {
         Served { process, out, port, said }
     }
 
-    fn connect(&self) -> Client {
+    pub fn connect(&self) -> Client {
         let config = format!("host=127.0.0.1 port={} user=anyone dbname=postgres", self.port);
         Client::connect(&config, NoTls).unwrap()
     }
@@ -64,7 +64,7 @@ impl Served {
     }
 
     /// Stops with a signal; returns the exit code and the last words.
-    fn stop(mut self, signal: &str) -> (Option<i32>, String) {
+    pub fn stop(mut self, signal: &str) -> (Option<i32>, String) {
         self.signal(signal);
         let mut last_words = String::new();
         self.out.read_to_string(&mut last_words).unwrap();
@@ -471,7 +471,8 @@ fn a_protection_that_the_database_cannot_have_is_not_altered() {
     let shown: String = client.query_one(sql, &[]).unwrap().get(0);
     assert_eq!(
         shown,
-        "home_compression=lz4 home_trim=off nvm_flush_workers=2 nvm_high_water=90 nvm_idle_flush=off nvm_low_water=10"
+        "home_compression=lz4 home_trim=off nvm_flush_workers=2 nvm_high_water=90 nvm_idle_flush=off nvm_low_water=10 \
+         nvm_partitions=1 nvm_tables=0 B"
     );
     let error = client.batch_execute("alter system set nvm_low_water = 95").unwrap_err();
     assert_eq!(error.as_db_error().unwrap().message(), "nvm.high_water must be above low_water, which is 95");

@@ -1,0 +1,134 @@
+//! The file `tables.varve`: made by a start, shown by `varve nvm status`, left by `varve nvm drain`, and refused
+//! where it does not fit.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+use std::path::Path;
+use std::process::Command;
+
+use super::serve::Served;
+
+/// Runs a command on a directory: the exit code, and what it wrote.
+fn run(directory: &Path, command: &[&str], arguments: &[&str]) -> (Option<i32>, String) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_varve"));
+    let output =
+        program.args(command).arg(directory).args(["--pool", "16MiB"]).args(arguments).output().unwrap();
+    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+/// Runs statements, which must succeed.
+fn sql(directory: &Path, statements: &str) -> String {
+    let (code, text) = run(directory, &["sql"], &["--create", "--format", "csv", "-c", statements]);
+    assert_eq!(code, Some(0), "{statements}: {text}");
+    text
+}
+
+/// The message of a start that must be refused.
+fn refused(directory: &Path) -> String {
+    let (code, text) = run(directory, &["sql"], &["-c", "select 1"]);
+    assert_eq!(code, Some(1), "{text}");
+    text
+}
+
+fn status(directory: &Path) -> String {
+    run(directory, &["nvm", "status"], &[]).1
+}
+
+fn configure(directory: &Path, text: &str) {
+    std::fs::write(directory.join("varve.toml"), text).unwrap();
+}
+
+/// A section with these keys.
+fn nvm(keys: &str) -> String {
+    format!("[nvm]\ndevice = 'main'\n{keys}\n")
+}
+
+fn len_bytes(directory: &Path) -> u64 {
+    std::fs::metadata(directory.join("tables.varve")).unwrap().len()
+}
+
+#[test]
+fn without_tables_the_file_follows_the_configuration() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    configure(place, &nvm("tables = '4MiB'"));
+    let served = Served::start(place);
+    let file = place.join("tables.varve");
+    let line = format!("tables in persistent memory: 4 MiB in {}, 1 partition\n", file.display());
+    assert!(served.said.contains(&line), "{}", served.said);
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    assert!(!place.join("nvm.varve").exists(), "tables need no other region");
+    let shown = status(place);
+    let line = format!("tables: {}, 4 MiB in 1 partition, 0 B used, ", file.display());
+    assert!(shown.contains(&line) && shown.contains("configuration: says the same\n"), "{shown}");
+    let (code, drained) = run(place, &["nvm", "drain"], &[]);
+    assert_eq!(code, Some(0));
+    let stays = format!("{} stays: the rows of its tables are nowhere else\n", file.display());
+    assert_eq!(drained, format!("nothing to do: nothing is in a region\n{stays}"));
+
+    configure(place, &nvm("tables = '8MiB'\npartitions = 2"));
+    let shown = status(place);
+    assert!(
+        shown.contains("tables: the configuration says 8 MiB in 2 partitions, which a start refuses"),
+        "{shown}"
+    );
+    sql(place, "select 1");
+    assert_eq!(len_bytes(place), 8 << 20);
+    let (code, checked) = run(place, &["check"], &[]);
+    assert!(code == Some(0) && checked.contains("no damage found"), "{checked}");
+    configure(place, "");
+    sql(place, "select 1");
+    assert_eq!(len_bytes(place), 8 << 20, "a file that is not configured is left alone");
+}
+
+#[test]
+fn a_file_of_another_database_or_with_damage_is_refused_and_kept() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let files = [&first, &second].map(|directory| {
+        configure(directory.path(), &nvm("tables = '4MiB'"));
+        sql(directory.path(), "select 1");
+        directory.path().join("tables.varve")
+    });
+    let of_second = std::fs::read(&files[1]).unwrap();
+    std::fs::copy(&files[0], &files[1]).unwrap();
+    let told = refused(second.path());
+    assert!(told.contains("tables.varve is not the region of this database's tables: "), "{told}");
+    assert!(told.contains("belongs to database") && told.contains("Choose another device"), "{told}");
+    assert_eq!(std::fs::read(&files[0]).unwrap(), std::fs::read(&files[1]).unwrap());
+    let (code, shown) = run(second.path(), &["nvm", "status"], &[]);
+    assert!(
+        code == Some(1) && shown.contains("tables: ") && shown.contains("belongs to database"),
+        "{shown}"
+    );
+
+    let mut damaged = of_second.clone();
+    damaged[100] ^= 1;
+    std::fs::write(&files[1], &damaged).unwrap();
+    let told = refused(second.path());
+    assert!(told.contains("the checksum of the header"), "{told}");
+    assert_eq!(std::fs::read(&files[1]).unwrap(), damaged);
+    std::fs::write(&files[1], &of_second).unwrap();
+    sql(second.path(), "select 1");
+}
+
+#[test]
+fn form_changes_by_alter_system_too() {
+    let directory = tempfile::tempdir().unwrap();
+    configure(directory.path(), &nvm("tables = '4MiB'"));
+    let served = Served::start(directory.path());
+    let mut client = served.connect();
+    let shown = |client: &mut postgres::Client, name: &str| -> String {
+        client.query_one(&format!("show {name}"), &[]).unwrap().get(0)
+    };
+    assert_eq!(["nvm_tables", "nvm_partitions"].map(|name| shown(&mut client, name)), ["4 MiB", "1"]);
+    let error = client.batch_execute("alter system set nvm_tables = '1MiB'").unwrap_err();
+    let told = error.as_db_error().unwrap().message().to_owned();
+    assert_eq!(told, "nvm.tables must be 0, or at least 4 MiB and a multiple of 4 KiB");
+    client.batch_execute("alter system set nvm_tables = '8MiB'").unwrap();
+    client.batch_execute("alter system set nvm_partitions = 3").unwrap();
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    let served = Served::start(directory.path());
+    assert!(served.said.contains("tables in persistent memory: 8 MiB in "), "{}", served.said);
+    assert!(served.said.contains(", 3 partitions\n"), "{}", served.said);
+    assert_eq!(served.stop("-TERM").0, Some(0));
+}
