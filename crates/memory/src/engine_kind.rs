@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use crate::inplace::{Inplace, InplaceSettings};
+use crate::nvm_cow::{NvmCow, NvmCowSettings};
 use crate::nvm_inplace::NvmInplace;
 use crate::pointer::Owner;
 use crate::state::Allocator;
@@ -27,17 +28,20 @@ pub enum EngineKind {
     Inplace,
     /// NVM-InP: updates in place in persistent memory.
     NvmInplace,
+    /// NVM-CoW: a copy-on-write tree of pointers to tuples in persistent memory.
+    NvmCow,
 }
 
 impl EngineKind {
     /// All engines.
-    pub const ALL: [EngineKind; 2] = [EngineKind::Inplace, EngineKind::NvmInplace];
+    pub const ALL: [EngineKind; 3] = [EngineKind::Inplace, EngineKind::NvmInplace, EngineKind::NvmCow];
 
     /// The name behind `USING`.
     pub const fn name(self) -> &'static str {
         match self {
             EngineKind::Inplace => "inplace",
             EngineKind::NvmInplace => "nvm_inplace",
+            EngineKind::NvmCow => "nvm_cow",
         }
     }
 
@@ -51,6 +55,7 @@ impl EngineKind {
         match self {
             EngineKind::Inplace => 0,
             EngineKind::NvmInplace => 1,
+            EngineKind::NvmCow => 3,
         }
     }
 
@@ -74,6 +79,7 @@ impl EngineKind {
         let (allocator, root) = (Arc::clone(allocator), self.root_name(partition));
         Ok(match self {
             EngineKind::NvmInplace => Box::new(NvmInplace::open(allocator, &root, owner)?),
+            EngineKind::NvmCow => Box::new(NvmCow::open(allocator, &root, owner, NvmCowSettings::default())?),
             EngineKind::Inplace => {
                 Box::new(Inplace::open(allocator, &root, owner, InplaceSettings::default())?)
             }

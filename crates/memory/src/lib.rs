@@ -2,8 +2,8 @@
 //!
 //! The crate has the allocator ([`Allocator`]) of Arulraj, Pavlo and Dulloor ("Let's Talk About Storage &
 //! Recovery Methods for Non-Volatile Memory Database Systems", SIGMOD 2015, section 2.3). Table engines for
-//! persistent memory are built on it, behind one interface ([`Store`]): so far [`NvmInplace`]
-//! and [`Inplace`]. Files in the region ([`Files`]) are built on it, too.
+//! persistent memory are built on it, behind one interface ([`Store`]): so far [`NvmInplace`],
+//! [`Inplace`] and [`NvmCow`]. Files in the region ([`Files`]) are built on it, too.
 //!
 //! Invariants
 //! 1. A change is durable when its operation returns. Only operations whose name says so are an exception
@@ -16,6 +16,7 @@
 mod allocator;
 mod chunks;
 mod classes;
+mod cow_tree;
 mod engine_kind;
 mod error;
 mod files;
@@ -24,6 +25,7 @@ mod heap;
 mod inplace;
 mod intent;
 mod layout;
+mod nvm_cow;
 mod nvm_inplace;
 mod open;
 mod pointer;
@@ -46,6 +48,7 @@ pub use engine_kind::{EngineKind, PARTITIONS_MAX, TABLE_OWNER_MIN};
 pub use error::{MemoryError, Result};
 pub use files::{CallCounts, FileCosts, FileError, FileHandle, FileResult, Files};
 pub use inplace::{Inplace, InplaceSettings};
+pub use nvm_cow::{NvmCow, NvmCowSettings};
 pub use nvm_inplace::NvmInplace;
 pub use pointer::{Owner, Pointer, Word};
 pub use publish::Step;

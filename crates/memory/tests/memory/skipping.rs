@@ -25,6 +25,7 @@ pub enum Call {
     RollbackTo,
     Commit,
     Rollback,
+    SyncStore,
     CreateFile,
     RenameFile,
     RemoveFile,

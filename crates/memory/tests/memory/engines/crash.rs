@@ -5,7 +5,7 @@ use std::sync::Arc;
 use varve_device::{Directory, MemoryDirectory, RecordLog, Timeline};
 use varve_memory::Allocator;
 
-use super::life::{self, Life, Plan};
+use super::life::{self, Acknowledged, Life, Plan};
 use super::model::Model;
 use super::random::judge;
 use super::{ENGINES, Engine};
@@ -24,15 +24,16 @@ fn judge_image(engine: &Engine, image: &MemoryDirectory, state: &Model) -> Resul
     judge(engine, allocator, state)
 }
 
-/// The state of an image if it is one that a crash may leave: the last one that was acknowledged, or the one
-/// of the commit under way.
+/// The state of an image if it is one that a crash may leave: the last one that is durable, one that is
+/// committed behind it, or the one of the commit under way.
 fn state_of(
     engine: &Engine,
     image: &MemoryDirectory,
     life: &Life,
-    acknowledged: usize,
+    acknowledged: Acknowledged,
 ) -> Result<Model, String> {
-    let states = life.states.iter().skip(acknowledged).take(2);
+    let Acknowledged { durable, commits } = acknowledged;
+    let states = life.states.iter().take(commits + 2).skip(durable);
     let mut errors = Vec::new();
     for state in states {
         match judge_image(engine, image, state) {
@@ -56,7 +57,7 @@ pub fn search(
     let mut timeline = Timeline::new(life.recording.clone());
     for cut in (1 + rng.below(stride as u64)..=timeline.end()).step_by(stride) {
         timeline.advance(cut);
-        let acknowledged = timeline.marks().last().map_or(0, |mark| *mark as usize);
+        let acknowledged = Acknowledged::decode(timeline.marks().last().copied().unwrap_or_default());
         let choices = choices(&timeline.pending(), &mut rng);
         seen.cuts += 1;
         seen.enumerated_cuts += u64::from(timeline.pending().len() <= ENUMERATED_MAX);
@@ -64,8 +65,7 @@ pub fn search(
             let [image] = &timeline.image(&fates)[..] else { return Err("one device was recorded".into()) };
             seen.images += 1;
             let state = state_of(engine, image, life, acknowledged);
-            let what =
-                |error| format!("{}, seed {seed}, cut {cut}, commit {acknowledged}: {error}", engine.name);
+            let what = |error| format!("{}, seed {seed}, cut {cut}, {acknowledged:?}: {error}", engine.name);
             each(image, state.map_err(what)?)?;
         }
     }

@@ -42,6 +42,26 @@ pub fn with_table(engine: &Engine, region_bytes: u64) -> Arc<MemoryDirectory> {
     directory
 }
 
+/// What a store has answered so far: numbers of states.
+#[derive(Debug, Clone, Copy)]
+pub struct Acknowledged {
+    /// The last one that is durable.
+    pub durable: usize,
+    /// The last one that is committed.
+    pub commits: usize,
+}
+
+impl Acknowledged {
+    fn encode(self) -> u64 {
+        (self.durable as u64) << 32 | self.commits as u64
+    }
+
+    /// What a mark of a recording says.
+    pub fn decode(mark: u64) -> Acknowledged {
+        Acknowledged { durable: (mark >> 32) as usize, commits: mark as u32 as usize }
+    }
+}
+
 /// Opens the store in a directory.
 pub fn open(engine: &Engine, directory: &Arc<MemoryDirectory>) -> Result<Box<dyn Store>, String> {
     let region = directory.map(REGION, 4096).map_err(|error| error.to_string())?;
@@ -111,7 +131,7 @@ pub fn live_on(
     let mut working = Working { store, region, model: state.clone(), savepoints: Vec::new(), full_count: 0 };
     let mut states = vec![state];
     log.mark(0);
-    let mut rng = Rng::new(plan.seed);
+    let (mut rng, mut durable) = (Rng::new(plan.seed), 1);
     for _ in 0..plan.operations {
         if rng.below(5) == 0 {
             let is_kept = rng.below(4) > 0;
@@ -121,16 +141,25 @@ pub fn live_on(
             } else {
                 working.model = states.last().cloned().unwrap_or_default();
             }
-            if !is_durable {
-                working.store.sync().map_err(|error| error.to_string())?;
+            if is_kept && is_durable {
+                durable = states.len();
             }
-            log.mark(states.len() as u64 - 1);
+            // A commit that is not durable may wait for others.
+            if durable < states.len() && rng.below(2) == 0 {
+                working.sync()?;
+                durable = states.len();
+            }
+            log.mark(Acknowledged { durable: durable - 1, commits: states.len() - 1 }.encode());
         } else {
             working.operate(&mut rng, plan.keys)?;
         }
         working.read(&mut rng, plan.keys)?;
     }
     working.model.compare(&*working.store)?;
+    if durable < states.len() {
+        working.end(false)?;
+        working.sync()?;
+    }
     Ok(Life {
         recording: log.recording(),
         most_events: working.region.most_events(),
@@ -154,6 +183,11 @@ impl Working {
             false => self.region.during(Call::Rollback, || store.rollback()).map(|()| Commit::Durable),
         };
         ended.map(|commit| commit == Commit::Durable).map_err(|error| error.to_string())
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        let store = &mut self.store;
+        self.region.during(Call::SyncStore, || store.sync()).map_err(|error| error.to_string())
     }
 
     fn operate(&mut self, rng: &mut Rng, keys: u64) -> Result<(), String> {

@@ -12,7 +12,9 @@ mod random;
 
 use std::sync::Arc;
 
-use varve_memory::{Allocator, Inplace, InplaceSettings, NvmInplace, Owner, Store, StoreResult};
+use varve_memory::{
+    Allocator, Inplace, InplaceSettings, NvmCow, NvmCowSettings, NvmInplace, Owner, Store, StoreResult,
+};
 
 /// An engine under test.
 #[derive(Clone, Copy)]
@@ -21,8 +23,11 @@ pub struct Engine {
     pub open: fn(Arc<Allocator>) -> StoreResult<Box<dyn Store>>,
 }
 
-pub const ENGINES: [Engine; 2] =
-    [Engine { name: "nvm_inplace", open: open_nvm_inplace }, Engine { name: "inplace", open: open_inplace }];
+pub const ENGINES: [Engine; 3] = [
+    Engine { name: "nvm_inplace", open: open_nvm_inplace },
+    Engine { name: "inplace", open: open_inplace },
+    Engine { name: "nvm_cow", open: open_nvm_cow },
+];
 
 /// The name of the store's root.
 const ROOT: &str = "partition 0";
@@ -39,4 +44,9 @@ fn open_nvm_inplace(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
 fn open_inplace(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
     let settings = InplaceSettings { checkpoint_log_bytes: 5000, ..InplaceSettings::default() };
     Inplace::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
+}
+
+fn open_nvm_cow(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
+    let settings = NvmCowSettings::default();
+    NvmCow::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
 }

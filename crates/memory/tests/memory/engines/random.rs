@@ -84,6 +84,7 @@ fn indexes_grow_and_shrink() {
         }
         store.commit().unwrap_or_else(|error| panic!("{error}"));
         model.compare(&*store).unwrap_or_else(|error| fail(error));
+        assert_eq!(store.sync(), Ok(()));
         let grown = store.chunks().map_or(0, |chunks| chunks.len());
         for step in 0..1009 {
             let gone = key(0, step * 700 % 1009).into_bytes();
@@ -98,6 +99,7 @@ fn indexes_grow_and_shrink() {
         }
         store.commit().unwrap_or_else(|error| panic!("{error}"));
         model.compare(&*store).unwrap_or_else(|error| fail(error));
+        assert_eq!(store.sync(), Ok(()));
         let shrunk = store.chunks().map_or(0, |chunks| chunks.len());
         println!("{}: {grown} chunks, then {shrunk}", engine.name);
         assert!(shrunk < 40, "{}: {shrunk} chunks hold no row", engine.name);

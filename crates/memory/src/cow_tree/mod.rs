@@ -1,0 +1,33 @@
+//! The copy-on-write B+tree of the engines `cow` and `nvm_cow` (Arulraj, Pavlo and Dulloor 2015, sections 3.2
+//! and 4.2; decision 0115).
+//!
+//! A batch of transactions copies each node before it first changes it, up to the root. So the tree that was
+//! current before the batch stays whole. The two trees share all other nodes. Later changes of the batch are
+//! made in the copies, which are *dirty*.
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `nodes` | what an engine does for the tree: where nodes are, which are dirty |
+//! | `node` | the format of a node, and changes within it |
+//! | `tree` | the way from the root to a leaf, with copies; entries |
+//! | `split` | nodes that are full, and nodes without entries |
+//! | `scan` | ranges of keys |
+//! | `roots` | the roots of all indexes, and their format in a directory |
+//! | `undo` | what undoes the changes of the open transaction |
+//! | `trees` | changes of indexes in transactions |
+//!
+//! What it does not know: where nodes are, what the values mean, how a batch becomes durable.
+
+mod node;
+mod nodes;
+mod roots;
+mod scan;
+mod split;
+mod tree;
+mod trees;
+mod undo;
+
+pub(crate) use node::{kept_ranges, key_bytes_max};
+pub(crate) use nodes::{NodeId, NodeStore, TreeNo};
+pub(crate) use roots::{Directories, Line, Roots};
+pub(crate) use trees::Trees;

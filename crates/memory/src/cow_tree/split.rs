@@ -1,0 +1,139 @@
+//! Nodes that are full, and nodes without entries.
+//!
+//! Invariants
+//! 1. A split adds and removes no entry of a leaf. The parent gets room before its child is split. So a split
+//!    that is refused leaves a whole tree.
+//! 2. Removing a node changes only dirty nodes, and takes no room.
+//!
+//! What it does not know: why a node is full or empty.
+
+use super::node::{NewEntry, Node, NodeCopy, entry_bytes};
+use super::nodes::{NodeId, NodeStore};
+use super::tree::{Cut, LeafOfKey, Passed, Path, Tree};
+use crate::store_error::StoreResult;
+
+/// Bytes of the number of a child.
+const CHILD_BYTES: usize = 8;
+
+impl Tree {
+    /// Splits a dirty node. `path` is the way to its parent, whose nodes are dirty. If the parent has no room
+    /// for another child, it is split instead, and the caller tries again.
+    ///
+    /// Errors: the region is full.
+    pub(super) fn split<N: NodeStore>(
+        &mut self,
+        nodes: &mut N,
+        path: Path,
+        id: NodeId,
+        cut: Cut,
+        buf: &mut Vec<u8>,
+    ) -> StoreResult<()> {
+        let node = Node::read(nodes, id)?;
+        let copy = NodeCopy::read(nodes, &node, buf)?;
+        let at = match cut {
+            Cut::Middle => copy.middle(),
+            Cut::Last => node.count.saturating_sub(1),
+        };
+        let separator = copy.key(at)?.to_vec();
+        let Some(parent) = self.parent_with_room(nodes, path, id, separator.len(), buf)? else {
+            return Ok(());
+        };
+        let right = nodes.new_node(self.owner)?;
+        let copy = NodeCopy::read(nodes, &node, buf)?;
+        copy.write(nodes, right, at..node.count)?;
+        copy.write(nodes, id, 0..at)?;
+        add_child(nodes, parent, &separator, right, buf)
+    }
+
+    /// Adds an empty leaf behind all others, for keys from `key` on. See [`Tree::split`].
+    pub(super) fn append_leaf<N: NodeStore>(
+        &mut self,
+        nodes: &mut N,
+        path: Path,
+        last: NodeId,
+        key: &[u8],
+        buf: &mut Vec<u8>,
+    ) -> StoreResult<()> {
+        let Some(parent) = self.parent_with_room(nodes, path, last, key.len(), buf)? else { return Ok(()) };
+        let right = nodes.new_node(self.owner)?;
+        Node::clear(nodes, right, true)?;
+        add_child(nodes, parent, key, right, buf)
+    }
+
+    /// The parent of a node, with room for another child. The root gets a new parent. `None`: the parent had
+    /// no room, so it was split.
+    fn parent_with_room<N: NodeStore>(
+        &mut self,
+        nodes: &mut N,
+        mut path: Path,
+        id: NodeId,
+        key_bytes: usize,
+        buf: &mut Vec<u8>,
+    ) -> StoreResult<Option<Passed>> {
+        let is_end = path.is_end();
+        let Some(parent) = path.pop() else {
+            let root = nodes.new_node(self.owner)?;
+            let mut node = Node::clear(nodes, root, false)?;
+            node.insert(nodes, 0, NewEntry { key: &[], value: &id.0.to_le_bytes() }, buf)?;
+            self.root = root;
+            return Ok(Some(Passed { id: root, entry: 0, is_last: true }));
+        };
+        if Node::read(nodes, parent.id)?.room() >= entry_bytes(key_bytes, CHILD_BYTES) {
+            return Ok(Some(parent));
+        }
+        let cut = if is_end { Cut::Last } else { Cut::Middle };
+        self.split(nodes, path, parent.id, cut, buf)?;
+        Ok(None)
+    }
+
+    /// Frees the leaf that a key belongs to, if it has no entries, and inner nodes that have no child then.
+    pub(super) fn remove_if_empty<N: NodeStore>(
+        &mut self,
+        nodes: &mut N,
+        key: &[u8],
+        buf: &mut Vec<u8>,
+    ) -> StoreResult<()> {
+        let Some(LeafOfKey { mut path, leaf, .. }) = self.path(nodes, key)? else { return Ok(()) };
+        if leaf.count > 0 || !nodes.is_dirty(leaf.id) {
+            return Ok(());
+        }
+        nodes.retire(leaf.id, self.owner)?;
+        loop {
+            let Some(parent) = path.pop() else {
+                self.root = NodeId::NONE;
+                return Ok(());
+            };
+            let mut node = Node::read(nodes, parent.id)?;
+            node.remove(nodes, parent.entry, buf)?;
+            if node.count > 0 {
+                return self.lower_root(nodes);
+            }
+            nodes.retire(parent.id, self.owner)?;
+        }
+    }
+
+    /// Takes roots with one child away.
+    fn lower_root<N: NodeStore>(&mut self, nodes: &mut N) -> StoreResult<()> {
+        loop {
+            let root = Node::read(nodes, self.root)?;
+            if root.is_leaf || root.count != 1 || !nodes.is_dirty(root.id) {
+                return Ok(());
+            }
+            self.root = root.child(nodes, 0)?;
+            nodes.retire(root.id, self.owner)?;
+        }
+    }
+}
+
+/// Adds a child behind the one that the way goes by.
+fn add_child<N: NodeStore>(
+    nodes: &mut N,
+    parent: Passed,
+    key: &[u8],
+    child: NodeId,
+    buf: &mut Vec<u8>,
+) -> StoreResult<()> {
+    let mut node = Node::read(nodes, parent.id)?;
+    let value = child.0.to_le_bytes();
+    node.insert(nodes, parent.entry + 1, NewEntry { key, value: &value }, buf)
+}

@@ -1,0 +1,259 @@
+//! Changes of the trees of a store in transactions.
+//!
+//! Invariants
+//! 1. A change that is refused is not in the undo list, and no reader sees it.
+//! 2. Undoing takes no room: the nodes are dirty, and the leaf of an entry has room for it (`tree.rs`).
+//! 3. A leaf without entries is freed at the end of the transaction that has emptied it.
+//!
+//! What it does not know: rows, how a batch becomes durable.
+
+use super::node::NewEntry;
+use super::nodes::{NodeId, NodeStore, TreeNo};
+use super::roots::Roots;
+use super::scan::{OnEntry, TreeScan};
+use super::undo::{Change, Kind, UndoList};
+use crate::pointer::Owner;
+use crate::store::{Direction, KeyRange, Savepoint};
+use crate::store_error::{StoreError, StoreResult};
+
+/// A leaf that may be empty, by a key in it.
+struct EmptiedLeaf {
+    tree: TreeNo,
+    key: Vec<u8>,
+}
+
+/// The trees of a store, as the open transaction sees them.
+pub(crate) struct Trees<N> {
+    pub(crate) nodes: N,
+    pub(crate) roots: Roots,
+    undo: UndoList,
+    emptied: Vec<EmptiedLeaf>,
+    transaction: u64,
+    /// The value before a change.
+    before: Vec<u8>,
+    /// Bytes of nodes.
+    buf: Vec<u8>,
+}
+
+impl<N: NodeStore> Trees<N> {
+    pub(crate) fn new(nodes: N, roots: Roots) -> Trees<N> {
+        let (undo, emptied) = (UndoList::default(), Vec::new());
+        Trees { nodes, roots, undo, emptied, transaction: 0, before: Vec::new(), buf: Vec::new() }
+    }
+
+    /// Copies the value of a key; `false`: the tree does not have the key.
+    pub(crate) fn find(&self, tree: TreeNo, key: &[u8], value: &mut Vec<u8>) -> StoreResult<bool> {
+        self.roots.tree(tree)?.find(&self.nodes, key, value)
+    }
+
+    /// Calls `on_entry` with the entries of a range.
+    pub(crate) fn scan(
+        &self,
+        tree: TreeNo,
+        range: &KeyRange<'_>,
+        direction: Direction,
+        on_entry: &mut OnEntry<'_>,
+    ) -> StoreResult<()> {
+        let tree = self.roots.tree(tree)?;
+        let (nodes, key, value) = (&self.nodes, Vec::new(), Vec::new());
+        TreeScan { nodes, range, direction, key, value }.run(&tree, on_entry)
+    }
+
+    /// Adds an entry whose key the tree does not have.
+    ///
+    /// Errors: the region is full.
+    pub(crate) fn insert(&mut self, tree: TreeNo, key: &[u8], value: &[u8]) -> StoreResult<()> {
+        self.do_insert(tree, key, value)?;
+        self.undo.push(Change { tree, kind: Kind::Insert, key, before: &[] });
+        Ok(())
+    }
+
+    fn do_insert(&mut self, no: TreeNo, key: &[u8], value: &[u8]) -> StoreResult<()> {
+        let mut tree = self.roots.tree(no)?;
+        let done = tree.insert(&mut self.nodes, NewEntry { key, value }, &mut self.buf);
+        self.roots.set_root(no, tree.root);
+        done
+    }
+
+    /// Removes an entry; `false`: the tree does not have the key.
+    ///
+    /// Errors: the region is full.
+    pub(crate) fn remove(&mut self, tree: TreeNo, key: &[u8]) -> StoreResult<bool> {
+        let mut before = std::mem::take(&mut self.before);
+        let is_there = self.find(tree, key, &mut before)?;
+        if is_there {
+            self.do_remove(tree, key)?;
+            self.undo.push(Change { tree, kind: Kind::Remove, key, before: &before });
+        }
+        self.before = before;
+        Ok(is_there)
+    }
+
+    fn do_remove(&mut self, no: TreeNo, key: &[u8]) -> StoreResult<()> {
+        let mut tree = self.roots.tree(no)?;
+        let done = tree.remove(&mut self.nodes, key, &mut self.buf);
+        self.roots.set_root(no, tree.root);
+        if done? {
+            self.emptied.push(EmptiedLeaf { tree: no, key: key.to_vec() });
+        }
+        Ok(())
+    }
+
+    /// Gives a key another value; `false`: the tree does not have the key.
+    ///
+    /// Errors: the region is full.
+    pub(crate) fn set(&mut self, tree: TreeNo, key: &[u8], value: &[u8]) -> StoreResult<bool> {
+        let mut before = std::mem::take(&mut self.before);
+        let is_there = self.find(tree, key, &mut before)?;
+        if is_there {
+            self.do_set(tree, key, value)?;
+            self.undo.push(Change { tree, kind: Kind::Set, key, before: &before });
+        }
+        self.before = before;
+        Ok(is_there)
+    }
+
+    fn do_set(&mut self, no: TreeNo, key: &[u8], value: &[u8]) -> StoreResult<()> {
+        let mut tree = self.roots.tree(no)?;
+        let done = tree.set(&mut self.nodes, NewEntry { key, value }, &mut self.buf);
+        self.roots.set_root(no, tree.root);
+        done
+    }
+
+    /// Changes bytes of the value of a key that the tree has. `before` are the bytes that are there.
+    ///
+    /// Errors: the region is full.
+    #[expect(dead_code, reason = "the engine cow will use it")]
+    pub(crate) fn patch(
+        &mut self,
+        tree: TreeNo,
+        key: &[u8],
+        at: usize,
+        bytes: &[u8],
+        before: &[u8],
+    ) -> StoreResult<()> {
+        self.do_patch(tree, key, at, bytes)?;
+        self.undo.push(Change { tree, kind: Kind::Patch { at }, key, before });
+        Ok(())
+    }
+
+    fn do_patch(&mut self, no: TreeNo, key: &[u8], at: usize, bytes: &[u8]) -> StoreResult<()> {
+        let mut tree = self.roots.tree(no)?;
+        let done = tree.patch(&mut self.nodes, key, at, bytes, &mut self.buf);
+        self.roots.set_root(no, tree.root);
+        done
+    }
+
+    /// Whether the open transaction has changed something.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.undo.len() > 0
+    }
+
+    /// The present moment of the transaction.
+    pub(crate) fn savepoint(&self) -> Savepoint {
+        Savepoint { transaction: self.transaction, entries: self.undo.len() }
+    }
+
+    /// Takes back what was changed since a savepoint.
+    ///
+    /// Errors: it is none of this transaction.
+    pub(crate) fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()> {
+        if savepoint.transaction != self.transaction || savepoint.entries > self.undo.len() {
+            return Err(StoreError::NoSavepoint);
+        }
+        self.undo_behind(savepoint.entries)
+    }
+
+    fn undo_behind(&mut self, kept: usize) -> StoreResult<()> {
+        let mut list = std::mem::take(&mut self.undo);
+        let undone = (kept..list.len())
+            .rev()
+            .try_for_each(|number| list.get(number).map_or(Ok(()), |change| self.undo_one(&change)));
+        list.truncate(kept);
+        self.undo = list;
+        undone
+    }
+
+    fn undo_one(&mut self, change: &Change<'_>) -> StoreResult<()> {
+        let Change { tree, kind, key, before } = *change;
+        match kind {
+            Kind::Insert => {
+                self.forget_present(tree, key)?;
+                self.do_remove(tree, key)
+            }
+            Kind::Remove => self.do_insert(tree, key, before),
+            Kind::Set => {
+                self.forget_present(tree, key)?;
+                self.do_set(tree, key, before)
+            }
+            Kind::Patch { at } => self.do_patch(tree, key, at, before),
+        }
+    }
+
+    /// Forgets the value that a key has.
+    fn forget_present(&mut self, tree: TreeNo, key: &[u8]) -> StoreResult<()> {
+        let mut value = std::mem::take(&mut self.before);
+        self.find(tree, key, &mut value)?;
+        let owner = self.owner(tree)?;
+        self.nodes.forget_value(tree, owner, &value)?;
+        self.before = value;
+        Ok(())
+    }
+
+    fn owner(&self, tree: TreeNo) -> StoreResult<Owner> {
+        self.roots.tree(tree).map(|tree| tree.owner)
+    }
+
+    /// Ends the transaction; its changes stay in the dirty directory.
+    pub(crate) fn commit(&mut self) -> StoreResult<()> {
+        let list = std::mem::take(&mut self.undo);
+        for change in (0..list.len()).filter_map(|number| list.get(number)) {
+            if matches!(change.kind, Kind::Remove | Kind::Set) {
+                let owner = self.owner(change.tree)?;
+                self.nodes.forget_value(change.tree, owner, change.before)?;
+            }
+        }
+        self.undo = list;
+        self.end()
+    }
+
+    /// Ends the transaction; its changes are taken back.
+    pub(crate) fn rollback(&mut self) -> StoreResult<()> {
+        self.undo_behind(0)?;
+        self.end()
+    }
+
+    fn end(&mut self) -> StoreResult<()> {
+        self.undo.truncate(0);
+        self.transaction += 1;
+        while let Some(EmptiedLeaf { tree: no, key }) = self.emptied.pop() {
+            let mut tree = self.roots.tree(no)?;
+            let done = tree.remove_if_empty(&mut self.nodes, &key, &mut self.buf);
+            self.roots.set_root(no, tree.root);
+            done?;
+        }
+        Ok(())
+    }
+
+    /// Calls `on_node` with all nodes of a tree of a directory.
+    pub(crate) fn each_node(
+        &self,
+        roots: &Roots,
+        tree: TreeNo,
+        on_node: &mut dyn FnMut(NodeId) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        roots.tree(tree)?.each_node(&self.nodes, on_node)
+    }
+
+    /// Calls `on_entry` with all entries of a tree of a directory.
+    pub(crate) fn each_entry(
+        &self,
+        roots: &Roots,
+        tree: TreeNo,
+        on_entry: &mut OnEntry<'_>,
+    ) -> StoreResult<()> {
+        let (nodes, key, value) = (&self.nodes, Vec::new(), Vec::new());
+        let direction = Direction::Forward;
+        TreeScan { nodes, range: &KeyRange::ALL, direction, key, value }.run(&roots.tree(tree)?, on_entry)
+    }
+}

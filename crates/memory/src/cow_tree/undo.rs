@@ -1,0 +1,81 @@
+//! What undoes the changes of the open transaction, in DRAM.
+//!
+//! Invariants
+//! 1. Changes are undone newest first.
+//!
+//! What it does not know: how they are undone (`trees.rs`).
+
+use super::nodes::TreeNo;
+
+/// What was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An entry was added.
+    Insert,
+    /// An entry was removed; its value is known.
+    Remove,
+    /// An entry got another value; the old one is known.
+    Set,
+    /// Bytes of a value were changed, from this byte on; the old ones are known.
+    Patch { at: usize },
+}
+
+/// A change of one entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Change<'l> {
+    pub(super) tree: TreeNo,
+    pub(super) kind: Kind,
+    pub(super) key: &'l [u8],
+    /// The value before it, or its changed bytes.
+    pub(super) before: &'l [u8],
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Noted {
+    tree: TreeNo,
+    kind: Kind,
+    key_at: usize,
+    before_at: usize,
+}
+
+/// The changes of the open transaction.
+#[derive(Default)]
+pub(super) struct UndoList {
+    noted: Vec<Noted>,
+    /// Keys and values.
+    bytes: Vec<u8>,
+}
+
+impl UndoList {
+    pub(super) fn len(&self) -> usize {
+        self.noted.len()
+    }
+
+    pub(super) fn push(&mut self, change: Change<'_>) {
+        let Change { tree, kind, key, before } = change;
+        let key_at = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.noted.push(Noted { tree, kind, key_at, before_at: self.bytes.len() });
+        self.bytes.extend_from_slice(before);
+    }
+
+    /// A change, counted from 0, the oldest one.
+    pub(super) fn get(&self, number: usize) -> Option<Change<'_>> {
+        let Noted { tree, kind, key_at, before_at } = *self.noted.get(number)?;
+        let end = self.noted.get(number + 1).map_or(self.bytes.len(), |next| next.key_at);
+        Some(Change {
+            tree,
+            kind,
+            key: self.bytes.get(key_at..before_at)?,
+            before: self.bytes.get(before_at..end)?,
+        })
+    }
+
+    /// Forgets the newest changes; `kept` ones stay.
+    pub(super) fn truncate(&mut self, kept: usize) {
+        if let Some(first) = self.noted.get(kept) {
+            self.bytes.truncate(first.key_at);
+            self.noted.truncate(kept);
+        }
+    }
+}
