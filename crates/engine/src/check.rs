@@ -17,6 +17,7 @@ use varve_pager::{Access, PageId, SpaceId};
 use crate::catalog::Catalog;
 use crate::core::Core;
 use crate::error::Result;
+use crate::in_memory::{self, MemoryStore};
 use crate::overflow;
 use crate::paged::PagedStore;
 use crate::root::Root;
@@ -48,7 +49,11 @@ pub(crate) fn check(core: &Arc<Core>) -> Result<CheckReport> {
         if let Some(store) = PagedStore::of(table) {
             report.rows += store.check(core, &mut checker)?;
         }
+        if let Some(store) = MemoryStore::of(table) {
+            report.rows += store.check(core, &mut report.damages)?;
+        }
     }
+    in_memory::check_chunks(core, &mut report.damages)?;
     check_undo(core, &catalog, &mut checker)?;
     check_allocation(core, &mut checker)?;
     check_region(core, &mut checker);

@@ -23,6 +23,7 @@ use crate::lock_queue::Tag;
 use crate::marks::Marks;
 use crate::modes::LockMode;
 use crate::node::Stamp;
+use crate::partitions::PartitionWork;
 use crate::purge_queue::Finished;
 use crate::row_access::{Isolation, ScanIndex};
 use crate::serial::Serial;
@@ -70,6 +71,8 @@ pub struct Context {
     pub(crate) marks: Option<Marks>,
     /// The transaction beside which this reader stands gathered marks when the reader was made.
     is_beside_marks: bool,
+    /// What it has done in partitions of memory-oriented engines, if anything.
+    pub(crate) stores: Option<Box<PartitionWork>>,
 }
 
 /// What is waited for, over several waits.
@@ -124,6 +127,7 @@ impl Context {
             buffers: Buffers::default(),
             marks: None,
             is_beside_marks: false,
+            stores: None,
         }
     }
 
@@ -152,6 +156,7 @@ impl Context {
             buffers: Buffers::default(),
             marks: None,
             is_beside_marks: false,
+            stores: None,
         }
     }
 
@@ -225,7 +230,11 @@ impl Context {
         let core = &self.core;
         let place = core.registry.place(self.owner.slot);
         used.for_each(|(table, mode)| place.forget_table(table.0, mode.bit()));
-        let is_kept = |tag, mode: LockMode| keeps_weak && mode.is_weak() && matches!(tag, Tag::Object(_));
+        let is_kept = |tag, mode: LockMode| match tag {
+            Tag::Object(_) => keeps_weak && mode.is_weak(),
+            Tag::Partition(..) => true,
+            Tag::Advisory(_) => false,
+        };
         core.waits.unlock_all(&core.registry, self.owner, keep, is_kept);
     }
 
@@ -306,6 +315,7 @@ impl Context {
     /// Makes sure of an identity and a rollback segment. No latch may be held.
     pub(crate) fn begin_write(&mut self) -> Result<TxnId> {
         if self.id == TxnId::NONE {
+            self.refuse_mixing()?;
             self.id = self.core.assign_id(self.owner)?;
             self.core.registry.place(self.owner.slot).set_identity(self.id.get());
         }
@@ -313,6 +323,33 @@ impl Context {
             self.segment = Some(self.core.segments.take(&self.core.pager)?);
         }
         Ok(self.id)
+    }
+
+    /// 0A000 if the transaction has changed a table that is committed without pages.
+    fn refuse_mixing(&self) -> Result<()> {
+        match self.stores.as_ref().and_then(|work| work.durable.as_ref()) {
+            Some(durable) => {
+                Err(Error::MixedStores { written: durable.table.clone(), refused: String::new() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// All changes are undone: the identity ends, the segment is free.
+    pub(crate) fn end_identity(&mut self) -> Result<()> {
+        let core = Arc::clone(&self.core);
+        // The segment stays with the transaction until nothing can fail any more: a failure is tried again with it.
+        if let Some(segment) = self.segment.as_mut().filter(|segment| segment.start().is_some()) {
+            let mut mtr = core.pager.begin_end()?;
+            let header = segment.prepare_end(&mut mtr)?;
+            segment.end(&mut mtr, header);
+            mtr.commit();
+        }
+        core.segments.put_back_from(&mut self.segment);
+        if self.id != TxnId::NONE {
+            core.status.set_aborted(self.id);
+        }
+        Ok(())
     }
 
     fn segment_mut(&mut self) -> &mut Segment {

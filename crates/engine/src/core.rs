@@ -15,10 +15,11 @@ use varve_memory::TablesRegion;
 use varve_pager::{Lsn, Pager, SpaceId};
 
 use crate::catalog::Deriver;
-use crate::catalog::{CatalogState, ObjectChange, Table, TableDef, TableId};
+use crate::catalog::{CatalogState, Kept, ObjectChange, Table, TableDef, TableId};
 use crate::context::Loser;
 use crate::error::Result;
 use crate::ids::{Owner, TxnId};
+use crate::partitions::{Partitions, StoredTable};
 use crate::purge_queue::PurgeState;
 use crate::registry::Registry;
 use crate::root::Root;
@@ -80,6 +81,8 @@ pub(crate) struct Core {
     /// Ids below are reserved durably.
     pub(crate) id_limit: AtomicU64,
     pub(crate) engines: Vec<Box<dyn TableEngine>>,
+    /// Of the memory-oriented engines.
+    pub(crate) partitions: Partitions,
     /// Transactions to be undone in the background.
     pub(crate) losers: Mutex<Vec<Loser>>,
     /// Device of sort runs.
@@ -212,7 +215,9 @@ impl Core {
         let def = Arc::new(def);
         let store = self.engine(&def.engine).open(&CoreRef(self), &def);
         let rewriter = self.catalog.trees.rewriter(def.place.owner);
-        let table = Arc::new(Table::new(Arc::clone(&def), store, self.catalog.lock_of(def.id), rewriter));
+        let partition = StoredTable::of(&def.engine, def.place).map(|at| at.partition);
+        let lock = self.catalog.lock_of(def.id);
+        let table = Arc::new(Table::new(Arc::clone(&def), store, lock, Kept { rewriter, partition }));
         if def.handle.set(Arc::downgrade(&table)).is_err() {
             panic!("a table definition is opened twice");
         }

@@ -12,6 +12,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use varve_memory::EngineKind;
 use varve_pager::SpaceId;
 
 use crate::catalog::sequence_range::StoredSequence;
@@ -21,8 +22,10 @@ use crate::catalog::{
 };
 use crate::error::{Error, ObjectKind, Result};
 use crate::ids::TreeAddress;
+use crate::in_memory::{self, MemoryStore};
 use crate::modes::LockMode;
 use crate::paged::PagedStore;
+use crate::partitions::StoredTable;
 use crate::row::RowSchema;
 use crate::system_tables;
 use crate::table_lock::TableLock;
@@ -107,7 +110,10 @@ impl Transaction {
             if let Some(key) = &new.primary_key {
                 system_tables::add_name(&mut txn.cx, ObjectKind::Index, &new.schema, &key.name, id)?;
             }
-            let place = txn.new_tree(TreeKind::Clustered, new.storage)?;
+            let place = match EngineKind::from_name(new.engine.as_deref().unwrap_or_default()) {
+                Some(kind) => txn.cx.new_store_table(kind, 1)?.address(id),
+                None => txn.new_tree(TreeKind::Clustered, new.storage)?,
+            };
             let mut def = table_def(new, TableId(id), txn.cx.database, place);
             for check in &mut def.checks {
                 let id = ObjectId(txn.new_object_id()?);
@@ -140,11 +146,8 @@ impl Transaction {
             for (schema, name, _) in def.names() {
                 system_tables::remove_name(&mut txn.cx, schema, name)?;
             }
-            for index in &def.indexes {
-                txn.give_up(index.place)?;
-            }
+            txn.give_up_rows(&def)?;
             system_tables::remove_object(&mut txn.cx, table.0)?;
-            txn.give_up(def.place)?;
             txn.note_change(ObjectChange::Table(table, None));
             parents.iter().try_for_each(|parent| txn.reopen(*parent))
         })
@@ -160,6 +163,11 @@ impl Transaction {
         let old = self.exclusive(table)?;
         self.whole(|txn| {
             let mut def = TableDef::clone(&old);
+            if let Some(at) = StoredTable::of(&old.engine, old.place) {
+                def.place = txn.cx.new_table_in(at.partition, 1 + old.indexes.len())?.address(old.id.0);
+                txn.cx.give_up_stored(at);
+                return txn.store_table(def, false).map(|_| ());
+            }
             def.place = txn.new_tree(TreeKind::Clustered, old.storage)?;
             txn.cx.core.catalog.trees.note_rewriter(def.place.owner, txn.cx.id);
             txn.give_up(old.place)?;
@@ -182,6 +190,11 @@ impl Transaction {
     /// Makes an index over expressions, or of some rows; its columns are those that it reads.
     pub fn create_derived_index(&mut self, new: NewIndex, derived: Derived) -> Result<Arc<TableDef>> {
         let old = self.exclusive(new.table)?;
+        if !old.is_paged() {
+            let what =
+                format!("an index with an expression or a condition on a table of engine {}", old.engine);
+            return Err(Error::Unsupported { what });
+        }
         let count = derived.keys.len();
         if count == 0 || count > KEY_COLUMNS_MAX {
             return invalid(format!("a key has from 1 to {KEY_COLUMNS_MAX} columns, not {count}"));
@@ -191,14 +204,14 @@ impl Transaction {
 
     fn build_new_index(
         &mut self,
-        old: &TableDef,
+        old: &Arc<TableDef>,
         new: NewIndex,
         derived: Option<Arc<Derived>>,
     ) -> Result<Arc<TableDef>> {
         self.whole(|txn| {
             let id = txn.new_object_id()?;
             system_tables::add_name(&mut txn.cx, ObjectKind::Index, &old.schema, &new.name, id)?;
-            let owner = txn.new_segment(old.storage)?;
+            let owner = if old.is_paged() { txn.new_segment(old.storage)? } else { 0 };
             let table = txn.open_own(old)?;
             let index = IndexDef {
                 id: IndexId(id),
@@ -209,6 +222,11 @@ impl Transaction {
                 derived,
                 place: TreeAddress { root: 0, owner },
             };
+            if !old.is_paged() {
+                let mut def = TableDef::clone(old);
+                def.indexes.push(Arc::new(index));
+                return txn.rebuild(old, def, None);
+            }
             let tree = PagedStore::needed(&table)?.build_index(&mut txn.cx, &index)?;
             let place = TreeAddress { root: tree.root().no().0, owner };
             let mut def = TableDef::clone(old);
@@ -225,9 +243,12 @@ impl Transaction {
         self.whole(|txn| {
             system_tables::remove_name(&mut txn.cx, &old.schema, &gone.name)?;
             txn.forget_about(index)?;
-            txn.give_up(gone.place)?;
             let mut def = TableDef::clone(&old);
             def.indexes.retain(|i| i.id != index);
+            if !old.is_paged() {
+                return txn.rebuild(&old, def, None).map(|_| ());
+            }
+            txn.give_up(gone.place)?;
             txn.store_table(def, false).map(|_| ())
         })
     }
@@ -265,7 +286,10 @@ impl Transaction {
             let mut def = TableDef::clone(&old);
             if not_null && !old.columns[column].not_null {
                 let table = txn.open_own(&old)?;
-                PagedStore::needed(&table)?.refuse_nulls(&txn.cx, column)?;
+                match MemoryStore::of(&table) {
+                    Some(store) => store.refuse_nulls(&mut txn.cx, column)?,
+                    None => PagedStore::needed(&table)?.refuse_nulls(&txn.cx, column)?,
+                }
             }
             def.columns[column].default = default;
             def.columns[column].not_null = not_null;
@@ -290,11 +314,11 @@ impl Transaction {
 
     /// Runs a call; if it fails, takes back what it did.
     pub(crate) fn whole<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let mark = self.cx.record_count;
+        let mark = self.undo_point();
         let outcome = call(self);
         if outcome.is_err() {
             // The first error is the one to report; one of taking back makes a commit impossible.
-            let _ = self.undo_to(mark);
+            let _ = self.undo_to(&mark);
             self.cx.pass_on();
         }
         outcome
@@ -383,6 +407,17 @@ impl Transaction {
         Ok(TreeAddress { root: tree.root().no().0, owner })
     }
 
+    /// The rows and indexes of a table go when this transaction is committed.
+    fn give_up_rows(&mut self, def: &TableDef) -> Result<()> {
+        if let Some(at) = StoredTable::of(&def.engine, def.place) {
+            self.cx.lock_partition(at.partition)?;
+            self.cx.give_up_stored(at);
+            return Ok(());
+        }
+        def.indexes.iter().try_for_each(|index| self.give_up(index.place))?;
+        self.give_up(def.place)
+    }
+
     /// Purge drops the segment once this transaction is committed and no older snapshot is left.
     pub(crate) fn give_up(&mut self, place: TreeAddress) -> Result<()> {
         self.cx.append_plain(Kind::DropSegment, place.owner, |_| Ok(None)).map(|_| ())
@@ -431,7 +466,10 @@ fn check_table(new: &NewTable) -> Result<()> {
         }
     }
     if let Some(engine) = new.engine.as_ref().filter(|e| *e != "paged") {
-        return Err(Error::Undefined { kind: ObjectKind::Engine, name: engine.clone() });
+        if EngineKind::from_name(engine).is_none() {
+            return Err(Error::Undefined { kind: ObjectKind::Engine, name: engine.clone() });
+        }
+        in_memory::refuse_kinds(new, engine)?;
     }
     match &new.primary_key {
         Some(key) => check_key_columns(&key.columns, new.columns.len()),
@@ -473,7 +511,7 @@ fn table_def(new: NewTable, id: TableId, database: ObjectId, place: TreeAddress)
         is_unlogged: new.is_unlogged,
         not_valid: Box::default(),
         storage: new.storage,
-        engine: "paged".into(),
+        engine: new.engine.unwrap_or_else(|| "paged".into()),
         place,
         row_schema: Arc::new(RowSchema::new(&types)),
         handle: OnceLock::new(),

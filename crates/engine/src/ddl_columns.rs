@@ -19,6 +19,7 @@ use crate::catalog::{
 use crate::ddl::{COLUMNS_MAX, invalid};
 use crate::error::{Error, ObjectKind, Result};
 use crate::ids::TreeAddress;
+use crate::in_memory::MemoryStore;
 use crate::paged::PagedStore;
 use crate::reshape::{ColumnSource, Compute, Reshape};
 use crate::row::RowSchema;
@@ -282,6 +283,11 @@ impl Transaction {
         reached("ddl: table rewritten");
         let columns = columns.filter(|_| !planted("rewrite: the rows' new columns are not there"));
         let table = self.open_own(old)?;
+        if let Some(store) = MemoryStore::of(&table) {
+            self.cx.lock_partition(store.at.partition)?;
+            store.rebuild(&mut self.cx, &mut def, columns)?;
+            return self.store_table(def, false);
+        }
         let owner = self.new_segment(def.storage)?;
         let tree = PagedStore::needed(&table)?.rebuild(&mut self.cx, &def, owner, columns)?;
         def.place = TreeAddress { root: tree.root().no().0, owner };

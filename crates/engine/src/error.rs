@@ -9,7 +9,7 @@
 //! This module knows nothing about positions in a statement, severity and the wire protocol.
 
 use thiserror::Error;
-use varve_memory::TablesFileError;
+use varve_memory::{MemoryError, StoreError, TablesFileError};
 use varve_pager::{PageId, PagerError};
 
 use crate::row::RowError;
@@ -194,6 +194,31 @@ pub enum Error {
         /// What it said.
         message: String,
     },
+    /// One transaction changes what cannot be committed together (decision 0117).
+    #[error("{}", mixed(.written, .refused))]
+    MixedStores {
+        /// The table that the transaction has changed; empty for definitions.
+        written: String,
+        /// The table that it was to change as well; empty for definitions.
+        refused: String,
+    },
+    /// A memory-oriented engine has no region of persistent memory.
+    #[error("table engine {engine} has no persistent memory")]
+    NoRegion {
+        /// Name of the engine.
+        engine: &'static str,
+    },
+    /// Tables of memory-oriented engines are not where they were.
+    #[error(
+        "the persistent memory of {tables} tables is lost: the catalog names them, and the file of tables has none of them"
+    )]
+    RegionLost {
+        /// How many tables.
+        tables: usize,
+    },
+    /// A store of a memory-oriented engine refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The transaction is past the point where this can be asked of it.
     #[error("savepoint does not exist")]
     NoSuchSavepoint,
@@ -234,6 +259,10 @@ impl Error {
             Self::InvalidDefinition { .. } => "42P16",
             Self::Unsupported { .. } => "0A000",
             Self::Expression { sqlstate, .. } => sqlstate,
+            Self::MixedStores { .. } => "0A000",
+            Self::NoRegion { .. } => "55000",
+            Self::RegionLost { .. } => "XX001",
+            Self::Store(error) => store_state(error),
             Self::NoSuchSavepoint => "3B001",
             Self::Corrupt { .. } => "XX001",
             Self::TablesFile(error) => tables_file_state(error),
@@ -256,6 +285,10 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::ReadWriteConflict => Some("The transaction might succeed if retried."),
+            Self::NoRegion { .. } => Some("Set `tables` in section [nvm] of varve.toml, and start again."),
+            Self::MixedStores { .. } => Some(
+                "Tables in persistent memory are committed by their own engine: one transaction changes tables of one partition, or tables in pages.",
+            ),
             Self::TooManyLocks => {
                 Some("Advisory locks of all sessions: there are 131,072. Give some back, or lock fewer keys.")
             }
@@ -268,6 +301,15 @@ impl Error {
         match self {
             Self::Pager(PagerError::DamagedPage { id, .. }) => Some(*id),
             _ => None,
+        }
+    }
+
+    /// The same error, if it is one about mixing, with the name of the table that was refused.
+    #[cold]
+    pub(crate) fn refused_for(self, table: &str) -> Self {
+        match self {
+            Self::MixedStores { written, .. } => Self::MixedStores { written, refused: table.to_owned() },
+            other => other,
         }
     }
 
@@ -294,6 +336,23 @@ const fn duplicate_state(kind: ObjectKind) -> &'static str {
         ObjectKind::Constraint | ObjectKind::Engine | ObjectKind::Role => "42710",
         ObjectKind::Column => "42701",
         ObjectKind::Database => "42P04",
+    }
+}
+
+fn mixed(written: &str, refused: &str) -> String {
+    let named = |table: &str| match table {
+        "" => "a definition".to_owned(),
+        table => format!("table \"{table}\""),
+    };
+    format!("cannot change {} in a transaction that has changed {}", named(refused), named(written))
+}
+
+const fn store_state(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Memory(MemoryError::Full { .. }) => "53100",
+        StoreError::KeyLength { .. } | StoreError::RowLength { .. } | StoreError::TooMany { .. } => "54000",
+        StoreError::InTransaction => "0A000",
+        _ => "XX001",
     }
 }
 

@@ -27,6 +27,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod ids;
+mod in_memory;
 mod interval;
 mod io;
 pub mod key;
@@ -40,6 +41,7 @@ mod object_ids;
 mod options;
 pub mod overflow;
 mod paged;
+mod partitions;
 mod purge;
 mod purge_queue;
 mod quota;

@@ -23,6 +23,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
+use varve_memory::EngineKind;
+
 use crate::ids::Owner;
 use crate::modes::{LockMode, Modes, WEAK};
 use crate::registry::{Party, Registry};
@@ -49,6 +51,8 @@ pub(crate) enum Tag {
     /// A table, view, schema or role.
     Object(u32),
     Advisory(AdvisoryKey),
+    /// A partition of a memory-oriented engine.
+    Partition(EngineKind, u16),
 }
 
 /// For how long a lock is held.

@@ -32,6 +32,8 @@ pub enum Locked {
     Object(ObjectId),
     /// What an application locks by a number.
     Advisory(AdvisoryKey),
+    /// A partition of a memory-oriented engine, by the engine's name and the partition's number.
+    Partition(&'static str, u16),
 }
 
 /// A lock that is held or awaited.
@@ -164,6 +166,7 @@ const fn locked(tag: Tag) -> Locked {
     match tag {
         Tag::Object(id) => Locked::Object(ObjectId(id)),
         Tag::Advisory(key) => Locked::Advisory(key),
+        Tag::Partition(kind, number) => Locked::Partition(kind.name(), number),
     }
 }
 

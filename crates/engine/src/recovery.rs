@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use varve_device::{Directory, reached};
+use varve_memory::EngineKind;
 use varve_pager::{Lsn, Pager, SpaceId};
 
 use crate::bell::Bell;
@@ -23,7 +24,9 @@ use crate::context::{Context, Loser};
 use crate::core::{Core, Counters, Stripes};
 use crate::error::{Error, Result};
 use crate::ids::TreeAddress;
+use crate::in_memory::MemoryEngine;
 use crate::paged::{PagedEngine, PagedStore, roll_back};
+use crate::partitions::Partitions;
 use crate::purge_queue::{Finished, PurgeState};
 use crate::registry::Registry;
 use crate::root::{Root, RootInfo};
@@ -33,7 +36,7 @@ use crate::share::Shares;
 use crate::sort;
 use crate::status::StatusTable;
 use crate::system_tables::{self, SYSTEM_LEN};
-use crate::transaction::end_undone;
+use crate::table_engine::TableEngine;
 use crate::tree::{Tree, TreeKind};
 use crate::undo::{Mark, RestoredSegment, SegmentPool};
 use crate::waits::Waits;
@@ -128,13 +131,19 @@ fn assemble(
         unique: Stripes::new(),
         counters: Counters::default(),
         id_limit: AtomicU64::new(info.next_txn.get()),
-        engines: vec![Box::new(PagedEngine)],
+        engines: table_engines(),
+        partitions: Partitions::default(),
         losers: losers.into(),
         temporary,
         derive,
         memory: OnceLock::new(),
     };
     Ok(Arc::new(core))
+}
+
+fn table_engines() -> Vec<Box<dyn TableEngine>> {
+    let in_memory = EngineKind::ALL.map(|kind| Box::new(MemoryEngine(kind)) as Box<dyn TableEngine>);
+    std::iter::once(Box::new(PagedEngine) as Box<dyn TableEngine>).chain(in_memory).collect()
 }
 
 /// Undo of committed transactions is for purge; a segment in use has a loser.
@@ -191,7 +200,7 @@ pub(crate) fn undo_losers(core: &Arc<Core>) -> Result<usize> {
         let mut cx = Context::of_loser(Arc::clone(core), loser);
         let catalog = core.catalog.current();
         let undone = roll_back(&mut cx, 0, &|owner| PagedStore::of_tree(&catalog, owner))
-            .and_then(|()| end_undone(&mut cx));
+            .and_then(|()| cx.end_identity());
         match cx.take_unfinished() {
             Some(loser) => core.losers.lock().push(loser),
             None => cx.leave(),

@@ -3,8 +3,8 @@
 //! This module does not know tables or what a computed column means.
 
 use crate::error::Result;
-use crate::row::RowRef;
-use crate::types::Value;
+use crate::row::{RowImage, RowRef, RowSchema};
+use crate::types::{Datum, Value};
 
 /// Where a column of a rewritten table comes from.
 #[derive(Clone, Debug)]
@@ -36,4 +36,27 @@ pub(crate) struct Reshape<'r, 'c> {
     pub sources: &'r [ColumnSource],
     /// For the computed ones.
     pub compute: &'r mut Compute<'c>,
+}
+
+impl Reshape<'_, '_> {
+    /// The new row.
+    pub(crate) fn apply(&mut self, row: RowRef<'_>, schema: &RowSchema) -> Result<RowImage> {
+        let sources = self.sources;
+        let mut computed = Vec::new();
+        for source in sources {
+            if let ColumnSource::Computed(ordinal) = source {
+                computed.push((self.compute)(*ordinal, row)?);
+            }
+        }
+        let mut computed = computed.iter();
+        let mut data = Vec::with_capacity(sources.len());
+        for source in sources {
+            data.push(match source {
+                ColumnSource::Column(ordinal) => row.get(*ordinal),
+                ColumnSource::Computed(_) => computed.next().map_or(Datum::Null, Value::as_datum),
+                ColumnSource::Value(value) => value.as_datum(),
+            });
+        }
+        Ok(RowImage::encode(schema, &data)?)
+    }
 }

@@ -166,6 +166,11 @@ impl RowSchema {
 }
 
 impl RowImage {
+    /// Gives up the encoded bytes.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     /// Encodes a row. Panics if the data do not have the schema's types: the caller has coerced them.
     pub fn encode(schema: &RowSchema, data: &[Datum<'_>]) -> Result<Self, RowError> {
         let mut bytes = Vec::new();

@@ -9,6 +9,8 @@
 //!
 //! What it does not know: the stores in the region.
 
+use std::collections::HashSet;
+
 use varve_memory::{MemoryTables, TablesFileError, TablesNeed, TablesRegion};
 use varve_pager::PagerConfig;
 use varve_pager::control::{Control, State};
@@ -17,6 +19,7 @@ use crate::catalog::{Catalog, TableDef};
 use crate::core::Core;
 use crate::error::Result;
 use crate::paged::PAGED;
+use crate::partitions::StoredTable;
 
 /// Before a database is opened: notes in its file that the contents are valid. The pager is about to record that
 /// the database is in use, and the catalog is not known yet.
@@ -32,6 +35,11 @@ pub(crate) fn prepare(memory: Option<&MemoryTables>, config: &PagerConfig) -> Re
 /// One of the tables that are in the region.
 fn table_in(catalog: &Catalog) -> Option<&TableDef> {
     catalog.all_tables().map(|def| &**def).find(|def| def.engine != PAGED)
+}
+
+/// Where the tables are that the catalog names.
+fn stored_tables(catalog: &Catalog) -> HashSet<StoredTable> {
+    catalog.all_tables().filter_map(|def| StoredTable::of(&def.engine, def.place)).collect()
 }
 
 /// Opens the region that is configured. If it is refused, a database that was shut down cleanly is so again.
@@ -61,7 +69,10 @@ fn find(core: &Core, memory: Option<&MemoryTables>) -> Result<Option<TablesRegio
         (None, Some(def)) => Err(TablesFileError::NotConfigured { table: def.name.clone() }.into()),
         (Some(memory), table) => {
             let (database, is_clean) = (core.pager.database_id(), core.pager.was_clean());
-            Ok(Some(memory.open(&TablesNeed { database, is_clean, has_tables: table.is_some() })?))
+            let need = TablesNeed { database, is_clean, has_tables: table.is_some() };
+            let region = memory.open(&need)?;
+            core.partitions.open(region.allocator(), region.partitions(), &stored_tables(&catalog))?;
+            Ok(Some(region))
         }
     }
 }

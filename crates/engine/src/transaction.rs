@@ -24,9 +24,9 @@ use crate::catalog::{
 use crate::context::Context;
 use crate::core::Core;
 use crate::error::{Error, ObjectKind, Result};
-use crate::ids::TxnId;
 use crate::modes::LockMode;
 use crate::paged::{PagedStore, undo_newest};
+use crate::partitions::StoreMarks;
 use crate::row::RowRef;
 use crate::row_access::{Change, Isolation, OnRow, Outcome, ScanIndex, ScanSpec};
 use crate::sequence::{self, SequenceDrawer};
@@ -37,13 +37,20 @@ use crate::types::Datum;
 pub struct SavepointId(u64);
 
 /// How far a transaction has come.
-#[derive(Clone, Copy)]
 struct Mark {
-    records: u64,
+    point: UndoPoint,
     shares: usize,
     /// Tables and other objects that it used, and locks with a queue.
     locked: usize,
     queued: usize,
+}
+
+/// What undo goes back to.
+#[derive(Clone)]
+pub(crate) struct UndoPoint {
+    records: u64,
+    /// Of partitions of memory-oriented engines.
+    stores: StoreMarks,
 }
 
 /// A transaction.
@@ -132,6 +139,9 @@ impl Transaction {
         self.assert_no_readers();
         self.cx.take_snapshot();
         self.statement = self.cx.record_count;
+        if self.cx.stores.is_some() {
+            self.cx.mark_statement();
+        }
         self.has_begun = true;
         self.bound = None;
     }
@@ -150,13 +160,14 @@ impl Transaction {
 
     /// Undoes everything since `start_statement`.
     pub fn rollback_statement(&mut self) -> Result<()> {
-        self.undo_to(self.statement)
+        let stores = self.cx.stores.as_ref().map(|work| work.statement.clone()).unwrap_or_default();
+        self.undo_to(&UndoPoint { records: self.statement, stores })
     }
 
     /// Marks a point to roll back to.
     pub fn savepoint(&mut self) -> SavepointId {
         self.savepoints.push(Mark {
-            records: self.cx.record_count,
+            point: self.undo_point(),
             shares: self.cx.shared.len(),
             locked: self.locked.len(),
             queued: self.cx.locks_held(),
@@ -168,7 +179,7 @@ impl Transaction {
     /// under SERIALIZABLE not those that reading a table takes.
     pub fn rollback_to(&mut self, savepoint: SavepointId) -> Result<()> {
         self.start_over(savepoint)?;
-        let mark = self.savepoints[savepoint.0 as usize];
+        let mark = &self.savepoints[savepoint.0 as usize];
         let is_held = self.locked.len() > mark.locked || self.cx.locks_held() > mark.queued;
         if is_held || self.cx.shared.len() > mark.shares {
             self.cx.give_back_shares(mark.shares);
@@ -187,7 +198,8 @@ impl Transaction {
         self.assert_no_readers();
         let at = self.savepoint_at(savepoint)?;
         self.savepoints.truncate(at + 1);
-        self.undo_to(self.savepoints[at].records)
+        let point = self.savepoints[at].point.clone();
+        self.undo_to(&point)
     }
 
     /// Forgets a savepoint and later ones.
@@ -204,9 +216,13 @@ impl Transaction {
 
     /// Undoes the newest changes until `mark` records are left. DDL among them goes with its records. If it fails, the
     /// transaction can only be rolled back.
-    pub(crate) fn undo_to(&mut self, mark: u64) -> Result<()> {
+    pub(crate) fn undo_to(&mut self, point: &UndoPoint) -> Result<()> {
+        let mark = point.records;
         let was_changed = self.cx.record_count > mark;
-        let outcome = self.undo_down_to(mark);
+        let outcome = match self.cx.stores.is_some() {
+            true => self.cx.undo_stores(&point.stores, mark).and_then(|()| self.undo_down_to(mark)),
+            false => self.undo_down_to(mark),
+        };
         self.cx.note_undone(outcome.clone());
         if was_changed {
             // Who waits for a row that is free again need not wait for the end.
@@ -215,6 +231,12 @@ impl Transaction {
             self.cx.pass_on();
         }
         outcome
+    }
+
+    /// The present moment.
+    pub(crate) fn undo_point(&self) -> UndoPoint {
+        let stores = if self.cx.stores.is_some() { self.cx.store_marks() } else { StoreMarks::default() };
+        UndoPoint { records: self.cx.record_count, stores }
     }
 
     fn undo_down_to(&mut self, mark: u64) -> Result<()> {
@@ -236,17 +258,39 @@ impl Transaction {
         if self.changes.len() != before {
             self.own = None;
         }
+        if let Some(work) = &mut self.cx.stores {
+            work.forget_definitions(mark);
+        }
     }
 
     /// Commits. When it returns `Ok`, the changes are durable and visible. A reader's commit writes nothing.
     pub fn commit(mut self) -> Result<()> {
-        let outcome = match (self.cx.take_broken(), self.cx.record_count) {
+        let outcome = match (self.cx.take_broken(), &self.cx.stores) {
             (Some(error), _) => self.undo_all().and(Err(error)),
-            (None, 0) => end_undone(&mut self.cx).and_then(|()| self.cx.flush_noted()),
-            (None, _) => self.commit_changes(),
+            (None, None) => self.commit_pages(),
+            (None, Some(_)) => self.commit_with_stores(),
         };
         self.finish();
         outcome
+    }
+
+    fn commit_pages(&mut self) -> Result<()> {
+        match self.cx.record_count {
+            0 => self.cx.end_identity().and_then(|()| self.cx.flush_noted()),
+            _ => self.commit_changes(),
+        }
+    }
+
+    /// The stores commit before the definitions of their tables do (`in_memory/transaction.rs`).
+    #[cold]
+    fn commit_with_stores(&mut self) -> Result<()> {
+        // A row must not be durable before the value of a sequence that it has.
+        if let Err(error) = self.cx.flush_noted().and_then(|()| self.cx.commit_stores()) {
+            return self.undo_all().and(Err(error));
+        }
+        self.commit_pages()?;
+        self.cx.end_stores(true);
+        Ok(())
     }
 
     fn commit_changes(&mut self) -> Result<()> {
@@ -291,13 +335,15 @@ impl Transaction {
         if self.cx.record_count > 0 {
             self.cx.core.counters.rollbacks.fetch_add(1, Ordering::Relaxed);
         }
-        self.undo_to(0).and_then(|()| end_undone(&mut self.cx))
+        let start = UndoPoint { records: 0, stores: StoreMarks::default() };
+        self.undo_to(&start).and_then(|()| self.cx.end_identity())
     }
 
     /// The transaction is over. One whose rollback failed keeps its locks; the background tries again.
     fn finish(&mut self) {
         self.assert_no_readers();
         if !std::mem::replace(&mut self.is_over, true) {
+            self.cx.end_stores(false);
             match self.cx.take_unfinished() {
                 Some(loser) => self.cx.core.losers.lock().push(loser),
                 None => self.cx.leave(),
@@ -307,7 +353,7 @@ impl Transaction {
 
     /// Whether anything was written.
     pub fn has_written(&self) -> bool {
-        self.cx.record_count > 0
+        self.cx.record_count > 0 || self.cx.stores.as_ref().is_some_and(|work| !work.open.is_empty())
     }
 
     /// The catalog as this transaction sees it: the newest committed one with its own DDL.
@@ -372,6 +418,9 @@ impl Transaction {
             if table.lock.lock_weak(mode, self.cx.waiting())? {
                 // The statement has read nothing of it yet: it sees what was waited for.
                 self.cx.renew_snapshot();
+            }
+            if let Some(partition) = table.partition {
+                self.cx.lock_partition(partition)?;
             }
             self.locked.push((def.id, mode));
         }
@@ -518,23 +567,6 @@ impl Transaction {
         let missing = || Error::Undefined { kind: ObjectKind::Sequence, name: format!("with id {}", id.0) };
         self.catalog().sequence_by_id(id).ok_or_else(missing)
     }
-}
-
-/// All changes are undone: the identity ends, the segment is free.
-pub(crate) fn end_undone(cx: &mut Context) -> Result<()> {
-    let core = Arc::clone(&cx.core);
-    // The segment stays with the transaction until nothing can fail any more: a failure is tried again with it.
-    if let Some(segment) = cx.segment.as_mut().filter(|segment| segment.start().is_some()) {
-        let mut mtr = core.pager.begin_end()?;
-        let header = segment.prepare_end(&mut mtr)?;
-        segment.end(&mut mtr, header);
-        mtr.commit();
-    }
-    core.segments.put_back_from(&mut cx.segment);
-    if cx.id != TxnId::NONE {
-        core.status.set_aborted(cx.id);
-    }
-    Ok(())
 }
 
 fn stale(def: &TableDef) -> Error {

@@ -19,6 +19,7 @@ use crate::entry_columns::EntryColumns;
 use crate::ids::TreeAddress;
 use crate::key;
 use crate::object_ids::{IndexId, ObjectId, SequenceId, TableId};
+use crate::partitions::StoredTable;
 use crate::row::RowSchema;
 use crate::row_access::ScanIndex;
 use crate::types::{ColumnType, Datum};
@@ -342,6 +343,11 @@ impl TableDef {
         &self.row_schema
     }
 
+    /// Whether its rows are in pages. Those of the memory-oriented engines are in persistent memory.
+    pub fn is_paged(&self) -> bool {
+        StoredTable::of(&self.engine, self.place).is_none()
+    }
+
     /// Ordinal of a column.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|c| c.name == name)
@@ -389,7 +395,9 @@ impl TableDef {
 
     /// Segments of its trees: rows with their long values, and each index.
     pub(crate) fn owners(&self) -> impl Iterator<Item = u32> {
-        std::iter::once(self.place.owner).chain(self.indexes.iter().map(|index| index.place.owner))
+        let is_paged = self.is_paged();
+        let indexes = self.indexes.iter().map(|index| index.place.owner);
+        std::iter::once(self.place.owner).chain(indexes).filter(move |_| is_paged)
     }
 
     /// Whether one of its constraints has this name.

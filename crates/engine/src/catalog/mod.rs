@@ -32,6 +32,7 @@ pub(crate) use state::CatalogState;
 
 use crate::ids::TxnId;
 pub use crate::object_ids::{IndexId, ObjectId, SequenceId, TableId};
+use crate::partitions::PartitionId;
 use crate::table_engine::TableStore;
 use crate::table_lock::TableLock;
 pub use defs::{
@@ -94,6 +95,14 @@ pub struct Table {
     /// Who put the rows into a new tree without their older versions: a snapshot that doesn't see this transaction would
     /// miss rows.
     pub(crate) rewriter: Option<TxnId>,
+    /// The partition that a transaction locks with the table, if a memory-oriented engine keeps it.
+    pub(crate) partition: Option<PartitionId>,
+}
+
+/// What is known about how a table is kept.
+pub(crate) struct Kept {
+    pub(crate) rewriter: Option<TxnId>,
+    pub(crate) partition: Option<PartitionId>,
 }
 
 impl Table {
@@ -101,9 +110,10 @@ impl Table {
         def: Arc<TableDef>,
         store: Arc<dyn TableStore>,
         lock: Arc<TableLock>,
-        rewriter: Option<TxnId>,
+        kept: Kept,
     ) -> Self {
-        Self { def, store, lock, retired: AtomicBool::new(false), rewriter }
+        let Kept { rewriter, partition } = kept;
+        Self { def, store, lock, retired: AtomicBool::new(false), rewriter, partition }
     }
 
     /// Its definition.
@@ -257,7 +267,7 @@ impl Catalog {
             if def.place.owner == owner {
                 return Some((Arc::clone(def), None));
             }
-            let index = def.indexes.iter().find(|index| index.place.owner == owner)?;
+            let index = def.indexes.iter().find(|index| def.is_paged() && index.place.owner == owner)?;
             Some((Arc::clone(def), Some(index.name.clone())))
         })
     }

@@ -21,11 +21,10 @@ use crate::error::{Error, Result};
 use crate::ids::TxnId;
 use crate::node::{FLAG_DELETED, Stamp};
 use crate::overflow;
-use crate::reshape::{ColumnSource, Reshape};
+use crate::reshape::Reshape;
 use crate::row::{RowImage, RowRef};
 use crate::sort::{Sorted, Sorter};
 use crate::tree::{BulkError, Direction, Scan, Tree, TreeKind, bulk_build};
-use crate::types::{Datum, Value};
 use crate::versions::Version;
 use crate::visible_version::step_back_kept;
 
@@ -204,7 +203,7 @@ impl PagedStore {
             let mut row = self.whole_row(&core, &version.payload, &mut spare)?;
             let reshaped;
             if let Some(columns) = &mut columns {
-                reshaped = self.reshaped(row, columns, &target)?;
+                reshaped = columns.apply(self.row(row), &target.schema)?;
                 row = reshaped.as_bytes();
             }
             if !target.primary_key_of(target.row(row), &mut key)? {
@@ -216,26 +215,6 @@ impl PagedStore {
         let mut last = None;
         let entries = std::iter::from_fn(|| target.next_row(cx, &mut sorted, &mut last).transpose());
         bulk_build(&core.pager, SpaceId::DATA, owner, TreeKind::Clustered, entries).map_err(bulk_error)
-    }
-
-    fn reshaped(&self, row: &[u8], columns: &mut Reshape<'_, '_>, target: &PagedStore) -> Result<RowImage> {
-        let (row, sources) = (self.row(row), columns.sources);
-        let mut computed = Vec::new();
-        for source in sources {
-            if let ColumnSource::Computed(ordinal) = source {
-                computed.push((columns.compute)(*ordinal, row)?);
-            }
-        }
-        let mut computed = computed.iter();
-        let mut data = Vec::with_capacity(sources.len());
-        for source in sources {
-            data.push(match source {
-                ColumnSource::Column(ordinal) => row.get(*ordinal),
-                ColumnSource::Computed(_) => computed.next().map_or(Datum::Null, Value::as_datum),
-                ColumnSource::Value(value) => value.as_datum(),
-            });
-        }
-        Ok(RowImage::encode(&target.schema, &data)?)
     }
 
     fn next_row(

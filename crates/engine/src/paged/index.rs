@@ -231,7 +231,7 @@ impl PagedStore {
 }
 
 /// 23505 in PostgreSQL's words.
-fn violation(constraint: &str, key: Box<[KeyPartValue]>) -> Error {
+pub(crate) fn violation(constraint: &str, key: Box<[KeyPartValue]>) -> Error {
     let names: Vec<_> = key.iter().map(|part| part.name.as_str()).collect();
     let values: Vec<_> = key.iter().map(|part| shown(part.value.as_datum())).collect();
     let detail = format!("Key ({})=({}) already exists.", names.join(", "), values.join(", "));

@@ -34,6 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use build::ChangedInPlace;
+pub(crate) use index::violation;
 pub(crate) use undo::{roll_back, undo_newest};
 
 use crate::catalog::Keys;
@@ -129,6 +130,20 @@ impl PagedStore {
     /// The paged table, of any database, whose clustered tree the segment `owner` has.
     pub(crate) fn of_tree(catalog: &Catalog, owner: u32) -> Option<&Self> {
         Self::of(catalog.table_of_tree(owner)?)
+    }
+
+    /// Makes sure that the transaction can change pages.
+    fn begin_write(&self, cx: &mut Context) -> Result<()> {
+        match cx.begin_write() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.refused(cx, error)),
+        }
+    }
+
+    #[cold]
+    fn refused(&self, cx: &Context, error: Error) -> Error {
+        let is_system = cx.core.catalog.current().open_table(self.def.id).is_none();
+        if is_system { error } else { error.refused_for(&self.def.name) }
     }
 
     pub(crate) fn row<'a>(&'a self, payload: &'a [u8]) -> RowRef<'a> {

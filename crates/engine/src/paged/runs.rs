@@ -51,7 +51,7 @@ impl PagedStore {
             return Ok(Run::default());
         }
         let Some(first) = keys.next() else { return Ok(Run::default()) };
-        cx.begin_write()?;
+        self.begin_write(cx)?;
         cx.snapshot();
         let core = Arc::clone(&cx.core);
         let mark = cx.record_count;

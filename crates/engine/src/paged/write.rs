@@ -111,7 +111,7 @@ impl PagedStore {
 
     /// Inserts an encoded row and its index entries, or nothing.
     fn insert_encoded(&self, cx: &mut Context, key: &[u8], payload: &[u8]) -> Result<()> {
-        cx.begin_write()?;
+        self.begin_write(cx)?;
         let mark = cx.record_count;
         let outcome = self.insert_parts(cx, key, payload);
         self.take_back(cx, mark, outcome)?;
@@ -282,7 +282,7 @@ impl PagedStore {
         // A share is nothing that is written.
         let is_shared = lock.is_some_and(LockStrength::is_shared);
         if !is_shared {
-            cx.begin_write()?;
+            self.begin_write(cx)?;
         }
         cx.snapshot();
         if let Some(serial) = &cx.serial {

@@ -16,6 +16,7 @@ mod derived_indexes;
 mod engine_concurrent;
 mod engine_model;
 mod failed_flush;
+mod in_memory;
 mod index_only;
 mod key_cycle;
 mod key_order;

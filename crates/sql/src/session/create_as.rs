@@ -46,7 +46,8 @@ impl Session {
         limits::columns(columns.len())?;
         let types: Vec<_> = columns.iter().map(|c| Typed::of_column(c.column_type).ty.oid()).collect();
         let is_unlogged = t.unlogged;
-        let new = NewTable { is_unlogged, storage, ..NewTable::new(&*schema, &*name, columns) };
+        let engine = t.engine.clone();
+        let new = NewTable { is_unlogged, storage, engine, ..NewTable::new(&*schema, &*name, columns) };
         self.make_table(definition, new)?;
         if !t.with_data {
             return Ok(CommandTag::Plain("CREATE TABLE AS"));

@@ -107,6 +107,7 @@ fn pg_locks(world: &SystemContext, rows: &mut Rows<'_>) {
                 ("objid", oid(key.object)),
                 ("objsubid", Value::Int2(if key.is_pair { 2 } else { 1 })),
             ]),
+            Locked::Partition(_, number) => rows.set([("objid", oid(u32::from(number)))]),
             Locked::Object(object) => {
                 rows.set([("database", oid(database_of(world, object)))]);
                 match class_of(world, object) {
@@ -138,6 +139,7 @@ fn lock_type(world: &SystemContext, lock: &LockInfo) -> &'static str {
         Locked::Object(object) if class_of(world, object).is_some() => "object",
         Locked::Object(_) => "relation",
         Locked::Advisory(_) => "advisory",
+        Locked::Partition(..) => "partition",
     }
 }
 

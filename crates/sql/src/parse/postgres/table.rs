@@ -14,7 +14,7 @@ use pg_query::protobuf::{
 };
 use varve_engine::{Action, Identity};
 
-use super::definition::{check_storage, persistence, refuse, storage_options};
+use super::definition::{persistence, refuse, storage, storage_options};
 use super::node::{Source, syntax};
 use super::place::{Reader, kind};
 use crate::ast::{
@@ -26,7 +26,7 @@ use crate::error::{Result, SqlError};
 impl Reader<'_> {
     pub(super) fn create_table(&self, t: &CreateStmt) -> Result<CreateTable> {
         let unlogged = persistence(t.relation.as_ref(), "a temporary table")?;
-        check_storage(&t.access_method, t.oncommit(), &t.tablespacename)?;
+        let engine = storage(&t.access_method, t.oncommit(), &t.tablespacename)?;
         let is_part = t.partbound.is_some();
         refuse(&[
             (t.of_typename.is_some(), "a table of a type"),
@@ -55,6 +55,7 @@ impl Reader<'_> {
             },
             partition_by: t.partspec.as_ref().map(|by| self.partition_by(by)).transpose()?,
             options: storage_options(&t.options)?,
+            engine,
         })
     }
 

@@ -1,0 +1,83 @@
+//! Checks tables: their rows, that their indexes match their rows, and that no chunk of the region is lost.
+//!
+//! What it does not know: pages.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use varve_memory::{Direction, KeyRange, Pointer, Store};
+
+use super::MemoryStore;
+use super::keys::RowKeys;
+use crate::core::Core;
+use crate::error::{Error, Result};
+
+impl MemoryStore {
+    /// Checks the table; gives the number of its rows.
+    pub(crate) fn check(&self, core: &Core, damages: &mut Vec<String>) -> Result<u64> {
+        let store = self.reading(core)?;
+        let (mut rows, mut keys, mut spare) = (0, RowKeys::default(), Vec::new());
+        store.scan(self.at.table, 0, &KeyRange::ALL, Direction::Forward, &mut |key, stored| {
+            rows += 1;
+            if let Err(error) = self.check_row(&**store, key, stored, &mut keys, &mut spare) {
+                damages.push(format!("table {}: a row: {error}", self.def.name));
+            }
+            ControlFlow::Continue(())
+        })?;
+        for (at, index) in self.def.indexes.iter().enumerate() {
+            let mut entries = 0_u64;
+            store.scan(self.at.table, at + 1, &KeyRange::ALL, Direction::Forward, &mut |_, _| {
+                entries += 1;
+                ControlFlow::Continue(())
+            })?;
+            if entries != rows {
+                let (name, table) = (&index.name, &self.def.name);
+                damages
+                    .push(format!("index {name} has {entries} entries, and table {table} has {rows} rows"));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Whether the row is where its keys say, in every index.
+    fn check_row(
+        &self,
+        store: &dyn Store,
+        key: &[u8],
+        stored: &[u8],
+        keys: &mut RowKeys,
+        found: &mut Vec<u8>,
+    ) -> Result<()> {
+        let (row, id) = self.split(stored)?;
+        self.keys_of(row, id, keys)?;
+        if keys.key(0) != key {
+            return Err(Error::corrupt("it is not where its primary key belongs"));
+        }
+        for (at, index) in self.def.indexes.iter().enumerate() {
+            let is_there = store.get(self.at.table, at + 1, keys.key(at + 1), found)?;
+            if !is_there || found != stored {
+                return Err(Error::corrupt(format!("index {} does not lead to it", index.name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks that every active chunk of the region belongs to a store.
+pub(crate) fn check_chunks(core: &Core, damages: &mut Vec<String>) -> Result<()> {
+    let Some(allocator) = core.partitions.allocator() else { return Ok(()) };
+    let mut known: HashSet<Pointer> = HashSet::new();
+    for partition in core.partitions.partitions() {
+        if let Ok(store) = core.partitions.read(partition) {
+            known.extend(store.chunks()?);
+        }
+    }
+    let active = allocator.active_chunks().map_err(varve_memory::StoreError::from)?;
+    let lost: Vec<_> = active.iter().filter(|chunk| !known.contains(&chunk.pointer)).collect();
+    if let Some(first) = lost.first() {
+        let (count, at) = (lost.len(), first.pointer);
+        damages
+            .push(format!("{count} chunks of persistent memory belong to no table; the first one is {at}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! Reads rows: by key, by range, by index.
+//!
+//! Invariants
+//! 1. A row that the store returns is checked before a column of it is read.
+
+use std::ops::{Bound, ControlFlow};
+
+use varve_memory::{Direction, KeyRange};
+
+use super::MemoryStore;
+use super::keys::row_id;
+use crate::catalog::IndexId;
+use crate::context::Context;
+use crate::core::Core;
+use crate::error::Result;
+use crate::row::RowRef;
+use crate::row_access::{OnRow, ScanIndex, ScanSpec};
+
+/// A scan asks this often whether the statement was cancelled.
+const CANCEL_ROWS: u32 = 256;
+
+impl MemoryStore {
+    /// The bytes of a row, as they were written.
+    pub(super) fn row<'r>(&'r self, bytes: &'r [u8]) -> Result<RowRef<'r>> {
+        Ok(RowRef::checked(&self.schema, bytes)?)
+    }
+
+    pub(super) fn read_row(
+        &self,
+        cx: &mut Context,
+        key: &[u8],
+        found: &mut dyn FnMut(RowRef<'_>),
+    ) -> Result<bool> {
+        let Context { core, buffers, .. } = cx;
+        let is_there = self.reading(core)?.get(self.at.table, 0, key, &mut buffers.row)?;
+        if is_there {
+            found(self.split(&buffers.row)?.0);
+        }
+        Ok(is_there)
+    }
+
+    pub(super) fn read_unique(
+        &self,
+        cx: &mut Context,
+        index: IndexId,
+        key: &[u8],
+        found: &mut dyn FnMut(&[u8], RowRef<'_>),
+    ) -> Result<bool> {
+        let number = self.index_number(index)?;
+        let Context { core, buffers, .. } = cx;
+        if !self.reading(core)?.get(self.at.table, number, key, &mut buffers.row)? {
+            return Ok(false);
+        }
+        let (row, id) = self.split(&buffers.row)?;
+        buffers.key.clear();
+        self.push_primary_key(row, id, &mut buffers.key)?;
+        found(&buffers.key, row);
+        Ok(true)
+    }
+
+    pub(super) fn read_range(
+        &self,
+        cx: &mut Context,
+        spec: &ScanSpec<'_>,
+        on_row: &mut OnRow<'_>,
+    ) -> Result<()> {
+        let number = match spec.index {
+            ScanIndex::Primary => 0,
+            ScanIndex::Secondary(id) => self.index_number(id)?,
+        };
+        let direction = if spec.reverse { Direction::Backward } else { Direction::Forward };
+        let range = KeyRange { from: spec.lower, to: spec.upper };
+        let (mut failed, mut until_check) = (None, 0);
+        let (mut primary, mut last) = (std::mem::take(&mut cx.buffers.key), Vec::new());
+        let store = self.reading(&cx.core)?;
+        let scanned = store.scan(self.at.table, number, &range, direction, &mut |key, stored| {
+            if until_check == 0 {
+                failed = cx.check_cancel().err();
+                until_check = CANCEL_ROWS;
+            }
+            until_check -= 1;
+            let outcome = match failed.take() {
+                Some(error) => Err(error),
+                None if number == 0 => self.split(stored).and_then(|(row, _)| on_row(key, row)),
+                None => self.show(stored, &mut primary, on_row),
+            };
+            let flow = outcome.unwrap_or_else(|error| {
+                failed = Some(error);
+                ControlFlow::Break(())
+            });
+            if flow.is_break() {
+                last.extend_from_slice(key);
+            }
+            flow
+        });
+        drop(store);
+        match number {
+            0 => cx.buffers.key = last,
+            _ => (cx.buffers.key, cx.buffers.entry) = (primary, last),
+        }
+        scanned?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Hands on a row that a secondary index leads to.
+    fn show(&self, stored: &[u8], primary: &mut Vec<u8>, on_row: &mut OnRow<'_>) -> Result<ControlFlow<()>> {
+        let (row, id) = self.split(stored)?;
+        primary.clear();
+        self.push_primary_key(row, id, primary)?;
+        on_row(primary, row)
+    }
+
+    /// The largest row id, 0 if there is none.
+    pub(super) fn last_row_id(&self, core: &Core) -> Result<u64> {
+        let mut last = 0;
+        let range = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+        self.reading(core)?.scan(self.at.table, 0, &range, Direction::Backward, &mut |key, _| {
+            last = row_id(key).unwrap_or(0);
+            ControlFlow::Break(())
+        })?;
+        Ok(last)
+    }
+}

@@ -1,0 +1,204 @@
+//! A transaction's part in partitions: locks, changes, savepoints, the end.
+//!
+//! | step | order |
+//! |---|---|
+//! | commit | values of sequences are durable; the store commits; the definitions commit; tables are dropped |
+//! | rollback | stores roll back; definitions are undone; tables are dropped |
+//!
+//! A crash between the two commits loses only what definitions have made: their tables are orphans, which the
+//! next start drops. All other changes of one transaction are in one partition, or in pages.
+//!
+//! Invariants
+//! 1. A partition stays locked until the transaction ends, also over ROLLBACK TO.
+//! 2. A transaction that has changed a table that others see, in a partition, changes nothing else.
+
+use varve_memory::{Commit, EngineKind};
+
+use crate::catalog::TableDef;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::ids::TxnId;
+use crate::modes::LockMode;
+use crate::partitions::{DurableWrite, PartitionId, PartitionWork, Seal, StoreMarks, StoredTable};
+use crate::waits::Got;
+
+impl Context {
+    /// Locks a partition until the transaction ends.
+    #[cold]
+    pub(crate) fn lock_partition(&mut self, partition: PartitionId) -> Result<()> {
+        if self.stores.as_ref().is_some_and(|work| work.locked.contains(&partition)) {
+            return Ok(());
+        }
+        let got = self.waiting().lock(partition.tag(), LockMode::AccessExclusive, None)?;
+        self.work().locked.push(partition);
+        if got == Got::AfterWait {
+            // The statement has read nothing there yet: it sees what was waited for.
+            self.renew_snapshot();
+        }
+        Ok(())
+    }
+
+    fn work(&mut self) -> &mut PartitionWork {
+        self.stores.get_or_insert_default()
+    }
+
+    /// Before a change of a row: notes the partition. 0A000 if the transaction has changed something that
+    /// cannot be committed together with the table.
+    pub(crate) fn begin_store_write(&mut self, def: &TableDef, at: StoredTable) -> Result<()> {
+        let work = self.stores.get_or_insert_default();
+        match &work.durable {
+            Some(durable) if durable.partition == at.partition => return Ok(()),
+            _ if work.has_made(at) => {}
+            Some(durable) => {
+                return Err(Error::MixedStores { written: durable.table.clone(), refused: def.name.clone() });
+            }
+            None => self.begin_durable_write(def, at)?,
+        }
+        let work = self.work();
+        if !work.open.contains(&at.partition) {
+            work.open.push(at.partition);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn begin_durable_write(&mut self, def: &TableDef, at: StoredTable) -> Result<()> {
+        if self.record_count > 0 {
+            let written = self.newest_change()?;
+            return Err(Error::MixedStores { written, refused: def.name.clone() });
+        }
+        // Then the first change of a page asks again (`begin_write`).
+        self.end_identity()?;
+        self.id = TxnId::NONE;
+        self.core.registry.place(self.owner.slot).set_identity(self.id.get());
+        self.work().durable = Some(DurableWrite { partition: at.partition, table: def.name.clone() });
+        Ok(())
+    }
+
+    /// The table of the newest change of a page.
+    fn newest_change(&mut self) -> Result<String> {
+        self.read_top()?;
+        let tree = self.record.decode().map(|record| record.tree);
+        let catalog = self.core.catalog.current();
+        let table = tree.and_then(|tree| catalog.table_of_tree(tree));
+        let table = table.filter(|table| catalog.open_table(table.def().id).is_some());
+        Ok(table.map_or_else(String::new, |table| table.def().name.clone()))
+    }
+
+    /// The present moment.
+    pub(crate) fn store_marks(&self) -> StoreMarks {
+        let Some(work) = &self.stores else { return StoreMarks::default() };
+        let mark = |partition: &PartitionId| {
+            let store = self.core.partitions.read(*partition).ok()?;
+            Some((*partition, store.savepoint()))
+        };
+        StoreMarks { open: work.open.iter().filter_map(mark).collect(), seals: work.seals.len() }
+    }
+
+    /// Notes the moment at which a statement begins.
+    #[cold]
+    pub(crate) fn mark_statement(&mut self) {
+        let marks = self.store_marks();
+        self.work().statement = marks;
+    }
+
+    /// Takes back the changes since `marks`.
+    #[cold]
+    pub(crate) fn undo_stores(&mut self, marks: &StoreMarks, records: u64) -> Result<()> {
+        let work = self.work();
+        let (open, locked) = (work.open.clone(), work.locked.clone());
+        for partition in open {
+            let is_sealed =
+                self.work().seals.iter().skip(marks.seals).any(|seal| seal.partition == partition);
+            let mark = marks.open.iter().find(|(marked, _)| *marked == partition && !is_sealed);
+            let mut store = self.core.partitions.write(partition)?;
+            match mark {
+                Some((_, savepoint)) => store.rollback_to(*savepoint)?,
+                None => {
+                    store.rollback()?;
+                    drop(store);
+                    self.work().close(partition);
+                }
+            }
+        }
+        let work = self.work();
+        match locked.iter().any(|partition| work.is_lost(*partition, marks, records)) {
+            true => Err(Error::Unsupported {
+                what: "going back to before a definition, in a transaction that has made the table and changed it,".into(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends the open transaction of a store, so that a definition can be made: a table that the transaction has
+    /// made itself is dropped with all of its rows if the transaction does not commit.
+    fn seal(&mut self, partition: PartitionId) -> Result<()> {
+        let work = self.work();
+        if let Some(durable) = &work.durable {
+            return Err(Error::MixedStores { written: durable.table.clone(), refused: String::new() });
+        }
+        if !work.open.contains(&partition) {
+            return Ok(());
+        }
+        let mut store = self.core.partitions.write(partition)?;
+        let at = store.savepoint();
+        if store.commit()? == Commit::Pending {
+            store.sync()?;
+        }
+        drop(store);
+        let work = self.work();
+        work.seals.push(Seal { partition, at });
+        work.close(partition);
+        Ok(())
+    }
+
+    /// Commits in all stores, durably.
+    #[cold]
+    pub(crate) fn commit_stores(&mut self) -> Result<()> {
+        while let Some(partition) = self.work().open.last().copied() {
+            let mut store = self.core.partitions.write(partition)?;
+            if store.commit()? == Commit::Pending {
+                store.sync()?;
+            }
+            drop(store);
+            self.work().close(partition);
+        }
+        Ok(())
+    }
+
+    /// The transaction is over, and its partitions are still locked: drops tables that nothing refers to. What
+    /// cannot be dropped now is dropped by the next start.
+    #[cold]
+    pub(crate) fn end_stores(&mut self, is_committed: bool) {
+        let Some(mut work) = self.stores.take() else { return };
+        let partitions = &self.core.partitions;
+        for partition in work.open.drain(..) {
+            let _rolled_back = partitions.write(partition).map(|mut store| store.rollback());
+        }
+        for at in work.take_garbage(is_committed) {
+            let _dropped_later = partitions.drop_table(at);
+        }
+    }
+
+    /// Makes a table in a store for the definition that is made next.
+    pub(crate) fn new_store_table(&mut self, kind: EngineKind, indexes: usize) -> Result<StoredTable> {
+        let partition = self.core.partitions.choose(kind)?;
+        self.new_table_in(partition, indexes)
+    }
+
+    /// The same in a certain partition.
+    pub(crate) fn new_table_in(&mut self, partition: PartitionId, indexes: usize) -> Result<StoredTable> {
+        self.lock_partition(partition)?;
+        self.seal(partition)?;
+        let at = self.core.partitions.create_table(partition, indexes)?;
+        let records = self.record_count;
+        self.work().note_made(at, records);
+        Ok(at)
+    }
+
+    /// Gives up a table when the transaction commits, for the definition that is made next.
+    pub(crate) fn give_up_stored(&mut self, at: StoredTable) {
+        let records = self.record_count;
+        self.work().note_given_up(at, records);
+    }
+}

@@ -1,0 +1,201 @@
+//! The partitions of the memory-oriented table engines: their stores in a region of persistent memory
+//! (decisions 0112 and 0117).
+//!
+//! Invariants
+//! 1. A store that the region has is opened at the start. Other stores are made with their first table.
+//! 2. A call that changes a store is made by the transaction that has locked the partition
+//!    ([`PartitionId::tag`]). The latch of a store only protects its memory.
+//! 3. Every table of the region has an owner of its own.
+//!
+//! What it does not know: definitions of tables, transactions.
+
+mod work;
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{
+    MappedRwLockReadGuard, MappedRwLockWriteGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+use varve_memory::{Allocator, EngineKind, Owner, Store, StoreTable, TABLE_OWNER_MIN, TableNo};
+
+use crate::error::{Error, Result};
+use crate::ids::TreeAddress;
+use crate::lock_queue::Tag;
+
+pub(crate) use work::{DurableWrite, PartitionWork, Seal, StoreMarks};
+
+/// A partition of one engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PartitionId {
+    pub(crate) kind: EngineKind,
+    pub(crate) number: u16,
+}
+
+/// A table of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct StoredTable {
+    pub(crate) partition: PartitionId,
+    pub(crate) table: TableNo,
+}
+
+type Slot = RwLock<Option<Box<dyn Store>>>;
+
+/// All partitions. There are none before [`Partitions::open`].
+#[derive(Default)]
+pub(crate) struct Partitions {
+    opened: OnceLock<Opened>,
+    /// Tables are made one at a time, so that no two get the same owner.
+    making: Mutex<()>,
+}
+
+struct Opened {
+    allocator: Arc<Allocator>,
+    /// One for each engine and partition.
+    slots: Box<[Slot]>,
+    /// Partitions of each engine.
+    count: u16,
+}
+
+impl PartitionId {
+    /// What a transaction locks that uses the partition.
+    pub(crate) const fn tag(self) -> Tag {
+        Tag::Partition(self.kind, self.number)
+    }
+}
+
+impl StoredTable {
+    /// Where a definition says that its table is; `None` for another engine.
+    pub(crate) fn of(engine: &str, place: TreeAddress) -> Option<StoredTable> {
+        let kind = EngineKind::from_name(engine)?;
+        let [number, table] = [(place.root >> 16) as u16, place.root as u16];
+        Some(StoredTable { partition: PartitionId { kind, number }, table: TableNo::new(table) })
+    }
+
+    /// What stands in the definition of the table with this id.
+    pub(crate) fn address(self, table_id: u32) -> TreeAddress {
+        let root = u32::from(self.partition.number) << 16 | u32::from(self.table.number());
+        // No segment of a page file has such a number.
+        TreeAddress { root, owner: table_id | 1 << 31 }
+    }
+}
+
+impl Opened {
+    fn slot(&self, partition: PartitionId) -> Option<&Slot> {
+        let engine = EngineKind::ALL.iter().position(|kind| *kind == partition.kind)?;
+        let is_there = partition.number < self.count;
+        let at = engine * usize::from(self.count) + usize::from(partition.number);
+        self.slots.get(at).filter(|_| is_there)
+    }
+
+    fn open_stores(&self) -> Result<()> {
+        for kind in EngineKind::ALL {
+            for number in (0..self.count).filter(|number| kind.has_store(&self.allocator, *number)) {
+                if let Some(slot) = self.slot(PartitionId { kind, number }) {
+                    *slot.write() = Some(kind.open(&self.allocator, number)?);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Partitions {
+    /// At the start: opens the stores of a region, and drops the tables that the catalog does not name.
+    ///
+    /// Errors: a store is damaged; a table that the catalog names is missing.
+    pub(crate) fn open(
+        &self,
+        allocator: &Arc<Allocator>,
+        count: u16,
+        named: &HashSet<StoredTable>,
+    ) -> Result<()> {
+        let slots = (0..EngineKind::ALL.len() * usize::from(count)).map(|_| Slot::default()).collect();
+        let opened = Opened { allocator: Arc::clone(allocator), slots, count };
+        opened.open_stores()?;
+        let is_first = self.opened.set(opened).is_ok();
+        assert!(is_first, "the stores are opened twice");
+        let stored: HashSet<StoredTable> = self.tables().map(|(at, _)| at).collect();
+        let missing = named.difference(&stored).count();
+        if missing > 0 {
+            return Err(Error::RegionLost { tables: missing });
+        }
+        stored.difference(named).try_for_each(|orphan| self.drop_table(*orphan))
+    }
+
+    /// The tables of all stores.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (StoredTable, StoreTable)> + '_ {
+        self.partitions().flat_map(|partition| {
+            let tables = self.read(partition).map_or_else(|_| Vec::new(), |store| store.tables());
+            tables.into_iter().map(move |found| (StoredTable { partition, table: found.number }, found))
+        })
+    }
+
+    /// All partitions of all engines.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = PartitionId> + '_ {
+        let count = self.opened.get().map_or(0, |opened| opened.count);
+        let numbers = move |kind| (0..count).map(move |number| PartitionId { kind, number });
+        EngineKind::ALL.into_iter().flat_map(numbers)
+    }
+
+    fn slot(&self, partition: PartitionId) -> Result<&Slot> {
+        self.opened.get().and_then(|opened| opened.slot(partition)).ok_or_else(|| no_store(partition))
+    }
+
+    /// The store of a partition, to be read.
+    pub(crate) fn read(&self, partition: PartitionId) -> Result<MappedRwLockReadGuard<'_, Box<dyn Store>>> {
+        // A scan's caller may look up rows of another table of the partition.
+        let store = self.slot(partition)?.read_recursive();
+        RwLockReadGuard::try_map(store, Option::as_ref).map_err(|_| no_store(partition))
+    }
+
+    /// The store of a partition, to be changed.
+    pub(crate) fn write(&self, partition: PartitionId) -> Result<MappedRwLockWriteGuard<'_, Box<dyn Store>>> {
+        let store = self.slot(partition)?.write();
+        RwLockWriteGuard::try_map(store, Option::as_mut).map_err(|_| no_store(partition))
+    }
+
+    /// The partition of an engine that has the fewest tables; 55000 if there is no region.
+    pub(crate) fn choose(&self, kind: EngineKind) -> Result<PartitionId> {
+        let own = self.partitions().filter(|partition| partition.kind == kind);
+        let tables = |partition: &PartitionId| self.read(*partition).map_or(0, |store| store.tables().len());
+        own.min_by_key(tables).ok_or(Error::NoRegion { engine: kind.name() })
+    }
+
+    /// Makes a table in a partition that the caller has locked and that has no open transaction.
+    pub(crate) fn create_table(&self, partition: PartitionId, indexes: usize) -> Result<StoredTable> {
+        let _one = self.making.lock();
+        let owner = self.free_owner()?;
+        self.open_slot(partition)?;
+        let table = self.write(partition)?.create_table(owner, indexes)?;
+        Ok(StoredTable { partition, table })
+    }
+
+    fn open_slot(&self, partition: PartitionId) -> Result<()> {
+        let mut slot = self.slot(partition)?.write();
+        if let (None, Some(opened)) = (&*slot, self.opened.get()) {
+            *slot = Some(partition.kind.open(&opened.allocator, partition.number)?);
+        }
+        Ok(())
+    }
+
+    fn free_owner(&self) -> Result<Owner> {
+        let used: HashSet<u16> = self.tables().map(|(_, table)| table.owner.number()).collect();
+        let free = (TABLE_OWNER_MIN..).find(|number| !used.contains(number)).and_then(Owner::new);
+        free.ok_or_else(|| Error::Unsupported { what: "another table in persistent memory".into() })
+    }
+
+    /// Drops a table. The caller has locked its partition.
+    pub(crate) fn drop_table(&self, at: StoredTable) -> Result<()> {
+        Ok(self.write(at.partition)?.drop_table(at.table)?)
+    }
+
+    /// The allocator, if there is a region.
+    pub(crate) fn allocator(&self) -> Option<&Arc<Allocator>> {
+        self.opened.get().map(|opened| &opened.allocator)
+    }
+}
+
+fn no_store(partition: PartitionId) -> Error {
+    Error::NoRegion { engine: partition.kind.name() }
+}
