@@ -99,8 +99,8 @@ pub enum TablesFileError {
     },
     /// The number of partitions is fixed while there are tables.
     #[error(
-        "{place} has {found} partitions, and nvm.partitions is {wanted}: the number can change only while the file \
-         has no tables. Put the old number back, and drop the tables or copy them first"
+        "the number of partitions in {place} is {found}, and nvm.partitions is {wanted}: it can change only while the \
+         file has no tables. Put the old number back, and drop the tables or copy them first"
     )]
     Partitions {
         /// The file.

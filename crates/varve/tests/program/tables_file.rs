@@ -132,3 +132,115 @@ fn form_changes_by_alter_system_too() {
     assert!(served.said.contains(", 3 partitions\n"), "{}", served.said);
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
+
+/// A database with a row in a table of the file.
+fn with_row(keys: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    configure(directory.path(), &nvm(keys));
+    sql(
+        directory.path(),
+        "create table item (id integer primary key, name text) using nvm_inplace; insert into item values (1, 'lamp')",
+    );
+    directory
+}
+
+fn has_row(directory: &Path) {
+    assert_eq!(sql(directory, "select name from item").lines().last(), Some("lamp"));
+}
+
+#[test]
+fn with_tables_another_form_of_the_file_is_refused() {
+    let directory = with_row("tables = '8MiB'");
+    let place = directory.path();
+    let shown = status(place);
+    assert!(shown.contains("; engines: nvm_inplace; tables with rows: 1\n"), "{shown}");
+    for (text, problem) in [
+        (
+            String::new(),
+            "the table item is in the file tables.varve, and the configuration has no such file: put the key tables",
+        ),
+        (
+            nvm("tables = '16MiB'"),
+            "has 8388608 bytes, and nvm.tables is 16777216 bytes: the size can change only while",
+        ),
+        (nvm("tables = '8MiB'\npartitions = 2"), "is 1, and nvm.partitions is 2: it can change only"),
+    ] {
+        configure(place, &text);
+        let told = refused(place);
+        assert!(told.contains(problem), "{told}");
+        let shown = status(place);
+        assert!(shown.contains("database: shut down cleanly\n"), "a refused start changes nothing: {shown}");
+    }
+    let (code, drained) = run(place, &["nvm", "drain"], &[]);
+    assert!(code == Some(0) && drained.contains("tables.varve stays: the rows of its tables"), "{drained}");
+
+    configure(place, &nvm("tables = '8MiB'"));
+    has_row(place);
+    let served = Served::start(place);
+    let mut client = served.connect();
+    for (setting, problem) in [
+        ("nvm_tables = '16MiB'", "the size can change only while"),
+        ("nvm_tables = 0", "the table item is in the file"),
+        ("nvm_partitions = 2", "it can change only while"),
+    ] {
+        let error = client.batch_execute(&format!("alter system set {setting}")).unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert!(error.code().code() == "22023" && error.message().contains(problem), "{setting}: {error}");
+    }
+    client.batch_execute("drop table item; alter system set nvm_partitions = 2").unwrap();
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    let served = Served::start(place);
+    assert!(served.said.contains(", 2 partitions\n"), "{}", served.said);
+    assert_eq!(served.stop("-TERM").0, Some(0));
+}
+
+#[test]
+fn a_missing_or_an_empty_file_is_not_replaced() {
+    let directory = with_row("tables = '8MiB'");
+    let place = directory.path();
+    let (file, away) = (place.join("tables.varve"), place.join("away.varve"));
+    std::fs::rename(&file, &away).unwrap();
+    let told = refused(place);
+    assert!(
+        told.contains("tables.varve is missing, and has tables of the database: bring the file back"),
+        "{told}"
+    );
+    assert!(!file.exists(), "no file is made");
+    std::fs::write(&file, vec![0; 8 << 20]).unwrap();
+    let told = refused(place);
+    assert!(told.contains("tables.varve is empty, and has tables of the database"), "{told}");
+    std::fs::write(&file, std::fs::read(&away).unwrap().split_at(4 << 20).0).unwrap();
+    let told = refused(place);
+    assert!(told.contains("has 4194304 bytes, and it was made with 8388608"), "{told}");
+    std::fs::rename(&away, &file).unwrap();
+    has_row(place);
+}
+
+#[test]
+fn rows_outlive_a_kill_and_check_reads_them() {
+    let directory = with_row("size = '4MiB'\nlog = '2MiB'\ntables = '8MiB'\nemulate = 'pcm'");
+    let place = directory.path();
+    let served = Served::start(place);
+    served
+        .connect()
+        .batch_execute("update item set name = 'lamps'; insert into item values (2, 'chair')")
+        .unwrap();
+    assert_eq!(served.stop("-KILL").0, None);
+    let (code, drained) = run(place, &["nvm", "drain"], &[]);
+    assert!(code == Some(0) && drained.contains("needs no region any more; "), "{drained}");
+    assert!(drained.contains("tables.varve stays: ") && !place.join("nvm.varve").exists(), "{drained}");
+    assert_eq!(
+        sql(place, "select name from item order by id").lines().collect::<Vec<_>>(),
+        ["name", "lamps", "chair"]
+    );
+    let (code, checked) = run(place, &["check"], &[]);
+    assert!(code == Some(0) && checked.contains("no damage found"), "{checked}");
+
+    // The bitmap of the last segment, which is free.
+    let file = place.join("tables.varve");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[28_672 + 512 * 125] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let (code, checked) = run(place, &["check"], &[]);
+    assert!(code == Some(1) && checked.contains("the bitmap of a segment without a slab"), "{checked}");
+}
