@@ -9,8 +9,10 @@
 use std::sync::Arc;
 
 use crate::inplace::{Inplace, InplaceSettings};
+use crate::log::{LogSettings, LogStructured};
 use crate::nvm_cow::{NvmCow, NvmCowSettings};
 use crate::nvm_inplace::NvmInplace;
+use crate::nvm_log::{NvmLogSettings, NvmLogStructured};
 use crate::pointer::Owner;
 use crate::state::Allocator;
 use crate::store::Store;
@@ -30,11 +32,21 @@ pub enum EngineKind {
     NvmInplace,
     /// NVM-CoW: a copy-on-write tree of pointers to tuples in persistent memory.
     NvmCow,
+    /// Log: an LSM tree with a log and runs in files.
+    Log,
+    /// NVM-Log: an LSM tree of MemTables in persistent memory.
+    NvmLog,
 }
 
 impl EngineKind {
     /// All engines.
-    pub const ALL: [EngineKind; 3] = [EngineKind::Inplace, EngineKind::NvmInplace, EngineKind::NvmCow];
+    pub const ALL: [EngineKind; 5] = [
+        EngineKind::Inplace,
+        EngineKind::NvmInplace,
+        EngineKind::NvmCow,
+        EngineKind::Log,
+        EngineKind::NvmLog,
+    ];
 
     /// The name behind `USING`.
     pub const fn name(self) -> &'static str {
@@ -42,6 +54,8 @@ impl EngineKind {
             EngineKind::Inplace => "inplace",
             EngineKind::NvmInplace => "nvm_inplace",
             EngineKind::NvmCow => "nvm_cow",
+            EngineKind::Log => "log",
+            EngineKind::NvmLog => "nvm_log",
         }
     }
 
@@ -56,6 +70,8 @@ impl EngineKind {
             EngineKind::Inplace => 0,
             EngineKind::NvmInplace => 1,
             EngineKind::NvmCow => 3,
+            EngineKind::Log => 4,
+            EngineKind::NvmLog => 5,
         }
     }
 
@@ -80,6 +96,12 @@ impl EngineKind {
         Ok(match self {
             EngineKind::NvmInplace => Box::new(NvmInplace::open(allocator, &root, owner)?),
             EngineKind::NvmCow => Box::new(NvmCow::open(allocator, &root, owner, NvmCowSettings::default())?),
+            EngineKind::Log => {
+                Box::new(LogStructured::open(allocator, &root, owner, LogSettings::default())?)
+            }
+            EngineKind::NvmLog => {
+                Box::new(NvmLogStructured::open(allocator, &root, owner, NvmLogSettings::default())?)
+            }
             EngineKind::Inplace => {
                 Box::new(Inplace::open(allocator, &root, owner, InplaceSettings::default())?)
             }

@@ -45,6 +45,23 @@ impl Allocator {
         Ok(())
     }
 
+    /// Makes the segments of an owner's empty slabs free, durably: one fence. Reads the bitmaps of its slabs.
+    pub(crate) fn free_empty_slabs(&self, owner: Owner) -> Result<()> {
+        let mut slabs = Vec::new();
+        for class in (0..CLASSES as u8).filter_map(Class::new) {
+            self.with_heap(owner, class, |heap| heap.read_all(&self.source(class)))?;
+            slabs.extend(self.with_heap(owner, class, Heap::take_empty));
+        }
+        for segment in &slabs {
+            self.describe(*segment, Descriptor::Free);
+            store_back(&*self.region, self.layout.descriptor_at(*segment), 0);
+        }
+        self.region.fence();
+        let mut pool = self.pool.lock();
+        slabs.iter().for_each(|segment| pool.give(*segment, 1));
+        Ok(())
+    }
+
     /// Clears the bits of a heap's slabs, in memory and in the region.
     fn clear_heap(&self, heap: &mut Heap) {
         for (segment, slab) in heap.slabs() {

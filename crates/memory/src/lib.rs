@@ -3,7 +3,8 @@
 //! The crate has the allocator ([`Allocator`]) of Arulraj, Pavlo and Dulloor ("Let's Talk About Storage &
 //! Recovery Methods for Non-Volatile Memory Database Systems", SIGMOD 2015, section 2.3). Table engines for
 //! persistent memory are built on it, behind one interface ([`Store`]): so far [`NvmInplace`],
-//! [`Inplace`] and [`NvmCow`]. Files in the region ([`Files`]) are built on it, too.
+//! [`Inplace`], [`NvmCow`], [`LogStructured`] and [`NvmLogStructured`]. Files in the region ([`Files`]) are
+//! built on it, too.
 //!
 //! Invariants
 //! 1. A change is durable when its operation returns. Only operations whose name says so are an exception
@@ -25,8 +26,11 @@ mod heap;
 mod inplace;
 mod intent;
 mod layout;
+mod log;
+mod lsm;
 mod nvm_cow;
 mod nvm_inplace;
+mod nvm_log;
 mod open;
 mod pointer;
 mod pool;
@@ -48,8 +52,11 @@ pub use engine_kind::{EngineKind, PARTITIONS_MAX, TABLE_OWNER_MIN};
 pub use error::{MemoryError, Result};
 pub use files::{CallCounts, FileCosts, FileError, FileHandle, FileResult, Files};
 pub use inplace::{Inplace, InplaceSettings};
+pub use log::{LogSettings, LogStructured};
+pub use lsm::levels::LsmSettings;
 pub use nvm_cow::{NvmCow, NvmCowSettings};
 pub use nvm_inplace::NvmInplace;
+pub use nvm_log::{NvmLogSettings, NvmLogStructured};
 pub use pointer::{Owner, Pointer, Word};
 pub use publish::Step;
 pub use sizes::{CHUNK_BYTES_MIN, ROOT_NAME_BYTES_MAX, ROOTS, SEGMENT_BYTES, STEPS_MAX};

@@ -5,6 +5,7 @@ mod crash;
 mod drops;
 mod group_commit;
 mod life;
+mod log_structured;
 mod model;
 mod needed;
 mod nvm_inplace_faults;
@@ -13,7 +14,8 @@ mod random;
 use std::sync::Arc;
 
 use varve_memory::{
-    Allocator, Inplace, InplaceSettings, NvmCow, NvmCowSettings, NvmInplace, Owner, Store, StoreResult,
+    Allocator, FileCosts, Inplace, InplaceSettings, LogSettings, LogStructured, LsmSettings, NvmCow,
+    NvmCowSettings, NvmInplace, NvmLogSettings, NvmLogStructured, Owner, Store, StoreResult,
 };
 
 /// An engine under test.
@@ -23,11 +25,19 @@ pub struct Engine {
     pub open: fn(Arc<Allocator>) -> StoreResult<Box<dyn Store>>,
 }
 
-pub const ENGINES: [Engine; 3] = [
+pub static ENGINES: [Engine; 5] = [
     Engine { name: "nvm_inplace", open: open_nvm_inplace },
     Engine { name: "inplace", open: open_inplace },
     Engine { name: "nvm_cow", open: open_nvm_cow },
+    Engine { name: "nvm_log", open: open_nvm_log },
+    Engine { name: "log", open: open_log },
 ];
+
+/// The engine with a name.
+fn engine(name: &str) -> &'static Engine {
+    let found = ENGINES.iter().find(|engine| engine.name == name);
+    found.unwrap_or_else(|| panic!("there is no engine {name}"))
+}
 
 /// The name of the store's root.
 const ROOT: &str = "partition 0";
@@ -49,4 +59,17 @@ fn open_inplace(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
 fn open_nvm_cow(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
     let settings = NvmCowSettings::default();
     NvmCow::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
+}
+
+/// MemTables are small, so that short lives have runs and merges.
+const LSM: LsmSettings = LsmSettings { memtable_bytes: 3000, growth: 2 };
+
+fn open_nvm_log(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
+    let settings = NvmLogSettings { lsm: LSM };
+    NvmLogStructured::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
+}
+
+fn open_log(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
+    let settings = LogSettings { lsm: LSM, files: FileCosts::default() };
+    LogStructured::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
 }

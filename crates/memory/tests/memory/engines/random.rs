@@ -97,7 +97,8 @@ fn indexes_grow_and_shrink() {
                 model.compare(&*store).unwrap_or_else(|error| fail(error));
             }
         }
-        store.commit().unwrap_or_else(|error| panic!("{error}"));
+        // An engine with group commit gives room back in a sync.
+        store.commit().and_then(|_| store.sync()).unwrap_or_else(|error| panic!("{error}"));
         model.compare(&*store).unwrap_or_else(|error| fail(error));
         assert_eq!(store.sync(), Ok(()));
         let shrunk = store.chunks().map_or(0, |chunks| chunks.len());

@@ -1,0 +1,21 @@
+//! The engine `log` (Log of Arulraj, Pavlo and Dulloor 2015, section 3.3): an LSM tree with a MemTable in
+//! memory that a crash forgets, a write-ahead log for it, and runs in files.
+//!
+//! Memory means the region here, because the hierarchy of the paper has nothing but persistent memory. The
+//! files are in the region, too (decision 0113).
+//!
+//! | step of a change | fence |
+//! |---|---|
+//! | entries are stored into the MemTable and linked; records are put into the log's buffer | none |
+//! | commit: a record in the buffer | none |
+//! | sync: the buffer is written into the log file | 2, for all commits before it |
+//!
+//! The engine `nvm_log` is its twin; `lsm` has what they share.
+
+mod compaction;
+mod manifest;
+mod record;
+mod recovery;
+mod store;
+
+pub use store::{LogSettings, LogStructured};

@@ -1,0 +1,321 @@
+//! An arena: the chunks of a MemTable or of a run in the region. Room in it is taken in order, and all of it
+//! is freed together.
+//!
+//! The first page of an arena stands for the whole of it. A page is a chunk of 4096 bytes:
+//!
+//! | at | size | field |
+//! |---:|---:|---|
+//! | 0 | 8 | pointer to the next page; 0 = none |
+//! | 8 | 8 | first page: end of the used part: bits 32..64 number of the chunk, bits 0..32 bytes in it |
+//! | 16 | 8 | first page: pointer to the Bloom filter; 0 = none |
+//! | 24 | 8 | first page: bytes of the Bloom filter |
+//! | 32 | 8 | first page, run: pointer to the root node |
+//! | 40 | 8 | first page: bytes of the entries |
+//! | 48 | 8 | first page: number of keys |
+//! | 56 | 8 | first page: number of tombstones |
+//! | 64 | 96 | first page, MemTable: the first node of each level of the skip list |
+//! | 160 | 32 | zeros |
+//! | 192 | 8 each | 488 pointers to chunks; the first free one and those behind it are 0 |
+//!
+//! Invariants
+//! 1. In a durable arena, a chunk is activated and listed in one publication, and so is a freed one. So a
+//!    crash loses no chunk.
+//! 2. A volatile arena consists of reserved chunks, which a crash makes free. It is never written back.
+//!
+//! What it does not know: what is stored in it.
+
+use super::media::damaged;
+use crate::layout::get_u64;
+use crate::pointer::{Owner, Pointer, Word};
+use crate::publish::Step;
+use crate::space::Space;
+use crate::store_error::StoreResult;
+
+/// Bytes of a page.
+pub(crate) const PAGE_BYTES: usize = 4096;
+const NEXT_AT: u64 = 0;
+const USED_AT: u64 = 8;
+const FACTS_AT: u64 = 16;
+const CHUNKS_AT: usize = 192;
+const PAGE_CHUNKS: usize = (PAGE_BYTES - CHUNKS_AT) / 8;
+/// Bytes of the first chunks of an arena.
+const SMALL_CHUNK_BYTES: usize = 16_384;
+/// The number of these.
+const SMALL_CHUNKS: usize = 16;
+/// Bytes of further chunks: a segment.
+const LARGE_CHUNK_BYTES: usize = 65_536;
+/// Chunks that one publication frees.
+const FREED_AT_ONCE: usize = 7;
+
+/// Whether a crash keeps an arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// A crash forgets it.
+    Volatile,
+    /// A crash keeps it; stores are written back.
+    Durable,
+}
+
+/// What the first page says of a run or an immutable MemTable.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ArenaFacts {
+    pub(crate) filter: Pointer,
+    pub(crate) filter_bytes: u64,
+    pub(crate) root: u64,
+    pub(crate) entry_bytes: u64,
+    pub(crate) keys: u64,
+    pub(crate) tombstones: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Chunk {
+    at: Pointer,
+    len_bytes: usize,
+}
+
+/// A moment of an arena that it can go back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Position {
+    chunk: usize,
+    used: usize,
+}
+
+/// An arena.
+pub(crate) struct Arena {
+    owner: Owner,
+    durability: Durability,
+    pages: Vec<Pointer>,
+    chunks: Vec<Chunk>,
+    position: Position,
+}
+
+/// Reserves a first page and fills it with zeros; a caller's fence makes them durable.
+pub(crate) fn new_page(space: &Space, owner: Owner) -> StoreResult<Pointer> {
+    let page = space.allocator().allocate(owner, PAGE_BYTES as u64)?;
+    space.store_back(page, 0, &[0; PAGE_BYTES])?;
+    Ok(page)
+}
+
+/// Reads what the first page of an arena says.
+pub(crate) fn facts(space: &Space, page: Pointer) -> StoreResult<ArenaFacts> {
+    let mut bytes = [0; 48];
+    space.read(page, FACTS_AT, &mut bytes)?;
+    Ok(ArenaFacts {
+        filter: Pointer::from_u64(get_u64(&bytes, 0)),
+        filter_bytes: get_u64(&bytes, 8),
+        root: get_u64(&bytes, 16),
+        entry_bytes: get_u64(&bytes, 24),
+        keys: get_u64(&bytes, 32),
+        tombstones: get_u64(&bytes, 40),
+    })
+}
+
+/// Stores what the first page says; a caller's fence makes it durable.
+pub(crate) fn store_facts(space: &Space, page: Pointer, facts: &ArenaFacts) -> StoreResult<()> {
+    let words = [
+        facts.filter.to_u64(),
+        facts.filter_bytes,
+        facts.root,
+        facts.entry_bytes,
+        facts.keys,
+        facts.tombstones,
+    ];
+    space.store_back(page, FACTS_AT, words.map(u64::to_le_bytes).as_flattened())
+}
+
+impl Arena {
+    /// An arena without chunks, whose first page is new.
+    pub(crate) fn new(owner: Owner, durability: Durability, page: Pointer) -> Arena {
+        let position = Position { chunk: 0, used: 0 };
+        Arena { owner, durability, pages: vec![page], chunks: Vec::new(), position }
+    }
+
+    /// A new volatile arena for the same owner.
+    ///
+    /// Errors: the region is full.
+    pub(crate) fn fresh(&self, space: &Space) -> StoreResult<Arena> {
+        Ok(Arena::new(self.owner, Durability::Volatile, new_page(space, self.owner)?))
+    }
+
+    /// Reads the list of chunks of a durable arena. The time depends on its length.
+    pub(crate) fn read(space: &Space, owner: Owner, page: Pointer) -> StoreResult<Arena> {
+        let mut arena = Arena::new(owner, Durability::Durable, page);
+        let used = space.load(space.word(page, USED_AT)?);
+        let mut page = page;
+        loop {
+            let mut bytes = [0; PAGE_BYTES];
+            space.read(page, 0, &mut bytes)?;
+            let pointers = (0..PAGE_CHUNKS).map(|number| get_u64(&bytes, CHUNKS_AT + 8 * number));
+            for at in pointers.take_while(|pointer| *pointer != 0).map(Pointer::from_u64) {
+                arena.chunks.push(Chunk { at, len_bytes: space.allocator().len_bytes(at)? as usize });
+            }
+            page = Pointer::from_u64(get_u64(&bytes, NEXT_AT as usize));
+            if page.is_none() {
+                break;
+            }
+            if arena.pages.contains(&page) {
+                return Err(damaged("the pages of an arena", page.to_u64()));
+            }
+            arena.pages.push(page);
+        }
+        arena.position = Position { chunk: (used >> 32) as usize, used: used as u32 as usize };
+        Ok(arena)
+    }
+
+    /// The first page.
+    pub(crate) fn page(&self) -> Pointer {
+        self.pages.first().copied().unwrap_or_default()
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Bytes of the used part.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        let full = self.chunks.iter().take(self.position.chunk).map(|chunk| chunk.len_bytes).sum::<usize>();
+        (full + self.position.used) as u64
+    }
+
+    /// Gives room back that was taken behind a position. Nothing there may be reachable.
+    pub(crate) fn reset(&mut self, position: Position) {
+        self.position = position;
+    }
+
+    /// Stores the end of the used part; a caller's fence makes it durable.
+    pub(crate) fn store_position(&self, space: &Space) -> StoreResult<()> {
+        let word = space.word(self.page(), USED_AT)?;
+        space.store_word(word, (self.position.chunk as u64) << 32 | self.position.used as u64);
+        Ok(())
+    }
+
+    /// Makes sure that this many bytes can be taken next.
+    ///
+    /// Errors: the region is full. Then nothing has changed.
+    pub(crate) fn reserve(&mut self, space: &Space, len_bytes: usize) -> StoreResult<()> {
+        let has_room = |chunk: &Chunk, used: usize| chunk.len_bytes - used.min(chunk.len_bytes) >= len_bytes;
+        if self.chunks.get(self.position.chunk).is_some_and(|chunk| has_room(chunk, self.position.used)) {
+            return Ok(());
+        }
+        let behind = self.chunks.iter().enumerate().skip(self.position.chunk + 1);
+        let next = behind.filter(|(_, chunk)| has_room(chunk, 0)).map(|(number, _)| number).next();
+        let chunk = match next {
+            Some(number) => number,
+            None => self.add_chunk(space, len_bytes)?,
+        };
+        self.position = Position { chunk, used: 0 };
+        Ok(())
+    }
+
+    fn add_chunk(&mut self, space: &Space, len_bytes: usize) -> StoreResult<usize> {
+        let usual = if self.chunks.len() < SMALL_CHUNKS { SMALL_CHUNK_BYTES } else { LARGE_CHUNK_BYTES };
+        let at = space.allocator().allocate(self.owner, len_bytes.max(usual) as u64)?;
+        let listed = match self.durability {
+            Durability::Volatile => Ok(()),
+            Durability::Durable => self.list(space, at),
+        };
+        if let Err(error) = listed {
+            space.give_up(at)?;
+            return Err(error);
+        }
+        self.chunks.push(Chunk { at, len_bytes: space.allocator().len_bytes(at)? as usize });
+        Ok(self.chunks.len() - 1)
+    }
+
+    /// Activates a chunk, and lists it in the last page, or in a new one.
+    fn list(&mut self, space: &Space, chunk: Pointer) -> StoreResult<()> {
+        let number = self.chunks.len();
+        if let Some(page) = self.pages.get(number / PAGE_CHUNKS) {
+            let word = space.word(*page, slot_at(number))?;
+            let steps = [Step::Activate(chunk), Step::Store { word, value: chunk.to_u64() }];
+            return Ok(space.allocator().publish(&steps)?);
+        }
+        let page = new_page(space, self.owner)?;
+        let linked = self.link_page(space, page, chunk);
+        match linked {
+            Ok(()) => self.pages.push(page),
+            Err(_) => space.give_up(page)?,
+        }
+        linked
+    }
+
+    fn link_page(&self, space: &Space, page: Pointer, chunk: Pointer) -> StoreResult<()> {
+        space.store_back(page, CHUNKS_AT as u64, &chunk.to_u64().to_le_bytes())?;
+        space.fence();
+        let last = self.pages.last().copied().unwrap_or_default();
+        let link = Step::Store { word: space.word(last, NEXT_AT)?, value: page.to_u64() };
+        Ok(space.allocator().publish(&[Step::Activate(chunk), Step::Activate(page), link])?)
+    }
+
+    /// Takes room for these many bytes, aligned to a word.
+    ///
+    /// Errors: the region is full, and the room was not reserved.
+    pub(crate) fn take(&mut self, space: &Space, len_bytes: usize) -> StoreResult<Pointer> {
+        let len_bytes = len_bytes.next_multiple_of(8);
+        self.reserve(space, len_bytes)?;
+        let no_chunk = damaged("an arena without chunks", self.page().to_u64());
+        let chunk = self.chunks.get(self.position.chunk).ok_or(no_chunk)?;
+        let at = Pointer::from_u64(chunk.at.to_u64() + self.position.used as u64);
+        self.position.used += len_bytes;
+        Ok(at)
+    }
+
+    /// Stores bytes, and begins to write them back in a durable arena.
+    #[inline]
+    pub(crate) fn store(&self, space: &Space, at: Pointer, bytes: &[u8]) -> StoreResult<()> {
+        match self.durability {
+            Durability::Volatile => space.store(at, 0, bytes),
+            Durability::Durable => space.store_back(at, 0, bytes),
+        }
+    }
+
+    /// As [`Arena::store`], for a word.
+    #[inline]
+    pub(crate) fn store_word(&self, space: &Space, word: Word, value: u64) -> StoreResult<()> {
+        self.store(space, Pointer::from_u64(word.offset()), &value.to_le_bytes())
+    }
+
+    /// All its chunks.
+    pub(crate) fn add_chunks(&self, chunks: &mut Vec<Pointer>) {
+        chunks.extend_from_slice(&self.pages);
+        chunks.extend(self.chunks.iter().map(|chunk| chunk.at));
+    }
+
+    /// Frees a volatile arena.
+    pub(crate) fn give_up(&self, space: &Space) -> StoreResult<()> {
+        let mut chunks = Vec::with_capacity(self.pages.len() + self.chunks.len());
+        self.add_chunks(&mut chunks);
+        Ok(space.allocator().free_all(&chunks)?)
+    }
+
+    /// Frees some chunks of a durable arena that is not in use any more; whether only the first page is left.
+    pub(crate) fn free_some(&mut self, space: &Space) -> StoreResult<bool> {
+        let kept = self.chunks.len().saturating_sub(FREED_AT_ONCE);
+        // Chunks of one page are freed together, and the page behind the last one.
+        let page = self.chunks.len().saturating_sub(1) / PAGE_CHUNKS;
+        let kept = kept.max(page * PAGE_CHUNKS);
+        let mut steps = Vec::with_capacity(2 * FREED_AT_ONCE);
+        let at = self.pages.get(page).copied().unwrap_or_default();
+        for (number, chunk) in self.chunks.iter().enumerate().skip(kept) {
+            steps.push(Step::Free(chunk.at));
+            steps.push(Step::Store { word: space.word(at, slot_at(number))?, value: 0 });
+        }
+        if !steps.is_empty() {
+            space.allocator().publish(&steps)?;
+            self.chunks.truncate(kept);
+        }
+        if self.pages.len() > 1
+            && self.chunks.len() <= (self.pages.len() - 1) * PAGE_CHUNKS
+            && let [.., before, last] = self.pages[..]
+        {
+            let word = space.word(before, NEXT_AT)?;
+            space.allocator().publish(&[Step::Free(last), Step::Store { word, value: 0 }])?;
+            self.pages.pop();
+        }
+        Ok(self.chunks.is_empty() && self.pages.len() == 1)
+    }
+}
+
+fn slot_at(chunk: usize) -> u64 {
+    (CHUNKS_AT + 8 * (chunk % PAGE_CHUNKS)) as u64
+}

@@ -1,0 +1,54 @@
+//! Where bytes of runs are: in the region, or in a file of the region.
+//!
+//! What it does not know: what the bytes mean.
+
+use crate::files::{FileHandle, Files};
+use crate::pointer::Pointer;
+use crate::space::Space;
+use crate::store_error::{StoreError, StoreResult};
+
+/// What offsets of bytes count from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Location {
+    /// The beginning of the region.
+    Region,
+    /// The beginning of a file.
+    File(FileHandle),
+}
+
+/// The region, and the files of an engine that has some.
+#[derive(Clone, Copy)]
+pub(crate) struct Media<'m> {
+    pub(crate) space: &'m Space,
+    pub(crate) files: Option<&'m Files>,
+}
+
+/// As [`Media`], for writing.
+pub(crate) struct MediaMut<'m> {
+    pub(crate) space: &'m Space,
+    pub(crate) files: Option<&'m mut Files>,
+}
+
+impl Media<'_> {
+    /// Reads bytes. Errors: they are not there, so something is damaged.
+    #[inline]
+    pub(crate) fn read(&self, location: Location, at: u64, buf: &mut [u8]) -> StoreResult<()> {
+        match (location, self.files) {
+            (Location::Region, _) => self.space.read(Pointer::from_u64(at), 0, buf),
+            (Location::File(file), Some(files)) => Ok(files.read_at(file, at, buf)?),
+            (Location::File(_), None) => Err(damaged("a run, which is in a file", at)),
+        }
+    }
+}
+
+impl MediaMut<'_> {
+    /// For reading.
+    pub(crate) fn media(&self) -> Media<'_> {
+        Media { space: self.space, files: self.files.as_deref() }
+    }
+}
+
+/// Damage at an offset.
+pub(crate) fn damaged(what: &'static str, at: u64) -> StoreError {
+    StoreError::Damaged { what, at: Pointer::from_u64(at) }
+}

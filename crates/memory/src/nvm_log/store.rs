@@ -1,0 +1,310 @@
+//! The changes of a transaction, and reads.
+//!
+//! Invariants
+//! 1. Before the undo entries of a change are durable, nothing leads to its entries.
+//! 2. A full region refuses changes only. A commit leaves work undone for which there is no room.
+//!
+//! What it does not know: how changes are taken back (`recovery.rs`), how runs are merged (`compaction.rs`).
+
+use std::sync::Arc;
+
+use super::compaction::Compaction;
+use super::directory::{self, ArenaKind, Directory};
+use super::recovery::Undo;
+use crate::error::MemoryError;
+use crate::lsm::arena::{Arena, Position};
+use crate::lsm::changes::{self, PatchedBytes};
+use crate::lsm::entry::EntryBuffer;
+use crate::lsm::key::SearchKey;
+use crate::lsm::levels::LsmSettings;
+use crate::lsm::media::{Media, damaged};
+use crate::lsm::memtable::{self, MemTable, Planned};
+use crate::lsm::tables::LsmTable;
+use crate::lsm::view::View;
+use crate::pointer::{Owner, Pointer};
+use crate::space::Space;
+use crate::state::Allocator;
+use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, StoreTable, TableNo};
+use crate::store_error::{StoreError, StoreResult};
+use crate::tuple;
+use crate::undo_log::{Kind, PATCH_BYTES_MAX, UndoEntry, UndoLog};
+
+/// The settings of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NvmLogSettings {
+    /// MemTable and levels.
+    pub lsm: LsmSettings,
+}
+
+/// The tables of one partition: an LSM tree of MemTables in persistent memory.
+pub struct NvmLogStructured {
+    space: Space,
+    directory: Directory,
+    memtable: MemTable,
+    log: UndoLog,
+    compaction: Compaction,
+    /// Where the MemTable's arena ended before each entry of the log.
+    positions: Vec<Position>,
+    entries: EntryBuffer,
+    planned: Vec<Planned>,
+    /// The bytes before a patch.
+    before: Vec<u8>,
+}
+
+impl NvmLogStructured {
+    /// Opens the store with this name; makes an empty one if there is none. A transaction that was open is
+    /// rolled back: the time of that depends on its length, and nothing else is done. The chunks are counted
+    /// for `owner`.
+    pub fn open(
+        allocator: Arc<Allocator>,
+        name: &str,
+        owner: Owner,
+        settings: NvmLogSettings,
+    ) -> StoreResult<NvmLogStructured> {
+        let space = Space::new(allocator);
+        let at = directory::find_or_create(&space, name, owner)?;
+        let directory = Directory::read(&space, at)?;
+        let is_mutable = |slot: &directory::NumberedSlot| slot.slot.state.kind == ArenaKind::Mutable;
+        let mutable = directory.arenas().find(is_mutable);
+        let page = mutable.ok_or(damaged("a store without a MemTable", at.to_u64()))?.slot.page;
+        let memtable = MemTable::new(Arena::read(&space, owner, page)?);
+        let mut log = UndoLog::read(&space, owner, directory::log_of(&space, at)?)?;
+        Undo { space: &space, memtable: &memtable, log: &mut log }.roll_back()?;
+        let compaction = Compaction::read(&space, &directory, owner, settings.lsm)?;
+        Ok(NvmLogStructured {
+            space,
+            directory,
+            memtable,
+            log,
+            compaction,
+            positions: Vec::new(),
+            entries: EntryBuffer::default(),
+            planned: Vec::new(),
+            before: Vec::new(),
+        })
+    }
+
+    fn view(&self) -> View<'_> {
+        let media = Media { space: &self.space, files: None };
+        View { media, memtable: self.memtable.list(), runs: self.compaction.runs() }
+    }
+
+    fn undo(&mut self) -> Undo<'_> {
+        Undo { space: &self.space, memtable: &self.memtable, log: &mut self.log }
+    }
+
+    /// Undoes the entries of the log behind the first `kept` ones.
+    fn undo_behind(&mut self, kept: usize) -> StoreResult<()> {
+        while self.log.len() > kept {
+            self.undo().undo_last()?;
+            if let Some(position) = self.positions.pop() {
+                self.memtable.arena_mut().reset(position);
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects the entries of a change and adds them; what `collect` says. If there is no room, merges get
+    /// some back, and it is tried again.
+    fn change<T>(
+        &mut self,
+        collect: impl FnOnce(&View<'_>, &mut EntryBuffer) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.clear();
+        let collected = collect(&self.view(), &mut entries);
+        let added = collected.and_then(|answer| self.add_with_room(&entries).map(|()| answer));
+        self.entries = entries;
+        added
+    }
+
+    fn add_with_room(&mut self, entries: &EntryBuffer) -> StoreResult<()> {
+        match self.add_or_undo(entries) {
+            Err(StoreError::Memory(MemoryError::Full { .. }))
+                if self.compaction.make_room(&self.space, &mut self.directory)? =>
+            {
+                self.add_or_undo(entries)
+            }
+            added => added,
+        }
+    }
+
+    fn add_or_undo(&mut self, entries: &EntryBuffer) -> StoreResult<()> {
+        let (before, kept) = (self.memtable.position(), self.log.len());
+        let added = self.add(entries);
+        if added.is_err() {
+            self.undo_behind(kept)?;
+            self.memtable.arena_mut().reset(before);
+        }
+        added
+    }
+
+    fn add(&mut self, entries: &EntryBuffer) -> StoreResult<()> {
+        self.memtable.reserve(&self.space, entries.iter())?;
+        let mut planned = std::mem::take(&mut self.planned);
+        planned.clear();
+        let mut first = 0;
+        for entry in entries.iter() {
+            let position = self.memtable.position();
+            let mut plan = self.memtable.plan(&self.space, entry)?;
+            if planned.iter().skip(first).any(|other| plan.shares_links(other)) {
+                self.apply(entries, &planned, first)?;
+                first = planned.len();
+                self.memtable.arena_mut().reset(position);
+                plan = self.memtable.plan(&self.space, entry)?;
+            }
+            self.log_undo(&plan, entry, position)?;
+            planned.push(plan);
+        }
+        self.apply(entries, &planned, first)?;
+        self.planned = planned;
+        Ok(())
+    }
+
+    /// Makes entries and their undo entries durable, and links the entries from `first` on.
+    fn apply(&self, entries: &EntryBuffer, planned: &[Planned], first: usize) -> StoreResult<()> {
+        self.space.fence();
+        let mut linked = planned.iter().zip(entries.iter()).skip(first);
+        linked.try_for_each(|(planned, entry)| self.memtable.apply(&self.space, planned, entry))
+    }
+
+    /// Adds what undoes a change to the log.
+    fn log_undo(&mut self, planned: &Planned, entry: &[u8], position: Position) -> StoreResult<()> {
+        let none =
+            UndoEntry { kind: Kind::Insert, table: 0, tuple: Pointer::NONE, old: Pointer::NONE, checksum: 0 };
+        match *planned {
+            Planned::Node { node, levels, .. } => {
+                let checksum = memtable::checksum_of(levels, entry);
+                self.append(UndoEntry { tuple: node, checksum, ..none }, &[], position)
+            }
+            Planned::Record { node, older, .. } => {
+                let undo = UndoEntry { kind: Kind::Replace, tuple: node, old: older, ..none };
+                self.append(undo, &[], position)
+            }
+            Planned::Bytes { at, len_bytes } => {
+                let mut before = std::mem::take(&mut self.before);
+                before.resize(len_bytes, 0);
+                self.space.read(at, 0, &mut before)?;
+                for (number, part) in before.chunks(PATCH_BYTES_MAX).enumerate() {
+                    let tuple = Pointer::from_u64(at.to_u64() + (number * PATCH_BYTES_MAX) as u64);
+                    self.append(UndoEntry { kind: Kind::Patch, tuple, ..none }, part, position)?;
+                }
+                self.before = before;
+                Ok(())
+            }
+        }
+    }
+
+    fn append(&mut self, undo: UndoEntry, before: &[u8], position: Position) -> StoreResult<()> {
+        self.log.append(&self.space, undo, before)?;
+        self.positions.push(position);
+        Ok(())
+    }
+}
+
+impl Store for NvmLogStructured {
+    fn create_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo> {
+        match self.log.len() {
+            0 => self.directory.create_table(&self.space, owner, indexes),
+            _ => Err(StoreError::InTransaction),
+        }
+    }
+
+    fn drop_table(&mut self, table: TableNo) -> StoreResult<()> {
+        if self.log.len() > 0 {
+            return Err(StoreError::InTransaction);
+        }
+        let id = self.directory.tables.table(table)?.id;
+        self.directory.drop_table(&self.space, table)?;
+        match self.view().has_entries(id)? {
+            true => self.compaction.merge_all(&self.space, &mut self.directory, &mut self.memtable),
+            false => Ok(()),
+        }
+    }
+
+    fn tables(&self) -> Vec<StoreTable> {
+        self.directory.tables.list()
+    }
+
+    fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
+        let LsmTable { id, indexes, .. } = self.directory.tables.table(table)?;
+        tuple::check(indexes, keys, row)?;
+        self.change(|view, entries| changes::insert(view, id, keys, row, entries))
+    }
+
+    fn replace(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<bool> {
+        let LsmTable { id, indexes, .. } = self.directory.tables.table(table)?;
+        tuple::check(indexes, keys, row)?;
+        self.change(|view, entries| changes::replace(view, id, keys, row, entries))
+    }
+
+    fn patch(&mut self, table: TableNo, key: &[u8], at: usize, bytes: &[u8]) -> StoreResult<bool> {
+        let key = SearchKey::of(self.directory.tables.table(table)?.id, 0, key);
+        self.change(|view, entries| changes::patch(view, &key, PatchedBytes { at, bytes }, entries))
+    }
+
+    fn delete(&mut self, table: TableNo, key: &[u8]) -> StoreResult<bool> {
+        let table = self.directory.tables.table(table)?;
+        self.change(|view, entries| changes::delete(view, &table, key, entries))
+    }
+
+    fn get(&self, table: TableNo, index: usize, key: &[u8], row: &mut Vec<u8>) -> StoreResult<bool> {
+        let id = self.directory.tables.with_index(table, index)?.id;
+        self.view().get(id, index, key, row)
+    }
+
+    fn scan(
+        &self,
+        table: TableNo,
+        index: usize,
+        range: &KeyRange<'_>,
+        direction: Direction,
+        on_row: &mut OnRow<'_>,
+    ) -> StoreResult<()> {
+        let id = self.directory.tables.with_index(table, index)?.id;
+        self.view().scan(id, index, range, direction, on_row)
+    }
+
+    fn savepoint(&self) -> Savepoint {
+        self.log.savepoint()
+    }
+
+    fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()> {
+        self.log.check_savepoint(savepoint)?;
+        self.undo_behind(savepoint.entries)
+    }
+
+    fn commit(&mut self) -> StoreResult<Commit> {
+        if self.log.len() == 0 {
+            self.log.begin();
+        } else {
+            self.memtable.arena().store_position(&self.space)?;
+            self.space.fence();
+            self.log.end(&self.space)?;
+            self.positions.clear();
+            self.compaction.work(&self.space, &mut self.directory, &mut self.memtable)?;
+        }
+        Ok(Commit::Durable)
+    }
+
+    fn rollback(&mut self) -> StoreResult<()> {
+        self.undo().roll_back()?;
+        if let Some(first) = self.positions.first().copied() {
+            self.memtable.arena_mut().reset(first);
+        }
+        self.positions.clear();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> StoreResult<()> {
+        Ok(())
+    }
+
+    fn chunks(&self) -> StoreResult<Vec<Pointer>> {
+        let mut chunks = self.log.blocks().to_vec();
+        chunks.push(self.directory.chunk());
+        self.memtable.arena().add_chunks(&mut chunks);
+        self.compaction.add_chunks(&self.space, &self.directory, &mut chunks)?;
+        Ok(chunks)
+    }
+}
