@@ -3,6 +3,7 @@
 mod costs;
 mod crash;
 mod drops;
+mod full_regions;
 mod group_commit;
 mod life;
 mod log_structured;
