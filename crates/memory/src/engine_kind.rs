@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use crate::cow::{Cow, CowSettings};
 use crate::inplace::{Inplace, InplaceSettings};
 use crate::log::{LogSettings, LogStructured};
 use crate::nvm_cow::{NvmCow, NvmCowSettings};
@@ -30,6 +31,8 @@ pub enum EngineKind {
     Inplace,
     /// NVM-InP: updates in place in persistent memory.
     NvmInplace,
+    /// CoW: a copy-on-write tree in a file, with a page cache.
+    Cow,
     /// NVM-CoW: a copy-on-write tree of pointers to tuples in persistent memory.
     NvmCow,
     /// Log: an LSM tree with a log and runs in files.
@@ -53,6 +56,7 @@ impl EngineKind {
         match self {
             EngineKind::Inplace => "inplace",
             EngineKind::NvmInplace => "nvm_inplace",
+            EngineKind::Cow => "cow",
             EngineKind::NvmCow => "nvm_cow",
             EngineKind::Log => "log",
             EngineKind::NvmLog => "nvm_log",
@@ -69,6 +73,7 @@ impl EngineKind {
         match self {
             EngineKind::Inplace => 0,
             EngineKind::NvmInplace => 1,
+            EngineKind::Cow => 2,
             EngineKind::NvmCow => 3,
             EngineKind::Log => 4,
             EngineKind::NvmLog => 5,
@@ -95,6 +100,7 @@ impl EngineKind {
         let (allocator, root) = (Arc::clone(allocator), self.root_name(partition));
         Ok(match self {
             EngineKind::NvmInplace => Box::new(NvmInplace::open(allocator, &root, owner)?),
+            EngineKind::Cow => Box::new(Cow::open(allocator, &root, owner, CowSettings::default())?),
             EngineKind::NvmCow => Box::new(NvmCow::open(allocator, &root, owner, NvmCowSettings::default())?),
             EngineKind::Log => {
                 Box::new(LogStructured::open(allocator, &root, owner, LogSettings::default())?)

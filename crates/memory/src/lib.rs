@@ -3,8 +3,8 @@
 //! The crate has the allocator ([`Allocator`]) of Arulraj, Pavlo and Dulloor ("Let's Talk About Storage &
 //! Recovery Methods for Non-Volatile Memory Database Systems", SIGMOD 2015, section 2.3). Table engines for
 //! persistent memory are built on it, behind one interface ([`Store`]): so far [`NvmInplace`],
-//! [`Inplace`], [`NvmCow`], [`LogStructured`] and [`NvmLogStructured`]. Files in the region ([`Files`]) are
-//! built on it, too.
+//! [`Inplace`], [`Cow`], [`NvmCow`], [`LogStructured`] and [`NvmLogStructured`]. Files in the region
+//! ([`Files`]) are built on it, too.
 //!
 //! Invariants
 //! 1. A change is durable when its operation returns. Only operations whose name says so are an exception
@@ -17,6 +17,7 @@
 mod allocator;
 mod chunks;
 mod classes;
+mod cow;
 mod cow_tree;
 mod engine_kind;
 mod error;
@@ -48,6 +49,7 @@ mod undo_log;
 mod wal;
 
 pub use allocator::ActiveChunk;
+pub use cow::{Cow, CowSettings};
 pub use engine_kind::{EngineKind, PARTITIONS_MAX, TABLE_OWNER_MIN};
 pub use error::{MemoryError, Result};
 pub use files::{CallCounts, FileCosts, FileError, FileHandle, FileResult, Files};

@@ -27,7 +27,7 @@ mod tree;
 mod trees;
 mod undo;
 
-pub(crate) use node::{kept_ranges, key_bytes_max};
+pub(crate) use node::{kept_ranges, key_bytes_max, value_bytes_max};
 pub(crate) use nodes::{NodeId, NodeStore, TreeNo};
 pub(crate) use roots::{Directories, Line, Roots};
 pub(crate) use trees::Trees;

@@ -4,10 +4,11 @@
 //!
 //! | at | size | field |
 //! |---:|---:|---|
-//! | 0 | 8 | bits 0..16 owner, bits 16..24 number of indexes, bit 24 set, bit 25 set if the table is dropped, bits 26..64 root of the tree with the pieces of long rows (`cow`) |
+//! | 0 | 8 | bits 0..16 owner, 16..24 number of indexes, 24 set, 25 set if it is dropped, 26..64 *pieces* |
 //! | 8 | 8 each | 7 roots of indexes |
 //!
-//! A root is the number of a node; 0 = the tree is empty.
+//! *Pieces* is the root of the tree with the pieces of long rows (`cow`). A root is the number of a node; 0 =
+//! the tree is empty.
 //!
 //! Invariants
 //! 1. A batch writes the lines that it has changed, and those that the batch before has changed. So the dirty
@@ -234,8 +235,8 @@ impl Directories {
         Roots::decode(&self.current)
     }
 
-    /// Calls `write` with the lines that have to be written, and their numbers, so that the dirty directory has
-    /// these roots.
+    /// Calls `write` with the lines that have to be written, and their numbers, so that the dirty directory
+    /// has these roots.
     pub(crate) fn stage(
         &mut self,
         roots: &mut Roots,

@@ -123,7 +123,6 @@ impl<N: NodeStore> Trees<N> {
     /// Changes bytes of the value of a key that the tree has. `before` are the bytes that are there.
     ///
     /// Errors: the region is full.
-    #[expect(dead_code, reason = "the engine cow will use it")]
     pub(crate) fn patch(
         &mut self,
         tree: TreeNo,

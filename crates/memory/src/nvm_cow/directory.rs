@@ -10,8 +10,8 @@
 //! | 64 | 64 each | directory 0: 63 tables (`cow_tree/roots.rs`) |
 //! | 4096 | 64 each | directory 1: the same 63 tables |
 //!
-//! The rest is zeros. The master record is the number of the last batch. Directory 0 is current if it is even,
-//! else 1. A chunk is added when a table gets a number that has no line yet.
+//! The rest is zeros. The master record is the number of the last batch. Directory 0 is current if it is
+//! even, else 1. A chunk is added when a table gets a number that has no line yet.
 //!
 //! Invariants
 //! 1. The current directory is never changed. The master record changes when the other one is durable.

@@ -1,7 +1,7 @@
 //! The list of the chunks of a batch: those that it has made, and those that it does not need any more.
 //!
-//! The list is in blocks of 8192 bytes. Every batch fills it from the beginning. A block consists of 128 lines.
-//! The first line of a block has the pointer to the next block (8 bytes; 0 = none). Each other line has:
+//! The list is in blocks of 8192 bytes. Every batch fills it from the beginning. A block consists of 128
+//! lines. The first line of a block has the pointer to the next block (8 bytes; 0 = none). Each other line has:
 //!
 //! | at | size | field |
 //! |---:|---:|---|

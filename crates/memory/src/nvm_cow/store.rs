@@ -27,7 +27,7 @@ use crate::tuple::{self, INDEXES_MAX, KEY_BYTES_MAX, TupleHead};
 pub struct NvmCowSettings {
     /// A commit ends the batch when the batch has this many transactions.
     pub batch_transactions: usize,
-    /// Bytes of a node, from 512 to 16384. For a new store only: a store keeps the size that it was made with.
+    /// Bytes of a node, from 512 to 16384. It is for a new store only: a store keeps its size.
     pub node_bytes: usize,
 }
 
@@ -56,8 +56,8 @@ fn index_of(table: TableNo, index: usize) -> TreeNo {
 
 impl NvmCow {
     /// Opens the store with this name; makes an empty one if there is none. Its directory and its list are
-    /// counted for `owner`. Commits that were not durable are gone. The time depends on the length of the last
-    /// batch.
+    /// counted for `owner`. Commits that were not durable are gone. The time depends on the length of the
+    /// last batch.
     pub fn open(
         allocator: Arc<Allocator>,
         name: &str,

@@ -1,5 +1,6 @@
 //! One harness for all table engines: a model, crash images, and the lack of each write-back and fence.
 
+mod batches;
 mod costs;
 mod crash;
 mod drops;
@@ -15,8 +16,9 @@ mod random;
 use std::sync::Arc;
 
 use varve_memory::{
-    Allocator, FileCosts, Inplace, InplaceSettings, LogSettings, LogStructured, LsmSettings, NvmCow,
-    NvmCowSettings, NvmInplace, NvmLogSettings, NvmLogStructured, Owner, Store, StoreResult,
+    Allocator, Cow, CowSettings, FileCosts, Inplace, InplaceSettings, LogSettings, LogStructured,
+    LsmSettings, NvmCow, NvmCowSettings, NvmInplace, NvmLogSettings, NvmLogStructured, Owner, Store,
+    StoreResult,
 };
 
 /// An engine under test.
@@ -26,10 +28,11 @@ pub struct Engine {
     pub open: fn(Arc<Allocator>) -> StoreResult<Box<dyn Store>>,
 }
 
-pub static ENGINES: [Engine; 5] = [
+pub static ENGINES: [Engine; 6] = [
     Engine { name: "nvm_inplace", open: open_nvm_inplace },
     Engine { name: "inplace", open: open_inplace },
     Engine { name: "nvm_cow", open: open_nvm_cow },
+    Engine { name: "cow", open: open_cow },
     Engine { name: "nvm_log", open: open_nvm_log },
     Engine { name: "log", open: open_log },
 ];
@@ -73,4 +76,10 @@ fn open_nvm_log(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
 fn open_log(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
     let settings = LogSettings { lsm: LSM, files: FileCosts::default() };
     LogStructured::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
+}
+
+/// The page cache is small, so that pages lose their frames.
+fn open_cow(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
+    let settings = CowSettings { cache_bytes: 80_000, ..CowSettings::default() };
+    Cow::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
 }

@@ -1,0 +1,177 @@
+//! The page cache: frames in the region, which a crash forgets (chunks that are reserved and never active).
+//!
+//! Invariants
+//! 1. A dirty page has a frame until the end of the batch. The file does not have it yet.
+//! 2. A page that is not dirty may lose its frame at any call that looks for a frame.
+//!
+//! What it does not know: the file.
+
+use rustc_hash::FxHashMap;
+
+use super::pages::PAGE_BYTES;
+use crate::error::MemoryError;
+use crate::pointer::{Owner, Pointer};
+use crate::space::Space;
+use crate::store_error::StoreResult;
+
+/// A frame.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    chunk: Pointer,
+    page: Option<u64>,
+    is_dirty: bool,
+    /// Whether it was used since the hand of the clock passed it.
+    was_used: bool,
+}
+
+/// The frames of a store.
+pub(super) struct PageCache {
+    owner: Owner,
+    frames: Vec<Frame>,
+    by_page: FxHashMap<u64, usize>,
+    /// The most frames, if not more pages are dirty.
+    most: usize,
+    /// The next frame that the clock looks at.
+    hand: usize,
+    dirty_count: usize,
+}
+
+impl PageCache {
+    pub(super) fn new(owner: Owner, most: usize) -> PageCache {
+        let (frames, by_page) = (Vec::new(), FxHashMap::default());
+        PageCache { owner, frames, by_page, most, hand: 0, dirty_count: 0 }
+    }
+
+    /// The frame of a page.
+    pub(super) fn find(&mut self, page: u64) -> Option<Pointer> {
+        let frame = self.frames.get_mut(*self.by_page.get(&page)?)?;
+        frame.was_used = true;
+        Some(frame.chunk)
+    }
+
+    pub(super) fn is_dirty(&self, page: u64) -> bool {
+        let frame = self.by_page.get(&page).and_then(|frame| self.frames.get(*frame));
+        frame.is_some_and(|frame| frame.is_dirty)
+    }
+
+    pub(super) fn dirty_count(&self) -> usize {
+        self.dirty_count
+    }
+
+    /// Whether there are more dirty pages than the cache should have.
+    pub(super) fn is_crowded(&self) -> bool {
+        2 * self.dirty_count > self.most
+    }
+
+    /// The dirty pages and their frames, in the order of the file.
+    pub(super) fn dirty(&self) -> Vec<DirtyPage> {
+        let dirty = self.frames.iter().filter(|frame| frame.is_dirty);
+        let mut dirty: Vec<DirtyPage> =
+            dirty.filter_map(|frame| frame.page.map(|page| DirtyPage { page, chunk: frame.chunk })).collect();
+        dirty.sort_unstable_by_key(|dirty| dirty.page);
+        dirty
+    }
+
+    /// A frame for a page that has none, for a read. `None`: all frames are dirty, and the region is full.
+    pub(super) fn add(&mut self, space: &Space, page: u64) -> StoreResult<Option<Pointer>> {
+        let free = if self.frames.len() < self.most { self.new_frame(space)? } else { None };
+        match free.or_else(|| self.evict()) {
+            Some(frame) => Ok(self.give_to(frame, page, false)),
+            None => Ok(None),
+        }
+    }
+
+    /// A frame for a page that becomes dirty. `None`: all frames are dirty, and the region is full.
+    pub(super) fn add_dirty(&mut self, space: &Space, page: u64) -> StoreResult<Option<Pointer>> {
+        if let Some(frame) = self.by_page.get(&page).copied() {
+            return Ok(self.give_to(frame, page, true));
+        }
+        let new = if self.frames.len() < self.most { self.new_frame(space)? } else { None };
+        let free = match new.or_else(|| self.evict()) {
+            None => self.new_frame(space)?,
+            free => free,
+        };
+        Ok(free.and_then(|frame| self.give_to(frame, page, true)))
+    }
+
+    /// A new frame; `None`: the region is full.
+    fn new_frame(&mut self, space: &Space) -> StoreResult<Option<usize>> {
+        match space.allocator().allocate(self.owner, PAGE_BYTES as u64) {
+            Ok(chunk) => {
+                self.frames.push(Frame { chunk, page: None, is_dirty: false, was_used: false });
+                Ok(Some(self.frames.len() - 1))
+            }
+            Err(MemoryError::Full { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A frame that was not used lately, without its page.
+    fn evict(&mut self) -> Option<usize> {
+        for _ in 0..2 * self.frames.len() {
+            self.hand = if self.hand + 1 < self.frames.len() { self.hand + 1 } else { 0 };
+            let frame = self.frames.get_mut(self.hand)?;
+            if !frame.is_dirty && !std::mem::take(&mut frame.was_used) {
+                if let Some(page) = frame.page.take() {
+                    self.by_page.remove(&page);
+                }
+                return Some(self.hand);
+            }
+        }
+        None
+    }
+
+    fn give_to(&mut self, number: usize, page: u64, is_dirty: bool) -> Option<Pointer> {
+        let frame = self.frames.get_mut(number)?;
+        self.dirty_count += usize::from(is_dirty && !frame.is_dirty);
+        *frame = Frame { page: Some(page), is_dirty, was_used: true, ..*frame };
+        self.by_page.insert(page, number);
+        Some(frame.chunk)
+    }
+
+    /// Forgets a dirty page.
+    pub(super) fn forget(&mut self, page: u64) {
+        if let Some(number) = self.by_page.remove(&page)
+            && let Some(frame) = self.frames.get_mut(number)
+        {
+            self.dirty_count -= usize::from(frame.is_dirty);
+            *frame = Frame { page: None, is_dirty: false, was_used: false, ..*frame };
+        }
+    }
+
+    /// Notes that the file has all pages, and gives up frames that are too many.
+    pub(super) fn end_batch(&mut self, space: &Space) -> StoreResult<()> {
+        self.frames.iter_mut().for_each(|frame| frame.is_dirty = false);
+        self.dirty_count = 0;
+        self.shrink(space, self.most)
+    }
+
+    /// Gives up frames until there are this many, or all are dirty.
+    pub(super) fn shrink(&mut self, space: &Space, most: usize) -> StoreResult<()> {
+        let mut number = self.frames.len();
+        while self.frames.len() > most
+            && let Some(next) = number.checked_sub(1)
+        {
+            number = next;
+            let Some(frame) = self.frames.get(number).copied().filter(|frame| !frame.is_dirty) else {
+                continue;
+            };
+            if let Some(page) = frame.page {
+                self.by_page.remove(&page);
+            }
+            self.frames.swap_remove(number);
+            if let Some(page) = self.frames.get(number).and_then(|moved| moved.page) {
+                self.by_page.insert(page, number);
+            }
+            space.give_up(frame.chunk)?;
+        }
+        Ok(())
+    }
+}
+
+/// A dirty page and its frame.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DirtyPage {
+    pub(super) page: u64,
+    pub(super) chunk: Pointer,
+}

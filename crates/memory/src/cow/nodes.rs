@@ -1,0 +1,155 @@
+//! The nodes of the tree: pages of the file, in frames of the page cache.
+//!
+//! Invariants
+//! 1. Dirty nodes are in frames only. Their pages are in use, and the file has room for them.
+//! 2. Without a frame a node is read from the file, so reads do not fail in a full region.
+//!
+//! What it does not know: the format of nodes.
+
+use parking_lot::Mutex;
+
+use super::cache::{DirtyPage, PageCache};
+use super::pages::{PAGE_BYTES, PageFile};
+use super::space::PageMap;
+use crate::cow_tree::{NodeId, NodeStore, TreeNo};
+use crate::error::MemoryError;
+use crate::pointer::{Owner, Pointer};
+use crate::space::Space;
+use crate::store_error::{StoreError, StoreResult};
+
+/// The nodes of a store.
+pub(super) struct FileNodes {
+    pub(super) space: Space,
+    pub(super) file: PageFile,
+    pub(super) map: PageMap,
+    /// Reads change it too: they need frames.
+    pub(super) cache: Mutex<PageCache>,
+}
+
+/// Where the bytes of a node are.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place {
+    /// In a frame.
+    Frame(Pointer),
+    /// In the file, from this byte on.
+    File(u64),
+}
+
+fn is_full(error: &StoreError) -> bool {
+    matches!(error, StoreError::Memory(MemoryError::Full { .. }))
+}
+
+impl FileNodes {
+    /// Writes all dirty nodes into the file. Pages that it does not have yet are appended in their order.
+    pub(super) fn write_dirty(&mut self) -> StoreResult<()> {
+        let mut bytes = [0; PAGE_BYTES];
+        let mut next = self.file.page_count()?;
+        for DirtyPage { page, chunk } in self.cache.get_mut().dirty() {
+            self.fill_to(page, &mut next)?;
+            self.space.read(chunk, 0, &mut bytes)?;
+            self.file.write(page * PAGE_BYTES as u64, &bytes)?;
+            next = next.max(page + 1);
+        }
+        self.fill_to(self.map.end(), &mut next)
+    }
+
+    /// Appends empty pages until the file has this many.
+    fn fill_to(&mut self, end: u64, next: &mut u64) -> StoreResult<()> {
+        while *next < end {
+            self.file.write(*next * PAGE_BYTES as u64, &[0; PAGE_BYTES])?;
+            *next += 1;
+        }
+        Ok(())
+    }
+
+    fn take_page(&mut self) -> StoreResult<u64> {
+        let page = self.map.take(&mut self.file)?;
+        match self.cache.get_mut().add_dirty(&self.space, page) {
+            Ok(Some(_)) => Ok(page),
+            other => {
+                self.map.give(page);
+                let (needed_bytes, free_bytes) = (PAGE_BYTES as u64, self.space.allocator().free_bytes());
+                other.and(Err(MemoryError::Full { needed_bytes, free_bytes }.into()))
+            }
+        }
+    }
+}
+
+impl NodeStore for FileNodes {
+    type Place = Place;
+
+    fn node_bytes(&self) -> usize {
+        PAGE_BYTES
+    }
+
+    fn locate(&self, node: NodeId) -> StoreResult<Place> {
+        let mut cache = self.cache.lock();
+        if let Some(frame) = cache.find(node.0) {
+            return Ok(Place::Frame(frame));
+        }
+        if !self.map.is_used(node.0) {
+            return Err(StoreError::Damaged { what: "the number of a node", at: node.pointer() });
+        }
+        let at = node.0 * PAGE_BYTES as u64;
+        let mut bytes = [0; PAGE_BYTES];
+        self.file.read(at, &mut bytes)?;
+        match cache.add(&self.space, node.0)? {
+            Some(frame) => {
+                self.space.store(frame, 0, &bytes)?;
+                Ok(Place::Frame(frame))
+            }
+            None => Ok(Place::File(at)),
+        }
+    }
+
+    #[inline]
+    fn read(&self, place: Place, at: usize, buf: &mut [u8]) -> StoreResult<()> {
+        match place {
+            Place::Frame(frame) => self.space.read(frame, at as u64, buf),
+            Place::File(from) => Ok(self.file.read(from + at as u64, buf)?),
+        }
+    }
+
+    fn write(&mut self, place: Place, at: usize, bytes: &[u8]) -> StoreResult<()> {
+        match place {
+            Place::Frame(frame) => self.space.store(frame, at as u64, bytes),
+            Place::File(from) => {
+                let at = Pointer::from_u64(from);
+                Err(StoreError::Damaged { what: "a dirty node, which has no frame", at })
+            }
+        }
+    }
+
+    fn is_dirty(&self, node: NodeId) -> bool {
+        self.cache.lock().is_dirty(node.0)
+    }
+
+    /// Clean frames are given up before the region counts as full.
+    fn new_node(&mut self, _owner: Owner) -> StoreResult<NodeId> {
+        let page = self.take_page().or_else(|error| match is_full(&error) {
+            true => {
+                self.cache.get_mut().shrink(&self.space, 0)?;
+                self.take_page()
+            }
+            false => Err(error),
+        })?;
+        Ok(NodeId(page))
+    }
+
+    fn retire(&mut self, node: NodeId, _owner: Owner) -> StoreResult<()> {
+        let cache = self.cache.get_mut();
+        match cache.is_dirty(node.0) {
+            true => {
+                cache.forget(node.0);
+                self.map.give(node.0);
+            }
+            false => self.map.retire(node.0),
+        }
+        Ok(())
+    }
+
+    /// Rows are in the tree, so nothing is left.
+    fn forget_value(&mut self, _tree: TreeNo, _owner: Owner, _value: &[u8]) -> StoreResult<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! The file: pages of 4096 bytes.
+//!
+//! | page | what it holds |
+//! |---:|---|
+//! | 0 | magic "VNVMCWF1" (8 bytes; its last character is the version), and the master record (8 bytes) |
+//! | 1 to 16 | directory 0 (`cow_tree/roots.rs`) |
+//! | 17 to 32 | directory 1 |
+//! | 33, 34 | for directories 0 and 1: which of the first 32768 pages are in use, a bit for each |
+//! | from 35 on | nodes |
+//! | n * 32768, and the next one | for directories 0 and 1: which of these 32768 pages are in use |
+//!
+//! The master record is the number of the last batch. Directory 0 is current if it is even, else 1.
+//!
+//! What it does not know: what is in use, caches.
+
+use crate::files::{FileHandle, FileResult, Files};
+
+/// Bytes of a page, and of a node.
+pub(super) const PAGE_BYTES: usize = 4096;
+/// Pages that one page of a bitmap counts.
+pub(super) const GROUP_PAGES: u64 = 8 * PAGE_BYTES as u64;
+/// Pages of a new file.
+pub(super) const FIRST_PAGES: u64 = 3 + 2 * DIRECTORY_PAGES;
+/// Pages of a directory: a line of 64 bytes for each table.
+pub(super) const DIRECTORY_PAGES: u64 = 16;
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"VNVMCWF1");
+const MASTER_AT: u64 = 8;
+
+/// One of the two directories, and its bitmap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Side(u64);
+
+impl Side {
+    /// The directory that a batch changes; it is current behind the batch.
+    pub(super) fn of_batch(batch: u64) -> Side {
+        Side(batch % 2)
+    }
+
+    pub(super) fn directory_at(self) -> u64 {
+        (1 + self.0 * DIRECTORY_PAGES) * PAGE_BYTES as u64
+    }
+
+    /// The page with the bitmap of a group.
+    pub(super) fn bitmap_page(self, group: u64) -> u64 {
+        if group == 0 { 1 + 2 * DIRECTORY_PAGES + self.0 } else { group * GROUP_PAGES + self.0 }
+    }
+}
+
+/// The open file.
+pub(super) struct PageFile {
+    pub(super) files: Files,
+    pub(super) handle: FileHandle,
+    /// Bytes that are reserved for later writes.
+    reserved: u64,
+}
+
+impl PageFile {
+    pub(super) fn new(files: Files, handle: FileHandle) -> FileResult<PageFile> {
+        let reserved = files.len_bytes(handle)?;
+        Ok(PageFile { files, handle, reserved })
+    }
+
+    /// Pages of the file.
+    pub(super) fn page_count(&self) -> FileResult<u64> {
+        Ok(self.files.len_bytes(self.handle)? / PAGE_BYTES as u64)
+    }
+
+    pub(super) fn read(&self, at: u64, buf: &mut [u8]) -> FileResult<()> {
+        self.files.read_at(self.handle, at, buf)
+    }
+
+    pub(super) fn write(&mut self, at: u64, bytes: &[u8]) -> FileResult<()> {
+        self.files.write_at(self.handle, at, bytes)
+    }
+
+    pub(super) fn fsync(&mut self) -> FileResult<()> {
+        self.files.fsync(self.handle)
+    }
+
+    /// Reserves room for this many pages; for some more, if there is room.
+    ///
+    /// Errors: the region is full.
+    pub(super) fn reserve(&mut self, pages: u64) -> FileResult<()> {
+        /// As many as one publication adds (0113).
+        const MORE_PAGES: u64 = 28;
+        let needed = pages * PAGE_BYTES as u64;
+        if needed <= self.reserved {
+            return Ok(());
+        }
+        let more = needed + (MORE_PAGES - 1) * PAGE_BYTES as u64;
+        self.reserved = match self.files.reserve(self.handle, more) {
+            Ok(()) => more,
+            Err(_) => {
+                self.files.reserve(self.handle, needed)?;
+                needed
+            }
+        };
+        Ok(())
+    }
+
+    pub(super) fn read_master(&self) -> FileResult<u64> {
+        let mut word = [0; 8];
+        self.read(MASTER_AT, &mut word)?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    /// Stores the master record, durably.
+    pub(super) fn write_master(&mut self, batch: u64) -> FileResult<()> {
+        self.write(MASTER_AT, &batch.to_le_bytes())?;
+        self.fsync()
+    }
+}

@@ -1,0 +1,207 @@
+//! Which pages are in use.
+//!
+//! The bits are in DRAM, and for each directory in the file. A batch writes the words of the dirty
+//! directory's bitmap that it or the batch before has changed. So the bitmap has the changes of both.
+//!
+//! Invariants
+//! 1. A page that the current directory needs is in use until the flip. So no batch overwrites it.
+//! 2. The file has room reserved for all pages before the end. So writing them does not find the region full.
+//!
+//! What it does not know: what pages hold.
+
+use super::pages::{FIRST_PAGES, GROUP_PAGES, PAGE_BYTES, PageFile, Side};
+use crate::layout::get_u64;
+use crate::pointer::Pointer;
+use crate::store_error::{StoreError, StoreResult};
+
+const WORD_PAGES: u64 = u64::BITS as u64;
+const GROUP_WORDS: usize = (GROUP_PAGES / WORD_PAGES) as usize;
+
+/// The pages of a file.
+pub(super) struct PageMap {
+    /// A bit for each page: the dirty directory or the current one needs it.
+    used: Vec<u64>,
+    /// A bit for each page that only the current directory needs.
+    retired: Vec<u64>,
+    /// Pages of the file, with those that it has room for.
+    end: u64,
+    /// Pages before the end that are not in use.
+    free: u64,
+    /// The word that the last page was taken from: the search rotates, so that pages wear evenly.
+    cursor: usize,
+    /// Words that the batch has changed, and those of the batch before.
+    changed: Vec<usize>,
+    changed_before: Vec<usize>,
+}
+
+fn bit_of(page: u64) -> u64 {
+    1 << (page % WORD_PAGES)
+}
+
+fn word_of(page: u64) -> usize {
+    (page / WORD_PAGES) as usize
+}
+
+fn groups_of(pages: u64) -> u64 {
+    pages.div_ceil(GROUP_PAGES).max(1)
+}
+
+/// The words of a bitmap of the file.
+fn read_bitmap(file: &PageFile, side: Side, pages: u64) -> StoreResult<Vec<u64>> {
+    let mut words = Vec::new();
+    for group in 0..groups_of(pages) {
+        let mut bytes = [0; PAGE_BYTES];
+        if side.bitmap_page(group) < pages {
+            file.read(side.bitmap_page(group) * PAGE_BYTES as u64, &mut bytes)?;
+        }
+        words.extend((0..GROUP_WORDS).map(|word| get_u64(&bytes, 8 * word)));
+    }
+    Ok(words)
+}
+
+impl PageMap {
+    /// Reads the bitmap of the current directory. Errors: it cannot be.
+    pub(super) fn open(file: &PageFile, current: Side, dirty: Side) -> StoreResult<PageMap> {
+        let end = file.page_count()?;
+        let (used, other) = (read_bitmap(file, current, end)?, read_bitmap(file, dirty, end)?);
+        let differs = |word: &usize| used.get(*word) != other.get(*word);
+        let changed_before = (0..used.len()).filter(differs).collect();
+        let retired = vec![0; used.len()];
+        let mut map = PageMap { used, retired, end, free: 0, cursor: 0, changed: Vec::new(), changed_before };
+        // The bitmaps themselves are in use, also when a crash came before the batch that has added them.
+        (0..groups_of(end)).for_each(|group| map.mark_own(group));
+        let taken: u64 = map.used.iter().map(|word| u64::from(word.count_ones())).sum();
+        let beyond = (end..map.used.len() as u64 * WORD_PAGES).any(|page| map.is_used(page));
+        map.free = end
+            .checked_sub(taken)
+            .filter(|_| !beyond)
+            .ok_or(StoreError::Damaged { what: "the bitmap of the pages of a file", at: Pointer::NONE })?;
+        Ok(map)
+    }
+
+    fn mark_own(&mut self, group: u64) {
+        let first = group * GROUP_PAGES;
+        let count = if group == 0 { FIRST_PAGES } else { 2 };
+        for page in first..self.end.min(first + count) {
+            if !self.is_used(page) {
+                self.change(page, |word, bit| *word |= bit);
+            }
+        }
+    }
+
+    /// Whether a directory needs a page.
+    pub(super) fn is_used(&self, page: u64) -> bool {
+        self.used.get(word_of(page)).is_some_and(|word| word & bit_of(page) != 0)
+    }
+
+    /// The pages in use that are not in use for the bitmaps themselves.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = u64> {
+        let is_own = |page: u64| page < FIRST_PAGES || page >= GROUP_PAGES && page % GROUP_PAGES < 2;
+        (0..self.end).filter(move |page| self.is_used(*page) && !is_own(*page))
+    }
+
+    fn change(&mut self, page: u64, change: impl FnOnce(&mut u64, u64)) {
+        let number = word_of(page);
+        if let Some(word) = self.used.get_mut(number) {
+            change(word, bit_of(page));
+        }
+        self.note(number);
+    }
+
+    fn note(&mut self, word: usize) {
+        if self.changed.last() != Some(&word) {
+            self.changed.push(word);
+        }
+    }
+
+    /// Takes a page. Errors: the region is full.
+    pub(super) fn take(&mut self, file: &mut PageFile) -> StoreResult<u64> {
+        if self.free == 0 {
+            self.extend(file)?;
+        }
+        let (before, from) = self.used.split_at(self.cursor.min(self.used.len()));
+        let mut words = (before.len()..).zip(from).chain((0..).zip(before));
+        let found = words.find(|(_, word)| **word != u64::MAX);
+        let page = found.map(|(number, word)| number as u64 * WORD_PAGES + u64::from(word.trailing_ones()));
+        // Only pages before the end are counted as free, and the search may find one behind it first.
+        let page = match page {
+            Some(page) if page < self.end => Some(page),
+            _ => (0..self.end).find(|page| !self.is_used(*page)),
+        };
+        let damaged = StoreError::Damaged { what: "the count of free pages", at: Pointer::NONE };
+        let page = page.ok_or(damaged)?;
+        self.cursor = word_of(page);
+        self.free -= 1;
+        self.change(page, |word, bit| *word |= bit);
+        Ok(page)
+    }
+
+    /// Adds a page behind the last one, and bitmaps before it if it begins a group.
+    fn extend(&mut self, file: &mut PageFile) -> StoreResult<()> {
+        let own = if self.end.is_multiple_of(GROUP_PAGES) { 2 } else { 0 };
+        file.reserve(self.end + own + 1)?;
+        if own > 0 {
+            let words = self.used.len() + GROUP_WORDS;
+            self.used.resize(words, 0);
+            self.retired.resize(words, 0);
+            let group = self.end / GROUP_PAGES;
+            self.end += own;
+            self.mark_own(group);
+        }
+        self.end += 1;
+        self.free += 1;
+        Ok(())
+    }
+
+    /// Makes a page of this batch free.
+    pub(super) fn give(&mut self, page: u64) {
+        self.change(page, |word, bit| *word &= !bit);
+        self.free += 1;
+    }
+
+    /// Notes that the dirty directory does not need a page any more.
+    pub(super) fn retire(&mut self, page: u64) {
+        if let Some(word) = self.retired.get_mut(word_of(page)) {
+            *word |= bit_of(page);
+        }
+        self.note(word_of(page));
+    }
+
+    /// Pages of the file when the batch is written.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Writes what the dirty directory needs into its bitmap.
+    pub(super) fn stage(&mut self, file: &mut PageFile, dirty: Side) -> StoreResult<()> {
+        let mut words = [&self.changed[..], &self.changed_before[..]].concat();
+        words.sort_unstable();
+        words.dedup();
+        let mut bytes = Vec::new();
+        let is_run = |left: &usize, right: &usize| left + 1 == *right && !right.is_multiple_of(GROUP_WORDS);
+        for run in words.chunk_by(is_run) {
+            let Some(first) = run.first() else { continue };
+            bytes.clear();
+            for word in run {
+                let used = self.used.get(*word).copied().unwrap_or_default();
+                let retired = self.retired.get(*word).copied().unwrap_or_default();
+                bytes.extend_from_slice(&(used & !retired).to_le_bytes());
+            }
+            let page = dirty.bitmap_page((first / GROUP_WORDS) as u64);
+            file.write(page * PAGE_BYTES as u64 + 8 * (first % GROUP_WORDS) as u64, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Makes retired pages free, behind the flip.
+    pub(super) fn end_batch(&mut self) {
+        for word in &self.changed {
+            if let (Some(used), Some(retired)) = (self.used.get_mut(*word), self.retired.get_mut(*word)) {
+                self.free += u64::from((*used & *retired).count_ones());
+                *used &= !*retired;
+                *retired = 0;
+            }
+        }
+        self.changed_before = std::mem::take(&mut self.changed);
+    }
+}
