@@ -384,6 +384,21 @@ impl Transaction {
         self.made.iter().map(|(_, id)| *id)
     }
 
+    /// Whether the rows of the table are in a tree that this transaction has made since its last savepoint: it
+    /// has created, truncated or rewritten the table.
+    pub fn has_new_tree(&self, table: &TableDef) -> bool {
+        let mark = self.savepoints.last().map_or(0, |mark| mark.records);
+        let before = self.changes.iter().rev().find_map(|(at, change)| match change {
+            ObjectChange::Table(id, before) if *id == table.id && *at <= mark => Some(before.clone()),
+            _ => None,
+        });
+        let before = before.map(|before| before.map(|before| before.def().place)).unwrap_or_else(|| {
+            let committed = self.cx.core.catalog.current_of(self.cx.database);
+            committed.table_by_id(table.id).map(|committed| committed.place)
+        });
+        before != Some(table.place)
+    }
+
     /// Notes an object that is new.
     pub(crate) fn note_made(&mut self, change: ObjectChange) {
         let id = match &change {

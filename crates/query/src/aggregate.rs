@@ -16,16 +16,15 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility,
 };
 use varve_engine::{Datum, Value};
-use varve_sql::general::{
-    AggKind, Moment, Moments, SqlError, SqlState, Sum, Ty, array_of, bits, push_json_string, push_key,
-};
+use varve_sql::general::{AggKind, Moment, Moments, SqlError, Sum, Ty, bits, push_key};
 
+use crate::budget::Account;
 use crate::cells::{Cells, CellsBuilder, data_type};
+use crate::collected::Collected;
 use crate::error::wrapped;
-use crate::fold::{Fold, bytes_of};
+use crate::fold::Fold;
 use crate::groups::{Groups, is_grouped};
 use crate::numbers::{Numbers, Scale};
-use crate::ordered_set;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Folding {
@@ -125,11 +124,10 @@ pub struct Folded {
     least: Vec<u8>,
     /// Keys of the values seen.
     seen: std::collections::BTreeSet<Box<[u8]>>,
-    seen_bytes: usize,
+    seen_memory: Account,
     key: Vec<u8>,
-    /// Place, value and delimiter of each value of an aggregate that keeps them.
-    collected: Vec<(Box<[u8]>, Value, Value)>,
-    collected_bytes: usize,
+    /// The values of an aggregate that keeps them.
+    collected: Collected,
     moments: Option<Moments>,
 }
 
@@ -145,10 +143,9 @@ impl Folded {
             value: Value::Null,
             least: Vec::new(),
             seen: Default::default(),
-            seen_bytes: 0,
+            seen_memory: Account::default(),
             key: Vec::new(),
-            collected: Vec::new(),
-            collected_bytes: 0,
+            collected: Collected::default(),
             moments: folding.fold.is_of_moments().then(|| Moments::of(folding.input)),
         }
     }
@@ -170,7 +167,7 @@ impl Folded {
             self.count += 1;
             return Ok(());
         };
-        if value.is_null() || distinct && !self.is_new(&value) {
+        if value.is_null() || distinct && !self.is_new(&value)? {
             return Ok(());
         }
         self.count += 1;
@@ -196,65 +193,24 @@ impl Folded {
     }
 
     /// Takes in a value of an aggregate that keeps them all.
-    pub fn collect(&mut self, value: Datum<'_>, delimiter: Datum<'_>, place: &[u8]) {
-        let Fold::Call { kind, distinct } = self.fold else { return };
-        if kind.skips_null() && value.is_null() || distinct && !self.is_new(&value) {
-            return;
+    /// Error 54000 if the result would have a gigabyte, and 53200 if memory is used up.
+    pub fn collect(&mut self, value: Datum<'_>, second: Datum<'_>, place: &[u8]) -> varve_sql::Result<()> {
+        let Fold::Call { kind, distinct } = self.fold else { return Ok(()) };
+        if kind.skips_null() && value.is_null() || distinct && !self.is_new(&value)? {
+            return Ok(());
         }
         self.count += 1;
-        let (value, delimiter) = (value.to_value(), delimiter.to_value());
-        self.collected_bytes +=
-            place.len() + 3 * size_of::<Value>() + bytes_of(&value) + bytes_of(&delimiter);
-        self.collected.push((place.into(), value, delimiter));
+        self.collected.push(kind, value, second, place)
     }
 
-    /// The values in their order, as one.
-    fn whole(&self, kind: AggKind) -> varve_sql::Result<Value> {
-        let mut rows: Vec<&ordered_set::Placed> = self.collected.iter().collect();
-        rows.sort_by(|a, b| a.0.cmp(&b.0));
-        match kind {
-            AggKind::StringAgg => Ok(self.strung(rows)),
-            AggKind::ArrayAgg => {
-                let mut array = array_of(self.output.element().unwrap_or(Ty::Text));
-                rows.iter().for_each(|(_, value, _)| array.push(value.as_datum()));
-                Ok(Value::Array(array))
-            }
-            AggKind::JsonAgg(structured) => Ok(json_list(&rows, structured)),
-            AggKind::JsonObjectAgg => json_object(&rows),
-            AggKind::PercentilesCont | AggKind::PercentilesDisc => {
-                let array = array_of(self.output.element().unwrap_or(Ty::Text));
-                ordered_set::results(kind, &rows, array)
-            }
-            _ => ordered_set::result(kind, &rows),
-        }
-    }
-
-    /// Texts one behind the other, with what stands between them.
-    fn strung(&self, rows: Vec<&ordered_set::Placed>) -> Value {
-        let mut bytes = Vec::new();
-        for (n, (_, value, delimiter)) in rows.into_iter().enumerate() {
-            for part in [delimiter, value].into_iter().skip(usize::from(n == 0)) {
-                match part {
-                    Value::Text(t) => bytes.extend_from_slice(t.as_bytes()),
-                    Value::Bytea(b) => bytes.extend_from_slice(b),
-                    _ => {}
-                }
-            }
-        }
-        if self.output == Ty::Bytea {
-            return Value::Bytea(bytes);
-        }
-        Value::Text(String::from_utf8_lossy(&bytes).into_owned())
-    }
-
-    fn is_new(&mut self, value: &Datum<'_>) -> bool {
+    fn is_new(&mut self, value: &Datum<'_>) -> varve_sql::Result<bool> {
         self.key.clear();
         push_key(&mut self.key, value);
         if self.seen.contains(self.key.as_slice()) {
-            return false;
+            return Ok(false);
         }
-        self.seen_bytes += self.key.len();
-        self.seen.insert(self.key.as_slice().into())
+        self.seen_memory.grow(self.key.len() + 2 * size_of::<Box<[u8]>>())?;
+        Ok(self.seen.insert(self.key.as_slice().into()))
     }
 
     fn fold_in(&mut self, kind: AggKind, value: Datum<'_>) -> varve_sql::Result<()> {
@@ -309,7 +265,7 @@ impl Folded {
             AggKind::Count => Ok(Value::Int8(self.count)),
             AggKind::Sum | AggKind::Avg if self.count == 0 => Ok(Value::Null),
             kind if kind.collects() && self.collected.is_empty() => Ok(Value::Null),
-            kind if kind.collects() => self.whole(kind),
+            kind if kind.collects() => self.collected.whole(kind, self.output),
             AggKind::Moment(moment) => {
                 self.moments.as_ref().map_or(Ok(Value::Null), |moments| moments.result(moment))
             }
@@ -372,8 +328,10 @@ impl Accumulator for Folded {
                 let mut pairs = (0..values[0].len()).map(pair);
                 return pairs.try_for_each(|(a, b)| self.add_pair(a, b)).map_err(wrapped);
             };
-            (0..values[0].len()).for_each(|n| self.collect(cells.get(n), seconds.get(n), places.value(n)));
-            return Ok(());
+            let mut rows = 0..values[0].len();
+            return rows
+                .try_for_each(|n| self.collect(cells.get(n), seconds.get(n), places.value(n)))
+                .map_err(wrapped);
         }
         if self.adds_words()
             && let Some(numbers) = Numbers::of(values[0].as_binary_view())
@@ -384,7 +342,10 @@ impl Accumulator for Folded {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        scalar(self.output, &self.result().map_err(wrapped)?)
+        // The result is here twice while it becomes a scalar.
+        let mut memory = Account::default();
+        memory.grow(2 * self.collected.whole_bytes()).map_err(wrapped)?;
+        scalar(self.output, self.result().map_err(wrapped)?)
     }
 
     fn size(&self) -> usize {
@@ -395,10 +356,9 @@ impl Accumulator for Folded {
         };
         size_of::<Self>()
             + value
-            + self.collected_bytes
+            + self.collected.unreserved()
             + self.least.len()
-            + self.seen_bytes
-            + self.seen.len() * 2 * size_of::<Box<[u8]>>()
+            + self.seen_memory.unreserved()
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
@@ -412,7 +372,7 @@ impl Accumulator for Folded {
         let value = if self.adds() { self.sum.state().map_err(wrapped)? } else { self.value.clone() };
         let moments = self.moments.as_ref().map(Moments::state).transpose().map_err(wrapped)?;
         let least = ScalarValue::Binary(Some(moments.unwrap_or_else(|| self.least.clone())));
-        Ok(vec![ScalarValue::Int64(Some(self.count)), scalar(self.held, &value)?, least])
+        Ok(vec![ScalarValue::Int64(Some(self.count)), scalar(self.held, value)?, least])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
@@ -453,41 +413,14 @@ impl Folded {
     }
 }
 
-/// json_agg: arrays and rows begin lines.
-fn json_list(rows: &[&ordered_set::Placed], structured: bool) -> Value {
-    let mut out = String::from("[");
-    for (n, (_, value, _)) in rows.iter().enumerate() {
-        out.push_str(if n > 0 { ", " } else { "" });
-        out.push_str(if n > 0 && structured && !matches!(value, Value::Null) { "\n " } else { "" });
-        out.push_str(json_piece(value));
-    }
-    Value::Text(out + "]")
-}
-
-fn json_object(rows: &[&ordered_set::Placed]) -> varve_sql::Result<Value> {
-    let mut out = b"{ ".to_vec();
-    for (n, (_, key, value)) in rows.iter().enumerate() {
-        let Value::Text(key) = key else {
-            let message = "field name must not be null";
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-        };
-        out.extend_from_slice(if n > 0 { b", " } else { b"" });
-        push_json_string(key, &mut out);
-        out.extend_from_slice(b" : ");
-        out.extend_from_slice(json_piece(value).as_bytes());
-    }
-    out.extend_from_slice(b" }");
-    Ok(Value::Text(String::from_utf8_lossy(&out).into_owned()))
-}
-
-fn json_piece(value: &Value) -> &str {
-    match value {
-        Value::Text(json) => json,
-        _ => "null",
-    }
-}
-
-fn scalar(ty: Ty, value: &Value) -> Result<ScalarValue> {
+fn scalar(ty: Ty, value: Value) -> Result<ScalarValue> {
+    // A long text is not copied.
+    let value = match value {
+        Value::Text(text) if data_type(ty) == DataType::Utf8View => {
+            return Ok(ScalarValue::Utf8View(Some(text)));
+        }
+        value => value,
+    };
     let mut cell = CellsBuilder::new(ty);
     cell.push(value.as_datum());
     ScalarValue::try_from_array(&cell.finish(), 0)

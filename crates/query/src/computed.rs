@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
 use varve_engine::Datum;
 use varve_sql::general::{Around, Expr, SqlError, Ty, push_key};
 
+use crate::budget::{Account, datum_bytes};
 use crate::cells::{Cells, CellsBuilder, data_type, is_native};
 use crate::constants;
 use crate::error::wrapped;
@@ -138,7 +139,7 @@ impl ScalarUDFImpl for Computed {
         // What is volatile has a value of its own for each row, also where no column says how many rows there are.
         let is_volatile = self.signature.volatility == Volatility::Volatile;
         let rows = if is_volatile { call.number_rows } else { arrays.first().map_or(1, |a| a.len()) };
-        let mut out = CellsBuilder::new(self.result);
+        let (mut out, mut memory) = (CellsBuilder::new(self.result), Account::default());
         let at = |column: usize, n: usize| if arrays[column].len() == 1 { 0 } else { n };
         self.around
             .evaluate(
@@ -146,7 +147,11 @@ impl ScalarUDFImpl for Computed {
                 rows,
                 columns.len(),
                 |n, column| columns[column].get(at(column, n)),
-                |v| out.push(v),
+                |v| {
+                    memory.grow(datum_bytes(&v))?;
+                    out.push(v);
+                    Ok(())
+                },
             )
             .map_err(wrapped)?;
         if is_volatile {

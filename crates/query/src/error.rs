@@ -6,6 +6,8 @@ use std::error::Error;
 use datafusion::common::DataFusionError;
 use varve_sql::{SqlError, SqlState};
 
+const OUT_OF_MEMORY: &str = "out of memory";
+
 /// An error of ours in DataFusion's clothes.
 pub fn wrapped(e: SqlError) -> DataFusionError {
     DataFusionError::External(Box::new(e))
@@ -25,13 +27,23 @@ pub fn unwrapped(e: DataFusionError) -> SqlError {
     }
     let root = e.find_root();
     match root {
-        DataFusionError::ResourcesExhausted(_) => {
-            let hint = "The statement needs more memory than one statement may have.";
-            SqlError::new(SqlState("53200"), "out of memory").with_detail(root.to_string()).with_hint(hint)
-        }
+        DataFusionError::ResourcesExhausted(_) => out_of_memory(),
         DataFusionError::NotImplemented(what) => SqlError::unsupported(what),
         _ => SqlError::internal(root.to_string()),
     }
+}
+
+/// 53200: the memory of general queries is used up.
+pub fn out_of_memory() -> SqlError {
+    let hint =
+        "Raise memory in the section [query] of varve.toml, or let the statement collect fewer values.";
+    SqlError::new(SqlState("53200"), OUT_OF_MEMORY).with_hint(hint)
+}
+
+/// Whether an error is `out_of_memory`, or DataFusion's error that becomes it.
+pub fn is_out_of_memory(e: &DataFusionError) -> bool {
+    matches!(e.find_root(), DataFusionError::ResourcesExhausted(_))
+        || find::<SqlError>(e).is_some_and(|e| e.sqlstate.0 == "53200" && &*e.message == OUT_OF_MEMORY)
 }
 
 /// The first error of this kind among an error and its causes.

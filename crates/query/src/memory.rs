@@ -131,8 +131,3 @@ pub fn bounded(context: TaskContext, bytes: usize) -> Arc<TaskContext> {
     let runtime = RuntimeEnv { memory_pool, ..(*whole).clone() };
     Arc::new(context.with_runtime(Arc::new(runtime)))
 }
-
-/// Whether an execution has ended because memory was over.
-pub fn is_over(e: &DataFusionError) -> bool {
-    matches!(e.find_root(), DataFusionError::ResourcesExhausted(_))
-}

@@ -35,9 +35,10 @@ use varve_sql::general::{
 
 use crate::analyze::{Node, nodes};
 use crate::apply::ApplyPlanner;
+use crate::budget;
 use crate::cancel;
 use crate::cells::Cells;
-use crate::error::{unwrapped, wrapped};
+use crate::error::{is_out_of_memory, unwrapped, wrapped};
 use crate::expand::ExpandPlanner;
 use crate::join_order;
 use crate::kept::{Assumed, KeptPlan, KeptPlans, Snapshot};
@@ -151,7 +152,8 @@ impl QueryPlanner for Planner {
 
 impl General for Queries {
     fn run(&self, query: Query<'_>, emit: &mut Emit<'_>) -> varve_sql::Result<u64> {
-        let run = || runtime()?.block_on(self.run_here(query, None, emit)).map_err(unwrapped);
+        let _pool = budget::within(self.state.runtime_env().memory_pool.clone());
+        let run = || runtime()?.block_on(self.run_here(query, None, emit)).map_err(|e| self.told(e));
         stacker::grow(STACK_BYTES, run).map(|(count, _)| count)
     }
 
@@ -174,7 +176,8 @@ impl General for Queries {
         gauge: Gauge,
         emit: &mut Emit<'_>,
     ) -> varve_sql::Result<(u64, Analyzed)> {
-        let run = || runtime()?.block_on(self.run_here(query, Some(gauge), emit)).map_err(unwrapped);
+        let _pool = budget::within(self.state.runtime_env().memory_pool.clone());
+        let run = || runtime()?.block_on(self.run_here(query, Some(gauge), emit)).map_err(|e| self.told(e));
         let (count, analyzed) = stacker::grow(STACK_BYTES, run)?;
         let analyzed = analyzed.ok_or_else(|| SqlError::internal("a query that was not measured"))?;
         Ok((count, analyzed))
@@ -192,6 +195,15 @@ impl Queries {
     /// How many plans were made so far; those that are kept are made once.
     pub fn plans_made(&self) -> u64 {
         self.kept.made()
+    }
+
+    /// The error that a client sees. If memory was over, it says how much there is.
+    fn told(&self, e: DataFusionError) -> SqlError {
+        if !is_out_of_memory(&e) {
+            return unwrapped(e);
+        }
+        let mib = self.memory_bytes >> 20;
+        unwrapped(e).with_detail(format!("All general queries together may use {mib} MiB of memory."))
     }
 
     /// The plan of a query, ready to run: one that was kept, or a new one.
@@ -238,7 +250,7 @@ impl Queries {
         let node = match self.drive(&kept, &query, gauge, emit, &mut count).await {
             Ok(node) => node,
             // Nothing was given out: joins that sort, and go on in files, may do.
-            Err(e) if count == 0 && memory::is_over(&e) => {
+            Err(e) if count == 0 && is_out_of_memory(&e) => {
                 let keeps = !kept.assumed.is_of_one_run;
                 drop(kept);
                 kept = self.physical(&mut query, keeps, &self.thrifty).await?;

@@ -19,6 +19,7 @@ use varve_sql::general::{Around, Exclude, FrameUnits, SqlError, SqlState, Ty, Wi
 use varve_sql::planted;
 
 use crate::aggregate::Folded;
+use crate::budget::{Account, datum_bytes};
 use crate::cells::{Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
 use crate::identity::{Identity, compared_by_identity};
@@ -329,7 +330,7 @@ impl<'a> Partition<'a> {
             }
             return Ok(());
         }
-        let (mut folded, mut taken) = (fresh(), 0..0);
+        let (mut folded, mut taken, mut memory) = (fresh(), 0..0, Account::default());
         let mut result = folded.result()?;
         for row in 0..self.rows {
             // A frame that moves is gone through again for each row.
@@ -346,6 +347,7 @@ impl<'a> Partition<'a> {
                 taken.end = frame.end;
                 result = folded.result()?;
             }
+            memory.grow(datum_bytes(&result.as_datum()))?;
             out.push(result.as_datum());
         }
         Ok(())
@@ -360,8 +362,7 @@ impl<'a> Partition<'a> {
         if let WinFunction::Aggregate(kind) = self.call.function
             && kind.collects()
         {
-            folded.collect(self.argument(0, row), self.argument(1, row), &[]);
-            return Ok(());
+            return folded.collect(self.argument(0, row), self.argument(1, row), &[]);
         }
         if let WinFunction::Aggregate(kind) = self.call.function
             && kind.is_of_pairs()

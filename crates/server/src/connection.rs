@@ -75,6 +75,7 @@ pub fn serve<B: Backend>(stream: Stream, registration: &Registration, backend: &
     };
     tell(&end, registration);
     if farewell(end, registration, &mut out) {
+        drain(&stream, reader.refused_bytes());
         linger(&stream);
     }
 }
@@ -226,15 +227,30 @@ fn farewell(end: FrameEnd, registration: &Registration, out: &mut Out<Stream>) -
     out.flush().is_ok()
 }
 
+/// Reads the rest of a refused message. libpq does not look at the reason if it sees the end of the stream while
+/// it still sends, so the stream ends only when the client has sent the message.
+fn drain(stream: &Stream, bytes: usize) {
+    // Encryption adds at most this much.
+    let bytes = bytes.saturating_add(bytes / 16);
+    if bytes > 0 {
+        read_on(stream, bytes.min(LINGER_BYTES));
+    }
+}
+
 /// Reads on for a moment: closing a socket with unread input resets the connection, and the reset
 /// can overtake the error message.
 fn linger(stream: &Stream) {
     stream.finish();
     let _ = stream.socket.shutdown(Shutdown::Write);
+    read_on(stream, LINGER_BYTES);
+}
+
+/// Reads and forgets bytes, until the client is silent.
+fn read_on(stream: &Stream, bytes_max: usize) {
     let _ = stream.socket.set_read_timeout(Some(LINGER_SILENCE));
     let deadline = Instant::now() + LINGER;
     let (mut rest, mut taken) = (vec![0; 64 << 10], 0);
-    while Instant::now() < deadline && taken < LINGER_BYTES {
+    while Instant::now() < deadline && taken < bytes_max {
         match (&*stream.socket).read(&mut rest) {
             Ok(count @ 1..) => taken += count,
             _ => return,

@@ -84,12 +84,14 @@ pub struct FrameReader<R> {
     unread: Range<usize>,
     /// The last read filled the buffer: a larger one would save calls.
     was_full: bool,
+    /// Bytes of a refused message that have not arrived yet.
+    refused_bytes: usize,
 }
 
 impl<R: Read> FrameReader<R> {
     /// A reader over `source`, which should block.
     pub fn new(source: R) -> Self {
-        Self { source, buffer: Vec::new(), unread: 0..0, was_full: false }
+        Self { source, buffer: Vec::new(), unread: 0..0, was_full: false, refused_bytes: 0 }
     }
 
     /// The next typed message.
@@ -120,6 +122,7 @@ impl<R: Read> FrameReader<R> {
         self.fill_at_least(HEADER_BYTES, Missing::Header(kind))?;
         let length = self.u32_at(1);
         if length < 4 || length > limit {
+            self.refused_bytes = (1 + length).saturating_sub(self.unread.len());
             return Err(FrameEnd::Broken(bad_length(kind, length, limit)));
         }
         self.fill_at_least(1 + length, Missing::Body { kind, length })?;
@@ -167,6 +170,11 @@ impl<R: Read> FrameReader<R> {
     /// has inserted unencrypted data before the answer.
     pub fn has_unread(&self) -> bool {
         !self.unread.is_empty()
+    }
+
+    /// How much of a message of a wrong length the client will still send, by that length.
+    pub fn refused_bytes(&self) -> usize {
+        self.refused_bytes
     }
 
     /// The stream below.
@@ -277,9 +285,16 @@ fn unknown_kind(kind: u8) -> WireError {
 }
 
 fn bad_length(kind: u8, length: usize, limit: usize) -> WireError {
-    WireError::fatal("08P01", "invalid message length").detail(format!(
+    let error = WireError::fatal("08P01", "invalid message length").detail(format!(
         "A message of type {} announced {length} bytes; it must be between 4 and {limit}.",
         show(kind)
+    ));
+    if limit < LARGE_BYTES_MAX || length < limit {
+        return error;
+    }
+    error.hint(format!(
+        "A statement, and its parameters, may have {} MiB. Send large data in several statements, or by COPY.",
+        limit >> 20
     ))
 }
 

@@ -16,10 +16,13 @@ use pgwire::messages::Message;
 use pgwire::messages::response::{MESSAGE_TYPE_BYTE_ERROR_RESPONSE, MESSAGE_TYPE_BYTE_NOTICE_RESPONSE};
 use pgwire::messages::startup::MESSAGE_TYPE_BYTE_PARAMETER_STATUS;
 use varve_sql::encoding::Encoding;
-use varve_sql::{SqlError, Subject};
+use varve_sql::{SqlError, SqlState, Subject};
 
 use crate::error::WireError;
 
+/// The longest message, without its kind (PostgreSQL's `MaxAllocSize`). Its length field has 31 bits, and
+/// clients allocate what it says.
+pub const MESSAGE_BYTES_MAX: usize = (1 << 30) - 1;
 /// The buffer is written when it holds more than this.
 pub const BUFFER_BYTES_MAX: usize = 64 << 10;
 const BUFFER_KEEP_BYTES: usize = 32 << 10;
@@ -95,6 +98,13 @@ impl<W: Write> Out<W> {
         self.begun = Some(self.buffer.len());
         self.buffer.push(kind);
         self.begin_value()
+    }
+
+    /// 54000 if the message that is being written is longer than a message can be.
+    #[inline]
+    pub fn check_length(&self, at: LengthAt) -> Result<(), SqlError> {
+        let bytes = self.buffer.len() - at.0;
+        if bytes <= MESSAGE_BYTES_MAX { Ok(()) } else { Err(too_long(bytes)) }
     }
 
     /// Patches the length of a message, which counts itself.
@@ -209,6 +219,12 @@ impl<W: Write> Out<W> {
     }
 }
 
+#[cold]
+fn too_long(bytes: usize) -> SqlError {
+    let detail = format!("A message of {bytes} bytes exceeds the limit of {MESSAGE_BYTES_MAX} bytes.");
+    SqlError::new(SqlState::PROGRAM_LIMIT, "out of memory").with_detail(detail)
+}
+
 #[inline]
 fn patch(buffer: &mut [u8], at: usize, uncounted: usize) {
     let length = buffer.len() - at - uncounted;
@@ -257,6 +273,18 @@ mod tests {
         out.ready(b'I');
         out.flush().unwrap();
         assert_eq!(out.sink, b"D\0\0\0\x0d\0\x01\0\0\0\x03abcZ\0\0\0\x05I");
+    }
+
+    #[test]
+    fn a_message_of_a_gigabyte_is_refused() {
+        let mut out = Out::new(Vec::new());
+        let message = out.begin(b'D');
+        out.buffer().resize(1 + MESSAGE_BYTES_MAX, 0);
+        assert!(out.check_length(message).is_ok());
+        out.buffer().push(0);
+        assert_eq!(out.check_length(message).unwrap_err().sqlstate.0, "54000");
+        out.abandon(message);
+        assert!(out.buffer().is_empty());
     }
 
     #[test]

@@ -198,7 +198,9 @@ impl Sink for Results<'_> {
         let message = self.out.begin(b'D');
         self.out.buffer().extend_from_slice(&(row.len() as u16).to_be_bytes());
         for (index, datum) in row.iter().enumerate() {
-            if let Err(error) = self.value(index, *datum) {
+            // After each value, so that the buffer has at most one value too many.
+            let added = self.value(index, *datum);
+            if let Err(error) = added.and_then(|()| Ok(self.out.check_length(message)?)) {
                 self.out.abandon(message);
                 return Err(error.into());
             }
@@ -243,6 +245,10 @@ impl Sink for Results<'_> {
         self.flush_if_full()?;
         let message = self.out.begin(b'd');
         self.out.buffer().extend_from_slice(piece);
+        if let Err(error) = self.out.check_length(message) {
+            self.out.abandon(message);
+            return Err(error);
+        }
         self.out.end(message);
         Ok(())
     }

@@ -330,7 +330,7 @@ impl Around {
         rows: usize,
         slots: usize,
         slot: impl Fn(usize, usize) -> Datum<'v>,
-        mut out: impl FnMut(Datum<'_>),
+        mut out: impl FnMut(Datum<'_>) -> Result<()>,
     ) -> Result<()> {
         self.check_cancel()?;
         let mut arena = Bump::new();
@@ -339,7 +339,7 @@ impl Around {
                 env.check_cancel()?;
                 let cx = Cx { params, arena: &arena, env };
                 let values: Row<'_> = (0..slots).map(|s| slot(n, s)).collect();
-                out(expr.eval(&Input::Slots(&values), &cx)?);
+                out(expr.eval(&Input::Slots(&values), &cx)?)?;
                 drop(values);
                 arena.reset();
             }

@@ -62,6 +62,16 @@ pub fn split_name(text: &str) -> (String, String) {
     }
 }
 
+/// An object cannot be made: its schema does not exist (3F000), or is the server's own (42501).
+pub fn cannot_create(schema: &str, name: &str) -> SqlError {
+    if !matches!(schema, "pg_catalog" | "information_schema") {
+        return no_schema(schema);
+    }
+    let message = format!("permission denied to create \"{schema}.{name}\"");
+    SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+        .with_detail("System catalog modifications are currently disallowed.")
+}
+
 /// 3F000
 pub fn no_schema(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{name}\" does not exist"))

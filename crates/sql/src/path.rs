@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use varve_engine::{Catalog, Rights};
 
 use crate::error::{Result, SqlError, SqlState};
-use crate::names::{clipped, object_name, split_name};
+use crate::names::{cannot_create, clipped, object_name, split_name};
 use crate::rights::{Holder, Object, Who};
 use crate::system;
 use crate::system::names::quoted;
@@ -144,9 +144,7 @@ impl Path {
             return Err(SqlError::new(SqlState::INVALID_SCHEMA, message));
         };
         if matches!(schema.as_str(), SYSTEM | INFORMATION) {
-            let message = format!("permission denied to create \"{schema}.{name}\"");
-            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
-                .with_detail("System catalog modifications are currently disallowed."));
+            return Err(cannot_create(schema, name));
         }
         Ok(schema)
     }

@@ -25,6 +25,9 @@ use quantity::{Unit, count, kilobytes, millis, number, within};
 pub use shown::DescribedSetting;
 use shown::shown;
 
+/// The longest time of a setting, in milliseconds.
+const MILLIS_MAX: f64 = i32::MAX as f64;
+
 /// What values a setting takes.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -510,18 +513,9 @@ fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(
             let message = format!("parameter \"{name}\" cannot be changed");
             return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
         }
-        Kind::DurationOrNone if value.trim() == "-1" => "-1".to_owned(),
-        Kind::Duration | Kind::DurationOrNone => {
-            millis(value).ok_or_else(|| invalid(name, value))?.to_string()
-        }
-        Kind::SomeTime => match millis(value).ok_or_else(|| invalid(name, value))? {
-            0 => {
-                let message =
-                    format!("0 ms is outside the valid range for parameter \"{name}\" (1 .. {})", i32::MAX);
-                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-            }
-            some => some.to_string(),
-        },
+        Kind::DurationOrNone => number(name, value, Unit::Millis, -1.0..=MILLIS_MAX)?,
+        Kind::Duration => number(name, value, Unit::Millis, 0.0..=MILLIS_MAX)?,
+        Kind::SomeTime => number(name, value, Unit::Millis, 1.0..=MILLIS_MAX)?,
         Kind::Number(unit, least, greatest) => number(name, value, unit, least..=greatest)?,
         Kind::AtConnection => {
             let message = format!("parameter \"{name}\" cannot be set after connection start");

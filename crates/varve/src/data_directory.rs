@@ -80,6 +80,9 @@ pub fn inspect(path: &Path) -> Result<DirectoryState, OpenError> {
                 Ok(DirectoryState::Missing)
             };
         }
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            return Err(OpenError::NotDirectory { path: path.to_owned() });
+        }
         Err(error) => return Err(OpenError::Unreadable { path: path.to_owned(), error }),
     };
     let mut names = Vec::new();

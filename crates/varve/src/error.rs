@@ -32,6 +32,20 @@ pub enum OpenError {
         /// The error of the system.
         error: std::io::Error,
     },
+    /// A file has the name that was given for the directory.
+    #[error("{} is a file. A database needs a directory: check the name.", path.display())]
+    NotDirectory {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A command that only opens a database was given a directory with other files.
+    #[error("There is no database in {}, but other files ({names}). Check the name of the directory.", path.display())]
+    OtherFiles {
+        /// The directory.
+        path: PathBuf,
+        /// A few of the files.
+        names: String,
+    },
     /// There is no database.
     #[error("There is no database in {}. `varve init {}` makes one.", path.display(), path.display())]
     NoDatabase {

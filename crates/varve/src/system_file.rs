@@ -74,6 +74,9 @@ impl SystemFile {
         let path = directory.join(AUTO_FILE_NAME);
         let wrong = |error: ConfigError| ConfigError { file: Some(path.display().to_string()), ..error };
         let bytes = match std::fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(OpenError::NotDirectory { path: directory.to_owned() });
+            }
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(OpenError::ConfigFile { path, error });
             }

@@ -179,8 +179,8 @@ pub(crate) fn find(config: &WantedRegion<'_>, stored: &Superblock) -> Result<Opt
     let Some(attached) = stored.attached else { return Ok(None) };
     let Some(nvm) = config.nvm else {
         return Err(refused(format!(
-            "an NVM region has {} of the database, and none is configured: start it with the [nvm] that it had, or bring \
-             everything home first: {DRAIN}",
+            "persistent memory has {} of this database, but the configuration has no section [nvm]: restore this \
+             section, or move the contents into the data files first: {DRAIN}",
             attached.parts()
         )));
     };

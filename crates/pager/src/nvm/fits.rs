@@ -99,14 +99,15 @@ pub(crate) fn configured(config: &WantedRegion<'_>, layout: &Layout) -> std::res
     match Layout::of(config).map_err(|error| error.to_string())? {
         Some(wanted) if wanted == *layout => Ok(()),
         Some(_) => Err(format!(
-            "is divided in another way than is configured: start the database with the [nvm] and the protection that it \
-             had ({} bytes, {} of them for the log, {} for pages), or bring everything home first: {DRAIN}",
+            "has other sizes than the configuration: restore the old settings of [nvm] and [protection] ({} bytes, {} of \
+             them for the log, {} for pages), or move its contents into the data files first: {DRAIN}",
             layout.region_bytes,
             layout.log.map_or(0, |log| log.bytes()),
             layout.slots.map_or(0, |slots| slots.bytes(layout.page_size))
         )),
         None => Err(format!(
-            "is the database's NVM region, and none is configured: bring everything home first: {DRAIN}"
+            "is the persistent memory of this database, but the configuration has no section [nvm]: restore this \
+             section, or move the contents into the data files first: {DRAIN}"
         )),
     }
 }

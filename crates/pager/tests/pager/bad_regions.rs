@@ -143,9 +143,9 @@ fn an_empty_file_is_refused() {
 fn another_configuration_is_refused() {
     let more = ProtectionKind::NvmDoublewrite { batch_slots: 9, single_slots: 2 };
     let cases: [(Parts, Parts, &str); 9] = [
-        (NVM_LOG, IN_FILES, "an NVM region has the log of the database, and none is configured"),
-        (NVM_PAGES, IN_FILES, "an NVM region has the newest pages of the database, and none is"),
-        (NVM_COPIES, IN_FILES, "an NVM region has the doublewrite copies of the database, and none"),
+        (NVM_LOG, IN_FILES, "persistent memory has the log of this database, but"),
+        (NVM_PAGES, IN_FILES, "persistent memory has the newest pages of this database, but"),
+        (NVM_COPIES, IN_FILES, "persistent memory has the doublewrite copies of this database, but"),
         (NVM_ALL, LARGER, "divided in another way"),
         (NVM_ALL, (NVM_ALL.0, COPIES), "divided in another way"),
         (NVM_LOG, (Some((768 << 10, LOG_BYTES + 8 * 4096)), DOUBLEWRITE), "divided in another way"),

@@ -1,6 +1,6 @@
 //! Queries that need more memory than they have continue in temporary files, and leave no files behind.
 
-use super::support::{database_with, lines, session};
+use super::support::{database_with, error_of, lines, session};
 use varve_query::QueryOptions;
 
 fn files(path: &std::path::Path) -> usize {
@@ -118,4 +118,47 @@ fn temp_file_limit_is_for_all_files_of_a_session_together() {
     assert_eq!(lines(&mut session, &kept("c")), ["= DECLARE CURSOR"]);
     lines(&mut session, "commit");
     assert_eq!(lines(&mut session, sorted).len(), 80_001);
+}
+
+/// DataFusion asks an aggregate for its size only after a batch: 1,000 values of a megabyte are one batch.
+#[test]
+fn collected_values_are_counted_within_a_batch() {
+    let options = QueryOptions { memory_bytes: 16 << 20, spill: None, ..QueryOptions::default() };
+    let mut session = session(&database_with(&options));
+    for collected in
+        ["string_agg(x, '')", "array_agg(x)", "json_agg(x)", "json_object_agg(x, 1)", "count(distinct x)"]
+    {
+        let of = |rows: u32| {
+            format!(
+                "select {collected} is null from (select repeat('x', 1000000) || i as x from generate_series(1, {rows}) i) t"
+            )
+        };
+        assert_eq!(lines(&mut session, &of(2)), ["f", "= SELECT 1"], "{collected}");
+        assert_eq!(lines(&mut session, &of(60)), ["! 53200 out of memory"], "{collected}");
+    }
+    let constant = "(select repeat('x', 1000000) as x offset 0) t, generate_series(1, 60) i";
+    let collected = format!("select length(string_agg(x, '')) from {constant}");
+    assert_eq!(lines(&mut session, &collected), ["! 53200 out of memory"]);
+    let growing = format!("select length(string_agg(x, '') over (order by i)) from {constant}");
+    assert_eq!(lines(&mut session, &growing), ["! 53200 out of memory"]);
+    let error = error_of(&mut session, &collected);
+    assert_eq!(error.detail.as_deref(), Some("All general queries together may use 16 MiB of memory."));
+    assert!(error.hint.is_some_and(|hint| hint.contains("[query] of varve.toml")));
+    // The memory is back.
+    assert_eq!(
+        lines(&mut session, "select length(string_agg(repeat('x', 1000000), '')) from generate_series(1, 3)"),
+        ["3000000", "= SELECT 1"]
+    );
+}
+
+/// The length of such a value had more than 31 bits, and clients lost their place in the stream.
+#[test]
+fn a_collected_value_ends_before_a_gigabyte() {
+    let options = QueryOptions { memory_bytes: 4 << 30, spill: None, ..QueryOptions::default() };
+    let mut session = session(&database_with(&options));
+    let sql = "select length(string_agg(x, '')) from (select repeat('x', 10000000) as x offset 0) t, generate_series(1, 110)";
+    let error = error_of(&mut session, sql);
+    assert_eq!((error.sqlstate.0, &*error.message), ("54000", "out of memory"));
+    let detail = "Cannot enlarge string buffer containing 1070000000 bytes by 10000000 more bytes.";
+    assert_eq!(error.detail.as_deref(), Some(detail));
 }

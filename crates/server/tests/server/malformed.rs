@@ -43,6 +43,24 @@ fn a_message_that_is_too_long_gets_its_reason() {
     server.stop(Duration::from_secs(5));
 }
 
+/// libpq looks for the reason only when it has sent its whole message, or does not see the end before.
+#[test]
+fn the_stream_stays_open_until_a_refused_message_has_come() {
+    let server = server();
+    let length: u32 = 65 << 20;
+    let mut long = vec![b'Q'];
+    long.extend(length.to_be_bytes());
+    long.resize(1 + length as usize, b' ');
+    let mut client = Client::connect(server.address());
+    let (first, rest) = long.split_at(1 << 20);
+    client.send(first);
+    assert_eq!(client.next(), "E[FATAL 08P01 invalid message length]");
+    assert!(client.is_silent(Duration::from_millis(100)), "the end came while the client was sending");
+    client.send(rest);
+    assert_eq!(client.next(), "closed");
+    server.stop(Duration::from_secs(5));
+}
+
 /// The borders of the frame are known, so the connection goes on.
 #[test]
 fn a_damaged_body_is_an_error_of_its_message() {

@@ -38,6 +38,26 @@ pub enum Definition {
     Drop(Drop),
 }
 
+impl Definition {
+    /// The command's name in messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Definition::CreateTable(_) => "CREATE TABLE",
+            Definition::CreateTableAs(_) => "CREATE TABLE AS",
+            Definition::CreateIndex(_) => "CREATE INDEX",
+            Definition::CreateView(_) => "CREATE VIEW",
+            Definition::CreateSequence(_) => "CREATE SEQUENCE",
+            Definition::CreateSchema(_) => "CREATE SCHEMA",
+            Definition::AlterTable(_) => "ALTER TABLE",
+            Definition::AlterSequence(_) => "ALTER SEQUENCE",
+            Definition::RenameIndex(_) => "ALTER INDEX",
+            Definition::Comment(_) => "COMMENT",
+            Definition::Truncate(_) => "TRUNCATE TABLE",
+            Definition::Drop(drop) => drop.kind.tag(),
+        }
+    }
+}
+
 /// An expression that the catalog keeps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeptExpr {
@@ -549,6 +569,17 @@ pub enum DropKind {
 }
 
 impl DropKind {
+    /// The command tag of its DROP.
+    pub fn tag(self) -> &'static str {
+        match self {
+            DropKind::Index => "DROP INDEX",
+            DropKind::Schema => "DROP SCHEMA",
+            DropKind::Sequence => "DROP SEQUENCE",
+            DropKind::Table => "DROP TABLE",
+            DropKind::View => "DROP VIEW",
+        }
+    }
+
     /// As error messages call it.
     pub fn name(self) -> &'static str {
         match self {

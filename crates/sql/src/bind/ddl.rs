@@ -20,7 +20,7 @@ use crate::ast::{
 };
 use crate::error::{Result, SqlError, SqlState};
 use crate::made_name::{free_among, unique_name};
-use crate::names::{fold, no_schema, object_name, split_name};
+use crate::names::{cannot_create, fold, object_name, split_name};
 use crate::nextval::drawn_from;
 use crate::ty;
 
@@ -58,7 +58,7 @@ impl Binder<'_> {
         let storage = storage::of_new_table(&t.options)?;
         let (schema, name) = object_name(&t.name)?;
         if !self.catalog.has_schema(&schema) {
-            return Err(no_schema(&schema).at(self.at(&t.name)));
+            return Err(cannot_create(&schema, &name).at(self.at(&t.name)));
         }
         let mut parts = TableParts { table: name.clone(), ..TableParts::default() };
         for column in &t.columns {
@@ -174,12 +174,10 @@ impl Binder<'_> {
                 ty::of_ast(&c.data_type).and_then(ty::Typed::storage).map_err(|e| e.at(at))?
             }
         };
-        let not_null = parts.serial.iter().any(|(serial, _)| *serial == ordinal);
+        let is_serial = parts.serial.iter().any(|(serial, _)| *serial == ordinal);
+        let not_null = is_serial;
         parts.columns.push(ColumnDef { not_null, ..ColumnDef::new(name, column_type) });
-        let is = |kind: &ConstraintKind| c.constraints.iter().any(|c| c.kind == *kind);
-        if is(&ConstraintKind::Null) && (not_null || is(&ConstraintKind::NotNull)) {
-            return Err(conflicting_nulls(&c.name, &parts.table));
-        }
+        check_together(c, is_serial, &parts.table)?;
         c.constraints.iter().try_for_each(|constraint| self.constraint(constraint, Some(ordinal), parts))
     }
 
@@ -265,6 +263,29 @@ pub(super) fn kept_default(default: &KeptExpr) -> Result<String> {
         _ => Err(SqlError::unsupported(format!("the default {text}"))
             .with_hint("Varve cannot keep this expression as text; write it in another way.")),
     }
+}
+
+/// 42601 for constraints of a column that exclude each other. `serial` is NOT NULL and has a default, and an
+/// identity is NOT NULL.
+fn check_together(c: &ColumnDefinition, is_serial: bool, table: &str) -> Result<()> {
+    let has = |is: fn(&ConstraintKind) -> bool| c.constraints.iter().any(|c| is(&c.kind));
+    let is_null = has(|kind| matches!(kind, ConstraintKind::Null));
+    let has_default = has(|kind| matches!(kind, ConstraintKind::Default(_)));
+    let is_identity = has(|kind| matches!(kind, ConstraintKind::Identity(..)));
+    let is_not_null = is_serial || is_identity || has(|kind| matches!(kind, ConstraintKind::NotNull));
+    if is_null && is_not_null {
+        return Err(conflicting_nulls(&c.name, table));
+    }
+    if is_identity && (is_serial || has_default) {
+        let column = fold(&c.name);
+        let message =
+            format!("both default and identity specified for column \"{column}\" of table \"{table}\"");
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    if is_serial && has_default {
+        return Err(several_defaults(&fold(&c.name), table));
+    }
+    Ok(())
 }
 
 /// 42601

@@ -390,6 +390,7 @@ impl Binder<'_> {
             "current_timestamp" => Ty::TimestampTz,
             "localtimestamp" => Ty::Timestamp,
             "current_date" => Ty::Date,
+            "localtime" => Ty::Time,
             name => {
                 let digits = f.precision.map(|digits| Expr::Const(Value::Int4(digits)));
                 let digits = digits.map(|expr| Bound { expr, t: Typed::plain(Ty::Int4), at });

@@ -42,7 +42,7 @@ impl Binder<'_> {
     pub fn create_view(&mut self, v: &CreateView) -> Result<ViewSpec> {
         let (schema, name) = object_name(&v.name)?;
         if !self.catalog.has_schema(&schema) {
-            return Err(crate::names::no_schema(&schema).at(self.at(&v.name)));
+            return Err(crate::names::cannot_create(&schema, &name).at(self.at(&v.name)));
         }
         // The path of `public` is that of the text.
         self.path = self.path.filter(|path| path.number() != 0);

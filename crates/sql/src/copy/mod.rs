@@ -88,6 +88,8 @@ pub enum Chosen {
 pub struct Format {
     /// Which format.
     pub kind: Kind,
+    /// FREEZE: only a table that the transaction has made or emptied is loaded.
+    pub freeze: bool,
     /// Encoding of the data, if not the client's.
     pub encoding: Option<Encoding>,
     /// Line of names.
@@ -114,6 +116,7 @@ impl Format {
         let csv = kind == Kind::Csv;
         Format {
             kind,
+            freeze: false,
             encoding: None,
             header: Header::None,
             delimiter: if csv { b',' } else { b'\t' },

@@ -514,7 +514,8 @@ impl Alter<'_> {
             uses.any(|used| column.is_none_or(|c| names(c)(used)))
         });
         let Some(view) = used else { return Ok(()) };
-        Err(SqlError::unsupported(format!("{action} of what view \"{}\" names", view.name))
+        let what = if column.is_some() { "column" } else { "table" };
+        Err(SqlError::unsupported(format!("{action} of a {what} that view \"{}\" uses", view.name))
             .with_hint("Drop the view, rename, and create it again.")
             .into())
     }

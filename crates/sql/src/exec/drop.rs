@@ -13,8 +13,8 @@ use crate::ast;
 use crate::names::object_name;
 use crate::nextval::draws_from;
 use varve_engine::{
-    Catalog, Error as EngineError, ForeignKey, IndexId, ObjectId, SequenceDef, SequenceId, TableDef, TableId,
-    Transaction, ViewDef,
+    Catalog, Error as EngineError, ForeignKey, IndexId, Named, ObjectId, SequenceDef, SequenceId, TableDef,
+    TableId, Transaction, ViewDef,
 };
 
 use super::notice::{Notices, Result, notice};
@@ -22,6 +22,7 @@ use crate::ast::{Drop, DropKind};
 use crate::bind::foreign::same_columns;
 use crate::error::{SqlError, SqlState};
 use crate::sink::Severity;
+use crate::system::names::quoted;
 
 /// Something that goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,13 +67,7 @@ pub(super) fn drop_objects(
     }
     let of = if d.names.len() == 1 { described(catalog, d.kind, &named) } else { None };
     drop_all(catalog, of.as_deref(), named, d.cascade, txn, notices)?;
-    Ok(match d.kind {
-        DropKind::Table => "DROP TABLE",
-        DropKind::View => "DROP VIEW",
-        DropKind::Index => "DROP INDEX",
-        DropKind::Sequence => "DROP SEQUENCE",
-        DropKind::Schema => "DROP SCHEMA",
-    })
+    Ok(d.kind.tag())
 }
 
 /// What a name stands for.
@@ -387,6 +382,10 @@ fn missing(kind: DropKind, name: &ast::ObjectName) -> Result<SqlError, SqlError>
 fn index(catalog: &Catalog, schema: &str, last: &str) -> Result<Option<Gone>> {
     let Some((table, index)) = catalog.index(schema, last) else {
         return match catalog.resolve(schema, last) {
+            Some(Named::PrimaryKey(table)) => {
+                let table = catalog.table_by_id(table);
+                Err(needed_index(last, table.as_deref().map_or("", |table| &table.name)).into())
+            }
             Some(_) => {
                 let message = format!("\"{last}\" is not an index");
                 Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into())
@@ -395,9 +394,7 @@ fn index(catalog: &Catalog, schema: &str, last: &str) -> Result<Option<Gone>> {
         };
     };
     if index.constraint {
-        let message =
-            format!("cannot drop index {last} because constraint {last} on table {} requires it", table.name);
-        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).into());
+        return Err(needed_index(last, &table.name).into());
     }
     let needs = |key: &ForeignKey| {
         same_columns(&key.parent_columns, &index.columns)
@@ -412,6 +409,14 @@ fn index(catalog: &Catalog, schema: &str, last: &str) -> Result<Option<Gone>> {
             .into());
     }
     Ok(Some(Gone::Index(table.id, index.id)))
+}
+
+/// 2BP01: a constraint of the same name has the index.
+fn needed_index(name: &str, table: &str) -> SqlError {
+    let (name, table) = (quoted(name), quoted(table));
+    let message = format!("cannot drop index {name} because constraint {name} on table {table} requires it");
+    SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
+        .with_hint(format!("You can drop constraint {name} on table {table} instead."))
 }
 
 /// An identity column is not without its sequence.

@@ -15,7 +15,7 @@ use super::notice::{Notices, Result, notice};
 use crate::ast::{OwnedBy, SequenceAction, SequenceOptions};
 use crate::bind::sequence::{changed, refuse_beyond, sequence_of};
 use crate::error::{SqlError, SqlState};
-use crate::names::{no_schema, split_name};
+use crate::names::{cannot_create, no_schema, split_name};
 use crate::nextval::{drawing_from_another, draws_from, sequence_text};
 use crate::system::names::quoted;
 
@@ -44,7 +44,7 @@ impl SequenceDdl<'_> {
             return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
         }
         if !catalog.has_schema(&schema) {
-            return Err(no_schema(&schema).into());
+            return Err(cannot_create(&schema, &name).into());
         }
         let mut new = sequence_of(schema, name, options)?;
         if let Some(restart) = options.restart {

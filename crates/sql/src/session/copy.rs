@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 
-use varve_engine::{Error as EngineError, Rights, predefined};
+use varve_engine::{Error as EngineError, Rights, TableDef, Transaction, predefined};
 
 use super::Session;
 use super::run::Ran;
@@ -28,6 +28,20 @@ use crate::prepared::Body;
 use crate::rights::{Kind, Object};
 use crate::sink::{Column, CommandTag, CopyShape, Severity, Sink};
 use crate::system::names::quoted;
+
+/// FREEZE is for a table that no other transaction sees with rows, as in PostgreSQL.
+fn check_freeze(txn: &Transaction, table: &TableDef) -> Result<()> {
+    if table.partitions.is_some() {
+        let message = "cannot perform COPY FREEZE on a partitioned table";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
+    if txn.has_new_tree(table) {
+        return Ok(());
+    }
+    let message = "cannot perform COPY FREEZE because the table was not created or truncated in the current \
+                   subtransaction";
+    Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message))
+}
 
 /// Bytes that are read from a file at once.
 const FILE_PIECE_BYTES: usize = 64 << 10;
@@ -99,6 +113,9 @@ impl Session {
             Err(EngineError::StaleDefinition { .. } | EngineError::Undefined { .. }) => return Ok(None),
             Err(e) => return Err(e.into()),
         };
+        if plan.format.freeze {
+            check_freeze(txn, &plan.table)?;
+        }
         let mut exec = Exec {
             txn,
             catalog: &mut self.catalog,

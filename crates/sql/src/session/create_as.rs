@@ -20,7 +20,7 @@ use crate::ast::{CreateTableAs, Definition, Ident, Statement};
 use crate::bind::{limits, storage};
 use crate::error::{Result, SqlError, SqlState};
 use crate::kept::KeptRows;
-use crate::names::{fold, no_schema, object_name};
+use crate::names::{cannot_create, fold, object_name};
 use crate::sink::{Column, CommandTag, Severity};
 use crate::system::names::quoted;
 use crate::ty::{Ty, Typed};
@@ -73,7 +73,7 @@ impl Session {
     fn still_free(&mut self, t: &CreateTableAs, (schema, name): (&str, &str)) -> Result<Option<()>> {
         let catalog = self.current_catalog();
         if !catalog.has_schema(schema) {
-            return Err(no_schema(schema));
+            return Err(cannot_create(schema, name));
         }
         if catalog.resolve(schema, name).is_none() {
             return Ok(Some(()));

@@ -42,15 +42,17 @@ impl Session {
             }),
             DatabaseCommand::Drop { name, if_exists, force } => self.drop_database(name, *if_exists, *force),
             DatabaseCommand::Alter(name, options) => {
-                self.in_turns(&mut |session| session.alter_database(name, options))
+                self.in_turns("ALTER DATABASE", &mut |session| session.alter_database(name, options))
             }
             DatabaseCommand::Set(name, set) => {
-                self.in_turns(&mut |session| session.set_of_database(name, set))
+                self.in_turns("ALTER DATABASE", &mut |session| session.set_of_database(name, set))
             }
             DatabaseCommand::Rename(from, to) => {
-                self.in_turns(&mut |session| session.rename_database(from, to))
+                self.in_turns("ALTER DATABASE", &mut |session| session.rename_database(from, to))
             }
-            DatabaseCommand::Owner(name, to) => self.in_turns(&mut |session| session.own_database(name, to)),
+            DatabaseCommand::Owner(name, to) => {
+                self.in_turns("ALTER DATABASE", &mut |session| session.own_database(name, to))
+            }
         }
     }
 
@@ -306,8 +308,10 @@ fn template_of(catalog: &Catalog, holder: &Holder, options: &[DatabaseOption]) -
         || inside.views().next().is_some()
         || inside.sequences().next().is_some();
     if has_relations || inside.schemas().any(|schema| schema.name != varve_engine::catalog::PUBLIC) {
-        let message = format!("a copy of the database \"{}\", which is not empty", template.name);
-        return Err(SqlError::unsupported(message));
+        let detail = format!("The database \"{}\" has tables, views, sequences or schemas.", template.name);
+        return Err(
+            SqlError::unsupported("CREATE DATABASE with a template that has objects").with_detail(detail)
+        );
     }
     Ok(template.id)
 }

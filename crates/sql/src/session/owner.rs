@@ -16,10 +16,19 @@ use crate::sink::Severity;
 use crate::utility::owner::{Owned, OwnerChange, Word};
 use crate::utility::role::RoleName;
 
+/// The command's name in messages.
+fn name_of(change: &OwnerChange) -> &'static str {
+    match change {
+        OwnerChange::Of(Owned::Relation { word, .. }, _) => word.tag(),
+        OwnerChange::Of(Owned::Schema(_), _) => "ALTER SCHEMA",
+        OwnerChange::All(..) => "REASSIGN OWNED",
+    }
+}
+
 impl Session {
     /// Changes owners.
     pub(super) fn change_owner(&mut self, change: &OwnerChange) -> Result<&'static str> {
-        self.in_turns(&mut |session| match change {
+        self.in_turns(name_of(change), &mut |session| match change {
             OwnerChange::Of(Owned::Relation { word, name, if_exists }, to) => {
                 session.own_relation(*word, name, *if_exists, to)
             }

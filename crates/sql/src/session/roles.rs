@@ -30,16 +30,18 @@ pub(super) type Done<T> = Result<T, Failed>;
 impl Session {
     /// Runs a command about roles; again from its start, if somebody else has changed what it changes.
     pub(super) fn role_command(&mut self, command: &RoleCommand) -> Result<&'static str> {
-        self.in_turns(&mut |session| session.changed_roles(command))
+        self.in_turns(command.name(), &mut |session| session.changed_roles(command))
     }
 
     /// Runs a change of the catalog; again from its start, if somebody else has changed what it changes.
+    /// `name` is the command's in messages.
     pub(super) fn in_turns(
         &mut self,
+        name: &str,
         change: &mut dyn FnMut(&mut Session) -> Done<&'static str>,
     ) -> Result<&'static str> {
         if self.read_only {
-            return Err(SqlError::read_only("this command"));
+            return Err(SqlError::read_only(name));
         }
         self.begin_engine();
         let noticed = self.notices.len();

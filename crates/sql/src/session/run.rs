@@ -466,7 +466,7 @@ impl Session {
     pub(super) fn define(&mut self, sql: &str, what: &Definition) -> Result<CommandTag> {
         self.catalog_of_path();
         if self.read_only {
-            return Err(SqlError::read_only("this command"));
+            return Err(SqlError::read_only(what.name()));
         }
         check_literals(sql, &self.facts.forms)?;
         let mut notices = std::mem::take(&mut self.notices);

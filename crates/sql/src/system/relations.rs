@@ -106,8 +106,7 @@ impl<'c> IndexOf<'c> {
             IndexKey::Expression(text, _) => name_of_key(text).into(),
         });
         let attribute = |(name, key): (Cow<'c, str>, IndexKey<'c>)| {
-            let t = Typed { typmod: -1, ..Typed::of_column(self.key_type(key)) };
-            plain(name, t, false)
+            plain(name, Typed::of_column(self.key_type(key)), false)
         };
         numbered(names).into_iter().zip(self.keys()).map(attribute).collect()
     }

@@ -8,6 +8,7 @@
 use varve_engine::{ColumnType, Datum, LockInfo, LockOwner, Locked, ObjectId, Value, predefined};
 
 use super::{Fill, Rows, SystemContext, list, oid, text};
+use crate::activity::State;
 use crate::rights::Holder;
 use crate::system_settings::SystemSetting;
 
@@ -195,6 +196,10 @@ fn pg_stat_activity(world: &SystemContext, rows: &mut Rows<'_>) {
             ("query", text(now.query)),
             ("backend_type", text("client backend")),
         ]);
+        // A session that waits for its client's next statement.
+        if matches!(now.state, State::Idle | State::InBlock | State::Failed) {
+            rows.set([("wait_event_type", text("Client")), ("wait_event", text("ClientRead"))]);
+        }
         let its_own = |lock: &&LockInfo| lock.label.cast_signed() == session.process_id;
         if let Some(awaited) = locks.iter().filter(its_own).find(|lock| !lock.is_granted) {
             let event = text(lock_type(world, awaited));

@@ -127,6 +127,7 @@ impl Options {
         check_null(&null, delimiter, quote, kind)?;
         Ok(Format {
             kind,
+            freeze: is_from && self.freeze.unwrap_or_default(),
             encoding: self.encoding,
             header,
             delimiter,

@@ -124,6 +124,21 @@ pub enum RoleCommand {
     },
 }
 
+impl RoleCommand {
+    /// The command's name in messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            RoleCommand::Create(..) => "CREATE ROLE",
+            RoleCommand::Alter(..) | RoleCommand::Rename(..) | RoleCommand::Group { .. } => "ALTER ROLE",
+            RoleCommand::Drop(..) => "DROP ROLE",
+            RoleCommand::Objects(change) if change.grants => "GRANT",
+            RoleCommand::Objects(_) => "REVOKE",
+            RoleCommand::Membership { grants: true, .. } => "GRANT ROLE",
+            RoleCommand::Membership { .. } => "REVOKE ROLE",
+        }
+    }
+}
+
 fn command(command: RoleCommand) -> Utility {
     Utility::Role(Box::new(command))
 }

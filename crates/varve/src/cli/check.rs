@@ -2,7 +2,6 @@
 
 use super::{CheckArgs, CommandError, say, warn};
 use crate::Embedded;
-use crate::data_directory::DirectoryState;
 use crate::error::OpenError;
 
 /// The most damages that are printed. The first one is the most important.
@@ -12,9 +11,7 @@ pub fn run(arguments: &CheckArgs) -> Result<(), CommandError> {
     let place = &arguments.place;
     let settings = place.settings()?;
     let path = place.directory.clone();
-    if place.state()? != DirectoryState::Database {
-        return Err(OpenError::NoDatabase { path }.into());
-    }
+    place.must_be_database()?;
     let database = Embedded::open_with(&path, &settings)?;
     database.home().warnings.iter().for_each(|what| warn(what));
     let report = database.engine().check().map_err(OpenError::from)?;

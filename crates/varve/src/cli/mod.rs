@@ -219,6 +219,16 @@ impl Where {
     fn state(&self) -> Result<DirectoryState, OpenError> {
         inspect(&self.directory)
     }
+
+    /// An error, if there is no database in the directory.
+    fn must_be_database(&self) -> Result<(), OpenError> {
+        match self.state() {
+            Ok(DirectoryState::Database) => Ok(()),
+            Ok(_) => Err(OpenError::NoDatabase { path: self.directory.clone() }),
+            Err(OpenError::Foreign { path, names }) => Err(OpenError::OtherFiles { path, names }),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 fn read_settings(file: &std::path::Path) -> Result<Settings, OpenError> {

@@ -173,9 +173,7 @@ fn no_database(directory: &Path) -> Result<(), CommandError> {
 /// The locked devices of the database, with the one of its region.
 fn open(arguments: &RegionArgs, configured: &Settings) -> Result<DatabaseDevices, CommandError> {
     let place = &arguments.place;
-    if place.state()? != DirectoryState::Database {
-        return Err(OpenError::NoDatabase { path: place.directory.clone() }.into());
-    }
+    place.must_be_database()?;
     if let Some(path) = arguments.region.as_ref().filter(|path| !path.is_dir()) {
         return Err(OpenError::NoRegionDirectory { path: path.clone() }.into());
     }
@@ -247,10 +245,10 @@ fn advice(found: &NvmFound, configured: &Settings, fits: bool, drain: &str) -> S
     match (found.attached.is_some(), fits) {
         (true, true) => "says the same".into(),
         (true, false) if matches!(found.region, Some(Err(_))) => {
-            "whether it goes with the region can't be told without that; bring the region's right file back first".into()
+            "without the region, it is not known whether the configuration fits; restore the file of the region first".into()
         }
         (true, false) => format!(
-            "says something else of [nvm] or [protection], and a start is refused; put that back, or run: {drain}"
+            "[nvm] or [protection] differs from the database, so a start is refused; restore the old settings, or run: {drain}"
         ),
         (false, true) if configured.nvm.is_some() => "says the same".into(),
         (false, true) => "has no persistent memory, either".into(),

@@ -47,10 +47,26 @@ fn foreign_files_are_left_alone() {
     }
     let expect = "varve: DIR is not a Varve data directory: it holds other files (a.txt, b.txt, c.txt and 1 \
                   more), and Varve doesn't mix its files with those of others. Choose an empty or a new directory.";
-    for command in ["serve", "init", "check"] {
+    for command in ["serve", "init"] {
         check(directory.path(), &[command, "DIR"], expect);
     }
+    let expect = "varve: There is no database in DIR, but other files (a.txt, b.txt, c.txt and 1 more). Check the \
+                  name of the directory.";
+    check(directory.path(), &["check", "DIR"], expect);
+    check(directory.path(), &["nvm", "drain", "DIR"], expect);
     assert_eq!(names(directory.path()), ["a.txt", "b.txt", "c.txt", "d.txt"]);
+}
+
+/// The error was about varve.auto.toml, which is not there.
+#[test]
+fn a_file_is_no_data_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    let expect = "varve: DIR is a file. A database needs a directory: check the name.";
+    for command in ["serve", "init", "check", "sql"] {
+        check(&file, &[command, "DIR"], expect);
+    }
 }
 
 #[test]
@@ -119,7 +135,7 @@ fn a_database_leaves_persistent_memory() {
 
         std::fs::write(&file, "").unwrap();
         let (code, text) = run(&["sql", place, "--pool", "16MiB", "-c", "select 1"]);
-        assert!(code == Some(1) && text.contains("bring everything home first: `varve nvm drain`"), "{text}");
+        assert!(code == Some(1) && text.contains("into the data files first: `varve nvm drain`"), "{text}");
         let status = said(&["nvm", "status", place]);
         assert!(status.contains(&format!("or run: varve nvm drain {place}\n")), "{status}");
         let drained = said(&["nvm", "drain", place, "--pool", "16MiB"]);

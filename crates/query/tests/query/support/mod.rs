@@ -72,6 +72,11 @@ pub fn lines(session: &mut Session, sql: &str) -> Vec<String> {
     recorder.0
 }
 
+/// The error of a simple query that must fail.
+pub fn error_of(session: &mut Session, sql: &str) -> SqlError {
+    session.simple(sql, &mut Recorder::default()).unwrap_err()
+}
+
 #[derive(Default)]
 struct Recorder(Vec<String>);
 

@@ -158,6 +158,14 @@ impl Client {
         }
     }
 
+    /// Whether nothing comes, not even the end, for so long.
+    pub fn is_silent(&mut self, time: Duration) -> bool {
+        self.stream.set_read_timeout(Some(time)).unwrap();
+        let looked = self.stream.peek(&mut [0]);
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        matches!(looked, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
     /// Shows one answer.
     pub fn next(&mut self) -> String {
         let mut header = [0; 5];

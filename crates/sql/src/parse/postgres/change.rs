@@ -126,7 +126,7 @@ impl Reader<'_> {
 
     fn arbiter(&self, infer: &InferClause) -> Result<ConflictTarget> {
         if infer.where_clause.is_some() {
-            return Err(SqlError::unsupported("WHERE of a conflict's target"));
+            return Err(SqlError::unsupported("ON CONFLICT with a WHERE before DO"));
         }
         if !infer.conname.is_empty() {
             return Ok(ConflictTarget::OnConstraint(

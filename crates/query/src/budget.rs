@@ -1,0 +1,150 @@
+//! Accounts memory that DataFusion does not count: values that an aggregate collects within one batch, and
+//! the column that an expression computes for one batch.
+//!
+//! DataFusion asks an aggregate for its size only after each batch. A batch has up to 8192 rows, so large
+//! values could use far more memory than the limit before the first question.
+//!
+//! Invariants
+//! 1. A query runs on one thread. `within` notes the memory pool of the query for this thread, and restores
+//!    the pool of the query around it at its end.
+//! 2. Memory is reserved in steps of `STEP_BYTES`. An account below this size reserves nothing.
+//! 3. A dropped account returns its memory.
+//!
+//! What it does not know: which values are counted, and which errors a client sees.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use varve_engine::Datum;
+use varve_sql::Result;
+use varve_sql::general::{SqlError, SqlState};
+
+use crate::error::out_of_memory;
+
+/// The longest value that a query builds, in bytes (PostgreSQL's `MaxAllocSize`).
+pub const VALUE_BYTES_MAX: usize = (1 << 30) - 1;
+
+const STEP_BYTES: usize = 1 << 20;
+
+thread_local! {
+    static POOL: RefCell<Option<Arc<dyn MemoryPool>>> = const { RefCell::new(None) };
+}
+
+/// Notes the pool of the query that runs on this thread, as long as it lives.
+pub struct Within(Option<Arc<dyn MemoryPool>>);
+
+/// Accounts that are opened on this thread use this pool until the returned guard is dropped.
+pub fn within(pool: Arc<dyn MemoryPool>) -> Within {
+    Within(POOL.replace(Some(pool)))
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        POOL.set(self.0.take());
+    }
+}
+
+/// The memory of one set of values, in bytes.
+#[derive(Default)]
+pub struct Account {
+    bytes: usize,
+    reservation: Option<MemoryReservation>,
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.bytes)
+    }
+}
+
+impl Account {
+    /// Counts bytes. Error 53200 if the pool has too little memory.
+    #[inline]
+    pub fn grow(&mut self, bytes: usize) -> Result<()> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes < self.reserved().saturating_add(STEP_BYTES) { Ok(()) } else { self.reserve() }
+    }
+
+    /// Bytes that are counted, but not reserved.
+    pub fn unreserved(&self) -> usize {
+        self.bytes.saturating_sub(self.reserved())
+    }
+
+    fn reserved(&self) -> usize {
+        self.reservation.as_ref().map_or(0, MemoryReservation::size)
+    }
+
+    #[cold]
+    fn reserve(&mut self) -> Result<()> {
+        if self.reservation.is_none() {
+            let pool = POOL.with_borrow(Clone::clone);
+            self.reservation = pool.map(|pool| MemoryConsumer::new("values").register(&pool));
+        }
+        match &self.reservation {
+            Some(reservation) => reservation.try_resize(self.bytes).map_err(|_| out_of_memory()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Bytes of a value beside its own.
+pub fn datum_bytes(value: &Datum<'_>) -> usize {
+    match value {
+        Datum::Text(t) => t.len(),
+        Datum::Bytea(b) => b.len(),
+        Datum::Array(a) => a.as_bytes().len(),
+        Datum::Numeric(n) => n.as_bytes().len(),
+        _ => 0,
+    }
+}
+
+/// 54000 if a text or bytea of `bytes` bytes must not get `more` bytes (PostgreSQL's `enlargeStringInfo`).
+pub fn check_text(bytes: usize, more: usize) -> Result<()> {
+    if more < VALUE_BYTES_MAX.saturating_sub(bytes) {
+        return Ok(());
+    }
+    let detail = format!("Cannot enlarge string buffer containing {bytes} bytes by {more} more bytes.");
+    Err(SqlError::new(SqlState::PROGRAM_LIMIT, "out of memory").with_detail(detail))
+}
+
+/// 54000 if an array of so many bytes is too large.
+pub fn check_array(bytes: usize) -> Result<()> {
+    if bytes <= VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("array size exceeds the maximum allowed ({VALUE_BYTES_MAX})");
+    Err(SqlError::new(SqlState::PROGRAM_LIMIT, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+
+    #[test]
+    fn an_account_reserves_in_steps_and_returns_its_memory() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(3 * STEP_BYTES));
+        let guard = within(pool.clone());
+        let mut account = Account::default();
+        account.grow(STEP_BYTES - 1).unwrap();
+        assert_eq!((pool.reserved(), account.unreserved()), (0, STEP_BYTES - 1));
+        account.grow(2 * STEP_BYTES).unwrap();
+        assert_eq!((pool.reserved(), account.unreserved()), (3 * STEP_BYTES - 1, 0));
+        assert!(account.grow(STEP_BYTES).is_err());
+        drop(account);
+        assert_eq!(pool.reserved(), 0);
+        drop(guard);
+        Account::default().grow(1 << 40).unwrap();
+    }
+
+    #[test]
+    fn a_value_ends_before_a_gigabyte() {
+        assert!(check_text(VALUE_BYTES_MAX - 10, 9).is_ok());
+        let error = check_text(VALUE_BYTES_MAX - 10, 10).unwrap_err();
+        assert_eq!((error.sqlstate.0, &*error.message), ("54000", "out of memory"));
+        assert!(check_array(VALUE_BYTES_MAX).is_ok());
+        assert!(check_array(VALUE_BYTES_MAX + 1).is_err());
+    }
+}
