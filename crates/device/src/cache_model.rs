@@ -68,6 +68,8 @@ pub struct CacheCounts {
     pub load_misses: u64,
     /// Lines that a store did not find in the cache, and fetched.
     pub store_misses: u64,
+    /// Reads and stores that fetched lines, by the number of lines that each one fetched.
+    pub fetches_by_lines: BTreeMap<u64, u64>,
     /// Changed lines that made room.
     pub dirty_evictions: u64,
     /// Changed lines that were written back by an instruction.
@@ -107,6 +109,9 @@ impl CacheCounts {
         for (lines, fences) in &other.fences_by_lines {
             *self.fences_by_lines.entry(*lines).or_default() += fences;
         }
+        for (lines, fetches) in &other.fetches_by_lines {
+            *self.fetches_by_lines.entry(*lines).or_default() += fetches;
+        }
     }
 
     /// Nanoseconds that these operations take longer on the medium of `profile` than in main memory: for each fetched line
@@ -114,10 +119,20 @@ impl CacheCounts {
     /// fence and of its lines, and the transfer of the lines at its bandwidth. Evictions cost nothing; nobody waits for them. The profile's
     /// cache is not used.
     pub fn extra_ns(&self, profile: &NvmProfile) -> f64 {
-        let loads = self.loaded_lines() as f64 * profile.read_extra_ns;
-        let waits =
-            self.fences_by_lines.iter().map(|(lines, fences)| *fences as f64 * wait_ns(profile, *lines));
-        loads + waits.sum::<f64>()
+        self.loaded_lines() as f64 * profile.read_extra_ns + self.waits_ns(profile)
+    }
+
+    /// The same, except that a processor fetches the lines of one access in parallel: as many at once as the
+    /// profile says (`parallel_lines`). [`CacheCounts::extra_ns`] lets it fetch one line after the other.
+    pub fn overlapped_extra_ns(&self, profile: &NvmProfile) -> f64 {
+        let fetch =
+            |(lines, fetches): (&u64, &u64)| *fetches as f64 * profile.run_ns(*lines, profile.read_extra_ns);
+        self.fetches_by_lines.iter().map(fetch).sum::<f64>() + self.waits_ns(profile)
+    }
+
+    fn waits_ns(&self, profile: &NvmProfile) -> f64 {
+        let wait = |(lines, fences): (&u64, &u64)| *fences as f64 * wait_ns(profile, *lines);
+        self.fences_by_lines.iter().map(wait).sum()
     }
 }
 
@@ -261,15 +276,22 @@ impl Model {
     }
 
     fn load(&mut self, offset: u64, len_bytes: u64) {
-        for line in touched(offset, len_bytes) {
-            self.counts.load_misses += u64::from(!self.touch(line, false));
-        }
+        let misses = self.touch_all(offset, len_bytes, false);
+        self.counts.load_misses += misses;
     }
 
     fn store(&mut self, offset: u64, len_bytes: u64) {
-        for line in touched(offset, len_bytes) {
-            self.counts.store_misses += u64::from(!self.touch(line, true));
+        let misses = self.touch_all(offset, len_bytes, true);
+        self.counts.store_misses += misses;
+    }
+
+    /// Uses the lines of a range; gives how many of them the cache had to fetch.
+    fn touch_all(&mut self, offset: u64, len_bytes: u64, changes: bool) -> u64 {
+        let misses = touched(offset, len_bytes).filter(|line| !self.touch(*line, changes)).count() as u64;
+        if misses > 0 {
+            *self.counts.fetches_by_lines.entry(misses).or_default() += 1;
         }
+        misses
     }
 
     /// Uses a line; gives whether the cache had it.

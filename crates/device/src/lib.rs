@@ -80,6 +80,7 @@ pub use region::{LINE_BYTES, Medium, NvmCell, Region, RegionFacts, RegionTally, 
 pub use region_emulated::EmulatedRegion;
 pub use region_files::{HEAD_BYTES, RegionExtents, RegionFiles};
 pub use region_part::RegionPart;
+pub use sys::thread_cpu_ns;
 pub use trace::{IoTrace, TraceEntry};
 pub use tracked::Tracked;
 pub use volatile::VolatileMachine;

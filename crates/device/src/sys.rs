@@ -154,8 +154,17 @@ pub(crate) fn tighten_timer_slack() {
 
 /// Processor time this process has used, in nanoseconds.
 pub(crate) fn process_cpu_ns() -> u64 {
+    cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Processor time that the calling thread has used, in nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    cpu_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn cpu_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` outlives the call; the process clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut now) };
+    // SAFETY: `now` outlives the call; the clocks of the process and of the thread always exist.
+    unsafe { libc::clock_gettime(clock, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

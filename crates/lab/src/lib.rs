@@ -6,6 +6,8 @@
 //! 2. The workloads of this crate are written like those of the crate `bench`, and run on the same kinds of
 //!    databases. In addition, they can run on MariaDB ([`mysql`]).
 //!
+//! 3. The memory-oriented engines are compared below SQL, over their common interface ([`stores`]).
+//!
 //! A measured variant is a configuration that a user can choose, so this crate uses no internals of the
 //! database. No experiment runs a general query, which would need DataFusion. So `varve-lab` is built without
 //! DataFusion.
@@ -14,6 +16,7 @@ pub mod cli;
 pub mod experiment;
 pub mod linkbench;
 pub mod mysql;
+pub mod stores;
 pub mod tpce_like;
 pub mod tpch_like;
 pub mod updates;

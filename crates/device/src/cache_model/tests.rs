@@ -48,6 +48,22 @@ fn a_line_is_fetched_once_while_it_stays() {
     assert_eq!((counts.load_misses, counts.store_misses, counts.stored_lines()), (1, 1, 0));
 }
 
+/// Twelve lines in one access, ten of them in flight at once, and one line in another.
+#[test]
+fn lines_of_one_access_are_fetched_in_parallel_if_the_caller_says_so() {
+    let region = behind(CacheShape { bytes: 64 * LINE_BYTES, ways: 2, write_back: WriteBack::Clwb });
+    region.read(0, &mut [0; 12 * LINE_BYTES as usize]);
+    load(&region, 20);
+    load(&region, 20);
+    let counts = region.counts();
+    assert_eq!(counts.fetches_by_lines, BTreeMap::from([(12, 1), (1, 1)]));
+    let Ok(profile) = NvmProfile::shipped("nvm-2x") else { panic!("it is shipped") };
+    assert_eq!(
+        [counts.extra_ns(&profile), counts.overlapped_extra_ns(&profile)],
+        [13.0 * 160.0, 2.2 * 160.0]
+    );
+}
+
 #[test]
 fn a_read_over_three_lines_fetches_three_and_an_empty_one_none() {
     let region = small(WriteBack::Clwb);

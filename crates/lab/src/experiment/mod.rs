@@ -11,6 +11,7 @@
 //!
 //! A variant is a configuration that every user can choose. Experiments use no internals of the database.
 
+mod arulraj;
 mod chart;
 mod charts;
 mod claim;
@@ -107,6 +108,9 @@ pub struct ExperimentArgs {
     /// MiB of the table that `drop-table` drops, uncompressed, and of the rows that `packed-wear` updates
     #[arg(long)]
     table_mib: Option<u64>,
+    /// Tuples of a partition of the memory-oriented engines, in `ycsb-engines` and its relatives
+    #[arg(long)]
+    tuples: Option<u64>,
     /// Measure only points with these values, such as `variant=packed,workers=4`; points without such a
     /// factor are kept
     #[arg(long, value_delimiter = ',', value_name = "FACTOR=VALUE")]
@@ -290,6 +294,48 @@ const EXPERIMENTS: &[Experiment] = &[
         about: "how long a large compressed table takes to go, on ext4 and xfs, and what others notice",
         run: drop_table::drop_table,
     },
+    Experiment {
+        name: "ycsb-engines",
+        source: "Arulraj 2015, figures 5 to 7, 9 and 10",
+        about: "YCSB on the memory-oriented engines, by mix, skew and latency of persistent memory; loads and stores",
+        run: arulraj::ycsb_engines,
+    },
+    Experiment {
+        name: "nvm-interfaces",
+        source: "Arulraj 2015, figure 1",
+        about: "durable bandwidth of memory from the allocator and of files, by the bytes of a write",
+        run: arulraj::nvm_interfaces,
+    },
+    Experiment {
+        name: "nvm-cost-model",
+        source: "Arulraj 2015, table 3",
+        about: "bytes that an insert, an update and a delete store, beside the cost model",
+        run: arulraj::nvm_cost_model,
+    },
+    Experiment {
+        name: "nvm-wear",
+        source: "Arulraj 2015, figures 9 and 10, section 5.7",
+        about: "what the engines write to persistent memory under YCSB, and how its lines are worn",
+        run: arulraj::nvm_wear,
+    },
+    Experiment {
+        name: "nvm-footprint",
+        source: "Arulraj 2015, figure 14",
+        about: "most bytes of persistent memory that the engines take under YCSB",
+        run: arulraj::nvm_footprint,
+    },
+    Experiment {
+        name: "nvm-recovery",
+        source: "Arulraj 2015, figure 12",
+        about: "how long the engines take to start, by the transactions since the last checkpoint",
+        run: arulraj::nvm_recovery,
+    },
+    Experiment {
+        name: "persist-latency",
+        source: "Arulraj 2015, figure 16",
+        about: "YCSB on the engines for persistent memory, by how long it takes to make a store durable",
+        run: arulraj::persist_latency,
+    },
 ];
 
 const CAUTION: &str = "An emulated ratio is evidence about policies and algorithms, not about real devices. A dilation of n stands for a \
@@ -359,6 +405,7 @@ fn lab_of<'a>(args: &ExperimentArgs, out: &'a mut dyn Write) -> Result<Lab<'a>> 
     if let Some(mib) = args.table_mib {
         (scale.dropped_bytes, scale.wear_bytes) = (mib.max(1) << 20, mib.max(1) << 20);
     }
+    scale.store_tuples = args.tuples.unwrap_or(scale.store_tuples).max(1);
     scale.rounds = args.rounds.unwrap_or(scale.rounds).max(1);
     let device = Device::named(&args.profile, args.flush_us)?;
     let mut lab = Lab::new(scale, device, (args.directory.clone(), args.memory.clone()), out)?;

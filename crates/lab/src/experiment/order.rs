@@ -7,11 +7,11 @@
 //! 2. One pair in the opposite order gives the verdict "not", even if other pairs could not be judged.
 
 use super::claim::{Claim, Figure, PointPair};
-use super::row::Point;
+use super::row::{Factors, Point};
 use super::verdict::{TOLERANCE, Verdict};
 
 /// Rounds of one build differ by this much. It is used for points with a single round.
-const ROUND_NOISE: f64 = 0.05;
+pub const ROUND_NOISE: f64 = 0.05;
 
 /// A figure with the ends of its rounds; more is better.
 #[derive(Debug, Clone)]
@@ -58,8 +58,20 @@ fn judge_pair(one: &RankedFigure, other: &RankedFigure) -> Verdict {
     }
 }
 
-/// The claim about the order of several figures; `None` where there are less than two.
-pub fn judge(says: &str, of: &Point, mut placed: Vec<RankedFigure>) -> Option<Claim> {
+/// The claim about the order of several figures of points; `None` where there are less than two.
+pub fn judge(says: &str, of: &Point, placed: Vec<RankedFigure>) -> Option<Claim> {
+    let mut factors = of.factors.clone();
+    ["design", "variant", "lambda"].iter().for_each(|name| drop(factors.remove(name)));
+    judge_figures(says, &factors, of.rounds, placed)
+}
+
+/// The claim about the order of several figures with these factors; `None` where there are less than two.
+pub fn judge_figures(
+    says: &str,
+    factors: &Factors,
+    rounds: usize,
+    mut placed: Vec<RankedFigure>,
+) -> Option<Claim> {
     placed.sort_by(|one, other| other.published.total_cmp(&one.published));
     let pairs: Vec<Verdict> = placed
         .iter()
@@ -84,9 +96,7 @@ pub fn judge(says: &str, of: &Point, mut placed: Vec<RankedFigure>) -> Option<Cl
         });
         says.push_str(&one.name);
     }
-    let mut factors = of.factors.clone();
-    ["design", "variant", "lambda"].iter().for_each(|name| drop(factors.remove(name)));
-    let claim = Claim::found(&factors, says, share).of_rounds(of.rounds).beside(Some(1.0));
+    let claim = Claim::found(factors, says, share).of_rounds(rounds).beside(Some(1.0));
     Some(Claim { verdict, ..claim })
 }
 

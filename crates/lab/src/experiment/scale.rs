@@ -24,6 +24,8 @@ pub struct Scale {
     pub dropped_bytes: u64,
     /// Bytes of a unit of memory, flash and database, which are 20, 140 and 100 to 415 of them.
     pub flash_unit_bytes: u64,
+    /// Tuples of a partition of YCSB on the memory-oriented engines.
+    pub store_tuples: u64,
     /// Milliseconds of a round, in the time of the emulated device: a dilated round takes longer.
     pub round_ms: u64,
     /// Milliseconds before it.
@@ -44,6 +46,7 @@ impl Scale {
         wear_percent: (200, 100),
         dropped_bytes: 512 << 20,
         flash_unit_bytes: 2 << 20,
+        store_tuples: 25_000,
         round_ms: 3_000,
         warm_ms: 1_500,
         rounds: 1,
@@ -59,6 +62,7 @@ impl Scale {
         wear_percent: (300, 200),
         dropped_bytes: 4 << 30,
         flash_unit_bytes: 8 << 20,
+        store_tuples: 250_000,
         round_ms: 10_000,
         warm_ms: 5_000,
         rounds: 3,
@@ -74,6 +78,7 @@ impl Scale {
         wear_percent: (20, 40),
         dropped_bytes: 4 << 20,
         flash_unit_bytes: 48 << 10,
+        store_tuples: 400,
         round_ms: 200,
         warm_ms: 0,
         rounds: 2,

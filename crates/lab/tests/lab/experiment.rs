@@ -13,12 +13,12 @@ fn lab_in<'o>(folder: &Path, scale: Scale, device: Device, out: &'o mut Vec<u8>)
 }
 
 /// What the experiment prints: rows, and the other lines.
-fn slice(name: &str, rounds: usize) -> (Vec<Value>, String) {
+pub fn slice(name: &str, rounds: usize) -> (Vec<Value>, String) {
     slice_of(name, rounds, &[])
 }
 
 /// The same of points with these values alone.
-fn slice_of(name: &str, rounds: usize, only: &[&str]) -> (Vec<Value>, String) {
+pub fn slice_of(name: &str, rounds: usize, only: &[&str]) -> (Vec<Value>, String) {
     let device = Device::named("none", None).expect("the device that is there");
     let scale = Scale { rounds, ..Scale::TINY };
     let folder = tempfile::tempdir().expect("a temporary directory");
@@ -34,7 +34,7 @@ fn slice_of(name: &str, rounds: usize, only: &[&str]) -> (Vec<Value>, String) {
     (rows.iter().map(|row| serde_json::from_str(row).expect("JSON")).collect(), rest.join("\n"))
 }
 
-fn of_kind<'r>(rows: &'r [Value], kind: &str) -> Vec<&'r Value> {
+pub fn of_kind<'r>(rows: &'r [Value], kind: &str) -> Vec<&'r Value> {
     rows.iter().filter(|row| row["row"] == kind).collect()
 }
 

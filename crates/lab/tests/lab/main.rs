@@ -4,6 +4,7 @@
 
 mod charts;
 mod command_line;
+mod engines;
 mod experiment;
 mod linkbench;
 mod tpce_like;

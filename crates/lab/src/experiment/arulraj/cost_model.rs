@@ -1,0 +1,288 @@
+//! `nvm-cost-model`: bytes that an operation stores, beside the cost model of the paper (Arulraj 2015, appendix
+//! A, table 3).
+//!
+//! 1. The model splits bytes into memory, log and table. The measurement has their sum. Bookkeeping such as
+//!    headers of entries, bitmaps and index entries is in it; the model has a small constant for these.
+//! 2. The bytes are those of stores through the interface of the region. Lines and media writes are other
+//!    figures, because lines cannot match a formula of bytes.
+
+use serde::Serialize;
+
+use varve_bench::Result;
+use varve_memory::{Store, TableNo};
+
+use super::super::claim::Claim;
+use super::super::lab::Lab;
+use super::super::row::{Factors, Subject};
+use super::super::table::TextTable;
+use super::super::tell;
+use super::super::verdict::Verdict;
+use super::sizes::{PlacedBed, StoreSizes};
+use super::ycsb::write_all;
+use crate::stores::ycsb::{COLUMN_BYTES, MIXES, SKEWS, TUPLE_BYTES, Ycsb};
+use crate::stores::{Bed, ENGINES, Engine, Partition, PartitionLoad, refused};
+
+/// What this project allows beyond the model.
+const BAR: f64 = 1.1;
+/// Every so many tuples are deleted.
+const DELETED_EACH: u64 = 4;
+
+/// Sizes of the model, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct ModelSizes {
+    /// A tuple (T).
+    pub tuple: f64,
+    /// The fixed and variable fields that an update changes (F + V).
+    pub fields: f64,
+    /// The fixed one of them (F).
+    pub fixed: f64,
+    /// A pointer (p).
+    pub pointer: f64,
+    /// A node of a copy-on-write tree that is copied (B); 0 if its copy is in the dirty directory already.
+    pub node: f64,
+    /// A small write (epsilon).
+    pub small: f64,
+    /// Write amplification of a log-structured tree (theta).
+    pub amplification: f64,
+}
+
+/// The sizes of YCSB here. An update changes one column, which counts as variable. Copied nodes have 4 KiB, and
+/// no write amplification is the least that a log-structured tree can have.
+const SIZES: ModelSizes = ModelSizes {
+    tuple: TUPLE_BYTES as f64,
+    fields: COLUMN_BYTES as f64,
+    fixed: 0.0,
+    pointer: 8.0,
+    node: 4096.0,
+    small: 8.0,
+    amplification: 1.0,
+};
+
+/// A change of one tuple.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// A new tuple.
+    Insert,
+    /// Another value in a column.
+    Update,
+    /// A removed tuple.
+    Delete,
+}
+
+impl Operation {
+    const ALL: [Operation; 3] = [Operation::Insert, Operation::Update, Operation::Delete];
+
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Insert => "insert",
+            Operation::Update => "update",
+            Operation::Delete => "delete",
+        }
+    }
+}
+
+/// Bytes of an operation by category.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ModelBytes {
+    /// In memory: the tuple in its slot, or in a node that is cached.
+    pub memory: f64,
+    /// In the log.
+    pub log: f64,
+    /// In the table storage: checkpoints, directories, runs.
+    pub table: f64,
+}
+
+impl ModelBytes {
+    fn total(self) -> f64 {
+        self.memory + self.log + self.table
+    }
+}
+
+/// Table 3; `None` for an engine that it does not have.
+pub fn model_bytes(engine: &str, operation: Operation, sizes: &ModelSizes) -> Option<ModelBytes> {
+    let ModelSizes { tuple, fields, fixed, pointer, node, small, amplification } = *sizes;
+    let [insert, update, delete] = match engine {
+        "inplace" => [[tuple, tuple, tuple], [fields, 2.0 * fields, fields], [small, tuple, small]],
+        "cow" => {
+            // A node that is present takes the change itself.
+            let table = |change: f64| if node > 0.0 { node } else { change };
+            [
+                [node + tuple, 0.0, table(tuple)],
+                [node + fields, 0.0, table(fields)],
+                [node + small, 0.0, table(small)],
+            ]
+        }
+        "log" => [
+            [tuple, tuple, amplification * tuple],
+            [fields, 2.0 * fields, amplification * fields],
+            [small, tuple, small],
+        ],
+        "nvm_inplace" => {
+            [[tuple, pointer, pointer], [fields + pointer, fixed + pointer, 0.0], [small, pointer, small]]
+        }
+        "nvm_cow" => {
+            [[tuple, 0.0, node + pointer], [tuple + fields, 0.0, node + pointer], [small, 0.0, node + small]]
+        }
+        "nvm_log" => [
+            [tuple, pointer, amplification * tuple],
+            [fields + pointer, fixed + pointer, amplification * (fixed + pointer)],
+            [small, pointer, small],
+        ],
+        _ => return None,
+    };
+    let [memory, log, table] = match operation {
+        Operation::Insert => insert,
+        Operation::Update => update,
+        Operation::Delete => delete,
+    };
+    Some(ModelBytes { memory, log, table })
+}
+
+/// Measured bytes of an operation, and those of the model.
+#[derive(Debug, Clone, Serialize)]
+struct CostRow {
+    row: &'static str,
+    experiment: &'static str,
+    figure: &'static str,
+    factors: Factors,
+    #[serde(skip)]
+    engine: &'static str,
+    #[serde(skip)]
+    operation: &'static str,
+    operations: u64,
+    /// Bytes stored for an operation.
+    stored_bytes: f64,
+    model: ModelBytes,
+}
+
+/// `nvm-cost-model`.
+pub fn nvm_cost_model(lab: &mut Lab<'_>) -> Result<()> {
+    let sizes = StoreSizes::of(lab);
+    let placed = PlacedBed::make(lab, sizes, 1)?;
+    let mut rows = Vec::new();
+    for engine in ENGINES {
+        let measured = operations(&placed.bed, engine, sizes)?;
+        for (operation, (operations, stored_bytes)) in Operation::ALL.into_iter().zip(measured) {
+            let factors =
+                Factors::from([("engine", engine.name.into()), ("operation", operation.name().into())]);
+            let Some(model) = model_bytes(engine.name, operation, &SIZES).filter(|_| lab.wants(&factors))
+            else {
+                continue;
+            };
+            let Subject { experiment, figure } = lab.subject();
+            let (row, engine, operation) = ("cost", engine.name, operation.name());
+            let row = CostRow {
+                row,
+                experiment,
+                figure,
+                factors,
+                engine,
+                operation,
+                operations,
+                stored_bytes: stored_bytes as f64 / operations.max(1) as f64,
+                model,
+            };
+            lab.write_row(&row)?;
+            rows.push(row);
+        }
+    }
+    let claims = write_all(lab, rows.iter().map(claim).collect())?;
+    lab.say(&format!("\n{}{}", table(&rows), tell::claims(&claims)))
+}
+
+/// Number of operations, and bytes that they stored, in the order of [`Operation::ALL`].
+fn operations(bed: &Bed, engine: &Engine, sizes: StoreSizes) -> Result<[(u64, u64); 3]> {
+    let region = bed.region(0).ok_or_else(|| refused("there is no region"))?;
+    let mut partition = Partition::create(engine, std::sync::Arc::clone(region), None, bed.settings)?;
+    let stored = || region.tally().stored_bytes;
+    let mut update = MIXES[3];
+    update.reads_percent = 0;
+    let load = Ycsb::new(update, SKEWS[0], sizes.tuples, sizes.transactions, 1);
+    let before = stored();
+    load.load(partition.store.as_mut())?;
+    partition.store.sync().map_err(refused)?;
+    let inserted = stored();
+    let numbers = 0..load.transactions();
+    crate::stores::run(load.worker().as_mut(), partition.store.as_mut(), numbers, bed.group, &mut || ())?;
+    let updated = stored();
+    let deleted = delete(partition.store.as_mut(), sizes.tuples, bed.group)?;
+    let transactions = load.transactions() as u64;
+    Ok([(sizes.tuples, inserted - before), (transactions, updated - inserted), (deleted, stored() - updated)])
+}
+
+/// Deletes some tuples, each in a transaction; gives their number.
+fn delete(store: &mut dyn Store, tuples: u64, group: usize) -> Result<u64> {
+    let mut deleted = 0;
+    for key in (0..tuples).step_by(DELETED_EACH as usize) {
+        store.delete(TableNo::new(0), &key.to_be_bytes()).map_err(refused)?;
+        store.commit().map_err(refused)?;
+        deleted += 1;
+        if deleted % group as u64 == 0 {
+            store.sync().map_err(refused)?;
+        }
+    }
+    store.sync().map_err(refused)?;
+    Ok(deleted)
+}
+
+fn claim(row: &CostRow) -> Claim {
+    let ours = row.stored_bytes / row.model.total();
+    let says = "bytes stored / bytes of the model".to_owned();
+    let claim = Claim::found(&row.factors, says, ours).of_rounds(1);
+    claim.judged(BAR, Verdict::at_most(BAR, ours))
+}
+
+fn table(rows: &[CostRow]) -> TextTable {
+    let mut table =
+        TextTable::headed(&["engine", "operation", "stored bytes", "model", "memory", "log", "table"]);
+    for row in rows {
+        let ModelBytes { memory, log, table: of_table } = row.model;
+        let mut line = vec![row.engine.to_owned(), row.operation.to_owned()];
+        let figures = [row.stored_bytes, row.model.total(), memory, log, of_table];
+        line.extend(figures.map(|bytes| format!("{bytes:.0}")));
+        table.push(line);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TESTED: ModelSizes = ModelSizes {
+        tuple: 1000.0,
+        fields: 108.0,
+        fixed: 8.0,
+        pointer: 7.0,
+        node: 4096.0,
+        small: 1.0,
+        amplification: 3.0,
+    };
+
+    fn bytes(engine: &str, operation: Operation, sizes: &ModelSizes) -> [f64; 3] {
+        let ModelBytes { memory, log, table } =
+            model_bytes(engine, operation, sizes).expect("an engine of it");
+        [memory, log, table]
+    }
+
+    /// Table 3, written once more in numbers.
+    #[test]
+    fn the_table_has_the_published_formulas() {
+        let of = |engine| Operation::ALL.map(|operation| bytes(engine, operation, &TESTED));
+        assert_eq!(of("inplace"), [[1000.0, 1000.0, 1000.0], [108.0, 216.0, 108.0], [1.0, 1000.0, 1.0]]);
+        assert_eq!(of("cow"), [[5096.0, 0.0, 4096.0], [4204.0, 0.0, 4096.0], [4097.0, 0.0, 4096.0]]);
+        assert_eq!(of("log"), [[1000.0, 1000.0, 3000.0], [108.0, 216.0, 324.0], [1.0, 1000.0, 1.0]]);
+        assert_eq!(of("nvm_inplace"), [[1000.0, 7.0, 7.0], [115.0, 15.0, 0.0], [1.0, 7.0, 1.0]]);
+        assert_eq!(of("nvm_cow"), [[1000.0, 0.0, 4103.0], [1108.0, 0.0, 4103.0], [1.0, 0.0, 4097.0]]);
+        assert_eq!(of("nvm_log"), [[1000.0, 7.0, 3000.0], [115.0, 15.0, 45.0], [1.0, 7.0, 1.0]]);
+    }
+
+    /// The right side of the table's bars: the node's copy is in the dirty directory.
+    #[test]
+    fn a_copied_node_is_not_copied_again() {
+        let present = ModelSizes { node: 0.0, ..TESTED };
+        let of = |engine| Operation::ALL.map(|operation| bytes(engine, operation, &present));
+        assert_eq!(of("cow"), [[1000.0, 0.0, 1000.0], [108.0, 0.0, 108.0], [1.0, 0.0, 1.0]]);
+        assert_eq!(of("nvm_cow"), [[1000.0, 0.0, 7.0], [1108.0, 0.0, 7.0], [1.0, 0.0, 1.0]]);
+    }
+}

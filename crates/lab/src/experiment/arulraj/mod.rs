@@ -1,0 +1,26 @@
+//! Experiments of Arulraj, Pavlo and Dulloor ("Let's Talk About Storage & Recovery Methods for Non-Volatile
+//! Memory Database Systems", SIGMOD 2015) on the memory-oriented engines.
+//!
+//! 1. Engines are compared on regions of ordinary memory. What persistent memory would take longer is
+//!    computed from exact counts of a modelled cache (decision 0110).
+//! 2. A partition has the paper's share of the paper's cache: 20 MB for 2 million tuples, in eight
+//!    partitions. With fewer tuples the cache is smaller in the same ratio.
+
+mod claims;
+mod cost_model;
+mod counts;
+mod interfaces;
+mod measure;
+mod persist;
+mod recovery;
+mod rows;
+mod sizes;
+mod ycsb;
+mod ycsb_claims;
+
+pub use cost_model::nvm_cost_model;
+pub use counts::{nvm_footprint, nvm_wear};
+pub use interfaces::nvm_interfaces;
+pub use persist::persist_latency;
+pub use recovery::nvm_recovery;
+pub use ycsb::ycsb_engines;

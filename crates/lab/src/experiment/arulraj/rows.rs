@@ -1,0 +1,205 @@
+//! The result row of an engine under a load, and its figures.
+//!
+//! 1. Counts are exact. Each run of the same sizes has the same.
+//! 2. Modelled throughput is computed from the processor time of a run and from the counts of another run of
+//!    the same transactions. The partition that takes longest decides.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use varve_bench::report::Spread;
+use varve_device::{CacheCounts, NvmProfile};
+
+use super::super::order::{ROUND_NOISE, RankedFigure};
+use super::super::row::Factors;
+
+/// A latency of persistent memory, and how a processor fetches several lines of one access.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Model {
+    /// Its name in rows.
+    pub name: &'static str,
+    /// The profile of the memory; `None` for one that is as fast as main memory.
+    profile: Option<&'static str>,
+    /// Whether lines of one access are fetched in parallel.
+    is_parallel: bool,
+    /// What a fence waits that has lines to wait for, beside the profile.
+    persist_ns: f64,
+}
+
+const fn model(name: &'static str, profile: Option<&'static str>, is_parallel: bool) -> Model {
+    Model { name, profile, is_parallel, persist_ns: 0.0 }
+}
+
+/// As fast as main memory.
+pub const DRAM: &str = "1x";
+/// Twice its latency.
+pub const LOW: &str = "2x";
+/// Eight times its latency.
+pub const HIGH: &str = "8x";
+/// The same, with lines of one access in parallel.
+pub const HIGH_PARALLEL: &str = "8x parallel";
+
+/// The paper's three latencies (section 5.2). The paper's processor fetches lines in parallel, but how many is
+/// not in its text. So both ends are computed.
+pub const MODELS: [Model; 5] = [
+    model(DRAM, None, false),
+    model(LOW, Some("nvm-2x"), false),
+    model(HIGH, Some("nvm-8x"), false),
+    model("2x parallel", Some("nvm-2x"), true),
+    model(HIGH_PARALLEL, Some("nvm-8x"), true),
+];
+
+/// Twice the latency of main memory, with what the sync primitive costs in nanoseconds (appendix C). The first
+/// one adds nothing to what the instructions of this machine take.
+pub const SYNC_MODELS: [Model; 5] = [
+    sync_model("current", 0.0),
+    sync_model("10 ns", 10.0),
+    sync_model("100 ns", 100.0),
+    sync_model("1000 ns", 1e3),
+    sync_model("10000 ns", 1e4),
+];
+
+const fn sync_model(name: &'static str, persist_ns: f64) -> Model {
+    Model { name, profile: Some("nvm-2x"), is_parallel: false, persist_ns }
+}
+
+impl Model {
+    /// Nanoseconds that these counts take beside the time of the processor.
+    pub fn extra_ns(&self, counts: &CacheCounts) -> f64 {
+        let Some(mut profile) = self.profile.and_then(|name| NvmProfile::shipped(name).ok()) else {
+            return 0.0;
+        };
+        profile.persist_extra_ns += self.persist_ns;
+        match self.is_parallel {
+            true => counts.overlapped_extra_ns(&profile),
+            false => counts.extra_ns(&profile),
+        }
+    }
+}
+
+/// Which engine, under which load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spot {
+    /// The engine.
+    pub engine: &'static str,
+    /// The mix of YCSB, or another load.
+    pub load: &'static str,
+    /// The skew of YCSB; empty for other loads.
+    pub skew: &'static str,
+    /// Partitions, each with a worker.
+    pub partitions: usize,
+}
+
+impl Spot {
+    /// As factors of a row.
+    pub fn factors(&self) -> Factors {
+        let mut factors = Factors::from([
+            ("engine", self.engine.into()),
+            ("load", self.load.into()),
+            ("partitions", self.partitions.into()),
+        ]);
+        if !self.skew.is_empty() {
+            factors.insert("skew", self.skew.into());
+        }
+        factors
+    }
+}
+
+/// A measured engine. Counts are for a transaction.
+#[derive(Debug, Clone, Serialize)]
+pub struct StoreRow {
+    /// `engine`.
+    pub row: &'static str,
+    /// The experiment.
+    pub experiment: &'static str,
+    /// Figure of the publication.
+    pub figure: &'static str,
+    #[serde(skip)]
+    pub spot: Spot,
+    /// The spot.
+    pub factors: Factors,
+    /// Hash of the configuration.
+    pub configuration: String,
+    /// That nothing is real persistent memory.
+    pub memory: &'static str,
+    /// Rounds of the times; 0 if only counts were taken.
+    pub rounds: usize,
+    /// Transactions of all partitions.
+    pub transactions: usize,
+    /// Transactions a second by the clock, in main memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tps: Option<Spread>,
+    /// Microseconds of the processor for a transaction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us: Option<Spread>,
+    /// Modelled transactions a second, by [`Model::name`].
+    pub modelled_tps: BTreeMap<&'static str, Spread>,
+    /// Lines fetched.
+    pub loads: f64,
+    /// Lines that reached the medium.
+    pub stores: f64,
+    /// Fences.
+    pub fences: f64,
+    /// Blocks of 256 bytes that the medium wrote.
+    pub medium_writes: f64,
+    /// Bytes that the engine stored.
+    pub stored_bytes: f64,
+    /// Lines that reached the medium at least once, of all transactions.
+    pub worn_lines: u64,
+    /// Arrivals of the line that arrived most often.
+    pub most_writes: u64,
+    /// Most bytes in use at once, of all partitions.
+    pub peak_bytes: u64,
+    /// Bytes in use behind the load of the rows.
+    pub loaded_bytes: u64,
+    /// Why its times are not judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_judged: Option<String>,
+}
+
+/// A figure of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Figure {
+    /// Modelled throughput under the model of this name.
+    Throughput(&'static str),
+    /// Lines fetched for a transaction.
+    Loads,
+    /// Lines that reached the medium for a transaction.
+    Stores,
+    /// Blocks that the medium wrote for a transaction.
+    MediumWrites,
+    /// Most bytes in use.
+    Peak,
+}
+
+impl Figure {
+    /// Its median and ends.
+    pub fn of(self, row: &StoreRow) -> Spread {
+        let exact = |value: f64| Spread { median: value, min: value, max: value };
+        match self {
+            Figure::Throughput(model) => {
+                row.modelled_tps.get(model).copied().unwrap_or_else(|| exact(f64::NAN))
+            }
+            Figure::Loads => exact(row.loads),
+            Figure::Stores => exact(row.stores),
+            Figure::MediumWrites => exact(row.medium_writes),
+            Figure::Peak => exact(row.peak_bytes as f64),
+        }
+    }
+
+    /// Why it is not judged.
+    pub fn not_judged(self, row: &StoreRow) -> Option<String> {
+        row.not_judged.clone().filter(|_| matches!(self, Figure::Throughput(_)))
+    }
+
+    /// The figure in an order where the publication gives it this rank. More is a higher rank.
+    pub fn ranked(self, row: &StoreRow, published: f64) -> RankedFigure {
+        let spread = self.of(row);
+        let is_single = matches!(self, Figure::Throughput(_)) && row.rounds == 1;
+        let noise = if is_single { ROUND_NOISE / 2.0 } else { 0.0 };
+        let ends = (spread.min * (1.0 - noise), spread.max * (1.0 + noise));
+        let spoilt = self.not_judged(row);
+        RankedFigure { name: row.spot.engine.to_owned(), median: spread.median, ends, published, spoilt }
+    }
+}

@@ -1,0 +1,25 @@
+//! Partitions of the memory-oriented engines (crate `memory`), and the loads that Arulraj, Pavlo and Dulloor
+//! ("Let's Talk About Storage & Recovery Methods for Non-Volatile Memory Database Systems", SIGMOD 2015)
+//! measured them with.
+//!
+//! 1. Every engine runs the same transactions, which are drawn before the run.
+//! 2. A partition has one worker and a region of its own. The region is ordinary memory. For counts it is
+//!    behind a modelled cache (decision 0110), for times it is not.
+//! 3. After a run the rows are compared with what the transactions must have left.
+//!
+//! What it does not know: published values, and rows of results.
+
+mod bed;
+mod driver;
+mod engines;
+mod load;
+mod partition;
+mod system_call;
+pub mod ycsb;
+
+pub use bed::{Bed, Counted, RawRun};
+pub use driver::{RunTimes, run};
+pub use engines::{ENGINES, Engine, StoreSettings};
+pub use load::{Ending, PartitionLoad, Worker, refused};
+pub use partition::Partition;
+pub use system_call::system_call;

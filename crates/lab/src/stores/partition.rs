@@ -1,0 +1,73 @@
+//! A partition: a region, an allocator in it, and the store of an engine.
+//!
+//! What it does not know: loads.
+
+use std::sync::Arc;
+
+use varve_bench::Result;
+use varve_device::{CacheShape, CachedRegion, Region};
+use varve_memory::{Allocator, Owner, Store, TABLE_OWNER_MIN};
+
+use super::engines::{Engine, StoreSettings};
+use super::load::refused;
+
+/// The database that the region says it belongs to.
+const DATABASE: u64 = 1;
+/// Owner of the first table.
+const FIRST_TABLE_OWNER: u16 = TABLE_OWNER_MIN;
+
+/// A partition that is open.
+pub struct Partition {
+    /// The tables.
+    pub store: Box<dyn Store>,
+    allocator: Arc<Allocator>,
+    cache: Option<Arc<CachedRegion>>,
+}
+
+impl Partition {
+    /// Makes an empty partition in a region, whose contents are gone; with a modelled cache before the region
+    /// if a shape is given.
+    ///
+    /// Errors: the region is too small.
+    pub fn create(
+        engine: &Engine,
+        region: Arc<dyn Region>,
+        cache: Option<CacheShape>,
+        settings: StoreSettings,
+    ) -> Result<Self> {
+        let cache = cache.map(|shape| CachedRegion::wrap(Arc::clone(&region), shape));
+        let seen = cache.as_ref().map_or(region, |cache| Arc::clone(cache) as Arc<dyn Region>);
+        let allocator = Arc::new(Allocator::format(seen, DATABASE).map_err(refused)?);
+        let store = engine.open(Arc::clone(&allocator), settings)?;
+        Ok(Self { store, allocator, cache })
+    }
+
+    /// Opens the partition that is in a region, as after the death of the process.
+    ///
+    /// Errors: there is none, or it is damaged.
+    pub fn open(engine: &Engine, region: Arc<dyn Region>, settings: StoreSettings) -> Result<Self> {
+        let allocator = Arc::new(Allocator::open(region, DATABASE).map_err(refused)?);
+        let store = engine.open(Arc::clone(&allocator), settings)?;
+        Ok(Self { store, allocator, cache: None })
+    }
+
+    /// The allocator of its region.
+    pub fn allocator(&self) -> &Arc<Allocator> {
+        &self.allocator
+    }
+
+    /// The modelled cache.
+    pub fn cache(&self) -> Option<&CachedRegion> {
+        self.cache.as_deref()
+    }
+}
+
+/// Bytes of the region that are not free.
+pub fn used_bytes(allocator: &Allocator) -> u64 {
+    allocator.capacity_bytes().saturating_sub(allocator.free_bytes())
+}
+
+/// The owner of a table's tuples and index nodes.
+pub(super) fn table_owner(table: u16) -> Result<Owner> {
+    Owner::new(FIRST_TABLE_OWNER + table).ok_or_else(|| refused("a store has too many tables"))
+}

@@ -1,0 +1,123 @@
+//! Experiments on the memory-oriented engines, with a few rows. Each run compares the rows of every engine with
+//! what the transactions must have left, so these tests fail if an engine loses a change.
+
+use serde_json::Value;
+use varve_lab::stores::ENGINES;
+
+use crate::experiment::{of_kind, slice, slice_of};
+
+fn number(row: &Value, field: &str) -> f64 {
+    row[field].as_f64().unwrap_or_else(|| panic!("{field} of {row}"))
+}
+
+fn rows_of<'r>(rows: &'r [Value], load: &str, engine: &str) -> Vec<&'r Value> {
+    let is_asked = |row: &&Value| row["factors"]["load"] == load && row["factors"]["engine"] == engine;
+    of_kind(rows, "engine").into_iter().filter(is_asked).collect()
+}
+
+#[test]
+fn ycsb_runs_on_every_engine() {
+    let (rows, text) = slice("ycsb-engines", 2);
+    let points = of_kind(&rows, "engine");
+    assert_eq!(points.len(), 8 * ENGINES.len(), "four mixes, two skews");
+    for row in &points {
+        assert_eq!((&row["rounds"], &row["factors"]["partitions"]), (&2.into(), &2.into()));
+        assert_eq!(row["transactions"], 2 * 4 * 400);
+        assert!(row["not_judged"].is_string(), "a round of milliseconds is no measurement: {row}");
+        assert!(number(row, "loads") > 1.0 && row["tps"]["median"].as_f64() > Some(0.0), "{row}");
+        let tps = |model: &str| row["modelled_tps"][model]["median"].as_f64().expect("a model");
+        assert!(tps("8x") < tps("2x") && tps("2x") < tps("1x") && tps("8x") <= tps("8x parallel"), "{row}");
+        assert!(number(row, "peak_bytes") >= number(row, "loaded_bytes"), "{row}");
+    }
+    for engine in ENGINES {
+        let (reads, writes) =
+            (rows_of(&rows, "read-only", engine.name), rows_of(&rows, "write-heavy", engine.name));
+        for (read, write) in reads.iter().zip(&writes) {
+            assert!(number(read, "fences") < 0.1, "a read needs no fence: {read}");
+            assert!(number(write, "stores") > number(read, "stores") + 1.0, "{write}");
+            assert!(number(write, "stored_bytes") >= 90.0, "nine in ten change 100 bytes: {write}");
+        }
+    }
+    let claims = of_kind(&rows, "claim");
+    assert!(claims.iter().any(|claim| claim["says"].as_str().is_some_and(|says| says.contains("stores"))));
+    assert!(text.contains("latencies are modelled") && text.contains("the paper has 8"), "{text}");
+}
+
+/// The same transactions have the same counts in each run.
+#[test]
+fn counts_are_exact() {
+    let counts = || {
+        let (rows, _) = slice_of("ycsb-engines", 1, &["load=balanced", "skew=high"]);
+        let rows = of_kind(&rows, "engine").into_iter();
+        let figures =
+            |row: &Value| ["loads", "stores", "fences", "medium_writes"].map(|name| number(row, name));
+        rows.map(figures).collect::<Vec<_>>()
+    };
+    let first = counts();
+    assert_eq!((first.len(), &first), (ENGINES.len(), &counts()));
+}
+
+#[test]
+fn wear_and_footprint_are_counted_without_times() {
+    for (name, cells) in [("nvm-wear", 4), ("nvm-footprint", 1)] {
+        let (rows, _) = slice(name, 1);
+        let points = of_kind(&rows, "engine");
+        assert_eq!(points.len(), cells * ENGINES.len(), "{name}");
+        for row in points {
+            assert!(row["tps"].is_null() && row["rounds"] == 0, "{row}");
+            assert!(number(row, "most_writes") >= 1.0 && number(row, "worn_lines") >= 1.0, "{row}");
+        }
+        let claims = of_kind(&rows, "claim");
+        assert!(claims.iter().all(|claim| claim["verdict"] != "not_judged"), "counts count: {claims:?}");
+        assert!(!claims.is_empty(), "{name}");
+    }
+}
+
+/// The rows behind each start are compared with those of all commits before.
+#[test]
+fn every_engine_starts_behind_transactions() {
+    let (rows, _) = slice("nvm-recovery", 1);
+    let starts = of_kind(&rows, "start");
+    assert_eq!(starts.len(), 4 * ENGINES.len());
+    assert!(starts.iter().all(|start| start["open_ms"]["median"].as_f64() > Some(0.0)));
+    let claims = of_kind(&rows, "claim");
+    assert!(claims.iter().any(|claim| claim["bar"] == 1.0), "a start in less than a second");
+}
+
+#[test]
+fn longer_syncs_make_changes_slower_and_reads_not() {
+    let (rows, _) = slice("persist-latency", 1);
+    let points = of_kind(&rows, "engine");
+    let engines = ENGINES.iter().filter(|engine| engine.traditional.is_some()).count();
+    assert_eq!(points.len(), 4 * engines);
+    for row in points {
+        let tps = |model: &str| row["modelled_tps"][model]["median"].as_f64().expect("a model");
+        let is_read = row["factors"]["load"] == "read-only";
+        assert!(tps("10000 ns") < 0.9 * tps("10 ns") || is_read, "{row}");
+        assert!(tps("10000 ns") > 0.9 * tps("10 ns") || !is_read, "{row}");
+    }
+}
+
+#[test]
+fn both_interfaces_are_measured_at_each_size() {
+    let (rows, _) = slice("nvm-interfaces", 1);
+    let points = of_kind(&rows, "interface");
+    assert_eq!(points.len(), 2 * 9);
+    let mb_s = |row: &Value, interface: &str| row[interface]["median"].as_f64().expect("a figure");
+    for row in &points {
+        assert!(mb_s(row, "allocator_mb_s") > mb_s(row, "file_mb_s"), "a file has two calls: {row}");
+    }
+    assert_eq!(of_kind(&rows, "claim").len(), 3);
+}
+
+#[test]
+fn operations_are_compared_with_the_cost_model() {
+    let (rows, _) = slice("nvm-cost-model", 1);
+    let costs = of_kind(&rows, "cost");
+    assert_eq!(costs.len(), 3 * ENGINES.len());
+    for row in costs {
+        let least = if row["factors"]["operation"] == "delete" { 8.0 } else { 100.0 };
+        assert!(number(row, "stored_bytes") >= least, "{row}");
+    }
+    assert!(of_kind(&rows, "claim").iter().all(|claim| claim["bar"] == 1.1));
+}
