@@ -387,7 +387,7 @@ impl Transaction {
     /// Whether the rows of the table are in a tree that this transaction has made since its last savepoint: it
     /// has created, truncated or rewritten the table.
     pub fn has_new_tree(&self, table: &TableDef) -> bool {
-        let mark = self.savepoints.last().map_or(0, |mark| mark.records);
+        let mark = self.savepoints.last().map_or(0, |mark| mark.point.records);
         let before = self.changes.iter().rev().find_map(|(at, change)| match change {
             ObjectChange::Table(id, before) if *id == table.id && *at <= mark => Some(before.clone()),
             _ => None,

@@ -39,7 +39,7 @@ const SHOWN_NVM_COW: [(Call, &[u64]); 2] = [
     (Call::InsertRow, &[0]),
 ];
 
-/// The same for `cow`: pages and their fence; the file's length and its fence; the master record and its fence.
+/// The same for `cow`: pages, fence; the length of the file, fence; the master record, fence.
 const SHOWN_COW: [(Call, &[u64]); 1] = [(Call::SyncStore, &[0, 0, 0, 6, 0, 0, 0, 0])];
 
 /// A short life with few rows, so that its images are small. Its nodes are not split.
