@@ -133,7 +133,7 @@ fn a_flush_shortens_the_start_of_log() {
     assert_eq!(count(&store, 0..2000), 2000);
 }
 
-/// The most loads of one commit. If a commit merged all at once, it would read all rows.
+/// Each commit merges a part. A merge of all rows at once would be most of the loads of all commits.
 #[test]
 fn no_commit_waits_for_a_whole_merge() {
     let region = region_of(&with_table(engine("nvm_log"), 32 << 20));
@@ -144,9 +144,9 @@ fn no_commit_waits_for_a_whole_merge() {
         region.tally().loads_count - before
     });
     let commits: Vec<u64> = commits.collect();
-    let most = commits.iter().max().copied().unwrap_or_default();
-    println!("{most} loads of the longest commit, {} of all", commits.iter().sum::<u64>());
-    assert!(most < 12_000, "{most} loads of one commit");
+    let (most, sum) = (commits.iter().max().copied().unwrap_or_default(), commits.iter().sum::<u64>());
+    println!("{most} loads of the longest commit, {sum} of all");
+    assert!(most * 20 < sum, "{most} loads of one commit, {sum} of all 4000");
 }
 
 #[test]
