@@ -97,7 +97,7 @@ fn what_the_engines_do_not_have_is_refused_by_name() {
     let (_, database) = empty(1);
     let mut txn = begin(&database, RC);
     let columns = || vec![column("id", ColumnType::Int4)];
-    let compressed = StorageOptions { compression: Some(Compression::default()), ..Default::default() };
+    let compressed = StorageOptions { compression: Some(Compression::default()) };
     let new = NewTable {
         engine: Some("nvm_inplace".into()),
         storage: compressed,
