@@ -147,6 +147,10 @@ impl Transaction {
     /// are written again, or [rewritten](Self::rewrite).
     pub fn set_storage(&mut self, table: TableId, storage: StorageOptions) -> Result<Arc<TableDef>> {
         self.alter(table, |txn, def| {
+            if let (Some(_), false) = (storage.compression, def.is_paged()) {
+                let what = format!("SET (compression) for a table of engine {}", def.engine);
+                return Err(Error::Unsupported { what });
+            }
             if let Some(how) = storage.compression {
                 // A commit can't fail for a control file that can't be written.
                 txn.cx.core.pager.prepare_compression(how)?;

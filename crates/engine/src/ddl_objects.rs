@@ -40,8 +40,13 @@ impl Transaction {
     /// Adds FOREIGN KEY; its id is given here. The rows that are there are the caller's to look at, afterwards.
     pub fn add_foreign_key(&mut self, table: TableId, key: ForeignKey) -> Result<Arc<TableDef>> {
         let parent = key.parent;
-        self.exclusive(parent)?;
+        let referenced = self.exclusive(parent)?;
         let def = self.alter(table, |txn, def| {
+            if let Some(stored) = [&*referenced, &*def].into_iter().find(|def| !def.is_paged()) {
+                let (table, engine) = (&stored.name, &stored.engine);
+                let what = format!("a foreign key from or to table \"{table}\" of engine {engine}");
+                return Err(Error::Unsupported { what });
+            }
             refuse_taken(def, &key.name)?;
             let id = ObjectId(txn.new_object_id()?);
             def.foreign_keys.push(Arc::new(ForeignKey { id, ..key }));

@@ -109,5 +109,5 @@ pub use transaction::{SavepointId, Transaction};
 pub use tree::Estimate;
 pub use types::{ColumnType, Datum, Moment, Value};
 pub use varve_device::{plant_panic, planted_panic};
-pub use varve_memory::{MemoryTables, TablesRegion};
+pub use varve_memory::{EngineKind, MemoryTables, TablesRegion};
 pub use varve_pager::{Algorithm, Compression, PageCounts, PageId, PageMeter, StoredPages};

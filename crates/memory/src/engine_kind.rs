@@ -69,7 +69,7 @@ impl EngineKind {
     }
 
     /// Its number, which is part of owner numbers in regions: it never changes.
-    const fn number(self) -> u16 {
+    pub const fn number(self) -> u16 {
         match self {
             EngineKind::Inplace => 0,
             EngineKind::NvmInplace => 1,

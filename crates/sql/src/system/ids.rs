@@ -6,7 +6,7 @@
 //!
 //! This module knows nothing about names.
 
-use varve_engine::TableId;
+use varve_engine::{EngineKind, TableId};
 
 /// `pg_catalog`
 pub const PG_CATALOG: u32 = 11;
@@ -24,6 +24,20 @@ pub const GLOBAL_TABLESPACE: u32 = 1664;
 pub const HEAP: u32 = 2;
 /// The access method of indexes.
 pub const BTREE: u32 = 403;
+/// The access methods of the memory-oriented table engines, by their numbers from here on.
+const MEMORY_ENGINES: u32 = 13_900;
+
+/// The access method of a table engine.
+pub fn table_method(engine: &str) -> u32 {
+    let found = table_engines().find(|(_, name)| *name == engine);
+    found.map_or(HEAP, |(id, _)| id)
+}
+
+/// The access methods of the memory-oriented table engines, with their names.
+pub fn table_engines() -> impl Iterator<Item = (u32, &'static str)> {
+    EngineKind::ALL.into_iter().map(|kind| (MEMORY_ENGINES + u32::from(kind.number()), kind.name()))
+}
+
 /// The collation `default`.
 pub const DEFAULT_COLLATION: u32 = 100;
 /// The collation `C`, which names have.

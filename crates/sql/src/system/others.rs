@@ -106,7 +106,9 @@ fn pg_tablespace(_: &SystemContext, rows: &mut Rows<'_>) {
 }
 
 fn pg_am(_: &SystemContext, rows: &mut Rows<'_>) {
-    for (id, name, kind) in [(ids::HEAP, "heap", 't'), (ids::BTREE, "btree", 'i')] {
+    let predefined = [(ids::HEAP, "heap", 't'), (ids::BTREE, "btree", 'i')];
+    let engines = ids::table_engines().map(|(id, name)| (id, name, 't'));
+    for (id, name, kind) in predefined.into_iter().chain(engines) {
         rows.add([("oid", oid(id)), ("amname", text(name)), ("amtype", char1(kind))]);
     }
 }

@@ -54,7 +54,7 @@ fn pg_class(world: &SystemContext, rows: &mut Rows<'_>) {
         };
         let method = match r.what {
             What::Table(t) if t.partitions.is_some() => 0,
-            What::Table(_) | What::Part(..) => ids::HEAP,
+            What::Table(t) | What::Part(t, _) => ids::table_method(&t.engine),
             What::System(t) if !t.is_view => ids::HEAP,
             What::Index(_) => ids::BTREE,
             _ => 0,

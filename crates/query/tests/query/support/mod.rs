@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use varve_device::MemoryDirectory;
-use varve_engine::{Database, Datum, Options};
+use varve_engine::{Database, Datum, MemoryTables, Options};
 use varve_pager::PagerConfig;
 use varve_query::{Queries, QueryOptions};
 use varve_sql::{
@@ -26,8 +26,10 @@ pub fn database_of(queries: Arc<Queries>) -> Arc<SqlDatabase> {
     pager.log_segment_bytes = 1 << 20;
     pager.log_capacity_bytes = 16 << 20;
     pager.background = false;
+    let memory = Some(MemoryTables { directory: pager.data.clone(), size_bytes: 8 << 20, partitions: 1 });
     let sql = SqlDatabase::new(
-        Database::open(Options { derive: Some(varve_sql::deriver()), ..Options::new(pager) }).unwrap(),
+        Database::open(Options { derive: Some(varve_sql::deriver()), memory, ..Options::new(pager) })
+            .unwrap(),
     );
     Arc::new(sql.with_general(queries))
 }
@@ -44,9 +46,11 @@ pub fn forced_with(options: &QueryOptions) -> Arc<SqlDatabase> {
     pager.log_segment_bytes = 1 << 20;
     pager.log_capacity_bytes = 16 << 20;
     pager.background = false;
+    let memory = Some(MemoryTables { directory: pager.data.clone(), size_bytes: 8 << 20, partitions: 1 });
     let queries = Queries::new(options).unwrap();
     let sql = SqlDatabase::new(
-        Database::open(Options { derive: Some(varve_sql::deriver()), ..Options::new(pager) }).unwrap(),
+        Database::open(Options { derive: Some(varve_sql::deriver()), memory, ..Options::new(pager) })
+            .unwrap(),
     );
     Arc::new(sql.with_forced_general(Arc::new(queries)))
 }

@@ -7,7 +7,7 @@ pub mod slt;
 use std::sync::Arc;
 
 use varve_device::MemoryDirectory;
-use varve_engine::{Database, Datum, Options, Value};
+use varve_engine::{Database, Datum, MemoryTables, Options, Value};
 use varve_pager::PagerConfig;
 use varve_sql::{
     Column, CommandTag, CopyShape, Portal, Progress, Reading, Result, Session, SessionParams, Severity, Sink,
@@ -33,8 +33,10 @@ fn opened(mut pager: PagerConfig) -> Arc<SqlDatabase> {
     pager.log_segment_bytes = 1 << 20;
     pager.log_capacity_bytes = 16 << 20;
     pager.background = false;
+    let memory = Some(MemoryTables { directory: pager.data.clone(), size_bytes: 8 << 20, partitions: 1 });
     Arc::new(SqlDatabase::new(
-        Database::open(Options { derive: Some(varve_sql::deriver()), ..Options::new(pager) }).unwrap(),
+        Database::open(Options { derive: Some(varve_sql::deriver()), memory, ..Options::new(pager) })
+            .unwrap(),
     ))
 }
 
