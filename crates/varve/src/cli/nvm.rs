@@ -16,7 +16,7 @@ use super::{CommandError, NvmArgs, NvmCommand, RegionArgs, say, warn};
 use crate::config::{
     DeviceSettings, MAIN_DEVICE, NvmSettings, RegionSettings, Settings, TablesSettings, show_bytes,
 };
-use crate::data_directory::{DatabaseDevices, DirectoryState, next_config};
+use crate::data_directory::{DatabaseDevices, next_config};
 use crate::error::OpenError;
 use crate::tables_file::{StoppedTables, stays};
 
