@@ -27,7 +27,7 @@ struct Program {
 enum Command {
     /// Run published figures again, beside the published values
     #[command(long_about = EXPERIMENT)]
-    Experiment(ExperimentArgs),
+    Experiment(Box<ExperimentArgs>),
     /// Measure a server with a workload of the experiments; `varve bench` has the others
     #[command(long_about = RUN)]
     Run(RunArgs),

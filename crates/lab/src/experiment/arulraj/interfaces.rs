@@ -72,8 +72,8 @@ pub fn nvm_interfaces(lab: &mut Lab<'_>) -> Result<()> {
                 let places = Places { pattern, chunk_bytes };
                 let (mut allocator, mut file) = (Vec::new(), Vec::new());
                 for _ in 0..ROUNDS {
-                    allocator.push(written.to_memory(places));
-                    file.push(written.to_file(places)?);
+                    allocator.push(written.write_memory(places));
+                    file.push(written.write_file(places)?);
                 }
                 let Subject { experiment, figure } = lab.subject();
                 let (allocator_mb_s, file_mb_s) = (Spread::of(&allocator), Spread::of(&file));
@@ -140,7 +140,7 @@ impl Written {
         (self.writes * places.chunk_bytes as u64) as f64 * 1000.0 / ns as f64
     }
 
-    fn to_memory(&self, places: Places) -> f64 {
+    fn write_memory(&self, places: Places) -> f64 {
         let (bytes, began_ns) = (vec![7; places.chunk_bytes], thread_cpu_ns());
         for at in places.offsets(self.writes) {
             self.region.store(self.memory_at + at, &bytes);
@@ -149,7 +149,7 @@ impl Written {
         self.mb_s(places, began_ns)
     }
 
-    fn to_file(&mut self, places: Places) -> Result<f64> {
+    fn write_file(&mut self, places: Places) -> Result<f64> {
         let (bytes, began_ns) = (vec![7; places.chunk_bytes], thread_cpu_ns());
         for at in places.offsets(self.writes) {
             self.files.write_at(self.file, at, &bytes).map_err(refused)?;
