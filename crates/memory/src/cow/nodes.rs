@@ -28,7 +28,7 @@ pub(super) struct FileNodes {
 
 /// Where the bytes of a node are.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum NodeLocation {
     /// In a frame.
     Frame(Pointer),
     /// In the file, from this byte on.
@@ -76,16 +76,16 @@ impl FileNodes {
 }
 
 impl NodeStore for FileNodes {
-    type Place = Place;
+    type Place = NodeLocation;
 
     fn node_bytes(&self) -> usize {
         PAGE_BYTES
     }
 
-    fn locate(&self, node: NodeId) -> StoreResult<Place> {
+    fn locate(&self, node: NodeId) -> StoreResult<NodeLocation> {
         let mut cache = self.cache.lock();
         if let Some(frame) = cache.find(node.0) {
-            return Ok(Place::Frame(frame));
+            return Ok(NodeLocation::Frame(frame));
         }
         if !self.map.is_used(node.0) {
             return Err(StoreError::Damaged { what: "the number of a node", at: node.pointer() });
@@ -96,24 +96,24 @@ impl NodeStore for FileNodes {
         match cache.add(&self.space, node.0)? {
             Some(frame) => {
                 self.space.store(frame, 0, &bytes)?;
-                Ok(Place::Frame(frame))
+                Ok(NodeLocation::Frame(frame))
             }
-            None => Ok(Place::File(at)),
+            None => Ok(NodeLocation::File(at)),
         }
     }
 
     #[inline]
-    fn read(&self, place: Place, at: usize, buf: &mut [u8]) -> StoreResult<()> {
+    fn read(&self, place: NodeLocation, at: usize, buf: &mut [u8]) -> StoreResult<()> {
         match place {
-            Place::Frame(frame) => self.space.read(frame, at as u64, buf),
-            Place::File(from) => Ok(self.file.read(from + at as u64, buf)?),
+            NodeLocation::Frame(frame) => self.space.read(frame, at as u64, buf),
+            NodeLocation::File(from) => Ok(self.file.read(from + at as u64, buf)?),
         }
     }
 
-    fn write(&mut self, place: Place, at: usize, bytes: &[u8]) -> StoreResult<()> {
+    fn write(&mut self, place: NodeLocation, at: usize, bytes: &[u8]) -> StoreResult<()> {
         match place {
-            Place::Frame(frame) => self.space.store(frame, at as u64, bytes),
-            Place::File(from) => {
+            NodeLocation::Frame(frame) => self.space.store(frame, at as u64, bytes),
+            NodeLocation::File(from) => {
                 let at = Pointer::from_u64(from);
                 Err(StoreError::Damaged { what: "a dirty node, which has no frame", at })
             }
