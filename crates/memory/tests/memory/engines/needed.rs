@@ -22,14 +22,10 @@ const SEEDS: u64 = 40;
 
 /// The write-backs and fences of each kind of call of `nvm_inplace`, in their order: for each the seed of a
 /// life whose crash images show that it is missing. A call has more of them when it needs a new slab, or a
-/// fence for slots that were cleared before. Those of rollbacks are not in the table yet.
-const SHOWN: [(Call, &[u64]); 5] = [
-    (Call::InsertRow, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]),
-    (Call::ReplaceRow, &[0, 0, 0, 0, 0, 0, 0]),
-    (Call::PatchRow, &[1, 1, 1, 1, 3, 3]),
-    (Call::DeleteRow, &[0, 3, 0, 0, 0]),
-    (Call::Commit, &[0, 0, 0, 0, 0, 0, 3, 3, 3]),
-];
+/// fence for slots that were cleared before. Not searched yet: the later ones of a replace, patches, deletes,
+/// commits, rollbacks.
+const SHOWN: [(Call, &[u64]); 2] =
+    [(Call::InsertRow, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]), (Call::ReplaceRow, &[0, 0, 0, 0, 0, 0, 0])];
 
 /// The same for `nvm_cow`. A sync ends a batch: nodes, list, directory, fence; activations, fence; master
 /// record, fence; frees, fence. The number of nodes varies, so an event has several meanings. The fence of a
