@@ -55,7 +55,8 @@ fn a_full_region_refuses_a_change_and_nothing_else() {
         let full: u64 = (0..4)
             .map(|seed| check(engine, 800_000, &Plan { seed, operations: 1200, keys: 2000, skip: None }))
             .sum();
-        assert!(full > 10, "{}: full {full} times", engine.name);
+        // The engine log packs its rows, so it meets a full region seldom.
+        assert!(full >= 5, "{}: full {full} times", engine.name);
     }
 }
 
