@@ -1,4 +1,4 @@
-//! The table engines by name, and how the stores of a region are told apart.
+//! Names of the table engines. Root names and owner numbers that identify the stores of a region.
 //!
 //! Invariants
 //! 1. Each store of a region has a root name and an owner number of its own. Owners from

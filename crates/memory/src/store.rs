@@ -101,7 +101,7 @@ pub trait Store: Send + Sync {
     fn create_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo>;
 
     /// Removes a table with its rows, durably. A later table may get its number and its owner. If a crash
-    /// interrupts it, the next start goes on.
+    /// interrupts the call, the next start completes it.
     ///
     /// Errors: a transaction is open; there is no such table.
     fn drop_table(&mut self, table: TableNo) -> StoreResult<()>;

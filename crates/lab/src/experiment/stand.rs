@@ -95,7 +95,7 @@ pub struct InFlash {
     pub design: FlashDesign,
     /// Pages that wait in memory to be written there.
     pub queued_max: usize,
-    /// Frames of a hundred that may be dirty.
+    /// Percentage of frames that may be dirty.
     pub dirty_percent: u8,
     /// The dirty frames that are written home first.
     pub clean_order: CleanOrder,

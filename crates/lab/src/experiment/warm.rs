@@ -26,7 +26,7 @@ const SLICE: Duration = Duration::from_millis(250);
 const SEEDS: u64 = 1 << 20;
 /// Slices that a warm-up has at most.
 const SLICES_MAX: u64 = 2_400;
-/// Frames of a hundred from which a cache is full (Do 2012, section 3.3.3).
+/// A cache with at least this percentage of its frames in use is full (Do 2012, section 3.3.3).
 const FULL_PERCENT: f64 = 95.0;
 /// A hit rate that is no more above that of the quarter before has stopped rising.
 const FLAT: f64 = 0.02;

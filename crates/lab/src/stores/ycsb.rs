@@ -49,7 +49,7 @@ const TABLE: TableNo = TableNo::new(0);
 pub struct Mix {
     /// Its name.
     pub name: &'static str,
-    /// Reads of a hundred transactions; the others are updates.
+    /// Percentage of transactions that read; the others update.
     pub reads_percent: u64,
 }
 
@@ -66,9 +66,9 @@ pub const MIXES: [Mix; 4] = [
 pub struct Skew {
     /// Its name.
     pub name: &'static str,
-    /// Transactions of a hundred that use hot tuples.
+    /// Percentage of transactions that use hot tuples.
     pub hot_transactions_percent: u64,
-    /// Hot tuples of a hundred.
+    /// Percentage of tuples that are hot.
     pub hot_tuples_percent: u64,
 }
 

@@ -177,8 +177,8 @@ impl Compaction {
         self.manifest.write(place.files())
     }
 
-    /// Goes on with the merge under way, or begins one that is due. If there is no room, it is given up until
-    /// there are more runs.
+    /// Continues the merge that runs, or begins one that is due. In a full region the merge ends, and the
+    /// next one begins when there are more runs.
     fn merge_some(&mut self, place: &mut Workplace<'_>, bytes: u64) -> StoreResult<()> {
         if self.merge.is_none() && self.blocked_at != Some(self.runs().len()) {
             let Some(plan) = self.settings.next_merge(self.runs()) else { return Ok(()) };
@@ -217,7 +217,7 @@ impl Compaction {
         written.inspect_err(|_| self.manifest.runs = before)
     }
 
-    /// Goes on with the merge under way; whether there was one, and room for it.
+    /// Continues the merge that runs. `false`: no merge runs, or the region is full.
     fn go_on(&mut self, place: &mut Workplace<'_>, bytes: u64) -> StoreResult<bool> {
         let Some(mut running) = self.merge.take() else { return Ok(false) };
         let tables = &self.manifest.tables;

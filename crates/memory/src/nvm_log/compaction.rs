@@ -177,8 +177,8 @@ impl Compaction {
         Ok(())
     }
 
-    /// Goes on with the merge under way, or begins one that is due. If there is no room, it is given up until
-    /// there are more runs.
+    /// Continues the merge that runs, or begins one that is due. In a full region the merge ends, and the
+    /// next one begins when there are more runs.
     fn merge_some(&mut self, space: &Space, directory: &mut Directory, bytes: u64) -> StoreResult<()> {
         if self.merge.is_none() && self.blocked_at != Some(self.runs.len()) {
             let Some(plan) = self.settings.next_merge(&self.runs) else { return Ok(()) };
@@ -190,7 +190,7 @@ impl Compaction {
         self.go_on(space, directory, bytes).map(drop)
     }
 
-    /// Goes on with the merge under way; whether there was one, and room for it.
+    /// Continues the merge that runs. `false`: no merge runs, or the region is full.
     fn go_on(&mut self, space: &Space, directory: &mut Directory, bytes: u64) -> StoreResult<bool> {
         let Some(mut running) = self.merge.take() else { return Ok(false) };
         let mut media = MediaMut { space, files: None };

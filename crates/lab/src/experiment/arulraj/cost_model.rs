@@ -24,7 +24,7 @@ use crate::stores::{Bed, ENGINES, Engine, Partition, PartitionLoad, refused};
 
 /// What this project allows beyond the model.
 const BAR: f64 = 1.1;
-/// Every so many tuples are deleted.
+/// One of this many tuples is deleted.
 const DELETED_EACH: u64 = 4;
 
 /// Sizes of the model, in bytes.

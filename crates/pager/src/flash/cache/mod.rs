@@ -255,7 +255,7 @@ impl FlashCache {
         self.transit.cleaning.ring();
     }
 
-    /// Dirty frames of a hundred, at most.
+    /// The largest percentage of frames that may be dirty.
     pub(crate) fn dirty_percent(&self) -> u8 {
         self.kept_back.percent()
     }
