@@ -146,11 +146,15 @@ fn another_configuration_is_refused() {
         (NVM_LOG, IN_FILES, "persistent memory has the log of this database, but"),
         (NVM_PAGES, IN_FILES, "persistent memory has the newest pages of this database, but"),
         (NVM_COPIES, IN_FILES, "persistent memory has the doublewrite copies of this database, but"),
-        (NVM_ALL, LARGER, "divided in another way"),
-        (NVM_ALL, (NVM_ALL.0, COPIES), "divided in another way"),
-        (NVM_LOG, (Some((768 << 10, LOG_BYTES + 8 * 4096)), DOUBLEWRITE), "divided in another way"),
-        (NVM_COPIES, (NVM_COPIES.0, more), "divided in another way"),
-        (NVM_COPIES, NVM_LOG, "divided in another way"),
+        (NVM_ALL, LARGER, "has other sizes than the configuration"),
+        (NVM_ALL, (NVM_ALL.0, COPIES), "has other sizes than the configuration"),
+        (
+            NVM_LOG,
+            (Some((768 << 10, LOG_BYTES + 8 * 4096)), DOUBLEWRITE),
+            "has other sizes than the configuration",
+        ),
+        (NVM_COPIES, (NVM_COPIES.0, more), "has other sizes than the configuration"),
+        (NVM_COPIES, NVM_LOG, "has other sizes than the configuration"),
         (NVM_COPIES, (None, COPIES), "nvm-dwb needs an NVM region"),
     ];
     for (parts, other, expected) in cases {

@@ -161,7 +161,7 @@ fn a_database_of_doublewrite_goes_on_with_pages_in_persistent_memory() {
     for protection in [DOUBLEWRITE, NONE] {
         let error =
             Pager::open(with(&torn, protection), Arc::new(crate::common::NoOps)).err().unwrap().to_string();
-        assert!(error.contains("an NVM region has the newest pages"), "{error}");
+        assert!(error.contains("persistent memory has the newest pages"), "{error}");
         let other = PagerConfig { protection, ..in_nvm(&torn) };
         assert!(Pager::open(other, Arc::new(crate::common::NoOps)).is_err(), "{protection:?}");
     }

@@ -271,7 +271,7 @@ fn another_division_is_refused_beforehand() {
     let (directory, pager, _) = some_pages(NVM_ALL);
     pager.check_next(&with(&directory, NVM_ALL)).unwrap();
     for (next, expected) in
-        [(IN_FILES, "none is configured"), (LARGER, "divided in another way"), (NVM_PAGES, "divided")]
+        [(IN_FILES, "has no section [nvm]"), (LARGER, "has other sizes"), (NVM_PAGES, "has other sizes")]
     {
         let why = pager.check_next(&with(&directory, next)).unwrap_err().to_string();
         assert!(why.contains(expected) && why.contains("varve nvm drain"), "{why}");
