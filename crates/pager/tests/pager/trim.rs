@@ -355,7 +355,9 @@ fn what_was_free_at_the_end_goes_back_after_the_start() {
     check(&pager, &known);
 }
 
-/// Found by review: a packed file that refused to get shorter stopped the database, or was longer than its book.
+/// If the device refuses to make a packed file shorter, the database goes on with the long file.
+///
+/// Before, it stopped, or the file was longer than the pager's count of its extents said.
 #[test]
 fn a_packed_file_that_stays_long_costs_only_room() {
     for kind in [ErrorKind::NoSpace, ErrorKind::Io(5)] {

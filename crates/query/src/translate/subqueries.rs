@@ -178,7 +178,8 @@ impl Translator<'_> {
         Ok((part, value))
     }
 
-    /// `x IN (SELECT ...)` of rows that read nothing around: they are read once, and looked up. `None` if it is not that.
+    /// Translates `x IN (SELECT ...)` whose subquery does not use a column of the outer query. Its rows are read
+    /// once, into a hash table, and each outer row looks up its `x` there. Returns `None` for any other subquery.
     fn looked_up(
         &mut self,
         part: &Part,

@@ -88,13 +88,15 @@ pub struct Grouping {
     pub sets: Vec<Box<[usize]>>,
 }
 
-/// The slot that stands for the number of a group's set until the number of keys and aggregates is known.
+/// A temporary slot number for the number of the grouping set that a group belongs to. The final slot follows the
+/// keys and aggregates, so it is only known when all of them are bound.
 pub const GROUPING_SET_SLOT: usize = usize::MAX / 8;
 
 /// Window calls of a query while its outputs are bound.
 #[derive(Debug, Clone, Default)]
 pub struct Windows {
-    /// The calls; the slot of the n-th is `WINDOW_SLOT - n` until the width of the rows below is known.
+    /// The calls of window functions. While the query is bound, the width of the rows below them is not known
+    /// yet. Until it is known, an expression refers to the result of call n as slot `WINDOW_SLOT - n`.
     pub calls: Vec<WinCall>,
     /// WINDOW
     pub(super) named: Vec<(String, ast::WindowSpec)>,
@@ -102,7 +104,8 @@ pub struct Windows {
     pub refused: Option<&'static str>,
 }
 
-/// The slot that stands for the first window call. Aggregates count down from the largest number.
+/// The temporary slot number of the first window call. Aggregates have temporary numbers too: these count down from
+/// the largest number, so the two kinds never meet.
 pub const WINDOW_SLOT: usize = usize::MAX / 2;
 
 /// Calls of a query while its outputs are bound.
