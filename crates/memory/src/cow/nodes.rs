@@ -9,6 +9,7 @@
 use parking_lot::Mutex;
 
 use super::cache::{DirtyPage, PageCache};
+use super::directory::Directory;
 use super::pages::{PAGE_BYTES, PageFile};
 use super::space::PageMap;
 use crate::cow_tree::{NodeId, NodeStore, TreeNo};
@@ -17,18 +18,21 @@ use crate::pointer::{Owner, Pointer};
 use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
 
-/// The nodes of a store.
-pub(super) struct FileNodes {
+/// The nodes of a store, with its directories.
+pub struct FileNodes {
     pub(super) space: Space,
     pub(super) file: PageFile,
     pub(super) map: PageMap,
     /// Reads change it too: they need frames.
     pub(super) cache: Mutex<PageCache>,
+    pub(super) directory: Directory,
+    /// The tuple that is being made or changed.
+    pub(super) tuple: Vec<u8>,
 }
 
 /// Where the bytes of a node are.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum NodeLocation {
+pub(crate) enum NodeLocation {
     /// In a frame.
     Frame(Pointer),
     /// In the file, from this byte on.

@@ -15,19 +15,26 @@
 //! | `roots` | the roots of all indexes, and their format in a directory |
 //! | `undo` | what undoes the changes of the open transaction |
 //! | `trees` | changes of indexes in transactions |
+//! | `medium` | what an engine does for the store: rows, batches |
+//! | `store` | the store: rows with their indexes, transactions, batches |
 //!
-//! What it does not know: where nodes are, what the values mean, how a batch becomes durable.
+//! What it does not know: where nodes and rows are, how a batch becomes durable.
 
+mod medium;
 mod node;
 mod nodes;
 mod roots;
 mod scan;
 mod split;
+mod store;
 mod tree;
 mod trees;
 mod undo;
 
-pub(crate) use node::{kept_ranges, key_bytes_max, value_bytes_max};
+pub(crate) use medium::{CowMedium, RowPatch, StoredRow};
+pub(crate) use node::{kept_ranges, value_bytes_max};
 pub(crate) use nodes::{NodeId, NodeStore, TreeNo};
 pub(crate) use roots::{Directories, Line, Roots};
+pub use store::CowStore;
+pub(crate) use store::lacks_entry;
 pub(crate) use trees::Trees;

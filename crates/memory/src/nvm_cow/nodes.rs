@@ -5,17 +5,22 @@
 //!
 //! What it does not know: the format of nodes.
 
+use super::directory::Directory;
 use super::space::{BatchChunks, Content};
 use crate::cow_tree::{NodeId, NodeStore, TreeNo, kept_ranges};
 use crate::pointer::{Owner, Pointer};
 use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
 
-/// The nodes and tuples of a store.
-pub(super) struct NvmNodes {
+/// The nodes and tuples of a store, with its directories.
+pub struct NvmNodes {
     pub(super) space: Space,
     pub(super) chunks: BatchChunks,
-    pub(super) node_bytes: usize,
+    pub(super) directory: Directory,
+    /// The head of the tuple that is being made.
+    pub(super) head: Vec<u8>,
+    /// The row of the tuple that is being changed.
+    pub(super) row: Vec<u8>,
 }
 
 /// The pointer that the primary index has as the value of a key.
@@ -42,7 +47,7 @@ impl NodeStore for NvmNodes {
     type Place = Pointer;
 
     fn node_bytes(&self) -> usize {
-        self.node_bytes
+        self.directory.node_bytes
     }
 
     #[inline]
@@ -64,7 +69,7 @@ impl NodeStore for NvmNodes {
     }
 
     fn new_node(&mut self, owner: Owner) -> StoreResult<NodeId> {
-        let chunk = self.chunks.allocate(&self.space, owner, Content::Node, self.node_bytes)?;
+        let chunk = self.chunks.allocate(&self.space, owner, Content::Node, self.directory.node_bytes)?;
         Ok(NodeId(chunk.to_u64()))
     }
 

@@ -1,0 +1,90 @@
+//! What an engine does for its store: batches, and rows.
+//!
+//! The primary index of a table has a *row value* under each primary key. Its format is the engine's.
+//!
+//! Invariants
+//! 1. The end of a batch, and taking a row out, find room: what makes nodes and rows has reserved it.
+//!
+//! What it does not know: transactions, secondary indexes.
+
+use super::nodes::NodeStore;
+use super::roots::Roots;
+use super::trees::Trees;
+use crate::pointer::{Owner, Pointer};
+use crate::store::TableNo;
+use crate::store_error::StoreResult;
+
+/// A row in the primary index of its table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoredRow<'r> {
+    pub(crate) table: TableNo,
+    /// The primary key.
+    pub(crate) key: &'r [u8],
+    /// The row value.
+    pub(crate) value: &'r [u8],
+}
+
+/// Bytes of a row that are to be changed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowPatch<'p> {
+    /// Where they begin in the row.
+    pub(crate) at: usize,
+    pub(crate) bytes: &'p [u8],
+}
+
+/// The nodes and rows of a store, and how a batch of changes becomes durable.
+pub(crate) trait CowMedium: NodeStore + Sized {
+    /// Ends the batch: all that these roots lead to is durable.
+    fn end_batch(&mut self, roots: &mut Roots) -> StoreResult<()>;
+
+    /// Whether the batch should end, because it holds much memory.
+    fn is_crowded(&mut self) -> bool;
+
+    /// Whether an owner has chunks.
+    fn is_taken(&self, owner: Owner) -> StoreResult<bool>;
+
+    /// Makes sure that the directories have lines for this many tables. Errors: the region is full.
+    fn reserve_lines(&mut self, tables: usize) -> StoreResult<()>;
+
+    /// Removes a table that is there, and ends the batch. No transaction is open.
+    fn drop_table(trees: &mut Trees<Self>, table: TableNo) -> StoreResult<()>;
+
+    /// Makes sure that a row can be taken out that no other takes the place of. Errors: the region is full.
+    fn reserve_removal(&mut self) -> StoreResult<()>;
+
+    /// Stores a row that no index leads to. `value` becomes its row value. Errors: the region is full.
+    fn new_row(
+        trees: &mut Trees<Self>,
+        table: TableNo,
+        keys: &[&[u8]],
+        row: &[u8],
+        value: &mut Vec<u8>,
+    ) -> StoreResult<()>;
+
+    /// Gives up a new row that the primary index refused.
+    fn give_up_row(trees: &mut Trees<Self>, table: TableNo, value: &[u8]) -> StoreResult<()>;
+
+    /// Removes what a row has outside its row value and outside secondary indexes, as a change of the open
+    /// transaction.
+    fn take_out_row(trees: &mut Trees<Self>, row: StoredRow<'_>) -> StoreResult<()>;
+
+    /// Changes bytes of a row. Errors: they are not within the row; the region is full.
+    fn patch_row(trees: &mut Trees<Self>, row: StoredRow<'_>, patch: RowPatch<'_>) -> StoreResult<()>;
+
+    /// Copies the keys that a row has in the secondary indexes.
+    fn secondary_keys(trees: &Trees<Self>, row: StoredRow<'_>, keys: &mut [Vec<u8>]) -> StoreResult<()>;
+
+    /// Puts the row in the place of its row value.
+    fn load_row(trees: &Trees<Self>, table: TableNo, row: &mut Vec<u8>) -> StoreResult<()>;
+
+    /// The row with a row value; `buf` may hold it.
+    fn row_of<'b>(
+        trees: &Trees<Self>,
+        table: TableNo,
+        value: &'b [u8],
+        buf: &'b mut Vec<u8>,
+    ) -> StoreResult<&'b [u8]>;
+
+    /// All chunks of the store.
+    fn chunks(trees: &Trees<Self>) -> StoreResult<Vec<Pointer>>;
+}
