@@ -20,7 +20,6 @@
 //! What it does not know: transactions.
 
 use super::manifest::{Manifest, remove_if_there, run_name};
-use crate::error::MemoryError;
 use crate::files::Files;
 use crate::lsm::bloom::Filter;
 use crate::lsm::levels::{LsmSettings, MergePlan, merge_of_all};
@@ -28,9 +27,10 @@ use crate::lsm::media::{Location, MediaMut};
 use crate::lsm::memtable::MemTable;
 use crate::lsm::merge::Merge;
 use crate::lsm::run::{self, PackedRun, Run, RunForm};
+use crate::lsm::store::unless_full;
 use crate::lsm::writer::{FileOutput, Output, WrittenRun};
 use crate::space::Space;
-use crate::store_error::{StoreError, StoreResult};
+use crate::store_error::StoreResult;
 use crate::wal::{self, Wal};
 
 /// The runs of a store, and the work on them.
@@ -67,15 +67,6 @@ impl Workplace<'_> {
 
     fn files(&mut self) -> &mut Files {
         &mut self.wal.files
-    }
-}
-
-/// Whether something was done; a full region is no error.
-fn unless_full(done: StoreResult<()>) -> StoreResult<bool> {
-    match done {
-        Ok(()) => Ok(true),
-        Err(StoreError::Memory(MemoryError::Full { .. })) => Ok(false),
-        Err(error) => Err(error),
     }
 }
 

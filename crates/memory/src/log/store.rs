@@ -1,11 +1,10 @@
-//! The changes of a transaction, and reads.
+//! The medium of the engine `log`: changes in a MemTable and in the log's buffer, and their undoing.
 //!
 //! Invariants
-//! 1. Room in the log and in the MemTable is reserved before a change begins. So a refused change is in
-//!    neither.
-//! 2. A full region refuses changes only. A sync leaves work undone for which there is no room.
+//! 1. Room in the log and in the MemTable is reserved before a change begins.
+//! 2. A sync leaves work undone for which there is no room.
 //!
-//! What it does not know: the format of records, how runs are merged (`compaction.rs`).
+//! What it does not know: rows, the format of records, how runs are merged (`compaction.rs`).
 
 use std::sync::Arc;
 
@@ -13,23 +12,21 @@ use super::compaction::{Compaction, Workplace};
 use super::manifest::Manifest;
 use super::record;
 use super::recovery;
-use crate::error::MemoryError;
 use crate::files::{CallCounts, FileCosts, Files};
 use crate::lsm::arena::{self, Arena, Durability, Position};
-use crate::lsm::changes::{self, PatchedBytes};
 use crate::lsm::entry::EntryBuffer;
-use crate::lsm::key::SearchKey;
 use crate::lsm::levels::LsmSettings;
 use crate::lsm::media::Media;
+use crate::lsm::medium::LsmMedium;
 use crate::lsm::memtable::{MemTable, Planned};
-use crate::lsm::tables::LsmTable;
+use crate::lsm::store::LsmStore;
+use crate::lsm::tables::Tables;
 use crate::lsm::view::View;
 use crate::pointer::{Owner, Pointer};
 use crate::space::Space;
 use crate::state::Allocator;
-use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, StoreTable, TableNo};
+use crate::store::{Commit, Savepoint, TableNo};
 use crate::store_error::{StoreError, StoreResult};
-use crate::tuple;
 use crate::wal::Wal;
 
 /// The settings of a store.
@@ -55,7 +52,10 @@ struct Change {
 }
 
 /// The tables of one partition: an LSM tree with a log and runs in files.
-pub struct LogStructured {
+pub type LogStructured = LsmStore<LogMedium>;
+
+/// The MemTable, the log and the runs of a store.
+pub struct LogMedium {
     space: Space,
     owner: Owner,
     memtable: MemTable,
@@ -66,7 +66,6 @@ pub struct LogStructured {
     /// The number of the beginning of the transaction.
     first_number: u64,
     changes: Vec<Change>,
-    entries: EntryBuffer,
     /// The bytes before the patches of the transaction.
     before: Vec<u8>,
 }
@@ -88,7 +87,7 @@ impl LogStructured {
         let page = arena::new_page(&space, owner)?;
         let mut memtable = MemTable::new(Arena::new(owner, Durability::Volatile, page));
         recovery::replay(&space, &mut memtable, &wal.read()?)?;
-        Ok(LogStructured {
+        Ok(LsmStore::new(LogMedium {
             space,
             owner,
             memtable,
@@ -97,26 +96,55 @@ impl LogStructured {
             numbers_used: 0,
             first_number: 0,
             changes: Vec::new(),
-            entries: EntryBuffer::default(),
             before: Vec::new(),
-        })
+        }))
     }
 
     /// Calls on files since the start.
     pub fn file_calls(&self) -> CallCounts {
-        self.wal.files.counts()
+        self.medium.wal.files.counts()
+    }
+}
+
+impl LogMedium {
+    fn end(&mut self) {
+        self.changes.clear();
+        self.before.clear();
+        self.numbers_used += 1;
+        self.first_number = self.numbers_used;
     }
 
-    fn table(&self, table: TableNo) -> StoreResult<LsmTable> {
-        self.compaction.manifest.tables.table(table)
+    /// The number of the newest of this many changes. Without changes, a number that only this transaction has.
+    fn newest(&self, changes: usize) -> u64 {
+        let newest = changes.checked_sub(1).and_then(|last| self.changes.get(last));
+        newest.map_or(self.first_number, |change| change.number)
     }
 
+    fn flush_log(&mut self) -> StoreResult<()> {
+        let written = self.wal.flush()?;
+        self.changes.iter_mut().for_each(|change| change.record_at -= written);
+        Ok(())
+    }
+}
+
+impl LsmMedium for LogMedium {
     fn view(&self) -> View<'_> {
         let media = Media { space: &self.space, files: Some(&self.wal.files) };
         View { media, memtable: self.memtable.list(), runs: self.compaction.runs() }
     }
 
-    /// Undoes the changes behind the first `kept` ones.
+    fn tables(&self) -> &Tables {
+        &self.compaction.manifest.tables
+    }
+
+    fn memtable_mut(&mut self) -> &mut MemTable {
+        &mut self.memtable
+    }
+
+    fn change_count(&self) -> usize {
+        self.changes.len()
+    }
+
     fn undo_behind(&mut self, kept: usize) -> StoreResult<()> {
         while self.changes.len() > kept
             && let Some(change) = self.changes.pop()
@@ -138,42 +166,9 @@ impl LogStructured {
         Ok(())
     }
 
-    /// Collects the entries of a change and adds them; what `collect` says. If there is no room, merges get
-    /// some back, and it is tried again.
-    fn change<T>(
-        &mut self,
-        collect: impl FnOnce(&View<'_>, &mut EntryBuffer) -> StoreResult<T>,
-    ) -> StoreResult<T> {
-        let mut entries = std::mem::take(&mut self.entries);
-        entries.clear();
-        let collected = collect(&self.view(), &mut entries);
-        let added = collected.and_then(|answer| self.add_with_room(&entries).map(|()| answer));
-        self.entries = entries;
-        added
-    }
-
-    fn add_with_room(&mut self, entries: &EntryBuffer) -> StoreResult<()> {
-        match self.add_or_undo(entries) {
-            Err(StoreError::Memory(MemoryError::Full { .. })) if self.make_room()? => {
-                self.add_or_undo(entries)
-            }
-            added => added,
-        }
-    }
-
     fn make_room(&mut self) -> StoreResult<bool> {
         let mut place = Workplace { space: &self.space, wal: &mut self.wal };
         self.compaction.make_room(&mut place)
-    }
-
-    fn add_or_undo(&mut self, entries: &EntryBuffer) -> StoreResult<()> {
-        let (before, kept) = (self.memtable.position(), self.changes.len());
-        let added = self.add(entries);
-        if added.is_err() {
-            self.undo_behind(kept)?;
-            self.memtable.arena_mut().reset(before);
-        }
-        added
     }
 
     fn add(&mut self, entries: &EntryBuffer) -> StoreResult<()> {
@@ -197,31 +192,7 @@ impl LogStructured {
         Ok(())
     }
 
-    fn end(&mut self) {
-        self.changes.clear();
-        self.before.clear();
-        self.numbers_used += 1;
-        self.first_number = self.numbers_used;
-    }
-
-    /// The number of the newest of this many changes. Without changes, a number that only this transaction has.
-    fn newest(&self, changes: usize) -> u64 {
-        let newest = changes.checked_sub(1).and_then(|last| self.changes.get(last));
-        newest.map_or(self.first_number, |change| change.number)
-    }
-
-    fn flush_log(&mut self) -> StoreResult<()> {
-        let written = self.wal.flush()?;
-        self.changes.iter_mut().for_each(|change| change.record_at -= written);
-        Ok(())
-    }
-}
-
-impl Store for LogStructured {
     fn create_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo> {
-        if !self.changes.is_empty() {
-            return Err(StoreError::InTransaction);
-        }
         let manifest = &mut self.compaction.manifest;
         let new = manifest.tables.next(&self.space, owner, indexes)?;
         let table = manifest.tables.add(&new);
@@ -231,10 +202,7 @@ impl Store for LogStructured {
     }
 
     fn drop_table(&mut self, table: TableNo) -> StoreResult<()> {
-        if !self.changes.is_empty() {
-            return Err(StoreError::InTransaction);
-        }
-        let dropped = self.table(table)?;
+        let dropped = self.tables().table(table)?;
         self.flush_log()?;
         let manifest = &mut self.compaction.manifest;
         manifest.tables.remove(table);
@@ -247,59 +215,14 @@ impl Store for LogStructured {
         Ok(self.space.allocator().free_empty_slabs(self.owner)?)
     }
 
-    fn tables(&self) -> Vec<StoreTable> {
-        self.compaction.manifest.tables.list()
-    }
-
-    fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
-        let LsmTable { id, indexes, .. } = self.table(table)?;
-        tuple::check(indexes, keys, row)?;
-        self.change(|view, entries| changes::insert(view, id, keys, row, entries))
-    }
-
-    fn replace(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<bool> {
-        let LsmTable { id, indexes, .. } = self.table(table)?;
-        tuple::check(indexes, keys, row)?;
-        self.change(|view, entries| changes::replace(view, id, keys, row, entries))
-    }
-
-    fn patch(&mut self, table: TableNo, key: &[u8], at: usize, bytes: &[u8]) -> StoreResult<bool> {
-        let key = SearchKey::of(self.table(table)?.id, 0, key);
-        self.change(|view, entries| changes::patch(view, &key, PatchedBytes { at, bytes }, entries))
-    }
-
-    fn delete(&mut self, table: TableNo, key: &[u8]) -> StoreResult<bool> {
-        let table = self.table(table)?;
-        self.change(|view, entries| changes::delete(view, &table, key, entries))
-    }
-
-    fn get(&self, table: TableNo, index: usize, key: &[u8], row: &mut Vec<u8>) -> StoreResult<bool> {
-        let id = self.compaction.manifest.tables.with_index(table, index)?.id;
-        self.view().get(id, index, key, row)
-    }
-
-    fn scan(
-        &self,
-        table: TableNo,
-        index: usize,
-        range: &KeyRange<'_>,
-        direction: Direction,
-        on_row: &mut OnRow<'_>,
-    ) -> StoreResult<()> {
-        let id = self.compaction.manifest.tables.with_index(table, index)?.id;
-        self.view().scan(id, index, range, direction, on_row)
-    }
-
     fn savepoint(&self) -> Savepoint {
         Savepoint { transaction: self.newest(self.changes.len()), entries: self.changes.len() }
     }
 
-    fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()> {
+    fn check_savepoint(&self, savepoint: Savepoint) -> StoreResult<()> {
         let entries = savepoint.entries;
-        if entries > self.changes.len() || savepoint.transaction != self.newest(entries) {
-            return Err(StoreError::NoSavepoint);
-        }
-        self.undo_behind(savepoint.entries)
+        let is_known = entries <= self.changes.len() && savepoint.transaction == self.newest(entries);
+        is_known.then_some(()).ok_or(StoreError::NoSavepoint)
     }
 
     fn commit(&mut self) -> StoreResult<Commit> {

@@ -11,7 +11,6 @@
 //! What it does not know: transactions.
 
 use super::directory::{ArenaKind, ArenaSlot, ArenaState, Directory, NumberedSlot};
-use crate::error::MemoryError;
 use crate::lsm::arena::{self, Arena, ArenaFacts, Durability};
 use crate::lsm::bloom::{self, Filter};
 use crate::lsm::levels::{LsmSettings, MergePlan, merge_of_all};
@@ -20,11 +19,12 @@ use crate::lsm::memtable::{Census, MemTable};
 use crate::lsm::merge::Merge;
 use crate::lsm::run::{self, PackedRun, Run, RunForm};
 use crate::lsm::skip_list::SkipList;
+use crate::lsm::store::unless_full;
 use crate::lsm::writer::{Output, WrittenRun};
 use crate::pointer::{Owner, Pointer};
 use crate::publish::Step;
 use crate::space::Space;
-use crate::store_error::{StoreError, StoreResult};
+use crate::store_error::StoreResult;
 
 /// Publications that free chunks, at most for each commit.
 const FREES_AT_ONCE: usize = 2;
@@ -71,15 +71,6 @@ fn run_of(space: &Space, numbered: &NumberedSlot) -> StoreResult<Option<Run>> {
     let (level, sequence, id) = (state.level, state.sequence, number as u64);
     let ArenaFacts { entry_bytes, keys, tombstones, .. } = facts;
     Ok(Some(Run { level, sequence, id, form, filter, entry_bytes, keys, tombstones }))
-}
-
-/// Whether something was done; a full region is no error.
-fn unless_full(done: StoreResult<()>) -> StoreResult<bool> {
-    match done {
-        Ok(()) => Ok(true),
-        Err(StoreError::Memory(MemoryError::Full { .. })) => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 impl Compaction {

@@ -1,32 +1,30 @@
-//! The changes of a transaction, and reads.
+//! The medium of the engine `nvm_log`: changes in a MemTable in persistent memory, with an undo log.
 //!
 //! Invariants
 //! 1. Before the undo entries of a change are durable, nothing leads to its entries.
-//! 2. A full region refuses changes only. A commit leaves work undone for which there is no room.
+//! 2. A commit leaves work undone for which there is no room.
 //!
-//! What it does not know: how changes are taken back (`recovery.rs`), how runs are merged (`compaction.rs`).
+//! What it does not know: rows, how changes are taken back (`recovery.rs`), how runs are merged (`compaction.rs`).
 
 use std::sync::Arc;
 
 use super::compaction::Compaction;
 use super::directory::{self, ArenaKind, Directory};
 use super::recovery::Undo;
-use crate::error::MemoryError;
 use crate::lsm::arena::{Arena, Position};
-use crate::lsm::changes::{self, PatchedBytes};
 use crate::lsm::entry::EntryBuffer;
-use crate::lsm::key::SearchKey;
 use crate::lsm::levels::LsmSettings;
 use crate::lsm::media::{Media, damaged};
+use crate::lsm::medium::LsmMedium;
 use crate::lsm::memtable::{self, MemTable, Planned};
-use crate::lsm::tables::LsmTable;
+use crate::lsm::store::LsmStore;
+use crate::lsm::tables::Tables;
 use crate::lsm::view::View;
 use crate::pointer::{Owner, Pointer};
 use crate::space::Space;
 use crate::state::Allocator;
-use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, StoreTable, TableNo};
-use crate::store_error::{StoreError, StoreResult};
-use crate::tuple;
+use crate::store::{Commit, Savepoint, TableNo};
+use crate::store_error::StoreResult;
 use crate::undo_log::{Kind, PATCH_BYTES_MAX, UndoEntry, UndoLog};
 
 /// The settings of a store.
@@ -37,7 +35,10 @@ pub struct NvmLogSettings {
 }
 
 /// The tables of one partition: an LSM tree of MemTables in persistent memory.
-pub struct NvmLogStructured {
+pub type NvmLogStructured = LsmStore<NvmLogMedium>;
+
+/// The MemTable, the undo log and the runs of a store.
+pub struct NvmLogMedium {
     space: Space,
     directory: Directory,
     memtable: MemTable,
@@ -45,7 +46,6 @@ pub struct NvmLogStructured {
     compaction: Compaction,
     /// Where the MemTable's arena ended before each entry of the log.
     positions: Vec<Position>,
-    entries: EntryBuffer,
     planned: Vec<Planned>,
     /// The bytes before a patch.
     before: Vec<u8>,
@@ -71,94 +71,22 @@ impl NvmLogStructured {
         let mut log = UndoLog::read(&space, owner, directory::log_of(&space, at)?)?;
         Undo { space: &space, memtable: &memtable, log: &mut log }.roll_back()?;
         let compaction = Compaction::read(&space, &directory, owner, settings.lsm)?;
-        Ok(NvmLogStructured {
+        Ok(LsmStore::new(NvmLogMedium {
             space,
             directory,
             memtable,
             log,
             compaction,
             positions: Vec::new(),
-            entries: EntryBuffer::default(),
             planned: Vec::new(),
             before: Vec::new(),
-        })
+        }))
     }
+}
 
-    fn view(&self) -> View<'_> {
-        let media = Media { space: &self.space, files: None };
-        View { media, memtable: self.memtable.list(), runs: self.compaction.runs() }
-    }
-
+impl NvmLogMedium {
     fn undo(&mut self) -> Undo<'_> {
         Undo { space: &self.space, memtable: &self.memtable, log: &mut self.log }
-    }
-
-    /// Undoes the entries of the log behind the first `kept` ones.
-    fn undo_behind(&mut self, kept: usize) -> StoreResult<()> {
-        while self.log.len() > kept {
-            self.undo().undo_last()?;
-            if let Some(position) = self.positions.pop() {
-                self.memtable.arena_mut().reset(position);
-            }
-        }
-        Ok(())
-    }
-
-    /// Collects the entries of a change and adds them; what `collect` says. If there is no room, merges get
-    /// some back, and it is tried again.
-    fn change<T>(
-        &mut self,
-        collect: impl FnOnce(&View<'_>, &mut EntryBuffer) -> StoreResult<T>,
-    ) -> StoreResult<T> {
-        let mut entries = std::mem::take(&mut self.entries);
-        entries.clear();
-        let collected = collect(&self.view(), &mut entries);
-        let added = collected.and_then(|answer| self.add_with_room(&entries).map(|()| answer));
-        self.entries = entries;
-        added
-    }
-
-    fn add_with_room(&mut self, entries: &EntryBuffer) -> StoreResult<()> {
-        match self.add_or_undo(entries) {
-            Err(StoreError::Memory(MemoryError::Full { .. }))
-                if self.compaction.make_room(&self.space, &mut self.directory)? =>
-            {
-                self.add_or_undo(entries)
-            }
-            added => added,
-        }
-    }
-
-    fn add_or_undo(&mut self, entries: &EntryBuffer) -> StoreResult<()> {
-        let (before, kept) = (self.memtable.position(), self.log.len());
-        let added = self.add(entries);
-        if added.is_err() {
-            self.undo_behind(kept)?;
-            self.memtable.arena_mut().reset(before);
-        }
-        added
-    }
-
-    fn add(&mut self, entries: &EntryBuffer) -> StoreResult<()> {
-        self.memtable.reserve(&self.space, entries.iter())?;
-        let mut planned = std::mem::take(&mut self.planned);
-        planned.clear();
-        let mut first = 0;
-        for entry in entries.iter() {
-            let position = self.memtable.position();
-            let mut plan = self.memtable.plan(&self.space, entry)?;
-            if planned.iter().skip(first).any(|other| plan.shares_links(other)) {
-                self.apply(entries, &planned, first)?;
-                first = planned.len();
-                self.memtable.arena_mut().reset(position);
-                plan = self.memtable.plan(&self.space, entry)?;
-            }
-            self.log_undo(&plan, entry, position)?;
-            planned.push(plan);
-        }
-        self.apply(entries, &planned, first)?;
-        self.planned = planned;
-        Ok(())
     }
 
     /// Makes entries and their undo entries durable, and links the entries from `first` on.
@@ -202,18 +130,65 @@ impl NvmLogStructured {
     }
 }
 
-impl Store for NvmLogStructured {
-    fn create_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo> {
-        match self.log.len() {
-            0 => self.directory.create_table(&self.space, owner, indexes),
-            _ => Err(StoreError::InTransaction),
+impl LsmMedium for NvmLogMedium {
+    fn view(&self) -> View<'_> {
+        let media = Media { space: &self.space, files: None };
+        View { media, memtable: self.memtable.list(), runs: self.compaction.runs() }
+    }
+
+    fn tables(&self) -> &Tables {
+        &self.directory.tables
+    }
+
+    fn memtable_mut(&mut self) -> &mut MemTable {
+        &mut self.memtable
+    }
+
+    fn change_count(&self) -> usize {
+        self.log.len()
+    }
+
+    fn add(&mut self, entries: &EntryBuffer) -> StoreResult<()> {
+        self.memtable.reserve(&self.space, entries.iter())?;
+        let mut planned = std::mem::take(&mut self.planned);
+        planned.clear();
+        let mut first = 0;
+        for entry in entries.iter() {
+            let position = self.memtable.position();
+            let mut plan = self.memtable.plan(&self.space, entry)?;
+            if planned.iter().skip(first).any(|other| plan.shares_links(other)) {
+                self.apply(entries, &planned, first)?;
+                first = planned.len();
+                self.memtable.arena_mut().reset(position);
+                plan = self.memtable.plan(&self.space, entry)?;
+            }
+            self.log_undo(&plan, entry, position)?;
+            planned.push(plan);
         }
+        self.apply(entries, &planned, first)?;
+        self.planned = planned;
+        Ok(())
+    }
+
+    fn undo_behind(&mut self, kept: usize) -> StoreResult<()> {
+        while self.log.len() > kept {
+            self.undo().undo_last()?;
+            if let Some(position) = self.positions.pop() {
+                self.memtable.arena_mut().reset(position);
+            }
+        }
+        Ok(())
+    }
+
+    fn make_room(&mut self) -> StoreResult<bool> {
+        self.compaction.make_room(&self.space, &mut self.directory)
+    }
+
+    fn create_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo> {
+        self.directory.create_table(&self.space, owner, indexes)
     }
 
     fn drop_table(&mut self, table: TableNo) -> StoreResult<()> {
-        if self.log.len() > 0 {
-            return Err(StoreError::InTransaction);
-        }
         let id = self.directory.tables.table(table)?.id;
         self.directory.drop_table(&self.space, table)?;
         match self.view().has_entries(id)? {
@@ -222,56 +197,12 @@ impl Store for NvmLogStructured {
         }
     }
 
-    fn tables(&self) -> Vec<StoreTable> {
-        self.directory.tables.list()
-    }
-
-    fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
-        let LsmTable { id, indexes, .. } = self.directory.tables.table(table)?;
-        tuple::check(indexes, keys, row)?;
-        self.change(|view, entries| changes::insert(view, id, keys, row, entries))
-    }
-
-    fn replace(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<bool> {
-        let LsmTable { id, indexes, .. } = self.directory.tables.table(table)?;
-        tuple::check(indexes, keys, row)?;
-        self.change(|view, entries| changes::replace(view, id, keys, row, entries))
-    }
-
-    fn patch(&mut self, table: TableNo, key: &[u8], at: usize, bytes: &[u8]) -> StoreResult<bool> {
-        let key = SearchKey::of(self.directory.tables.table(table)?.id, 0, key);
-        self.change(|view, entries| changes::patch(view, &key, PatchedBytes { at, bytes }, entries))
-    }
-
-    fn delete(&mut self, table: TableNo, key: &[u8]) -> StoreResult<bool> {
-        let table = self.directory.tables.table(table)?;
-        self.change(|view, entries| changes::delete(view, &table, key, entries))
-    }
-
-    fn get(&self, table: TableNo, index: usize, key: &[u8], row: &mut Vec<u8>) -> StoreResult<bool> {
-        let id = self.directory.tables.with_index(table, index)?.id;
-        self.view().get(id, index, key, row)
-    }
-
-    fn scan(
-        &self,
-        table: TableNo,
-        index: usize,
-        range: &KeyRange<'_>,
-        direction: Direction,
-        on_row: &mut OnRow<'_>,
-    ) -> StoreResult<()> {
-        let id = self.directory.tables.with_index(table, index)?.id;
-        self.view().scan(id, index, range, direction, on_row)
-    }
-
     fn savepoint(&self) -> Savepoint {
         self.log.savepoint()
     }
 
-    fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()> {
-        self.log.check_savepoint(savepoint)?;
-        self.undo_behind(savepoint.entries)
+    fn check_savepoint(&self, savepoint: Savepoint) -> StoreResult<()> {
+        self.log.check_savepoint(savepoint)
     }
 
     fn commit(&mut self) -> StoreResult<Commit> {

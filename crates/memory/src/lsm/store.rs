@@ -1,0 +1,165 @@
+//! The tables of one partition in an LSM tree. The engines `log` and `nvm_log` are this store over two media.
+//!
+//! Invariants
+//! 1. A refused change is neither in the log nor in the MemTable.
+//! 2. A full region refuses a change only after all runs were merged.
+//!
+//! What it does not know: how changes survive a crash (`medium.rs`).
+
+use super::changes::{self, PatchedBytes};
+use super::entry::EntryBuffer;
+use super::key::SearchKey;
+use super::medium::LsmMedium;
+use super::tables::LsmTable;
+use super::view::View;
+use crate::error::MemoryError;
+use crate::pointer::{Owner, Pointer};
+use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, StoreTable, TableNo};
+use crate::store_error::{StoreError, StoreResult};
+use crate::tuple;
+
+/// The tables of one partition: an LSM tree.
+pub struct LsmStore<M> {
+    pub(crate) medium: M,
+    /// The entries of a change.
+    entries: EntryBuffer,
+}
+
+/// Whether something was done; a full region is no error.
+pub(crate) fn unless_full(done: StoreResult<()>) -> StoreResult<bool> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(StoreError::Memory(MemoryError::Full { .. })) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[expect(private_bounds, reason = "only engines of this crate are media")]
+impl<M: LsmMedium> LsmStore<M> {
+    pub(crate) fn new(medium: M) -> LsmStore<M> {
+        LsmStore { medium, entries: EntryBuffer::default() }
+    }
+
+    fn check_no_transaction(&self) -> StoreResult<()> {
+        if self.medium.change_count() > 0 { Err(StoreError::InTransaction) } else { Ok(()) }
+    }
+
+    /// A table, for which keys and a row are right.
+    fn checked(&self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<LsmTable> {
+        let table = self.medium.tables().table(table)?;
+        tuple::check(table.indexes, keys, row)?;
+        Ok(table)
+    }
+
+    /// Collects the entries of a change and adds them; what `collect` says. If there is no room, merges get
+    /// some back, and it is tried again.
+    fn change<T>(
+        &mut self,
+        collect: impl FnOnce(&View<'_>, &mut EntryBuffer) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.clear();
+        let collected = collect(&self.medium.view(), &mut entries);
+        let added = collected.and_then(|answer| self.add_with_room(&entries).map(|()| answer));
+        self.entries = entries;
+        added
+    }
+
+    fn add_with_room(&mut self, entries: &EntryBuffer) -> StoreResult<()> {
+        match self.add_or_undo(entries) {
+            Err(StoreError::Memory(MemoryError::Full { .. })) if self.medium.make_room()? => {
+                self.add_or_undo(entries)
+            }
+            added => added,
+        }
+    }
+
+    fn add_or_undo(&mut self, entries: &EntryBuffer) -> StoreResult<()> {
+        let (before, kept) = (self.medium.memtable_mut().position(), self.medium.change_count());
+        let added = self.medium.add(entries);
+        if added.is_err() {
+            self.medium.undo_behind(kept)?;
+            self.medium.memtable_mut().arena_mut().reset(before);
+        }
+        added
+    }
+}
+
+impl<M: LsmMedium + Send + Sync> Store for LsmStore<M> {
+    fn create_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo> {
+        self.check_no_transaction()?;
+        self.medium.create_table(owner, indexes)
+    }
+
+    fn drop_table(&mut self, table: TableNo) -> StoreResult<()> {
+        self.check_no_transaction()?;
+        self.medium.tables().table(table)?;
+        self.medium.drop_table(table)
+    }
+
+    fn tables(&self) -> Vec<StoreTable> {
+        self.medium.tables().list()
+    }
+
+    fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
+        let id = self.checked(table, keys, row)?.id;
+        self.change(|view, entries| changes::insert(view, id, keys, row, entries))
+    }
+
+    fn replace(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<bool> {
+        let id = self.checked(table, keys, row)?.id;
+        self.change(|view, entries| changes::replace(view, id, keys, row, entries))
+    }
+
+    fn patch(&mut self, table: TableNo, key: &[u8], at: usize, bytes: &[u8]) -> StoreResult<bool> {
+        let key = SearchKey::of(self.medium.tables().table(table)?.id, 0, key);
+        self.change(|view, entries| changes::patch(view, &key, PatchedBytes { at, bytes }, entries))
+    }
+
+    fn delete(&mut self, table: TableNo, key: &[u8]) -> StoreResult<bool> {
+        let table = self.medium.tables().table(table)?;
+        self.change(|view, entries| changes::delete(view, &table, key, entries))
+    }
+
+    fn get(&self, table: TableNo, index: usize, key: &[u8], row: &mut Vec<u8>) -> StoreResult<bool> {
+        let id = self.medium.tables().with_index(table, index)?.id;
+        self.medium.view().get(id, index, key, row)
+    }
+
+    fn scan(
+        &self,
+        table: TableNo,
+        index: usize,
+        range: &KeyRange<'_>,
+        direction: Direction,
+        on_row: &mut OnRow<'_>,
+    ) -> StoreResult<()> {
+        let id = self.medium.tables().with_index(table, index)?.id;
+        self.medium.view().scan(id, index, range, direction, on_row)
+    }
+
+    fn savepoint(&self) -> Savepoint {
+        self.medium.savepoint()
+    }
+
+    fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()> {
+        self.medium.check_savepoint(savepoint)?;
+        self.medium.undo_behind(savepoint.entries)
+    }
+
+    fn commit(&mut self) -> StoreResult<Commit> {
+        self.medium.commit()
+    }
+
+    fn rollback(&mut self) -> StoreResult<()> {
+        self.medium.rollback()
+    }
+
+    fn sync(&mut self) -> StoreResult<()> {
+        self.medium.sync()
+    }
+
+    fn chunks(&self) -> StoreResult<Vec<Pointer>> {
+        self.medium.chunks()
+    }
+}
