@@ -6,6 +6,7 @@ use proc_macro2::{TokenStream, TokenTree};
 
 /// The files that may hold unsafe code.
 pub const UNSAFE_FILES: &[&str] = &[
+    "bench/embedded/src/lmdb.rs",
     "bench/peers/src/main.rs",
     "crates/device/src/buf.rs",
     "crates/device/src/mapped.rs",
