@@ -10,7 +10,7 @@ help:
 	@echo 'make run     build, start a server on $(DATA) and say how to connect'
 	@echo 'make test    everything: format, lints, tidy, unit, crash and end-to-end tests'
 	@echo 'make bench   compare with PostgreSQL on this machine (about 45 minutes; ROUNDS=1 SECONDS=5 for a look)'
-	@echo 'make slt     thousands of statements on Varve and PostgreSQL 15 in the same run, then QUERIES (5000) random ones; FILES=word for some files alone'
+	@echo 'make slt     thousands of statements on Varve and PostgreSQL 15 in the same run, then QUERIES (5000) random ones; FILES=word for some files alone; ENGINE=cow or all for tables of memory-oriented engines'
 	@echo 'make random-queries  QUERIES (50000) random statements beside PostgreSQL 15, SEED=n to repeat a run; then the planted faults'
 	@echo 'make lab     build target/release/varve-lab: published experiments, run again (docs/experiments.md)'
 	@echo 'make tpch    the 22 queries of TPC-H at scale factor 1 (SCALE=1), with the answers of DuckDB'
@@ -64,8 +64,11 @@ bench:
 
 slt: debug-build
 	@scripts/setup test
-	e2e/slt $(FILES)
-	$(if $(FILES),,e2e/random-queries --queries $(or $(QUERIES),5000))
+	e2e/slt $(FILES) $(if $(ENGINE),--engine $(ENGINE))
+	$(if $(FILES),,e2e/random-queries --queries $(or $(QUERIES),5000) $(if $(ENGINE),--engine $(ENGINE)))
+	$(if $(FILES),,$(if $(ENGINE),e2e/isolation --engine $(ENGINE) --schedules 1000))
+	$(if $(FILES),,$(if $(ENGINE),e2e/list-append --engine $(ENGINE) --seconds 30 --kills 6))
+	$(if $(FILES),,$(if $(ENGINE),e2e/tools engines --engine $(ENGINE)))
 
 random-queries: debug-build
 	@scripts/setup test

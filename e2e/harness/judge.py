@@ -9,7 +9,7 @@ import struct
 import time
 from dataclasses import dataclass, field
 
-from . import answers, exchange, sql_values, wire
+from . import answers, engines, exchange, sql_values, wire
 from .sql_tree import LIST, Literal, Node, Parameters, literals, render, shrink
 
 SESSION = [
@@ -93,20 +93,21 @@ def bound(parameters, values, mode):
 class Side:
     """One server with its session on the current data set."""
 
-    def __init__(self, target, schema="q", timeout_s=30):
+    def __init__(self, target, schema="q", timeout_s=30, engine=None):
         self.target, self.schema, self.timeout_s, self.session, self.loaded = target, schema, timeout_s, None, []
+        self.engine = engine
 
     def connect(self):
         self.session = Asker(self.target.port, timeout_s=self.timeout_s)
         for setting in [*SESSION, *self.loaded]:
             self.session.simple(setting)
 
-    def send(self, *arguments):
+    def send(self, sql, *arguments):
         """Returns how the connection was lost, if it was."""
         try:
             if self.session is None:
                 self.connect()
-            self.session.ask(*arguments)
+            self.session.ask(engines.using(sql, self.engine), *arguments)
         except (wire.ConnectionLost, wire.ServerError, OSError) as error:
             return self.lost(error)
         return None
@@ -144,8 +145,24 @@ class Judge:
     def __init__(self, ours, peer):
         self.ours, self.peer = ours, peer
         self.twin, self.backwards = (Side(peer.target, schema) for schema in ("q_twin", "q_backwards"))
+        # Varve's own tables in pages, to tell what an engine refuses from what Varve refuses.
+        self.paged = Side(ours.target, "q_paged")
         self.dataset = None
-        self.copies_loaded = False
+        self.copies_loaded = self.paged_loaded = False
+
+    def refused_by_engine(self, case, refused):
+        """Whether an engine refuses, without a known reason, what tables in pages take."""
+        if not self.ours.engine or engines.refusal("0A000", refused.text):
+            return False
+        if not self.paged_loaded:
+            self.paged.load(self.dataset.statements())
+            self.paged_loaded = True
+        kept, self.ours = self.ours, self.paged
+        try:
+            found, _ = self.run(case)
+            return found is None or found.kind != "refused"
+        finally:
+            self.ours = kept
 
     def load(self, dataset):
         """Makes the data set on both; statements that one of them refuses are left out of it. Returns those as (sql, ours, peer)."""
@@ -158,7 +175,7 @@ class Judge:
             refused.append((sql, outcome))
             if not drop_statement(dataset, sql):
                 raise RuntimeError(f"{sql}: {answers.shown(outcome)}")
-        self.dataset, self.copies_loaded = dataset, False
+        self.dataset, self.copies_loaded, self.paged_loaded = dataset, False, False
         return refused
 
     def both(self, sql, parameters, mode, again=()):
@@ -266,7 +283,7 @@ class Judge:
         return state["last"], script
 
     def reload(self):
-        self.copies_loaded = False
+        self.copies_loaded = self.paged_loaded = False
         return self.ours.load(self.dataset.statements()) or self.peer.load(self.dataset.statements())
 
     def reduce_dataset(self, case, still_wrong):

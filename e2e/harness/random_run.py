@@ -8,7 +8,7 @@ import random
 import re
 import time
 
-from . import answers, server, sql_checks
+from . import answers, engines, server, sql_checks
 from .judge import Case, Judge, Side, chosen_forms, root_of
 from .sql_changes import Changes
 from .sql_datasets import Datasets
@@ -45,7 +45,7 @@ class Run:
     def __init__(self, ours, peer, options):
         self.options = options
         self.chance = random.Random(options.seed)
-        self.judge = Judge(Side(ours, "q" if ours is not peer else "q_ours"), Side(peer))
+        self.judge = Judge(Side(ours, "q" if ours is not peer else "q_ours", engine=ours.engine), Side(peer))
         self.features = collections.Counter()
         self.counts = collections.Counter()
         self.refused = collections.Counter()
@@ -131,6 +131,8 @@ class Run:
             self.counts["with rows"] += 1
 
     def judged(self, case, found):
+        if found.kind == "refused" and self.judge.refused_by_engine(case, found):
+            found = answers.Difference("refused by the engine", found.text)
         if not found.is_fault():
             kind = f"{found.kind}: {answers.message_kind(found.text)}"
             self.refused[kind] += 1
@@ -179,9 +181,10 @@ class Run:
 
     def note_refused_setup(self, sql, outcome):
         said = answers.shown(outcome)
-        if isinstance(outcome, str) or outcome.sqlstate != "0A000":
+        unknown = self.judge.ours.engine and not isinstance(outcome, str) and not engines.refusal(outcome.sqlstate, outcome.message)
+        if isinstance(outcome, str) or outcome.sqlstate != "0A000" or unknown:
             self.counts[f"  setup: {answers.message_kind(said)}"] += 1
-            if isinstance(outcome, str) or outcome.sqlstate == "XX000":
+            if isinstance(outcome, str) or outcome.sqlstate == "XX000" or unknown:
                 self.faults.append((("setup", sql), answers.Difference("internal", said), sql, self.counts["statements"]))
                 print(f"--- setup: {said}\n{sql}\n", flush=True)
         else:

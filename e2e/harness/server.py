@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 
-from . import wire
+from . import engines, wire
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -51,6 +51,12 @@ class Server:
     """What both servers share: a process, a port, a log file."""
 
     name = "server"
+    engine = None
+    """The engine of tables that a test makes; None for the usual one."""
+
+    def adapt(self, sql):
+        """The statements as this server gets them."""
+        return engines.using(sql, self.engine)
 
     def __init__(self, directory, pool_mib):
         self.directory = directory
