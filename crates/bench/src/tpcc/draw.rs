@@ -29,22 +29,22 @@ impl NuRand {
 }
 
 /// A customer's number.
-pub(super) fn customer(scale: &Scale, random: &mut Random) -> i64 {
+pub fn customer(scale: &Scale, random: &mut Random) -> i64 {
     CUSTOMERS.draw(random, 1, scale.customers)
 }
 
 /// An item's number.
-pub(super) fn item(scale: &Scale, random: &mut Random) -> i64 {
+pub fn item(scale: &Scale, random: &mut Random) -> i64 {
     ITEMS.draw(random, 1, scale.items)
 }
 
 /// A last name that some customer has, for a transaction.
-pub(super) fn last_name(scale: &Scale, random: &mut Random) -> String {
+pub fn last_name(scale: &Scale, random: &mut Random) -> String {
     name(NAMES_RUNNING.draw(random, 0, NAMES.min(scale.customers) - 1))
 }
 
 /// The last name of customer `number`, counted from 1: each name once, then by chance.
-pub(super) fn loaded_last_name(number: i64, random: &mut Random) -> String {
+pub fn loaded_last_name(number: i64, random: &mut Random) -> String {
     name(if number <= NAMES { number - 1 } else { NAMES_LOADED.draw(random, 0, NAMES - 1) })
 }
 
@@ -53,19 +53,19 @@ fn name(number: i64) -> String {
 }
 
 /// `least` to `most` letters and digits.
-pub(super) fn text(random: &mut Random, least: i64, most: i64) -> String {
+pub fn text(random: &mut Random, least: i64, most: i64) -> String {
     const CHARACTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let length = random.between(least, most);
     (0..length).map(|_| char::from(CHARACTERS[random.below(CHARACTERS.len() as u64) as usize])).collect()
 }
 
 /// `length` digits.
-pub(super) fn digits(random: &mut Random, length: i64) -> String {
+pub fn digits(random: &mut Random, length: i64) -> String {
     (0..length).map(|_| char::from(b'0' + random.below(10) as u8)).collect()
 }
 
 /// 26 to 50 characters; one in ten has ORIGINAL somewhere in it.
-pub(super) fn data(random: &mut Random) -> String {
+pub fn data(random: &mut Random) -> String {
     let mut text = text(random, 26, 50);
     if random.below(10) == 0 {
         let at = random.below(text.len() as u64 - 7) as usize;
@@ -75,7 +75,7 @@ pub(super) fn data(random: &mut Random) -> String {
 }
 
 /// The numbers `1..=count` in random order.
-pub(super) fn shuffled(random: &mut Random, count: i64) -> Vec<i64> {
+pub fn shuffled(random: &mut Random, count: i64) -> Vec<i64> {
     let mut numbers: Vec<i64> = (1..=count).collect();
     for at in (1..numbers.len()).rev() {
         numbers.swap(at, random.below(at as u64 + 1) as usize);

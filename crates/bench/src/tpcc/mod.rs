@@ -7,7 +7,7 @@
 //! compare the figures only with figures of this crate.
 
 mod conditions;
-mod draw;
+pub mod draw;
 mod load;
 mod schema;
 mod statements;
@@ -45,7 +45,7 @@ impl Scale {
     }
 
     /// Orders of a district that the load has delivered already: seven in ten.
-    fn delivered(&self) -> i64 {
+    pub fn delivered(&self) -> i64 {
         self.customers * 7 / 10
     }
 }

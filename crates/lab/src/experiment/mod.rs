@@ -55,7 +55,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use varve_bench::{BenchError, Result};
+use varve_bench::{BenchError, Result, tpcc};
 
 pub use device::Device;
 pub use lab::Lab;
@@ -111,6 +111,12 @@ pub struct ExperimentArgs {
     /// Tuples of a partition of the memory-oriented engines, in `ycsb-engines` and its relatives
     #[arg(long)]
     tuples: Option<u64>,
+    /// Warehouses of a partition of the memory-oriented engines, in `tpcc-engines`
+    #[arg(long)]
+    warehouses: Option<i64>,
+    /// Items of a warehouse of the memory-oriented engines; customers are in proportion
+    #[arg(long)]
+    items: Option<i64>,
     /// Measure only points with these values, such as `variant=packed,workers=4`; points without such a
     /// factor are kept
     #[arg(long, value_delimiter = ',', value_name = "FACTOR=VALUE")]
@@ -301,6 +307,12 @@ const EXPERIMENTS: &[Experiment] = &[
         run: arulraj::ycsb_engines,
     },
     Experiment {
+        name: "tpcc-engines",
+        source: "Arulraj 2015, figures 8, 11 and 14",
+        about: "TPC-C on the memory-oriented engines: throughput, loads, stores, space",
+        run: arulraj::tpcc_engines,
+    },
+    Experiment {
         name: "nvm-interfaces",
         source: "Arulraj 2015, figure 1",
         about: "durable bandwidth of memory from the allocator and of files, by the bytes of a write",
@@ -337,6 +349,11 @@ const EXPERIMENTS: &[Experiment] = &[
         run: arulraj::persist_latency,
     },
 ];
+
+/// Most warehouses of a partition.
+const WAREHOUSES_MAX: i64 = 1_000;
+/// Fewest items of a warehouse: with fewer, some last name has no customer.
+const ITEMS_MIN: i64 = 100;
 
 const CAUTION: &str = "An emulated ratio is evidence about policies and algorithms, not about real devices. A dilation of n stands for a \
                        machine whose processors and memory are n times as fast.";
@@ -406,6 +423,9 @@ fn lab_of<'a>(args: &ExperimentArgs, out: &'a mut dyn Write) -> Result<Lab<'a>> 
         (scale.dropped_bytes, scale.wear_bytes) = (mib.max(1) << 20, mib.max(1) << 20);
     }
     scale.store_tuples = args.tuples.unwrap_or(scale.store_tuples).max(1);
+    let tpcc::Scale { warehouses, items, .. } = scale.store_tpcc;
+    let (warehouses, items) = (args.warehouses.unwrap_or(warehouses), args.items.unwrap_or(items));
+    scale.store_tpcc = scale::store_tpcc(warehouses.clamp(1, WAREHOUSES_MAX), items.max(ITEMS_MIN));
     scale.rounds = args.rounds.unwrap_or(scale.rounds).max(1);
     let device = Device::named(&args.profile, args.flush_us)?;
     let mut lab = Lab::new(scale, device, (args.directory.clone(), args.memory.clone()), out)?;

@@ -26,6 +26,8 @@ pub struct Scale {
     pub flash_unit_bytes: u64,
     /// Tuples of a partition of YCSB on the memory-oriented engines.
     pub store_tuples: u64,
+    /// Rows of a partition of TPC-C on the memory-oriented engines.
+    pub store_tpcc: tpcc::Scale,
     /// Milliseconds of a round, in the time of the emulated device: a dilated round takes longer.
     pub round_ms: u64,
     /// Milliseconds before it.
@@ -47,6 +49,7 @@ impl Scale {
         dropped_bytes: 512 << 20,
         flash_unit_bytes: 2 << 20,
         store_tuples: 25_000,
+        store_tpcc: store_tpcc(1, 10_000),
         round_ms: 3_000,
         warm_ms: 1_500,
         rounds: 1,
@@ -63,6 +66,7 @@ impl Scale {
         dropped_bytes: 4 << 30,
         flash_unit_bytes: 8 << 20,
         store_tuples: 250_000,
+        store_tpcc: store_tpcc(4, 100_000),
         round_ms: 10_000,
         warm_ms: 5_000,
         rounds: 3,
@@ -79,6 +83,7 @@ impl Scale {
         dropped_bytes: 4 << 20,
         flash_unit_bytes: 48 << 10,
         store_tuples: 400,
+        store_tpcc: tpcc::Scale { warehouses: 1, districts: 2, customers: 30, items: 200 },
         round_ms: 200,
         warm_ms: 0,
         rounds: 2,
@@ -94,6 +99,11 @@ impl Scale {
 /// a large one, and sessions wait for each other's rows as seldom.
 const fn twentieths(warehouses: i64) -> tpcc::Scale {
     tpcc::Scale { warehouses, districts: 10, customers: 150, items: 5_000 }
+}
+
+/// Warehouses of a partition with these items, and with the specification's customers for each item.
+pub const fn store_tpcc(warehouses: i64, items: i64) -> tpcc::Scale {
+    tpcc::Scale { warehouses, districts: 10, customers: items * 3 / 100, items }
 }
 
 /// A value for each of the two scales.

@@ -98,9 +98,9 @@ impl Bed {
         Ok(RawRun { times: self.in_all(engine, loads, mode, &one)? })
     }
 
-    /// Runs a load behind the modelled cache.
+    /// Runs a load behind the modelled cache, and compares the rows with what it must have left.
     ///
-    /// Errors: a store refuses a call.
+    /// Errors: a store refuses a call; a row is wrong.
     pub fn count<L: PartitionLoad>(&self, engine: &Engine, loads: &[L]) -> Result<Vec<Counted>> {
         let settings = StoreSettings { system_call: Duration::ZERO, ..self.settings };
         let one = |partition: &mut Partition, load: &L| self.count_one(partition, load);
@@ -122,6 +122,7 @@ impl Bed {
         let cache = partition.cache().ok_or_else(|| refused("a count needs a modelled cache"))?;
         let (counts, wear) = (cache.counts(), cache.wear());
         let stored_bytes = stored_bytes() - stored_before;
+        load.check(partition.store.as_ref(), load.transactions())?;
         Ok(Counted { counts, wear, peak_bytes, loaded_bytes, stored_bytes })
     }
 

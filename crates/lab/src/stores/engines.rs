@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use varve_bench::Result;
 use varve_memory::{
-    Allocator, FileCosts, Inplace, InplaceSettings, NvmCow, NvmCowSettings, NvmInplace, Owner, Store,
+    Allocator, Cow, CowSettings, FileCosts, Inplace, InplaceSettings, LogSettings, LogStructured,
+    LsmSettings, NvmCow, NvmCowSettings, NvmInplace, NvmLogSettings, NvmLogStructured, Owner, Store,
     StoreResult,
 };
 
@@ -27,6 +28,22 @@ pub struct StoreSettings {
     pub checkpoint_log_bytes: u64,
     /// Transactions of a batch of the copy-on-write engines.
     pub batch_transactions: usize,
+    /// Bytes of a node of `nvm_cow`.
+    pub node_bytes: usize,
+    /// Bytes of the page cache of `cow`.
+    pub cache_bytes: usize,
+    /// Bytes of a MemTable of the log-structured engines.
+    pub memtable_bytes: u64,
+}
+
+impl StoreSettings {
+    fn files(&self) -> FileCosts {
+        FileCosts { system_call: self.system_call }
+    }
+
+    fn lsm(&self) -> LsmSettings {
+        LsmSettings { memtable_bytes: self.memtable_bytes, ..LsmSettings::default() }
+    }
 }
 
 /// What a store is opened with.
@@ -48,8 +65,11 @@ pub struct Engine {
 /// All engines, in the order of the paper's charts.
 pub const ENGINES: &[Engine] = &[
     Engine { name: "inplace", traditional: None, open: open_inplace },
+    Engine { name: "cow", traditional: None, open: open_cow },
+    Engine { name: "log", traditional: None, open: open_log },
     Engine { name: "nvm_inplace", traditional: Some("inplace"), open: open_nvm_inplace },
     Engine { name: "nvm_cow", traditional: Some("cow"), open: open_nvm_cow },
+    Engine { name: "nvm_log", traditional: Some("log"), open: open_nvm_log },
 ];
 
 impl Engine {
@@ -72,13 +92,29 @@ fn open_nvm_inplace(root: StoreRoot) -> StoreResult<Box<dyn Store>> {
 }
 
 fn open_nvm_cow(root: StoreRoot) -> StoreResult<Box<dyn Store>> {
-    let batch_transactions = root.settings.batch_transactions;
-    let settings = NvmCowSettings { batch_transactions, ..NvmCowSettings::default() };
+    let StoreSettings { batch_transactions, node_bytes, .. } = root.settings;
+    let settings = NvmCowSettings { batch_transactions, node_bytes };
     Ok(Box::new(NvmCow::open(root.allocator, NAME, root.owner, settings)?))
 }
 
+fn open_nvm_log(root: StoreRoot) -> StoreResult<Box<dyn Store>> {
+    let settings = NvmLogSettings { lsm: root.settings.lsm() };
+    Ok(Box::new(NvmLogStructured::open(root.allocator, NAME, root.owner, settings)?))
+}
+
 fn open_inplace(root: StoreRoot) -> StoreResult<Box<dyn Store>> {
-    let StoreSettings { system_call, checkpoint_log_bytes, .. } = root.settings;
-    let settings = InplaceSettings { files: FileCosts { system_call }, checkpoint_log_bytes };
+    let checkpoint_log_bytes = root.settings.checkpoint_log_bytes;
+    let settings = InplaceSettings { files: root.settings.files(), checkpoint_log_bytes };
     Ok(Box::new(Inplace::open(root.allocator, NAME, root.owner, settings)?))
+}
+
+fn open_cow(root: StoreRoot) -> StoreResult<Box<dyn Store>> {
+    let StoreSettings { batch_transactions, cache_bytes, .. } = root.settings;
+    let settings = CowSettings { files: root.settings.files(), batch_transactions, cache_bytes };
+    Ok(Box::new(Cow::open(root.allocator, NAME, root.owner, settings)?))
+}
+
+fn open_log(root: StoreRoot) -> StoreResult<Box<dyn Store>> {
+    let settings = LogSettings { lsm: root.settings.lsm(), files: root.settings.files() };
+    Ok(Box::new(LogStructured::open(root.allocator, NAME, root.owner, settings)?))
 }

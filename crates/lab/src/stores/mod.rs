@@ -15,6 +15,7 @@ mod engines;
 mod load;
 mod partition;
 mod system_call;
+pub mod tpcc;
 pub mod ycsb;
 
 pub use bed::{Bed, Counted, RawRun};

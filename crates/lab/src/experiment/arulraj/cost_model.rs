@@ -158,7 +158,7 @@ struct CostRow {
 /// `nvm-cost-model`.
 pub fn nvm_cost_model(lab: &mut Lab<'_>) -> Result<()> {
     let sizes = StoreSizes::of(lab);
-    let placed = PlacedBed::make(lab, sizes, 1)?;
+    let placed = PlacedBed::make(lab, &sizes.bed(), 1)?;
     let mut rows = Vec::new();
     for engine in ENGINES {
         let measured = operations(&placed.bed, engine, sizes)?;

@@ -34,7 +34,7 @@ pub fn nvm_footprint(lab: &mut Lab<'_>) -> Result<()> {
 fn run(lab: &mut Lab<'_>, cells: &[(Mix, Skew)], claims_of: fn(&[StoreRow]) -> Vec<Claim>) -> Result<()> {
     let sizes = StoreSizes::of(lab);
     for partitions in lab.clients(&[1], &[2]) {
-        let placed = PlacedBed::make(lab, sizes, partitions)?;
+        let placed = PlacedBed::make(lab, &sizes.bed(), partitions)?;
         let mut rows = Vec::new();
         for (mix, skew) in cells {
             let loads = loads(sizes, *mix, *skew, partitions);

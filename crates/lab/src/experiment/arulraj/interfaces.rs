@@ -59,7 +59,7 @@ impl InterfaceRow {
 /// `nvm-interfaces`.
 pub fn nvm_interfaces(lab: &mut Lab<'_>) -> Result<()> {
     let sizes = StoreSizes::of(lab);
-    let placed = PlacedBed::make(lab, sizes, 1)?;
+    let placed = PlacedBed::make(lab, &sizes.bed(), 1)?;
     let region = placed.bed.region(0).ok_or_else(|| refused("there is no region"))?;
     let writes = if sizes.tuples < 1_000 { WRITES / 10 } else { WRITES };
     let costs = FileCosts { system_call: placed.bed.settings.system_call };

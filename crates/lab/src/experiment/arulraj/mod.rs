@@ -15,6 +15,7 @@ mod persist;
 mod recovery;
 mod rows;
 mod sizes;
+mod tpcc;
 mod ycsb;
 mod ycsb_claims;
 
@@ -23,4 +24,5 @@ pub use counts::{nvm_footprint, nvm_wear};
 pub use interfaces::nvm_interfaces;
 pub use persist::persist_latency;
 pub use recovery::nvm_recovery;
+pub use tpcc::tpcc_engines;
 pub use ycsb::ycsb_engines;

@@ -28,7 +28,7 @@ const LONG: Figure = Figure::Throughput("10000 ns");
 pub fn persist_latency(lab: &mut Lab<'_>) -> Result<()> {
     let (sizes, [low, _]) = (StoreSizes::of(lab), SKEWS);
     let plan = Plan { rounds: lab.scale().rounds, models: &SYNC_MODELS, is_nvm_only: true };
-    let placed = PlacedBed::make(lab, sizes, 1)?;
+    let placed = PlacedBed::make(lab, &sizes.bed(), 1)?;
     let mut rows = Vec::new();
     for mix in MIXES {
         let loads = loads(sizes, mix, low, 1);

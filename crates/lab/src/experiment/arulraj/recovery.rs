@@ -51,7 +51,7 @@ struct StartRow {
 /// `nvm-recovery`.
 pub fn nvm_recovery(lab: &mut Lab<'_>) -> Result<()> {
     let sizes = StoreSizes::of(lab);
-    let placed = PlacedBed::make(lab, sizes, 1)?;
+    let placed = PlacedBed::make(lab, &sizes.bed(), 1)?;
     let most = sizes.transactions.saturating_sub(STARTS);
     let is_large = TRANSACTIONS.iter().all(|count| *count <= most);
     let counts = if is_large { TRANSACTIONS } else { [0, most / 100, most / 10, most] };

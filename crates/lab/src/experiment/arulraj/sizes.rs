@@ -3,15 +3,20 @@
 //! | size | paper | here |
 //! |---|---|---|
 //! | partitions | 8 | 1 or 2 |
-//! | tuples of a partition | 250,000 | the same with `--full`, a tenth with `--quick` |
-//! | modelled cache of a partition | 2.5 MB of 20 MB | the same for each tuple |
-//! | transactions of a partition | 1,000,000 | four for each tuple, as there |
+//! | tuples of a partition (YCSB) | 250,000 | the same with `--full`, a tenth with `--quick` |
+//! | warehouses of a partition (TPC-C) | 1 | 4 with `--full`, 1 with `--quick` |
+//! | items of a warehouse | 100,000 | the same with `--full`, a tenth with `--quick`; customers in proportion |
+//! | modelled cache of a partition | 2.5 MB of 20 MB | the same for each tuple, or for each item |
+//! | transactions of a partition (YCSB) | 1,000,000 | four for each tuple, as there |
+//! | transactions of a partition (TPC-C) | not in text | two for each item: the space grows as in the paper, 2.4 times |
 //! | commits in a group | not in text | 100 |
 //! | log bytes between two checkpoints | not in text | as many as the data has |
+//! | page cache of `cow` | not in text | a quarter of the data: the hot fifth has room |
+//! | MemTable | not in text | a 64th of the data, as LevelDB's 4 MB of 250 MB |
 
 use std::time::Duration;
 
-use varve_bench::Result;
+use varve_bench::{Result, tpcc};
 use varve_device::CacheShape;
 
 use super::super::copies::Copied;
@@ -26,39 +31,115 @@ const PAPER_PARTITIONS: u64 = 8;
 const TRANSACTIONS_OF_A_TUPLE: u64 = 4;
 /// Commits that are made durable together.
 const GROUP: usize = 100;
-/// Bytes of a region for each byte of tuples: an old and a new checkpoint, a log, and copies.
+/// Bytes of a region for each byte of rows: an old and a new checkpoint, a log, and copies.
 const REGION_FACTOR: u64 = 8;
 /// Bytes of a region beside that: segments of the size classes.
 const REGION_BYTES: u64 = 24 << 20;
+/// Items of a warehouse.
+const PAPER_ITEMS: u64 = 100_000;
+/// Transactions of TPC-C for each item of a warehouse.
+const TRANSACTIONS_OF_AN_ITEM: i64 = 2;
+/// Rows of TPC-C for each item, in bytes: an item and its stock.
+const ITEM_BYTES: i64 = 410;
+/// Rows of TPC-C for each customer, in bytes: the customer, a payment, an order and ten lines.
+const CUSTOMER_BYTES: i64 = 1_400;
+/// How many times more space TPC-C takes at the end of a run.
+const TPCC_GROWTH: u64 = 3;
+/// Bytes of data for each byte of the page cache of `cow`.
+const DATA_OF_PAGE_CACHE: u64 = 4;
+/// Bytes of data for each byte of a MemTable.
+const DATA_OF_MEMTABLE: u64 = 64;
+/// Bytes of a node of `nvm_cow`, as in the paper.
+pub const COW_NODE_BYTES: usize = 4096;
 
-/// Sizes of a partition.
+/// The paper's part of the paper's cache, for this many of its `paper_rows` of a partition.
+fn cache_of(rows: u64, paper_rows: u64) -> CacheShape {
+    let whole = CacheShape::PAPER.split(PAPER_PARTITIONS);
+    let bytes = u128::from(whole.bytes) * u128::from(rows) / u128::from(paper_rows);
+    CacheShape { bytes: u64::try_from(bytes).unwrap_or(u64::MAX), ..whole }
+}
+
+/// Sizes of a partition, whatever its load is.
+#[derive(Debug, Clone)]
+pub struct BedSizes {
+    /// Its rows, for people.
+    pub rows: String,
+    /// Bytes of its rows before the first transaction.
+    pub data_bytes: u64,
+    /// Bytes of its rows at the end.
+    pub grown_bytes: u64,
+    /// Its modelled cache.
+    pub cache: CacheShape,
+}
+
+impl BedSizes {
+    fn region_bytes(&self) -> u64 {
+        (self.grown_bytes * REGION_FACTOR + REGION_BYTES).next_multiple_of(1 << 20)
+    }
+
+    fn settings(&self, system_call: Duration) -> StoreSettings {
+        StoreSettings {
+            system_call,
+            checkpoint_log_bytes: self.data_bytes,
+            batch_transactions: GROUP,
+            node_bytes: COW_NODE_BYTES,
+            cache_bytes: (self.data_bytes / DATA_OF_PAGE_CACHE) as usize,
+            memtable_bytes: self.data_bytes / DATA_OF_MEMTABLE,
+        }
+    }
+}
+
+/// Sizes of YCSB in a partition.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreSizes {
-    /// Tuples of YCSB.
+    /// Tuples.
     pub tuples: u64,
-    /// Transactions of YCSB.
+    /// Transactions.
     pub transactions: usize,
-    /// Bytes of its rows.
-    pub data_bytes: u64,
 }
 
 impl StoreSizes {
     /// The sizes that the user asked for.
     pub fn of(lab: &Lab<'_>) -> Self {
         let tuples = lab.scale().store_tuples;
-        let transactions = (tuples * TRANSACTIONS_OF_A_TUPLE) as usize;
-        Self { tuples, transactions, data_bytes: tuples * TUPLE_BYTES as u64 }
+        Self { tuples, transactions: (tuples * TRANSACTIONS_OF_A_TUPLE) as usize }
     }
 
-    /// The modelled cache of a partition: the paper's part of the paper's, for each tuple.
-    pub fn cache(&self) -> CacheShape {
-        let whole = CacheShape::PAPER.split(PAPER_PARTITIONS);
-        let bytes = u128::from(whole.bytes) * u128::from(self.tuples) / u128::from(PAPER_TUPLES);
-        CacheShape { bytes: u64::try_from(bytes).unwrap_or(u64::MAX), ..whole }
+    /// What regions and settings follow from.
+    pub fn bed(&self) -> BedSizes {
+        let data_bytes = self.tuples * TUPLE_BYTES as u64;
+        let rows = format!("{} tuples and {} transactions", self.tuples, self.transactions);
+        BedSizes { rows, data_bytes, grown_bytes: data_bytes, cache: cache_of(self.tuples, PAPER_TUPLES) }
+    }
+}
+
+/// Sizes of TPC-C in a partition.
+#[derive(Debug, Clone, Copy)]
+pub struct TpccSizes {
+    /// Rows.
+    pub scale: tpcc::Scale,
+    /// Transactions.
+    pub transactions: usize,
+}
+
+impl TpccSizes {
+    /// The sizes that the user asked for.
+    pub fn of(lab: &Lab<'_>) -> Self {
+        let scale = lab.scale().store_tpcc;
+        let transactions = (scale.warehouses * scale.items * TRANSACTIONS_OF_AN_ITEM) as usize;
+        Self { scale, transactions }
     }
 
-    fn region_bytes(&self) -> u64 {
-        (self.data_bytes * REGION_FACTOR + REGION_BYTES).next_multiple_of(1 << 20)
+    /// What regions and settings follow from.
+    pub fn bed(&self) -> BedSizes {
+        let tpcc::Scale { warehouses, districts, customers, items } = self.scale;
+        let data_bytes = (warehouses * (items * ITEM_BYTES + districts * customers * CUSTOMER_BYTES)) as u64;
+        let rows = format!(
+            "{warehouses} warehouses, {items} items, {customers} customers a district and {} transactions",
+            self.transactions
+        );
+        let cache = cache_of((warehouses * items) as u64, PAPER_ITEMS);
+        BedSizes { rows, data_bytes, grown_bytes: data_bytes * TPCC_GROWTH, cache }
     }
 }
 
@@ -71,37 +152,43 @@ pub struct PlacedBed {
 
 impl PlacedBed {
     /// Maps the regions, measures a system call, and says what is measured how.
-    pub fn make(lab: &mut Lab<'_>, sizes: StoreSizes, partitions: usize) -> Result<Self> {
+    pub fn make(lab: &mut Lab<'_>, sizes: &BedSizes, partitions: usize) -> Result<Self> {
         let place = lab.empty("stores")?;
         let directory = &place.place().region;
         let regions = Bed::open(directory, partitions, sizes.region_bytes())?;
-        let settings = StoreSettings {
-            system_call: system_call(directory)?,
-            checkpoint_log_bytes: sizes.data_bytes,
-            batch_transactions: GROUP,
-        };
-        let bed = Bed::new(regions, sizes.cache(), GROUP, settings);
+        let settings = sizes.settings(system_call(directory)?);
+        let bed = Bed::new(regions, sizes.cache, GROUP, settings);
         lab.say(&describe(&bed, sizes))?;
         Ok(Self { bed, _place: place })
     }
 }
 
 /// What a reader has to know about all figures of a bed.
-fn describe(bed: &Bed, sizes: StoreSizes) -> String {
+fn describe(bed: &Bed, sizes: &BedSizes) -> String {
     let facts = bed.region(0).map(|region| region.facts());
     let (medium, write_back) =
         facts.map_or(("none", "none"), |facts| (facts.medium.name(), facts.write_back.name()));
-    let nanoseconds = |time: Duration| time.as_nanos();
+    let StoreSettings { system_call, cache_bytes, memtable_bytes, .. } = bed.settings;
     format!(
         "persistent memory is {medium}, written back by {write_back}; latencies are modelled (decision 0110)\n\
-         {} partitions (the paper has 8), each with {} tuples and {} transactions; modelled cache of {} KiB, {} ways, each\n\
-         groups of {} commits; a call on a file takes {} ns beside its work, as a call on a file in memory does here",
+         {} partitions (the paper has 8), each with {}; modelled cache of {} KiB, {} ways, each\n\
+         groups of {} commits; a call on a file takes {} ns beside its work, as a call on a file in memory does here\n\
+         page cache of cow: {} KiB; MemTables of {} KiB; 1, 5 and 15 minutes' load of the machine: {}",
         bed.partitions(),
-        sizes.tuples,
-        sizes.transactions,
+        sizes.rows,
         bed.cache.bytes >> 10,
         bed.cache.ways,
         bed.group,
-        nanoseconds(bed.settings.system_call),
+        system_call.as_nanos(),
+        cache_bytes >> 10,
+        memtable_bytes >> 10,
+        load_of_machine(),
     )
+}
+
+/// The processes that wanted to run lately, as the kernel reports them; "unknown" elsewhere.
+fn load_of_machine() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let words: Vec<&str> = text.split(' ').take(3).collect();
+    if words.len() == 3 { words.join(", ") } else { "unknown".to_owned() }
 }

@@ -16,7 +16,7 @@ use crate::stores::ycsb::{MIXES, Mix, SKEWS, Skew, Ycsb};
 pub fn ycsb_engines(lab: &mut Lab<'_>) -> Result<()> {
     let sizes = StoreSizes::of(lab);
     for partitions in lab.clients(&[1], &[2]) {
-        let placed = PlacedBed::make(lab, sizes, partitions)?;
+        let placed = PlacedBed::make(lab, &sizes.bed(), partitions)?;
         let plan = Plan { rounds: lab.scale().rounds, models: &MODELS, is_nvm_only: false };
         let mut rows = Vec::new();
         for mix in MIXES {

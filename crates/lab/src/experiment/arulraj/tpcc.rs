@@ -1,0 +1,110 @@
+//! `tpcc-engines`: TPC-C on all engines (Arulraj 2015, sections 5.2, 5.3 and 5.6; figures 8, 11 and 14).
+//!
+//! 1. Behind each run the consistency conditions of TPC-C are checked, and that no order or payment is missing.
+//! 2. Values that stand only in a plot are not here.
+
+use varve_bench::Result;
+
+use super::super::claim::Claim;
+use super::super::lab::Lab;
+use super::super::order::{self, RankedFigure};
+use super::super::tell;
+use super::super::verdict::Verdict;
+use super::claims::{Stated, factors_of};
+use super::measure::{self, NamedLoad, Plan};
+use super::rows::{DRAM, Figure, HIGH, HIGH_PARALLEL, MODELS, StoreRow};
+use super::sizes::{PlacedBed, TpccSizes};
+use super::ycsb::{counts_table, table, write_all};
+use super::ycsb_claims::{Group, PAIRS, groups};
+use crate::stores::tpcc::Tpcc;
+
+/// The name of the load in rows.
+pub const TPCC: &str = "tpcc";
+
+/// Throughput of the engines for persistent memory over the traditional ones, with the latency of main memory.
+const GAIN: Stated = Stated::gain(1.8, 2.1);
+/// The same for the copy-on-write engines, whose gain is the highest.
+const COW_GAIN: Stated = Stated::gain(2.3, 2.3);
+/// The same for all engines at eight times the latency.
+const GAIN_AT_HIGH: Stated = Stated::gain(1.7, 1.9);
+/// Part of the stores that they save.
+const STORES_SAVED: Stated = Stated::gain(0.31, 0.42);
+/// Part of the space that they save.
+const SPACE_SAVED: Stated = Stated::gain(0.31, 0.38);
+
+/// `tpcc-engines`.
+pub fn tpcc_engines(lab: &mut Lab<'_>) -> Result<()> {
+    let sizes = TpccSizes::of(lab);
+    for partitions in lab.clients(&[1], &[2]) {
+        let placed = PlacedBed::make(lab, &sizes.bed(), partitions)?;
+        let plan = Plan { rounds: lab.scale().rounds, models: &MODELS, is_nvm_only: false };
+        let loads = loads(sizes, partitions);
+        let load = NamedLoad { name: TPCC, skew: "", loads: &loads };
+        let rows = measure::engines(lab, &placed.bed, &load, plan)?;
+        let claims = write_all(lab, claims(&rows))?;
+        lab.say(&format!("\n{}\n{}{}", table(&rows), counts_table(&rows), tell::claims(&claims)))?;
+    }
+    Ok(())
+}
+
+/// The transactions of each partition.
+pub fn loads(sizes: TpccSizes, partitions: usize) -> Vec<Tpcc> {
+    (1..=partitions as u64).map(|seed| Tpcc::new(sizes.scale, sizes.transactions, seed)).collect()
+}
+
+fn claims(rows: &[StoreRow]) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for group in groups(rows) {
+        claims.extend(PAIRS.into_iter().flat_map(|pair| gains(&group, pair)));
+        claims.extend(highest_gain(&group));
+        claims.extend(PAIRS.into_iter().flat_map(|pair| savings(&group, pair)));
+        claims.extend(group.most("best throughput", Figure::Throughput(DRAM), "nvm_inplace"));
+    }
+    claims
+}
+
+fn gains(group: &Group<'_>, [nvm, traditional]: [&str; 2]) -> Vec<Claim> {
+    let at_dram = if nvm == "nvm_cow" { COW_GAIN } else { GAIN };
+    let stated = [(DRAM, at_dram), (HIGH, GAIN_AT_HIGH), (HIGH_PARALLEL, GAIN_AT_HIGH)];
+    let each = stated.into_iter().filter_map(|(model, stated)| {
+        let ratio = group.ratio(Figure::Throughput(model), nvm, traditional)?;
+        Some(ratio.judge("throughput", stated))
+    });
+    each.collect()
+}
+
+/// That the copy-on-write engines gain most.
+fn highest_gain(group: &Group<'_>) -> Option<Claim> {
+    let figure = Figure::Throughput(DRAM);
+    let mut placed = Vec::new();
+    for [nvm, traditional] in PAIRS {
+        let ratio = group.ratio(figure, nvm, traditional)?;
+        let (over, under) = (figure.of(ratio.over), figure.of(ratio.under));
+        placed.push(RankedFigure {
+            name: nvm.to_owned(),
+            median: ratio.value(),
+            ends: (over.min / under.max, over.max / under.min),
+            published: if nvm == "nvm_cow" { 2.0 } else { 1.0 },
+            spoilt: figure.not_judged(ratio.over).or_else(|| figure.not_judged(ratio.under)),
+        });
+    }
+    // The text states no order of the other two, so the better one stands for both.
+    let others = placed.iter().filter(|one| one.published < 2.0);
+    let best = others.max_by(|one, other| one.median.total_cmp(&other.median))?.name.clone();
+    placed.retain(|one| one.published == 2.0 || one.name == best);
+    let first = group.rows.first()?;
+    order::judge_figures("gain over the traditional engine", &factors_of(first, figure), first.rounds, placed)
+}
+
+/// Stores and space that are saved. The text has no number for loads under TPC-C.
+fn savings(group: &Group<'_>, [nvm, traditional]: [&str; 2]) -> Vec<Claim> {
+    let ratio = |figure| group.ratio(figure, nvm, traditional);
+    let stores = ratio(Figure::Stores).map(|ratio| ratio.judge_saved("stores", STORES_SAVED));
+    let space = ratio(Figure::Peak).map(|ratio| ratio.judge_saved("bytes at the peak", SPACE_SAVED));
+    let loads = ratio(Figure::Loads).map(|ratio| {
+        let claim = ratio.judge_saved("loads", STORES_SAVED);
+        let says = format!("part of loads that {nvm} saves of {traditional}");
+        Claim { says, published: None, verdict: Verdict::NotInText, ..claim }
+    });
+    [stores, loads, space].into_iter().flatten().collect()
+}

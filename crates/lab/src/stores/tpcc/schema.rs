@@ -1,0 +1,254 @@
+//! The nine tables of TPC-C [1.3]: their columns, and the keys of their indexes.
+//!
+//! | table | primary key | second index |
+//! |---|---|---|
+//! | warehouse | warehouse | |
+//! | district | warehouse, district | |
+//! | customer | warehouse, district, customer | warehouse, district, last name, first name, customer |
+//! | history | warehouse, number of the payment | |
+//! | item | item | |
+//! | stock | warehouse, item | |
+//! | orders | warehouse, district, order | warehouse, district, customer, order |
+//! | new_order | warehouse, district, order | |
+//! | order_line | warehouse, district, order, line | |
+//!
+//! Invariants
+//! 1. Money is in cents, rates are in ten-thousandths, and a missing carrier or time is 0.
+//! 2. The constants of tables are the numbers that a new store gives them.
+//!
+//! What it does not know: values.
+
+use varve_bench::{BenchError, Result};
+use varve_memory::{Store, TableNo};
+
+use super::super::load::refused;
+use super::super::partition::table_owner;
+use super::row::{Column, Key, span};
+
+/// Table of warehouses.
+pub const WAREHOUSE: TableNo = TableNo::new(0);
+/// Table of districts.
+pub const DISTRICT: TableNo = TableNo::new(1);
+/// Table of customers.
+pub const CUSTOMER: TableNo = TableNo::new(2);
+/// Table of payments.
+pub const HISTORY: TableNo = TableNo::new(3);
+/// Table of items.
+pub const ITEM: TableNo = TableNo::new(4);
+/// Table of stock.
+pub const STOCK: TableNo = TableNo::new(5);
+/// Table of orders.
+pub const ORDERS: TableNo = TableNo::new(6);
+/// Table of orders that wait for their delivery.
+pub const NEW_ORDER: TableNo = TableNo::new(7);
+/// Table of lines of orders.
+pub const ORDER_LINE: TableNo = TableNo::new(8);
+
+/// Indexes of each table, with its primary key.
+const INDEXES: [usize; 9] = [1, 1, 2, 1, 1, 1, 2, 1, 1];
+/// The second index of customers, and that of orders.
+pub const SECOND: usize = 1;
+
+const WAREHOUSE_BYTES: usize = 2;
+const DISTRICT_BYTES: usize = WAREHOUSE_BYTES + 1;
+const NUMBER_BYTES: usize = 4;
+const ROW_BYTES: usize = DISTRICT_BYTES + NUMBER_BYTES;
+
+/// Columns of a warehouse.
+pub mod warehouse {
+    use super::{Column, WAREHOUSE_BYTES};
+    /// Payments so far.
+    pub const YTD: Column = Column::behind_key(WAREHOUSE_BYTES, 8);
+    /// Tax.
+    pub const TAX: Column = YTD.then(2);
+}
+
+/// Columns of a district.
+pub mod district {
+    use super::{Column, DISTRICT_BYTES};
+    /// Payments so far.
+    pub const YTD: Column = Column::behind_key(DISTRICT_BYTES, 8);
+    /// Number of the next order.
+    pub const NEXT_ORDER: Column = YTD.then(4);
+    /// Tax.
+    pub const TAX: Column = NEXT_ORDER.then(2);
+}
+
+/// Columns of a customer.
+pub mod customer {
+    use super::{Column, ROW_BYTES};
+    /// What is owed.
+    pub const BALANCE: Column = Column::behind_key(ROW_BYTES, 8);
+    /// Payments so far.
+    pub const YTD_PAYMENT: Column = BALANCE.then(8);
+    /// Number of payments.
+    pub const PAYMENTS: Column = YTD_PAYMENT.then(4);
+    /// Number of deliveries.
+    pub const DELIVERIES: Column = PAYMENTS.then(4);
+    /// Limit of credit.
+    pub const CREDIT_LIMIT: Column = DELIVERIES.then(8);
+    /// Discount.
+    pub const DISCOUNT: Column = CREDIT_LIMIT.then(2);
+    /// Since when.
+    pub const SINCE: Column = DISCOUNT.then(8);
+    /// 1 for bad credit, 0 for good credit.
+    pub const IS_BAD: Column = SINCE.then(1);
+    /// Where texts begin: first name, last name, address, phone, data.
+    pub const TEXTS_AT: usize = IS_BAD.end();
+    /// Number of the text that is a first name.
+    pub const FIRST_NAME: usize = 0;
+    /// Number of the text that is a last name.
+    pub const LAST_NAME: usize = 1;
+    /// Number of the text with other data.
+    pub const DATA: usize = 9;
+    /// Longest text with other data.
+    pub const DATA_BYTES_MAX: usize = 500;
+}
+
+/// Columns of a payment.
+pub mod history {
+    use super::{Column, NUMBER_BYTES, WAREHOUSE_BYTES};
+    /// Amount.
+    pub const AMOUNT: Column = Column::behind_key(WAREHOUSE_BYTES + NUMBER_BYTES, 8);
+    /// When.
+    pub const PAID_AT: Column = AMOUNT.then(8);
+    /// District that got it.
+    pub const DISTRICT: Column = PAID_AT.then(1);
+    /// Warehouse of the customer.
+    pub const CUSTOMER_WAREHOUSE: Column = DISTRICT.then(2);
+    /// District of the customer.
+    pub const CUSTOMER_DISTRICT: Column = CUSTOMER_WAREHOUSE.then(1);
+    /// Customer.
+    pub const CUSTOMER: Column = CUSTOMER_DISTRICT.then(4);
+}
+
+/// Columns of an item.
+pub mod item {
+    use super::{Column, NUMBER_BYTES};
+    /// Price.
+    pub const PRICE: Column = Column::behind_key(NUMBER_BYTES, 4);
+    /// Image.
+    pub const IMAGE: Column = PRICE.then(4);
+}
+
+/// Columns of stock.
+pub mod stock {
+    use super::{Column, NUMBER_BYTES, WAREHOUSE_BYTES};
+    /// Items in stock.
+    pub const QUANTITY: Column = Column::behind_key(WAREHOUSE_BYTES + NUMBER_BYTES, 4);
+    /// Items sold.
+    pub const YTD: Column = QUANTITY.then(4);
+    /// Lines of orders.
+    pub const ORDERS: Column = YTD.then(4);
+    /// Those from other warehouses.
+    pub const REMOTE_ORDERS: Column = ORDERS.then(4);
+    /// Where the ten texts for districts begin. They have the same length.
+    pub const TEXTS_AT: usize = REMOTE_ORDERS.end();
+    /// Bytes of the text for a district.
+    pub const DISTRICT_INFO_BYTES: usize = 24;
+}
+
+/// Columns of an order.
+pub mod orders {
+    use super::{Column, ROW_BYTES};
+    /// Customer.
+    pub const CUSTOMER: Column = Column::behind_key(ROW_BYTES, 4);
+    /// When.
+    pub const ENTERED_AT: Column = CUSTOMER.then(8);
+    /// Carrier.
+    pub const CARRIER: Column = ENTERED_AT.then(1);
+    /// Number of lines.
+    pub const LINES: Column = CARRIER.then(1);
+    /// Whether all items are from the order's warehouse.
+    pub const IS_LOCAL: Column = LINES.then(1);
+}
+
+/// Columns of a line of an order.
+pub mod order_line {
+    use super::{Column, ROW_BYTES};
+    /// Item.
+    pub const ITEM: Column = Column::behind_key(ROW_BYTES + 1, 4);
+    /// Warehouse of the item.
+    pub const SUPPLIER: Column = ITEM.then(2);
+    /// When it was delivered.
+    pub const DELIVERED_AT: Column = SUPPLIER.then(8);
+    /// Number of items.
+    pub const QUANTITY: Column = DELIVERED_AT.then(1);
+    /// Amount.
+    pub const AMOUNT: Column = QUANTITY.then(4);
+}
+
+/// A district.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct District {
+    /// Its warehouse, counted from 1.
+    pub warehouse: u16,
+    /// Its number, counted from 1.
+    pub number: u8,
+}
+
+impl District {
+    /// Its primary key, with which the keys of its customers, orders and lines begin.
+    pub fn key(self) -> Key {
+        warehouse_key(self.warehouse).byte(self.number)
+    }
+
+    /// The key of a customer, of an order, or of a new order.
+    pub fn row_key(self, number: u32) -> Key {
+        self.key().number(number)
+    }
+
+    /// The key of a line.
+    pub fn line_key(self, order: u32, line: u8) -> Key {
+        self.row_key(order).byte(line)
+    }
+
+    /// The key of an order in the index by customers.
+    pub fn customer_order_key(self, customer: u32, order: u32) -> Key {
+        self.row_key(customer).number(order)
+    }
+
+    /// The beginning of the keys of customers with a last name.
+    pub fn name_key(self, last: &[u8]) -> Key {
+        self.key().text(last)
+    }
+}
+
+/// The primary key of a warehouse.
+pub fn warehouse_key(warehouse: u16) -> Key {
+    Key::EMPTY.bytes(&warehouse.to_be_bytes())
+}
+
+/// The primary key of stock, or of a payment.
+pub fn warehouse_row_key(warehouse: u16, number: u32) -> Key {
+    warehouse_key(warehouse).number(number)
+}
+
+/// The district in the primary key of a row.
+///
+/// Errors: the row is too short.
+pub fn district_of(row: &[u8]) -> Result<District> {
+    match *span(row, 0..DISTRICT_BYTES)? {
+        [high, low, number] => Ok(District { warehouse: u16::from_be_bytes([high, low]), number }),
+        _ => Err(BenchError::Wrong("a key of TPC-C is too short".to_owned())),
+    }
+}
+
+/// The number of the customer or of the order in the primary key of a row.
+///
+/// Errors: the row is too short.
+pub fn number_of(row: &[u8]) -> Result<u32> {
+    let bytes = span(row, DISTRICT_BYTES..ROW_BYTES)?.first_chunk();
+    Ok(bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes)))
+}
+
+/// Makes the tables.
+pub fn create(store: &mut dyn Store) -> Result<()> {
+    for (number, indexes) in (0..).zip(INDEXES) {
+        let table = store.create_table(table_owner(number)?, indexes).map_err(refused)?;
+        if table != TableNo::new(number) {
+            return Err(BenchError::Wrong(format!("the store gave table {number} another number")));
+        }
+    }
+    Ok(())
+}
