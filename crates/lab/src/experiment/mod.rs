@@ -343,6 +343,12 @@ const EXPERIMENTS: &[Experiment] = &[
         run: arulraj::nvm_recovery,
     },
     Experiment {
+        name: "node-size",
+        source: "Arulraj 2015, figure 15",
+        about: "YCSB on the engine nvm_cow, by the bytes of a node",
+        run: arulraj::node_size,
+    },
+    Experiment {
         name: "persist-latency",
         source: "Arulraj 2015, figure 16",
         about: "YCSB on the engines for persistent memory, by how long it takes to make a store durable",

@@ -78,10 +78,37 @@ fn wear_and_footprint_are_counted_without_times() {
 fn every_engine_starts_behind_transactions() {
     let (rows, _) = slice("nvm-recovery", 1);
     let starts = of_kind(&rows, "start");
-    assert_eq!(starts.len(), 4 * ENGINES.len());
+    assert_eq!(starts.len(), 2 * 4 * ENGINES.len(), "two loads");
     assert!(starts.iter().all(|start| start["open_ms"]["median"].as_f64() > Some(0.0)));
     let claims = of_kind(&rows, "claim");
     assert!(claims.iter().any(|claim| claim["bar"] == 1.0), "a start in less than a second");
+}
+
+/// The conditions of TPC-C are checked behind each run, so an engine that loses an order fails here.
+#[test]
+fn tpcc_runs_on_every_engine() {
+    let (rows, _) = slice("tpcc-engines", 1);
+    let points = of_kind(&rows, "engine");
+    assert_eq!(points.len(), ENGINES.len());
+    for row in &points {
+        assert_eq!((&row["factors"]["load"], &row["transactions"]), (&"tpcc".into(), &400.into()));
+        assert!(number(row, "stores") > 1.0 && number(row, "loads") > 1.0, "{row}");
+        assert!(number(row, "peak_bytes") > number(row, "loaded_bytes"), "orders take space: {row}");
+    }
+    let claims = of_kind(&rows, "claim");
+    let says = |what: &str| {
+        claims.iter().filter(|claim| claim["says"].as_str().is_some_and(|says| says.contains(what))).count()
+    };
+    assert_eq!((says("part of stores"), says("bytes at the peak")), (3, 3));
+}
+
+#[test]
+fn node_sizes_of_nvm_cow_differ_in_what_they_store() {
+    let (rows, _) = slice_of("node-size", 1, &["load=write-heavy"]);
+    let points = of_kind(&rows, "engine").into_iter();
+    let stored: Vec<f64> = points.map(|row| number(row, "stored_bytes")).collect();
+    assert_eq!(stored.len(), 6);
+    assert!(stored.first() < stored.last(), "larger copies: {stored:?}");
 }
 
 #[test]

@@ -7,14 +7,14 @@ use super::super::claim::Claim;
 use super::super::lab::Lab;
 use super::super::tell;
 use super::claims::{Ratio, Stated};
-use super::measure::{self, NamedLoad, Plan};
+use super::measure::{self, NamedLoad, Plan, Which};
 use super::rows::{Figure, StoreRow};
 use super::sizes::{PlacedBed, StoreSizes};
 use super::ycsb::{counts_table, loads, write_all};
 use super::ycsb_claims::{Group, PAIRS, groups};
 use crate::stores::ycsb::{MIXES, Mix, SKEWS, Skew};
 
-const COUNTS_ONLY: Plan = Plan { rounds: 0, models: &[], is_nvm_only: false };
+const COUNTS_ONLY: Plan = Plan { rounds: 0, models: &[], which: Which::All };
 
 /// The greatest part of the writes that the paper's abstract says are saved: half of them.
 const WRITES_SAVED: f64 = 0.5;
@@ -38,7 +38,7 @@ fn run(lab: &mut Lab<'_>, cells: &[(Mix, Skew)], claims_of: fn(&[StoreRow]) -> V
         let mut rows = Vec::new();
         for (mix, skew) in cells {
             let loads = loads(sizes, *mix, *skew, partitions);
-            let load = NamedLoad { name: mix.name, skew: skew.name, loads: &loads };
+            let load = NamedLoad { name: mix.name, skew: skew.name, loads: &loads, node_bytes: None };
             rows.extend(measure::engines(lab, &placed.bed, &load, COUNTS_ONLY)?);
         }
         let claims = write_all(lab, claims_of(&rows))?;

@@ -22,11 +22,35 @@ pub struct NamedLoad<'l, L> {
     pub skew: &'static str,
     /// One for each partition.
     pub loads: &'l [L],
+    /// Bytes of a node, where they are varied.
+    pub node_bytes: Option<usize>,
+}
+
+/// Which engines are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// All.
+    All,
+    /// Those for persistent memory.
+    Nvm,
+    /// The one of this name.
+    Named(&'static str),
+}
+
+impl Which {
+    fn has(self, engine: &Engine) -> bool {
+        match self {
+            Which::All => true,
+            Which::Nvm => engine.traditional.is_some(),
+            Which::Named(name) => engine.name == name,
+        }
+    }
 }
 
 impl<L> NamedLoad<'_, L> {
     fn spot(&self, engine: &Engine) -> Spot {
-        Spot { engine: engine.name, load: self.name, skew: self.skew, partitions: self.loads.len() }
+        let (engine, load, skew, partitions) = (engine.name, self.name, self.skew, self.loads.len());
+        Spot { engine, load, skew, partitions, node_bytes: self.node_bytes }
     }
 }
 
@@ -37,8 +61,8 @@ pub struct Plan {
     pub rounds: usize,
     /// Latencies for which throughput is computed.
     pub models: &'static [Model],
-    /// Whether only the engines for persistent memory are measured.
-    pub is_nvm_only: bool,
+    /// The engines that are measured.
+    pub which: Which,
 }
 
 /// Measures all engines that the user asked for, and writes their rows.
@@ -48,10 +72,7 @@ pub fn engines<L: PartitionLoad>(
     load: &NamedLoad<'_, L>,
     plan: Plan,
 ) -> Result<Vec<StoreRow>> {
-    let takes_part = |engine: &&Engine| {
-        let is_asked = lab.wants(&load.spot(engine).factors());
-        is_asked && (engine.traditional.is_some() || !plan.is_nvm_only)
-    };
+    let takes_part = |engine: &&Engine| plan.which.has(engine) && lab.wants(&load.spot(engine).factors());
     let wanted: Vec<&Engine> = ENGINES.iter().filter(takes_part).collect();
     let mut times: Vec<Vec<RawRun>> = wanted.iter().map(|_| Vec::new()).collect();
     for _ in 0..plan.rounds {

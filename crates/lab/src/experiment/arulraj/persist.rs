@@ -13,7 +13,7 @@ use super::super::table::TextTable;
 use super::super::tell;
 use super::super::verdict::Verdict;
 use super::claims::factors_of;
-use super::measure::{self, NamedLoad, Plan};
+use super::measure::{self, NamedLoad, Plan, Which};
 use super::rows::{Figure, SYNC_MODELS, StoreRow};
 use super::sizes::{PlacedBed, StoreSizes};
 use super::ycsb::{loads, write_all};
@@ -27,12 +27,12 @@ const LONG: Figure = Figure::Throughput("10000 ns");
 /// `persist-latency`.
 pub fn persist_latency(lab: &mut Lab<'_>) -> Result<()> {
     let (sizes, [low, _]) = (StoreSizes::of(lab), SKEWS);
-    let plan = Plan { rounds: lab.scale().rounds, models: &SYNC_MODELS, is_nvm_only: true };
+    let plan = Plan { rounds: lab.scale().rounds, models: &SYNC_MODELS, which: Which::Nvm };
     let placed = PlacedBed::make(lab, &sizes.bed(), 1)?;
     let mut rows = Vec::new();
     for mix in MIXES {
         let loads = loads(sizes, mix, low, 1);
-        let load = NamedLoad { name: mix.name, skew: low.name, loads: &loads };
+        let load = NamedLoad { name: mix.name, skew: low.name, loads: &loads, node_bytes: None };
         rows.extend(measure::engines(lab, &placed.bed, &load, plan)?);
     }
     let claims = write_all(lab, claims(&rows))?;

@@ -89,6 +89,8 @@ pub struct Spot {
     pub skew: &'static str,
     /// Partitions, each with a worker.
     pub partitions: usize,
+    /// Bytes of a node, where they are varied.
+    pub node_bytes: Option<usize>,
 }
 
 impl Spot {
@@ -101,6 +103,9 @@ impl Spot {
         ]);
         if !self.skew.is_empty() {
             factors.insert("skew", self.skew.into());
+        }
+        if let Some(node_bytes) = self.node_bytes {
+            factors.insert("node_bytes", node_bytes.into());
         }
         factors
     }

@@ -11,7 +11,7 @@ use super::super::order::{self, RankedFigure};
 use super::super::tell;
 use super::super::verdict::Verdict;
 use super::claims::{Stated, factors_of};
-use super::measure::{self, NamedLoad, Plan};
+use super::measure::{self, NamedLoad, Plan, Which};
 use super::rows::{DRAM, Figure, HIGH, HIGH_PARALLEL, MODELS, StoreRow};
 use super::sizes::{PlacedBed, TpccSizes};
 use super::ycsb::{counts_table, table, write_all};
@@ -37,9 +37,9 @@ pub fn tpcc_engines(lab: &mut Lab<'_>) -> Result<()> {
     let sizes = TpccSizes::of(lab);
     for partitions in lab.clients(&[1], &[2]) {
         let placed = PlacedBed::make(lab, &sizes.bed(), partitions)?;
-        let plan = Plan { rounds: lab.scale().rounds, models: &MODELS, is_nvm_only: false };
+        let plan = Plan { rounds: lab.scale().rounds, models: &MODELS, which: Which::All };
         let loads = loads(sizes, partitions);
-        let load = NamedLoad { name: TPCC, skew: "", loads: &loads };
+        let load = NamedLoad { name: TPCC, skew: "", loads: &loads, node_bytes: None };
         let rows = measure::engines(lab, &placed.bed, &load, plan)?;
         let claims = write_all(lab, claims(&rows))?;
         lab.say(&format!("\n{}\n{}{}", table(&rows), counts_table(&rows), tell::claims(&claims)))?;

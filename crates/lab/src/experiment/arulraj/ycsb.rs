@@ -6,7 +6,7 @@ use super::super::claim::Claim;
 use super::super::lab::Lab;
 use super::super::table::TextTable;
 use super::super::tell;
-use super::measure::{self, NamedLoad, Plan};
+use super::measure::{self, NamedLoad, Plan, Which};
 use super::rows::{DRAM, HIGH, HIGH_PARALLEL, LOW, MODELS, Spot, StoreRow};
 use super::sizes::{PlacedBed, StoreSizes};
 use super::ycsb_claims;
@@ -17,12 +17,12 @@ pub fn ycsb_engines(lab: &mut Lab<'_>) -> Result<()> {
     let sizes = StoreSizes::of(lab);
     for partitions in lab.clients(&[1], &[2]) {
         let placed = PlacedBed::make(lab, &sizes.bed(), partitions)?;
-        let plan = Plan { rounds: lab.scale().rounds, models: &MODELS, is_nvm_only: false };
+        let plan = Plan { rounds: lab.scale().rounds, models: &MODELS, which: Which::All };
         let mut rows = Vec::new();
         for mix in MIXES {
             for skew in SKEWS {
                 let loads = loads(sizes, mix, skew, partitions);
-                let load = NamedLoad { name: mix.name, skew: skew.name, loads: &loads };
+                let load = NamedLoad { name: mix.name, skew: skew.name, loads: &loads, node_bytes: None };
                 rows.extend(measure::engines(lab, &placed.bed, &load, plan)?);
             }
         }
@@ -89,6 +89,6 @@ pub fn counts_table(rows: &[StoreRow]) -> TextTable {
 }
 
 fn spot_cells(row: &StoreRow) -> Vec<String> {
-    let Spot { engine, load, skew, partitions } = row.spot;
+    let Spot { engine, load, skew, partitions, .. } = row.spot;
     vec![load.to_owned(), skew.to_owned(), partitions.to_string(), engine.to_owned()]
 }
