@@ -5,10 +5,11 @@
 //! | partitions | 8 | 1 or 2 |
 //! | tuples of a partition (YCSB) | 250,000 | the same with `--full`, a tenth with `--quick` |
 //! | warehouses of a partition (TPC-C) | 1 | 4 with `--full`, 1 with `--quick` |
-//! | items of a warehouse | 100,000 | the same with `--full`, a tenth with `--quick`; customers in proportion |
+//! | items of a warehouse | 100,000 | the same with `--full`, a tenth with `--quick` |
+//! | customers of a district | 3,000 | three for each 100 items, as there |
 //! | modelled cache of a partition | 2.5 MB of 20 MB | the same for each tuple, or for each item |
 //! | transactions of a partition (YCSB) | 1,000,000 | four for each tuple, as there |
-//! | transactions of a partition (TPC-C) | not in text | two for each item: the space grows as in the paper, 2.4 times |
+//! | transactions of a partition (TPC-C) | not in text | two for each item: space grows about 2.4 times, as there |
 //! | commits in a group | not in text | 100 |
 //! | log bytes between two checkpoints | not in text | as many as the data has |
 //! | page cache of `cow` | not in text | a quarter of the data: the hot fifth has room |

@@ -1,6 +1,6 @@
 //! `tpcc-engines`: TPC-C on all engines (Arulraj 2015, sections 5.2, 5.3 and 5.6; figures 8, 11 and 14).
 //!
-//! 1. Behind each run the consistency conditions of TPC-C are checked, and that no order or payment is missing.
+//! 1. Behind each run, consistency conditions of TPC-C are checked, and that no order or payment is missing.
 //! 2. Values that stand only in a plot are not here.
 
 use varve_bench::Result;
@@ -21,7 +21,7 @@ use crate::stores::tpcc::Tpcc;
 /// The name of the load in rows.
 pub const TPCC: &str = "tpcc";
 
-/// Throughput of the engines for persistent memory over the traditional ones, with the latency of main memory.
+/// Throughput of the engines for persistent memory over the traditional ones, at the latency of main memory.
 const GAIN: Stated = Stated::gain(1.8, 2.1);
 /// The same for the copy-on-write engines, whose gain is the highest.
 const COW_GAIN: Stated = Stated::gain(2.3, 2.3);

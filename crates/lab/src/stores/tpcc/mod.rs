@@ -1,5 +1,5 @@
-//! TPC-C (revision 5.11) on the memory-oriented engines, as Arulraj, Pavlo and Dulloor (2015, section 5.1) run
-//! it: below SQL, with transactions that stay in their partition. Numbers in brackets are clauses of the
+//! TPC-C (revision 5.11) on the memory-oriented engines, as Arulraj, Pavlo and Dulloor (2015, section 5.1)
+//! run it: below SQL, with transactions that stay in their partition. Numbers in brackets are clauses of the
 //! specification.
 //!
 //! 1. The inputs of all transactions are drawn before a run, and every engine gets the same.

@@ -1,8 +1,9 @@
 //! Keys and rows as bytes.
 //!
-//! 1. A row is its primary key, then numbers of fixed width, then texts. So a number can be patched in its place.
-//! 2. Keys are big-endian, so they sort as their numbers do. Other numbers are little-endian. A number of less
-//!    than eight bytes is not negative.
+//! 1. A row is its primary key, then numbers of fixed width, then texts. So a number can be patched where it
+//!    is.
+//! 2. Keys are big-endian, so they sort as their numbers do. Other numbers are little-endian. A number of
+//!    less than eight bytes is not negative.
 //! 3. A text in a row has its length before it, in two bytes. A text in a key ends with a zero byte.
 //!
 //! What it does not know: tables.

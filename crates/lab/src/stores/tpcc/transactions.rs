@@ -1,7 +1,7 @@
 //! The five transactions [2.4 to 2.8].
 //!
-//! 1. A transaction reads and changes rows as its profile says. What it would only show to a user is read, and
-//!    not computed.
+//! 1. A transaction reads and changes rows as its profile says. What it would only show to a user is read,
+//!    and not computed.
 //! 2. The time of a transaction is its number. So every engine stores the same bytes.
 //!
 //! What it does not know: engines, how a transaction ends.
