@@ -15,6 +15,7 @@
 //! What it does not know: types and definitions of tables, SQL, pages.
 
 mod allocator;
+mod change_numbers;
 mod chunks;
 mod classes;
 mod cow;

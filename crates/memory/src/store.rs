@@ -51,10 +51,12 @@ pub struct StoreTable {
 /// A moment of a transaction that it can go back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Savepoint {
-    /// A number that the store has given to this transaction only, or to its newest change only.
-    pub(crate) transaction: u64,
+    /// The id of its store.
+    pub(crate) store: u64,
+    /// The number of the newest change before it; without changes, of the transaction's beginning.
+    pub(crate) newest_change: u64,
     /// Changes of the transaction so far.
-    pub(crate) entries: usize,
+    pub(crate) changes: usize,
 }
 
 /// Whether a commit has to wait for [`Store::sync`].
@@ -144,7 +146,9 @@ pub trait Store: Send + Sync {
     /// The present moment of the transaction.
     fn savepoint(&self) -> Savepoint;
 
-    /// Takes back what the transaction has changed since a savepoint.
+    /// Takes back what the transaction has changed since a savepoint, which stays.
+    ///
+    /// Errors: the savepoint is of an ended transaction or of another store, or it was rolled back past.
     fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()>;
 
     /// Ends the transaction; its changes stay.

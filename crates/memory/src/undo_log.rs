@@ -34,6 +34,7 @@
 //!
 //! What it does not know: how an entry is undone (`recovery.rs`).
 
+use crate::change_numbers::ChangeNumbers;
 use crate::layout::get_u64;
 use crate::pointer::{Owner, Pointer, Word};
 use crate::publish::Step;
@@ -102,8 +103,6 @@ struct LineNo {
 struct Kept {
     at: LineNo,
     entry: UndoEntry,
-    /// Its number among all entries since the start, also those that were taken back.
-    number: u64,
 }
 
 /// The undo log.
@@ -113,10 +112,7 @@ pub(crate) struct UndoLog {
     transaction: u64,
     phase: Phase,
     entries: Vec<Kept>,
-    /// Numbers that were given to entries and to beginnings of transactions.
-    numbers_used: u64,
-    /// The number of the beginning of the transaction.
-    first_number: u64,
+    numbers: ChangeNumbers,
     end: LineNo,
     /// The bytes of an entry.
     bytes: Vec<u8>,
@@ -146,8 +142,7 @@ impl UndoLog {
             transaction: state >> 2,
             phase,
             entries: Vec::new(),
-            numbers_used: 0,
-            first_number: 0,
+            numbers: ChangeNumbers::new(),
             end: BEGIN,
             bytes: Vec::new(),
         };
@@ -273,8 +268,8 @@ impl UndoLog {
     }
 
     fn keep(&mut self, at: LineNo, entry: UndoEntry) {
-        self.numbers_used += 1;
-        self.entries.push(Kept { at, entry, number: self.numbers_used });
+        self.numbers.push();
+        self.entries.push(Kept { at, entry });
     }
 
     /// Goes on in the next block; makes one if there is none.
@@ -303,22 +298,12 @@ impl UndoLog {
 
     /// The present moment of the transaction.
     pub(crate) fn savepoint(&self) -> Savepoint {
-        Savepoint { transaction: self.newest(self.len()), entries: self.len() }
+        self.numbers.savepoint()
     }
 
     /// Checks that a savepoint is one of this transaction, and was not rolled back.
     pub(crate) fn check_savepoint(&self, savepoint: Savepoint) -> StoreResult<()> {
-        let is_known =
-            savepoint.entries <= self.len() && savepoint.transaction == self.newest(savepoint.entries);
-        is_known.then_some(()).ok_or(StoreError::NoSavepoint)
-    }
-
-    /// The number of the newest of this many entries. Without entries, a number that only this transaction has.
-    fn newest(&self, entries: usize) -> u64 {
-        match entries.checked_sub(1).and_then(|last| self.entries.get(last)) {
-            Some(kept) => kept.number,
-            None => self.first_number,
-        }
+        self.numbers.check(savepoint)
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -358,6 +343,7 @@ impl UndoLog {
     /// Forgets the last entry, whose first word in the region is 0.
     pub(crate) fn forget_last(&mut self) {
         if let Some(kept) = self.entries.pop() {
+            self.numbers.truncate(self.entries.len());
             self.end = kept.at;
         }
     }
@@ -382,8 +368,7 @@ impl UndoLog {
 
     /// Begins a transaction in memory: savepoints from before are refused.
     pub(crate) fn begin(&mut self) {
-        self.numbers_used += 1;
-        self.first_number = self.numbers_used;
+        self.numbers.begin();
     }
 
     /// Stores the header of the first block as a whole line, so that the processor need not fetch it.

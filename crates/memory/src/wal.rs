@@ -18,6 +18,22 @@ use crate::store_error::StoreResult;
 /// Room in the file is reserved in steps of this many bytes, so that few changes call the file.
 const STEP_BYTES: u64 = 16_384;
 
+/// Removes a file if it is there.
+pub(crate) fn remove_if_there(files: &mut Files, name: &str) -> StoreResult<()> {
+    match files.names().iter().any(|found| **found == *name) {
+        true => Ok(files.remove(name)?),
+        false => Ok(()),
+    }
+}
+
+/// Removes what an operation that failed has left of its files. The error of the operation is reported, and not
+/// one of a removal: the next start removes what is left.
+pub(crate) fn remove_after_error(files: &mut Files, names: &[&str]) {
+    for name in names {
+        let _removed_by_the_next_start = remove_if_there(files, name);
+    }
+}
+
 /// The log.
 pub(crate) struct Wal {
     pub(crate) files: Files,

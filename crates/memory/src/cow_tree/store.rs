@@ -255,8 +255,9 @@ impl<M: CowMedium + Send + Sync> Store for CowStore<M> {
     }
 
     fn commit(&mut self) -> StoreResult<Commit> {
-        if self.trees.has_changes() {
-            self.trees.commit()?;
+        let has_changes = self.trees.has_changes();
+        self.trees.commit()?;
+        if has_changes {
             self.pending += 1;
             if self.pending >= self.batch_transactions || self.trees.nodes.is_crowded() {
                 self.end_batch()?;

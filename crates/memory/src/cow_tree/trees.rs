@@ -12,9 +12,10 @@ use super::nodes::{NodeId, NodeStore, TreeNo};
 use super::roots::Roots;
 use super::scan::{OnEntry, TreeScan};
 use super::undo::{Change, Kind, UndoList};
+use crate::change_numbers::ChangeNumbers;
 use crate::pointer::Owner;
 use crate::store::{Direction, KeyRange, Savepoint};
-use crate::store_error::{StoreError, StoreResult};
+use crate::store_error::StoreResult;
 
 /// A leaf that may be empty, by a key in it.
 struct EmptiedLeaf {
@@ -28,7 +29,7 @@ pub(crate) struct Trees<N> {
     pub(crate) roots: Roots,
     undo: UndoList,
     emptied: Vec<EmptiedLeaf>,
-    transaction: u64,
+    numbers: ChangeNumbers,
     /// The value before a change.
     before: Vec<u8>,
     /// Bytes of nodes.
@@ -37,8 +38,8 @@ pub(crate) struct Trees<N> {
 
 impl<N: NodeStore> Trees<N> {
     pub(crate) fn new(nodes: N, roots: Roots) -> Trees<N> {
-        let (undo, emptied) = (UndoList::default(), Vec::new());
-        Trees { nodes, roots, undo, emptied, transaction: 0, before: Vec::new(), buf: Vec::new() }
+        let (undo, emptied, numbers) = (UndoList::default(), Vec::new(), ChangeNumbers::new());
+        Trees { nodes, roots, undo, emptied, numbers, before: Vec::new(), buf: Vec::new() }
     }
 
     /// Copies the value of a key; `false`: the tree does not have the key.
@@ -64,7 +65,7 @@ impl<N: NodeStore> Trees<N> {
     /// Errors: the region is full.
     pub(crate) fn insert(&mut self, tree: TreeNo, key: &[u8], value: &[u8]) -> StoreResult<()> {
         self.do_insert(tree, key, value)?;
-        self.undo.push(Change { tree, kind: Kind::Insert, key, before: &[] });
+        self.note(Change { tree, kind: Kind::Insert, key, before: &[] });
         Ok(())
     }
 
@@ -83,7 +84,7 @@ impl<N: NodeStore> Trees<N> {
         let is_there = self.find(tree, key, &mut before)?;
         if is_there {
             self.do_remove(tree, key)?;
-            self.undo.push(Change { tree, kind: Kind::Remove, key, before: &before });
+            self.note(Change { tree, kind: Kind::Remove, key, before: &before });
         }
         self.before = before;
         Ok(is_there)
@@ -107,7 +108,7 @@ impl<N: NodeStore> Trees<N> {
         let is_there = self.find(tree, key, &mut before)?;
         if is_there {
             self.do_set(tree, key, value)?;
-            self.undo.push(Change { tree, kind: Kind::Set, key, before: &before });
+            self.note(Change { tree, kind: Kind::Set, key, before: &before });
         }
         self.before = before;
         Ok(is_there)
@@ -132,7 +133,7 @@ impl<N: NodeStore> Trees<N> {
         before: &[u8],
     ) -> StoreResult<()> {
         self.do_patch(tree, key, at, bytes)?;
-        self.undo.push(Change { tree, kind: Kind::Patch { at }, key, before });
+        self.note(Change { tree, kind: Kind::Patch { at }, key, before });
         Ok(())
     }
 
@@ -143,6 +144,11 @@ impl<N: NodeStore> Trees<N> {
         done
     }
 
+    fn note(&mut self, change: Change<'_>) {
+        self.undo.push(change);
+        self.numbers.push();
+    }
+
     /// Whether the open transaction has changed something.
     pub(crate) fn has_changes(&self) -> bool {
         self.undo.len() > 0
@@ -150,17 +156,15 @@ impl<N: NodeStore> Trees<N> {
 
     /// The present moment of the transaction.
     pub(crate) fn savepoint(&self) -> Savepoint {
-        Savepoint { transaction: self.transaction, entries: self.undo.len() }
+        self.numbers.savepoint()
     }
 
     /// Takes back what was changed since a savepoint.
     ///
-    /// Errors: it is none of this transaction.
+    /// Errors: it is not one of this transaction, or it was rolled back past.
     pub(crate) fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()> {
-        if savepoint.transaction != self.transaction || savepoint.entries > self.undo.len() {
-            return Err(StoreError::NoSavepoint);
-        }
-        self.undo_behind(savepoint.entries)
+        self.numbers.check(savepoint)?;
+        self.undo_behind(savepoint.changes)
     }
 
     fn undo_behind(&mut self, kept: usize) -> StoreResult<()> {
@@ -170,6 +174,7 @@ impl<N: NodeStore> Trees<N> {
             .try_for_each(|number| list.get(number).map_or(Ok(()), |change| self.undo_one(&change)));
         list.truncate(kept);
         self.undo = list;
+        self.numbers.truncate(kept);
         undone
     }
 
@@ -224,7 +229,7 @@ impl<N: NodeStore> Trees<N> {
 
     fn end(&mut self) -> StoreResult<()> {
         self.undo.truncate(0);
-        self.transaction += 1;
+        self.numbers.begin();
         while let Some(EmptiedLeaf { tree: no, key }) = self.emptied.pop() {
             let mut tree = self.roots.tree(no)?;
             let done = tree.remove_if_empty(&mut self.nodes, &key, &mut self.buf);

@@ -30,7 +30,7 @@ use crate::layout::get_u64;
 use crate::pointer::Pointer;
 use crate::store::{Direction, KeyRange};
 use crate::store_error::{StoreError, StoreResult};
-use crate::wal::{Wal, name_of};
+use crate::wal::{Wal, name_of, remove_after_error};
 
 /// The name of the valid checkpoint.
 const NAME: &str = "checkpoint";
@@ -99,14 +99,7 @@ fn unpack<'b>(bytes: &'b [u8], records: &mut Vec<u8>) -> Option<&'b [u8]> {
 pub(super) fn write(heap: &Heap, log: &mut Wal) -> StoreResult<()> {
     let (old, next) = (log.number(), log.number() + 1);
     let written = write_files(heap, &mut log.files, next);
-    if let Err(error) = written {
-        for name in [UNFINISHED, &name_of(next)] {
-            if log.files.names().iter().any(|found| **found == *name) {
-                log.files.remove(name)?;
-            }
-        }
-        return Err(error);
-    }
+    written.inspect_err(|_| remove_after_error(&mut log.files, &[UNFINISHED, &name_of(next)]))?;
     log.begin(next)?;
     Ok(log.files.remove(&name_of(old))?)
 }

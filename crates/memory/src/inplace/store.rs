@@ -16,6 +16,7 @@ use super::heap::Heap;
 use super::record::{COMMIT_BYTES, Record};
 use super::recovery;
 use super::start_reserve::StartReserve;
+use crate::change_numbers::ChangeNumbers;
 use crate::error::MemoryError;
 use crate::files::{CallCounts, FileCosts, Files};
 use crate::pointer::{Owner, Pointer};
@@ -59,8 +60,6 @@ struct Change {
     tuple: Pointer,
     /// Where its record begins in the log's buffer.
     record_at: usize,
-    /// Its number among all changes since the start, also those that were taken back.
-    number: u64,
 }
 
 /// The tables of one partition: in memory that a crash forgets, with a log and checkpoints in files.
@@ -70,10 +69,7 @@ pub struct Inplace {
     start_reserve: StartReserve,
     settings: InplaceSettings,
     changes: Vec<Change>,
-    /// Numbers that were given to changes and to beginnings of transactions.
-    numbers_used: u64,
-    /// The number of the beginning of the transaction.
-    first_number: u64,
+    numbers: ChangeNumbers,
     /// Tuples that were removed by commits which are not durable yet.
     removed: Vec<Pointer>,
     /// The row before a change.
@@ -101,8 +97,7 @@ impl Inplace {
             start_reserve,
             settings,
             changes,
-            numbers_used: 0,
-            first_number: 0,
+            numbers: ChangeNumbers::new(),
             removed,
             before,
         })
@@ -138,14 +133,8 @@ impl Inplace {
     fn note(&mut self, kind: Kind, table: TableNo, tuple: Pointer, record: &Record<'_>) {
         let record_at = self.log.end();
         self.log.append(|buffer| record.encode(buffer));
-        self.numbers_used += 1;
-        self.changes.push(Change { kind, table, tuple, record_at, number: self.numbers_used });
-    }
-
-    /// The number of the newest of this many changes. Without changes, a number that only this transaction has.
-    fn newest(&self, changes: usize) -> u64 {
-        let newest = changes.checked_sub(1).and_then(|last| self.changes.get(last));
-        newest.map_or(self.first_number, |change| change.number)
+        self.numbers.push();
+        self.changes.push(Change { kind, table, tuple, record_at });
     }
 
     fn undo(&mut self, change: &Change) -> StoreResult<()> {
@@ -175,6 +164,7 @@ impl Inplace {
         while self.changes.len() > kept
             && let Some(change) = self.changes.pop()
         {
+            self.numbers.truncate(self.changes.len());
             self.undo(&change)?;
         }
         Ok(())
@@ -182,8 +172,7 @@ impl Inplace {
 
     fn end(&mut self) -> StoreResult<()> {
         self.changes.clear();
-        self.numbers_used += 1;
-        self.first_number = self.numbers_used;
+        self.numbers.begin();
         self.free_removed()
     }
 
@@ -312,16 +301,12 @@ impl Store for Inplace {
     }
 
     fn savepoint(&self) -> Savepoint {
-        Savepoint { transaction: self.newest(self.changes.len()), entries: self.changes.len() }
+        self.numbers.savepoint()
     }
 
     fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()> {
-        let is_known = savepoint.entries <= self.changes.len()
-            && savepoint.transaction == self.newest(savepoint.entries);
-        if !is_known {
-            return Err(StoreError::NoSavepoint);
-        }
-        self.undo_behind(savepoint.entries)
+        self.numbers.check(savepoint)?;
+        self.undo_behind(savepoint.changes)
     }
 
     fn commit(&mut self) -> StoreResult<Commit> {

@@ -19,7 +19,7 @@
 //!
 //! What it does not know: transactions.
 
-use super::manifest::{Manifest, remove_if_there, run_name};
+use super::manifest::{Manifest, run_name};
 use crate::files::Files;
 use crate::lsm::bloom::Filter;
 use crate::lsm::levels::{LsmSettings, MergePlan, merge_of_all};
@@ -125,9 +125,9 @@ impl Compaction {
         if flushed.is_err() {
             self.manifest.runs.retain(|run| run.id != id);
             (self.manifest.log, self.manifest.next_run) = (old_log, id);
-            remove_if_there(place.files(), &run_name(id))?;
-            remove_if_there(place.files(), &wal::name_of(old_log + 1))?;
-            new.arena().give_up(place.space)?;
+            let unfinished = [&*run_name(id), &wal::name_of(old_log + 1)];
+            wal::remove_after_error(place.files(), &unfinished);
+            let _reserved_until_start = new.arena().give_up(place.space);
             return flushed;
         }
         place.wal.begin(self.manifest.log)?;
@@ -229,7 +229,7 @@ impl Compaction {
             Err(error) => drop(unless_full(Err(error))?),
         }
         self.blocked_at = Some(self.runs().len());
-        remove_if_there(place.files(), &run_name(output))?;
+        wal::remove_if_there(place.files(), &run_name(output))?;
         Ok(false)
     }
 

@@ -65,14 +65,6 @@ fn damaged(what: &'static str) -> StoreError {
     StoreError::Damaged { what, at: Pointer::NONE }
 }
 
-/// Removes a file if it is there.
-pub(super) fn remove_if_there(files: &mut Files, name: &str) -> StoreResult<()> {
-    match files.names().iter().any(|found| **found == *name) {
-        true => Ok(files.remove(name)?),
-        false => Ok(()),
-    }
-}
-
 impl Manifest {
     /// Reads the manifest, opens the runs, and removes all other files but the log. Without a manifest, the
     /// store is empty.
@@ -137,10 +129,7 @@ impl Manifest {
     /// Errors: the region is full. Then the manifest before it stays valid.
     pub(super) fn write(&self, files: &mut Files) -> StoreResult<()> {
         let written = self.write_unfinished(files);
-        if written.is_err() {
-            remove_if_there(files, UNFINISHED)?;
-        }
-        written?;
+        written.inspect_err(|_| wal::remove_after_error(files, &[UNFINISHED]))?;
         Ok(files.rename(UNFINISHED, NAME)?)
     }
 

@@ -12,6 +12,7 @@ use super::compaction::{Compaction, Workplace};
 use super::manifest::Manifest;
 use super::record;
 use super::recovery;
+use crate::change_numbers::ChangeNumbers;
 use crate::files::{CallCounts, FileCosts, Files};
 use crate::lsm::arena::{self, Arena, Durability, Position};
 use crate::lsm::entry::EntryBuffer;
@@ -26,7 +27,7 @@ use crate::pointer::{Owner, Pointer};
 use crate::space::Space;
 use crate::state::Allocator;
 use crate::store::{Commit, Savepoint, TableNo};
-use crate::store_error::{StoreError, StoreResult};
+use crate::store_error::StoreResult;
 use crate::wal::Wal;
 
 /// The settings of a store.
@@ -40,8 +41,6 @@ pub struct LogSettings {
 
 /// A change of the open transaction: one entry.
 struct Change {
-    /// Its number among all changes since the start, also those that were taken back.
-    number: u64,
     planned: Planned,
     /// Where the MemTable's arena ended before it.
     position: Position,
@@ -61,11 +60,8 @@ pub struct LogMedium {
     memtable: MemTable,
     wal: Wal,
     compaction: Compaction,
-    /// Numbers that were given to changes and to beginnings of transactions.
-    numbers_used: u64,
-    /// The number of the beginning of the transaction.
-    first_number: u64,
     changes: Vec<Change>,
+    numbers: ChangeNumbers,
     /// The bytes before the patches of the transaction.
     before: Vec<u8>,
 }
@@ -93,9 +89,8 @@ impl LogStructured {
             memtable,
             wal,
             compaction: Compaction::new(settings.lsm, manifest),
-            numbers_used: 0,
-            first_number: 0,
             changes: Vec::new(),
+            numbers: ChangeNumbers::new(),
             before: Vec::new(),
         }))
     }
@@ -110,14 +105,7 @@ impl LogMedium {
     fn end(&mut self) {
         self.changes.clear();
         self.before.clear();
-        self.numbers_used += 1;
-        self.first_number = self.numbers_used;
-    }
-
-    /// The number of the newest of this many changes. Without changes, a number that only this transaction has.
-    fn newest(&self, changes: usize) -> u64 {
-        let newest = changes.checked_sub(1).and_then(|last| self.changes.get(last));
-        newest.map_or(self.first_number, |change| change.number)
+        self.numbers.begin();
     }
 
     fn flush_log(&mut self) -> StoreResult<()> {
@@ -162,6 +150,7 @@ impl LsmMedium for LogMedium {
             }
             self.memtable.arena_mut().reset(change.position);
             self.wal.truncate(change.record_at);
+            self.numbers.truncate(self.changes.len());
         }
         Ok(())
     }
@@ -184,9 +173,8 @@ impl LsmMedium for LogMedium {
                 self.space.read(at, 0, self.before.get_mut(before_at..).unwrap_or_default())?;
             }
             self.wal.append(|buffer| record::encode(entry, buffer));
-            self.numbers_used += 1;
-            let number = self.numbers_used;
-            self.changes.push(Change { number, planned, position, record_at, before_at });
+            self.numbers.push();
+            self.changes.push(Change { planned, position, record_at, before_at });
             self.memtable.apply(&self.space, &planned, entry)?;
         }
         Ok(())
@@ -216,21 +204,19 @@ impl LsmMedium for LogMedium {
     }
 
     fn savepoint(&self) -> Savepoint {
-        Savepoint { transaction: self.newest(self.changes.len()), entries: self.changes.len() }
+        self.numbers.savepoint()
     }
 
     fn check_savepoint(&self, savepoint: Savepoint) -> StoreResult<()> {
-        let entries = savepoint.entries;
-        let is_known = entries <= self.changes.len() && savepoint.transaction == self.newest(entries);
-        is_known.then_some(()).ok_or(StoreError::NoSavepoint)
+        self.numbers.check(savepoint)
     }
 
     fn commit(&mut self) -> StoreResult<Commit> {
         if !self.changes.is_empty() {
             self.wal.append(|buffer| record::encode(&[], buffer));
             self.wal.commit();
-            self.end();
         }
+        self.end();
         Ok(if self.wal.has_pending() { Commit::Pending } else { Commit::Durable })
     }
 

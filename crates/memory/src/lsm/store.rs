@@ -144,7 +144,7 @@ impl<M: LsmMedium + Send + Sync> Store for LsmStore<M> {
 
     fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()> {
         self.medium.check_savepoint(savepoint)?;
-        self.medium.undo_behind(savepoint.entries)
+        self.medium.undo_behind(savepoint.changes)
     }
 
     fn commit(&mut self) -> StoreResult<Commit> {

@@ -288,7 +288,7 @@ impl Store for NvmInplace {
         self.finish_ended()?;
         self.log.check_savepoint(savepoint)?;
         self.space.fence();
-        self.undo().roll_back_to(savepoint.entries)
+        self.undo().roll_back_to(savepoint.changes)
     }
 
     fn commit(&mut self) -> StoreResult<Commit> {

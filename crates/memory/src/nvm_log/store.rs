@@ -219,6 +219,10 @@ impl LsmMedium for NvmLogMedium {
     }
 
     fn rollback(&mut self) -> StoreResult<()> {
+        if self.log.len() == 0 {
+            self.log.begin();
+            return Ok(());
+        }
         self.undo().roll_back()?;
         if let Some(first) = self.positions.first().copied() {
             self.memtable.arena_mut().reset(first);

@@ -12,6 +12,7 @@ mod model;
 mod needed;
 mod nvm_inplace_faults;
 mod random;
+mod savepoints;
 
 use std::sync::Arc;
 
