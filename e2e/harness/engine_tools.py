@@ -105,8 +105,20 @@ def of_engine(target, engine):
     assert found == [engine], f"{found}"
 
 
+def run_databases(tally, target, engine):
+    """A database goes with its tables, and the server ends cleanly: that is the last step of the group."""
+
+    def fill():
+        load.psql(target, "CREATE DATABASE apart;")
+        load.psql(target, f"CREATE TABLE t (id int PRIMARY KEY, v int) USING {engine}; CREATE INDEX ON t (v); INSERT INTO t VALUES (1, 1);", "-d", "apart")
+
+    tally.step(f"{engine}: a database with a table", fill)
+    tally.step(f"{engine}: the database is dropped", lambda: load.psql(target, "DROP DATABASE apart WITH (FORCE);") and None)
+
+
 def run(tally, target, peer, options):
     for engine in engines.chosen(options.engine or "all"):
         run_psql(tally, target, peer, engine)
         run_pgbench(tally, target, engine, options)
         run_sysbench(tally, target, engine, options)
+        run_databases(tally, target, engine)
