@@ -9,7 +9,7 @@
 //! | customers of a district | 3,000 | three for each 100 items, as there |
 //! | modelled cache of a partition | 2.5 MB of 20 MB | the same for each tuple, or for each item |
 //! | transactions of a partition (YCSB) | 1,000,000 | four for each tuple, as there |
-//! | transactions of a partition (TPC-C) | not in text | two for each item: space grows about 2.4 times, as there |
+//! | transactions of a partition (TPC-C) | not in text | two for each item, so space grows about as there |
 //! | commits in a group | not in text | 100 |
 //! | log bytes between two checkpoints | not in text | as many as the data has |
 //! | page cache of `cow` | not in text | a quarter of the data: the hot fifth has room |
