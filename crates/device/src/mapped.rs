@@ -215,6 +215,14 @@ impl Region for MappedRegion {
         self.counts.write_back(offset, len_bytes);
     }
 
+    fn prefetch(&self, offset: u64, len_bytes: u64) {
+        if offset.checked_add(len_bytes).is_some_and(|end| end <= self.len_bytes) {
+            let lines = region::lines(offset, len_bytes);
+            let first = self.start.as_ptr().wrapping_add((lines.start * LINE_BYTES) as usize);
+            persist::prefetch_lines(first, lines.end - lines.start);
+        }
+    }
+
     fn fence(&self) {
         // Streaming stores (`store_back`) depend on it also where lines need no write-back: they wait in buffers of the processor.
         // No test sees a fence that does nothing.

@@ -119,10 +119,19 @@ pub(crate) unsafe fn write_back_lines(how: WriteBack, first: *const u8, lines: u
     }
 }
 
+/// Asks for `lines` cache lines from `first` on. Nothing happens where no memory is mapped.
+pub(crate) fn prefetch_lines(first: *const u8, lines: u64) {
+    for no in 0..lines {
+        prefetch_line(first.wrapping_add((no * LINE_BYTES) as usize));
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 mod processor {
     use std::arch::asm;
-    use std::arch::x86_64::{__cpuid, __cpuid_count, __m128i, _mm_loadu_si128, _mm_stream_si128, _rdtsc};
+    use std::arch::x86_64::{
+        __cpuid, __cpuid_count, __m128i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_stream_si128, _rdtsc,
+    };
 
     use super::{LINE_BYTES, WriteBack};
 
@@ -175,6 +184,13 @@ mod processor {
         }
     }
 
+    /// Asks for a line; a hint.
+    #[inline]
+    pub(super) fn prefetch_line(line: *const u8) {
+        // SAFETY: every processor of the architecture has the instruction, and it faults at no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
+    }
+
     /// Waits until what this thread wrote back is durable.
     #[inline]
     pub(crate) fn fence() {
@@ -204,6 +220,8 @@ mod processor {
 
     pub(super) unsafe fn write_back_line(_how: WriteBack, _line: *const u8) {}
 
+    pub(super) fn prefetch_line(_line: *const u8) {}
+
     pub(super) const CAN_STREAM: bool = false;
 
     pub(crate) unsafe fn stream(_from: *const u8, _to: *mut u8, _len: usize) {}
@@ -222,7 +240,7 @@ mod processor {
     }
 }
 
-use processor::{CAN_STREAM, counter, counter_is_steady, has, write_back_line};
+use processor::{CAN_STREAM, counter, counter_is_steady, has, prefetch_line, write_back_line};
 pub(crate) use processor::{fence, stream};
 
 /// The clock's nanoseconds and the counter at the same moment: the best of some tries, since a thread may be interrupted

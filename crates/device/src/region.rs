@@ -166,6 +166,10 @@ pub trait Region: Send + Sync {
         self.write_back(offset, bytes.len() as u64);
     }
 
+    /// Asks the processor to fetch the lines of a range, because a read of them follows. It is a hint: it counts
+    /// as no load, a range beyond the end is ignored, and a region without a processor's cache does nothing.
+    fn prefetch(&self, _offset: u64, _len_bytes: u64) {}
+
     /// Makes a range durable.
     fn persist(&self, offset: u64, len_bytes: u64) {
         self.write_back(offset, len_bytes);

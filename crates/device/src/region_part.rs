@@ -75,6 +75,12 @@ impl Region for RegionPart {
         self.region.fence();
     }
 
+    fn prefetch(&self, offset: u64, len_bytes: u64) {
+        if offset.checked_add(len_bytes).is_some_and(|end| end <= self.len_bytes) {
+            self.region.prefetch(self.start + offset, len_bytes);
+        }
+    }
+
     fn facts(&self) -> RegionFacts {
         self.region.facts()
     }

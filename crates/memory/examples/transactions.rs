@@ -1,20 +1,26 @@
 //! Measures transactions a second of the table engines in place, on a mapped region: the workload YCSB of
 //! Arulraj, Pavlo and Dulloor (2015, section 5.1).
 //!
-//! Call: `transactions DIRECTORY [ROWS [TRANSACTIONS [ENGINE]]]`. It makes a region in the directory, which
-//! should be in main memory or persistent memory, and removes it at the end. Every row has a key of 8 bytes and
-//! 10 columns of 100 bytes. A transaction reads a row or changes one column, with equal probability. Half of
-//! the transactions go to a fifth of the rows. The transactions are drawn before the clock starts.
+//! Call: `transactions DIRECTORY [ROWS [TRANSACTIONS [ENGINE [PARTITIONS]]]]`. It makes a region in the
+//! directory, which should be in main memory or persistent memory, and removes it at the end. Every row has a key
+//! of 8 bytes and 10 columns of 100 bytes. A transaction reads a row or changes one column, with equal
+//! probability. Half of the transactions go to a fifth of the rows. The transactions are drawn before the clock
+//! starts. A hash of the key chooses the partition. Each partition has a thread and a store. The partitions share
+//! the rows, and each of them runs TRANSACTIONS. All threads begin a round together, so the slowest one ends it.
 //!
-//! What it does not know: several partitions; latencies of persistent memory (`varve-lab` models them).
+//! A file system in main memory should have huge pages (`mount -t tmpfs -o huge=advise`), as the DAX mapping of
+//! persistent memory has.
+//!
+//! What it does not know: latencies of persistent memory (`varve-lab` models them).
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 use varve_device::{Directory, FileDirectory, FileOptions, Region, RegionTally};
 use varve_memory::{
-    Allocator, Commit, Inplace, InplaceSettings, NvmInplace, Owner, Store, StoreResult, TableNo,
+    Allocator, Commit, Inplace, InplaceSettings, NvmInplace, NvmInplaceSettings, Owner, Store, StoreResult,
+    TableNo,
 };
 
 const REGION: &str = "transactions.region";
@@ -27,25 +33,50 @@ const BYTES_OF_A_ROW: u64 = 1400;
 const GROUP: u64 = 64;
 
 type Failure = Box<dyn std::error::Error>;
+type OpenedStore = StoreResult<Box<dyn Store>>;
 
 struct Engine {
     name: &'static str,
-    open: fn(Arc<Allocator>, Owner) -> StoreResult<Box<dyn Store>>,
+    open: fn(Arc<Allocator>, &str, Owner) -> OpenedStore,
 }
 
-const ENGINES: [Engine; 2] = [
+const ENGINES: [Engine; 3] = [
     Engine {
         name: "nvm_inplace",
-        open: |allocator, owner| Ok(Box::new(NvmInplace::open(allocator, "store", owner)?)),
+        open: |allocator, name, owner| {
+            let settings = NvmInplaceSettings::WITH_CACHE;
+            Ok(Box::new(NvmInplace::open_with(allocator, name, owner, settings)?))
+        },
+    },
+    Engine {
+        name: "nvm_inplace_without_cache",
+        open: |allocator, name, owner| Ok(Box::new(NvmInplace::open(allocator, name, owner)?)),
     },
     Engine {
         name: "inplace",
-        open: |allocator, owner| {
+        open: |allocator, name, owner| {
             let settings = InplaceSettings::default();
-            Ok(Box::new(Inplace::open(allocator, "store", owner, settings)?))
+            Ok(Box::new(Inplace::open(allocator, name, owner, settings)?))
         },
     },
 ];
+
+/// What is measured.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    /// Rows of all partitions.
+    rows: u64,
+    /// Transactions of each partition in a round.
+    transactions: u64,
+    partitions: u64,
+}
+
+/// A part of the rows, with the thread that works on them.
+struct Partition {
+    number: u64,
+    store: Box<dyn Store>,
+    table: TableNo,
+}
 
 /// One transaction.
 #[derive(Debug, Clone, Copy)]
@@ -72,16 +103,18 @@ impl Random {
     }
 }
 
-/// Half of the transactions use a fifth of the rows.
-fn works(rows: u64, count: u64) -> Vec<Work> {
+/// The transactions of a partition. Half of them use a fifth of the rows.
+fn works(load: Load, partition: u64) -> Vec<Work> {
     let mut random = Random(7);
     let mut work = || {
-        let hot = rows / 5;
-        let number = if random.below(2) == 0 { random.below(hot) } else { hot + random.below(rows - hot) };
+        let hot = load.rows / 5;
+        let number =
+            if random.below(2) == 0 { random.below(hot) } else { hot + random.below(load.rows - hot) };
         let column = random.below(COLUMNS as u64) as usize;
         Work { key: key_of(number), column, is_update: random.below(2) == 0 }
     };
-    (0..count).map(|_| work()).collect()
+    let all = std::iter::repeat_with(&mut work);
+    all.filter(|work| work.key % load.partitions == partition).take(load.transactions as usize).collect()
 }
 
 /// Keys are spread, so that hot rows are not neighbours.
@@ -89,30 +122,18 @@ fn key_of(number: u64) -> u64 {
     Random(number).draw()
 }
 
+#[derive(Clone, Copy, Default)]
 struct Timing {
     seconds: f64,
     /// Seconds in which the thread had a processor, if the system says.
     cpu_seconds: f64,
-    tally: RegionTally,
 }
 
-/// Runs works, and counts what the region did meanwhile.
-fn timed(region: &dyn Region, work: impl FnOnce() -> StoreResult<()>) -> StoreResult<Timing> {
-    let (before, cpu_before, start) = (region.tally(), cpu_seconds(), Instant::now());
+/// Runs the work of a thread.
+fn timed(work: impl FnOnce() -> StoreResult<()>) -> StoreResult<Timing> {
+    let (cpu_before, start) = (cpu_seconds(), Instant::now());
     work()?;
-    let (seconds, cpu_seconds) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu_before);
-    let after = region.tally();
-    Ok(Timing {
-        seconds,
-        cpu_seconds,
-        tally: RegionTally {
-            loads_count: after.loads_count - before.loads_count,
-            stores_count: after.stores_count - before.stores_count,
-            written_back_lines: after.written_back_lines - before.written_back_lines,
-            fences_count: after.fences_count - before.fences_count,
-            ..after
-        },
-    })
+    Ok(Timing { seconds: start.elapsed().as_secs_f64(), cpu_seconds: cpu_seconds() - cpu_before })
 }
 
 /// Seconds in which this thread has had a processor; 0 where the system does not say. On a machine with other
@@ -123,27 +144,35 @@ fn cpu_seconds() -> f64 {
     nanoseconds.unwrap_or_default() / 1e9
 }
 
-fn report(what: &str, count: u64, timing: &Timing) {
-    let each = |count_all: u64| count_all as f64 / count as f64;
-    let RegionTally { loads_count, stores_count, written_back_lines, fences_count, .. } = timing.tally;
+/// Prints the counts of each partition, and what the region did meanwhile. `count` is that of all partitions.
+fn report(what: &str, count: u64, timings: &[Timing], before: RegionTally, after: RegionTally) {
+    let slowest = timings.iter().map(|timing| timing.seconds).fold(0.0, f64::max);
+    let cpu_seconds: f64 = timings.iter().map(|timing| timing.cpu_seconds).sum();
+    let each = |before: u64, after: u64| (after - before) as f64 / count as f64;
     println!(
         "{what}: {:.0} a second, {:.0} ns of processor time each; {:.1} loads, {:.1} stores, {:.1} lines written back, {:.2} fences each",
-        count as f64 / timing.seconds,
-        timing.cpu_seconds * 1e9 / count as f64,
-        each(loads_count),
-        each(stores_count),
-        each(written_back_lines),
-        each(fences_count),
+        count as f64 / slowest,
+        cpu_seconds * 1e9 / count as f64,
+        each(before.loads_count, after.loads_count),
+        each(before.stores_count, after.stores_count),
+        each(before.written_back_lines, after.written_back_lines),
+        each(before.fences_count, after.fences_count),
     );
+    let partition_count = count as f64 / timings.len() as f64;
+    for (number, timing) in timings.iter().enumerate().filter(|_| timings.len() > 1) {
+        let (a_second, ns) = (partition_count / timing.seconds, timing.cpu_seconds * 1e9 / partition_count);
+        println!("    partition {number}: {a_second:.0} a second, {ns:.0} ns of processor time each");
+    }
 }
 
-fn load(store: &mut dyn Store, table: TableNo, rows: u64) -> StoreResult<()> {
+fn insert(partition: &mut Partition, load: Load) -> StoreResult<()> {
     let row = [1; COLUMNS * COLUMN_BYTES];
-    for number in 0..rows {
-        store.insert(table, &[&key_of(number).to_be_bytes()], &row)?;
-        finish(store, number)?;
+    let keys = (0..load.rows).map(key_of).filter(|key| key % load.partitions == partition.number);
+    for (number, key) in (0..).zip(keys) {
+        partition.store.insert(partition.table, &[&key.to_be_bytes()], &row)?;
+        finish(&mut *partition.store, number)?;
     }
-    store.sync()
+    partition.store.sync()
 }
 
 /// Commits; a group of commits becomes durable together.
@@ -170,32 +199,78 @@ fn run(store: &mut dyn Store, table: TableNo, works: &[Work]) -> StoreResult<()>
     Ok(())
 }
 
-fn measure(engine: &Engine, path: &Path, rows: u64, count: u64) -> Result<(), Failure> {
+/// Runs the work of all partitions at the same time.
+fn in_threads(
+    region: &dyn Region,
+    what: &str,
+    count: u64,
+    partitions: &mut [Partition],
+    work: impl Fn(&mut Partition) -> StoreResult<()> + Sync,
+) -> Result<(), Failure> {
+    let (begin, before) = (Barrier::new(partitions.len()), region.tally());
+    let one = |partition: &mut Partition| {
+        begin.wait();
+        timed(|| work(partition))
+    };
+    let timings: Vec<StoreResult<Timing>> = std::thread::scope(|scope| {
+        let started = partitions.iter_mut().map(|partition| scope.spawn(|| one(partition)));
+        let threads: Vec<_> = started.collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    assert_eq!(timings.len(), partitions.len(), "a thread has panicked");
+    let timings = timings.into_iter().collect::<StoreResult<Vec<Timing>>>()?;
+    report(what, count, &timings, before, region.tally());
+    Ok(())
+}
+
+fn measure(engine: &Engine, path: &Path, load: Load) -> Result<(), Failure> {
     let directory = FileDirectory::open_or_create(path, FileOptions::default())?;
-    let region_bytes = (rows * BYTES_OF_A_ROW + (256 << 20)).next_multiple_of(1 << 20);
+    let region_bytes = (load.rows * BYTES_OF_A_ROW + (256 << 20)).next_multiple_of(1 << 20);
     let region = directory.map(REGION, region_bytes)?;
     let facts = region.facts();
-    println!("{}: {rows} rows, {}, {}", engine.name, facts.medium.name(), facts.write_back.name());
+    let Load { rows, partitions: count, .. } = load;
+    println!(
+        "{}: {rows} rows, partitions: {count}, {}, {}",
+        engine.name,
+        facts.medium.name(),
+        facts.write_back.name()
+    );
     let allocator = Arc::new(Allocator::format(Arc::clone(&region), DATABASE)?);
-    let owner = |number| Owner::new(number).ok_or("an owner's number");
-    let mut store = (engine.open)(allocator, owner(1)?)?;
-    let table = store.create_table(owner(2)?, 1)?;
-    report("  inserts", rows, &timed(&*region, || load(&mut *store, table, rows))?);
-    let works = works(rows, count);
+    let owner = |number: u64| Owner::new(number as u16).ok_or("an owner's number");
+    let partition = |number| -> Result<Partition, Failure> {
+        let name = format!("store {number}");
+        let mut store = (engine.open)(Arc::clone(&allocator), &name, owner(2 * number + 1)?)?;
+        let table = store.create_table(owner(2 * number + 2)?, 1)?;
+        Ok(Partition { number, store, table })
+    };
+    let mut partitions = (0..count).map(partition).collect::<Result<Vec<Partition>, Failure>>()?;
+    let insert = |partition: &mut Partition| insert(partition, load);
+    in_threads(&*region, "  inserts", rows, &mut partitions, insert)?;
+    let works: Vec<Vec<Work>> = (0..count).map(|number| works(load, number)).collect();
     for _ in 0..3 {
-        report("  transactions", count, &timed(&*region, || run(&mut *store, table, &works))?);
+        let run = |partition: &mut Partition| {
+            let works = works.get(partition.number as usize).map_or(&[][..], Vec::as_slice);
+            run(&mut *partition.store, partition.table, works)
+        };
+        in_threads(&*region, "  transactions", count * load.transactions, &mut partitions, run)?;
     }
-    drop(store);
+    drop(partitions);
     directory.remove(REGION)?;
     Ok(())
 }
 
 fn main() -> Result<(), Failure> {
+    const CALL: &str = "call: transactions DIRECTORY [ROWS [TRANSACTIONS [ENGINE [PARTITIONS]]]]";
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("call: transactions DIRECTORY [ROWS [TRANSACTIONS [ENGINE]]]")?;
+    let path = arguments.next().ok_or(CALL)?;
     let rows = arguments.next().map_or(Ok(200_000), |rows| rows.parse())?;
-    let count = arguments.next().map_or(Ok(1_000_000), |count| count.parse())?;
+    let transactions = arguments.next().map_or(Ok(1_000_000), |count| count.parse())?;
     let only = arguments.next();
+    let partitions = arguments.next().map_or(Ok(1), |count| count.parse())?;
+    if partitions == 0 {
+        return Err(CALL.into());
+    }
+    let load = Load { rows, transactions, partitions };
     let chosen = |engine: &&Engine| only.as_ref().is_none_or(|only| only == engine.name);
-    ENGINES.iter().filter(chosen).try_for_each(|engine| measure(engine, Path::new(&path), rows, count))
+    ENGINES.iter().filter(chosen).try_for_each(|engine| measure(engine, Path::new(&path), load))
 }

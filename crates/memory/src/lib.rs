@@ -58,7 +58,7 @@ pub use inplace::{Inplace, InplaceSettings};
 pub use log::{LogSettings, LogStructured};
 pub use lsm::levels::LsmSettings;
 pub use nvm_cow::{NvmCow, NvmCowSettings};
-pub use nvm_inplace::NvmInplace;
+pub use nvm_inplace::{NvmInplace, NvmInplaceSettings};
 pub use nvm_log::{NvmLogSettings, NvmLogStructured};
 pub use pointer::{Owner, Pointer, Word};
 pub use publish::Step;

@@ -41,6 +41,12 @@ impl Space {
         Ok(())
     }
 
+    /// Asks the processor to fetch the lines of a range that is read next. A range beyond the end is ignored.
+    #[inline]
+    pub(crate) fn prefetch(&self, at: Pointer, plus: u64, len_bytes: u64) {
+        self.region.prefetch(at.to_u64().saturating_add(plus), len_bytes);
+    }
+
     /// The offset `plus` bytes behind a pointer, if a range there is within the region.
     #[inline]
     fn checked(&self, at: Pointer, plus: u64, len_bytes: u64) -> StoreResult<u64> {

@@ -107,6 +107,18 @@ impl TupleHead {
         KeySpan { from: 8 + 2 * self.keys + before, len_bytes }
     }
 
+    /// Compares the tuple's key in an index with another key.
+    pub(crate) fn compare(
+        &self,
+        space: &Space,
+        tuple: Pointer,
+        index: usize,
+        key: &[u8],
+    ) -> StoreResult<Ordering> {
+        let span = self.span(index);
+        compare_bytes(space, tuple, span.from as u64, span.len_bytes, key)
+    }
+
     /// Copies the key of an index into a buffer.
     pub(crate) fn key(
         &self,
@@ -137,8 +149,7 @@ pub(crate) fn head_checksum(space: &Space, tuple: Pointer, bytes: &mut Vec<u8>) 
 
 /// Compares the key that a tuple has in an index with another key.
 pub(crate) fn compare(space: &Space, tuple: Pointer, index: usize, key: &[u8]) -> StoreResult<Ordering> {
-    let span = TupleHead::read(space, tuple)?.span(index);
-    compare_bytes(space, tuple, span.from as u64, span.len_bytes, key)
+    TupleHead::read(space, tuple)?.compare(space, tuple, index, key)
 }
 
 /// Compares bytes in the region with a key.

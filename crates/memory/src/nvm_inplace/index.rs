@@ -14,12 +14,13 @@
 
 use std::cmp::Ordering;
 
+use super::lookup_cache::{KeyHash, LookupCache};
 use super::node::{self, ENTRIES, KeyHead, NODE_BYTES, Node, Slots};
 use super::removed::RemovedEntries;
 use crate::pointer::{Owner, Pointer, Word};
 use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
-use crate::tuple;
+use crate::tuple::{self, TupleHead};
 
 /// The most levels of a tree. More are damage.
 pub(super) const LEVELS_MAX: usize = 24;
@@ -30,13 +31,43 @@ pub(super) const CYCLE: &str = "an index whose nodes lead in a circle";
 const LACKS_ENTRY: &str = "an index, which lacks the entry of a tuple";
 
 /// An index of a table.
-#[derive(Debug, Clone, Copy)]
 pub(super) struct Index {
     /// The word with the pointer to the root.
     pub(super) root: Word,
     /// Its number in the table.
     pub(super) number: usize,
     pub(super) owner: Owner,
+    /// Tuples that lookups have found.
+    pub(super) cache: LookupCache,
+}
+
+/// A tuple, and its head.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadTuple {
+    pub(super) at: Pointer,
+    pub(super) head: TupleHead,
+}
+
+/// Bytes of a tuple that are going to be read, counted from its beginning. It is a hint.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WantedBytes {
+    pub(super) from: usize,
+    pub(super) len: usize,
+}
+
+impl WantedBytes {
+    /// The most bytes that are prefetched. A processor notices longer reads by itself.
+    const MAX: usize = 1024;
+    /// Bytes of a usual head.
+    const HEAD: usize = 32;
+
+    #[inline]
+    fn prefetch(self, space: &Space, tuple: Pointer) {
+        if self.from > 0 {
+            space.prefetch(tuple, 0, Self::HEAD as u64);
+        }
+        space.prefetch(tuple, self.from as u64, (self.len.min(Self::MAX) + Self::HEAD) as u64);
+    }
 }
 
 /// An entry of a leaf, or a free slot.
@@ -165,7 +196,7 @@ impl Index {
     pub(super) fn long_key(&self, space: &Space, node: &Node, slot: usize) -> StoreResult<Vec<u8>> {
         let (to, mut key) = (node.pointer(slot), Vec::new());
         if node.is_leaf() {
-            tuple::TupleHead::read(space, to)?.key(space, to, self.number, &mut key)?;
+            TupleHead::read(space, to)?.key(space, to, self.number, &mut key)?;
             return Ok(key);
         }
         let chunk = Pointer::from_u64(space.load(space.word(to, node::LONG_AT)?));
@@ -218,6 +249,57 @@ impl Index {
         Ok(None)
     }
 
+    /// The tuple of a key. It asks the cache of lookups first.
+    pub(super) fn lookup(
+        &self,
+        space: &Space,
+        key: &[u8],
+        wanted: WantedBytes,
+    ) -> StoreResult<Option<ReadTuple>> {
+        if !self.cache.is_on() {
+            return self.lookup_in_tree(space, key, wanted);
+        }
+        let hash = KeyHash::of(key);
+        for at in self.cache.tuples(hash) {
+            wanted.prefetch(space, at);
+            let head = TupleHead::read(space, at)?;
+            if head.compare(space, at, self.number, key)?.is_eq() {
+                return Ok(Some(ReadTuple { at, head }));
+            }
+        }
+        let found = self.lookup_in_tree(space, key, wanted)?;
+        if let Some(tuple) = found {
+            self.cache.note(hash, tuple.at);
+        }
+        Ok(found)
+    }
+
+    fn lookup_in_tree(
+        &self,
+        space: &Space,
+        key: &[u8],
+        wanted: WantedBytes,
+    ) -> StoreResult<Option<ReadTuple>> {
+        let Some(slot) = self.find(space, &SearchKey::of(key))? else { return Ok(None) };
+        wanted.prefetch(space, slot.tuple);
+        let head = TupleHead::read(space, slot.tuple)?;
+        Ok(Some(ReadTuple { at: slot.tuple, head }))
+    }
+
+    /// Notes the tuple of a key, whose entry is valid now.
+    pub(super) fn note(&self, key: &[u8], tuple: Pointer) {
+        if self.cache.is_on() {
+            self.cache.note(KeyHash::of(key), tuple);
+        }
+    }
+
+    /// Forgets the tuple of a key, because its entry leads to it no more.
+    pub(super) fn forget(&self, key: &[u8], tuple: Pointer) {
+        if self.cache.is_on() {
+            self.cache.forget(KeyHash::of(key), tuple);
+        }
+    }
+
     /// The entry that leads to a tuple with this key.
     pub(super) fn find_tuple(
         &self,
@@ -241,6 +323,7 @@ impl Index {
         tuple: Pointer,
         removed: &mut RemovedEntries,
     ) -> StoreResult<bool> {
+        self.forget(key, tuple);
         let slot = self.find_tuple(space, &SearchKey::of(key), tuple)?;
         let slot = slot.ok_or(StoreError::Damaged { what: LACKS_ENTRY, at: tuple })?;
         removed.withhold(slot.node, slot.slot);
@@ -303,6 +386,7 @@ impl Index {
         old: Pointer,
         new: Pointer,
     ) -> StoreResult<()> {
+        self.forget(key, old);
         let slot = self.find_tuple(space, &SearchKey::of(key), old)?;
         self.exchange(space, &slot.ok_or(StoreError::Damaged { what: LACKS_ENTRY, at: old })?, new)
     }

@@ -14,6 +14,7 @@
 //! What it does not know: the other engines.
 
 mod index;
+mod lookup_cache;
 mod node;
 mod recovery;
 mod removed;
@@ -22,4 +23,4 @@ mod split;
 mod store;
 mod tables;
 
-pub use store::NvmInplace;
+pub use store::{NvmInplace, NvmInplaceSettings};

@@ -160,6 +160,7 @@ impl Undo<'_> {
             let mut had = None;
             if !gone.is_none() {
                 TupleHead::read(self.space, gone)?.key(self.space, gone, index.number, &mut gone_key)?;
+                index.forget(&gone_key, gone);
                 had = index.find_tuple(self.space, &SearchKey::of(&gone_key), gone)?;
             }
             if !back.is_none() {

@@ -13,8 +13,9 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::index::{LeafSlot, SearchKey};
+use super::index::{LeafSlot, ReadTuple, SearchKey, WantedBytes};
 use super::recovery::Undo;
 use super::removed::RemovedEntries;
 use super::scan::IndexScan;
@@ -37,6 +38,28 @@ pub struct NvmInplace {
     head: Vec<u8>,
     /// The bytes before a patch, or a key.
     before: Vec<u8>,
+    /// The index whose cache of lookups wants to grow, as a number of [`cache_number`]; 0 if none.
+    growing: AtomicU32,
+}
+
+/// Settings of the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NvmInplaceSettings {
+    /// Bytes of DRAM that the cache of lookups of an index takes at most; 0 for no cache. The cache grows with
+    /// the rows in use, by about 12 bytes for each.
+    pub lookup_cache_bytes_max: u64,
+}
+
+impl NvmInplaceSettings {
+    /// As in the paper: all lookups search the tree in persistent memory.
+    pub const WITHOUT_CACHE: NvmInplaceSettings = NvmInplaceSettings { lookup_cache_bytes_max: 0 };
+    /// A cache for the 6,000,000 rows of an index that are used most.
+    pub const WITH_CACHE: NvmInplaceSettings = NvmInplaceSettings { lookup_cache_bytes_max: 64 << 20 };
+}
+
+/// A number that is not 0 for an index of a table.
+fn cache_number(table: TableNo, index: usize) -> u32 {
+    (u32::from(table.0) << 8 | index as u32 & 0xFF) + 1
 }
 
 /// A tuple that is stored, but not reachable.
@@ -48,14 +71,25 @@ struct PreparedTuple {
 impl NvmInplace {
     /// Opens the store with this name; makes an empty one if there is none. A transaction that was open is
     /// rolled back: the time of that depends on its length only. The log is counted for `owner`.
+    /// Lookups search the tree.
     pub fn open(allocator: Arc<Allocator>, name: &str, owner: Owner) -> StoreResult<NvmInplace> {
+        NvmInplace::open_with(allocator, name, owner, NvmInplaceSettings::WITHOUT_CACHE)
+    }
+
+    /// As [`NvmInplace::open`], with settings.
+    pub fn open_with(
+        allocator: Arc<Allocator>,
+        name: &str,
+        owner: Owner,
+        settings: NvmInplaceSettings,
+    ) -> StoreResult<NvmInplace> {
         let space = Space::new(allocator);
         let first_page = tables::find_or_create(&space, name, owner)?;
-        let tables = Tables::read(&space, first_page, owner)?;
+        let tables = Tables::read(&space, first_page, owner, settings.lookup_cache_bytes_max)?;
         let mut log = UndoLog::read(&space, owner, tables::log_of(&space, first_page)?)?;
         Undo { space: &space, tables: &tables, log: &mut log, removed: None }.recover()?;
         let (removed, head, before) = (RemovedEntries::default(), Vec::new(), Vec::new());
-        Ok(NvmInplace { space, tables, log, removed, head, before })
+        Ok(NvmInplace { space, tables, log, removed, head, before, growing: AtomicU32::new(0) })
     }
 
     fn undo(&mut self) -> Undo<'_> {
@@ -85,10 +119,27 @@ impl NvmInplace {
         Ok(())
     }
 
-    /// The tuple with a primary key.
-    fn find(&self, table: TableNo, key: &[u8]) -> StoreResult<Option<Pointer>> {
-        let found = self.tables.index(table, 0)?.find(&self.space, &SearchKey::of(key))?;
-        Ok(found.map(|slot| slot.tuple))
+    /// The tuple of a key in an index.
+    fn find(
+        &self,
+        table: TableNo,
+        number: usize,
+        key: &[u8],
+        wanted: WantedBytes,
+    ) -> StoreResult<Option<ReadTuple>> {
+        let index = self.tables.index(table, number)?;
+        let found = index.lookup(&self.space, key, wanted)?;
+        if index.cache.wants_growth() {
+            self.growing.store(cache_number(table, number), Relaxed);
+        }
+        Ok(found)
+    }
+
+    /// Lets a cache of lookups grow that is too small.
+    fn grow_cache(&mut self) {
+        if let Some(number) = std::mem::take(self.growing.get_mut()).checked_sub(1) {
+            self.tables.grow_cache(TableNo((number >> 8) as u16), (number & 0xFF) as usize);
+        }
     }
 
     fn check(&self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
@@ -205,6 +256,12 @@ impl Store for NvmInplace {
         for (index, slot) in self.tables.table(table)?.indexes.iter().zip(slots.iter().flatten()) {
             index.set_valid(&self.space, slot, true)?;
         }
+        for (index, key) in self.tables.table(table)?.indexes.iter().zip(keys) {
+            index.note(key, tuple);
+            if index.cache.wants_growth() {
+                self.growing.store(cache_number(table, index.number), Relaxed);
+            }
+        }
         Ok(())
     }
 
@@ -212,18 +269,20 @@ impl Store for NvmInplace {
         self.finish_ended()?;
         self.check(table, keys, row)?;
         let old = match keys.first() {
-            Some(key) => self.find(table, key)?,
+            Some(key) => self.find(table, 0, key, WantedBytes { from: 0, len: 0 })?,
             None => None,
         };
-        let Some(old) = old else { return Ok(false) };
+        let Some(ReadTuple { at: old, .. }) = old else { return Ok(false) };
         self.exchange(table, keys, old, row)?;
         Ok(true)
     }
 
     fn patch(&mut self, table: TableNo, key: &[u8], at: usize, bytes: &[u8]) -> StoreResult<bool> {
         self.finish_ended()?;
-        let Some(tuple) = self.find(table, key)? else { return Ok(false) };
-        let head = TupleHead::read(&self.space, tuple)?;
+        let wanted = WantedBytes { from: at, len: bytes.len() };
+        let Some(ReadTuple { at: tuple, head }) = self.find(table, 0, key, wanted)? else {
+            return Ok(false);
+        };
         if at.checked_add(bytes.len()).is_none_or(|end| end > head.row_bytes) {
             let (len_bytes, row_bytes) = (bytes.len(), head.row_bytes);
             return Err(StoreError::PatchRange { at, len_bytes, row_bytes });
@@ -244,7 +303,8 @@ impl Store for NvmInplace {
 
     fn delete(&mut self, table: TableNo, key: &[u8]) -> StoreResult<bool> {
         self.finish_ended()?;
-        let Some(tuple) = self.find(table, key)? else { return Ok(false) };
+        let wanted = WantedBytes { from: 0, len: 0 };
+        let Some(ReadTuple { at: tuple, .. }) = self.find(table, 0, key, wanted)? else { return Ok(false) };
         let undo = UndoEntry { kind: Kind::Delete, table: table.0, tuple, old: Pointer::NONE, checksum: 0 };
         self.log.append(&self.space, undo, &[])?;
         self.space.fence();
@@ -255,9 +315,10 @@ impl Store for NvmInplace {
     }
 
     fn get(&self, table: TableNo, index: usize, key: &[u8], row: &mut Vec<u8>) -> StoreResult<bool> {
-        let found = self.tables.index(table, index)?.find(&self.space, &SearchKey::of(key))?;
-        let Some(slot) = found else { return Ok(false) };
-        TupleHead::read(&self.space, slot.tuple)?.row(&self.space, slot.tuple, row)?;
+        // Rows of a table often have the same length, and callers use the buffer again.
+        let wanted = WantedBytes { from: 0, len: row.len() };
+        let Some(tuple) = self.find(table, index, key, wanted)? else { return Ok(false) };
+        tuple.head.row(&self.space, tuple.at, row)?;
         Ok(true)
     }
 
@@ -293,6 +354,7 @@ impl Store for NvmInplace {
 
     fn commit(&mut self) -> StoreResult<Commit> {
         self.finish_ended()?;
+        self.grow_cache();
         if self.log.len() == 0 {
             self.log.begin();
             return Ok(Commit::Durable);

@@ -20,6 +20,7 @@
 //! What it does not know: transactions.
 
 use super::index::{self, Index};
+use super::lookup_cache::LookupCache;
 use super::node::NODE_BYTES;
 use crate::error::MemoryError;
 use crate::layout::get_u64;
@@ -54,6 +55,8 @@ pub(super) struct Tables {
     tables: Vec<Option<Table>>,
     /// The owner of the pages.
     owner: Owner,
+    /// Bytes of an index's cache of lookups at most.
+    lookup_cache_bytes_max: u64,
 }
 
 /// Finds the first page of the store with this name; makes an empty store if there is none.
@@ -96,8 +99,13 @@ pub(super) fn log_of(space: &Space, first_page: Pointer) -> StoreResult<Pointer>
 
 impl Tables {
     /// Reads the pages, and ends drops that a crash has interrupted.
-    pub(super) fn read(space: &Space, first_page: Pointer, owner: Owner) -> StoreResult<Tables> {
-        let mut tables = Tables { pages: Vec::new(), tables: Vec::new(), owner };
+    pub(super) fn read(
+        space: &Space,
+        first_page: Pointer,
+        owner: Owner,
+        lookup_cache_bytes_max: u64,
+    ) -> StoreResult<Tables> {
+        let mut tables = Tables { pages: Vec::new(), tables: Vec::new(), owner, lookup_cache_bytes_max };
         let mut next = first_page;
         while !next.is_none() {
             if tables.pages.len() == PAGES_MAX {
@@ -137,7 +145,10 @@ impl Tables {
     }
 
     fn table_with(&self, space: &Space, number: usize, owner: Owner, count: usize) -> StoreResult<Table> {
-        let index = |index| Ok(Index { root: self.word(space, number, index + 1)?, number: index, owner });
+        let index = |index| {
+            let cache = LookupCache::new(self.lookup_cache_bytes_max);
+            Ok(Index { root: self.word(space, number, index + 1)?, number: index, owner, cache })
+        };
         Ok(Table { owner, indexes: (0..count).map(index).collect::<StoreResult<Vec<Index>>>()? })
     }
 
@@ -245,6 +256,15 @@ impl Tables {
     pub(super) fn table(&self, table: TableNo) -> StoreResult<&Table> {
         let no_table = || StoreError::NoIndex { table: table.0, index: 0 };
         self.tables.get(usize::from(table.0)).and_then(Option::as_ref).ok_or_else(no_table)
+    }
+
+    /// Lets an index's cache of lookups grow, if it wants to.
+    pub(super) fn grow_cache(&mut self, table: TableNo, index: usize) {
+        let table = self.tables.get_mut(usize::from(table.0)).and_then(Option::as_mut);
+        let index = table.and_then(|table| table.indexes.get_mut(index));
+        if let Some(index) = index.filter(|index| index.cache.wants_growth()) {
+            index.cache.grow();
+        }
     }
 
     /// An index of a table.

@@ -8,6 +8,7 @@ mod full_regions;
 mod group_commit;
 mod life;
 mod log_structured;
+mod lookup_cache;
 mod model;
 mod needed;
 mod nvm_inplace_faults;
