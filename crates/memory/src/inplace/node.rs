@@ -78,12 +78,13 @@ impl Node {
         let head = get_u64(&bytes, 0);
         let mut node = Node::new(head & LEAF != 0, &[]);
         node.count = ((head & (LEAF - 1)) as usize).min(ENTRIES);
-        // All entries, also those behind the last one in use: a loop of fixed length is a plain copy.
-        let stored = bytes.get(8..).unwrap_or_default().chunks_exact(ENTRY_BYTES);
-        for (entry, stored) in node.entries.iter_mut().zip(stored) {
-            let [prefix, separator, child] = [0, 8, 16].map(|at| get_u64(stored, at));
-            let (separator, child) = (Pointer::from_u64(separator), Pointer::from_u64(child));
-            *entry = Entry { prefix, separator, child };
+        for (number, entry) in node.entries.iter_mut().enumerate().take(node.count) {
+            let from = 8 + number * ENTRY_BYTES;
+            *entry = Entry {
+                prefix: get_u64(&bytes, from),
+                separator: Pointer::from_u64(get_u64(&bytes, from + 8)),
+                child: Pointer::from_u64(get_u64(&bytes, from + 16)),
+            };
         }
         Ok(node)
     }

@@ -89,10 +89,8 @@ impl Tree {
 
     /// The child of an inner node that has a key.
     fn child_of(&self, space: &Space, node: &Node, key: &TreeKey<'_>) -> StoreResult<usize> {
-        // The first entry has no key. Entries with smaller prefixes need no comparison of whole keys.
-        let keyed = node.entries().get(1..).unwrap_or_default();
-        let mut child = keyed.partition_point(|entry| entry.prefix < key.prefix);
-        for (number, entry) in node.entries().iter().enumerate().skip(child + 1) {
+        let mut child = 0;
+        for (number, entry) in node.entries().iter().enumerate().skip(1) {
             if compare(space, self.number, node, entry, key)? == Ordering::Greater {
                 break;
             }
@@ -103,8 +101,7 @@ impl Tree {
 
     /// The first entry of a leaf that is not smaller than a key, and whether it has the key.
     fn position(&self, space: &Space, leaf: &Node, key: &TreeKey<'_>) -> StoreResult<(usize, bool)> {
-        let smaller = leaf.entries().partition_point(|entry| entry.prefix < key.prefix);
-        for (number, entry) in leaf.entries().iter().enumerate().skip(smaller) {
+        for (number, entry) in leaf.entries().iter().enumerate() {
             match compare(space, self.number, leaf, entry, key)? {
                 Ordering::Less => {}
                 order => return Ok((number, order == Ordering::Equal)),
