@@ -408,7 +408,7 @@ impl Transaction {
     }
 
     /// The rows and indexes of a table go when this transaction is committed.
-    fn give_up_rows(&mut self, def: &TableDef) -> Result<()> {
+    pub(crate) fn give_up_rows(&mut self, def: &TableDef) -> Result<()> {
         if let Some(at) = StoredTable::of(&def.engine, def.place) {
             self.cx.lock_partition(at.partition)?;
             self.cx.give_up_stored(at);

@@ -174,10 +174,7 @@ impl Transaction {
         for about in def.parts_with_about().filter_map(|object| catalog.about(object)) {
             self.forget(about)?;
         }
-        for index in &def.indexes {
-            self.give_up(index.place)?;
-        }
-        self.give_up(def.place)?;
+        self.give_up_rows(def)?;
         self.remove(catalog, def.id, ObjectChange::Table(def.id, None))
     }
 

@@ -1,6 +1,6 @@
 //! Definitions of tables: what is made and dropped with them, and what is refused.
 
-use varve_engine::{Compression, Error, NewIndex, ObjectKind, StorageOptions, Value};
+use varve_engine::{Compression, DatabaseDef, Error, NewIndex, ObjectKind, StorageOptions, TEMPLATE1, Value};
 
 use super::*;
 
@@ -11,6 +11,10 @@ fn is_sound_after_restart(directory: &Arc<dyn Directory>, database: Arc<Database
     let database = open_in(directory, 1).unwrap();
     is_sound(&database);
     database
+}
+
+fn free_bytes(database: &Database) -> u64 {
+    database.tables_region().unwrap().allocator().free_bytes()
 }
 
 #[test]
@@ -57,6 +61,40 @@ fn dropping_and_truncating_wait_for_the_commit() {
         txn.commit().unwrap();
         let database = is_sound_after_restart(&directory, database);
         assert!(database.begin(RC).catalog().table("public", "t").is_none());
+    }
+}
+
+#[test]
+fn a_dropped_database_takes_its_tables_along() {
+    for engine in ENGINES {
+        let (directory, database) = empty(1);
+        let kept = make(&database, "kept", engine);
+        load(&database, &kept, [(1, 10)]);
+        let mut txn = begin(&database, RC);
+        let app = txn.create_database(DatabaseDef::new("app"), TEMPLATE1).unwrap();
+        txn.commit().unwrap();
+        let mut txn = database.begin_in(app, RC);
+        let def = make_in(&mut txn, "t", engine, true).unwrap();
+        let new = NewIndex {
+            table: def.id,
+            name: "t_v".into(),
+            columns: vec![1],
+            unique: false,
+            constraint: false,
+        };
+        txn.create_index(new).unwrap();
+        txn.commit().unwrap();
+        let mut txn = begin(&database, RC);
+        txn.drop_database(app).unwrap();
+        txn.rollback().unwrap();
+        is_sound(&database);
+        let mut txn = begin(&database, RC);
+        txn.drop_database(app).unwrap();
+        txn.commit().unwrap();
+        assert_eq!(all(&database, &kept), [(1, 10)], "{engine}");
+        let free = free_bytes(&database);
+        let database = is_sound_after_restart(&directory, database);
+        assert_eq!(free_bytes(&database), free, "{engine}: the start had a table to drop");
     }
 }
 
