@@ -348,7 +348,6 @@ impl Store for NvmInplace {
     fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()> {
         self.finish_ended()?;
         self.log.check_savepoint(savepoint)?;
-        self.space.fence();
         self.undo().roll_back_to(savepoint.changes)
     }
 
@@ -371,7 +370,6 @@ impl Store for NvmInplace {
             self.log.begin();
             return Ok(());
         }
-        self.space.fence();
         let result = self.undo().roll_back();
         self.ended(result)
     }

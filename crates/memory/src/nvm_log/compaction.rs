@@ -14,7 +14,7 @@ use super::directory::{ArenaKind, ArenaSlot, ArenaState, Directory, NumberedSlot
 use crate::lsm::arena::{self, Arena, ArenaFacts, Durability};
 use crate::lsm::bloom::{self, Filter};
 use crate::lsm::levels::{LsmSettings, MergePlan, merge_of_all};
-use crate::lsm::media::{Location, MediaMut};
+use crate::lsm::media::{Location, MediaMut, damaged};
 use crate::lsm::memtable::{Census, MemTable};
 use crate::lsm::merge::Merge;
 use crate::lsm::run::{self, PackedRun, Run, RunForm};
@@ -70,6 +70,12 @@ fn run_of(space: &Space, numbered: &NumberedSlot) -> StoreResult<Option<Run>> {
     let filter = Filter::Region { at: facts.filter, len_bytes: facts.filter_bytes };
     let (level, sequence, id) = (state.level, state.sequence, number as u64);
     let ArenaFacts { entry_bytes, keys, tombstones, .. } = facts;
+    // A merge reserves memory for these counts. The region's length limits all of them.
+    let bytes_max = space.chunks_max(1);
+    let is_possible = tombstones <= keys && keys <= entry_bytes && entry_bytes <= bytes_max;
+    if !is_possible || facts.filter_bytes > bytes_max {
+        return Err(damaged("the counts of a run", page.to_u64()));
+    }
     Ok(Some(Run { level, sequence, id, form, filter, entry_bytes, keys, tombstones }))
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use varve_device::{Change, Event, Fate, MemoryDirectory, Timeline, WORD_BYTES};
+use varve_device::{Change, Event, Fate, MemoryDirectory, Recording, Timeline, WORD_BYTES};
 
 use crate::life::{self, Life};
 use crate::oracle::{self, State};
@@ -22,6 +22,13 @@ pub struct Seen {
     pub images: u64,
     pub enumerated_cuts: u64,
     pub cuts: u64,
+}
+
+/// The moments at which a crash can leave other images than at the moment before: in front of a store, a fence or
+/// a mark, and the end.
+pub fn cuts(recording: &Recording) -> Vec<u64> {
+    let changes = recording.events.iter().filter(|event| !matches!(event.change, Change::WriteBack { .. }));
+    changes.map(|event| event.submitted).chain([recording.end]).collect()
 }
 
 /// The choices of what a crash keeps of the pending stores.

@@ -8,6 +8,8 @@ mod interface;
 mod life;
 mod needed;
 mod oracle;
+mod removal;
 mod rng;
 mod skipping;
 mod tables_file;
+mod traced;

@@ -1,5 +1,6 @@
 //! Random numbers from a seed (SplitMix64).
 
+#[derive(Clone)]
 pub struct Rng {
     state: u64,
     is_odd: bool,

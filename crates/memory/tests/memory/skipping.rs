@@ -18,6 +18,8 @@ pub enum Call {
     SetRoot,
     CreateRoot,
     RemoveRoot,
+    CreateTable,
+    DropTable,
     InsertRow,
     ReplaceRow,
     PatchRow,

@@ -7,46 +7,47 @@ use varve_memory::Allocator;
 
 use super::life::{self, Acknowledged, Life, Plan};
 use super::model::Model;
-use super::random::judge;
+use super::random::no_chunk_is_lost;
 use super::{ENGINES, Engine};
-use crate::crash::{ENUMERATED_MAX, Seen, choices};
+use crate::crash::{ENUMERATED_MAX, Seen, choices, cuts};
 use crate::life::{DATABASE, REGION};
+use crate::removal::in_two_threads;
 use crate::rng::Rng;
 
 /// Images whose recovery is crashed, for each life.
 const AGAIN: u64 = 6;
 
-fn judge_image(engine: &Engine, image: &MemoryDirectory, state: &Model) -> Result<(), String> {
-    // Opening an image may change it, so that it is judged in a copy.
-    let copy = MemoryDirectory::from_images(image.images());
-    let region = copy.map(REGION, 4096).map_err(|error| error.to_string())?;
-    let allocator = Allocator::open(region, DATABASE).map_err(|error| error.to_string())?;
-    judge(engine, allocator, state)
-}
-
 /// The state of an image if it is one that a crash may leave: the last one that is durable, one that is
 /// committed behind it, or the one of the commit under way.
-fn state_of(
+pub fn state_of(
     engine: &Engine,
     image: &MemoryDirectory,
     life: &Life,
     acknowledged: Acknowledged,
 ) -> Result<Model, String> {
+    // Opening an image may change it, so that it is judged in a copy.
+    let copy = MemoryDirectory::from_images(image.images());
+    let region = copy.map(REGION, 4096).map_err(|error| error.to_string())?;
+    let allocator = Arc::new(Allocator::open(region, DATABASE).map_err(|error| error.to_string())?);
+    let store = (engine.open)(allocator.clone()).map_err(|error| error.to_string())?;
     let Acknowledged { durable, commits } = acknowledged;
-    let states = life.states.iter().take(commits + 2).skip(durable);
     let mut errors = Vec::new();
-    for state in states {
-        match judge_image(engine, image, state) {
-            Ok(()) => return Ok(state.clone()),
+    for state in life.states.iter().take(commits + 2).skip(durable) {
+        match state.compare(&*store) {
+            Ok(()) => {
+                no_chunk_is_lost(&allocator, &*store)?;
+                return Ok(state.clone());
+            }
             Err(error) => errors.push(error),
         }
     }
     Err(errors.join("; "))
 }
 
-/// The most cuts of a life: `cow` copies whole pages, so its lives have many thousands of stores.
-fn cuts_max(engine: &Engine) -> u64 {
-    if engine.name == "cow" { 200 } else { u64::MAX }
+/// The most cuts of a life: engines with files copy whole pages or blocks, so their lives have many thousands of
+/// stores, most of them pending.
+fn cuts_max(engine: &Engine) -> usize {
+    if engine.name.starts_with("nvm_") { usize::MAX } else { 200 }
 }
 
 /// Looks at images at every `stride`-th cut of a life; `each` gets those that are right.
@@ -59,9 +60,11 @@ pub fn search(
 ) -> Result<Seen, String> {
     let mut rng = Rng::new(seed);
     let mut seen = Seen::default();
-    let mut timeline = Timeline::new(life.recording.clone());
-    let stride = stride.max((timeline.end() / cuts_max(engine)) as usize);
-    for cut in (1 + rng.below(stride as u64)..=timeline.end()).step_by(stride) {
+    let mut timeline = Timeline::new(in_two_threads(life.recording.clone()));
+    let cuts = cuts(&life.recording);
+    let stride = stride.max(cuts.len() / cuts_max(engine));
+    let first = rng.below(stride as u64) as usize;
+    for cut in cuts.into_iter().skip(first).step_by(stride) {
         timeline.advance(cut);
         let acknowledged = Acknowledged::decode(timeline.marks().last().copied().unwrap_or_default());
         let choices = choices(&timeline.pending(), &mut rng);
@@ -83,7 +86,7 @@ pub fn recorded(engine: &Engine, before: usize, plan: &Plan) -> Result<Life, Str
     let directory = life::with_table(engine, 3 << 20);
     let region = directory.map(REGION, 4096).map_err(|error| error.to_string())?;
     // Another seed: the same operations again would mostly add keys that are there.
-    let before = Plan { seed: !plan.seed, operations: before, skip: None, ..*plan };
+    let before = Plan { seed: !plan.seed, operations: before, is_traced: false, ..*plan };
     let first = life::live_on(engine, region, &RecordLog::new(), Model::default(), &before)?;
     let state = first.states.last().cloned().unwrap_or_default();
     life::live(engine, directory, state, plan)
@@ -94,7 +97,7 @@ fn every_crash_leaves_what_was_acknowledged() {
     for engine in &ENGINES {
         let (mut images, mut again) = (0, 0);
         for seed in 0..4 {
-            let plan = Plan { seed, operations: 25, keys: 60, skip: None };
+            let plan = Plan { seed, operations: 25, keys: 60, is_traced: false };
             let life = recorded(engine, 120, &plan).unwrap_or_else(|error| panic!("{error}"));
             let mut rng = Rng::new(seed ^ 9);
             let mut lives = 0;

@@ -24,7 +24,7 @@ fn live_again_and_again(engine: &Engine, region_bytes: u64, seed: u64) -> u64 {
     let mut state = Model::default();
     let mut refused_count = 0;
     for number in 0..LIVES {
-        let plan = Plan { seed: seed * 100 + number, operations: 200, keys: 1200, skip: None };
+        let plan = Plan { seed: seed * 100 + number, operations: 200, keys: 1200, is_traced: false };
         let fail =
             |error: String| -> ! { panic!("{}, {region_bytes} bytes, {plan:?}: {error}", engine.name) };
         let region = directory.map(REGION, 4096).unwrap_or_else(|error| fail(error.to_string()));

@@ -5,20 +5,22 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use varve_device::{Directory, MemoryDirectory, RecordLog, Recorder, Recording, Region};
-use varve_memory::{Allocator, Commit, KeyRange, Savepoint, Store, StoreError, TableNo};
+use varve_memory::{Allocator, Commit, KeyRange, SEGMENT_BYTES, Savepoint, Store, StoreError, TableNo};
 
 use super::model::{INDEXES, Model, Row, TABLE};
 use super::{Engine, owner};
 use crate::life::{DATABASE, REGION, empty};
 use crate::rng::Rng;
-use crate::skipping::{Call, Skip, Skipping};
+use crate::skipping::Call;
+use crate::traced::{Site, Traced};
 
 /// A recorded life.
 pub struct Life {
     pub recording: Recording,
     /// The committed states; the first one is that of the beginning.
     pub states: Vec<Model>,
-    pub most_events: BTreeMap<Call, u64>,
+    /// Where write-backs and fences come from, if the plan says so.
+    pub sites: BTreeMap<u64, Site>,
     pub rows_count: usize,
     pub full_count: u64,
 }
@@ -30,12 +32,27 @@ pub struct Plan {
     pub operations: usize,
     /// Different keys.
     pub keys: u64,
-    pub skip: Option<Skip>,
+    /// Whether the life notes where write-backs and fences come from: slow.
+    pub is_traced: bool,
+}
+
+/// A region whose free segments hold garbage, as those of a region that was in use do.
+fn used(region_bytes: u64) -> Arc<MemoryDirectory> {
+    let directory = empty(region_bytes);
+    let region = directory.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
+    let allocator = Allocator::open(region.clone(), DATABASE).unwrap_or_else(|error| panic!("{error}"));
+    let mut rng = Rng::new(region_bytes);
+    while let Ok(segment) = allocator.allocate(owner(9), SEGMENT_BYTES) {
+        // Words that could be pointers.
+        let words = (0..SEGMENT_BYTES / 8).flat_map(|_| (rng.below(region_bytes) / 16 * 16).to_le_bytes());
+        region.store(segment.to_u64(), &words.collect::<Vec<u8>>());
+    }
+    directory
 }
 
 /// A region with an empty table.
 pub fn with_table(engine: &Engine, region_bytes: u64) -> Arc<MemoryDirectory> {
-    let directory = empty(region_bytes);
+    let directory = used(region_bytes);
     let mut store = open(engine, &directory).unwrap_or_else(|error| panic!("{}: {error}", engine.name));
     let table = store.create_table(owner(2), INDEXES);
     assert_eq!(table, Ok(TableNo::new(TABLE)));
@@ -92,9 +109,9 @@ fn row(rng: &mut Rng, primary: u64, keys: u64) -> Row {
 }
 
 /// A store at work.
-struct Working {
+pub struct Working {
     store: Box<dyn Store>,
-    region: Arc<Skipping>,
+    region: Arc<Traced>,
     /// What the open transaction sees.
     model: Model,
     savepoints: Vec<(Savepoint, Model)>,
@@ -114,21 +131,53 @@ pub fn live(
     live_on(engine, region, &log, state, plan)
 }
 
+/// A life whose transactions patch more bytes than a block of an undo log has. One is rolled back, one committed.
+pub fn live_long(engine: &Engine) -> Result<Life, String> {
+    let directory = with_table(engine, 3 << 20);
+    let log = RecordLog::new();
+    let recorder = Recorder::wrap(directory, Arc::clone(&log));
+    let region = recorder.map(REGION, 4096).map_err(|error| error.to_string())?;
+    let region = Traced::wrap(region, Some(Arc::clone(&log)));
+    let allocator = Allocator::open(region.clone(), DATABASE).map_err(|error| error.to_string())?;
+    let store = (engine.open)(Arc::new(allocator)).map_err(|error| error.to_string())?;
+    let mut working = Working::new(store, region, Model::default());
+    let mut rng = Rng::new(1);
+    let mut states = vec![Model::default()];
+    for is_kept in [true, false, true] {
+        for number in 0..5 {
+            let mut row = row(&mut rng, number, 1000);
+            row.bytes = vec![number as u8; 6000];
+            working.insert(row)?;
+            working.patch(&key(number), &mut rng)?;
+        }
+        working.end(is_kept)?;
+        working.sync()?;
+        match is_kept {
+            true => states.push(working.model.clone()),
+            false => working.model = states.last().cloned().unwrap_or_default(),
+        }
+        let newest = states.len() - 1;
+        log.mark(Acknowledged { durable: newest, commits: newest }.encode());
+    }
+    let sites = working.region.sites();
+    Ok(Life { recording: log.recording(), states, sites, rows_count: 5, full_count: 0 })
+}
+
 /// As [`live`], on a region that `log` may record.
 pub fn live_on(
     engine: &Engine,
     region: Arc<dyn Region>,
-    log: &RecordLog,
+    log: &Arc<RecordLog>,
     state: Model,
     plan: &Plan,
 ) -> Result<Life, String> {
-    let region = Skipping::wrap(region, plan.skip);
+    let region = Traced::wrap(region, plan.is_traced.then(|| Arc::clone(log)));
     let opened = region.during(Call::Open, || {
         let allocator = Allocator::open(region.clone(), DATABASE)?;
         (engine.open)(Arc::new(allocator))
     });
     let store = opened.map_err(|error| error.to_string())?;
-    let mut working = Working { store, region, model: state.clone(), savepoints: Vec::new(), full_count: 0 };
+    let mut working = Working::new(store, region, state.clone());
     let mut states = vec![state];
     log.mark(0);
     let (mut rng, mut durable) = (Rng::new(plan.seed), 1);
@@ -162,7 +211,7 @@ pub fn live_on(
     }
     Ok(Life {
         recording: log.recording(),
-        most_events: working.region.most_events(),
+        sites: working.region.sites(),
         rows_count: states.last().map_or(0, |state| state.rows.len()),
         full_count: working.full_count,
         states,
@@ -174,6 +223,52 @@ fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> 
 }
 
 impl Working {
+    /// A store that holds `state`.
+    pub fn new(store: Box<dyn Store>, region: Arc<Traced>, state: Model) -> Working {
+        Working { store, region, model: state, savepoints: Vec::new(), full_count: 0 }
+    }
+
+    /// Operations that were refused because the region was full.
+    pub fn full_count(&self) -> u64 {
+        self.full_count
+    }
+
+    /// Works as a plan says. `around` is called with each piece of work, and may do it several times as long as
+    /// it is refused.
+    pub fn work_between(
+        &mut self,
+        plan: &Plan,
+        mut around: impl FnMut(
+            &mut Working,
+            &mut dyn FnMut(&mut Working) -> Result<(), String>,
+        ) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut rng = Rng::new(plan.seed);
+        let mut committed = self.model.clone();
+        for _ in 0..plan.operations {
+            if rng.below(5) > 0 {
+                let drawn = rng.draw();
+                around(self, &mut |working| working.operate(&mut Rng::new(drawn), plan.keys))?;
+            } else {
+                let is_kept = rng.below(4) > 0;
+                around(self, &mut |working| working.end(is_kept).and_then(|_| working.sync()))?;
+                match is_kept {
+                    true => committed = self.model.clone(),
+                    false => self.model = committed.clone(),
+                }
+            }
+            self.read(&mut rng, plan.keys)?;
+        }
+        self.model.compare(&*self.store)
+    }
+
+    /// Ends the transaction durably; what the store holds.
+    pub fn end_all(mut self) -> Result<Model, String> {
+        self.end(true)?;
+        self.sync()?;
+        Ok(self.model)
+    }
+
     /// Ends the transaction; whether that is durable.
     fn end(&mut self, is_kept: bool) -> Result<bool, String> {
         self.savepoints.clear();

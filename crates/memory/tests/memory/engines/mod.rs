@@ -3,12 +3,15 @@
 mod batches;
 mod costs;
 mod crash;
+mod damage;
 mod drops;
 mod full_regions;
+mod full_sweep;
 mod group_commit;
 mod life;
 mod log_structured;
 mod lookup_cache;
+mod many_images;
 mod model;
 mod needed;
 mod nvm_inplace_faults;

@@ -1,99 +1,160 @@
-//! Each write-back and each fence of an engine is needed: if one is left out, some crash image is wrong.
+//! Each write-back and each fence of an engine is needed: without it, some crash image is wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use super::life::Plan;
-use super::{ENGINES, Engine, crash};
-use crate::skipping::{Call, Skip};
+use varve_device::MemoryDirectory;
 
-const CALLS: [Call; 8] = [
-    Call::SyncStore,
-    Call::InsertRow,
-    Call::ReplaceRow,
-    Call::PatchRow,
-    Call::DeleteRow,
-    Call::Commit,
-    Call::Rollback,
-    Call::RollbackTo,
-];
+use super::life::{self, Acknowledged, Plan};
+use super::{Engine, crash, drops, engine};
+use crate::removal::{Outcome, Subject, in_two_threads};
+use crate::rng::Rng;
+use crate::skipping::Call;
+use crate::traced::Site;
 
-/// Lives that the search for the table tries.
-const SEEDS: u64 = 40;
+/// Operations before a life is recorded, and in it.
+const BEFORE: usize = 120;
+const OPERATIONS: usize = 60;
+/// Different keys: nodes are split.
+const KEYS: u64 = 60;
+/// Recordings of recovery in which a site is searched.
+const RECOVERIES: usize = 3;
 
-/// The write-backs and fences of each kind of call of `nvm_inplace`, in their order: for each the seed of a
-/// life whose crash images show that it is missing. A call has more of them when it needs a new slab, or a
-/// fence for slots that were cleared before. Not searched yet: the later ones of a replace, patches, deletes,
-/// commits, rollbacks.
-const SHOWN: [(Call, &[u64]); 2] =
-    [(Call::InsertRow, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]), (Call::ReplaceRow, &[0, 0, 0, 0, 0, 0, 0])];
-
-/// The same for `nvm_cow`. A sync ends a batch: nodes, list, directory, fence; activations, fence; master
-/// record, fence; frees, fence. The number of nodes varies, so an event has several meanings. The fence of a
-/// new slab is not in the table: the fences of the batch make it superfluous here.
-const SHOWN_NVM_COW: [(Call, &[u64]); 2] = [
-    (Call::SyncStore, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 3, 3, 4]),
-    (Call::InsertRow, &[0]),
-];
-
-/// The same for `cow`: pages, fence; the length of the file, fence; the master record, fence.
-const SHOWN_COW: [(Call, &[u64]); 1] = [(Call::SyncStore, &[0, 0, 0, 6, 0, 0, 0, 0])];
-
-/// A short life with few rows, so that its images are small. Its nodes are not split.
-fn plan(seed: u64, skip: Option<Skip>) -> Plan {
-    Plan { seed, operations: 20, keys: 10, skip }
+/// A recorded life of an engine.
+fn life_of(engine: &'static Engine, seed: u64) -> Result<Subject<'static>, String> {
+    let plan = Plan { seed, operations: OPERATIONS, keys: KEYS, is_traced: true };
+    Ok(subject(engine, crash::recorded(engine, BEFORE, &plan)?))
 }
 
-/// Whether images of a life show that a write-back or fence is missing.
-fn shows(engine: &Engine, seed: u64, skip: Skip) -> bool {
-    let life = crash::recorded(engine, 12, &plan(seed, Some(skip)));
-    life.and_then(|life| crash::search(engine, &life, seed, 1, |_, _| Ok(()))).is_err()
+fn subject(engine: &'static Engine, life: life::Life) -> Subject<'static> {
+    let (recording, sites) = (in_two_threads(life.recording.clone()), life.sites.clone());
+    let judge = move |image: &Arc<MemoryDirectory>, mark| {
+        crash::state_of(engine, image, &life, Acknowledged::decode(mark)).map(drop)
+    };
+    Subject { recording, sites, judge: Box::new(judge) }
 }
 
-fn check(engine: &Engine, table: &[(Call, &[u64])]) {
-    for (call, seeds) in table {
-        for (event, seed) in (0..).zip(*seeds) {
-            let skip = Skip { call: *call, event };
-            // A life depends on the lanes of its threads too, so the seed of the table may fail.
-            let is_shown = shows(engine, *seed, skip) || (0..SEEDS).any(|other| shows(engine, other, skip));
-            assert!(is_shown, "{}, {call:?}: no image shows that event {event} is missing", engine.name);
+/// Recordings of starts on crash images, each with a site that few earlier ones have.
+fn recoveries(engine: &'static Engine, seed: u64) -> Result<Vec<Subject<'static>>, String> {
+    let plan = Plan { seed, operations: OPERATIONS, keys: KEYS, is_traced: false };
+    let life = crash::recorded(engine, BEFORE, &plan)?;
+    let mut counts: BTreeMap<Site, usize> = BTreeMap::new();
+    let mut subjects = Vec::new();
+    let mut rng = Rng::new(seed);
+    crash::search(engine, &life, seed, 7, |image, state| {
+        if rng.below(3) > 0 {
+            return Ok(());
+        }
+        let copy = MemoryDirectory::from_images(image.images());
+        let plan = Plan { seed: rng.draw(), operations: 12, keys: KEYS, is_traced: true };
+        let next = life::live(engine, copy, state, &plan)?;
+        let sites: BTreeSet<&Site> = next.sites.values().filter(|site| site.call == Call::Open).collect();
+        if sites.iter().any(|site| counts.get(site).is_none_or(|count| *count < RECOVERIES)) {
+            sites.into_iter().for_each(|site| *counts.entry(site.clone()).or_default() += 1);
+            subjects.push(subject(engine, next));
+        }
+        Ok(())
+    })?;
+    Ok(subjects)
+}
+
+/// Searches all sites of these recordings; each with what was found.
+fn search(subjects: &[Subject<'_>], calls: impl Fn(Call) -> bool) -> BTreeMap<Site, Outcome> {
+    let mut outcomes: BTreeMap<Site, Outcome> = BTreeMap::new();
+    for (seed, subject) in (0..).zip(subjects) {
+        let sites: BTreeSet<&Site> = subject.sites.values().filter(|site| calls(site.call)).collect();
+        for site in sites {
+            let outcome = outcomes.entry(site.clone()).or_default();
+            if outcome.shown.is_none() {
+                let Outcome { cuts, images, shown } = subject.without(site, seed);
+                outcome.cuts += cuts;
+                outcome.images += images;
+                outcome.shown = shown;
+            }
         }
     }
+    outcomes
+}
+
+/// All sites of an engine in lives of these seeds.
+fn search_engine(name: &str, seeds: std::ops::Range<u64>) -> BTreeMap<Site, Outcome> {
+    let engine = engine(name);
+    let fail = |error: String| -> ! { panic!("{name}: {error}") };
+    let lives: Result<Vec<_>, String> = seeds.clone().map(|seed| life_of(engine, seed)).collect();
+    let mut lives = lives.unwrap_or_else(|error| fail(error));
+    lives.push(subject(engine, life::live_long(engine).unwrap_or_else(|error| fail(error))));
+    let mut outcomes = search(&lives, |call| call != Call::Open);
+    let mut starts = Vec::new();
+    for seed in seeds {
+        starts.extend(recoveries(engine, seed).unwrap_or_else(|error| fail(error)));
+    }
+    outcomes.extend(search(&starts, |call| call == Call::Open));
+    let drops = [drops::recorded(engine)];
+    outcomes.extend(search(&drops, |call| matches!(call, Call::CreateTable | Call::DropTable)));
+    outcomes
+}
+
+/// A write-back or fence without which no image is wrong, and why it stays.
+struct Kept {
+    engine: &'static str,
+    call: Call,
+    /// File and function.
+    function: &'static str,
+    _why: &'static str,
+}
+
+const KEPT: &[Kept] = &[];
+
+fn is_kept(engine: &str, site: &Site) -> bool {
+    let is_it = |kept: &&Kept| kept.engine == engine && kept.call == site.call;
+    KEPT.iter().filter(is_it).any(|kept| kept.function == site.function())
+}
+
+/// Checks all sites of an engine, at least this many.
+fn check(name: &str, seeds: std::ops::Range<u64>, sites_min: usize) {
+    let outcomes = search_engine(name, seeds);
+    let (own, lent): (Vec<_>, Vec<_>) = outcomes.iter().partition(|(site, _)| !site.is_in_allocator());
+    let is_shown = |outcome: &Outcome| outcome.shown.is_some();
+    let lent_shown = lent.iter().filter(|(_, outcome)| is_shown(outcome)).count();
+    let images: u64 = outcomes.values().map(|outcome| outcome.images).sum();
+    println!(
+        "{name}: {} lines of its own, {lent_shown} of {} of the allocator; {images} images",
+        own.len(),
+        lent.len()
+    );
+    let missing = own.iter().filter(|(site, outcome)| !is_shown(outcome) && !is_kept(name, site));
+    let missing: Vec<_> = missing.map(|(site, outcome)| format!("{site:?}, {} cuts", outcome.cuts)).collect();
+    assert!(missing.is_empty(), "{name}: no image shows that these are needed: {missing:#?}");
+    assert!(own.len() >= sites_min, "{name}: {} lines", own.len());
 }
 
 #[test]
-fn each_write_back_and_fence_of_a_change_is_needed() {
-    check(&ENGINES[0], &SHOWN);
+fn each_write_back_and_fence_of_nvm_inplace_is_needed() {
+    check("nvm_inplace", 0..2, 30);
 }
 
 #[test]
-fn each_write_back_and_fence_of_a_batch_is_needed() {
-    let engine = |name| ENGINES.iter().find(|engine| engine.name == name);
-    check(engine("nvm_cow").unwrap_or(&ENGINES[0]), &SHOWN_NVM_COW);
-    check(engine("cow").unwrap_or(&ENGINES[0]), &SHOWN_COW);
+fn each_write_back_and_fence_of_nvm_cow_is_needed() {
+    check("nvm_cow", 0..2, 10);
 }
 
-/// Fills the table: tries lives until one shows the fault. Minutes.
 #[test]
-#[ignore = "a long search, for the table SHOWN"]
-fn search_for_the_table() {
-    // One engine at a time: `NEEDED=nvm_cow`.
-    let wanted = std::env::var("NEEDED").unwrap_or_default();
-    for engine in ENGINES.iter().filter(|engine| engine.name == wanted) {
-        let mut most: BTreeMap<Call, u64> = BTreeMap::new();
-        for seed in 0..SEEDS {
-            let life =
-                crash::recorded(engine, 12, &plan(seed, None)).unwrap_or_else(|error| panic!("{error}"));
-            for (call, events) in life.most_events {
-                let known = most.entry(call).or_default();
-                *known = events.max(*known);
-            }
-        }
-        println!("{most:?}");
-        for call in CALLS {
-            for event in 0..most.get(&call).copied().unwrap_or_default() {
-                let seed = (0..SEEDS).find(|seed| shows(engine, *seed, Skip { call, event }));
-                println!("{} {call:?} {event}: {seed:?}", engine.name);
-            }
-        }
+fn each_write_back_and_fence_of_nvm_log_is_needed() {
+    check("nvm_log", 0..2, 20);
+}
+
+/// Prints the sites of the engine `NEEDED` in `LIVES` lives. Minutes.
+#[test]
+#[ignore = "a long search"]
+fn search_for_sites_that_nothing_shows() {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let lives = variable("LIVES").parse().unwrap_or(4);
+    for (site, outcome) in search_engine(&variable("NEEDED"), 0..lives) {
+        let Outcome { cuts, images, shown } = outcome;
+        let verdict = if shown.is_some() { "shown" } else { "NOT SHOWN" };
+        println!(
+            "{verdict}: {:?} {:?} at {} from {}; {cuts} cuts, {images} images",
+            site.call, site.what, site.at, site.from
+        );
     }
 }

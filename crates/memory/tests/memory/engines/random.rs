@@ -44,7 +44,7 @@ fn check(engine: &Engine, region_bytes: u64, plan: &Plan) -> u64 {
 fn stores_are_as_the_model_says() {
     for engine in &ENGINES {
         for (seed, keys) in (0..).zip([6, 40, 300, 1500]) {
-            check(engine, 16 << 20, &Plan { seed, operations: 1500, keys, skip: None });
+            check(engine, 16 << 20, &Plan { seed, operations: 1500, keys, is_traced: false });
         }
     }
 }
@@ -53,7 +53,9 @@ fn stores_are_as_the_model_says() {
 fn a_full_region_refuses_a_change_and_nothing_else() {
     for engine in &ENGINES {
         let full: u64 = (0..4)
-            .map(|seed| check(engine, 800_000, &Plan { seed, operations: 1200, keys: 2000, skip: None }))
+            .map(|seed| {
+                check(engine, 800_000, &Plan { seed, operations: 1200, keys: 2000, is_traced: false })
+            })
             .sum();
         // The engine log packs its rows, so it meets a full region seldom.
         assert!(full >= 5, "{}: full {full} times", engine.name);
