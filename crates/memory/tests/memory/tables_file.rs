@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use varve_device::{Directory, MemoryDirectory, VolatileMachine};
+use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Rule, VolatileMachine, When};
 use varve_memory::{
     Allocator, EngineKind, MemoryError, MemoryTables, Owner, TABLES_FILE, TablesFileError, TablesNeed,
     look_into_tables,
@@ -132,4 +132,30 @@ fn emulated_memory_is_lost_with_the_machine() {
     let off = machine.after_power_loss();
     assert_eq!(chunks(&configured(off.clone()), &NEED), Ok(1), "a clean shutdown keeps it");
     assert_eq!(chunks(&configured(off), &crashed), Ok(1), "which has noted this start of the machine");
+}
+
+/// Each operation on the directory and on the file fails in turn: an error that a later start is not harmed by.
+#[test]
+fn a_file_whose_operations_fail_loses_nothing() {
+    let mut failed = 0;
+    for has_file in [false, true] {
+        for nth in 1..40_u64 {
+            let directory = MemoryDirectory::new();
+            if has_file {
+                fill(&configured(directory.clone()));
+            }
+            let faulty = Faulty::wrap(directory.clone());
+            let kind = if nth % 2 == 0 { ErrorKind::NoSpace } else { ErrorKind::Io(5) };
+            let when = When::Nth(nth.div_ceil(2));
+            faulty.arm(Rule { operation: None, space: None, when, fault: Fault::Fails(kind) });
+            let need = if has_file { NEED } else { EMPTY };
+            let opened = configured(faulty.clone()).open(&need).map(|opened| opened.settle());
+            let is_error = !matches!(opened, Ok(Ok(())));
+            assert!(!is_error || faulty.fired_count() > 0, "an error without a fault");
+            failed += u64::from(is_error);
+            let found = chunks(&configured(directory.clone()), &need);
+            assert_eq!(found, Ok(usize::from(has_file)), "operation {nth} failed: {}", faulty.fired_count());
+        }
+    }
+    assert!(failed >= 4, "{failed} starts met an error");
 }

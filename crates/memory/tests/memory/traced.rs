@@ -24,6 +24,14 @@ pub enum Durably {
     Fence,
 }
 
+/// Calls whose events are noted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Calls {
+    None,
+    Open,
+    All,
+}
+
 /// The line of an event, and what has called it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Site {
@@ -79,14 +87,14 @@ struct State {
 /// The region; `log` is the one that records the region below.
 pub struct Traced {
     inner: Arc<dyn Region>,
-    log: Option<Arc<RecordLog>>,
+    log: Arc<RecordLog>,
+    calls: Calls,
     state: Mutex<State>,
 }
 
 impl Traced {
-    /// Without a log, nothing is noted.
-    pub fn wrap(inner: Arc<dyn Region>, log: Option<Arc<RecordLog>>) -> Arc<Traced> {
-        Arc::new(Traced { inner, log, state: Mutex::default() })
+    pub fn wrap(inner: Arc<dyn Region>, log: Arc<RecordLog>, calls: Calls) -> Arc<Traced> {
+        Arc::new(Traced { inner, log, calls, state: Mutex::default() })
     }
 
     /// Runs a call.
@@ -103,9 +111,16 @@ impl Traced {
     }
 
     fn note(&self, what: Durably) {
-        let Some(log) = &self.log else { return };
         let mut state = self.state.lock();
         let Some(call) = state.call else { return };
+        let is_noted = match self.calls {
+            Calls::None => false,
+            Calls::Open => call == Call::Open,
+            Calls::All => true,
+        };
+        if !is_noted {
+            return;
+        }
         let frames = frames(&Backtrace::force_capture().to_string());
         let is_helper = |frame: &&Frame| HELPERS.contains(&frame.function.as_str());
         let is_in_allocator = |frame: &&Frame| ALLOCATOR.contains(&frame.file.as_str());
@@ -113,7 +128,7 @@ impl Traced {
         let from = frames.iter().find(|frame| !is_helper(frame) && !is_in_allocator(frame));
         let from = from.map(Frame::text).unwrap_or_default();
         let site = Site { call, what, at: at.unwrap_or_default(), from };
-        state.sites.insert(log.now() + 1, site);
+        state.sites.insert(self.log.now() + 1, site);
     }
 }
 

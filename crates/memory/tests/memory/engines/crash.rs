@@ -13,6 +13,7 @@ use crate::crash::{ENUMERATED_MAX, Seen, choices, cuts};
 use crate::life::{DATABASE, REGION};
 use crate::removal::in_two_threads;
 use crate::rng::Rng;
+use crate::traced::Calls;
 
 /// Images whose recovery is crashed, for each life.
 const AGAIN: u64 = 6;
@@ -86,7 +87,7 @@ pub fn recorded(engine: &Engine, before: usize, plan: &Plan) -> Result<Life, Str
     let directory = life::with_table(engine, 3 << 20);
     let region = directory.map(REGION, 4096).map_err(|error| error.to_string())?;
     // Another seed: the same operations again would mostly add keys that are there.
-    let before = Plan { seed: !plan.seed, operations: before, is_traced: false, ..*plan };
+    let before = Plan { seed: !plan.seed, operations: before, traced: Calls::None, ..*plan };
     let first = life::live_on(engine, region, &RecordLog::new(), Model::default(), &before)?;
     let state = first.states.last().cloned().unwrap_or_default();
     life::live(engine, directory, state, plan)
@@ -97,7 +98,7 @@ fn every_crash_leaves_what_was_acknowledged() {
     for engine in &ENGINES {
         let (mut images, mut again) = (0, 0);
         for seed in 0..4 {
-            let plan = Plan { seed, operations: 25, keys: 60, is_traced: false };
+            let plan = Plan { seed, operations: 25, keys: 60, traced: Calls::None };
             let life = recorded(engine, 120, &plan).unwrap_or_else(|error| panic!("{error}"));
             let mut rng = Rng::new(seed ^ 9);
             let mut lives = 0;

@@ -13,6 +13,7 @@ use super::model::{INDEXES, Model, TABLE};
 use super::{ENGINES, Engine};
 use crate::life::{DATABASE, REGION};
 use crate::rng::Rng;
+use crate::traced::Calls;
 
 /// Calls of the region in one trial: far more than any trial without a loop needs.
 const CALLS_MAX: u64 = 3_000_000;
@@ -77,7 +78,7 @@ struct Stored {
 fn stored(engine: &Engine, is_open: bool) -> std::result::Result<Stored, String> {
     let directory = life::with_table(engine, 2 << 20);
     let region = directory.map(REGION, 4096).map_err(|error| error.to_string())?;
-    let plan = Plan { seed: 5, operations: 300, keys: 200, is_traced: false };
+    let plan = Plan { seed: 5, operations: 300, keys: 200, traced: Calls::None };
     life::live_on(engine, Arc::clone(&region), &RecordLog::new(), Model::default(), &plan)?;
     let allocator = Arc::new(Allocator::open(region, DATABASE).map_err(|error| error.to_string())?);
     let mut store = (engine.open)(Arc::clone(&allocator)).map_err(|error| error.to_string())?;

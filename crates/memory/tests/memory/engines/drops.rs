@@ -13,7 +13,7 @@ use crate::life::{DATABASE, REGION, empty};
 use crate::removal::{Subject, in_two_threads};
 use crate::rng::Rng;
 use crate::skipping::Call;
-use crate::traced::Traced;
+use crate::traced::{Calls, Traced};
 
 const REGION_BYTES: u64 = 3 << 20;
 
@@ -145,7 +145,7 @@ pub fn recorded(engine: &'static Engine) -> Subject<'static> {
     }
     let recorder = Recorder::wrap(Arc::clone(&directory), Arc::clone(&log));
     let region = recorder.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
-    let traced = Traced::wrap(region, Some(Arc::clone(&log)));
+    let traced = Traced::wrap(region, Arc::clone(&log), Calls::All);
     let (_, mut store) = open(engine, Arc::clone(&traced) as Arc<dyn Region>);
     let mut marks = 1..;
     let mut mark = || log.mark(marks.next().unwrap_or_default());

@@ -10,6 +10,7 @@ use super::model::Model;
 use super::random::judge;
 use super::{ENGINES, Engine};
 use crate::life::{DATABASE, REGION};
+use crate::traced::Calls;
 
 const TABLE: TableNo = TableNo::new(0);
 /// The smallest region of the sweep, and how much larger the next one is: a segment.
@@ -24,7 +25,7 @@ fn live_again_and_again(engine: &Engine, region_bytes: u64, seed: u64) -> u64 {
     let mut state = Model::default();
     let mut refused_count = 0;
     for number in 0..LIVES {
-        let plan = Plan { seed: seed * 100 + number, operations: 200, keys: 1200, is_traced: false };
+        let plan = Plan { seed: seed * 100 + number, operations: 200, keys: 1200, traced: Calls::None };
         let fail =
             |error: String| -> ! { panic!("{}, {region_bytes} bytes, {plan:?}: {error}", engine.name) };
         let region = directory.map(REGION, 4096).unwrap_or_else(|error| fail(error.to_string()));

@@ -9,7 +9,7 @@ use varve_memory::{Allocator, MemoryError, Pointer, SEGMENT_BYTES};
 use super::life::{self, Plan};
 use super::{ENGINES, Engine, owner};
 use crate::life::{DATABASE, REGION};
-use crate::traced::Traced;
+use crate::traced::{Calls, Traced};
 
 /// The owners of a store, of its table, and of nothing else.
 const STORE_OWNERS: [u16; 2] = [1, 2];
@@ -78,7 +78,7 @@ impl Drop for Taken {
 /// until it succeeds. How often an operation was refused.
 fn sweep(engine: &Engine, seed: u64) -> Result<u64, String> {
     let directory = life::with_table(engine, 900_000);
-    let plan = Plan { seed, operations: 150, keys: 60, is_traced: false };
+    let plan = Plan { seed, operations: 150, keys: 60, traced: Calls::None };
     let region = directory.map(REGION, 4096).map_err(|error| error.to_string())?;
     let before = Plan { seed: !seed, ..plan };
     let before = life::live_on(engine, Arc::clone(&region), &RecordLog::new(), Default::default(), &before)?;
@@ -86,7 +86,7 @@ fn sweep(engine: &Engine, seed: u64) -> Result<u64, String> {
     let allocator =
         Arc::new(Allocator::open(Arc::clone(&region), DATABASE).map_err(|error| error.to_string())?);
     let store = (engine.open)(Arc::clone(&allocator)).map_err(|error| error.to_string())?;
-    let mut working = life::Working::new(store, Traced::wrap(region, None), state);
+    let mut working = life::Working::new(store, Traced::wrap(region, RecordLog::new(), Calls::None), state);
     let lefts = (0..ALLOCATIONS).map(Left::Chunks).chain((0..ALLOCATIONS).map(Left::Segments));
     let lefts: Vec<Option<Left>> = lefts.map(Some).chain([None]).collect();
     working.work_between(&plan, |working, work| {

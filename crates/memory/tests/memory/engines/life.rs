@@ -12,7 +12,7 @@ use super::{Engine, owner};
 use crate::life::{DATABASE, REGION, empty};
 use crate::rng::Rng;
 use crate::skipping::Call;
-use crate::traced::{Site, Traced};
+use crate::traced::{Calls, Site, Traced};
 
 /// A recorded life.
 pub struct Life {
@@ -32,8 +32,8 @@ pub struct Plan {
     pub operations: usize,
     /// Different keys.
     pub keys: u64,
-    /// Whether the life notes where write-backs and fences come from: slow.
-    pub is_traced: bool,
+    /// Calls whose write-backs and fences are noted: slow.
+    pub traced: Calls,
 }
 
 /// A region whose free segments hold garbage, as those of a region that was in use do.
@@ -137,7 +137,7 @@ pub fn live_long(engine: &Engine) -> Result<Life, String> {
     let log = RecordLog::new();
     let recorder = Recorder::wrap(directory, Arc::clone(&log));
     let region = recorder.map(REGION, 4096).map_err(|error| error.to_string())?;
-    let region = Traced::wrap(region, Some(Arc::clone(&log)));
+    let region = Traced::wrap(region, Arc::clone(&log), Calls::All);
     let allocator = Allocator::open(region.clone(), DATABASE).map_err(|error| error.to_string())?;
     let store = (engine.open)(Arc::new(allocator)).map_err(|error| error.to_string())?;
     let mut working = Working::new(store, region, Model::default());
@@ -171,7 +171,7 @@ pub fn live_on(
     state: Model,
     plan: &Plan,
 ) -> Result<Life, String> {
-    let region = Traced::wrap(region, plan.is_traced.then(|| Arc::clone(log)));
+    let region = Traced::wrap(region, Arc::clone(log), plan.traced);
     let opened = region.during(Call::Open, || {
         let allocator = Allocator::open(region.clone(), DATABASE)?;
         (engine.open)(Arc::new(allocator))

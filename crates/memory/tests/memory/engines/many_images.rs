@@ -11,6 +11,7 @@ use varve_device::MemoryDirectory;
 use super::life::{self, Plan};
 use super::{ENGINES, Engine, crash};
 use crate::rng::Rng;
+use crate::traced::Calls;
 
 const IMAGES: u64 = 200_000;
 /// One of this many images is recovered in a recorded life, which is crashed, too.
@@ -41,7 +42,7 @@ fn search_life(engine: &Engine, seed: u64, searched: &mut Searched) -> Result<()
     // Few keys make small images; more keys make splits and merges.
     let keys = [12, 60, 200][seed as usize % 3];
     let before = [20, 120, 300][seed as usize % 3];
-    let plan = Plan { seed, operations: 30, keys, is_traced: false };
+    let plan = Plan { seed, operations: 30, keys, traced: Calls::None };
     let life = crash::recorded(engine, before, &plan)?;
     searched.lives += 1;
     let mut again = 0;

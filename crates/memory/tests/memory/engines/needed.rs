@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use varve_device::MemoryDirectory;
+use varve_device::{Change, MemoryDirectory};
 
 use super::life::{self, Acknowledged, Plan};
+use super::model::Model;
 use super::{Engine, crash, drops, engine};
 use crate::removal::{Outcome, Subject, in_two_threads};
 use crate::rng::Rng;
 use crate::skipping::Call;
-use crate::traced::Site;
+use crate::traced::{Calls, Site};
 
 /// Operations before a life is recorded, and in it.
 const BEFORE: usize = 120;
@@ -19,10 +20,12 @@ const OPERATIONS: usize = 60;
 const KEYS: u64 = 60;
 /// Recordings of recovery in which a site is searched.
 const RECOVERIES: usize = 3;
+/// Recordings of starts for each life.
+const STARTS: usize = 25;
 
 /// A recorded life of an engine.
 fn life_of(engine: &'static Engine, seed: u64) -> Result<Subject<'static>, String> {
-    let plan = Plan { seed, operations: OPERATIONS, keys: KEYS, is_traced: true };
+    let plan = Plan { seed, operations: OPERATIONS, keys: KEYS, traced: Calls::All };
     Ok(subject(engine, crash::recorded(engine, BEFORE, &plan)?))
 }
 
@@ -34,19 +37,27 @@ fn subject(engine: &'static Engine, life: life::Life) -> Subject<'static> {
     Subject { recording, sites, judge: Box::new(judge) }
 }
 
+/// Whether the start on an image stores something.
+fn writes_at_start(engine: &Engine, image: &Arc<MemoryDirectory>, state: &Model) -> Result<bool, String> {
+    let copy = MemoryDirectory::from_images(image.images());
+    let plan = Plan { seed: 0, operations: 0, keys: KEYS, traced: Calls::None };
+    let started = life::live(engine, copy, state.clone(), &plan)?;
+    Ok(started.recording.events.iter().any(|event| matches!(event.change, Change::Store { .. })))
+}
+
 /// Recordings of starts on crash images, each with a site that few earlier ones have.
 fn recoveries(engine: &'static Engine, seed: u64) -> Result<Vec<Subject<'static>>, String> {
-    let plan = Plan { seed, operations: OPERATIONS, keys: KEYS, is_traced: false };
+    let plan = Plan { seed, operations: OPERATIONS, keys: KEYS, traced: Calls::None };
     let life = crash::recorded(engine, BEFORE, &plan)?;
     let mut counts: BTreeMap<Site, usize> = BTreeMap::new();
     let mut subjects = Vec::new();
     let mut rng = Rng::new(seed);
     crash::search(engine, &life, seed, 7, |image, state| {
-        if rng.below(3) > 0 {
+        if subjects.len() == STARTS || rng.below(4) > 0 || !writes_at_start(engine, image, &state)? {
             return Ok(());
         }
         let copy = MemoryDirectory::from_images(image.images());
-        let plan = Plan { seed: rng.draw(), operations: 12, keys: KEYS, is_traced: true };
+        let plan = Plan { seed: rng.draw(), operations: 12, keys: KEYS, traced: Calls::Open };
         let next = life::live(engine, copy, state, &plan)?;
         let sites: BTreeSet<&Site> = next.sites.values().filter(|site| site.call == Call::Open).collect();
         if sites.iter().any(|site| counts.get(site).is_none_or(|count| *count < RECOVERIES)) {

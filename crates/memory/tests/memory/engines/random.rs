@@ -7,6 +7,7 @@ use super::life::{self, Plan};
 use super::model::{Model, Row};
 use super::{ENGINES, Engine};
 use crate::life::{DATABASE, REGION};
+use crate::traced::Calls;
 
 /// Checks that the store is as the model says, and that no chunk is lost.
 pub fn judge(engine: &Engine, allocator: Allocator, model: &Model) -> Result<(), String> {
@@ -44,7 +45,7 @@ fn check(engine: &Engine, region_bytes: u64, plan: &Plan) -> u64 {
 fn stores_are_as_the_model_says() {
     for engine in &ENGINES {
         for (seed, keys) in (0..).zip([6, 40, 300, 1500]) {
-            check(engine, 16 << 20, &Plan { seed, operations: 1500, keys, is_traced: false });
+            check(engine, 16 << 20, &Plan { seed, operations: 1500, keys, traced: Calls::None });
         }
     }
 }
@@ -54,7 +55,7 @@ fn a_full_region_refuses_a_change_and_nothing_else() {
     for engine in &ENGINES {
         let full: u64 = (0..4)
             .map(|seed| {
-                check(engine, 800_000, &Plan { seed, operations: 1200, keys: 2000, is_traced: false })
+                check(engine, 800_000, &Plan { seed, operations: 1200, keys: 2000, traced: Calls::None })
             })
             .sum();
         // The engine log packs its rows, so it meets a full region seldom.
