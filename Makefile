@@ -115,6 +115,8 @@ crash:
 	done
 	$(CARGO) run --release -p varve-sim --example crash -- --parts --images $(or $(IMAGES),100000)
 	$(CARGO) run --release -p varve-sim --example crash -- --parts --files --images $(or $(FILE_IMAGES),4000)
+	IMAGES=$(or $(NVM_IMAGES),200000) $(CARGO) test --release -p varve-memory --test memory -- \
+	    --ignored --nocapture --test-threads 1 many_
 
 faults:
 	@scripts/setup test

@@ -1,7 +1,8 @@
 //! The nodes of the tree: chunks of the region.
 //!
 //! Invariants
-//! 1. Nothing of a dirty node is written back before the end of the batch.
+//! 1. Nothing of a dirty node or a new tuple is written back before the end of the batch. A fence waits for
+//!    its own thread only, and the transactions of a batch may be of several threads.
 //!
 //! What it does not know: the format of nodes.
 
@@ -31,13 +32,21 @@ pub(super) fn tuple_of(value: &[u8]) -> StoreResult<Pointer> {
 }
 
 impl NvmNodes {
-    /// Begins to write back all dirty nodes.
+    /// Begins to write back all nodes and tuples of the batch.
     pub(super) fn write_back(&self) -> StoreResult<()> {
-        for chunk in self.chunks.new_nodes() {
-            for range in kept_ranges(self, NodeId(chunk.to_u64()))? {
-                let from = Pointer::from_u64(chunk.to_u64() + range.start as u64);
-                self.space.write_back(from, range.len() as u64)?;
+        for (chunk, content) in self.chunks.new_chunks() {
+            match content {
+                Content::Tuple { len_bytes } => self.space.write_back(chunk, len_bytes)?,
+                Content::Node => self.write_back_node(chunk)?,
             }
+        }
+        Ok(())
+    }
+
+    fn write_back_node(&self, node: Pointer) -> StoreResult<()> {
+        for range in kept_ranges(self, NodeId(node.to_u64()))? {
+            let from = Pointer::from_u64(node.to_u64() + range.start as u64);
+            self.space.write_back(from, range.len() as u64)?;
         }
         Ok(())
     }

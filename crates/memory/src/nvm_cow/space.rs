@@ -6,7 +6,7 @@
 //! 3. The list of chunks has room for what the batch has allocated, and for as many chunks that it frees. So
 //!    the end of a batch needs no room.
 //!
-//! What it does not know: what chunks hold, except which are nodes.
+//! What it does not know: what chunks hold, except which are nodes and which are tuples.
 
 use rustc_hash::FxHashMap;
 
@@ -19,7 +19,7 @@ use crate::store_error::StoreResult;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     Node,
-    Tuple,
+    Tuple { len_bytes: u64 },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -92,9 +92,9 @@ impl BatchChunks {
         }
     }
 
-    /// The nodes that the batch has made.
-    pub(super) fn new_nodes(&self) -> impl Iterator<Item = Pointer> {
-        self.new.iter().filter(|(_, new)| new.content == Content::Node).map(|(chunk, _)| *chunk)
+    /// The chunks that the batch has made.
+    pub(super) fn new_chunks(&self) -> impl Iterator<Item = (Pointer, Content)> {
+        self.new.iter().map(|(chunk, new)| (*chunk, new.content))
     }
 
     /// Stores the list; the caller's fence makes it durable.

@@ -3,7 +3,7 @@
 //! A row value is the pointer to a tuple.
 //!
 //! Invariants
-//! 1. A tuple is written back before its pointer is in a node; both are durable with the end of the batch.
+//! 1. A tuple and the node with its pointer are written back and durable at the end of the batch.
 //! 2. A change of a row makes a new tuple. The old one is freed when the transaction and the directories do not
 //!    need it (`NodeStore::forget_value`).
 //!
@@ -74,15 +74,14 @@ fn end_drops(trees: &mut Trees<NvmNodes>) -> StoreResult<()> {
 }
 
 impl NvmNodes {
-    /// Stores a tuple in a new chunk, and begins to write it back.
+    /// Stores a tuple in a new chunk.
     fn new_tuple(&mut self, owner: Owner, keys: &[&[u8]], row: &[u8]) -> StoreResult<Pointer> {
         tuple::encode_head(keys, row.len(), &mut self.head);
         let len_bytes = self.head.len() + row.len();
-        let tuple = self.chunks.allocate(&self.space, owner, Content::Tuple, len_bytes)?;
-        // A line with the end of the head and the beginning of the row is written back once.
+        let content = Content::Tuple { len_bytes: len_bytes as u64 };
+        let tuple = self.chunks.allocate(&self.space, owner, content, len_bytes)?;
         self.space.store(tuple, 0, &self.head)?;
         self.space.store(tuple, self.head.len() as u64, row)?;
-        self.space.write_back(tuple, len_bytes as u64)?;
         Ok(tuple)
     }
 }
