@@ -50,12 +50,6 @@ impl Site {
         let file = self.at.split(':').next().unwrap_or_default();
         ALLOCATOR.contains(&file) && file != "free_owner.rs"
     }
-
-    /// As [`Site::at`], without the number of the line.
-    pub fn function(&self) -> String {
-        let (file, rest) = self.at.split_once(':').unwrap_or((&self.at, ""));
-        format!("{file} {}", rest.split_once(' ').map_or("", |(_, function)| function))
-    }
 }
 
 /// The files of the allocator.

@@ -1,7 +1,8 @@
 //! A long search through crash images of all engines and of the allocator, up to a number. `make crash` runs it.
 //!
 //! `IMAGES` is the number for the engines that work in persistent memory without files, and the allocator,
-//! together. Each engine that uses files gets a quarter of one share on top. `SEED` is the first seed.
+//! together. Each engine that uses files gets a quarter of one share on top. `SEED` is the first seed, and
+//! `SUBJECT` is the only subject.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -107,11 +108,16 @@ fn print(name: &str, searched: &Searched, begun: Instant) {
 fn search(images: u64, seed: u64) -> (u64, usize) {
     let share = images.div_ceil(4);
     println!("subject       lives    images    second failures  seconds");
+    let wanted = std::env::var("SUBJECT").ok();
+    let is_wanted = |name: &str| wanted.as_deref().is_none_or(|wanted| wanted == name);
     let mut all = Vec::new();
-    let begun = Instant::now();
-    all.push(search_allocator(share, seed));
-    all.iter().for_each(|searched| print("allocator", searched, begun));
-    for engine in &ENGINES {
+    if is_wanted("allocator") {
+        let begun = Instant::now();
+        let searched = search_allocator(share, seed);
+        print("allocator", &searched, begun);
+        all.push(searched);
+    }
+    for engine in ENGINES.iter().filter(|engine| is_wanted(engine.name)) {
         let begun = Instant::now();
         let images = if engine.name.starts_with("nvm_") { share } else { share / 4 };
         let searched = search_engine(engine, images, seed);
