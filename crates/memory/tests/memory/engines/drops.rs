@@ -8,7 +8,7 @@ use varve_memory::{Allocator, Store, StoreError, StoreTable, TableNo};
 use super::model::INDEXES;
 use super::random::no_chunk_is_lost;
 use super::{ENGINES, Engine, life, owner};
-use crate::crash::choices;
+use crate::crash::{choices, cuts};
 use crate::life::{DATABASE, REGION, empty};
 use crate::removal::{Subject, in_two_threads};
 use crate::rng::Rng;
@@ -96,8 +96,10 @@ fn a_thousand_tables() {
 }
 
 /// Rows of the new table; they are long, so that they take free segments together.
-const NEW_ROWS: u32 = 8;
-const NEW_ROW_BYTES: usize = 150_000;
+const NEW_ROWS: u32 = 3;
+const NEW_ROW_BYTES: usize = 70_000;
+/// Moments of a crash that are looked at.
+const CUTS: usize = 250;
 
 /// What each call leaves: owner and rows of the tables by number. Table 0 (owner 2) is dropped, then table 1
 /// (owner 3). A new table gets the number of the one and the owner of the other, and then rows.
@@ -172,8 +174,9 @@ pub fn recorded(engine: &'static Engine) -> Subject<'static> {
 fn a_drop_survives_a_crash() {
     for engine in &ENGINES {
         let Subject { recording, judge, .. } = recorded(engine);
+        let cuts = cuts(&recording);
         let (mut rng, mut images, mut timeline) = (Rng::new(7), 0, Timeline::new(recording));
-        for cut in (1..=timeline.end()).step_by(3) {
+        for cut in cuts.iter().copied().step_by(cuts.len().div_ceil(CUTS)) {
             timeline.advance(cut);
             let mark = timeline.marks().last().copied().unwrap_or_default();
             for fates in choices(&timeline.pending(), &mut rng) {
