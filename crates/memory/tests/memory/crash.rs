@@ -24,8 +24,8 @@ pub struct Seen {
     pub cuts: u64,
 }
 
-/// The moments at which a crash can leave other images than at the moment before: in front of a store, a fence or
-/// a mark, and the end.
+/// The moments at which a crash can leave other images than at the moment before: in front of a store, a
+/// fence or a mark, and the end.
 pub fn cuts(recording: &Recording) -> Vec<u64> {
     let changes = recording.events.iter().filter(|event| !matches!(event.change, Change::WriteBack { .. }));
     changes.map(|event| event.submitted).chain([recording.end]).collect()
@@ -65,8 +65,8 @@ fn torn_one(count: usize, torn: usize, rng: &mut Rng) -> Vec<Fate> {
     fates
 }
 
-/// The state of an image if it is one that a crash may leave: that of the last acknowledged operation, or of the
-/// one that was under way.
+/// The state of an image if it is one that a crash may leave: that of the last acknowledged operation, or of
+/// the one that was under way.
 fn judge(directory: &MemoryDirectory, life: &Life, acknowledged: usize) -> Result<State, String> {
     let allocator = life::open(directory).map_err(|error| error.to_string())?;
     let before = &life.states[acknowledged];

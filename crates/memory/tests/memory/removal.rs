@@ -1,5 +1,5 @@
-//! Takes the write-backs and fences of one line of the code out of a recording, and searches for a crash image
-//! that is wrong without them.
+//! Takes the write-backs and fences of one line of the code out of a recording, and searches for a crash
+//! image that is wrong without them.
 //!
 //! Invariants
 //! 1. Only cuts are looked at where a store is pending that was durable in the whole recording. All other
@@ -118,7 +118,8 @@ impl Subject<'_> {
     }
 }
 
-/// Lets two threads work in turn: another one goes on behind each mark. A fence waits for its own thread only.
+/// Lets two threads work in turn: another one goes on behind each mark. A fence waits for its own thread
+/// only.
 pub fn in_two_threads(mut recording: Recording) -> Recording {
     let mut is_other = false;
     for event in &mut recording.events {

@@ -134,7 +134,8 @@ fn emulated_memory_is_lost_with_the_machine() {
     assert_eq!(chunks(&configured(off), &crashed), Ok(1), "which has noted this start of the machine");
 }
 
-/// Each operation on the directory and on the file fails in turn: an error that a later start is not harmed by.
+/// Each operation on the directory and on the file fails in turn: an error that a later start is not harmed
+/// by.
 #[test]
 fn a_file_whose_operations_fail_loses_nothing() {
     let mut failed = 0;

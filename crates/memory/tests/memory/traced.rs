@@ -1,6 +1,6 @@
-//! A region that notes which line of the code each write-back and each fence comes from. A test can then take
-//! all events of one line out of a recording. The execution is the same without them, because the region below
-//! loses nothing by itself. So one recorded life serves for all lines.
+//! A region that notes which line of the code each write-back and each fence comes from. A test can then
+//! take all events of one line out of a recording. The execution is the same without them, because the
+//! region below loses nothing by itself. So one recorded life serves for all lines.
 //!
 //! Invariants
 //! 1. An event is noted under the tick at which the record log gets it.

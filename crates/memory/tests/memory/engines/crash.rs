@@ -45,8 +45,8 @@ pub fn state_of(
     Err(errors.join("; "))
 }
 
-/// The most cuts of a life: engines with files copy whole pages or blocks, so their lives have many thousands of
-/// stores, most of them pending.
+/// The most cuts of a life: engines with files copy whole pages or blocks, so their lives have many
+/// thousands of stores, most of them pending.
 fn cuts_max(engine: &Engine) -> usize {
     if engine.name.starts_with("nvm_") { usize::MAX } else { 200 }
 }

@@ -1,4 +1,5 @@
-//! Bytes of an engine's chunks are damaged: its calls then return errors or wrong rows, and never panic or loop.
+//! Bytes of an engine's chunks are damaged: its calls then return errors or wrong rows, and never panic or
+//! loop.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -131,7 +131,8 @@ pub fn live(
     live_on(engine, region, &log, state, plan)
 }
 
-/// A life whose transactions patch more bytes than a block of an undo log has. One is rolled back, one committed.
+/// A life whose transactions patch more bytes than a block of an undo log has. One is rolled back, one
+/// committed.
 pub fn live_long(engine: &Engine) -> Result<Life, String> {
     let directory = with_table(engine, 3 << 20);
     let log = RecordLog::new();
@@ -233,8 +234,8 @@ impl Working {
         self.full_count
     }
 
-    /// Works as a plan says. `around` is called with each piece of work, and may do it several times as long as
-    /// it is refused.
+    /// Works as a plan says. `around` is called with each piece of work, and may do it several times as long
+    /// as it is refused.
     pub fn work_between(
         &mut self,
         plan: &Plan,

@@ -1,4 +1,5 @@
-//! A long search through crash images of all engines and of the allocator, up to a number. `make crash` runs it.
+//! A long search through crash images of all engines and of the allocator, up to a number. `make crash` runs
+//! it.
 //!
 //! `IMAGES` is the number for the engines that work in persistent memory without files, and the allocator,
 //! together. Each engine that uses files gets a quarter of one share on top. `SEED` is the first seed, and

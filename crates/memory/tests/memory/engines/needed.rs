@@ -105,7 +105,8 @@ fn search_engine(name: &str, seeds: std::ops::Range<u64>) -> BTreeMap<Site, Outc
     outcomes
 }
 
-/// Checks that images show at least this many lines of an engine. Prints the others, and those of the allocator.
+/// Checks that images show at least this many lines of an engine. Prints the others, and those of the
+/// allocator.
 fn check(name: &str, seeds: std::ops::Range<u64>, shown_min: usize) {
     let outcomes = search_engine(name, seeds);
     let is_shown = |outcome: &Outcome| outcome.shown.is_some();
