@@ -12,6 +12,7 @@ use varve_bench::{BenchError, Result};
 use crate::experiment::{self, ExperimentArgs};
 use crate::linkbench::LinkBench;
 use crate::mysql::{self, MySql};
+use crate::stores::killed::ChildArgs;
 use crate::tpce_like::TpceLike;
 use crate::tpch_like::TpchLike;
 
@@ -31,6 +32,9 @@ enum Command {
     /// Measure a server with a workload of the experiments; `varve bench` has the others
     #[command(long_about = RUN)]
     Run(RunArgs),
+    /// A process that `nvm-recovery` kills
+    #[command(hide = true)]
+    StoreChild(ChildArgs),
 }
 
 /// `varve-lab help experiment`
@@ -87,6 +91,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let done = match program.command {
         Command::Experiment(arguments) => experiment::run(&arguments, out),
         Command::Run(arguments) => run_workload(&arguments, out),
+        Command::StoreChild(arguments) => arguments.execute(out),
     };
     match done {
         Ok(()) => 0,

@@ -54,6 +54,8 @@ pub struct Lab<'a> {
     experiment: &'static str,
     figure: &'static str,
     dilation: f64,
+    /// The program `varve-lab`, if it is not this process's.
+    program: Option<PathBuf>,
 }
 
 /// One call of a comparison that counts only if the emulation kept up.
@@ -89,7 +91,18 @@ impl<'a> Lab<'a> {
             experiment,
             figure,
             dilation: 1.0,
+            program: None,
         })
+    }
+
+    /// Sets the program `varve-lab`, for a caller that is another one.
+    pub fn set_program(&mut self, program: &Path) {
+        self.program = Some(program.to_owned());
+    }
+
+    /// The program that experiments run in processes of their own.
+    pub fn program(&self) -> Result<PathBuf> {
+        Ok(self.program.clone().map_or_else(std::env::current_exe, Ok)?)
     }
 
     /// Sets the numbers of sessions instead of those of the experiment. An empty list changes nothing.

@@ -12,6 +12,7 @@
 mod bed;
 mod driver;
 mod engines;
+pub mod killed;
 mod load;
 mod partition;
 mod system_call;

@@ -137,6 +137,23 @@ impl Ycsb {
         }
     }
 
+    /// How many transactions a store has, of which at least `least` are there. They are there in their order,
+    /// so the last one whose change can be seen tells. [`PartitionLoad::check`] must confirm the number.
+    ///
+    /// Errors: the store refuses; a tuple is missing.
+    pub fn committed(&self, store: &dyn Store, least: usize) -> Result<usize> {
+        let mut tuple = Vec::with_capacity(TUPLE_BYTES);
+        for (number, operation) in self.operations.iter().enumerate().skip(least).rev() {
+            let Change::Column { number: column, text_at } = operation.change else { continue };
+            read(store, operation.key, &mut tuple)?;
+            let stored = tuple.get(column_at(column)..).and_then(|rest| rest.get(..COLUMN_BYTES));
+            if stored == Some(self.text(text_at)) {
+                return Ok(number + 1);
+            }
+        }
+        Ok(least)
+    }
+
     /// The texts that transactions have left in columns, by key and column.
     fn changed(&self, transactions: usize) -> HashMap<(u64, u8), u32> {
         let mut changed = HashMap::new();
@@ -146,6 +163,16 @@ impl Ycsb {
             }
         }
         changed
+    }
+}
+
+/// Copies a tuple.
+///
+/// Errors: the store refuses; there is no such tuple.
+pub fn read(store: &dyn Store, key: u64, tuple: &mut Vec<u8>) -> Result<()> {
+    match store.get(TABLE, 0, &key.to_be_bytes(), tuple).map_err(refused)? && tuple.len() == TUPLE_BYTES {
+        true => Ok(()),
+        false => Err(BenchError::Wrong(format!("there is no whole tuple {key}"))),
     }
 }
 

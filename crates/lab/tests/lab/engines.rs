@@ -73,15 +73,21 @@ fn wear_and_footprint_are_counted_without_times() {
     }
 }
 
-/// The rows behind each start are compared with those of all commits before.
+/// Processes are killed by SIGKILL. The rows behind each start are compared with those of all commits before.
 #[test]
-fn every_engine_starts_behind_transactions() {
+fn every_engine_starts_behind_a_kill() {
     let (rows, _) = slice("nvm-recovery", 1);
     let starts = of_kind(&rows, "start");
     assert_eq!(starts.len(), 2 * 4 * ENGINES.len(), "two loads");
-    assert!(starts.iter().all(|start| start["open_ms"]["median"].as_f64() > Some(0.0)));
+    for start in &starts {
+        assert!(start["answer_ms"]["median"].as_f64() > Some(0.0), "{start}");
+        let wanted = start["factors"]["transactions"].as_u64().expect("a number") as f64;
+        let (acknowledged, committed) = (number(start, "acknowledged"), number(start, "committed"));
+        assert!(wanted <= acknowledged && acknowledged <= committed, "{start}");
+    }
     let claims = of_kind(&rows, "claim");
     assert!(claims.iter().any(|claim| claim["bar"] == 1.0), "a start in less than a second");
+    assert!(claims.iter().any(|claim| claim["bar"] == 20.0), "a start in less than 20 ms");
 }
 
 /// The conditions of TPC-C are checked behind each run, so an engine that loses an order fails here.

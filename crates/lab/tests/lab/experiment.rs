@@ -25,6 +25,7 @@ pub fn slice_of(name: &str, rounds: usize, only: &[&str]) -> (Vec<Value>, String
     let mut out = Vec::new();
     let mut lab = lab_in(folder.path(), scale, device, &mut out);
     lab.choose_clients(&[2]).expect("two sessions");
+    lab.set_program(Path::new(env!("CARGO_BIN_EXE_varve-lab")));
     let only: Vec<String> = only.iter().map(|one| (*one).to_owned()).collect();
     lab.choose_points(&only).expect("factors and values");
     perform(&mut lab, name).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -31,7 +31,7 @@ const PAPER_TUPLES: u64 = 250_000;
 const PAPER_PARTITIONS: u64 = 8;
 const TRANSACTIONS_OF_A_TUPLE: u64 = 4;
 /// Commits that are made durable together.
-const GROUP: usize = 100;
+pub const GROUP: usize = 100;
 /// Bytes of a region for each byte of rows: an old and a new checkpoint, a log, and copies.
 const REGION_FACTOR: u64 = 8;
 /// Bytes of a region beside that: segments of the size classes.
@@ -74,7 +74,8 @@ pub struct BedSizes {
 }
 
 impl BedSizes {
-    fn region_bytes(&self) -> u64 {
+    /// Bytes of a partition's region.
+    pub fn region_bytes(&self) -> u64 {
         (self.grown_bytes * REGION_FACTOR + REGION_BYTES).next_multiple_of(1 << 20)
     }
 

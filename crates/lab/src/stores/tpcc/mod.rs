@@ -18,4 +18,4 @@ mod transactions;
 mod workload;
 
 pub use inputs::SHARES;
-pub use workload::Tpcc;
+pub use workload::{Tpcc, read_warehouse};

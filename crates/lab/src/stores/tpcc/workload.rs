@@ -2,14 +2,17 @@
 //!
 //! What it does not know: engines.
 
-use varve_bench::Result;
 use varve_bench::tpcc::Scale;
+use varve_bench::{BenchError, Result};
 use varve_memory::Store;
 
-use super::super::load::{PartitionLoad, Worker};
+use super::super::load::{PartitionLoad, Worker, refused};
 use super::inputs::{Input, draw_inputs};
 use super::transactions::TpccWorker;
-use super::{conditions, load};
+use super::{conditions, load, schema};
+
+/// The number of the first warehouse.
+const FIRST_WAREHOUSE: u16 = 1;
 
 /// TPC-C on the warehouses of one partition.
 pub struct Tpcc {
@@ -21,6 +24,17 @@ impl Tpcc {
     /// Draws transactions on the warehouses of a partition.
     pub fn new(scale: Scale, transactions: usize, seed: u64) -> Self {
         Self { scale, inputs: draw_inputs(&scale, transactions, seed) }
+    }
+}
+
+/// Reads the first warehouse, as the first query behind a start.
+///
+/// Errors: the store refuses; there is no warehouse.
+pub fn read_warehouse(store: &dyn Store) -> Result<()> {
+    let key = schema::warehouse_key(FIRST_WAREHOUSE);
+    match store.get(schema::WAREHOUSE, 0, key.as_slice(), &mut Vec::new()).map_err(refused)? {
+        true => Ok(()),
+        false => Err(BenchError::Wrong("there is no warehouse".to_owned())),
     }
 }
 
