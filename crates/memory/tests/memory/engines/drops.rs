@@ -104,7 +104,7 @@ const CUTS: usize = 250;
 /// What each call leaves: owner and rows of the tables by number. Table 0 (owner 2) is dropped, then table 1
 /// (owner 3). A new table gets the number of the one and the owner of the other, and then rows.
 const STATES: [&[(u16, u16, usize)]; 5] =
-    [&[(0, 2, 0), (1, 3, 40)], &[(1, 3, 40)], &[], &[(0, 3, 0)], &[(0, 3, NEW_ROWS as usize)]];
+    [&[(0, 2, 40), (1, 3, 40)], &[(1, 3, 40)], &[], &[(0, 3, 0)], &[(0, 3, NEW_ROWS as usize)]];
 
 fn check_image(engine: &Engine, image: &Arc<MemoryDirectory>, mark: u64) -> Result<(), String> {
     let copy = MemoryDirectory::from_images(image.images());
@@ -142,7 +142,9 @@ pub fn recorded(engine: &'static Engine) -> Subject<'static> {
         let region = directory.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
         let (_, mut store) = open(engine, region);
         let second = create(&mut *store, 3);
-        (0..40).for_each(|number| insert(&mut *store, second, number));
+        for table in [TableNo::new(0), second] {
+            (0..40).for_each(|number| insert(&mut *store, table, number));
+        }
         store.commit().and_then(|_| store.sync()).unwrap_or_else(|error| panic!("{error}"));
     }
     let recorder = Recorder::wrap(Arc::clone(&directory), Arc::clone(&log));
