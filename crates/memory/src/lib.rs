@@ -20,6 +20,7 @@ mod chunks;
 mod classes;
 mod cow;
 mod cow_tree;
+mod delete_reserve;
 mod engine_kind;
 mod error;
 mod files;

@@ -126,7 +126,8 @@ pub trait Store: Send + Sync {
     /// such row.
     fn patch(&mut self, table: TableNo, key: &[u8], at: usize, bytes: &[u8]) -> StoreResult<bool>;
 
-    /// Removes the row with a primary key. `false`: there is none.
+    /// Removes the row with a primary key. `false`: there is none. In a full region this works, too, until
+    /// the transaction has used up what the store keeps for deletes (`delete_reserve.rs`).
     fn delete(&mut self, table: TableNo, key: &[u8]) -> StoreResult<bool>;
 
     /// Copies the row that an index has under a key into `row`, whose old contents are gone. `false`: there is

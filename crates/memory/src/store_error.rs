@@ -36,7 +36,9 @@ pub enum StoreError {
         index: usize,
     },
     /// A key is empty or too long.
-    #[error("a key of {len_bytes} bytes: a key has 1 to {most_bytes}")]
+    #[error(
+        "a key of {len_bytes} bytes is not possible: keys of this table engine have 1 to {most_bytes} bytes"
+    )]
     KeyLength {
         /// Its length.
         len_bytes: usize,
@@ -105,6 +107,13 @@ pub enum StoreError {
         /// Where.
         at: Pointer,
     },
+}
+
+impl StoreError {
+    /// Whether the region is full.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, StoreError::Memory(MemoryError::Full { .. }))
+    }
 }
 
 impl From<FileError> for StoreError {

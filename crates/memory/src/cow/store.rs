@@ -64,7 +64,7 @@ impl Cow {
         let roots = directory.current()?;
         let space = Space::new(allocator);
         let nodes = FileNodes { space, file, map, cache, directory, tuple: Vec::new() };
-        Ok(CowStore::new(Trees::new(nodes, roots), settings.batch_transactions))
+        CowStore::new(Trees::new(nodes, roots), owner, settings.batch_transactions)
     }
 
     /// Calls on files since the start.
@@ -164,6 +164,10 @@ fn check_pages(trees: &Trees<FileNodes>) -> StoreResult<()> {
 }
 
 impl CowMedium for FileNodes {
+    fn space(&self) -> &Space {
+        &self.space
+    }
+
     fn end_batch(&mut self, roots: &mut Roots) -> StoreResult<()> {
         self.write_dirty()?;
         let FileNodes { space, file, map, cache, directory, .. } = self;

@@ -11,6 +11,7 @@ use super::nodes::NodeStore;
 use super::roots::Roots;
 use super::trees::Trees;
 use crate::pointer::{Owner, Pointer};
+use crate::space::Space;
 use crate::store::TableNo;
 use crate::store_error::StoreResult;
 
@@ -34,6 +35,9 @@ pub(crate) struct RowPatch<'p> {
 
 /// The nodes and rows of a store, and how a batch of changes becomes durable.
 pub(crate) trait CowMedium: NodeStore + Sized {
+    /// The region.
+    fn space(&self) -> &Space;
+
     /// Ends the batch: all that these roots lead to is durable.
     fn end_batch(&mut self, roots: &mut Roots) -> StoreResult<()>;
 

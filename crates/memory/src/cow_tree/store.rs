@@ -14,6 +14,7 @@ use super::medium::{CowMedium, RowPatch, StoredRow};
 use super::node::key_bytes_max;
 use super::nodes::TreeNo;
 use super::trees::Trees;
+use crate::delete_reserve::DeleteReserve;
 use crate::pointer::{Owner, Pointer};
 use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, StoreTable, TableNo};
 use crate::store_error::{StoreError, StoreResult};
@@ -22,6 +23,7 @@ use crate::tuple::{self, INDEXES_MAX, KEY_BYTES_MAX};
 /// The tables of one partition: copy-on-write trees.
 pub struct CowStore<M> {
     pub(crate) trees: Trees<M>,
+    reserve: DeleteReserve,
     /// A commit ends the batch when the batch has this many transactions.
     batch_transactions: usize,
     /// Transactions of the batch that have changed something.
@@ -45,9 +47,11 @@ pub(crate) fn lacks_entry() -> StoreError {
 
 #[expect(private_bounds, reason = "only engines of this crate are media")]
 impl<M: CowMedium> CowStore<M> {
-    pub(crate) fn new(trees: Trees<M>, batch_transactions: usize) -> CowStore<M> {
+    pub(crate) fn new(trees: Trees<M>, owner: Owner, batch_transactions: usize) -> StoreResult<CowStore<M>> {
         let (value, new_value, old_keys) = (Vec::new(), Vec::new(), Default::default());
-        CowStore { trees, batch_transactions, pending: 0, value, new_value, old_keys }
+        let mut reserve = DeleteReserve::new(owner);
+        reserve.fill(trees.nodes.space())?;
+        Ok(CowStore { trees, reserve, batch_transactions, pending: 0, value, new_value, old_keys })
     }
 
     fn check(&self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
@@ -129,6 +133,23 @@ impl<M: CowMedium> CowStore<M> {
         done
     }
 
+    /// Removes a row and its entries. In a full region the end of the batch or the reserve gives room.
+    fn remove_with_room(&mut self, row: StoredRow<'_>) -> StoreResult<()> {
+        match self.remove(row) {
+            Err(error) if error.is_full() && self.make_room()? => self.remove_with_room(row),
+            removed => removed,
+        }
+    }
+
+    /// Makes room for a delete in a full region. Whether that may have helped.
+    fn make_room(&mut self) -> StoreResult<bool> {
+        if self.pending > 0 && !self.trees.has_changes() {
+            self.end_batch()?;
+            return Ok(true);
+        }
+        self.reserve.give_up(self.trees.nodes.space())
+    }
+
     /// Removes a row and its entries.
     fn remove(&mut self, row: StoredRow<'_>) -> StoreResult<()> {
         let count = self.load_old_keys(row)?;
@@ -207,7 +228,7 @@ impl<M: CowMedium + Send + Sync> Store for CowStore<M> {
     }
 
     fn delete(&mut self, table: TableNo, key: &[u8]) -> StoreResult<bool> {
-        self.with_row(table, key, CowStore::remove)
+        self.with_row(table, key, CowStore::remove_with_room)
     }
 
     fn get(&self, table: TableNo, index: usize, key: &[u8], row: &mut Vec<u8>) -> StoreResult<bool> {
@@ -263,6 +284,7 @@ impl<M: CowMedium + Send + Sync> Store for CowStore<M> {
                 self.end_batch()?;
             }
         }
+        self.reserve.fill(self.trees.nodes.space())?;
         Ok(if self.pending > 0 { Commit::Pending } else { Commit::Durable })
     }
 

@@ -15,7 +15,7 @@
 //! | 2 insert | number of keys, keys, row |
 //! | 3 replace | number of keys, keys, row, the row before |
 //! | 4 patch | primary key, where it begins, the bytes before, the bytes |
-//! | 5 delete | primary key, the row before |
+//! | 5 delete | primary key, bytes that are not used: 0 of them since deletes find room in a full region |
 //! | 6 commit | none; the table is 0 |
 //! | 7 drop table | none |
 //!

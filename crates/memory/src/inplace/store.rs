@@ -17,6 +17,7 @@ use super::record::{COMMIT_BYTES, Record};
 use super::recovery;
 use super::start_reserve::StartReserve;
 use crate::change_numbers::ChangeNumbers;
+use crate::delete_reserve::DeleteReserve;
 use crate::error::MemoryError;
 use crate::files::{CallCounts, FileCosts, Files};
 use crate::pointer::{Owner, Pointer};
@@ -67,6 +68,7 @@ pub struct Inplace {
     heap: Heap,
     log: Wal,
     start_reserve: StartReserve,
+    delete_reserve: DeleteReserve,
     settings: InplaceSettings,
     changes: Vec<Change>,
     numbers: ChangeNumbers,
@@ -90,11 +92,14 @@ impl Inplace {
         let log = recovery::recover(&mut heap, files)?;
         let mut start_reserve = StartReserve::new(owner);
         start_reserve.fill(&heap.space)?;
+        let mut delete_reserve = DeleteReserve::new(owner);
+        delete_reserve.fill(&heap.space)?;
         let (changes, removed, before) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Inplace {
             heap,
             log,
             start_reserve,
+            delete_reserve,
             settings,
             changes,
             numbers: ChangeNumbers::new(),
@@ -123,6 +128,15 @@ impl Inplace {
     /// Makes sure that a record of this many bytes, and a commit behind it, find room in the log.
     fn reserve_log(&mut self, record_bytes: usize) -> StoreResult<()> {
         self.log.reserve(record_bytes + COMMIT_BYTES)
+    }
+
+    /// Makes room for the record of a delete in a full region. Whether that may have helped.
+    fn make_room(&mut self) -> StoreResult<bool> {
+        if self.changes.is_empty() && self.log.has_pending() {
+            self.flush()?;
+            return Ok(true);
+        }
+        self.delete_reserve.give_up(&self.heap.space)
     }
 
     fn commit_log(&mut self) {
@@ -265,12 +279,14 @@ impl Store for Inplace {
 
     fn delete(&mut self, table: TableNo, key: &[u8]) -> StoreResult<bool> {
         let Some(tuple) = self.heap.find(table, key)? else { return Ok(false) };
-        let mut before = std::mem::take(&mut self.before);
-        self.heap.row(tuple, &mut before)?;
-        self.reserve_log(Record::bytes_max(&[key], before.len()))?;
+        let record_bytes = Record::bytes_max(&[key], 0);
+        while let Err(error) = self.reserve_log(record_bytes) {
+            if !error.is_full() || !self.make_room()? {
+                return Err(error);
+            }
+        }
         self.heap.remove(table, tuple)?;
-        self.note(Kind::Delete, table, tuple, &Record::Delete { table, key, before: &before });
-        self.before = before;
+        self.note(Kind::Delete, table, tuple, &Record::Delete { table, key, before: &[] });
         Ok(true)
     }
 
@@ -321,6 +337,7 @@ impl Store for Inplace {
             }
         }
         self.end()?;
+        self.delete_reserve.fill(&self.heap.space)?;
         Ok(if self.log.has_pending() { Commit::Pending } else { Commit::Durable })
     }
 

@@ -59,7 +59,7 @@ impl NvmCow {
         let nodes = NvmNodes { space, chunks, directory, head: Vec::new(), row: Vec::new() };
         let mut trees = Trees::new(nodes, roots);
         end_drops(&mut trees)?;
-        Ok(CowStore::new(trees, settings.batch_transactions))
+        CowStore::new(trees, owner, settings.batch_transactions)
     }
 }
 
@@ -105,6 +105,10 @@ fn change_tuple(trees: &mut Trees<NvmNodes>, stored: StoredRow<'_>, row: &[u8]) 
 }
 
 impl CowMedium for NvmNodes {
+    fn space(&self) -> &Space {
+        &self.space
+    }
+
     fn end_batch(&mut self, roots: &mut Roots) -> StoreResult<()> {
         self.write_back()?;
         let NvmNodes { space, chunks, directory, .. } = self;
