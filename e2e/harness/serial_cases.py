@@ -31,7 +31,7 @@ def a_writer_waits_for_a_reader(a, b, _c):
         assert value(a) == 10 + step
 
 
-def nothing_is_lost_and_nobody_fails(a, b, _c):
+def no_change_is_lost_at_any_level(a, b, _c):
     """A change that waited sees the one before it, at each level."""
     for level in LEVELS:
         a.query(level)
@@ -98,7 +98,7 @@ def partitions_of_two_engines_deadlock_once(a, b, _c):
     return str(errors[0])
 
 
-def two_places_are_not_changed_together(a, b, _c):
+def pages_and_a_partition_are_not_changed_together(a, b, _c):
     a.query("DROP TABLE IF EXISTS pages; CREATE TABLE pages (id int PRIMARY KEY) USING heap")
     a.query("BEGIN; INSERT INTO pages VALUES (1)")
     said = fails(a, "UPDATE t SET v = 0", "0A000")
@@ -141,12 +141,12 @@ def nowait_does_not_wait(a, b, _c):
 CASES = [
     a_reader_waits_for_a_writer,
     a_writer_waits_for_a_reader,
-    nothing_is_lost_and_nobody_fails,
+    no_change_is_lost_at_any_level,
     no_level_allows_write_skew,
     no_level_has_phantoms,
     a_rollback_lets_the_next_one_go_on,
     partitions_of_two_engines_deadlock_once,
-    two_places_are_not_changed_together,
+    pages_and_a_partition_are_not_changed_together,
     a_savepoint_keeps_the_lock,
     a_failed_transaction_gives_its_lock_back,
     nowait_does_not_wait,
