@@ -14,7 +14,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -32,6 +32,8 @@ use crate::sys;
 const UNIT_BYTES: u64 = 4096;
 /// Zeros written at once into a new file.
 const FILL_BYTES: usize = 1 << 20;
+/// The unit in which `stat` counts blocks.
+const STAT_BLOCK_BYTES: u64 = 512;
 
 /// A mapped file.
 pub(crate) struct MappedRegion {
@@ -66,8 +68,12 @@ pub(crate) fn map(path: &Path, len_bytes: u64) -> Result<Arc<MappedRegion>> {
     if found_bytes == 0 {
         return Err(refuse(ErrorKind::ShortRead { wanted_bytes: len_bytes, got_bytes: 0 }));
     }
-    fill_holes(&file, found_bytes).map_err(fail)?;
-    let (start, medium) = map_file(&file, found_bytes).map_err(fail)?;
+    let is_in_memory = is_in_memory(&file).map_err(fail)?;
+    // A file system in memory counts the pages of a file and nothing else. So such a file needs no search.
+    if !is_in_memory || file.metadata().map_err(fail)?.blocks() * STAT_BLOCK_BYTES < found_bytes {
+        fill_holes(&file, found_bytes).map_err(fail)?;
+    }
+    let (start, medium) = map_file(&file, found_bytes, !is_in_memory).map_err(fail)?;
     let write_back = persist::write_back_of(medium).map_err(refuse)?;
     let boot = (medium == Medium::EmulatedByFile).then(|| boot_id().unwrap_or(u64::MAX));
     Ok(Arc::new(MappedRegion {
@@ -123,7 +129,13 @@ fn fill_holes(file: &File, len_bytes: u64) -> std::io::Result<()> {
     }
 }
 
-fn map_file(file: &File, len_bytes: u64) -> std::io::Result<(NonNull<u8>, Medium)> {
+/// Whether the file system of a file is in main memory.
+fn is_in_memory(file: &File) -> std::io::Result<bool> {
+    Ok(sys::file_system(file.as_fd())? == libc::TMPFS_MAGIC)
+}
+
+/// Maps a file. `is_populated` asks for all pages of an emulation at once.
+fn map_file(file: &File, len_bytes: u64, is_populated: bool) -> std::io::Result<(NonNull<u8>, Medium)> {
     if cfg!(target_arch = "x86_64") {
         match map_how(file, len_bytes, libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC) {
             Ok(start) => return Ok((advised(start, len_bytes, false), Medium::Persistent)),
@@ -132,7 +144,7 @@ fn map_file(file: &File, len_bytes: u64) -> std::io::Result<(NonNull<u8>, Medium
         }
     }
     let start = map_how(file, len_bytes, libc::MAP_SHARED)?;
-    Ok((advised(start, len_bytes, true), Medium::EmulatedByFile))
+    Ok((advised(start, len_bytes, is_populated), Medium::EmulatedByFile))
 }
 
 fn map_how(file: &File, len_bytes: u64, flags: i32) -> std::io::Result<NonNull<u8>> {
@@ -144,8 +156,10 @@ fn map_how(file: &File, len_bytes: u64, flags: i32) -> std::io::Result<NonNull<u
     mapped.ok_or_else(std::io::Error::last_os_error)
 }
 
-/// Asks for huge pages, and for the pages of an emulation now, so that nothing waits for a drive later. (For reading: asked for to be
-/// written, all of them would be dirty, and a file system would write the whole region back.)
+/// Asks for huge pages, and for the pages of an emulation `now`, so that nothing waits for a drive later. The
+/// pages are asked for to be read. If they were asked for to be written, all of them would be dirty, and a
+/// file system would write the whole region back. Pages of a file in memory wait for no drive. They come one
+/// by one, so that the time of a start does not grow with the length of the region.
 fn advised(start: NonNull<u8>, len_bytes: u64, now: bool) -> NonNull<u8> {
     let (raw, len) = (start.as_ptr().cast(), len_bytes as usize);
     // SAFETY: advice about a mapping of ours; a refusal only means that pages come one by one.

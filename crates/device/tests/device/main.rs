@@ -9,4 +9,5 @@ mod directories_behave_alike;
 mod directory_errors;
 mod faults_hit;
 mod files_behave_alike;
+mod mapped_in_memory;
 mod region_files;
