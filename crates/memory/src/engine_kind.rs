@@ -12,7 +12,7 @@ use crate::cow::{Cow, CowSettings};
 use crate::inplace::{Inplace, InplaceSettings};
 use crate::log::{LogSettings, LogStructured};
 use crate::nvm_cow::{NvmCow, NvmCowSettings};
-use crate::nvm_inplace::NvmInplace;
+use crate::nvm_inplace::{NvmInplace, NvmInplaceSettings};
 use crate::nvm_log::{NvmLogSettings, NvmLogStructured};
 use crate::pointer::Owner;
 use crate::state::Allocator;
@@ -99,7 +99,9 @@ impl EngineKind {
         let owner = owner.ok_or(StoreError::NoPartition { partition, most: PARTITIONS_MAX })?;
         let (allocator, root) = (Arc::clone(allocator), self.root_name(partition));
         Ok(match self {
-            EngineKind::NvmInplace => Box::new(NvmInplace::open(allocator, &root, owner)?),
+            EngineKind::NvmInplace => {
+                Box::new(NvmInplace::open_with(allocator, &root, owner, NvmInplaceSettings::WITH_CACHE)?)
+            }
             EngineKind::Cow => Box::new(Cow::open(allocator, &root, owner, CowSettings::default())?),
             EngineKind::NvmCow => Box::new(NvmCow::open(allocator, &root, owner, NvmCowSettings::default())?),
             EngineKind::Log => {

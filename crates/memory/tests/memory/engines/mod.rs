@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use varve_memory::{
     Allocator, Cow, CowSettings, FileCosts, Inplace, InplaceSettings, LogSettings, LogStructured,
-    LsmSettings, NvmCow, NvmCowSettings, NvmInplace, NvmLogSettings, NvmLogStructured, Owner, Store,
-    StoreResult,
+    LsmSettings, NvmCow, NvmCowSettings, NvmInplace, NvmInplaceSettings, NvmLogSettings, NvmLogStructured,
+    Owner, Store, StoreResult,
 };
 
 /// An engine under test.
@@ -55,8 +55,10 @@ fn owner(number: u16) -> Owner {
     Owner::new(number).unwrap_or_else(|| panic!("{number} is an owner"))
 }
 
+/// The cache of lookups grows once, and then tuples displace each other.
 fn open_nvm_inplace(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
-    NvmInplace::open(allocator, ROOT, owner(1)).map(|store| Box::new(store) as Box<dyn Store>)
+    let settings = NvmInplaceSettings { lookup_cache_bytes_max: 8192 };
+    NvmInplace::open_with(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
 }
 
 /// Checkpoints are frequent, so that short lives have some.
