@@ -270,6 +270,19 @@ impl Log {
         }
     }
 
+    /// Appends a note that the caller can't do without, and makes it durable.
+    ///
+    /// # Errors
+    ///
+    /// The log's device has no space for it, or fails.
+    pub(crate) fn store_note(&self, kind: u8, payload: &[u8]) -> Result<(), LogError> {
+        let mut records = Vec::with_capacity(payload.len() + 8);
+        record::put_note(&mut records, kind, payload);
+        self.segments.prepare(self.last_segment_for(&[records.len()]))?;
+        self.append_note(&records);
+        self.flush(self.end())
+    }
+
     /// The last segment that these groups can need. A group is in one segment, and may have a block of its
     /// own that begins at a sector.
     fn last_segment_for(&self, groups: &[usize]) -> u64 {

@@ -30,6 +30,7 @@
 //!
 //! What it does not know: what records mean, how pages are repaired.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -52,11 +53,13 @@ use crate::home::kind::HomeLayout;
 use crate::home::layouts::Layouts;
 use crate::home::packed::config::PackedConfig;
 use crate::home::packed::{self, PackedSpace};
+use crate::home::protection::Mended;
 use crate::home::protection::kind::ProtectionKind;
 use crate::home::trim::TrimSetting;
 use crate::home::{Home, protection};
 use crate::level::Level;
 use crate::level::ledger::Ledger;
+use crate::log::notes::written::{self, NOTE_WRITTEN};
 use crate::log::redo::RedoOps;
 use crate::log::{Log, LogConfig, LogError, Observe, StoredLog};
 use crate::nvm::{self, NvmRegion, RegionPlan};
@@ -87,7 +90,7 @@ struct Parts {
     trim: Arc<TrimSetting>,
     fill: Arc<packed::Fill>,
     /// Pages that the protection mended.
-    mended: Vec<PageId>,
+    mended: Vec<Mended>,
     /// What the protection says of its opening.
     warning: Option<String>,
 }
@@ -274,7 +277,8 @@ fn recover(
     let log = Arc::new(log);
     let analysed = Instant::now();
     let redo = if sealed.is_some() { stored.redo_start() } else { plan.stable() };
-    let start = Start::Found { redo, packed };
+    let written = sealed.is_none().then(|| &plan.history().written);
+    let start = Start::Found { redo, written, packed };
     let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
     let cache = parts.stack.cache.as_deref();
     // A page that was mended may be as old as its copy.
@@ -284,7 +288,7 @@ fn recover(
         reached("open: redo behind a seal");
         plan = plan.begun_at(&log, &stored)?;
     }
-    plan.forget_written(&parts.mended);
+    plan.note_mended(&parts.mended);
     if let Some(buffer) =
         parts.stack.buffer.as_ref().filter(|_| !planted("redo: what slots hold is begun anew"))
     {
@@ -390,18 +394,20 @@ fn remove_left_log(files: &dyn Directory, database: u64) -> Result<()> {
 }
 
 /// What the spaces are opened from.
-enum Start {
+enum Start<'a> {
     /// Nothing: their files are made.
     Empty,
     /// What is there.
     Found {
         /// Where redo will start.
         redo: Lsn,
+        /// The page LSNs that the data files have according to the log. `None` if the log was not read.
+        written: Option<&'a HashMap<PageId, Lsn>>,
         packed: Vec<(SpaceId, packed::SpaceFiles)>,
     },
 }
 
-impl Start {
+impl Start<'_> {
     /// Where redo will start.
     fn redo(&self) -> Option<Lsn> {
         match self {
@@ -436,7 +442,7 @@ fn open_packed(
     config: &PagerConfig,
     control: &Control,
     around_of: impl Fn(PackedConfig) -> packed::Around,
-    start: Start,
+    start: Start<'_>,
 ) -> Result<Vec<(SpaceId, PackedSpace)>> {
     let HomeLayout::Packed(packed) = config.layout else { return Ok(Vec::new()) };
     let stored = control.get();
@@ -478,13 +484,25 @@ fn trim_setting(config: &PagerConfig, control: &Control) -> Arc<TrimSetting> {
     Arc::new(trim)
 }
 
+/// A copy that repairs a page may be older than the log says of the data files. Then the log gets a record of
+/// this version, before the copy is written. If this start crashes, the next one finds no damage in the page,
+/// and would skip changes of it.
+fn store_older(log: &Log, written: Option<&HashMap<PageId, Lsn>>, page: &Mended) -> Result<()> {
+    let is_newer = |written: &HashMap<PageId, Lsn>| written.get(&page.id).is_none_or(|lsn| *lsn <= page.lsn);
+    if written.is_some_and(is_newer) {
+        return Ok(());
+    }
+    reached("recovery: a page is mended with an older version than the log says");
+    Ok(log.store_note(NOTE_WRITTEN, &written::encode_page(page.id, page.lsn))?)
+}
+
 /// Opens the spaces and builds the pool over them.
 fn assemble(
     config: &PagerConfig,
     control: &Control,
     region: Option<&NvmRegion>,
     log: &Arc<Log>,
-    start: Start,
+    start: Start<'_>,
 ) -> Result<Parts> {
     let redo_start = start.redo();
     let is_new = redo_start.is_none();
@@ -495,10 +513,11 @@ fn assemble(
     let was = control.get().protection;
     let wanted = config.wanted_protection(copies);
     let mut mended = Vec::new();
-    if let Some(redo_start) = redo_start {
+    if let Start::Found { redo, written, .. } = start {
         // A killed process may have left writes in caches; redo would take those pages for stable.
         files.flush_all()?;
-        mended = protection::repair(was, &wanted, &files, redo_start)?;
+        let mut announce = |page: &Mended| store_older(log, written, page);
+        mended = protection::repair(was, &wanted, &files, redo, &mut announce)?;
     }
     let protection = protection::open(&wanted, control.get().database, &files, (!is_new).then_some(was))?;
     let warning = protection.warning();

@@ -19,10 +19,10 @@
 //!    If the first record that redo needs is a whole one, the page is not read. This repairs torn pages,
 //!    because only the image makes a torn page whole again.
 //! 4. If a record says that the data files have a page with a later LSN, redo skips the page's older changes
-//!    without reading the page. There are two exceptions. A page that was repaired at this start is read,
-//!    because the repaired version may be older than that record says. Under full-page-log such a record is
-//!    ignored if it comes after later changes of the page. The reason: an earlier redo wrote the page before
-//!    it came to these changes, and there is no image between.
+//!    without reading the page. There are two exceptions. For a page that was repaired at this start, the
+//!    LSN of its copy counts instead, because the copy may be older than that record says. Under
+//!    full-page-log such a record is ignored if it comes after later changes of the page. The reason: an
+//!    earlier redo wrote the page before it came to these changes, and there is no image between.
 //! 5. Redo also skips the changes that were already in the page's slot in the NVM page buffer (in persistent
 //!    memory) when redo began. Redo does not rebuild such a page from a whole-page record. The rebuilt page
 //!    would have a lower LSN than the image in the slot, which may be written to the data files meanwhile.
@@ -58,6 +58,7 @@ use crate::base::page;
 use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
 use crate::flash::FlashCache;
 use crate::home::packed::note::{self, NOTE_MAP};
+use crate::home::protection::Mended;
 use crate::level::ledger::Ledger;
 use crate::log::notes::discards;
 use crate::log::notes::stored_forms::{self, Forms, NOTE_FORMS};
@@ -165,11 +166,15 @@ impl Plan {
         std::mem::take(&mut self.forms)
     }
 
-    /// Pages that were mended from a copy: it may be older than what the notes say is home, so redo looks.
-    pub(crate) fn forget_written(&mut self, mended: &[PageId]) {
-        for id in mended.iter().filter(|_| !planted("redo: a mended page is taken for home")) {
-            self.history.written.remove(id);
+    /// Enters the versions that repaired pages have in the data files. Redo skips their older changes.
+    ///
+    /// So redo never puts a version there that is older than the log's records say. The next start, after a
+    /// crash of redo, would believe these records and lose the changes between.
+    pub(crate) fn note_mended(&mut self, mended: &[Mended]) {
+        if planted("redo: a mended page is taken for home") {
+            return;
         }
+        self.history.written.extend(mended.iter().map(|page| (page.id, page.lsn)));
     }
 
     /// Enters the pages, and the LSNs of their images, that the level above the data files has before redo

@@ -38,6 +38,7 @@ mod log_panic;
 mod log_recycle;
 mod log_round_trip;
 mod log_support;
+mod mended_pages;
 mod missing_files;
 mod nvm_attach;
 mod nvm_emulated;

@@ -37,7 +37,7 @@ use varve_device::{
     AlignedBuf, BlockFile, Directory, Durability, OpenHow, Purpose, Space, WriteOp, planted, reached,
 };
 
-use super::Protection;
+use super::{Announce, Mended, Protection};
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, SpaceId};
 use crate::base::lsn::Lsn;
@@ -456,12 +456,14 @@ impl Doublewrite {
 }
 
 /// Repairs torn pages from the copies in the existing file. Its layout may differ from the configured one.
+/// `announce` hears of each page before it is written.
 pub(super) fn repair(
     place: CopyFile<'_>,
     page_size: u32,
     files: &SpaceFiles,
     redo_start: Lsn,
-) -> Result<Vec<PageId>> {
+    announce: Announce<'_>,
+) -> Result<Vec<Mended>> {
     let mut mended = Vec::new();
     if planted("doublewrite: torn pages are not mended") {
         return Ok(mended);
@@ -476,11 +478,13 @@ pub(super) fn repair(
         if is_damaged(files, id, &mut buf)? {
             let short =
                 if planted("doublewrite: the mended page is written one sector short") { 512 } else { 0 };
-            let Copy { used, bytes, .. } = &copies[&id];
+            let Copy { used, bytes, lsn } = &copies[&id];
+            let page = Mended { id, lsn: *lsn };
+            announce(&page)?;
             // The slots may be in another unit than the page's place.
             let whole = used.next_multiple_of(files.of(id)?.file().sector_bytes() as usize).min(bytes.len());
             files.write_copy(id, &bytes[..whole.saturating_sub(short).max(512)])?;
-            mended.push(id);
+            mended.push(page);
             reached("recovery: torn page mended");
         }
     }

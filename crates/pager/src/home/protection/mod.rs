@@ -93,6 +93,18 @@ pub(crate) fn check_copies(data: &dyn Directory, stored: &Superblock) -> Result<
     }
 }
 
+/// A page that was repaired from its copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mended {
+    /// The page.
+    pub(crate) id: PageId,
+    /// Page LSN of the copy.
+    pub(crate) lsn: Lsn,
+}
+
+/// Hears of each page that a repair is going to write to the data files. An error stops the repair.
+pub(crate) type Announce<'a> = &'a mut dyn FnMut(&Mended) -> Result<()>;
+
 /// Before redo, repairs pages whose write was interrupted under the protection that was in force.
 /// `redo_start` is where redo will begin. Returns the repaired pages. Each is a version since that position,
 /// and not always its newest stable image.
@@ -101,17 +113,19 @@ pub(crate) fn repair(
     wanted: &Wanted<'_>,
     files: &SpaceFiles,
     redo_start: Lsn,
-) -> Result<Vec<PageId>> {
+    announce: Announce<'_>,
+) -> Result<Vec<Mended>> {
     let page_size = wanted.page_size as u32;
     match was {
         // No repair is needed here: redo begins with an image of every page whose write was interrupted, or a
         // slot in persistent memory has the newest version of the page.
         InForce::Nothing | InForce::AtomicWrite | InForce::FullPageLog | InForce::Nvm => Ok(Vec::new()),
         InForce::Doublewrite => {
-            doublewrite::repair(CopyFile::file(wanted.data), page_size, files, redo_start)
+            doublewrite::repair(CopyFile::file(wanted.data), page_size, files, redo_start, announce)
         }
         InForce::NvmDoublewrite => {
-            doublewrite::repair(CopyFile::region(in_region(wanted.copies)?), page_size, files, redo_start)
+            let copies = CopyFile::region(in_region(wanted.copies)?);
+            doublewrite::repair(copies, page_size, files, redo_start, announce)
         }
     }
 }

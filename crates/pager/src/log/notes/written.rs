@@ -7,7 +7,9 @@
 //! 1. The record is appended after the images are stable. So redo may skip older changes of these pages
 //!    without reading the pages (BUF_WRITE of Do 2012; other systems have "page flushed" records).
 //! 2. The record is a hint. The log is not flushed for it. Without the record, recovery gives the same
-//!    result, but reads more pages.
+//!    result, but reads more pages. There is one exception (3).
+//! 3. What the last record of a page says is never newer than the page in the data files. Redo would skip
+//!    changes otherwise. So if a start puts an older copy there, it stores a record of this copy durably first.
 //!
 //! What it does not know: who wrote the pages.
 
@@ -29,12 +31,21 @@ pub(crate) const BEFORE_REDO: &str = "flash: changes before redo are not looked 
 /// The payload for these images.
 pub(crate) fn encode(images: &[&Image]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(images.len() * 12);
-    for image in images {
-        put_varint(&mut payload, u64::from(image.id().space().0));
-        put_varint(&mut payload, u64::from(image.id().no().0));
-        put_varint(&mut payload, image.lsn().get());
-    }
+    images.iter().for_each(|image| put(&mut payload, image.id(), image.lsn()));
     payload
+}
+
+/// The payload for one page with this page LSN.
+pub(crate) fn encode_page(id: PageId, lsn: Lsn) -> Vec<u8> {
+    let mut payload = Vec::new();
+    put(&mut payload, id, lsn);
+    payload
+}
+
+fn put(payload: &mut Vec<u8>, id: PageId, lsn: Lsn) {
+    put_varint(payload, u64::from(id.space().0));
+    put_varint(payload, u64::from(id.no().0));
+    put_varint(payload, lsn.get());
 }
 
 /// The pages and LSNs of a payload; `None` if it is not one.
