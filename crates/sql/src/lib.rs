@@ -49,6 +49,7 @@ mod settings;
 mod sink;
 mod system;
 mod system_settings;
+mod table_method;
 pub mod text;
 pub mod time;
 mod ty;

@@ -19,6 +19,7 @@ use std::time::Duration;
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::path;
+use crate::table_method::{self, TableMethod};
 use crate::time::{DateStyle, IntervalStyle, NoDateStyle, TimeForms, Zone};
 use crate::utility::{Level, Modes};
 use quantity::{Unit, count, kilobytes, millis, number, within};
@@ -73,6 +74,8 @@ enum Kind {
     DateStyle,
     /// A list of schemas.
     SearchPath,
+    /// A table access method.
+    TableMethod,
     /// 1 to 3
     FloatDigits,
 }
@@ -156,7 +159,7 @@ const SETTINGS: &[Setting] = &[
     setting("transaction_deferrable", "off", Kind::ReadOnly),
     setting("transaction_isolation", "read committed", Kind::ReadOnly),
     setting("transaction_read_only", "off", Kind::ReadOnly),
-    setting("default_table_access_method", "paged", Kind::OneOf(&["paged", "heap"])),
+    setting(table_method::SETTING, "heap", Kind::TableMethod),
     setting("default_tablespace", "", Kind::Fixed(&[""])),
     setting("role", "none", Kind::Role),
     setting("row_security", "on", Kind::Bool),
@@ -212,6 +215,8 @@ pub struct Settings {
 /// Where a value is from that a session begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InitialSource {
+    /// varve.toml or ALTER SYSTEM
+    File,
     /// ALTER DATABASE ... SET
     Database,
     /// The client's start-up packet.
@@ -412,6 +417,12 @@ impl Settings {
         self.values.get("client_encoding").and_then(|name| Encoding::named(name)).unwrap_or_default()
     }
 
+    /// The access method of new tables without USING.
+    pub fn table_method(&self) -> TableMethod {
+        let name = self.values.get(table_method::SETTING);
+        name.and_then(|name| TableMethod::named(name).ok().flatten()).unwrap_or_default()
+    }
+
     /// Milliseconds of a duration setting.
     pub fn millis(&self, name: &str) -> u64 {
         self.values.get(name).and_then(|v| v.parse().ok()).unwrap_or(0)
@@ -541,6 +552,10 @@ fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(
         Kind::SearchPath => match path::entries(value) {
             Some(_) => value.to_owned(),
             None => return Err(invalid(s.name, value).with_detail("List syntax is invalid.")),
+        },
+        Kind::TableMethod => match table_method::fault_of_setting(value)? {
+            None => value.to_owned(),
+            Some(fault) => return Err(invalid(s.name, value).with_detail(fault)),
         },
         Kind::FloatDigits => match value.trim().parse::<i32>() {
             Ok(1..=3) => value.trim().to_owned(),

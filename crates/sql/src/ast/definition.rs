@@ -86,8 +86,8 @@ pub struct CreateTable {
     pub partition_by: Option<PartitionBy>,
     /// WITH (...)
     pub options: Vec<StorageOption>,
-    /// USING, if it is not the engine that keeps rows in pages.
-    pub engine: Option<String>,
+    /// USING
+    pub method: Option<String>,
 }
 
 /// A column of CREATE TABLE or ADD COLUMN.
@@ -239,8 +239,8 @@ pub struct CreateTableAs {
     pub columns: Vec<Ident>,
     /// WITH (...)
     pub options: Vec<StorageOption>,
-    /// USING, if it is not the engine that keeps rows in pages.
-    pub engine: Option<String>,
+    /// USING
+    pub method: Option<String>,
     /// The query.
     pub query: Box<Query>,
     /// Not WITH NO DATA.

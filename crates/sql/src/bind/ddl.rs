@@ -99,7 +99,6 @@ impl Binder<'_> {
             partition_by,
             is_unlogged,
             storage,
-            engine: t.engine.clone(),
             ..NewTable::new(schema, name, parts.columns)
         };
         let foreign_keys = parts.foreign_keys;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::ast;
 use crate::names::{object_name, undefined_table};
-use varve_engine::{Catalog, Error as EngineError, NewIndex, TableDef, Transaction};
+use varve_engine::{Catalog, Error as EngineError, NewIndex, NewTable, TableDef, Transaction};
 
 use super::Facts;
 use super::drop;
@@ -21,6 +21,7 @@ use crate::bind::index::IndexSpec;
 use crate::bind::{Binder, only};
 use crate::error::{SqlError, SqlState};
 use crate::sink::CommandTag;
+use crate::table_method::TableMethod;
 
 /// Runs a statement that defines something.
 pub fn run(
@@ -80,7 +81,8 @@ fn create_table(
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
     }
     tell_of_compression(txn, spec.table.storage, notices);
-    let table = txn.create_table(spec.table)?;
+    let method = TableMethod::of_new_table(t.method.as_deref(), facts.table_method)?;
+    let table = txn.create_table(NewTable { engine: method.engine(), ..spec.table })?;
     for (ordinal, mut sequence) in spec.sequences {
         sequence.owned_by = Some((table.id, ordinal));
         txn.create_sequence(sequence)?;

@@ -129,6 +129,8 @@ pub struct Facts {
     pub forms: crate::time::TimeForms,
     /// The encoding that the client speaks.
     pub encoding: crate::encoding::Encoding,
+    /// The access method of new tables without USING.
+    pub table_method: crate::table_method::TableMethod,
     /// How long locks are waited for.
     pub lock_timeout: Option<std::time::Duration>,
     /// State of `random()`.

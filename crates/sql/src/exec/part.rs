@@ -17,6 +17,7 @@ use crate::bind::part::check_bound;
 use crate::error::{SqlError, SqlState};
 use crate::eval::{Cx, Expr, Input, NoSequences};
 use crate::partition;
+use crate::table_method::{PAGED, TableMethod};
 
 pub(super) fn create_part(
     b: &mut Binder<'_>,
@@ -41,6 +42,7 @@ pub(super) fn create_part(
         }
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
     }
+    check_method(t, &table)?;
     check_bound(table.partitions.as_ref().map_or(&[], |p| &p.parts), &part)?;
     let is_default = part.bound == Bound::Default;
     let (schema, name) = (part.schema.clone(), part.name.clone());
@@ -52,6 +54,17 @@ pub(super) fn create_part(
         return if keys.is_empty() { Ok("CREATE TABLE") } else { Err(taken_by_default(default).into()) };
     }
     Ok("CREATE TABLE")
+}
+
+/// 0A000 if USING names another engine than that of the table. The setting of a default has no effect.
+fn check_method(t: &CreateTable, table: &TableDef) -> Result<()> {
+    let Some(method) = &t.method else { return Ok(()) };
+    let engine = TableMethod::of_new_table(Some(method), TableMethod::Paged)?.engine();
+    if engine.as_deref().unwrap_or(PAGED) == table.engine {
+        return Ok(());
+    }
+    let hint = "Name it for the partitioned table: its partitions are stored together.";
+    Err(SqlError::unsupported("an access method of a partition alone").with_hint(hint).into())
 }
 
 /// 23514: a row that is in DEFAULT belongs into the new part.

@@ -211,6 +211,7 @@ impl Session {
         if self.settings.take_changed() {
             self.facts.forms = self.settings.forms();
             self.facts.encoding = self.settings.encoding();
+            self.facts.table_method = self.settings.table_method();
             self.logging = Logging::of(&self.settings);
             let application_name = self.settings.get("application_name").unwrap_or_default();
             plant_panic(&application_name);

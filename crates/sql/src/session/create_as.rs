@@ -23,6 +23,7 @@ use crate::kept::KeptRows;
 use crate::names::{cannot_create, fold, object_name};
 use crate::sink::{Column, CommandTag, Severity};
 use crate::system::names::quoted;
+use crate::table_method::TableMethod;
 use crate::ty::{Ty, Typed};
 
 impl Session {
@@ -42,12 +43,17 @@ impl Session {
         if self.still_free(t, (&schema, &name))?.is_none() {
             return Ok(CommandTag::Plain("CREATE TABLE AS"));
         }
+        let method = TableMethod::of_new_table(t.method.as_deref(), self.facts.table_method)?;
         let (columns, mut rows) = self.rows_of_query(sql, definition, t)?;
         limits::columns(columns.len())?;
         let types: Vec<_> = columns.iter().map(|c| Typed::of_column(c.column_type).ty.oid()).collect();
         let is_unlogged = t.unlogged;
-        let engine = t.engine.clone();
-        let new = NewTable { is_unlogged, storage, engine, ..NewTable::new(&*schema, &*name, columns) };
+        let new = NewTable {
+            is_unlogged,
+            storage,
+            engine: method.engine(),
+            ..NewTable::new(&*schema, &*name, columns)
+        };
         self.make_table(definition, new)?;
         if !t.with_data {
             return Ok(CommandTag::Plain("CREATE TABLE AS"));

@@ -78,6 +78,7 @@ use crate::sequence_memory::SequenceMemory;
 use crate::settings::{self, InitialSource, Settings, is_role};
 use crate::sink::{Progress, Severity, Sink};
 use crate::system_settings::{ProcessSettings, SystemSettings};
+use crate::table_method;
 use crate::time::{Reading, TimeForms};
 use crate::utility::Level;
 use authorize::Allowed;
@@ -411,6 +412,10 @@ fn first_settings(
             settings.set_fact(name, &setting.value);
         }
     }
+    let method = shared.process.find(table_method::SETTING);
+    if let Some(setting) = method.filter(|setting| setting.value != setting.default) {
+        settings.set_initial(table_method::SETTING, &setting.value, InitialSource::File)?;
+    }
     for (name, value) in &database.settings {
         settings.set_initial(name, value, InitialSource::Database)?;
     }
@@ -455,6 +460,7 @@ impl Session {
             now_us: Cell::new(None),
             forms: settings.forms(),
             encoding: settings.encoding(),
+            table_method: settings.table_method(),
             lock_timeout: block::defaults(&settings).lock_timeout,
             random: Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             cancel,

@@ -92,6 +92,7 @@ impl Settings {
                 (false, _) => "session",
                 (true, Some(InitialSource::Client)) => "client",
                 (true, Some(InitialSource::Database)) => "database",
+                (true, Some(InitialSource::File)) => "configuration file",
                 (true, None) => "default",
             },
             choices: match s.kind {

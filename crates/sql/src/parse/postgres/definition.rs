@@ -99,14 +99,14 @@ impl Reader<'_> {
     ) -> Result<Definition> {
         let table = into.rel.as_ref();
         let unlogged = persistence(table, "a temporary table")?;
-        let engine = storage(&into.access_method, into.on_commit(), &into.table_space_name)?;
+        let method = storage(&into.access_method, into.on_commit(), &into.table_space_name)?;
         Ok(Definition::CreateTableAs(CreateTableAs {
             name: self.relation(table)?,
             if_not_exists,
             unlogged,
             columns: self.idents(&into.col_names, -1)?,
             options: storage_options(&into.options)?,
-            engine,
+            method,
             query: Box::new(self.query(query)?),
             with_data: !into.skip_data,
         }))
@@ -256,12 +256,11 @@ pub(super) fn persistence(relation: Option<&RangeVar>, temporary: &str) -> Resul
     }
 }
 
-/// The table engine that CREATE TABLE names; `None` for the one that keeps rows in pages.
+/// The table access method that CREATE TABLE names, if it names one.
 pub(super) fn storage(method: &str, on_commit: OnCommitAction, tablespace: &str) -> Result<Option<String>> {
     let is_plain = matches!(on_commit, OnCommitAction::Undefined | OnCommitAction::OncommitNoop);
     refuse(&[(!is_plain, "ON COMMIT"), (!tablespace.is_empty(), "a tablespace")])?;
-    let is_paged = matches!(method, "" | "heap" | "paged");
-    Ok((!is_paged).then(|| method.to_owned()))
+    Ok((!method.is_empty()).then(|| method.to_owned()))
 }
 
 /// The options of WITH, SET or RESET.

@@ -26,7 +26,7 @@ use crate::error::{Result, SqlError};
 impl Reader<'_> {
     pub(super) fn create_table(&self, t: &CreateStmt) -> Result<CreateTable> {
         let unlogged = persistence(t.relation.as_ref(), "a temporary table")?;
-        let engine = storage(&t.access_method, t.oncommit(), &t.tablespacename)?;
+        let method = storage(&t.access_method, t.oncommit(), &t.tablespacename)?;
         let is_part = t.partbound.is_some();
         refuse(&[
             (t.of_typename.is_some(), "a table of a type"),
@@ -55,7 +55,7 @@ impl Reader<'_> {
             },
             partition_by: t.partspec.as_ref().map(|by| self.partition_by(by)).transpose()?,
             options: storage_options(&t.options)?,
-            engine,
+            method,
         })
     }
 
