@@ -596,7 +596,7 @@ impl Pager {
         let settings = FlashSettings { size_bytes: bytes, ..flash.settings };
         let next = FlashConfig { settings, ..flash.clone() };
         next.check(config.page_size, config.log_bytes())?;
-        cache.resize(next.frames(config.page_size))
+        cache.resize(next.slots(config.page_size))
     }
 
     /// Returns the events since the last call that were no error of a call, but must be reported: the loss of

@@ -11,7 +11,7 @@ use super::table::CleanOrder;
 use crate::base::error::Result;
 use crate::base::refuse::require;
 use crate::base::setting::{Form, Setting, Unit};
-use crate::flash::io::store::frames_of;
+use crate::flash::io::store::slots_of;
 use crate::flash::policy::design::FlashDesign;
 use crate::flash::policy::scans::FlashScans;
 use crate::flash::restart::notes::log_takes_table;
@@ -40,9 +40,9 @@ pub struct FlashSettings {
     pub size_bytes: u64,
     /// Which pages the cache takes.
     pub design: FlashDesign,
-    /// Most dirty frames, in percent of all, if the design keeps dirty pages back (lambda in Do 2012).
+    /// Most dirty slots, in percent of all, if the design keeps dirty pages back (lambda in Do 2012).
     pub dirty_percent: u8,
-    /// Which dirty frame is cleaned first.
+    /// Which dirty slot is cleaned first.
     pub clean_order: CleanOrder,
     /// How a start reuses the contents of the cache.
     pub restart: FlashRestart,
@@ -57,7 +57,7 @@ pub struct FlashSettings {
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
 
-/// What the limit of dirty frames can be, in percent: the cleaner needs frames that others can have meanwhile.
+/// What the limit of dirty slots can be, in percent: the cleaner needs slots that others can have meanwhile.
 const DIRTY_PERCENTS: RangeInclusive<usize> = 1..=95;
 
 impl FlashSettings {
@@ -175,7 +175,7 @@ impl FlashConfig {
     /// Threads.
     pub const WRITERS: usize = 2;
     /// Pages that it must hold.
-    pub const FRAMES_MIN: u32 = 16;
+    pub const SLOTS_MIN: u32 = 16;
 
     /// A cache in a file of this length, with all defaults.
     pub fn new(directory: Arc<dyn Directory>, size_bytes: u64) -> Self {
@@ -194,26 +194,26 @@ impl FlashConfig {
     }
 
     /// Pages that it holds.
-    pub(crate) fn frames(&self, page_size: usize) -> u32 {
-        frames_of(self.settings.size_bytes, page_size)
+    pub(crate) fn slots(&self, page_size: usize) -> u32 {
+        slots_of(self.settings.size_bytes, page_size)
     }
 
     pub(crate) fn check(&self, page_size: usize, log_bytes: u64) -> Result<()> {
-        require(self.frames(page_size) >= FlashConfig::FRAMES_MIN, || {
+        require(self.slots(page_size) >= FlashConfig::SLOTS_MIN, || {
             format!(
                 "a flash cache of {} bytes holds {} pages: give it room for at least {}",
                 self.settings.size_bytes,
-                self.frames(page_size),
-                FlashConfig::FRAMES_MIN
+                self.slots(page_size),
+                FlashConfig::SLOTS_MIN
             )
         })?;
         FlashConfig::check_dirty_percent(self.settings.dirty_percent)?;
-        let frames = self.frames(page_size);
+        let slots = self.slots(page_size);
         require(
-            self.settings.restart != FlashRestart::LogBased || log_takes_table(log_bytes, frames),
+            self.settings.restart != FlashRestart::LogBased || log_takes_table(log_bytes, slots),
             || {
                 format!(
-                    "a log of {log_bytes} bytes is too small to note the {frames} pages of the flash cache: restart lazy-verification \
+                    "a log of {log_bytes} bytes is too small to note the {slots} pages of the flash cache: restart lazy-verification \
                  needs no room there"
                 )
             },
@@ -231,7 +231,7 @@ impl FlashConfig {
         })
     }
 
-    /// Whether this can be the limit of dirty frames.
+    /// Whether this can be the limit of dirty slots.
     pub(crate) fn check_dirty_percent(percent: u8) -> Result<()> {
         let percents = DIRTY_PERCENTS;
         require(percents.contains(&usize::from(percent)), || {
@@ -248,11 +248,11 @@ impl FlashConfig {
 pub enum FlashRestart {
     /// It begins empty.
     None,
-    /// A thread writes the frames' records again and again, and what a start finds is verified when it is used.
+    /// A thread writes the slots' records again and again, and what a start finds is verified when it is used.
     LazyVerification,
     /// Each record is on flash before anything depends on it (section 4.3.1; dear, and here for comparison).
     MemoryMapped,
-    /// The log notes what comes to frames (section 4.3.2; here for comparison).
+    /// The log notes what comes to slots (section 4.3.2; here for comparison).
     LogBased,
 }
 
@@ -284,7 +284,7 @@ impl FlashRestart {
 /// What an empty cache does to get full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlashFill {
-    /// Until a twentieth of the frames is free, it takes pages of scans, too, and reads are widened.
+    /// Until a twentieth of the slots is free, it takes pages of scans, too, and reads are widened.
     Aggressive,
     /// Nothing: it takes what it takes when it is full.
     Plain,

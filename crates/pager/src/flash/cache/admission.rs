@@ -23,7 +23,7 @@ use crate::base::ids::{Access, PageId};
 use crate::base::image::Image;
 use crate::flash::cache::{FlashCache, OLDER_STAY, add};
 use crate::flash::io::writes::Write;
-use crate::flash::table::{Admitted, Arrival, FrameNo};
+use crate::flash::table::{Admitted, Arrival, SlotNo};
 use crate::level::{Cause, Need};
 
 /// Pages written together.
@@ -37,7 +37,7 @@ struct Promised {
     /// In the batch.
     at: usize,
     partition: usize,
-    frame: FrameNo,
+    slot: SlotNo,
     is_dirty: bool,
 }
 
@@ -76,12 +76,12 @@ impl FlashCache {
             self.cancel(&plan.promised);
             return Err(refused);
         }
-        for Promised { at, partition, frame, is_dirty } in plan.promised {
+        for Promised { at, partition, slot, is_dirty } in plan.promised {
             add(&self.counters.admitted_dirty);
             if is_dirty && planted("flash: what is kept back counts as stable") {
                 self.around.ledger.stable(batch[at].id(), batch[at].lsn());
             }
-            self.push(Write { partition, frame, image: batch[at].clone(), is_dirty });
+            self.push(Write { partition, slot, image: batch[at].clone(), is_dirty });
         }
         Ok(())
     }
@@ -114,7 +114,7 @@ impl FlashCache {
         Ok(())
     }
 
-    /// Far above the limit of dirty frames, a put that adds dirty pages also cleans. The reason: the data
+    /// Far above the limit of dirty slots, a put that adds dirty pages also cleans. The reason: the data
     /// files are the bottleneck, and cleaning threads can't write to them faster than a put can. A put cleans
     /// as many pages as it adds, so that no put waits for the pages of others.
     fn hold_to_limit(&self, brought: usize) -> Result<()> {
@@ -144,7 +144,7 @@ impl FlashCache {
         self.transit.cleaning.wait_for_page(id);
     }
 
-    /// Takes frames for changed pages, as far as the design and the queue want them.
+    /// Takes slots for changed pages, as far as the design and the queue want them.
     fn plan(&self, batch: &[Image], keeps_back: bool) -> Plan {
         let (design, most) = (self.policy.design(), self.dirty_most());
         let (mut plan, mut is_over) = (Plan::default(), false);
@@ -166,10 +166,10 @@ impl FlashCache {
                 continue;
             }
             let since = || self.around.ledger.since(id).unwrap_or(lsn);
-            let new = Arrival { id, lsn, lacks: keeps_back.then(since), now: self.frames.tick(), heat: None };
+            let new = Arrival { id, lsn, lacks: keeps_back.then(since), now: self.slots.tick(), heat: None };
             match table.admit(new, |id| self.policy.heat.of(id)) {
-                Admitted::Frame(frame) => {
-                    plan.promised.push(Promised { at, partition, frame, is_dirty: keeps_back });
+                Admitted::Slot(slot) => {
+                    plan.promised.push(Promised { at, partition, slot, is_dirty: keeps_back });
                     plan.kept.extend(keeps_back.then_some(at));
                     is_over |= keeps_back && table.dirty_count() > most;
                 }
@@ -202,13 +202,13 @@ impl FlashCache {
         match admitted {
             Admitted::Busy => add(&self.counters.busy),
             Admitted::Colder => add(&self.counters.colder),
-            Admitted::Frame(_) | Admitted::Has { .. } => {}
+            Admitted::Slot(_) | Admitted::Has { .. } => {}
         }
     }
 
     fn cancel(&self, promised: &[Promised]) {
-        for Promised { partition, frame, .. } in promised {
-            self.table(*partition).written(*frame, false);
+        for Promised { partition, slot, .. } in promised {
+            self.table(*partition).written(*slot, false);
         }
         self.drive.writes.give_back(promised.len());
     }
@@ -219,7 +219,7 @@ impl FlashCache {
             return;
         }
         let mut table = self.table_of(id);
-        if table.touch(id, self.frames.tick()) || self.policy.design().takes_read() {
+        if table.touch(id, self.slots.tick()) || self.policy.design().takes_read() {
             return;
         }
         if !self.policy.design().takes_clean(why, self.is_filling(&table)) {
@@ -243,14 +243,14 @@ impl FlashCache {
             return;
         }
         let image = copy();
-        let new = Arrival { id, lsn: image.lsn(), lacks: None, now: self.frames.tick(), heat };
+        let new = Arrival { id, lsn: image.lsn(), lacks: None, now: self.slots.tick(), heat };
         let mut table = self.table_of(id);
         let (partition, admitted) = (table.partition, table.admit(new, |id| self.policy.heat.of(id)));
         drop(table);
         match admitted {
-            Admitted::Frame(frame) => {
+            Admitted::Slot(slot) => {
                 add(&self.counters.admitted_clean);
-                self.push(Write { partition, frame, image, is_dirty: false });
+                self.push(Write { partition, slot, image, is_dirty: false });
             }
             admitted => self.take_no(admitted),
         }
@@ -275,20 +275,20 @@ impl FlashCache {
         if writes.is_empty() {
             return Ok(false);
         }
-        let is_unwanted = |one: &Write| self.table(one.partition).is_unwanted(one.frame);
+        let is_unwanted = |one: &Write| self.table(one.partition).is_unwanted(one.slot);
         let (unwanted, writes): (Vec<Write>, Vec<Write>) = writes.into_iter().partition(is_unwanted);
         unwanted.iter().for_each(|one| self.wrote(one, true));
         self.drive.writes.give_back(unwanted.len());
         if writes.is_empty() {
             return Ok(true);
         }
-        let frames =
-            writes.iter().map(|one| (self.frames.stored(one.partition, one.frame), one.image.bytes()));
+        let slots =
+            writes.iter().map(|one| (self.slots.stored(one.partition, one.slot), one.image.bytes()));
         add(&self.counters.write_batches);
         let in_flight = self.drive.throttle.begin(writes.len());
         let written = match self.is_lost() || self.is_failing() {
             true => None,
-            false => Some(self.drive.store.write(frames)),
+            false => Some(self.drive.store.write(slots)),
         };
         drop(in_flight);
         if let Some(Ok(())) = written {
@@ -315,7 +315,7 @@ impl FlashCache {
         // Both steps are under one lock. Otherwise the next page of a slot that becomes free could be found,
         // or removed, in place of this page.
         let mut table = self.table(one.partition);
-        table.written(one.frame, is_good);
+        table.written(one.slot, is_good);
         self.drive.writes.done(one);
     }
 
@@ -329,7 +329,7 @@ impl FlashCache {
         let ids: Vec<PageId> = dirty.iter().map(|one| one.image.id()).collect();
         let cleaned = self.clean_pages(&ids);
         for one in dirty {
-            let is_needed = self.table(one.partition).lacks(one.frame, one.image.id());
+            let is_needed = self.table(one.partition).lacks(one.slot, one.image.id());
             if is_needed {
                 reached("flash: a page that nobody takes stays in the queue");
                 self.drive.writes.push(one);

@@ -30,9 +30,9 @@ const GROUP_MAX: usize = 32;
 /// a newer version of one page waits for all of them.
 const GROUPS_MAX: usize = 16;
 const PAGES_MAX: usize = 128;
-/// How far the dirty frames may exceed their limit before puts clean, too: in percent of all frames.
+/// How far the dirty slots may exceed their limit before puts clean, too: in percent of all slots.
 const MARGIN_PERCENT: u64 = 2;
-/// Frames read together for that.
+/// Slots read together for that.
 const READ_MAX: usize = 32;
 
 /// A page whose way home has begun.
@@ -40,7 +40,7 @@ struct Begun {
     id: PageId,
     partition: usize,
     cleaning: Cleaning,
-    /// Where it is not in its frame yet.
+    /// Where it is not in its slot yet.
     image: Option<Image>,
 }
 
@@ -52,10 +52,10 @@ impl FlashCache {
         let mut image = None;
         if !cleaning.is_written {
             let is_meant = |image: &Image| image.id() == id && image.lsn() == cleaning.lsn;
-            image = self.drive.writes.only_here(partition, cleaning.frame).filter(is_meant);
+            image = self.drive.writes.only_here(partition, cleaning.slot).filter(is_meant);
             if image.is_none() {
                 // The put of this page has not returned, so no thread knows that the page is here.
-                table.end_clean(cleaning.frame, false);
+                table.end_clean(cleaning.slot, false);
                 return None;
             }
         }
@@ -129,7 +129,7 @@ impl FlashCache {
         summed(together.into_iter().map(|group| self.bring_home(group)))
     }
 
-    /// Cleans until the number of dirty frames is within its limit. Full data files are not an error here,
+    /// Cleans until the number of dirty slots is within its limit. Full data files are not an error here,
     /// because a put need not fail for that.
     pub(in crate::flash) fn clean_to_limit(&self) -> Result<()> {
         loop {
@@ -144,7 +144,7 @@ impl FlashCache {
 
     /// Whether so many slots are dirty that the cleaning threads are too slow.
     pub(in crate::flash) fn is_far_over_limit(&self) -> bool {
-        let most = u64::from(self.frames()) * (u64::from(self.dirty_percent()) + MARGIN_PERCENT) / 100;
+        let most = u64::from(self.slots()) * (u64::from(self.dirty_percent()) + MARGIN_PERCENT) / 100;
         self.tables().map(|table| table.dirty_count()).sum::<u64>() > most
     }
 
@@ -204,9 +204,9 @@ impl FlashCache {
             // Both steps are under one lock. A thread that begins with the page in between would lose its
             // entry in the set here.
             let mut table = self.table(begun.partition);
-            table.end_clean(begun.cleaning.frame, *is_home);
+            table.end_clean(begun.cleaning.slot, *is_home);
             if is_refused && !is_home {
-                table.pass_over(begun.cleaning.frame);
+                table.pass_over(begun.cleaning.slot);
             }
             self.transit.cleaning.end(begun.id);
         }
@@ -252,11 +252,11 @@ impl FlashCache {
     /// The verified images of a group's pages, each with its index in the group. A page that can't be read is
     /// left out if no thread needs it any more.
     fn images_of(&self, group: &[Begun]) -> Result<Vec<(usize, Image)>> {
-        let in_frames: Vec<&Begun> = group.iter().filter(|begun| begun.image.is_none()).collect();
-        let mut buffers: Vec<AlignedBuf> = in_frames.iter().map(|_| self.drive.store.buffer()).collect();
-        let parts = in_frames.chunks(READ_MAX).zip(buffers.chunks_mut(READ_MAX));
-        let read: Vec<Result<()>> = parts.map(|(begun, buffers)| self.read_frames(begun, buffers)).collect();
-        let each = in_frames
+        let in_slots: Vec<&Begun> = group.iter().filter(|begun| begun.image.is_none()).collect();
+        let mut buffers: Vec<AlignedBuf> = in_slots.iter().map(|_| self.drive.store.buffer()).collect();
+        let parts = in_slots.chunks(READ_MAX).zip(buffers.chunks_mut(READ_MAX));
+        let read: Vec<Result<()>> = parts.map(|(begun, buffers)| self.read_slots(begun, buffers)).collect();
+        let each = in_slots
             .chunks(READ_MAX)
             .zip(read)
             .flat_map(|(part, read)| part.iter().map(move |_| read.clone()));
@@ -275,12 +275,12 @@ impl FlashCache {
         Ok(images)
     }
 
-    fn read_frames(&self, begun: &[&Begun], buffers: &mut [AlignedBuf]) -> Result<()> {
-        let frames = begun.iter().zip(buffers);
-        let frames = frames
-            .map(|(begun, buf)| (self.frames.stored(begun.partition, begun.cleaning.frame), &mut buf[..]));
+    fn read_slots(&self, begun: &[&Begun], buffers: &mut [AlignedBuf]) -> Result<()> {
+        let slots = begun.iter().zip(buffers);
+        let slots = slots
+            .map(|(begun, buf)| (self.slots.stored(begun.partition, begun.cleaning.slot), &mut buf[..]));
         let in_flight = self.drive.throttle.begin(begun.len());
-        let read = self.drive.store.read(frames);
+        let read = self.drive.store.read(slots);
         drop(in_flight);
         read.inspect_err(|cause| self.note_error(cause))
     }
@@ -292,7 +292,7 @@ impl FlashCache {
         let found = |read: Result<AlignedBuf>| {
             let image = Image::of_sealed(begun.id, read?, Access::Random);
             image.ok().filter(|image| image.lsn() == begun.cleaning.lsn).ok_or_else(|| {
-                let what = format!("the changed page {} is not in its frame on flash", begun.id);
+                let what = format!("the changed page {} is not in its slot on flash", begun.id);
                 PagerError::Corrupt { what }
             })
         };
@@ -301,12 +301,12 @@ impl FlashCache {
             let read = self
                 .drive
                 .store
-                .read_one(self.frames.stored(begun.partition, begun.cleaning.frame), &mut bytes);
+                .read_one(self.slots.stored(begun.partition, begun.cleaning.slot), &mut bytes);
             found(read.map(|()| bytes)).inspect(|_| self.note_success())
         };
         match found(read).or_else(again) {
             Ok(image) => Ok(Some(image)),
-            Err(cause) if self.table(begun.partition).lacks(begun.cleaning.frame, begun.id) => {
+            Err(cause) if self.table(begun.partition).lacks(begun.cleaning.slot, begun.id) => {
                 Err(self.lose_for(cause))
             }
             Err(_) => Ok(None),

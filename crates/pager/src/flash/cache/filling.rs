@@ -16,7 +16,7 @@
 //!    admitted under the same lock.
 //! 2. At most one thread at a time reads a neighbour. A page that has a slot is not read as a neighbour.
 //! 3. No page is evicted from flash for a neighbour.
-//! 4. Neighbours are in the extent of the requested page. The extent is in use while the page's frame in the
+//! 4. Neighbours are in the extent of the requested page. The extent is in use while the page's slot in the
 //!    pool is latched. So the extent is not returned to the device meanwhile.
 //!
 //! If persistent memory is above the cache, neighbours are not read, because the dirty-page table does not
@@ -147,7 +147,7 @@ impl FlashCache {
             Ok(image) if self.policy.design().widens() && self.promise() => image,
             _ => return self.transit.read_along.forget(id),
         };
-        let new = Arrival { id, lsn: image.lsn(), lacks: None, now: self.frames.tick(), heat: None };
+        let new = Arrival { id, lsn: image.lsn(), lacks: None, now: self.slots.tick(), heat: None };
         let mut table = self.table_of(id);
         let partition = table.partition;
         let is_welcome = self.transit.read_along.end(id)
@@ -157,9 +157,9 @@ impl FlashCache {
         let admitted = is_welcome.then(|| table.admit(new, |_| 0));
         drop(table);
         match admitted {
-            Some(Admitted::Frame(frame)) => {
+            Some(Admitted::Slot(slot)) => {
                 add(&self.counters.widened_pages);
-                self.push(Write { partition, frame, image, is_dirty: false });
+                self.push(Write { partition, slot, image, is_dirty: false });
             }
             _ => self.drive.writes.give_back(1),
         }

@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 pub(super) struct KeptBack {
     /// The design, or the size, is about to change.
     is_draining: AtomicBool,
-    /// Sharp checkpoints that write all frames to the data files now.
+    /// Sharp checkpoints that write all slots to the data files now.
     sharp_checkpoints: AtomicU32,
-    /// Frames that may be dirty, in percent of all.
+    /// Slots that may be dirty, in percent of all.
     percent: AtomicU8,
 }
 
 impl KeptBack {
-    /// At most this percentage of the frames.
+    /// At most this percentage of the slots.
     pub(super) fn new(percent: u8) -> KeptBack {
         KeptBack {
             is_draining: AtomicBool::new(false),
@@ -48,13 +48,13 @@ impl KeptBack {
         };
     }
 
-    /// Frames that may be dirty, in percent of all.
+    /// Slots that may be dirty, in percent of all.
     #[inline]
     pub(super) fn percent(&self) -> u8 {
         self.percent.load(Relaxed)
     }
 
-    /// Another limit of dirty frames.
+    /// Another limit of dirty slots.
     pub(super) fn set_percent(&self, percent: u8) {
         self.percent.store(percent, Relaxed);
     }

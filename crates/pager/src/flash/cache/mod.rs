@@ -1,9 +1,9 @@
 //! The flash cache as a level: its parts, and changes of its design. The design is the policy that says which
-//! pages the cache takes. A *slot* is the space for one page on flash (`Frame` in the code).
+//! pages the cache takes. A *slot* is the space for one page on flash (`Slot` in the code).
 //!
 //! | part | what it holds |
 //! |---|---|
-//! | `frames` | the slot table and the clock of accesses |
+//! | `slots` | the slot table and the clock of accesses |
 //! | `drive` | the file, the queue of writes, the requests in progress |
 //! | `policy` | the design in force, and the statistics of pages that it uses |
 //! | `kept_back` | whether dirty pages may stay on flash now, and how many |
@@ -64,7 +64,7 @@ use crate::flash::policy::throttle::Throttle;
 use crate::flash::restart::mirror::Keeping;
 use crate::flash::restart::records::Records;
 use crate::flash::restart::rounds::Hardening;
-use crate::flash::table::frames::Frames;
+use crate::flash::table::slots::Slots;
 use crate::flash::table::shape::Shape;
 use crate::level::ledger::Ledger;
 use crate::level::{Cause, DiscardHold, Level, LevelReport, Need, Run, Step, summed};
@@ -92,7 +92,7 @@ pub(super) const OLDER_STAY: &str = "flash: older copies stay";
 
 /// The level: its parts.
 pub(crate) struct FlashCache {
-    pub(super) frames: Frames,
+    pub(super) slots: Slots,
     pub(super) drive: Drive,
     pub(super) policy: Policy,
     kept_back: KeptBack,
@@ -175,10 +175,10 @@ impl FlashCache {
     /// device is only a warning, and the database works without the cache.
     pub(crate) fn open(config: &FlashConfig, owner: Owner, around: Surroundings) -> Opened {
         let Owner { database, page_size, clock } = owner;
-        let shape = Shape::of(config.frames(page_size));
+        let shape = Shape::of(config.slots(page_size));
         let (marks, seal) = (Marks::default(), Seal::default());
         let how = config.settings.restart as u8;
-        let whose = Whose { database, page_size, frames: shape.frames(), how, epoch: 0, marks, seal };
+        let whose = Whose { database, page_size, slots: shape.slots(), how, epoch: 0, marks, seal };
         let throttle = Throttle::new(config.pending_max, clock.clone());
         let budget = Budget::new(config.settings.daily_write_bytes, clock);
         match Store::open(&*config.directory, whose, budget) {
@@ -190,7 +190,7 @@ impl FlashCache {
                 };
                 let (directory, writes) = (config.directory.clone(), Writes::new(config.queued_max));
                 let cache = FlashCache {
-                    frames: Frames::new(shape, config.settings.design.order(), config.settings.clean_order),
+                    slots: Slots::new(shape, config.settings.design.order(), config.settings.clean_order),
                     drive: Drive { directory, store, writes, throttle },
                     policy: Policy::new(&config.settings),
                     kept_back: KeptBack::new(config.settings.dirty_percent),
@@ -255,14 +255,14 @@ impl FlashCache {
         self.transit.cleaning.ring();
     }
 
-    /// The largest percentage of frames that may be dirty.
+    /// The largest percentage of slots that may be dirty.
     pub(crate) fn dirty_percent(&self) -> u8 {
         self.kept_back.percent()
     }
 
-    /// Dirty frames of a partition, at most.
+    /// Dirty slots of a partition, at most.
     pub(super) fn dirty_most(&self) -> u64 {
-        u64::from(self.frames.shape.partition_frames()) * u64::from(self.dirty_percent()) / 100
+        u64::from(self.slots.shape.partition_slots()) * u64::from(self.dirty_percent()) / 100
     }
 
     /// Sets how many bytes a day may be written to the drive; `None` means no limit.
@@ -302,7 +302,7 @@ impl FlashCache {
         }
     }
 
-    /// Whether records of the frames are kept. They are not kept below persistent memory, because redo does
+    /// Whether records of the slots are kept. They are not kept below persistent memory, because redo does
     /// not learn there which pages are newer than in the data files.
     pub(crate) fn keeps_records(&self) -> bool {
         self.records.scheme != FlashRestart::None && !self.around.is_below_nvm
@@ -335,9 +335,9 @@ impl FlashCache {
         self.life.state() == State::Leaving && self.keeps_back() && self.is_on()
     }
 
-    /// All frames.
-    pub(super) fn frames(&self) -> u32 {
-        self.frames.shape.frames()
+    /// All slots.
+    pub(super) fn slots(&self) -> u32 {
+        self.slots.shape.slots()
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -347,9 +347,9 @@ impl FlashCache {
     /// Locks the partition of the page. The partition of the page does not change while it is locked.
     pub(super) fn table_of(&self, id: PageId) -> Table<'_> {
         loop {
-            let table = self.table(self.frames.partition_of(id));
+            let table = self.table(self.slots.partition_of(id));
             // While the shape changes all of them are locked.
-            if table.partition == self.frames.partition_of(id) {
+            if table.partition == self.slots.partition_of(id) {
                 return table;
             }
         }
@@ -357,12 +357,12 @@ impl FlashCache {
 
     /// A partition by its number.
     pub(super) fn table(&self, partition: usize) -> Table<'_> {
-        Table { table: self.frames.lock(partition), cache: self, partition }
+        Table { table: self.slots.lock(partition), cache: self, partition }
     }
 
     /// All of them, one after the other.
     pub(super) fn tables(&self) -> impl Iterator<Item = Table<'_>> {
-        (0..self.frames.partitions()).map(|partition| self.table(partition))
+        (0..self.slots.partitions()).map(|partition| self.table(partition))
     }
 
     pub(super) fn forget_all(&self) {

@@ -1,5 +1,5 @@
 //! Reads of the flash cache: from slots on flash, from the queue of writes, and from the data files. A slot
-//! is the space for one page on flash (`Frame` in the code).
+//! is the space for one page on flash (`Slot` in the code).
 //!
 //! Invariants
 //! 1. A page read from a slot is valid if its identity, page LSN and checksum are those of the slot table.
@@ -19,17 +19,17 @@ use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
 use crate::flash::cache::{FlashCache, add};
-use crate::flash::table::{FrameNo, ReadFrom, Reading, Saw};
+use crate::flash::table::{SlotNo, ReadFrom, Reading, Saw};
 use crate::level::{Got, Run, Tier, Want};
 
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A frame that is being read.
+/// A slot that is being read.
 #[derive(Clone, Copy)]
 pub(in crate::flash) struct Pin {
     id: PageId,
     partition: usize,
-    frame: FrameNo,
+    slot: SlotNo,
     lsn: Lsn,
     /// If the page can't be read here, only redo can make it, and only if redo still runs.
     is_dirty: bool,
@@ -38,19 +38,19 @@ pub(in crate::flash) struct Pin {
 
 impl Pin {
     /// Whether a read found the page.
-    fn look(&self, frame: &[u8], read: Result<()>) -> Result<()> {
+    fn look(&self, slot: &[u8], read: Result<()>) -> Result<()> {
         read?;
-        if page::verify(frame, self.id).is_ok() && page::page_lsn(frame) == self.lsn {
+        if page::verify(slot, self.id).is_ok() && page::page_lsn(slot) == self.lsn {
             return Ok(());
         }
-        Err(PagerError::Corrupt { what: format!("page {} is not in its frame on flash", self.id) })
+        Err(PagerError::Corrupt { what: format!("page {} is not in its slot on flash", self.id) })
     }
 }
 
 /// Where a page is.
 enum Source {
-    Frame(Pin),
-    /// On its way to a frame.
+    Slot(Pin),
+    /// On its way to a slot.
     Image(Image),
 }
 
@@ -69,16 +69,16 @@ impl FlashCache {
         loop {
             let mut table = self.table_of(id);
             let partition = table.partition;
-            let found = table.begin_read(id, self.frames.tick())?;
+            let found = table.begin_read(id, self.slots.tick())?;
             drop(table);
             match found {
-                ReadFrom::Frame(reading) => {
-                    let Reading { frame, lsn, is_dirty, is_unverified } = reading;
-                    return Some(Source::Frame(Pin { id, partition, frame, lsn, is_dirty, is_unverified }));
+                ReadFrom::Slot(reading) => {
+                    let Reading { slot, lsn, is_dirty, is_unverified } = reading;
+                    return Some(Source::Slot(Pin { id, partition, slot, lsn, is_dirty, is_unverified }));
                 }
-                ReadFrom::OnItsWay(frame) => {
+                ReadFrom::OnItsWay(slot) => {
                     if let Some(image) =
-                        self.drive.writes.only_here(partition, frame).filter(|image| image.id() == id)
+                        self.drive.writes.only_here(partition, slot).filter(|image| image.id() == id)
                     {
                         reached("flash: read on its way");
                         return Some(Source::Image(image));
@@ -98,8 +98,8 @@ impl FlashCache {
     }
 
     fn end_read(&self, pin: Pin, saw: Saw) {
-        if self.table(pin.partition).end_read(pin.frame, saw) {
-            reached("flash: a frame is not what it should be");
+        if self.table(pin.partition).end_read(pin.slot, saw) {
+            reached("flash: a slot is not what it should be");
             let counters = &self.counters;
             add(if pin.is_unverified { &counters.restored_wrong } else { &counters.damaged });
         }
@@ -132,7 +132,7 @@ impl FlashCache {
         let may_be_there = read.is_err() && !is_alone && !self.is_failing();
         let mut found = pin.look(frame, read);
         if found.is_err() && (is_needed || may_be_there) {
-            let read = self.drive.store.read_one(self.frames.stored(pin.partition, pin.frame), frame);
+            let read = self.drive.store.read_one(self.slots.stored(pin.partition, pin.slot), frame);
             self.note(&read);
             found = pin.look(frame, read);
         }
@@ -156,7 +156,7 @@ impl FlashCache {
         if self.table_of(id).is_dirty(id) {
             return Err(self.lose_for(cause));
         }
-        reached("flash: a frame that can't be read is home meanwhile");
+        reached("flash: a slot that can't be read is home meanwhile");
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl FlashCache {
                 self.hand_up(&image, want);
                 return Ok(true);
             }
-            Some(Source::Frame(pin)) => pin,
+            Some(Source::Slot(pin)) => pin,
         };
         let Want::Page { frame, .. } = want else { return Ok(false) };
         if may_bypass && !pin.is_dirty && self.drive.throttle.is_home_sooner() {
@@ -177,7 +177,7 @@ impl FlashCache {
             add(&self.counters.bypassed);
             return Ok(false);
         }
-        let stored = self.frames.stored(pin.partition, pin.frame);
+        let stored = self.slots.stored(pin.partition, pin.slot);
         let read = self.drive.throttle.read_here(|| self.drive.store.read_one(stored, frame));
         self.note(&read);
         self.end(pin, want, read, true)
@@ -188,7 +188,7 @@ impl FlashCache {
         let mut pinned: Vec<(Pin, &'r mut Want<'a>)> = Vec::with_capacity(cached.len());
         for (source, _, want) in cached {
             match source {
-                Source::Frame(pin) => pinned.push((pin, want)),
+                Source::Slot(pin) => pinned.push((pin, want)),
                 Source::Image(image) => self.hand_up(&image, want),
             }
         }
@@ -196,12 +196,12 @@ impl FlashCache {
             return Ok(Vec::new());
         }
         let count = pinned.len();
-        let frames = pinned.iter_mut().filter_map(|(pin, want)| match want {
-            Want::Page { frame, .. } => Some((self.frames.stored(pin.partition, pin.frame), &mut **frame)),
+        let slots = pinned.iter_mut().filter_map(|(pin, want)| match want {
+            Want::Page { frame, .. } => Some((self.slots.stored(pin.partition, pin.slot), &mut **frame)),
             Want::Hole => None,
         });
         let in_flight = self.drive.throttle.begin(count);
-        let read = self.drive.store.read(frames);
+        let read = self.drive.store.read(slots);
         drop(in_flight);
         self.note(&read);
         let (mut failed, mut lost) = (Vec::new(), None);
@@ -235,7 +235,7 @@ impl FlashCache {
         let begin = (0..want.len()).find(is_miss).unwrap_or(want.len());
         let end = (0..want.len()).rev().find(is_miss).map_or(begin, |last| last + 1);
         for source in &mut sources[begin..end] {
-            if let Some(Source::Frame(pin @ Pin { is_dirty: false, .. })) = source {
+            if let Some(Source::Slot(pin @ Pin { is_dirty: false, .. })) = source {
                 self.end_read(*pin, Saw::Nothing);
                 add(&self.counters.trimmed);
                 *source = None;

@@ -20,7 +20,7 @@ impl FlashCache {
         let _first = self.counters.kinds.0.set(ByKind { ops, counters });
     }
 
-    /// Frames by state.
+    /// Slots by state.
     pub(in crate::flash) fn counts(&self) -> Counts {
         let each = self.tables().map(|table| table.counts());
         each.fold(Counts::default(), Counts::plus)
@@ -31,7 +31,7 @@ impl FlashCache {
         let (counts, counters) = (self.counts(), &self.counters);
         let of = |counter: &AtomicU64| counter.load(Relaxed);
         let mut told = vec![
-            ("frames", u64::from(self.frames())),
+            ("frames", u64::from(self.slots())),
             ("free", counts.free),
             ("writing", counts.writing),
             ("clean", counts.clean),

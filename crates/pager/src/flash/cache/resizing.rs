@@ -31,16 +31,16 @@ use crate::flash::table::Partition;
 use crate::flash::table::shape::Shape;
 
 impl FlashCache {
-    /// Changes the cache to `frames` slots; it is empty then. If the cache is lost, or about to be, the new
+    /// Changes the cache to `slots` slots; it is empty then. If the cache is lost, or about to be, the new
     /// size takes effect at the next start.
-    pub(crate) fn resize(&self, frames: u32) -> Result<()> {
+    pub(crate) fn resize(&self, slots: u32) -> Result<()> {
         let _one_at_a_time = self.policy.switching.lock();
-        let shape = Shape::of(frames);
-        if shape.frames() == self.frames() || self.is_lost() || self.is_failing() {
+        let shape = Shape::of(slots);
+        if shape.slots() == self.slots() || self.is_lost() || self.is_failing() {
             return Ok(());
         }
-        let grows = shape.frames() > self.frames();
-        let has_room = if grows { self.drive.store.set_length(shape.frames()) } else { Ok(()) };
+        let grows = shape.slots() > self.slots();
+        let has_room = if grows { self.drive.store.set_length(shape.slots()) } else { Ok(()) };
         let drains = !planted("flash: another size forgets what home lacks");
         let drained = has_room.and_then(|()| if drains { self.drain_dirty() } else { Ok(()) });
         let resized = drained.and_then(|()| {
@@ -52,7 +52,7 @@ impl FlashCache {
         self.end_draining();
         match &resized {
             Err(_) if grows => {
-                let _as_long_as_it_was = self.drive.store.set_length(self.frames());
+                let _as_long_as_it_was = self.drive.store.set_length(self.slots());
             }
             // Without the gate: a long file takes its time.
             Ok(()) if !grows => self.shorten(),
@@ -77,7 +77,7 @@ impl FlashCache {
         // Who keeps records goes by the shape.
         let nobody_writes = self.records.hardening.nobody_writes();
         let mut noted = self.records.keeping.noted.lock();
-        let whose = Whose { frames: shape.frames(), epoch: random_id(), ..self.records.hardening.whose() };
+        let whose = Whose { slots: shape.slots(), epoch: random_id(), ..self.records.hardening.whose() };
         self.drive.store.sign(&whose)?;
         self.renew_tables(shape);
         self.records.hardening.reshape(whose, self.drive.store.table_blocks());
@@ -91,20 +91,20 @@ impl FlashCache {
         Ok(())
     }
 
-    /// Frames are counted, and lie, as the shape says.
+    /// Slots are counted, and lie, as the shape says.
     fn renew_tables(&self, shape: &Shape) {
         let (order, clean_order) = (self.policy.design().order(), self.policy.clean_order);
         let mut tables: Vec<Table<'_>> = self.tables().collect();
-        self.drive.store.reshape(shape.frames());
-        self.frames.shape.become_like(shape);
+        self.drive.store.reshape(shape.slots());
+        self.slots.shape.become_like(shape);
         for (no, table) in (0..).zip(&mut tables) {
-            table.renew(Partition::new(shape.frames_of(no), order, clean_order));
+            table.renew(Partition::new(shape.slots_of(no), order, clean_order));
         }
     }
 
-    /// The file has no more room than its frames need.
+    /// The file has no more room than its slots need.
     fn shorten(&self) {
-        if let Err(cause) = self.drive.store.set_length(self.frames()) {
+        if let Err(cause) = self.drive.store.set_length(self.slots()) {
             // It only takes room, and the next start begins with an empty cache.
             self.note_error(&cause);
         }

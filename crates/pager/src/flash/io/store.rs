@@ -55,7 +55,7 @@ const VERSION: u32 = 2;
 const CHECKSUM_AT: usize = HEADER_BYTES as usize - 4;
 
 /// Pages that a file of this length holds.
-pub(crate) fn frames_of(size_bytes: u64, page_size: usize) -> u32 {
+pub(crate) fn slots_of(size_bytes: u64, page_size: usize) -> u32 {
     let room = size_bytes.saturating_sub(HEADER_BYTES);
     let block = TABLE_BLOCK_BYTES as u64;
     let of_block = RECORDS_OF_BLOCK as u64 * page_size as u64;
@@ -64,9 +64,9 @@ pub(crate) fn frames_of(size_bytes: u64, page_size: usize) -> u32 {
     u32::try_from(whole * RECORDS_OF_BLOCK as u64 + rest).unwrap_or(u32::MAX)
 }
 
-/// Blocks of the records of so many frames.
-fn table_blocks(frames: u32) -> u32 {
-    frames.div_ceil(RECORDS_OF_BLOCK as u32)
+/// Blocks of the records of so many slots.
+fn table_blocks(slots: u32) -> u32 {
+    slots.div_ceil(RECORDS_OF_BLOCK as u32)
 }
 
 /// Whose a file is, and by what its records are told from older ones.
@@ -74,7 +74,7 @@ fn table_blocks(frames: u32) -> u32 {
 pub(in crate::flash) struct Whose {
     pub(in crate::flash) database: u64,
     pub(in crate::flash) page_size: usize,
-    pub(in crate::flash) frames: u32,
+    pub(in crate::flash) slots: u32,
     /// How records are kept.
     pub(in crate::flash) how: u8,
     pub(in crate::flash) epoch: u64,
@@ -119,7 +119,7 @@ impl Whose {
         put_u32(&mut header, 8, VERSION);
         put_u32(&mut header, 12, self.page_size as u32);
         put_u64(&mut header, 16, self.database);
-        put_u32(&mut header, 24, self.frames);
+        put_u32(&mut header, 24, self.slots);
         header[28] = self.how;
         put_u64(&mut header, 32, self.epoch);
         put_u64(&mut header, 40, self.marks.mark);
@@ -132,7 +132,7 @@ impl Whose {
     }
 
     fn has_shape_of(&self, other: &Whose) -> bool {
-        (self.page_size, self.frames) == (other.page_size, other.frames)
+        (self.page_size, self.slots) == (other.page_size, other.slots)
     }
 
     /// `None`: torn, or of another version.
@@ -142,7 +142,7 @@ impl Whose {
         (is_whole && is_known).then(|| Whose {
             database: get_u64(header, 16),
             page_size: get_u32(header, 12) as usize,
-            frames: get_u32(header, 24),
+            slots: get_u32(header, 24),
             how: header[28],
             epoch: get_u64(header, 32),
             marks: Marks { mark: get_u64(header, 40), announced: get_u64(header, 60) },
@@ -151,11 +151,11 @@ impl Whose {
     }
 }
 
-/// Records and frames.
+/// Records and slots.
 pub(in crate::flash) struct Store {
     file: Arc<dyn BlockFile>,
     page_size: usize,
-    frames: AtomicU32,
+    slots: AtomicU32,
     /// What may be written; all that is written is spent here.
     pub(in crate::flash) budget: Budget,
 }
@@ -222,7 +222,7 @@ pub(in crate::flash) struct OpenStore {
 }
 
 impl Store {
-    /// Makes the file as long as `frames` slots need. If the old file is of another database, another size,
+    /// Makes the file as long as `slots` slots need. If the old file is of another database, another size,
     /// or has records of another kind, it begins empty, without a mark.
     pub(in crate::flash) fn open(
         directory: &dyn Directory,
@@ -241,7 +241,7 @@ impl Store {
             );
             return Err(PagerError::Incompatible { what });
         }
-        let store = Store { file, page_size: whose.page_size, frames: whose.frames.into(), budget };
+        let store = Store { file, page_size: whose.page_size, slots: whose.slots.into(), budget };
         let cold = match Whose::decode(&header) {
             _ if is_new => Cold::Missing,
             None if header.iter().all(|byte| *byte == 0) => Cold::Emptied,
@@ -290,21 +290,21 @@ impl Store {
     }
 
     fn len_bytes(&self) -> u64 {
-        Store::length_of(self.frames.load(Relaxed), self.page_size)
+        Store::length_of(self.slots.load(Relaxed), self.page_size)
     }
 
-    fn length_of(frames: u32, page_size: usize) -> u64 {
-        Store::block_offset(table_blocks(frames)) + u64::from(frames) * page_size as u64
+    fn length_of(slots: u32, page_size: usize) -> u64 {
+        Store::block_offset(table_blocks(slots)) + u64::from(slots) * page_size as u64
     }
 
-    /// Makes the file as long as so many frames need; where they lie is as before.
-    pub(in crate::flash) fn set_length(&self, frames: u32) -> Result<()> {
-        Ok(self.file.set_len(Store::length_of(frames, self.page_size))?)
+    /// Makes the file as long as so many slots need; where they lie is as before.
+    pub(in crate::flash) fn set_length(&self, slots: u32) -> Result<()> {
+        Ok(self.file.set_len(Store::length_of(slots, self.page_size))?)
     }
 
-    /// There are so many frames from now on, and they lie elsewhere.
-    pub(in crate::flash) fn reshape(&self, frames: u32) {
-        self.frames.store(frames, Relaxed);
+    /// There are so many slots from now on, and they lie elsewhere.
+    pub(in crate::flash) fn reshape(&self, slots: u32) {
+        self.slots.store(slots, Relaxed);
     }
 
     /// Says durably whose the file is.
@@ -339,7 +339,7 @@ impl Store {
 
     /// Blocks of records.
     pub(in crate::flash) fn table_blocks(&self) -> u32 {
-        table_blocks(self.frames.load(Relaxed))
+        table_blocks(self.slots.load(Relaxed))
     }
 
     /// Bytes of a page.
@@ -352,28 +352,28 @@ impl Store {
         AlignedBuf::new(self.page_size)
     }
 
-    fn offset(&self, frame: u32) -> u64 {
-        Store::block_offset(self.table_blocks()) + u64::from(frame) * self.page_size as u64
+    fn offset(&self, slot: u32) -> u64 {
+        Store::block_offset(self.table_blocks()) + u64::from(slot) * self.page_size as u64
     }
 
-    /// Reads frames together.
-    pub(in crate::flash) fn read<'f>(&self, frames: impl Iterator<Item = (u32, &'f mut [u8])>) -> Result<()> {
+    /// Reads slots together.
+    pub(in crate::flash) fn read<'f>(&self, slots: impl Iterator<Item = (u32, &'f mut [u8])>) -> Result<()> {
         let why = Purpose::FlashPage;
         let mut ops: Vec<ReadOp<'_>> =
-            frames.map(|(frame, buf)| ReadOp { offset: self.offset(frame), buf, why }).collect();
+            slots.map(|(slot, buf)| ReadOp { offset: self.offset(slot), buf, why }).collect();
         Ok(self.file.read_batch(&mut ops)?)
     }
 
     /// Reads one.
-    pub(in crate::flash) fn read_one(&self, frame: u32, buf: &mut [u8]) -> Result<()> {
-        Ok(self.file.read_at(self.offset(frame), buf, Purpose::FlashPage)?)
+    pub(in crate::flash) fn read_one(&self, slot: u32, buf: &mut [u8]) -> Result<()> {
+        Ok(self.file.read_at(self.offset(slot), buf, Purpose::FlashPage)?)
     }
 
-    /// Writes frames together; not durably, since nobody trusts them after a crash.
-    pub(in crate::flash) fn write<'f>(&self, frames: impl Iterator<Item = (u32, &'f [u8])>) -> Result<()> {
+    /// Writes slots together; not durably, since nobody trusts them after a crash.
+    pub(in crate::flash) fn write<'f>(&self, slots: impl Iterator<Item = (u32, &'f [u8])>) -> Result<()> {
         let (why, durability) = (Purpose::FlashPage, Durability::Later);
         let ops: Vec<WriteOp<'_>> =
-            frames.map(|(frame, buf)| WriteOp { offset: self.offset(frame), buf, why, durability }).collect();
+            slots.map(|(slot, buf)| WriteOp { offset: self.offset(slot), buf, why, durability }).collect();
         self.budget.spend(ops.iter().map(|op| op.buf.len() as u64).sum());
         Ok(self.file.write_batch(&ops)?)
     }
@@ -391,7 +391,7 @@ mod tests {
     fn whose() -> Whose {
         let marks = Marks { mark: 0x1122_3344_5566_7788, announced: 0x99AA_BBCC_DDEE_FF01 };
         let seal = Seal { number: 0x0102_0304_0506_0708, sum: 0x0A0B_0C0D };
-        Whose { database: 7, page_size: 8192, frames: 1000, how: 1, epoch: 9, marks, seal }
+        Whose { database: 7, page_size: 8192, slots: 1000, how: 1, epoch: 9, marks, seal }
     }
 
     /// Where the table above has it.

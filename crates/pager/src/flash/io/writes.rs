@@ -22,7 +22,7 @@ use crate::base::image::Image;
 #[derive(Clone)]
 pub(in crate::flash) struct Write {
     pub(in crate::flash) partition: usize,
-    pub(in crate::flash) frame: u32,
+    pub(in crate::flash) slot: u32,
     pub(in crate::flash) image: Image,
     /// Home lacks it.
     pub(in crate::flash) is_dirty: bool,
@@ -31,7 +31,7 @@ pub(in crate::flash) struct Write {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Write>,
-    /// What home lacks, by partition and frame.
+    /// What home lacks, by partition and slot.
     only_here: FxHashMap<(usize, u32), Image>,
     /// Places that were promised, and pages that are being written.
     outside: usize,
@@ -89,7 +89,7 @@ impl Writes {
         let mut queue = self.queue.lock();
         queue.outside -= 1;
         if write.is_dirty {
-            queue.only_here.insert((write.partition, write.frame), write.image.clone());
+            queue.only_here.insert((write.partition, write.slot), write.image.clone());
         }
         queue.waiting.push_back(write);
         drop(queue);
@@ -108,15 +108,15 @@ impl Writes {
         queue.waiting.drain(..count).collect()
     }
 
-    /// What is on its way to this frame, if home lacks it.
-    pub(in crate::flash) fn only_here(&self, partition: usize, frame: u32) -> Option<Image> {
-        self.queue.lock().only_here.get(&(partition, frame)).cloned()
+    /// What is on its way to this slot, if home lacks it.
+    pub(in crate::flash) fn only_here(&self, partition: usize, slot: u32) -> Option<Image> {
+        self.queue.lock().only_here.get(&(partition, slot)).cloned()
     }
 
-    /// The page is in its frame, or nobody wants it there any more.
+    /// The page is in its slot, or nobody wants it there any more.
     pub(in crate::flash) fn done(&self, write: &Write) {
         if write.is_dirty {
-            self.queue.lock().only_here.remove(&(write.partition, write.frame));
+            self.queue.lock().only_here.remove(&(write.partition, write.slot));
         }
     }
 

@@ -16,12 +16,12 @@ use super::temperature::Heat;
 use crate::flash::config::{FlashFill, FlashSettings};
 use crate::flash::table::CleanOrder;
 
-/// Which pages are taken, and which frames are given up or cleaned first.
+/// Which pages are taken, and which slots are given up or cleaned first.
 pub(in crate::flash) struct Policy {
     design: AtomicU8,
     /// How an empty cache is filled.
     fill: FlashFill,
-    /// Which dirty frame is cleaned first.
+    /// Which dirty slot is cleaned first.
     pub(in crate::flash) clean_order: CleanOrder,
     /// How often extents are read, for the design that goes by that.
     pub(in crate::flash) heat: Heat,

@@ -86,12 +86,12 @@ impl FlashDesign {
         takes_any && (is_filling || access == Access::Random)
     }
 
-    /// Whether a changed page that leaves the pool is taken. `has_frame` means that the page still owns a
+    /// Whether a changed page that leaves the pool is taken. `has_slot` means that the page still owns a
     /// slot, whose content is out of date.
-    pub(in crate::flash) fn takes_dirty(self, access: Access, is_filling: bool, has_frame: bool) -> bool {
+    pub(in crate::flash) fn takes_dirty(self, access: Access, is_filling: bool, has_slot: bool) -> bool {
         match self {
             FlashDesign::Off | FlashDesign::CleanWrite => false,
-            FlashDesign::TemperatureAware => has_frame,
+            FlashDesign::TemperatureAware => has_slot,
             FlashDesign::Inclusive => true,
             _ => is_filling || access == Access::Random,
         }
@@ -124,7 +124,7 @@ impl FlashDesign {
         self == FlashDesign::Exclusive
     }
 
-    /// Which frame is the victim.
+    /// Which slot is the victim.
     pub(in crate::flash) fn order(self) -> Order {
         match self {
             FlashDesign::TemperatureAware => Order::Heat,

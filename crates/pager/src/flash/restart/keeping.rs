@@ -14,7 +14,7 @@ use varve_device::Durability;
 use super::memory_mapped::block_of;
 use crate::flash::cache::FlashCache;
 use crate::flash::config::FlashRestart;
-use crate::flash::table::{FrameNo, Partition};
+use crate::flash::table::{SlotNo, Partition};
 
 impl FlashCache {
     /// From now on what changes is kept.
@@ -28,25 +28,25 @@ impl FlashCache {
         }
     }
 
-    /// Records of these frames, under the lock of their partition.
-    pub(in crate::flash) fn keep_records(&self, partition: usize, table: &Partition, touched: &[FrameNo]) {
+    /// Records of these slots, under the lock of their partition.
+    pub(in crate::flash) fn keep_records(&self, partition: usize, table: &Partition, touched: &[SlotNo]) {
         if self.records.keeping.is_void.load(Relaxed) || !self.records.hardening.is_on() {
             return;
         }
-        let mut frames: Vec<u32> =
-            touched.iter().map(|frame| self.frames.stored(partition, *frame)).collect();
-        frames.sort_unstable();
-        frames.dedup();
+        let mut slots: Vec<u32> =
+            touched.iter().map(|slot| self.slots.stored(partition, *slot)).collect();
+        slots.sort_unstable();
+        slots.dedup();
         let kept = |stored: u32| {
-            table.kept(stored % self.frames.shape.partition_frames()).filter(|kept| self.is_newest(kept))
+            table.kept(stored % self.slots.shape.partition_slots()).filter(|kept| self.is_newest(kept))
         };
         match self.records.scheme {
             FlashRestart::LogBased => {
-                let frames = frames.into_iter().filter_map(|stored| Some((stored, kept(stored)?)));
-                self.note_frames(&frames.collect::<Vec<_>>());
+                let slots = slots.into_iter().filter_map(|stored| Some((stored, kept(stored)?)));
+                self.note_slots(&slots.collect::<Vec<_>>());
             }
             _ => {
-                for of_block in frames.chunk_by(|one, other| block_of(*one) == block_of(*other)) {
+                for of_block in slots.chunk_by(|one, other| block_of(*one) == block_of(*other)) {
                     let records: Vec<_> = of_block.iter().map(|stored| (*stored, kept(*stored))).collect();
                     self.keep_on_flash(&records, Durability::Now);
                 }

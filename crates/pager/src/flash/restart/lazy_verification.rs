@@ -203,12 +203,12 @@ impl FlashCache {
         before: Lsn,
         mut look: impl FnMut(u32, &Kept),
     ) {
-        let (first, frames) = (block * RECORDS_OF_BLOCK as u32, self.frames());
-        for stored in (first..frames).take(RECORDS_OF_BLOCK) {
-            let of_each = self.frames.shape.partition_frames();
-            let (partition, frame) = (stored / of_each, stored % of_each);
+        let (first, slots) = (block * RECORDS_OF_BLOCK as u32, self.slots());
+        for stored in (first..slots).take(RECORDS_OF_BLOCK) {
+            let of_each = self.slots.shape.partition_slots();
+            let (partition, slot) = (stored / of_each, stored % of_each);
             let table = self.table(partition as usize);
-            let kept = table.kept(frame).filter(|kept| self.is_newest(kept));
+            let kept = table.kept(slot).filter(|kept| self.is_newest(kept));
             drop(table);
             kept.iter().for_each(|kept| look(stored, kept));
             Record::put(kept.map(|kept| Record::of(kept, before)), bytes, epoch, stored);

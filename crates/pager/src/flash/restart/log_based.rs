@@ -23,20 +23,20 @@ use crate::base::ids::PageId;
 use crate::base::lsn::Lsn;
 use crate::flash::cache::{FlashCache, add};
 use crate::flash::config::FlashRestart;
-use crate::flash::restart::notes::{NOTE_FRAMES_MAX, NOTED_FRAME_BYTES};
+use crate::flash::restart::notes::{NOTE_SLOTS_MAX, NOTED_SLOT_BYTES};
 use crate::flash::table::Kept;
 use crate::log::record::{put_varint, take_varint};
 use crate::log::{Observe, Record as LogRecord};
 
 impl FlashCache {
     /// Whether there is room in the log for them.
-    pub(super) fn note_frames(&self, frames: &[(u32, Kept)]) -> bool {
-        if frames.is_empty() {
+    pub(super) fn note_slots(&self, slots: &[(u32, Kept)]) -> bool {
+        if slots.is_empty() {
             return true;
         }
-        let mut payload = Vec::with_capacity(EPOCH_BYTES + frames.len() * NOTED_FRAME_BYTES as usize);
+        let mut payload = Vec::with_capacity(EPOCH_BYTES + slots.len() * NOTED_SLOT_BYTES as usize);
         payload.extend(self.records.hardening.whose().epoch.to_le_bytes());
-        for (stored, Kept { page, lsn, .. }) in frames {
+        for (stored, Kept { page, lsn, .. }) in slots {
             let fields = [u64::from(*stored), page.to_u64(), lsn.get()];
             fields.into_iter().for_each(|field| put_varint(&mut payload, field));
         }
@@ -69,14 +69,14 @@ impl FlashCache {
         }
         let begin = block();
         let all = self.tables().enumerate().all(|(partition, table)| {
-            let each = (0..table.frame_count()).filter_map(|frame| {
+            let each = (0..table.slot_count()).filter_map(|slot| {
                 Some((
-                    self.frames.stored(partition, frame),
-                    table.kept(frame).filter(|kept| self.is_newest(kept))?,
+                    self.slots.stored(partition, slot),
+                    table.kept(slot).filter(|kept| self.is_newest(kept))?,
                 ))
             });
-            let frames: Vec<(u32, Kept)> = each.collect();
-            frames.chunks(NOTE_FRAMES_MAX).all(|some| self.note_frames(some))
+            let slots: Vec<(u32, Kept)> = each.collect();
+            slots.chunks(NOTE_SLOTS_MAX).all(|some| self.note_slots(some))
         });
         if !all {
             reached("flash: no room in the log for the table");
@@ -90,21 +90,21 @@ impl FlashCache {
 
     /// Bytes of the notes of the whole table, at most.
     fn notes_of_table(&self) -> Vec<usize> {
-        let bytes = |frames: usize| EPOCH_BYTES + frames * NOTED_FRAME_BYTES as usize;
+        let bytes = |slots: usize| EPOCH_BYTES + slots * NOTED_SLOT_BYTES as usize;
         let of_partition = |kept: u64| {
             let kept = kept as usize;
-            let whole = std::iter::repeat_n(bytes(NOTE_FRAMES_MAX), kept / NOTE_FRAMES_MAX);
-            whole.chain(Some(kept % NOTE_FRAMES_MAX).filter(|rest| *rest > 0).map(bytes))
+            let whole = std::iter::repeat_n(bytes(NOTE_SLOTS_MAX), kept / NOTE_SLOTS_MAX);
+            whole.chain(Some(kept % NOTE_SLOTS_MAX).filter(|rest| *rest > 0).map(bytes))
         };
         self.tables().map(|table| table.counts()).flat_map(|of| of_partition(of.clean + of.dirty)).collect()
     }
 }
 
-/// Frames as the log notes them, of the file's last epoch that it knows.
+/// Slots as the log notes them, of the file's last epoch that it knows.
 #[derive(Default)]
 pub(crate) struct Noted {
     epoch: u64,
-    frames: HashMap<u32, Record>,
+    slots: HashMap<u32, Record>,
     by_page: HashMap<PageId, u32>,
     changed: HashMap<PageId, Lsn>,
 }
@@ -112,13 +112,13 @@ pub(crate) struct Noted {
 impl Noted {
     /// All of a file of this epoch.
     pub(in crate::flash) fn records(&self, epoch: u64) -> impl Iterator<Item = (u32, Record)> + '_ {
-        let frames = self.frames.iter().filter(move |_| epoch == self.epoch);
-        frames.map(|(stored, record)| (*stored, *record))
+        let slots = self.slots.iter().filter(move |_| epoch == self.epoch);
+        slots.map(|(stored, record)| (*stored, *record))
     }
 
     fn forget(&mut self, page: PageId) {
-        let frame = self.by_page.remove(&page);
-        frame.and_then(|frame| self.frames.remove(&frame));
+        let slot = self.by_page.remove(&page);
+        slot.and_then(|slot| self.slots.remove(&slot));
     }
 
     fn note(&mut self, lsn: Lsn, payload: &[u8]) -> Option<()> {
@@ -127,7 +127,7 @@ impl Noted {
         if epoch != self.epoch {
             // The file begins with a new epoch.
             self.epoch = epoch;
-            self.frames.clear();
+            self.slots.clear();
             self.by_page.clear();
         }
         while !payload.is_empty() {
@@ -148,7 +148,7 @@ impl Noted {
                 admitted: at,
                 is_dirty: false,
             };
-            if let Some(other) = self.frames.insert(stored, record) {
+            if let Some(other) = self.slots.insert(stored, record) {
                 self.by_page.remove(&other.page);
             }
             self.by_page.insert(page, stored);
@@ -162,14 +162,14 @@ impl Observe for Noted {
         match *record {
             LogRecord::Change { page, .. } => {
                 self.changed.insert(page, lsn);
-                if self.by_page.get(&page).is_some_and(|stored| self.frames[stored].lsn < lsn) {
+                if self.by_page.get(&page).is_some_and(|stored| self.slots[stored].lsn < lsn) {
                     self.forget(page);
                 }
                 Ok(())
             }
             LogRecord::Note { kind: NOTE_FLASH, payload } => {
                 self.note(lsn, payload).ok_or_else(|| PagerError::Corrupt {
-                    what: format!("the note of frames on flash at LSN {lsn} makes no sense"),
+                    what: format!("the note of slots on flash at LSN {lsn} makes no sense"),
                 })
             }
             LogRecord::Note { .. } => Ok(()),
@@ -179,7 +179,7 @@ impl Observe for Noted {
 
 #[cfg(test)]
 mod tests {
-    use super::super::notes::NOTED_FRAME_BYTES;
+    use super::super::notes::NOTED_SLOT_BYTES;
     use super::*;
     use crate::base::ids::{PageNo, SpaceId};
 
@@ -187,10 +187,10 @@ mod tests {
         PageId::new(SpaceId::DATA, PageNo(no))
     }
 
-    fn payload(epoch: u64, frames: &[(u32, u32, u64)]) -> Vec<u8> {
+    fn payload(epoch: u64, slots: &[(u32, u32, u64)]) -> Vec<u8> {
         let mut payload = epoch.to_le_bytes().to_vec();
-        for (frame, no, lsn) in frames {
-            let fields = [u64::from(*frame), page(*no).to_u64(), *lsn];
+        for (slot, no, lsn) in slots {
+            let fields = [u64::from(*slot), page(*no).to_u64(), *lsn];
             fields.into_iter().for_each(|field| put_varint(&mut payload, field));
         }
         payload
@@ -224,11 +224,11 @@ mod tests {
 
     /// With numbers as large as they get.
     #[test]
-    fn a_frame_takes_no_more_room_in_a_note_than_is_reckoned_with() {
+    fn a_slot_takes_no_more_room_in_a_note_than_is_reckoned_with() {
         let mut payload = Vec::new();
         let last = PageId::new(SpaceId::ROLLBACK, PageNo(u32::MAX));
         let fields = [u64::from(u32::MAX), last.to_u64(), (1 << 49) - 1];
         fields.into_iter().for_each(|field| put_varint(&mut payload, field));
-        assert!(payload.len() as u64 <= NOTED_FRAME_BYTES, "{} bytes", payload.len());
+        assert!(payload.len() as u64 <= NOTED_SLOT_BYTES, "{} bytes", payload.len());
     }
 }

@@ -3,7 +3,7 @@
 //! | at | size | field of a note's payload |
 //! |---:|---:|---|
 //! | 0 | 8 | epoch of the file, little endian |
-//! | 8 | .. | to the end: varint frame, varint page id, varint page LSN |
+//! | 8 | .. | to the end: varint slot, varint page id, varint page LSN |
 //!
 //! Older log records, of kind 5, have no epoch, and are ignored.
 //!
@@ -14,16 +14,16 @@ pub(in crate::flash) const NOTE_FLASH: u8 = 6;
 
 pub(in crate::flash) const EPOCH_BYTES: usize = 8;
 
-/// Frames of a note (section 4.3.2).
-pub(in crate::flash) const NOTE_FRAMES_MAX: usize = 64;
+/// Slots of a note (section 4.3.2).
+pub(in crate::flash) const NOTE_SLOTS_MAX: usize = 64;
 
 /// Bytes of one in a note, at most, but in a log of more than 2^49 bytes.
-pub(in crate::flash) const NOTED_FRAME_BYTES: u64 = 18;
+pub(in crate::flash) const NOTED_SLOT_BYTES: u64 = 18;
 
 /// Of the log, the largest part that a note of the whole table may take.
 pub(in crate::flash) const TABLE_SHARE: u64 = 4;
 
-/// Whether a log of this length has room for the notes of so many frames.
-pub(crate) fn log_takes_table(log_bytes: u64, frames: u32) -> bool {
-    u64::from(frames) * NOTED_FRAME_BYTES * TABLE_SHARE <= log_bytes
+/// Whether a log of this length has room for the notes of so many slots.
+pub(crate) fn log_takes_table(log_bytes: u64, slots: u32) -> bool {
+    u64::from(slots) * NOTED_SLOT_BYTES * TABLE_SHARE <= log_bytes
 }

@@ -36,7 +36,7 @@ pub(in crate::flash) const RECORDS_OF_BLOCK: usize = TABLE_BLOCK_BYTES / RECORD_
 const DIRTY_AT: usize = 48;
 const CHECKSUM_AT: usize = RECORD_BYTES - 4;
 
-/// What is known of a frame.
+/// What is known of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::flash) struct Record {
     pub(in crate::flash) page: PageId,
@@ -48,13 +48,13 @@ pub(in crate::flash) struct Record {
     pub(in crate::flash) is_dirty: bool,
 }
 
-fn checksum(bytes: &[u8], epoch: u64, frame: u32) -> u32 {
-    let seed = crc32c::crc32c_append(crc32c::crc32c(&epoch.to_le_bytes()), &frame.to_le_bytes());
+fn checksum(bytes: &[u8], epoch: u64, slot: u32) -> u32 {
+    let seed = crc32c::crc32c_append(crc32c::crc32c(&epoch.to_le_bytes()), &slot.to_le_bytes());
     crc32c::crc32c_append(seed, &bytes[..CHECKSUM_AT])
 }
 
-fn place(frame: u32) -> std::ops::Range<usize> {
-    let at = frame as usize % RECORDS_OF_BLOCK * RECORD_BYTES;
+fn place(slot: u32) -> std::ops::Range<usize> {
+    let at = slot as usize % RECORDS_OF_BLOCK * RECORD_BYTES;
     at..at + RECORD_BYTES
 }
 
@@ -77,22 +77,22 @@ impl Record {
 
     /// Puts the record of a slot into its block. `None` means that the slot has nothing that a start could
     /// use.
-    pub(in crate::flash) fn put(record: Option<Record>, block: &mut [u8], epoch: u64, frame: u32) {
-        let bytes = &mut block[place(frame)];
+    pub(in crate::flash) fn put(record: Option<Record>, block: &mut [u8], epoch: u64, slot: u32) {
+        let bytes = &mut block[place(slot)];
         bytes.fill(0);
         let Some(record) = record else { return };
         let Record { page, lsn, before, last, last_but_one, admitted, is_dirty } = record;
         let fields = [page.to_u64(), lsn.get(), before.get(), last, last_but_one, admitted];
         fields.iter().enumerate().for_each(|(at, field)| put_u64(bytes, 8 * at, *field));
         bytes[DIRTY_AT] = u8::from(is_dirty);
-        let crc = checksum(bytes, epoch, frame);
+        let crc = checksum(bytes, epoch, slot);
         put_u32(bytes, CHECKSUM_AT, crc);
     }
 
-    /// The record of a frame in its block.
-    pub(in crate::flash) fn get(block: &[u8], epoch: u64, frame: u32) -> Option<Record> {
-        let bytes = &block[place(frame)];
-        if checksum(bytes, epoch, frame) != get_u32(bytes, CHECKSUM_AT) {
+    /// The record of a slot in its block.
+    pub(in crate::flash) fn get(block: &[u8], epoch: u64, slot: u32) -> Option<Record> {
+        let bytes = &block[place(slot)];
+        if checksum(bytes, epoch, slot) != get_u32(bytes, CHECKSUM_AT) {
             return None;
         }
         let field = |at: usize| get_u64(bytes, 8 * at);

@@ -43,7 +43,7 @@ impl FlashCache {
     /// No page changes any more. Returns the seal's number, or why there is no seal.
     pub(crate) fn seal(&self, sum: u32) -> std::result::Result<u64, String> {
         if let Some(stranger) = self.stranger() {
-            reached("flash: what home lacks is not all in frames");
+            reached("flash: what home lacks is not all in slots");
             return Err(stranger);
         }
         let seal = Seal { number: random_id(), sum };

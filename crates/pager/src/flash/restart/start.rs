@@ -61,7 +61,7 @@ pub(crate) struct Earlier<'p> {
     pub(crate) has_cache: bool,
     /// What the log says of pages.
     pub(crate) history: &'p History,
-    /// What the log notes of frames, where it does.
+    /// What the log notes of slots, where it does.
     pub(crate) noted: Option<&'p Noted>,
     /// The records have their seal, and nothing is redone: home lacks what is dirty, since this redo position at most.
     pub(crate) sealed: Option<Lsn>,
@@ -169,7 +169,7 @@ impl FlashCache {
         }
     }
 
-    /// Finds what the start before left; if that is of no use, frames that were found already have to be forgotten.
+    /// Finds what the start before left; if that is of no use, slots that were found already have to be forgotten.
     fn restore(&self, earlier: &Earlier<'_>) -> Result<(), Cold> {
         if !self.records.hardening.earlier?.are_of(earlier.start) {
             reached("flash: the start before did not have the cache");
@@ -192,7 +192,7 @@ impl FlashCache {
             reached("flash: a cache of another history is not believed");
             return Err(Cold::OtherHistory);
         }
-        self.frames.tick_past(found.newest);
+        self.slots.tick_past(found.newest);
         let history = earlier.history;
         self.records.hardening.found_from(history.from, history.until, self.around.log.durable_block());
         let FoundRecords { left, clean, dirty, .. } = found;
@@ -201,10 +201,10 @@ impl FlashCache {
         counters.restored.fetch_add(clean + dirty, Relaxed);
         counters.restored_dirty.fetch_add(dirty, Relaxed);
         if clean > 0 {
-            reached("flash: clean frames are found again");
+            reached("flash: clean slots are found again");
         }
         if dirty > 0 {
-            reached("flash: dirty frames are found again");
+            reached("flash: dirty slots are found again");
         }
         Ok(())
     }
@@ -239,7 +239,7 @@ impl FlashCache {
     /// Whether the record is ours.
     fn look_at(&self, stored: u32, record: &Record, earlier: &Earlier<'_>, found: &mut FoundRecords) -> bool {
         let fate = match earlier.sealed {
-            Some(_) if record.is_dirty && !planted("flash: a seal's dirty frames are clean") => Fate::Dirty,
+            Some(_) if record.is_dirty && !planted("flash: a seal's dirty slots are clean") => Fate::Dirty,
             Some(_) => Fate::Clean,
             None => self.fate(record, stored, earlier.history),
         };
@@ -257,7 +257,7 @@ impl FlashCache {
     fn records_of(&self, block: u32, bytes: &[u8]) -> Vec<(u32, Record)> {
         let epoch = self.records.hardening.whose().epoch;
         let first = block * RECORDS_OF_BLOCK as u32;
-        let each = (first..self.frames()).take(RECORDS_OF_BLOCK);
+        let each = (first..self.slots()).take(RECORDS_OF_BLOCK);
         each.filter_map(|stored| Some((stored, Record::get(bytes, epoch, stored)?))).collect()
     }
 
@@ -270,8 +270,8 @@ impl FlashCache {
             return Fate::Foreign;
         }
         let is_its_place =
-            self.frames.partition_of(page) == (stored / self.frames.shape.partition_frames()) as usize;
-        let is_possible = stored < self.frames() && SpaceId::DURABLE.contains(&page.space()) && is_its_place;
+            self.slots.partition_of(page) == (stored / self.slots.shape.partition_slots()) as usize;
+        let is_possible = stored < self.slots() && SpaceId::DURABLE.contains(&page.space()) && is_its_place;
         // Home may have a new one, that of a file which was cut and has grown again; nothing notes that.
         let is_possible =
             is_possible && !Geometry::of(page.space(), self.drive.store.page_size()).is_descriptor(page);
@@ -288,7 +288,7 @@ impl FlashCache {
             history.home_has(page).filter(|_| !planted("flash: notes of what is home are not looked at"));
         match at_home {
             Some(newer) if newer > lsn => {
-                reached("flash: home has a newer version than a frame");
+                reached("flash: home has a newer version than a slot");
                 Fate::Left
             }
             Some(same) if same == lsn => Fate::Clean,
@@ -306,9 +306,9 @@ impl FlashCache {
             Fate::Left | Fate::Foreign => return,
         };
         let kept = Kept { page, lsn, last, last_but_one, admitted, is_dirty };
-        let of_each = self.frames.shape.partition_frames();
-        let (partition, frame) = (stored / of_each, stored % of_each);
-        self.table(partition as usize).find(frame, kept, lacks, earlier.sealed.is_some());
+        let of_each = self.slots.shape.partition_slots();
+        let (partition, slot) = (stored / of_each, stored % of_each);
+        self.table(partition as usize).find(slot, kept, lacks, earlier.sealed.is_some());
     }
 
     /// Called when redo found the page with this LSN, and has nothing to apply. Returns whether the data
@@ -336,7 +336,7 @@ impl FlashCache {
             let (unseen, outside) =
                 (table.remove_unverified_dirty(), table.remove_clean_if(|id| !has_place(id)));
             if unseen > 0 {
-                reached("flash: a dirty frame that redo did not come by");
+                reached("flash: a dirty slot that redo did not come by");
             }
             self.counters.not_restored.fetch_add(unseen + outside, Relaxed);
         }

@@ -4,46 +4,46 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Most partitions of the frame table (Do 2012, section 3.3.4).
+/// Most partitions of the slot table (Do 2012, section 3.3.4).
 pub(in crate::flash) const PARTITIONS_MAX: u32 = 16;
-/// Fewest frames of one.
-const PARTITION_FRAMES_MIN: u32 = 64;
+/// Fewest slots of one.
+const PARTITION_SLOTS_MIN: u32 = 64;
 
-/// How frames are spread over partitions.
+/// How slots are spread over partitions.
 pub(in crate::flash) struct Shape {
     pub(in crate::flash) partitions: AtomicU32,
-    pub(in crate::flash) partition_frames: AtomicU32,
+    pub(in crate::flash) partition_slots: AtomicU32,
 }
 
 impl Shape {
-    /// Of so many frames, less what is over when all partitions have equally many.
-    pub(in crate::flash) fn of(frames: u32) -> Shape {
-        let partitions = (frames / PARTITION_FRAMES_MIN).clamp(1, PARTITIONS_MAX);
-        Shape { partitions: partitions.into(), partition_frames: (frames / partitions).into() }
+    /// Of so many slots, less what is over when all partitions have equally many.
+    pub(in crate::flash) fn of(slots: u32) -> Shape {
+        let partitions = (slots / PARTITION_SLOTS_MIN).clamp(1, PARTITIONS_MAX);
+        Shape { partitions: partitions.into(), partition_slots: (slots / partitions).into() }
     }
 
-    /// Partitions that have frames.
+    /// Partitions that have slots.
     pub(in crate::flash) fn partitions(&self) -> u32 {
         self.partitions.load(Relaxed)
     }
 
-    /// Frames of each of them.
-    pub(in crate::flash) fn partition_frames(&self) -> u32 {
-        self.partition_frames.load(Relaxed)
+    /// Slots of each of them.
+    pub(in crate::flash) fn partition_slots(&self) -> u32 {
+        self.partition_slots.load(Relaxed)
     }
 
-    /// All frames.
-    pub(in crate::flash) fn frames(&self) -> u32 {
-        self.partitions() * self.partition_frames()
+    /// All slots.
+    pub(in crate::flash) fn slots(&self) -> u32 {
+        self.partitions() * self.partition_slots()
     }
 
-    /// Frames of a partition by its number.
-    pub(in crate::flash) fn frames_of(&self, partition: u32) -> u32 {
-        if partition < self.partitions() { self.partition_frames() } else { 0 }
+    /// Slots of a partition by its number.
+    pub(in crate::flash) fn slots_of(&self, partition: u32) -> u32 {
+        if partition < self.partitions() { self.partition_slots() } else { 0 }
     }
 
     pub(in crate::flash) fn become_like(&self, other: &Shape) {
         self.partitions.store(other.partitions(), Relaxed);
-        self.partition_frames.store(other.partition_frames(), Relaxed);
+        self.partition_slots.store(other.partition_slots(), Relaxed);
     }
 }

@@ -75,43 +75,43 @@ pub(in crate::flash) fn image(no: u32, lsn: u64) -> Image {
     Image::of(page(no), &bytes, Access::Random)
 }
 
-fn open(frames: u64, has_threads: bool) -> Arc<FlashCache> {
-    open_on(MemoryDirectory::new(), frames, FlashDesign::DualWrite, (has_threads, Arc::new(NoLog)))
+fn open(slots: u64, has_threads: bool) -> Arc<FlashCache> {
+    open_on(MemoryDirectory::new(), slots, FlashDesign::DualWrite, (has_threads, Arc::new(NoLog)))
 }
 
 fn open_on(
     directory: Arc<dyn Directory>,
-    frames: u64,
+    slots: u64,
     design: FlashDesign,
     how: (bool, Arc<dyn WriteAhead>),
 ) -> Arc<FlashCache> {
-    open_over(Arc::new(Home::default()), directory, frames, design, how)
+    open_over(Arc::new(Home::default()), directory, slots, design, how)
 }
 
 pub(in crate::flash) fn open_over(
     below: Arc<dyn Level>,
     directory: Arc<dyn Directory>,
-    frames: u64,
+    slots: u64,
     design: FlashDesign,
     how: (bool, Arc<dyn WriteAhead>),
 ) -> Arc<FlashCache> {
-    open_all(below, directory, (frames, design), how, (None, running()))
+    open_all(below, directory, (slots, design), how, (None, running()))
 }
 
 pub(in crate::flash) fn open_with(
     directory: Arc<dyn Directory>,
-    frames: u64,
+    slots: u64,
     design: FlashDesign,
     how: (bool, Arc<dyn WriteAhead>),
     budget: (Option<u64>, Clock),
 ) -> Arc<FlashCache> {
-    open_all(Arc::new(Home::default()), directory, (frames, design), how, budget)
+    open_all(Arc::new(Home::default()), directory, (slots, design), how, budget)
 }
 
 fn open_all(
     below: Arc<dyn Level>,
     directory: Arc<dyn Directory>,
-    (frames, design): (u64, FlashDesign),
+    (slots, design): (u64, FlashDesign),
     (has_threads, log): (bool, Arc<dyn WriteAhead>),
     (daily_write_bytes, clock): (Option<u64>, Clock),
 ) -> Arc<FlashCache> {
@@ -125,7 +125,7 @@ fn open_all(
                 design,
                 fill: FlashFill::Aggressive,
                 daily_write_bytes,
-                ..FlashSettings::of_size(4096 + frames * PAGE_BYTES as u64)
+                ..FlashSettings::of_size(4096 + slots * PAGE_BYTES as u64)
             },
         )
     };
@@ -244,7 +244,7 @@ fn runs_with_holes_are_read_from_both() {
                 assert!(read(&cache, at as u32, &holes, &known[at..at + len]), "step {step}");
             }
         }
-        assert!(cache.is_at_rest(), "step {step}: a frame is still in use");
+        assert!(cache.is_at_rest(), "step {step}: a slot is still in use");
     }
     let of = |name: &str| {
         let report = cache.report();
@@ -325,7 +325,7 @@ fn a_put_far_beyond_the_limit_cleans_about_what_it_brings() {
     put(2 * PAGES);
     let cleaned = u64::from(PAGES) + 1 - cache.counts().dirty;
     assert!(
-        cleaned > 0 && cleaned <= u64::from(cache.frames.shape.partitions()),
+        cleaned > 0 && cleaned <= u64::from(cache.slots.shape.partitions()),
         "{cleaned}: one of each partition"
     );
 }
@@ -333,18 +333,18 @@ fn a_put_far_beyond_the_limit_cleans_about_what_it_brings() {
 /// If a page changes during its put, an older version stays in its slot. Later the data files have a newer
 /// version, and the log is cut after it. Then only the record of the slot would name the page.
 #[test]
-fn a_frame_that_a_change_overtook_gets_no_record() {
+fn a_slot_that_a_change_overtook_gets_no_record() {
     let cache = open(64, false);
     cache.begin(7, None, |_| Ok(())).unwrap();
     cache.put(&[image(1, 100), image(2, 100)], Cause::Evict, Need::Held).unwrap();
     cache.around.ledger.first_change(page(2), Lsn::new(120), Lsn::new(130));
     let found = |cache: &FlashCache| -> Vec<(PageId, Lsn)> {
-        let frames = (0..cache.frames()).filter_map(|frame| {
+        let slots = (0..cache.slots()).filter_map(|slot| {
             let mut block = AlignedBuf::new(TABLE_BLOCK_BYTES);
-            cache.drive.store.read_records(frame / RECORDS_OF_BLOCK as u32, &mut block).unwrap();
-            Record::get(&block, cache.records.hardening.whose().epoch, frame)
+            cache.drive.store.read_records(slot / RECORDS_OF_BLOCK as u32, &mut block).unwrap();
+            Record::get(&block, cache.records.hardening.whose().epoch, slot)
         });
-        frames.map(|record| (record.page, record.lsn)).collect()
+        slots.map(|record| (record.page, record.lsn)).collect()
     };
     cache.harden_all(Lsn::ZERO).unwrap();
     assert_eq!(found(&cache), [(page(1), Lsn::new(100))]);
@@ -376,7 +376,7 @@ fn what_a_lost_cache_still_has_is_read() {
     put(4..8, 5);
     cache.lose(&PagerError::Corrupt { what: "a test says so".into() });
     assert!(log.check().is_err(), "it has stopped the log");
-    assert!(read(&cache, 0, &[false; 8], &[5; 8]), "from frames, and from the queue");
+    assert!(read(&cache, 0, &[false; 8], &[5; 8]), "from slots, and from the queue");
     // One of each changes, with and without a word; and one of each is dropped.
     [1, 5].into_iter().for_each(|no| cache.changed(page(no)));
     [1..3, 5..7].into_iter().for_each(|pages| put(pages, 9));

@@ -84,7 +84,7 @@ impl Level for Home {
 
 /// A cache over pages 0 to 39, all of LSN 5.
 pub(in crate::flash) fn open(
-    frames: u64,
+    slots: u64,
     design: FlashDesign,
     fill: FlashFill,
 ) -> (Arc<FlashCache>, Arc<Home>) {
@@ -98,7 +98,7 @@ pub(in crate::flash) fn open(
                 design,
                 restart: FlashRestart::None,
                 fill,
-                ..FlashSettings::of_size(8192 + frames * PAGE_BYTES as u64)
+                ..FlashSettings::of_size(8192 + slots * PAGE_BYTES as u64)
             },
         )
     };
@@ -150,7 +150,7 @@ fn a_miss_brings_the_neighbours_to_flash() {
         if widens {
             assert_eq!(from_flash(&cache, 0..40), [8, 9, 10, 12, 13, 14, 15]);
             assert_eq!(read(&cache, 14, Access::Random), (5, Tier::Flash));
-            // What has a frame is not read along.
+            // What has a slot is not read along.
             assert_eq!(read(&cache, 11, Access::Random), (5, Tier::Home));
             assert_eq!(*home.asked.lock(), [11]);
             assert_eq!(read(&cache, 16, Access::Sequential), (5, Tier::Home));
@@ -172,7 +172,7 @@ fn a_cache_that_is_full_or_fills_plainly_reads_what_was_asked_for() {
     }
     let on_flash = from_flash(&cache, 0..40);
     assert_eq!(on_flash, [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21]);
-    assert_eq!(*home.asked.lock(), [32], "one frame of twenty is free, and that is full");
+    assert_eq!(*home.asked.lock(), [32], "one slot of twenty is free, and that is full");
 }
 
 #[test]

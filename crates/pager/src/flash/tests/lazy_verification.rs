@@ -29,10 +29,10 @@ use crate::level::{Cause, Level, Need};
 use crate::log::WriteAhead;
 use crate::log::history::History;
 
-/// Chunks, and their frames.
+/// Chunks, and their slots.
 const CHUNKS: u64 = 10;
 const BLOCKS: u64 = CHUNKS * CHUNK_BLOCKS_MIN as u64;
-const FRAMES: u64 = BLOCKS * RECORDS_OF_BLOCK as u64;
+const SLOTS: u64 = BLOCKS * RECORDS_OF_BLOCK as u64;
 
 /// A log that is durable as far as a test says.
 struct Durable(AtomicU64);
@@ -70,10 +70,10 @@ fn full(daily: Option<u64>, clock: Clock) -> Rig {
     let (log, device) = (Arc::new(Durable(AtomicU64::new(1000))), Faulty::wrap(MemoryDirectory::new()));
     let how: (bool, Arc<dyn WriteAhead>) = (true, log.clone());
     let directory: Arc<dyn Directory> = device.clone();
-    let cache = open_with(directory, FRAMES + BLOCKS, FlashDesign::DualWrite, how, (None, clock));
+    let cache = open_with(directory, SLOTS + BLOCKS, FlashDesign::DualWrite, how, (None, clock));
     cache.begin(7, None, |_| Ok(())).unwrap();
     let rig = Rig { cache, log, device };
-    (0..4 * FRAMES as u32).for_each(|no| rig.put(no, 5));
+    (0..4 * SLOTS as u32).for_each(|no| rig.put(no, 5));
     rig.cache.set_daily_writes(daily);
     rig
 }
@@ -95,19 +95,19 @@ impl Rig {
 
     /// The oldest moment that a record on flash was written of.
     fn oldest(&self) -> Option<Lsn> {
-        let frames = (0..self.cache.frames()).filter_map(|frame| {
+        let slots = (0..self.cache.slots()).filter_map(|slot| {
             let mut block = AlignedBuf::new(TABLE_BLOCK_BYTES);
-            self.cache.drive.store.read_records(frame / RECORDS_OF_BLOCK as u32, &mut block).unwrap();
-            Record::get(&block, self.cache.records.hardening.whose().epoch, frame)
+            self.cache.drive.store.read_records(slot / RECORDS_OF_BLOCK as u32, &mut block).unwrap();
+            Record::get(&block, self.cache.records.hardening.whose().epoch, slot)
         });
-        frames.map(|record| record.before).min()
+        slots.map(|record| record.before).min()
     }
 }
 
 #[test]
 fn a_chunk_is_written_again_only_if_that_is_worth_it() {
     let rig = full(None, running());
-    assert_eq!((u64::from(rig.cache.frames()), rig.round()), (FRAMES, CHUNKS));
+    assert_eq!((u64::from(rig.cache.slots()), rig.round()), (SLOTS, CHUNKS));
     rig.log.to(2000);
     assert_eq!((rig.round(), rig.oldest()), (0, Some(Lsn::new(1000))), "what it says is still true");
     let some = rig.cache.table(0).pages()[0];
@@ -128,7 +128,7 @@ fn reading_alone_has_records_written_now_and_then() {
         // An access of every page.
         for mut table in rig.cache.tables() {
             for id in table.pages() {
-                assert!(table.touch(id, rig.cache.frames.tick()));
+                assert!(table.touch(id, rig.cache.slots.tick()));
             }
         }
         written += rig.round();
@@ -219,13 +219,13 @@ fn records_have_a_share_of_the_budget() {
             rig.log.to(lsn);
             // Every chunk changes all the time.
             for no in 0..CHUNKS as u32 {
-                let frame = no * CHUNK_BLOCKS_MIN * RECORDS_OF_BLOCK as u32;
-                let (partition, frame) = (
-                    frame / rig.cache.frames.shape.partition_frames(),
-                    frame % rig.cache.frames.shape.partition_frames(),
+                let slot = no * CHUNK_BLOCKS_MIN * RECORDS_OF_BLOCK as u32;
+                let (partition, slot) = (
+                    slot / rig.cache.slots.shape.partition_slots(),
+                    slot % rig.cache.slots.shape.partition_slots(),
                 );
                 let mut table = rig.cache.table(partition as usize);
-                let kept = table.kept(frame).map(|kept| kept.page);
+                let kept = table.kept(slot).map(|kept| kept.page);
                 kept.map(|id| table.remove(id));
             }
             if waits {
@@ -257,7 +257,7 @@ fn kept(directory: Arc<dyn Directory>, restart: FlashRestart) -> Arc<FlashCache>
                 design: FlashDesign::DualWrite,
                 restart,
                 fill: FlashFill::Aggressive,
-                ..FlashSettings::of_size(4096 * (1 + BLOCKS + FRAMES))
+                ..FlashSettings::of_size(4096 * (1 + BLOCKS + SLOTS))
             },
         )
     };
@@ -290,7 +290,7 @@ fn nobody_changes_a_page_before_its_record_is_void() {
     let other = pages
         .iter()
         .map(|no| page(*no))
-        .find(|id| cache.frames.partition_of(*id) != cache.frames.partition_of(one));
+        .find(|id| cache.slots.partition_of(*id) != cache.slots.partition_of(one));
     let other = other.expect("there are several partitions");
     let write = |when, fault| Rule { operation: Some(Operation::Write), space: None, when, fault };
     // The record, then the header.
@@ -307,11 +307,11 @@ fn nobody_changes_a_page_before_its_record_is_void() {
         let mut header = AlignedBuf::new(4096);
         file.read_at(0, &mut header, Purpose::FlashMeta).unwrap();
         let is_void = header[40..48] == [0; 8];
-        let has_record = (0..cache.frames()).any(|frame| {
+        let has_record = (0..cache.slots()).any(|slot| {
             let mut block = AlignedBuf::new(TABLE_BLOCK_BYTES);
-            let at = 4096 * (1 + u64::from(frame) / RECORDS_OF_BLOCK as u64);
+            let at = 4096 * (1 + u64::from(slot) / RECORDS_OF_BLOCK as u64);
             file.read_at(at, &mut block, Purpose::FlashMeta).unwrap();
-            let record = Record::get(&block, cache.records.hardening.whose().epoch, frame);
+            let record = Record::get(&block, cache.records.hardening.whose().epoch, slot);
             record.is_some_and(|record| record.page == other)
         });
         has_record && !is_void

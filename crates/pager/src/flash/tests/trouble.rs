@@ -99,13 +99,13 @@ struct Rig {
 
 impl Rig {
     /// A log that is stopped fails the test.
-    fn new(frames: u64, design: FlashDesign) -> Rig {
-        Rig::on(frames, design, Arc::new(NoLog))
+    fn new(slots: u64, design: FlashDesign) -> Rig {
+        Rig::on(slots, design, Arc::new(NoLog))
     }
 
-    fn on(frames: u64, design: FlashDesign, log: Arc<dyn WriteAhead>) -> Rig {
+    fn on(slots: u64, design: FlashDesign, log: Arc<dyn WriteAhead>) -> Rig {
         let (home, device) = (Arc::<Home>::default(), Faulty::wrap(MemoryDirectory::new()));
-        let cache = open_over(home.clone(), device.clone(), frames, design, (true, log));
+        let cache = open_over(home.clone(), device.clone(), slots, design, (true, log));
         Rig { cache, home, device }
     }
 
@@ -271,7 +271,7 @@ fn what_is_put_during_a_check_is_no_damage() {
 }
 
 #[test]
-fn the_cleaner_hears_of_too_many_dirty_frames() {
+fn the_cleaner_hears_of_too_many_dirty_slots() {
     let rig = Rig::new(40, FlashDesign::LazyCleaning);
     rig.cache.set_dirty_percent(10);
     rig.put(0..4, 5, Cause::Evict);
@@ -290,7 +290,7 @@ fn the_cleaner_hears_of_too_many_dirty_frames() {
     });
 }
 
-/// One frame is dirty, and the drive gives up: nothing more is taken, and what is put goes home.
+/// One slot is dirty, and the drive gives up: nothing more is taken, and what is put goes home.
 #[test]
 fn a_failing_drive_is_left_without_a_word_to_the_log() {
     let rig = Rig::new(40, FlashDesign::LazyCleaning);

@@ -1,4 +1,4 @@
-//! The types of a slot of the flash cache: the state of a slot (`Frame`), a page that is to get a slot, the
+//! The types of a slot of the flash cache: the state of a slot (`Slot`), a page that is to get a slot, the
 //! result of a lookup, and what the next start needs.
 //!
 //! Not known here: which slot has which page, and the order of eviction (`mod.rs`).
@@ -6,12 +6,12 @@
 use crate::base::ids::PageId;
 use crate::base::lsn::Lsn;
 
-/// A frame, by its number within the partition.
-pub(in super::super) type FrameNo = u32;
+/// A slot, by its number within the partition.
+pub(in super::super) type SlotNo = u32;
 
-/// A frame as the table knows it.
+/// A slot as the table knows it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame {
+pub(super) struct Slot {
     pub(super) page: Option<PageId>,
     pub(super) lsn: Lsn,
     /// Oldest change that home may lack.
@@ -35,7 +35,7 @@ pub(super) struct Frame {
 }
 
 /// One that has no page.
-pub(super) const UNUSED: Frame = Frame {
+pub(super) const UNUSED: Slot = Slot {
     page: None,
     lsn: Lsn::ZERO,
     since: Lsn::ZERO,
@@ -54,14 +54,14 @@ pub(super) const UNUSED: Frame = Frame {
     is_passed_over: false,
 };
 
-impl Frame {
+impl Slot {
     /// Whether nobody reads, writes or cleans it.
     pub(super) fn is_idle(&self) -> bool {
         self.is_written && !self.is_cleaning && self.readers == 0
     }
 }
 
-/// A version of a page that is to get a frame.
+/// A version of a page that is to get a slot.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct Arrival {
     pub(in super::super) id: PageId,
@@ -76,26 +76,26 @@ pub(in super::super) struct Arrival {
 /// What became of an admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Admitted {
-    /// The page belongs into this frame, which is being written from now on.
-    Frame(FrameNo),
-    /// Its frame has this version or a newer one, and is dirty or not.
+    /// The page belongs into this slot, which is being written from now on.
+    Slot(SlotNo),
+    /// Its slot has this version or a newer one, and is dirty or not.
     Has { is_dirty: bool },
-    /// All frames are dirty, or being read, written or cleaned.
+    /// All slots are dirty, or being read, written or cleaned.
     Busy,
-    /// No frame has a colder page.
+    /// No slot has a colder page.
     Colder,
 }
 
 /// Where a page is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum ReadFrom {
-    /// In this frame, which stays until [`end_read`](super::Partition::end_read).
-    Frame(Reading),
-    /// It is on its way to this frame, and home lacks it.
-    OnItsWay(FrameNo),
+    /// In this slot, which stays until [`end_read`](super::Partition::end_read).
+    Slot(Reading),
+    /// It is on its way to this slot, and home lacks it.
+    OnItsWay(SlotNo),
 }
 
-/// What a read found in a frame.
+/// What a read found in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Saw {
     /// The page, as the table says.
@@ -106,10 +106,10 @@ pub(in super::super) enum Saw {
     Nothing,
 }
 
-/// A frame that is being read.
+/// A slot that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Reading {
-    pub(in super::super) frame: FrameNo,
+    pub(in super::super) slot: SlotNo,
     /// What its page has to have.
     pub(in super::super) lsn: Lsn,
     pub(in super::super) is_dirty: bool,
@@ -117,7 +117,7 @@ pub(in super::super) struct Reading {
     pub(in super::super) is_unverified: bool,
 }
 
-/// What is to be known of a frame after a restart.
+/// What is to be known of a slot after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Kept {
     pub(in super::super) page: PageId,
@@ -136,16 +136,16 @@ impl Kept {
     }
 }
 
-/// A frame that is being cleaned.
+/// A slot that is being cleaned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Cleaning {
-    pub(in super::super) frame: FrameNo,
+    pub(in super::super) slot: SlotNo,
     pub(in super::super) lsn: Lsn,
-    /// Whether its page is in the frame; else it is on its way there.
+    /// Whether its page is in the slot; else it is on its way there.
     pub(in super::super) is_written: bool,
 }
 
-/// Frames of the partition by state.
+/// Slots of the partition by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in super::super) struct Counts {
     pub(in super::super) free: u64,
@@ -157,14 +157,14 @@ pub(in super::super) struct Counts {
 }
 
 impl Counts {
-    /// The one that counts frames in this one's state.
-    pub(super) fn of(&mut self, frame: &Frame) -> &mut u64 {
-        match frame {
-            Frame { is_free: true, .. } => &mut self.free,
-            Frame { is_doomed: true, .. } => &mut self.writing,
-            Frame { is_dirty: true, .. } => &mut self.dirty,
-            Frame { is_written: false, .. } => &mut self.writing,
-            Frame { is_invalid: true, .. } => &mut self.invalid,
+    /// The one that counts slots in this one's state.
+    pub(super) fn of(&mut self, slot: &Slot) -> &mut u64 {
+        match slot {
+            Slot { is_free: true, .. } => &mut self.free,
+            Slot { is_doomed: true, .. } => &mut self.writing,
+            Slot { is_dirty: true, .. } => &mut self.dirty,
+            Slot { is_written: false, .. } => &mut self.writing,
+            Slot { is_invalid: true, .. } => &mut self.invalid,
             _ => &mut self.clean,
         }
     }

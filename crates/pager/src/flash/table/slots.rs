@@ -1,4 +1,4 @@
-//! All slots of the flash cache (`Frame` in the code): their partitions, and the partition of each page.
+//! All slots of the flash cache (`Slot` in the code): their partitions, and the partition of each page.
 //!
 //! Invariants
 //! 1. The partition of a page depends only on the page and on the number of partitions. This number changes
@@ -12,26 +12,26 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::shape::{PARTITIONS_MAX, Shape};
-use super::{CleanOrder, FrameNo, Order, Partition};
+use super::{CleanOrder, SlotNo, Order, Partition};
 use crate::base::ids::PageId;
 
 /// What spreads neighbouring pages over the partitions: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The frame table.
-pub(in crate::flash) struct Frames {
+/// The slot table.
+pub(in crate::flash) struct Slots {
     partitions: Box<[Mutex<Partition>]>,
     pub(in crate::flash) shape: Shape,
     /// Counts accesses: the time of LRU-2.
     clock: AtomicU64,
 }
 
-impl Frames {
+impl Slots {
     /// Empty ones.
-    pub(in crate::flash) fn new(shape: Shape, order: Order, clean_order: CleanOrder) -> Frames {
-        let partition = |no| Mutex::new(Partition::new(shape.frames_of(no), order, clean_order));
+    pub(in crate::flash) fn new(shape: Shape, order: Order, clean_order: CleanOrder) -> Slots {
+        let partition = |no| Mutex::new(Partition::new(shape.slots_of(no), order, clean_order));
         let partitions = (0..PARTITIONS_MAX).map(partition).collect();
-        Frames { partitions, shape, clock: AtomicU64::new(1) }
+        Slots { partitions, shape, clock: AtomicU64::new(1) }
     }
 
     /// The time of an access.
@@ -45,12 +45,12 @@ impl Frames {
         self.clock.fetch_max(last + 1, Relaxed);
     }
 
-    /// Number of partitions, also of those without frames.
+    /// Number of partitions, also of those without slots.
     pub(in crate::flash) fn partitions(&self) -> usize {
         self.partitions.len()
     }
 
-    /// The partition that has the page's frame, as long as the shape stays.
+    /// The partition that has the page's slot, as long as the shape stays.
     #[inline]
     pub(in crate::flash) fn partition_of(&self, id: PageId) -> usize {
         (id.to_u64().wrapping_mul(SPREAD) >> 32) as usize % self.shape.partitions() as usize
@@ -62,9 +62,9 @@ impl Frames {
         self.partitions[partition].lock()
     }
 
-    /// The frame's number in the file.
+    /// The slot's number in the file.
     #[inline]
-    pub(in crate::flash) fn stored(&self, partition: usize, frame: FrameNo) -> u32 {
-        partition as u32 * self.shape.partition_frames() + frame
+    pub(in crate::flash) fn stored(&self, partition: usize, slot: SlotNo) -> u32 {
+        partition as u32 * self.shape.partition_slots() + slot
     }
 }
