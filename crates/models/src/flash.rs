@@ -22,7 +22,7 @@ use varve_device::{
 use crate::checker::{How, Model};
 use crate::frames::plain;
 use crate::pager::base::image::Image;
-use crate::pager::flash::io::store::frames_of;
+use crate::pager::flash::io::store::slots_of;
 use crate::pager::flash::{
     FlashCache, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashSettings, Owner, Surroundings,
     running,
@@ -184,7 +184,7 @@ impl CacheUnderTest {
         let drive = Faulty::wrap(MemoryDirectory::new());
         let bytes = (1..)
             .map(|pages| pages * PAGE_BYTES as u64)
-            .find(|bytes| frames_of(*bytes, PAGE_BYTES) == frames)
+            .find(|bytes| slots_of(*bytes, PAGE_BYTES) == frames)
             .expect("some file has so many");
         let config = FlashConfig {
             pending_max: 100,

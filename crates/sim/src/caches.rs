@@ -87,8 +87,8 @@ pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImag
     true
 }
 
-/// Whether the database stopped since a frame that only flash had is not what it should be.
+/// Whether the database stopped since a slot that only flash had is not what it should be.
 pub(crate) fn is_stop(error: &str) -> bool {
-    error.contains("in its frame on flash")
+    error.contains("in its slot on flash")
         || error.contains("the flash cache on") && error.contains("changed pages")
 }

@@ -26,7 +26,7 @@ pub struct Subject {
 const MODEL_ERROR_MAX: f64 = 0.03;
 /// Busy share of the processors from which a run doesn't count.
 const CPU_MAX: f64 = 0.85;
-/// Percentage points that the dirty frames of a flash cache may grow by in a round.
+/// Percentage points that the dirty slots of a flash cache may grow by in a round.
 const DIRTY_GROWTH_MAX: f64 = 5.0;
 /// The busy share from which a device is called the limit.
 const BUSY_MIN: f64 = 0.9;

@@ -31,7 +31,7 @@ const FULL_PERCENT: f64 = 95.0;
 /// A hit rate that is no more above that of the quarter before has stopped rising.
 const FLAT: f64 = 0.02;
 
-/// How full a flash cache is, in percent of its frames.
+/// How full a flash cache is, in percent of its slots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct CacheState {
     /// Frames that aren't free.

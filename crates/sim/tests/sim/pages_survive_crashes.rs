@@ -61,7 +61,7 @@ fn three_hundred_crash_images_of_a_cache_that_was_away() {
     println!("reached: {:#?}", found.reached);
     assert!(found.failures.is_empty(), "{:#?}", found.failures);
     for (event, times) in
-        [("flash: the start before did not have the cache", 10), ("flash: dirty frames are found again", 10)]
+        [("flash: the start before did not have the cache", 10), ("flash: dirty slots are found again", 10)]
     {
         assert!(found.reached.get(event).is_some_and(|count| *count >= times), "hardly ever: {event}");
     }

@@ -282,8 +282,7 @@ impl FlashCache {
         if writes.is_empty() {
             return Ok(true);
         }
-        let slots =
-            writes.iter().map(|one| (self.slots.stored(one.partition, one.slot), one.image.bytes()));
+        let slots = writes.iter().map(|one| (self.slots.stored(one.partition, one.slot), one.image.bytes()));
         add(&self.counters.write_batches);
         let in_flight = self.drive.throttle.begin(writes.len());
         let written = match self.is_lost() || self.is_failing() {

@@ -277,8 +277,8 @@ impl FlashCache {
 
     fn read_slots(&self, begun: &[&Begun], buffers: &mut [AlignedBuf]) -> Result<()> {
         let slots = begun.iter().zip(buffers);
-        let slots = slots
-            .map(|(begun, buf)| (self.slots.stored(begun.partition, begun.cleaning.slot), &mut buf[..]));
+        let slots =
+            slots.map(|(begun, buf)| (self.slots.stored(begun.partition, begun.cleaning.slot), &mut buf[..]));
         let in_flight = self.drive.throttle.begin(begun.len());
         let read = self.drive.store.read(slots);
         drop(in_flight);

@@ -19,7 +19,7 @@ use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page;
 use crate::flash::cache::{FlashCache, add};
-use crate::flash::table::{SlotNo, ReadFrom, Reading, Saw};
+use crate::flash::table::{ReadFrom, Reading, Saw, SlotNo};
 use crate::level::{Got, Run, Tier, Want};
 
 use std::sync::atomic::Ordering::Relaxed;

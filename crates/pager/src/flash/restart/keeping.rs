@@ -14,7 +14,7 @@ use varve_device::Durability;
 use super::memory_mapped::block_of;
 use crate::flash::cache::FlashCache;
 use crate::flash::config::FlashRestart;
-use crate::flash::table::{SlotNo, Partition};
+use crate::flash::table::{Partition, SlotNo};
 
 impl FlashCache {
     /// From now on what changes is kept.
@@ -33,8 +33,7 @@ impl FlashCache {
         if self.records.keeping.is_void.load(Relaxed) || !self.records.hardening.is_on() {
             return;
         }
-        let mut slots: Vec<u32> =
-            touched.iter().map(|slot| self.slots.stored(partition, *slot)).collect();
+        let mut slots: Vec<u32> = touched.iter().map(|slot| self.slots.stored(partition, *slot)).collect();
         slots.sort_unstable();
         slots.dedup();
         let kept = |stored: u32| {

@@ -41,8 +41,8 @@ impl FlashCache {
 
     pub(super) fn keep_all(&self) {
         for (partition, table) in self.tables().enumerate() {
-            let each = (0..table.slot_count())
-                .map(|slot| (self.slots.stored(partition, slot), table.kept(slot)));
+            let each =
+                (0..table.slot_count()).map(|slot| (self.slots.stored(partition, slot), table.kept(slot)));
             let all: Vec<(u32, Option<Kept>)> = each.collect();
             let of_blocks = all.chunk_by(|(one, _), (other, _)| block_of(*one) == block_of(*other));
             of_blocks.for_each(|records| self.keep_on_flash(records, Durability::Later));

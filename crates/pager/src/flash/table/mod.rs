@@ -29,14 +29,14 @@ use crate::base::ids::{PageId, PageRange};
 use crate::base::lsn::Lsn;
 use crate::flash::table::heap::Heap;
 
-mod slot;
-pub(crate) mod slots;
 pub(crate) mod heap;
 pub(crate) mod shape;
+mod slot;
+pub(crate) mod slots;
 #[cfg(test)]
 mod tests;
 
-pub(super) use slot::{Admitted, Arrival, Cleaning, Counts, SlotNo, Kept, ReadFrom, Reading, Saw};
+pub(super) use slot::{Admitted, Arrival, Cleaning, Counts, Kept, ReadFrom, Reading, Saw, SlotNo};
 use slot::{Slot, UNUSED};
 
 /// Which clean slot is the next victim.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::shape::{PARTITIONS_MAX, Shape};
-use super::{CleanOrder, SlotNo, Order, Partition};
+use super::{CleanOrder, Order, Partition, SlotNo};
 use crate::base::ids::PageId;
 
 /// What spreads neighbouring pages over the partitions: 2^64 divided by the golden ratio.
