@@ -43,9 +43,10 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// All engines.
-    pub const ALL: [EngineKind; 5] = [
+    pub const ALL: [EngineKind; 6] = [
         EngineKind::Inplace,
         EngineKind::NvmInplace,
+        EngineKind::Cow,
         EngineKind::NvmCow,
         EngineKind::Log,
         EngineKind::NvmLog,
@@ -119,3 +120,15 @@ impl EngineKind {
 
 // The six engines of the paper find room below the owners of tables.
 const _: () = assert!(6 * PARTITIONS_MAX < TABLE_OWNER_MIN);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_of_the_paper_has_its_name() {
+        for name in ["inplace", "cow", "log", "nvm_inplace", "nvm_cow", "nvm_log"] {
+            assert_eq!(EngineKind::from_name(name).map(EngineKind::name), Some(name));
+        }
+    }
+}

@@ -277,8 +277,7 @@ fn recover(
     let log = Arc::new(log);
     let analysed = Instant::now();
     let redo = if sealed.is_some() { stored.redo_start() } else { plan.stable() };
-    let written = sealed.is_none().then(|| &plan.history().written);
-    let start = Start::Found { redo, written, packed };
+    let start = Start::Found { redo, written: sealed.is_none().then(|| &plan.history().written), packed };
     let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
     let cache = parts.stack.cache.as_deref();
     // A page that was mended may be as old as its copy.
