@@ -46,8 +46,8 @@ fn ycsb_runs_on_every_engine() {
     assert!(text.contains("latencies are modelled") && text.contains("the paper has 8"), "{text}");
 }
 
-/// The same transactions have nearly the same counts in each run: two threads share the region's free chunks, so
-/// chunks have other addresses in each run, and then other lines of the modelled cache give way.
+/// The same transactions have nearly the same counts in each run. The likely cause of the difference is not proven:
+/// two threads share the region's free chunks, so other lines of the modelled cache give way.
 #[test]
 fn counts_repeat() {
     let counts = || {
