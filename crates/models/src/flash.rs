@@ -37,7 +37,7 @@ pub(crate) const CLEANERS: Model = Model {
     how: How::Shuttle,
     run: cleaners,
     flaws: &[
-        "mark of a cleaning taken away after its frame was let go",
+        "mark of a cleaning taken away after its slot was let go",
         "put without waiting for what is on its way home",
     ],
 };
@@ -46,7 +46,7 @@ pub(crate) const QUEUE: Model = Model {
     name: "a page on its way to flash is found, and written once",
     how: How::Shuttle,
     run: queue,
-    flaws: &["frame free before its page has left the queue"],
+    flaws: &["slot free before its page has left the queue"],
 };
 
 pub(crate) const LEAVES: Model = Model {

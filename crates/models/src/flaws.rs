@@ -206,10 +206,10 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
     ),
     // ---- flash cache
     (
-        "mark of a cleaning taken away after its frame was let go",
+        "mark of a cleaning taken away after its slot was let go",
         "pager/flash/cache/cleaning.rs",
         "self.transit.cleaning.end(begun.id);",
-        "if MODELS::flaw(\"mark of a cleaning taken away after its frame was let go\") { drop(table); }\n            self.transit.cleaning.end(begun.id);",
+        "if MODELS::flaw(\"mark of a cleaning taken away after its slot was let go\") { drop(table); }\n            self.transit.cleaning.end(begun.id);",
     ),
     (
         "put without waiting for what is on its way home",
@@ -218,10 +218,10 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
         "if !MODELS::flaw(\"put without waiting for what is on its way home\") { self.transit.cleaning.wait_for_page(id); }",
     ),
     (
-        "frame free before its page has left the queue",
+        "slot free before its page has left the queue",
         "pager/flash/cache/admission.rs",
         "self.drive.writes.done(one);",
-        "if MODELS::flaw(\"frame free before its page has left the queue\") { drop(table); }\n        self.drive.writes.done(one);",
+        "if MODELS::flaw(\"slot free before its page has left the queue\") { drop(table); }\n        self.drive.writes.done(one);",
     ),
     (
         "dirty pages looked for before the last of them is taken",

@@ -120,7 +120,8 @@ impl LookupCache {
         same.for_each(|word| word.store(0, Relaxed));
     }
 
-    /// Whether so many buckets are full that there should be twice as many, and may be.
+    /// Whether the cache should double its buckets: a quarter of them displaced a word, and the limit of bytes
+    /// allows it.
     #[inline]
     pub(super) fn wants_growth(&self) -> bool {
         let count = self.buckets.len();

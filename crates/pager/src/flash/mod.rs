@@ -11,7 +11,7 @@
 //! | folder | what is in it |
 //! |---|---|
 //! | `policy/` | which pages are taken, and how fast: designs, temperatures, scans, throttle, daily limit |
-//! | `table/` | the slot table: which page is in which slot (`Slot` in the code) |
+//! | `table/` | the slot table: which page is in which slot |
 //! | `cache/` | the level itself: reading, admission, cleaning, filling, change of size, errors of the drive |
 //! | `restart/` | use of the cache after a restart: lazy verification, memory-mapped, log-based, the seal |
 //! | `io/` | the file, and the queue of writes |

@@ -26,7 +26,8 @@ use super::ycsb::write_all;
 use crate::stores::killed::{ChildArgs, KilledProcess, LoadKind, Role, StartTimes};
 use crate::stores::{ENGINES, Engine, system_call};
 
-/// Transactions behind which processes are killed, if there are so many.
+/// Numbers of transactions after which processes are killed. Numbers beyond the length of the load are left
+/// out.
 const TRANSACTIONS: [usize; 5] = [0, 1_000, 10_000, 100_000, 1_000_000];
 /// Transactions that a process can run while the signal is on its way.
 const RUN_ON: usize = 20_000;

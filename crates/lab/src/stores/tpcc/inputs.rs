@@ -135,7 +135,8 @@ impl Drawing<'_> {
         NewOrder { district, customer, lines: (1..=count).map(line).collect() }
     }
 
-    /// In 15 of a hundred payments the customer is of another warehouse [2.5.1.2].
+    /// Draws a payment. In 15 % of the payments the customer belongs to another warehouse (TPC-C, clause
+    /// 2.5.1.2).
     fn payment(&mut self, district: District) -> Payment {
         let is_remote = self.random.below(100) < 15;
         let remote = if is_remote { self.remote(district.warehouse) } else { district.warehouse };

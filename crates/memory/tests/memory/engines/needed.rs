@@ -134,8 +134,8 @@ fn images_show_write_backs_and_fences_of_nvm_cow() {
 }
 
 #[test]
-#[ignore = "slow: its merges have many write-backs"]
-fn images_show_write_backs_and_fences_of_nvm_log() {
+#[ignore = "a long search, which `make crash` runs: merges have many write-backs"]
+fn many_images_show_write_backs_and_fences_of_nvm_log() {
     check("nvm_log", 0..1, 15);
 }
 

@@ -40,7 +40,7 @@ struct Begun {
     id: PageId,
     partition: usize,
     cleaning: Cleaning,
-    /// Where it is not in its slot yet.
+    /// Where the page is, if it is not in its slot yet.
     image: Option<Image>,
 }
 

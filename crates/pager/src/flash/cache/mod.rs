@@ -1,5 +1,5 @@
 //! The flash cache as a level: its parts, and changes of its design. The design is the policy that says which
-//! pages the cache takes. A *slot* is the space for one page on flash (`Slot` in the code).
+//! pages the cache takes. A *slot* is the space for one page on flash.
 //!
 //! | part | what it holds |
 //! |---|---|

@@ -1,5 +1,5 @@
 //! Reads of the flash cache: from slots on flash, from the queue of writes, and from the data files. A slot
-//! is the space for one page on flash (`Slot` in the code).
+//! is the space for one page on flash.
 //!
 //! Invariants
 //! 1. A page read from a slot is valid if its identity, page LSN and checksum are those of the slot table.

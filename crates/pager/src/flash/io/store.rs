@@ -64,7 +64,7 @@ pub(crate) fn slots_of(size_bytes: u64, page_size: usize) -> u32 {
     u32::try_from(whole * RECORDS_OF_BLOCK as u64 + rest).unwrap_or(u32::MAX)
 }
 
-/// Blocks of the records of so many slots.
+/// Number of blocks that the records of `slots` slots take.
 fn table_blocks(slots: u32) -> u32 {
     slots.div_ceil(RECORDS_OF_BLOCK as u32)
 }
@@ -297,12 +297,12 @@ impl Store {
         Store::block_offset(table_blocks(slots)) + u64::from(slots) * page_size as u64
     }
 
-    /// Makes the file as long as so many slots need; where they lie is as before.
+    /// Sets the length of the file to what `slots` slots need. The slots keep their offsets.
     pub(in crate::flash) fn set_length(&self, slots: u32) -> Result<()> {
         Ok(self.file.set_len(Store::length_of(slots, self.page_size))?)
     }
 
-    /// There are so many slots from now on, and they lie elsewhere.
+    /// Changes the number of slots to `slots`. Their offsets in the file change with it.
     pub(in crate::flash) fn reshape(&self, slots: u32) {
         self.slots.store(slots, Relaxed);
     }
@@ -369,7 +369,8 @@ impl Store {
         Ok(self.file.read_at(self.offset(slot), buf, Purpose::FlashPage)?)
     }
 
-    /// Writes slots together; not durably, since nobody trusts them after a crash.
+    /// Writes several slots in one batch. The writes are not durable, because no start trusts slots after a
+    /// crash.
     pub(in crate::flash) fn write<'f>(&self, slots: impl Iterator<Item = (u32, &'f [u8])>) -> Result<()> {
         let (why, durability) = (Purpose::FlashPage, Durability::Later);
         let ops: Vec<WriteOp<'_>> =

@@ -31,7 +31,7 @@ pub(in crate::flash) struct Write {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Write>,
-    /// What home lacks, by partition and slot.
+    /// Dirty pages, by partition and slot: the data files lack their versions.
     only_here: FxHashMap<(usize, u32), Image>,
     /// Places that were promised, and pages that are being written.
     outside: usize,
@@ -108,12 +108,12 @@ impl Writes {
         queue.waiting.drain(..count).collect()
     }
 
-    /// What is on its way to this slot, if home lacks it.
+    /// The page that is being written to this slot, if the data files lack its version.
     pub(in crate::flash) fn only_here(&self, partition: usize, slot: u32) -> Option<Image> {
         self.queue.lock().only_here.get(&(partition, slot)).cloned()
     }
 
-    /// The page is in its slot, or nobody wants it there any more.
+    /// The page is in its slot, or the slot no longer belongs to it.
     pub(in crate::flash) fn done(&self, write: &Write) {
         if write.is_dirty {
             self.queue.lock().only_here.remove(&(write.partition, write.slot));

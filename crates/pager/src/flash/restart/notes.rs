@@ -23,7 +23,7 @@ pub(in crate::flash) const NOTED_SLOT_BYTES: u64 = 18;
 /// Of the log, the largest part that a note of the whole table may take.
 pub(in crate::flash) const TABLE_SHARE: u64 = 4;
 
-/// Whether a log of this length has room for the notes of so many slots.
+/// Whether a log of `log_bytes` bytes has room for the notes of `slots` slots.
 pub(crate) fn log_takes_table(log_bytes: u64, slots: u32) -> bool {
     u64::from(slots) * NOTED_SLOT_BYTES * TABLE_SHARE <= log_bytes
 }

@@ -38,7 +38,7 @@ pub(in crate::flash) struct Chunk {
     pub(in crate::flash) rounds: u32,
 }
 
-/// What the slots of a chunk have.
+/// The records of the slots of a chunk.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::flash) struct Content {
     /// Of their pages and page LSNs. (Where two of them are taken for one, older records stay, which are right.)

@@ -169,7 +169,8 @@ impl FlashCache {
         }
     }
 
-    /// Finds what the start before left; if that is of no use, slots that were found already have to be forgotten.
+    /// Finds the pages that the last run left. If its records are of no use, the slots found so far are
+    /// removed.
     fn restore(&self, earlier: &Earlier<'_>) -> Result<(), Cold> {
         if !self.records.hardening.earlier?.are_of(earlier.start) {
             reached("flash: the start before did not have the cache");

@@ -45,7 +45,7 @@ pub(super) enum Order {
     /// Evicts the page whose last but one access is longest ago (LRU-2, O'Neil 1993). For a page that was
     /// used once since it was admitted, the time of admission counts.
     Lru2,
-    /// That which was filled longest ago: the slots are a ring.
+    /// The slot that was filled longest ago: the slots are a ring.
     Fifo,
     /// That of the coldest page, by what `heat` says.
     Heat,
@@ -88,12 +88,12 @@ pub(super) struct Partition {
     counts: Counts,
     order: Order,
     clean_order: CleanOrder,
-    /// Slots of which a restart is to know something else than before, if somebody wants to hear of that.
+    /// Slots whose records have changed. `None` if no record is kept for restarts.
     touched: Option<Vec<SlotNo>>,
 }
 
 impl Partition {
-    /// Of so many slots, all free.
+    /// A partition of `count` slots, which are all free.
     pub(super) fn new(count: u32, order: Order, clean_order: CleanOrder) -> Partition {
         Partition {
             slots: vec![UNUSED; count as usize],
@@ -109,12 +109,12 @@ impl Partition {
         }
     }
 
-    /// From now on [`take_touched`](Self::take_touched) tells of slots.
+    /// Begins to collect the slots that [`take_touched`](Self::take_touched) returns.
     pub(super) fn tell_touched(&mut self) {
         self.touched = Some(Vec::new());
     }
 
-    /// Slots of which a restart is to know something else than when this was asked last; some may be told twice.
+    /// The slots whose records have changed since the last call. A slot can be in the result twice.
     pub(super) fn take_touched(&mut self) -> Vec<SlotNo> {
         self.touched.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -125,7 +125,7 @@ impl Partition {
         (0..self.slots.len() as u32).for_each(|no| self.place(no));
     }
 
-    /// Changes a slot, and puts it where it belongs then.
+    /// Changes a slot, and moves it to the list of its new state.
     fn update(&mut self, no: SlotNo, change: impl FnOnce(&mut Slot)) {
         let before = self.touched.is_some().then(|| self.kept(no));
         let slot = &mut self.slots[no as usize];
@@ -208,7 +208,7 @@ impl Partition {
         Some(ReadFrom::Slot(Reading { slot: no, lsn, is_dirty, is_unverified }))
     }
 
-    /// A read has ended. Whether what it found made the slot be given up.
+    /// Ends a read. Returns whether the slot was given up because of what the read found.
     pub(super) fn end_read(&mut self, no: SlotNo, saw: Saw) -> bool {
         let slot = &self.slots[no as usize];
         // Redo has what home lacks of a page that nobody has seen on flash since the start.
@@ -299,7 +299,7 @@ impl Partition {
         self.found(id).is_some_and(|(_, slot)| slot.is_dirty)
     }
 
-    /// Whether this is the page's slot, and home may lack what it is to have.
+    /// Whether this is the page's slot, and the data files may lack its version.
     pub(super) fn lacks(&self, no: SlotNo, id: PageId) -> bool {
         self.found(id).is_some_and(|(found, slot)| found == no && slot.is_dirty)
     }
@@ -314,7 +314,7 @@ impl Partition {
         self.found(id).is_some_and(|(_, slot)| slot.is_invalid)
     }
 
-    /// Whether the slot was removed, or is invalid, before it was written.
+    /// Whether the slot was removed or became invalid before it was written.
     pub(super) fn is_unwanted(&self, no: SlotNo) -> bool {
         let slot = &self.slots[no as usize];
         slot.is_doomed || slot.is_invalid
@@ -332,12 +332,12 @@ impl Partition {
         !is_doomed && !is_invalid
     }
 
-    /// The dirty slot that is to be cleaned next: its page.
+    /// The page of the dirty slot that is cleaned next.
     pub(super) fn next_to_clean(&self) -> Option<PageId> {
         self.dirty.top().and_then(|no| self.slots[no as usize].page)
     }
 
-    /// Begins to clean the page's slot, if it is dirty and nobody does.
+    /// Begins to clean the page's slot, if it is dirty and no other thread cleans it.
     pub(super) fn begin_clean(&mut self, id: PageId) -> Option<Cleaning> {
         let (no, slot) = self.found(id).filter(|(_, slot)| slot.is_dirty && !slot.is_cleaning)?;
         let Slot { lsn, is_written, .. } = *slot;
@@ -345,7 +345,7 @@ impl Partition {
         Some(Cleaning { slot: no, lsn, is_written })
     }
 
-    /// The cleaning has ended; `is_home`: home has what the slot has.
+    /// Ends a cleaning. `is_home` says that the data files have the version in the slot.
     pub(super) fn end_clean(&mut self, no: SlotNo, is_home: bool) {
         assert!(self.slots[no as usize].is_cleaning, "slot {no} was not being cleaned");
         self.update(no, |slot| {
@@ -354,14 +354,14 @@ impl Partition {
         });
     }
 
-    /// Home had no room for what the slot has: all others are cleaned before it.
+    /// The data files had no space for this page, so all other slots are cleaned before it.
     pub(super) fn pass_over(&mut self, no: SlotNo) {
         if self.slots[no as usize].is_dirty {
             self.update(no, |slot| slot.is_passed_over = true);
         }
     }
 
-    /// The page's slot is not valid any more. Whether it had one.
+    /// Makes the page's slot invalid. Returns whether the page had a valid slot.
     pub(super) fn remove(&mut self, id: PageId) -> bool {
         let Some((no, slot)) = self.found(id) else { return false };
         let was_valid = !slot.is_invalid;
@@ -377,7 +377,7 @@ impl Partition {
         Some(is_dirty)
     }
 
-    /// As `remove`, but the slot stays the page's (Canim 2010). Whether it was valid.
+    /// Like `remove`, but the page keeps its slot (Canim 2010). Returns whether the slot was valid.
     pub(super) fn invalidate(&mut self, id: PageId) -> bool {
         let Some((no, slot)) = self.found(id) else { return false };
         assert!(!slot.is_dirty, "{id} is dirty on flash, and its slot would be invalid");
@@ -386,7 +386,7 @@ impl Partition {
         was_valid
     }
 
-    /// As `remove`, if what the slot has is older than this.
+    /// Like `remove`, if the version in the slot is older than this LSN.
     pub(super) fn remove_older(&mut self, id: PageId, lsn: Lsn) -> bool {
         let is_older = self.found(id).is_some_and(|(_, slot)| slot.lsn < lsn && !slot.is_invalid);
         is_older && self.remove(id)
@@ -419,7 +419,7 @@ impl Partition {
         clean.iter().filter(|id| self.remove(**id)).count() as u64
     }
 
-    /// What a restart is to know of the slot; `None`: there is no page in it that could be read.
+    /// The record of the slot for a restart. `None` if the slot has no page that could be read.
     pub(super) fn kept(&self, no: SlotNo) -> Option<Kept> {
         let slot = &self.slots[no as usize];
         let Slot { lsn, last, last_but_one, admitted, is_dirty, .. } = *slot;
@@ -459,7 +459,7 @@ impl Partition {
         true
     }
 
-    /// All slots that are to be found are.
+    /// All slots that the restart looks for were found.
     pub(super) fn found_all(&mut self) {
         self.free =
             (0..self.slots.len() as u32).rev().filter(|no| self.slots[*no as usize].is_free).collect();
@@ -476,7 +476,7 @@ impl Partition {
         meant.iter().filter(|id| self.remove(**id)).count() as u64
     }
 
-    /// Nobody finds the slot by its page any more.
+    /// Lookups of the page no longer find the slot.
     fn forget(&mut self, no: SlotNo) {
         let page = self.slots[no as usize].page;
         page.and_then(|page| self.by_page.remove(&page));
@@ -501,13 +501,13 @@ impl Partition {
         self.counts.free == self.slots.len() as u64
     }
 
-    /// Becomes another one; all slots are free.
+    /// Replaces the partition by an empty one.
     pub(super) fn renew(&mut self, other: Partition) {
         assert!(self.is_empty(), "a partition with pages in its slots gets another shape");
         *self = other;
     }
 
-    /// Slots that home may lack.
+    /// Slots with versions that the data files may lack.
     pub(super) fn dirty_count(&self) -> u64 {
         self.counts.dirty
     }
@@ -518,7 +518,7 @@ impl Partition {
         self.free.len() * 20 > self.slots.len()
     }
 
-    /// Whether nobody reads, writes or cleans a slot.
+    /// Whether no thread reads, writes or cleans a slot.
     #[cfg(test)]
     pub(super) fn is_at_rest(&self) -> bool {
         self.slots.iter().all(|slot| slot.is_free || slot.is_idle())
@@ -530,7 +530,7 @@ impl Partition {
         self.by_page.keys().copied().filter(is_whole).collect()
     }
 
-    /// Which version of the page is whole in a valid slot, and whether home may lack it.
+    /// The version of the page in a valid slot that is fully written, and whether the data files may lack it.
     pub(super) fn version(&self, id: PageId) -> Option<(Lsn, bool)> {
         let (_, slot) = self.found(id).filter(|(_, slot)| slot.is_written && !slot.is_invalid)?;
         Some((slot.lsn, slot.is_dirty))

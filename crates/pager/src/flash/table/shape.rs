@@ -16,7 +16,8 @@ pub(in crate::flash) struct Shape {
 }
 
 impl Shape {
-    /// Of so many slots, less what is over when all partitions have equally many.
+    /// Divides `slots` slots into partitions of equal size. A rest that does not fill all partitions is not
+    /// used.
     pub(in crate::flash) fn of(slots: u32) -> Shape {
         let partitions = (slots / PARTITION_SLOTS_MIN).clamp(1, PARTITIONS_MAX);
         Shape { partitions: partitions.into(), partition_slots: (slots / partitions).into() }

@@ -91,7 +91,7 @@ pub(in super::super) enum Admitted {
 pub(in super::super) enum ReadFrom {
     /// In this slot, which stays until [`end_read`](super::Partition::end_read).
     Slot(Reading),
-    /// It is on its way to this slot, and home lacks it.
+    /// The page is being written to this slot, and the data files lack its version.
     OnItsWay(SlotNo),
 }
 
@@ -141,7 +141,7 @@ impl Kept {
 pub(in super::super) struct Cleaning {
     pub(in super::super) slot: SlotNo,
     pub(in super::super) lsn: Lsn,
-    /// Whether its page is in the slot; else it is on its way there.
+    /// Whether the page is in the slot already. If not, it is being written there.
     pub(in super::super) is_written: bool,
 }
 

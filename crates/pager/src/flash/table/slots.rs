@@ -1,4 +1,4 @@
-//! All slots of the flash cache (`Slot` in the code): their partitions, and the partition of each page.
+//! All slots of the flash cache: their partitions, and the partition of each page.
 //!
 //! Invariants
 //! 1. The partition of a page depends only on the page and on the number of partitions. This number changes

@@ -290,7 +290,7 @@ fn the_cleaner_hears_of_too_many_dirty_slots() {
     });
 }
 
-/// One slot is dirty, and the drive gives up: nothing more is taken, and what is put goes home.
+/// A drive fails while a slot is dirty. Then the cache takes no more pages, and puts go to the data files.
 #[test]
 fn a_failing_drive_is_left_without_a_word_to_the_log() {
     let rig = Rig::new(40, FlashDesign::LazyCleaning);
