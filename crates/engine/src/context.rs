@@ -71,6 +71,8 @@ pub struct Context {
     pub(crate) marks: Option<Marks>,
     /// The transaction beside which this reader stands gathered marks when the reader was made.
     is_beside_marks: bool,
+    /// It reads beside a transaction, which has the locks.
+    pub(crate) is_reader: bool,
     /// What it has done in partitions of memory-oriented engines, if anything.
     pub(crate) stores: Option<Box<PartitionWork>>,
 }
@@ -97,6 +99,8 @@ pub(crate) struct Buffers {
     pub(crate) key: Vec<u8>,
     pub(crate) entry: Vec<u8>,
     pub(crate) row: Vec<u8>,
+    /// The keys of a row in all indexes.
+    pub(crate) keys: Vec<u8>,
     pub(crate) version: Version,
     pub(crate) scan: Option<Box<Scan>>,
 }
@@ -127,6 +131,7 @@ impl Context {
             buffers: Buffers::default(),
             marks: None,
             is_beside_marks: false,
+            is_reader: false,
             stores: None,
         }
     }
@@ -156,6 +161,7 @@ impl Context {
             buffers: Buffers::default(),
             marks: None,
             is_beside_marks: false,
+            is_reader: false,
             stores: None,
         }
     }
@@ -170,6 +176,7 @@ impl Context {
     pub(crate) fn for_reader(&mut self) -> Self {
         let snapshot = self.snapshot();
         let mut reader = Self::new(Arc::clone(&self.core), self.isolation, self.timeout);
+        reader.is_reader = true;
         reader.serial.clone_from(&self.serial);
         reader.snapshot = Some(snapshot);
         reader.id = self.id;
@@ -181,6 +188,7 @@ impl Context {
     /// The context of a reader of what is committed now and of this transaction's own changes.
     pub(crate) fn for_newest(&mut self) -> Self {
         let mut reader = Self::new(Arc::clone(&self.core), Isolation::ReadCommitted, self.timeout);
+        reader.is_reader = true;
         reader.id = self.id;
         reader.is_beside_marks = self.has_late_marks();
         reader.cancel.clone_from(&self.cancel);
@@ -558,6 +566,16 @@ impl Context {
         let snapshot = self.snapshot.unwrap_or(Lsn::ZERO);
         let oldest = || core.registry.oldest(core.pager.durable_lsn());
         core.recent.commit(serial.as_ref().map(|s| (&**s, snapshot)), &trees, oldest, || self.log_commit())
+    }
+
+    /// SERIALIZABLE, for a transaction that has used partitions: fails if what it has read in pages has been
+    /// written by others since.
+    #[cold]
+    pub(crate) fn check_page_reads(&self) -> Result<()> {
+        match &self.serial {
+            Some(serial) => self.core.recent.check(serial, self.snapshot.unwrap_or(Lsn::ZERO)),
+            None => Ok(()),
+        }
     }
 
     /// Logs the commit record; inside the log's append section the transaction becomes committed.

@@ -19,7 +19,7 @@ use crate::catalog::{CatalogState, Kept, ObjectChange, Table, TableDef, TableId}
 use crate::context::Loser;
 use crate::error::Result;
 use crate::ids::{Owner, TxnId};
-use crate::partitions::{Partitions, StoredTable};
+use crate::partitions::Partitions;
 use crate::purge_queue::PurgeState;
 use crate::registry::Registry;
 use crate::root::Root;
@@ -215,9 +215,9 @@ impl Core {
         let def = Arc::new(def);
         let store = self.engine(&def.engine).open(&CoreRef(self), &def);
         let rewriter = self.catalog.trees.rewriter(def.place.owner);
-        let partition = StoredTable::of(&def.engine, def.place).map(|at| at.partition);
+        let stored = def.stored_tables();
         let lock = self.catalog.lock_of(def.id);
-        let table = Arc::new(Table::new(Arc::clone(&def), store, lock, Kept { rewriter, partition }));
+        let table = Arc::new(Table::new(Arc::clone(&def), store, lock, Kept { rewriter, stored }));
         if def.handle.set(Arc::downgrade(&table)).is_err() {
             panic!("a table definition is opened twice");
         }

@@ -21,6 +21,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::io::{Accounts, IoRow};
 use crate::options::Options;
+use crate::partitions::PartitionSpace;
 use crate::quota::TemporaryQuota;
 use crate::redo::EngineRedo;
 use crate::row_access::Isolation;
@@ -152,6 +153,11 @@ impl Database {
     /// The region with the tables of the memory-oriented engines, if there is one.
     pub fn tables_region(&self) -> Option<&TablesRegion> {
         self.core.memory.get()
+    }
+
+    /// What each partition of the memory-oriented engines takes in the region. Reads bitmaps after a start.
+    pub fn partition_space(&self) -> Result<Vec<PartitionSpace>> {
+        self.core.partitions.space()
     }
 
     /// Whether the next start would accept a region of these bytes and partitions for tables. `None`: no region.

@@ -25,7 +25,6 @@ use crate::ids::TreeAddress;
 use crate::in_memory::{self, MemoryStore};
 use crate::modes::LockMode;
 use crate::paged::PagedStore;
-use crate::partitions::StoredTable;
 use crate::row::RowSchema;
 use crate::system_tables;
 use crate::table_lock::TableLock;
@@ -110,11 +109,15 @@ impl Transaction {
             if let Some(key) = &new.primary_key {
                 system_tables::add_name(&mut txn.cx, ObjectKind::Index, &new.schema, &key.name, id)?;
             }
-            let place = match EngineKind::from_name(new.engine.as_deref().unwrap_or_default()) {
-                Some(kind) => txn.cx.new_store_table(kind, 1)?.address(id),
-                None => txn.new_tree(TreeKind::Clustered, new.storage)?,
-            };
+            let place = TreeAddress { root: 0, owner: 0 };
             let mut def = table_def(new, TableId(id), txn.cx.database, place);
+            match EngineKind::from_name(&def.engine) {
+                Some(kind) => {
+                    def.set_stored_tables(&txn.cx.new_stored_tables(kind, &def)?);
+                    in_memory::refuse_key(&def, def.primary_key.as_ref().map(|key| &*key.columns))?;
+                }
+                None => def.place = txn.new_tree(TreeKind::Clustered, def.storage)?,
+            }
             for check in &mut def.checks {
                 let id = ObjectId(txn.new_object_id()?);
                 *check = Arc::new(Check { id, ..Check::clone(check) });
@@ -163,9 +166,8 @@ impl Transaction {
         let old = self.exclusive(table)?;
         self.whole(|txn| {
             let mut def = TableDef::clone(&old);
-            if let Some(at) = StoredTable::of(&old.engine, old.place) {
-                def.place = txn.cx.new_table_in(at.partition, 1 + old.indexes.len())?.address(old.id.0);
-                txn.cx.give_up_stored(at);
+            if !old.is_paged() {
+                txn.cx.replace_stored_tables(&mut def)?;
                 return txn.store_table(def, false).map(|_| ());
             }
             def.place = txn.new_tree(TreeKind::Clustered, old.storage)?;
@@ -184,6 +186,7 @@ impl Transaction {
     pub fn create_index(&mut self, new: NewIndex) -> Result<Arc<TableDef>> {
         let old = self.exclusive(new.table)?;
         check_key_columns(&new.columns, old.columns.len())?;
+        in_memory::refuse_key(&old, new.unique.then_some(&*new.columns))?;
         self.build_new_index(&old, new, None)
     }
 
@@ -257,6 +260,7 @@ impl Transaction {
     pub fn add_primary_key(&mut self, table: TableId, key: PrimaryKey) -> Result<Arc<TableDef>> {
         let old = self.exclusive(table)?;
         check_key_columns(&key.columns, old.columns.len())?;
+        in_memory::refuse_key(&old, Some(&*key.columns))?;
         if old.primary_key.is_some() {
             let what = format!("multiple primary keys for table \"{}\" are not allowed", old.name);
             return Err(Error::InvalidDefinition { what });
@@ -409,9 +413,11 @@ impl Transaction {
 
     /// The rows and indexes of a table go when this transaction is committed.
     pub(crate) fn give_up_rows(&mut self, def: &TableDef) -> Result<()> {
-        if let Some(at) = StoredTable::of(&def.engine, def.place) {
-            self.cx.lock_partition(at.partition)?;
-            self.cx.give_up_stored(at);
+        if !def.is_paged() {
+            for at in def.stored_tables() {
+                self.cx.lock_partition(at.partition)?;
+                self.cx.give_up_stored(at);
+            }
             return Ok(());
         }
         def.indexes.iter().try_for_each(|index| self.give_up(index.place))?;
@@ -431,7 +437,7 @@ impl Transaction {
     }
 
     pub(crate) fn store_table(&mut self, def: TableDef, is_new: bool) -> Result<Arc<TableDef>> {
-        let (id, definition) = (def.id, Definition::Table(def));
+        let (id, definition) = (def.id, Definition::Table(Box::new(def)));
         if is_new {
             self.store_new(id.0, definition)?;
         } else {
@@ -513,6 +519,7 @@ fn table_def(new: NewTable, id: TableId, database: ObjectId, place: TreeAddress)
         storage: new.storage,
         engine: new.engine.unwrap_or_else(|| "paged".into()),
         place,
+        spread: Box::default(),
         row_schema: Arc::new(RowSchema::new(&types)),
         handle: OnceLock::new(),
     }

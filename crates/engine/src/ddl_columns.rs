@@ -288,7 +288,6 @@ impl Transaction {
         let columns = columns.filter(|_| !planted("rewrite: the rows' new columns are not there"));
         let table = self.open_own(old)?;
         if let Some(store) = MemoryStore::of(&table) {
-            self.cx.lock_partition(store.at.partition)?;
             store.rebuild(&mut self.cx, &mut def, columns)?;
             return self.store_table(def, false);
         }

@@ -328,7 +328,7 @@ impl Transaction {
     /// Statements that were planned for this table, which is locked, are to be planned again.
     pub(crate) fn reopen(&mut self, table: TableId) -> Result<()> {
         let def = TableDef::clone(&*self.current(table)?);
-        let change = system_tables::opened(&self.cx.core, Definition::Table(def));
+        let change = system_tables::opened(&self.cx.core, Definition::Table(Box::new(def)));
         self.note_change(change);
         Ok(())
     }

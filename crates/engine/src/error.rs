@@ -344,6 +344,9 @@ fn mixed(written: &str, refused: &str) -> String {
         "" => "a definition".to_owned(),
         table => format!("table \"{table}\""),
     };
+    if written == refused && !written.is_empty() {
+        return format!("cannot change rows of {} in two partitions in one transaction", named(written));
+    }
     format!("cannot change {} in a transaction that has changed {}", named(refused), named(written))
 }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::catalog::{IndexId, Table};
 use crate::context::Context;
 use crate::error::Result;
+use crate::in_memory::MemoryStore;
 use crate::paged::PagedStore;
 use crate::row::RowRef;
 use crate::row_access::{OnRow, ScanIndex, ScanSpec};
@@ -64,6 +65,9 @@ impl Reader {
     /// About how many rows a table has, and up to `places` primary keys spread evenly over them: lower bounds for scans that
     /// take a sample.
     pub fn estimate(&mut self, table: &Table, places: usize) -> Result<Estimate> {
+        if let Some(store) = MemoryStore::of(table) {
+            return store.estimate(&self.cx.core);
+        }
         match PagedStore::of(table) {
             Some(store) => Ok(store.tree.estimate(&self.cx.core.pager, places)?),
             None => Ok(Estimate::default()),

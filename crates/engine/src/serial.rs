@@ -5,10 +5,12 @@
 //! 1. A transaction that has written may commit only if, since its snapshot, no other SERIALIZABLE
 //!    transaction has committed a change of rows that the first one has read. Then its place in the
 //!    serial order is its commit.
-//! 2. A transaction that has written nothing is not checked. Its place in the serial order is its snapshot.
+//! 2. A transaction that has used only tables in pages and has written nothing is not checked. Its place in the serial order is its snapshot.
 //! 3. The check and the commit record are one atomic step among SERIALIZABLE transactions. Transactions of
 //!    other isolation levels record no reads or writes and are not checked.
-//! 4. Memory is bounded. If a transaction has too many ranges of keys, they are merged into fewer and larger
+//! 4. A transaction that has used tables of memory-oriented engines is checked before they commit, also if it has
+//!    written nothing. It has locked their partitions, so its place in the serial order is the check.
+//! 5. Memory is bounded. If a transaction has too many ranges of keys, they are merged into fewer and larger
 //!    ones. If the ranges of a commit were dropped, later checks against this commit count as conflicts.
 //!
 //! This module knows nothing about rows and the meaning of keys.
@@ -102,6 +104,13 @@ impl Recent {
             kept.forget(oldest());
         }
         Ok(lsn)
+    }
+
+    /// Fails if what was read since `snapshot` was written meanwhile: for a transaction whose changes are not in
+    /// the log. Its locks keep their order with the changes of others.
+    pub(crate) fn check(&self, serial: &Serial, snapshot: Lsn) -> Result<()> {
+        let reads = Frozen::of(&serial.reads.lock());
+        if reads.is_empty() { Ok(()) } else { self.checked(&reads, snapshot).map(drop) }
     }
 
     /// Compares with all that was committed since the snapshot; nobody commits behind it until the guard goes.

@@ -109,6 +109,7 @@ fn system_def(which: usize, place: TreeAddress) -> TableDef {
         storage: StorageOptions::default(),
         engine: "paged".into(),
         place,
+        spread: Box::default(),
         row_schema: Arc::new(RowSchema::new(&types)),
         handle: OnceLock::new(),
     }
@@ -314,7 +315,7 @@ pub(crate) fn load(cx: &mut Context, mut catalog: Catalog) -> Result<Catalog> {
 pub(crate) fn opened(core: &Core, definition: Definition) -> ObjectChange {
     match definition {
         Definition::Schema(def) => ObjectChange::Schema(def.id, Some(Arc::new(def))),
-        Definition::Table(def) => ObjectChange::Table(def.id, Some(core.open_table(def))),
+        Definition::Table(def) => ObjectChange::Table(def.id, Some(core.open_table(*def))),
         Definition::Sequence(def) => ObjectChange::Sequence(def.id, Some(Arc::new(def))),
         Definition::View(def) => ObjectChange::View(def.id, Some(Arc::new(def))),
         Definition::Database(def) => ObjectChange::Database(def.id, Some(Arc::new(def))),

@@ -39,7 +39,7 @@ fn table_in(catalog: &Catalog) -> Option<&TableDef> {
 
 /// Where the tables are that the catalog names.
 fn stored_tables(catalog: &Catalog) -> HashSet<StoredTable> {
-    catalog.all_tables().filter_map(|def| StoredTable::of(&def.engine, def.place)).collect()
+    catalog.all_tables().flat_map(|def| def.stored_tables()).collect()
 }
 
 /// Opens the region that is configured. If it is refused, a database that was shut down cleanly is so again.

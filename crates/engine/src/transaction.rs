@@ -36,6 +36,15 @@ use crate::types::Datum;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SavepointId(u64);
 
+/// What of a table a caller is about to use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// Any row, also through readers.
+    Whole,
+    /// The rows that calls of the transaction name.
+    Rows,
+}
+
 /// How far a transaction has come.
 struct Mark {
     point: UndoPoint,
@@ -284,8 +293,10 @@ impl Transaction {
     /// The stores commit before the definitions of their tables do (`in_memory/transaction.rs`).
     #[cold]
     fn commit_with_stores(&mut self) -> Result<()> {
+        let checked = self.cx.check_page_reads();
         // A row must not be durable before the value of a sequence that it has.
-        if let Err(error) = self.cx.flush_noted().and_then(|()| self.cx.commit_stores()) {
+        let flushed = checked.and_then(|()| self.cx.flush_noted());
+        if let Err(error) = flushed.and_then(|()| self.cx.commit_stores()) {
             return self.undo_all().and(Err(error));
         }
         self.commit_pages()?;
@@ -428,16 +439,32 @@ impl Transaction {
     /// As `table`, for what the mode says, which is one of the first three: reading rows, locking them, changing them.
     #[inline]
     pub fn table_for(&mut self, def: &TableDef, mode: LockMode) -> Result<Arc<Table>> {
+        self.open_table(def, mode, Extent::Whole)
+    }
+
+    /// As `table_for`. Of a table that is spread over partitions, each partition is locked when a call of this
+    /// transaction first reads or changes a row there. The caller makes no reader of the table.
+    #[inline]
+    pub fn table_by_rows(&mut self, def: &TableDef, mode: LockMode) -> Result<Arc<Table>> {
+        self.open_table(def, mode, Extent::Rows)
+    }
+
+    #[inline]
+    fn open_table(&mut self, def: &TableDef, mode: LockMode, extent: Extent) -> Result<Arc<Table>> {
         let table = def.handle.get().and_then(Weak::upgrade).ok_or_else(|| stale(def))?;
         if !self.has_locked(def.id, mode) {
             if table.lock.lock_weak(mode, self.cx.waiting())? {
                 // The statement has read nothing of it yet: it sees what was waited for.
                 self.cx.renew_snapshot();
             }
-            if let Some(partition) = table.partition {
-                self.cx.lock_partition(partition)?;
+            // A table that is spread may have been opened in parts before.
+            if let [at] = *table.stored {
+                self.cx.lock_partition(at.partition)?;
             }
             self.locked.push((def.id, mode));
+        }
+        if table.stored.len() > 1 && extent == Extent::Whole {
+            table.stored.iter().try_for_each(|at| self.cx.lock_partition(at.partition))?;
         }
         if table.is_retired() || (!self.changes.is_empty() && !self.is_own(&table)) {
             return Err(stale(def));

@@ -9,6 +9,7 @@ use varve::config::{
     CheckpointSettings, ConfigError, DeviceSettings, FlashSection, MAIN_DEVICE, NvmSettings, PackedSettings,
     PoolSettings, RegionSettings, ServerSettings, Settings, TablesSettings, TlsSettings,
 };
+use varve_engine::EngineKind;
 use varve_pager::{FlashSettings, NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 
@@ -183,11 +184,12 @@ fn of_nvm(settings: &NvmSettings) -> String {
         let RegionSettings { size_bytes, log_bytes } = region;
         format!("size = {size_bytes}\nlog = {log_bytes}\n")
     });
-    let TablesSettings { size_bytes, partitions } = tables;
+    let TablesSettings { size_bytes, partitions, default_engine } = tables;
+    let method = default_engine.map_or("heap", EngineKind::name);
     let (device, emulate) = (quoted(device), emulate.as_deref().unwrap_or("none"));
     let NvmFlush { workers, high_water, low_water, when_idle } = flush;
     format!(
-        "[nvm]\ndevice = {device}\n{region}tables = {size_bytes}\npartitions = {partitions}\nemulate = '{emulate}'\n\
+        "[nvm]\ndevice = {device}\n{region}tables = {size_bytes}\npartitions = {partitions}\ndefault_access_method = '{method}'\nemulate = '{emulate}'\n\
          flush_workers = {workers}\nhigh_water = {high_water}\nlow_water = {low_water}\nidle_flush = {when_idle}\n"
     )
 }

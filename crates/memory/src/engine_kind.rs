@@ -91,13 +91,17 @@ impl EngineKind {
         allocator.root(&self.root_name(partition)).is_ok()
     }
 
+    /// The owner of what its store has for all of its tables; `None` if there is no such partition.
+    pub fn store_owner(self, partition: u16) -> Option<Owner> {
+        Owner::new(1 + self.number() * PARTITIONS_MAX + partition).filter(|_| partition < PARTITIONS_MAX)
+    }
+
     /// Opens the store of a partition; makes an empty one if there is none.
     ///
     /// Errors: the partition is not below [`PARTITIONS_MAX`]; the region is full or damaged.
     pub fn open(self, allocator: &Arc<Allocator>, partition: u16) -> StoreResult<Box<dyn Store>> {
-        let number = 1 + self.number() * PARTITIONS_MAX + partition;
-        let owner = Owner::new(number).filter(|_| partition < PARTITIONS_MAX);
-        let owner = owner.ok_or(StoreError::NoPartition { partition, most: PARTITIONS_MAX })?;
+        let owner =
+            self.store_owner(partition).ok_or(StoreError::NoPartition { partition, most: PARTITIONS_MAX })?;
         let (allocator, root) = (Arc::clone(allocator), self.root_name(partition));
         Ok(match self {
             EngineKind::NvmInplace => {

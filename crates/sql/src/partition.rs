@@ -5,9 +5,8 @@
 
 use std::cmp::Ordering;
 
-use varve_engine::{Bound, Datum, Edge, Part, Partitions};
+use varve_engine::{Bound, Datum, Edge, Part, Partitions, key_hash};
 
-use crate::eval::func::hash::key_hash;
 use crate::eval::func::range;
 
 /// The part that takes a row, given its columns by ordinal.

@@ -52,6 +52,11 @@ impl Plan {
         matches!(self, Plan::Insert(Insert { source: InsertSource::Values(_), .. }))
     }
 
+    /// Whether it is an INSERT that looks for rows with the keys of its own (ON CONFLICT).
+    pub fn looks_for_conflicts(&self) -> bool {
+        matches!(self, Plan::Insert(insert) if !matches!(insert.on_conflict, OnConflict::Fail))
+    }
+
     /// The table that the plan changes, if any.
     pub fn changed_table(&self) -> Option<&Arc<TableDef>> {
         match self {

@@ -48,9 +48,10 @@ impl ProcessSettings {
         self.0.as_ref().map(|program| program.all()).unwrap_or_default()
     }
 
-    /// The setting of a name, whatever its case. Two have PostgreSQL's names, too.
+    /// The setting of a name, whatever its case. Some have PostgreSQL's names, too.
     pub fn find(&self, name: &str) -> Option<SystemSetting> {
         let name = match name.to_ascii_lowercase().as_str() {
+            "default_table_access_method" => "nvm_default_access_method",
             "log_connections" => "server_log_connections",
             "log_disconnections" => "server_log_disconnections",
             _ => name,

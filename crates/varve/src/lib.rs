@@ -33,6 +33,48 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Stored procedures
+//!
+//! A table of a memory-oriented engine (`CREATE TABLE ... USING nvm_inplace`) is in partitions. A partition runs
+//! its transactions one after the other. A stored procedure is a closure that runs in a partition, beside the
+//! procedures of other partitions and the transactions of SQL.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! use varve::config::Settings;
+//! use varve::{Change, Datum, LockMode, RowImage, key};
+//!
+//! let text = "[nvm]\ndevice = 'main'\ntables = '8MiB'\npartitions = 2";
+//! let settings = Settings::parse(text, directory.path())?;
+//! let db = varve::Embedded::open_with(directory.path(), &settings)?;
+//! let mut session = db.session()?;
+//! session.run("create table account (id integer primary key, amount integer) partition by hash (id)
+//!     using nvm_inplace")?;
+//! session.run("create table account_all partition of account for values with (modulus 1, remainder 0)")?;
+//! session.run("insert into account values (7, 100)")?;
+//!
+//! let mut transaction = db.engine().begin(varve::Isolation::ReadCommitted);
+//! let account = transaction.catalog().table("public", "account").ok_or("no table")?;
+//! transaction.commit()?;
+//! let partition = db.engine().partition_of(&account, &[Datum::Int4(7)])?;
+//! db.engine().run_procedure(partition, |transaction| {
+//!     let table = transaction.table_by_rows(&account, LockMode::RowExclusive)?;
+//!     let mut id = Vec::new();
+//!     key::push(&mut id, varve::ColumnType::Int4, &Datum::Int4(7));
+//!     transaction.modify(&table, &id, &mut |row| {
+//!         let Datum::Int4(amount) = row.get(1) else { return Ok(Change::Skip) };
+//!         let changed = [row.get(0), Datum::Int4(amount + 5)];
+//!         Ok(Change::Replace(RowImage::encode(row.schema(), &changed)?))
+//!     })
+//! })?;
+//! assert_eq!(session.query("select amount from account")?[0].text("amount"), Some("105"));
+//! # drop(session);
+//! # db.close()?;
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod cli;
 pub mod config;
@@ -48,8 +90,8 @@ pub use embedded::{Embedded, Row, SqlSession};
 pub use error::OpenError;
 pub use memory::default_pool_bytes;
 pub use varve_engine::{
-    Catalog, Change, ColumnType, Database, Datum, Error, Isolation, Numeric, Options, Outcome, RowRef,
-    ScanIndex, ScanSpec, Table, TableDef, Transaction, Value,
+    Catalog, Change, ColumnType, Database, Datum, Error, Isolation, LockMode, Numeric, Options, Outcome,
+    Partition, RowImage, RowRef, ScanIndex, ScanSpec, Table, TableDef, Transaction, Value, key,
 };
 /// Pages, log and recovery.
 pub use varve_pager as pager;

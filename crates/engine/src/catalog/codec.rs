@@ -45,6 +45,8 @@ const IS_UNLOGGED: u8 = 1;
 const HAS_NOT_VALID: u8 = 2;
 /// Algorithm and level of a compression follow, behind those.
 const HAS_COMPRESSION: u8 = 4;
+/// A list of places in further partitions follows, behind those.
+const HAS_SPREAD: u8 = 8;
 
 /// Flags of an index.
 const IS_CONSTRAINT: u8 = 1;
@@ -60,7 +62,7 @@ const HAS_STATE: u8 = 2;
 #[derive(Clone, Debug)]
 pub(crate) enum Definition {
     Schema(SchemaDef),
-    Table(TableDef),
+    Table(Box<TableDef>),
     Sequence(SequenceDef),
     View(ViewDef),
     Role(RoleDef),
@@ -135,7 +137,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Definition> {
     };
     let definition = match input.byte()? {
         SCHEMA => Definition::Schema(SchemaDef { id: input.id()?, database, name: input.text()? }),
-        TABLE => Definition::Table(TableDef { database, ..input.table()? }),
+        TABLE => Definition::Table(Box::new(TableDef { database, ..input.table()? })),
         SEQUENCE => Definition::Sequence(SequenceDef { database, ..input.sequence()? }),
         VIEW => Definition::View(ViewDef { database, ..input.view()? }),
         _ if database != POSTGRES => return None,
@@ -227,7 +229,8 @@ impl Writer {
         self.byte(
             flag(def.is_unlogged, IS_UNLOGGED)
                 | flag(!def.not_valid.is_empty(), HAS_NOT_VALID)
-                | flag(compression.is_some(), HAS_COMPRESSION),
+                | flag(compression.is_some(), HAS_COMPRESSION)
+                | flag(!def.spread.is_empty(), HAS_SPREAD),
         );
         if !def.not_valid.is_empty() {
             self.list(def.not_valid.iter(), |out, id| out.id(*id));
@@ -235,6 +238,9 @@ impl Writer {
         if let Some(Compression { algorithm, level }) = compression {
             self.byte(algorithm.code());
             self.byte(level);
+        }
+        if !def.spread.is_empty() {
+            self.list(def.spread.iter(), |out, place| out.place(*place));
         }
     }
 
@@ -471,7 +477,11 @@ impl Reader<'_> {
             0 => None,
             _ => Some(self.compression()?),
         };
-        if flags & !(IS_UNLOGGED | HAS_NOT_VALID | HAS_COMPRESSION) != 0 {
+        let spread = match flags & HAS_SPREAD {
+            0 => Box::default(),
+            _ => self.list(Self::place).filter(|places| !places.is_empty())?.into(),
+        };
+        if flags & !(IS_UNLOGGED | HAS_NOT_VALID | HAS_COMPRESSION | HAS_SPREAD) != 0 {
             return None;
         }
         Some(TableDef {
@@ -490,6 +500,7 @@ impl Reader<'_> {
             storage: StorageOptions { compression },
             engine,
             place,
+            spread,
             row_schema: Arc::new(RowSchema::new(&types)),
             handle: OnceLock::new(),
         })

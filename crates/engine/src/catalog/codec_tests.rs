@@ -61,6 +61,7 @@ fn table() -> TableDef {
         storage: StorageOptions { compression: Some(Compression { algorithm: Algorithm::Zstd, level: 19 }) },
         engine: "paged".into(),
         place: TreeAddress { root: 3, owner: 4 },
+        spread: [TreeAddress { root: 1 << 16, owner: 4 }].into(),
         row_schema: Arc::new(RowSchema::new(&types)),
         handle: OnceLock::new(),
     }
@@ -173,7 +174,7 @@ fn database() -> DatabaseDef {
 fn all() -> Vec<Definition> {
     vec![
         Definition::Schema(schema()),
-        Definition::Table(table()),
+        Definition::Table(Box::new(table())),
         Definition::Sequence(sequence()),
         Definition::View(view()),
         Definition::Role(role()),
@@ -181,7 +182,7 @@ fn all() -> Vec<Definition> {
         Definition::Database(database()),
         // The same in another database than the first.
         Definition::Schema(SchemaDef { database: ObjectId(0x102), ..schema() }),
-        Definition::Table(TableDef { database: ObjectId(0x102), ..table() }),
+        Definition::Table(Box::new(TableDef { database: ObjectId(0x102), ..table() })),
         Definition::Sequence(SequenceDef { database: ObjectId(0x102), ..sequence() }),
         Definition::View(ViewDef { database: ObjectId(0x102), ..view() }),
     ]
@@ -244,7 +245,7 @@ fn definitions_from_before_there_were_databases_are_of_postgres() {
     assert_eq!(read, schema());
     let before = [
         Definition::Schema(schema()),
-        Definition::Table(table()),
+        Definition::Table(Box::new(table())),
         Definition::Sequence(sequence()),
         Definition::View(view()),
         Definition::Role(role()),

@@ -19,7 +19,7 @@ use crate::entry_columns::EntryColumns;
 use crate::ids::TreeAddress;
 use crate::key;
 use crate::object_ids::{IndexId, ObjectId, SequenceId, TableId};
-use crate::partitions::StoredTable;
+use crate::partitions::{StoredTable, StoredTables};
 use crate::row::RowSchema;
 use crate::row_access::ScanIndex;
 use crate::types::{ColumnType, Datum};
@@ -129,6 +129,8 @@ pub struct TableDef {
     /// Name of the table engine (`USING`).
     pub engine: String,
     pub(crate) place: TreeAddress,
+    /// The other places of a table that is spread over the partitions of a memory-oriented engine.
+    pub(crate) spread: Box<[TreeAddress]>,
     pub(crate) row_schema: Arc<RowSchema>,
     /// The table opened with this definition.
     pub(crate) handle: OnceLock<Weak<Table>>,
@@ -309,6 +311,7 @@ impl Clone for TableDef {
             storage: self.storage,
             engine: self.engine.clone(),
             place: self.place,
+            spread: self.spread.clone(),
             row_schema: Arc::clone(&self.row_schema),
             handle: OnceLock::new(),
         }
@@ -333,6 +336,7 @@ impl fmt::Debug for TableDef {
             .field("storage", &self.storage)
             .field("engine", &self.engine)
             .field("place", &self.place)
+            .field("spread", &self.spread)
             .finish()
     }
 }
@@ -346,6 +350,20 @@ impl TableDef {
     /// Whether its rows are in pages. Those of the memory-oriented engines are in persistent memory.
     pub fn is_paged(&self) -> bool {
         StoredTable::of(&self.engine, self.place).is_none()
+    }
+
+    /// Its tables in the stores of a memory-oriented engine: one, or one for each partition in the order of
+    /// their numbers. None if its rows are in pages.
+    pub(crate) fn stored_tables(&self) -> StoredTables {
+        let places = std::iter::once(&self.place).chain(&self.spread);
+        places.filter_map(|place| StoredTable::of(&self.engine, *place)).collect()
+    }
+
+    /// The same definition with its rows there.
+    pub(crate) fn set_stored_tables(&mut self, tables: &[StoredTable]) {
+        let mut places = tables.iter().map(|at| at.address(self.id.0));
+        self.place = places.next().unwrap_or(self.place);
+        self.spread = places.collect();
     }
 
     /// Ordinal of a column.

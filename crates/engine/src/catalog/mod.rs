@@ -32,7 +32,7 @@ pub(crate) use state::CatalogState;
 
 use crate::ids::TxnId;
 pub use crate::object_ids::{IndexId, ObjectId, SequenceId, TableId};
-use crate::partitions::PartitionId;
+use crate::partitions::StoredTables;
 use crate::table_engine::TableStore;
 use crate::table_lock::TableLock;
 pub use defs::{
@@ -95,14 +95,14 @@ pub struct Table {
     /// Who put the rows into a new tree without their older versions: a snapshot that doesn't see this transaction would
     /// miss rows.
     pub(crate) rewriter: Option<TxnId>,
-    /// The partition that a transaction locks with the table, if a memory-oriented engine keeps it.
-    pub(crate) partition: Option<PartitionId>,
+    /// The partitions that have its rows, if a memory-oriented engine keeps it.
+    pub(crate) stored: StoredTables,
 }
 
 /// What is known about how a table is kept.
 pub(crate) struct Kept {
     pub(crate) rewriter: Option<TxnId>,
-    pub(crate) partition: Option<PartitionId>,
+    pub(crate) stored: StoredTables,
 }
 
 impl Table {
@@ -112,8 +112,8 @@ impl Table {
         lock: Arc<TableLock>,
         kept: Kept,
     ) -> Self {
-        let Kept { rewriter, partition } = kept;
-        Self { def, store, lock, retired: AtomicBool::new(false), rewriter, partition }
+        let Kept { rewriter, stored } = kept;
+        Self { def, store, lock, retired: AtomicBool::new(false), rewriter, stored }
     }
 
     /// Its definition.

@@ -11,22 +11,36 @@ use super::MemoryStore;
 use super::keys::RowKeys;
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::partitions::StoredTable;
+
+/// A row in a store.
+struct StoredRow<'r> {
+    at: StoredTable,
+    key: &'r [u8],
+    stored: &'r [u8],
+}
 
 impl MemoryStore {
     /// Checks the table; gives the number of its rows.
     pub(crate) fn check(&self, core: &Core, damages: &mut Vec<String>) -> Result<u64> {
-        let store = self.reading(core)?;
+        self.tables().try_fold(0, |rows, at| Ok(rows + self.check_in(core, at, damages)?))
+    }
+
+    /// Checks what one store has of the table.
+    fn check_in(&self, core: &Core, at: StoredTable, damages: &mut Vec<String>) -> Result<u64> {
+        let store = core.partitions.read(at.partition)?;
         let (mut rows, mut keys, mut spare) = (0, RowKeys::default(), Vec::new());
-        store.scan(self.at.table, 0, &KeyRange::ALL, Direction::Forward, &mut |key, stored| {
+        store.scan(at.table, 0, &KeyRange::ALL, Direction::Forward, &mut |key, stored| {
             rows += 1;
-            if let Err(error) = self.check_row(&**store, key, stored, &mut keys, &mut spare) {
+            let row = StoredRow { at, key, stored };
+            if let Err(error) = self.check_row(&**store, &row, &mut keys, &mut spare) {
                 damages.push(format!("table {}: a row: {error}", self.def.name));
             }
             ControlFlow::Continue(())
         })?;
-        for (at, index) in self.def.indexes.iter().enumerate() {
+        for (number, index) in self.def.indexes.iter().enumerate() {
             let mut entries = 0_u64;
-            store.scan(self.at.table, at + 1, &KeyRange::ALL, Direction::Forward, &mut |_, _| {
+            store.scan(at.table, number + 1, &KeyRange::ALL, Direction::Forward, &mut |_, _| {
                 entries += 1;
                 ControlFlow::Continue(())
             })?;
@@ -39,23 +53,26 @@ impl MemoryStore {
         Ok(rows)
     }
 
-    /// Whether the row is where its keys say, in every index.
+    /// Whether the row is where its keys say, in every index, and in its partition.
     fn check_row(
         &self,
         store: &dyn Store,
-        key: &[u8],
-        stored: &[u8],
+        row: &StoredRow<'_>,
         keys: &mut RowKeys,
         found: &mut Vec<u8>,
     ) -> Result<()> {
-        let (row, id) = self.split(stored)?;
-        self.keys_of(row, id, keys)?;
-        if keys.key(0) != key {
+        let (values, id) = self.split(row.stored)?;
+        self.keys_of(values, id, keys)?;
+        if keys.key(0) != row.key {
             return Err(Error::corrupt("it is not where its primary key belongs"));
         }
-        for (at, index) in self.def.indexes.iter().enumerate() {
-            let is_there = store.get(self.at.table, at + 1, keys.key(at + 1), found)?;
-            if !is_there || found != stored {
+        let by_key = self.table_of_key(0, row.key, row.key.len());
+        if self.table_of_row(values) != row.at || by_key != Some(row.at) {
+            return Err(Error::corrupt("it is in another partition than its partition key says"));
+        }
+        for (number, index) in self.def.indexes.iter().enumerate() {
+            let is_there = store.get(row.at.table, number + 1, keys.key(number + 1), found)?;
+            if !is_there || found != row.stored {
                 return Err(Error::corrupt(format!("index {} does not lead to it", index.name)));
             }
         }

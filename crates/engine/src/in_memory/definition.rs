@@ -15,6 +15,7 @@ use super::keys::push_row_id;
 use crate::catalog::{NewTable, TableDef};
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::partitions::StoredTable;
 use crate::reshape::Reshape;
 use crate::row_access::{OnRow, ScanSpec};
 
@@ -48,37 +49,42 @@ impl MemoryStore {
         def: &mut TableDef,
         mut columns: Option<Reshape<'_, '_>>,
     ) -> Result<()> {
-        let at = cx.new_table_in(self.at.partition, 1 + def.indexes.len())?;
-        def.place = at.address(def.id.0);
+        cx.replace_stored_tables(def)?;
         let core = Arc::clone(&cx.core);
-        let target = MemoryStore::open(&core, &Arc::new(def.clone()), at);
-        let mut piece = Piece::default();
-        while self.next_piece(cx, &mut piece)? {
-            cx.begin_store_write(&target.def, target.at)?;
-            for stored in piece.rows.drain(..) {
-                target.copy(cx, self, &stored, columns.as_mut())?;
+        let target = MemoryStore::open(&core, &Arc::new(def.clone()));
+        for at in self.tables() {
+            let mut piece = Piece::default();
+            while self.next_piece(cx, at, &mut piece)? {
+                for stored in piece.rows.drain(..) {
+                    target.copy(cx, self, &stored, columns.as_mut())?;
+                }
             }
         }
-        cx.give_up_stored(self.at);
         Ok(())
     }
 
-    /// Reads rows behind the last one of the piece; `false` if there are none.
-    fn next_piece(&self, cx: &Context, piece: &mut Piece) -> Result<bool> {
+    /// Reads rows of a store behind the last one of the piece; `false` if there are none.
+    fn next_piece(&self, cx: &Context, at: StoredTable, piece: &mut Piece) -> Result<bool> {
         cx.check_cancel()?;
         let last = std::mem::take(&mut piece.last);
         let from = if last.is_empty() { Bound::Unbounded } else { Bound::Excluded(&*last) };
         let range = KeyRange { from, to: Bound::Unbounded };
         piece.bytes = 0;
-        self.reading(&cx.core)?.scan(self.at.table, 0, &range, Direction::Forward, &mut |key, stored| {
-            piece.bytes += stored.len();
-            piece.rows.push(stored.to_vec());
-            if piece.bytes < PIECE_BYTES {
-                return ControlFlow::Continue(());
-            }
-            piece.last.extend_from_slice(key);
-            ControlFlow::Break(())
-        })?;
+        cx.core.partitions.read(at.partition)?.scan(
+            at.table,
+            0,
+            &range,
+            Direction::Forward,
+            &mut |key, stored| {
+                piece.bytes += stored.len();
+                piece.rows.push(stored.to_vec());
+                if piece.bytes < PIECE_BYTES {
+                    return ControlFlow::Continue(());
+                }
+                piece.last.extend_from_slice(key);
+                ControlFlow::Break(())
+            },
+        )?;
         let is_last = piece.last.is_empty();
         if is_last {
             // No key is larger: the next call finds nothing.
@@ -90,7 +96,7 @@ impl MemoryStore {
     /// Inserts a row of another table of the same rows.
     fn copy(
         &self,
-        cx: &Context,
+        cx: &mut Context,
         source: &MemoryStore,
         stored: &[u8],
         columns: Option<&mut Reshape<'_, '_>>,
@@ -103,9 +109,14 @@ impl MemoryStore {
         match (&self.def.primary_key, id.is_empty()) {
             (Some(_), _) => {}
             (None, false) => bytes.extend_from_slice(id),
-            (None, true) => push_row_id(&mut bytes, self.new_row_id(&cx.core)?),
+            (None, true) => {
+                let at = self.table_of_row(self.row(&bytes)?);
+                push_row_id(&mut bytes, self.new_row_id(&cx.core, at)?);
+            }
         }
-        self.insert_stored(&mut **cx.core.partitions.write(self.at.partition)?, &bytes)
+        let at = self.table_of_row(self.split(&bytes)?.0);
+        cx.begin_store_write(&self.def, at)?;
+        self.insert_at(cx, at, &bytes)
     }
 
     /// 23502 if a row has NULL in the column.

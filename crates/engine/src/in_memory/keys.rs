@@ -25,6 +25,16 @@ pub(super) struct RowKeys {
 }
 
 impl RowKeys {
+    /// No keys, in a buffer that has been used before.
+    pub(super) fn in_buffer(bytes: Vec<u8>) -> RowKeys {
+        RowKeys { bytes, ends: SmallVec::new() }
+    }
+
+    /// The buffer, to be used again.
+    pub(super) fn into_buffer(self) -> Vec<u8> {
+        self.bytes
+    }
+
     fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();

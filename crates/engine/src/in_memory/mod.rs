@@ -6,25 +6,28 @@
 //! key follows. A table without a primary key has a row id, an `int8` key, whose 9 bytes follow the row.
 //!
 //! Invariants
-//! 1. The transaction has locked the table's partition before a call of this module (`Transaction::table_for`).
-//!    So no other transaction reads or changes the table meanwhile, and there are no older versions.
+//! 1. The transaction has locked a partition before a call of this module reads or changes a row there
+//!    (`Transaction::table_for`, or `MemoryStore::reach` for a table that is spread over partitions). So no
+//!    other transaction reads or changes the row meanwhile, and there are no older versions.
 //! 2. Before the first change, the transaction has noted the partition (`Context::begin_store_write`).
 //!
 //! What it does not know: how a store keeps rows.
 
 mod check;
 mod definition;
+mod estimate;
 mod keys;
+mod merge;
 mod read;
+mod spread;
 mod transaction;
 mod write;
 
 use std::any::Any;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use varve_memory::{EngineKind, Store};
+use varve_memory::EngineKind;
 
 use crate::catalog::{IndexId, Table, TableDef};
 use crate::context::Context;
@@ -39,6 +42,7 @@ use crate::types::Datum;
 
 pub(crate) use check::check_chunks;
 pub(crate) use definition::refuse_kinds;
+pub(crate) use spread::{refuse_key, spread_by};
 
 /// One of the engines.
 pub(crate) struct MemoryEngine(pub(crate) EngineKind);
@@ -49,10 +53,7 @@ impl TableEngine for MemoryEngine {
     }
 
     fn open(&self, core: &CoreRef<'_>, def: &Arc<TableDef>) -> Arc<dyn TableStore> {
-        match StoredTable::of(&def.engine, def.place) {
-            Some(at) => Arc::new(MemoryStore::open(core.0, def, at)),
-            None => panic!("a table of another engine"),
-        }
+        Arc::new(MemoryStore::open(core.0, def))
     }
 }
 
@@ -60,29 +61,30 @@ impl TableEngine for MemoryEngine {
 pub(crate) struct MemoryStore {
     def: Arc<TableDef>,
     schema: Arc<RowSchema>,
-    pub(crate) at: StoredTable,
+    /// Its table in the store of its partition, or in the first store if it is spread.
+    first: StoredTable,
+    /// Its tables in the other stores if it is spread.
+    others: Box<[StoredTable]>,
     /// 0 until it is looked up.
     next_row_id: Arc<AtomicU64>,
 }
 
 impl MemoryStore {
-    fn open(core: &Core, def: &Arc<TableDef>, at: StoredTable) -> MemoryStore {
+    fn open(core: &Core, def: &Arc<TableDef>) -> MemoryStore {
+        let tables = def.stored_tables();
+        let Some((first, others)) = tables.split_first() else { panic!("a table of another engine") };
         MemoryStore {
             schema: Arc::clone(&def.row_schema),
             next_row_id: core.catalog.trees.row_ids(def.place),
             def: Arc::clone(def),
-            at,
+            first: *first,
+            others: others.into(),
         }
     }
 
     /// The store of a table; `None` if another engine keeps it.
     pub(crate) fn of(table: &Table) -> Option<&MemoryStore> {
         (&*table.store as &dyn Any).downcast_ref()
-    }
-
-    /// The partition's store, to be read.
-    fn reading<'c>(&self, core: &'c Core) -> Result<impl Deref<Target = Box<dyn Store>> + use<'c>> {
-        core.partitions.read(self.at.partition)
     }
 
     /// The number of an index in the store. The primary key is index 0.

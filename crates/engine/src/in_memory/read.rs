@@ -3,16 +3,19 @@
 //! Invariants
 //! 1. A row that the store returns is checked before a column of it is read.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use varve_memory::{Direction, KeyRange};
 
-use super::MemoryStore;
 use super::keys::row_id;
+use super::merge::Wanted;
+use super::{MemoryStore, merge};
 use crate::catalog::IndexId;
 use crate::context::Context;
 use crate::core::Core;
 use crate::error::Result;
+use crate::partitions::StoredTable;
 use crate::row::RowRef;
 use crate::row_access::{OnRow, ScanIndex, ScanSpec};
 
@@ -31,8 +34,10 @@ impl MemoryStore {
         key: &[u8],
         found: &mut dyn FnMut(RowRef<'_>),
     ) -> Result<bool> {
+        let Some(at) = self.table_of_key(0, key, key.len()) else { return Ok(false) };
+        self.reach(cx, at)?;
         let Context { core, buffers, .. } = cx;
-        let is_there = self.reading(core)?.get(self.at.table, 0, key, &mut buffers.row)?;
+        let is_there = core.partitions.read(at.partition)?.get(at.table, 0, key, &mut buffers.row)?;
         if is_there {
             found(self.split(&buffers.row)?.0);
         }
@@ -47,8 +52,10 @@ impl MemoryStore {
         found: &mut dyn FnMut(&[u8], RowRef<'_>),
     ) -> Result<bool> {
         let number = self.index_number(index)?;
+        let Some(at) = self.table_of_key(number, key, key.len()) else { return Ok(false) };
+        self.reach(cx, at)?;
         let Context { core, buffers, .. } = cx;
-        if !self.reading(core)?.get(self.at.table, number, key, &mut buffers.row)? {
+        if !core.partitions.read(at.partition)?.get(at.table, number, key, &mut buffers.row)? {
             return Ok(false);
         }
         let (row, id) = self.split(&buffers.row)?;
@@ -70,10 +77,12 @@ impl MemoryStore {
         };
         let direction = if spec.reverse { Direction::Backward } else { Direction::Forward };
         let range = KeyRange { from: spec.lower, to: spec.upper };
+        let wanted = Wanted { index: number, range, direction };
+        let at = self.reach_range(cx, &wanted)?;
+        let core = Arc::clone(&cx.core);
         let (mut failed, mut until_check) = (None, 0);
         let (mut primary, mut last) = (std::mem::take(&mut cx.buffers.key), Vec::new());
-        let store = self.reading(&cx.core)?;
-        let scanned = store.scan(self.at.table, number, &range, direction, &mut |key, stored| {
+        let scanned = self.scan_stores(&core, at, &wanted, &mut |key, stored| {
             if until_check == 0 {
                 failed = cx.check_cancel().err();
                 until_check = CANCEL_ROWS;
@@ -93,13 +102,35 @@ impl MemoryStore {
             }
             flow
         });
-        drop(store);
         match number {
             0 => cx.buffers.key = last,
             _ => (cx.buffers.key, cx.buffers.entry) = (primary, last),
         }
         scanned?;
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Locks the partitions of a range; the table that has all of its rows, if it is one.
+    fn reach_range(&self, cx: &mut Context, wanted: &Wanted<'_>) -> Result<Option<StoredTable>> {
+        let at = self.table_of_range(wanted.index, wanted.range.from, wanted.range.to);
+        match at {
+            Some(at) => self.reach(cx, at)?,
+            None => self.tables().try_for_each(|at| self.reach(cx, at))?,
+        }
+        Ok(at)
+    }
+
+    /// Reads a range in one store, or in all of them.
+    fn scan_stores(
+        &self,
+        core: &Core,
+        at: Option<StoredTable>,
+        wanted: &Wanted<'_>,
+        on_row: &mut varve_memory::OnRow<'_>,
+    ) -> Result<()> {
+        let Some(at) = at else { return merge::scan(core, self.tables(), wanted, on_row) };
+        let store = core.partitions.read(at.partition)?;
+        Ok(store.scan(at.table, wanted.index, &wanted.range, wanted.direction, on_row)?)
     }
 
     /// Hands on a row that a secondary index leads to.
@@ -110,14 +141,17 @@ impl MemoryStore {
         on_row(primary, row)
     }
 
-    /// The largest row id, 0 if there is none.
+    /// The largest row id in any store, 0 if there is none. A partition need not be locked for that: no row
+    /// gets an id before the largest one is known.
     pub(super) fn last_row_id(&self, core: &Core) -> Result<u64> {
         let mut last = 0;
-        let range = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
-        self.reading(core)?.scan(self.at.table, 0, &range, Direction::Backward, &mut |key, _| {
-            last = row_id(key).unwrap_or(0);
-            ControlFlow::Break(())
-        })?;
+        for at in self.tables() {
+            let store = core.partitions.read(at.partition)?;
+            store.scan(at.table, 0, &KeyRange::ALL, Direction::Backward, &mut |key, _| {
+                last = last.max(row_id(key).unwrap_or(0));
+                ControlFlow::Break(())
+            })?;
+        }
         Ok(last)
     }
 }

@@ -12,14 +12,19 @@
 //! 1. A partition stays locked until the transaction ends, also over ROLLBACK TO.
 //! 2. A transaction that has changed a table that others see, in a partition, changes nothing else.
 
+use std::sync::Arc;
+
 use varve_memory::{Commit, EngineKind};
 
+use super::spread_by;
 use crate::catalog::TableDef;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::ids::TxnId;
 use crate::modes::LockMode;
-use crate::partitions::{DurableWrite, PartitionId, PartitionWork, Seal, StoreMarks, StoredTable};
+use crate::partitions::{
+    DurableWrite, PartitionId, PartitionWork, Seal, StoreMarks, StoredTable, StoredTables,
+};
 use crate::waits::Got;
 
 impl Context {
@@ -180,14 +185,30 @@ impl Context {
         }
     }
 
-    /// Makes a table in a store for the definition that is made next.
-    pub(crate) fn new_store_table(&mut self, kind: EngineKind, indexes: usize) -> Result<StoredTable> {
-        let partition = self.core.partitions.choose(kind)?;
-        self.new_table_in(partition, indexes)
+    /// Makes the tables in stores for a new definition: one, or one in each store if it is spread.
+    pub(crate) fn new_stored_tables(&mut self, kind: EngineKind, def: &TableDef) -> Result<StoredTables> {
+        let core = Arc::clone(&self.core);
+        let chosen = core.partitions.choose(kind)?;
+        let indexes = 1 + def.indexes.len();
+        match spread_by(def) {
+            Some(_) => core.partitions.of_engine(kind).map(|at| self.new_table_in(at, indexes)).collect(),
+            None => Ok(StoredTables::from([self.new_table_in(chosen, indexes)?])),
+        }
     }
 
-    /// The same in a certain partition.
-    pub(crate) fn new_table_in(&mut self, partition: PartitionId, indexes: usize) -> Result<StoredTable> {
+    /// Makes new tables in the same stores for another definition, and gives up the old ones.
+    pub(crate) fn replace_stored_tables(&mut self, def: &mut TableDef) -> Result<()> {
+        let old = def.stored_tables();
+        let indexes = 1 + def.indexes.len();
+        let new: Result<StoredTables> =
+            old.iter().map(|at| self.new_table_in(at.partition, indexes)).collect();
+        def.set_stored_tables(&new?);
+        old.iter().for_each(|at| self.give_up_stored(*at));
+        Ok(())
+    }
+
+    /// Makes a table in the store of a partition for the definition that is made next.
+    fn new_table_in(&mut self, partition: PartitionId, indexes: usize) -> Result<StoredTable> {
         self.lock_partition(partition)?;
         self.seal(partition)?;
         let at = self.core.partitions.create_table(partition, indexes)?;

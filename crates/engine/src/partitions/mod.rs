@@ -9,6 +9,7 @@
 //!
 //! What it does not know: definitions of tables, transactions.
 
+mod space;
 mod work;
 
 use std::collections::HashSet;
@@ -17,12 +18,14 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{
     MappedRwLockReadGuard, MappedRwLockWriteGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
+use smallvec::SmallVec;
 use varve_memory::{Allocator, EngineKind, Owner, Store, StoreTable, TABLE_OWNER_MIN, TableNo};
 
 use crate::error::{Error, Result};
 use crate::ids::TreeAddress;
 use crate::lock_queue::Tag;
 
+pub use space::PartitionSpace;
 pub(crate) use work::{DurableWrite, PartitionWork, Seal, StoreMarks};
 
 /// A partition of one engine.
@@ -38,6 +41,9 @@ pub(crate) struct StoredTable {
     pub(crate) partition: PartitionId,
     pub(crate) table: TableNo,
 }
+
+/// The tables of stores that have the rows of one table of SQL.
+pub(crate) type StoredTables = SmallVec<[StoredTable; 1]>;
 
 type Slot = RwLock<Option<Box<dyn Store>>>;
 
@@ -155,9 +161,14 @@ impl Partitions {
         RwLockWriteGuard::try_map(store, Option::as_mut).map_err(|_| no_store(partition))
     }
 
+    /// The partitions of an engine.
+    pub(crate) fn of_engine(&self, kind: EngineKind) -> impl Iterator<Item = PartitionId> + '_ {
+        self.partitions().filter(move |partition| partition.kind == kind)
+    }
+
     /// The partition of an engine that has the fewest tables; 55000 if there is no region.
     pub(crate) fn choose(&self, kind: EngineKind) -> Result<PartitionId> {
-        let own = self.partitions().filter(|partition| partition.kind == kind);
+        let own = self.of_engine(kind);
         let tables = |partition: &PartitionId| self.read(*partition).map_or(0, |store| store.tables().len());
         own.min_by_key(tables).ok_or(Error::NoRegion { engine: kind.name() })
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use varve_engine::{
     Bound, ColumnDef, Datum, Edge, ObjectId, Part, PartitionMethod, Partitions, StorageOptions, TableDef,
-    Value,
+    Value, is_hashable,
 };
 
 use super::order::check_orderable;
@@ -19,7 +19,7 @@ use super::{Binder, storage};
 use crate::ast::{self, CreateTable, Ident, PartitionBound, PartitionBy, PartitionOf, RangeEdge};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Expr;
-use crate::eval::func::hash::{IN_PART, is_hashable};
+use crate::eval::func::hash::IN_PART;
 use crate::eval::func::range::IN_RANGE;
 use crate::names::{fold, object_name, undefined_table};
 use crate::partition::{is_before, placed};

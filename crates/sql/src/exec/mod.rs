@@ -179,11 +179,16 @@ pub struct Opened {
 impl Opened {
     /// Opens the tables of a plan.
     pub fn open(plan: &Plan, txn: &mut Transaction) -> Result<Opened, varve_engine::Error> {
-        let table = plan.changed_table().map(|def| txn.table(def)).transpose()?;
+        let mode = LockMode::RowExclusive;
+        let open = |def: &Arc<TableDef>| match plan.looks_for_conflicts() {
+            true => txn.table_for(def, mode),
+            false => txn.table_by_rows(def, mode),
+        };
+        let table = plan.changed_table().map(open).transpose()?;
         let (mut sources, mut result) = (SmallVec::new(), Ok(()));
         if let Some(query) = plan.query() {
             let mode = if query.lock.is_some() { LockMode::RowShare } else { LockMode::AccessShare };
-            query.source.each_table(&mut |def| match txn.table_for(def, mode) {
+            query.source.each_table(&mut |def| match txn.table_by_rows(def, mode) {
                 Ok(table) => sources.push(table),
                 Err(e) => result = Err(e),
             });

@@ -486,6 +486,7 @@ fn system_name(name: &str) -> &str {
         "max_connections" => "server_max_connections",
         "authentication_timeout" => "server_authentication_timeout",
         "temp_file_limit" => "query_temporary",
+        "default_table_access_method" => "nvm_default_access_method",
         "log_connections" => "server_log_connections",
         "log_disconnections" => "server_log_disconnections",
         other => other,

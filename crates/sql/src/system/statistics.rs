@@ -102,9 +102,62 @@ fn levels(world: &SystemContext, rows: &mut Rows<'_>) {
             ]);
         }
     }
+    tables_level(world, rows);
+}
+
+/// The file of tables in persistent memory: bytes of the whole, and of each partition that has had a table.
+fn tables_level(world: &SystemContext, rows: &mut Rows<'_>) {
+    let Some(region) = world.engine.tables_region() else { return };
+    let mut add = |part: Option<&str>, name: &'static str, value: u64| {
+        rows.add([
+            ("level", text("tables")),
+            ("part", part.map_or(Value::Null, text)),
+            ("counter", text(name)),
+            ("value", count(value)),
+        ]);
+    };
+    let (capacity, free) = (region.allocator().capacity_bytes(), region.allocator().free_bytes());
+    add(None, "capacity_bytes", capacity);
+    add(None, "used_bytes", capacity.saturating_sub(free));
+    add(None, "free_bytes", free);
+    for space in world.engine.partition_space().unwrap_or_default() {
+        let part = format!("{} {}", space.engine, space.partition);
+        add(Some(&part), "tables", space.tables);
+        add(Some(&part), "used_bytes", space.used_bytes);
+    }
 }
 
 fn nvm(world: &SystemContext, rows: &mut Rows<'_>) {
+    pages_and_log(world, rows);
+    tables_file(world, rows);
+}
+
+/// The file with tables, tables.varve.
+fn tables_file(world: &SystemContext, rows: &mut Rows<'_>) {
+    let Some(tables) = world.engine.tables_region() else { return };
+    let region = tables.allocator().region();
+    let (facts, tally) = (region.facts(), region.tally());
+    let (cell, lines) = (facts.cell, tally.written_back_lines);
+    rows.add([
+        ("place", text(tables.location())),
+        ("medium", text(facts.medium.name())),
+        ("write_back", text(facts.write_back.name())),
+        ("emulates", facts.emulates.map_or(Value::Null, Value::Text)),
+        ("size_bytes", count(region.len_bytes())),
+        ("log_bytes", count(0)),
+        ("loads", count(tally.loads_count)),
+        ("loaded_bytes", count(tally.loaded_bytes)),
+        ("stores", count(tally.stores_count)),
+        ("stored_bytes", count(tally.stored_bytes)),
+        ("written_back_lines", count(lines)),
+        ("fences", count(tally.fences_count)),
+        ("cell_endurance_writes", cell.map_or(Value::Null, |cell| count(cell.endurance_writes))),
+        ("modelled_write_joules", cell.map_or(Value::Null, |cell| Value::Float8(cell.write_joules(lines)))),
+    ]);
+}
+
+/// The file with pages and log, nvm.varve.
+fn pages_and_log(world: &SystemContext, rows: &mut Rows<'_>) {
     let Some(nvm) = world.engine.pager().nvm() else { return };
     let (cell, lines) = (nvm.facts.cell, nvm.tally.written_back_lines);
     let slots = |held: Option<u64>| held.map_or(Value::Null, count);

@@ -20,6 +20,7 @@ const POSTGRES: &[(&str, &str, &str)] = &[
     ("temp_file_limit", "query", "temporary"),
     ("work_mem", "query", "memory"),
     ("block_size", "pool", "page_size"),
+    ("default_table_access_method", "nvm", "default_access_method"),
 ];
 /// Settings whose value has another meaning.
 const OF_ANOTHER_KIND: &[&str] =

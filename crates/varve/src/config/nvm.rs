@@ -5,8 +5,10 @@
 //! 1. A section has at least one of the two files.
 
 use std::collections::BTreeMap;
+use std::iter;
 
 use varve_device::NvmProfile;
+use varve_memory::EngineKind;
 use varve_pager::{Form, NvmFlush, Setting, Unit};
 
 use super::reader::{ConfigError, SectionReader};
@@ -14,6 +16,8 @@ use super::{DeviceSettings, KIB, MAIN_DEVICE, MIB, TIB, show_bytes, unknown_devi
 
 /// The smallest file for tables: the engines need some space for their logs.
 const TABLES_BYTES_MIN: u64 = 4 * MIB;
+/// The access method of tables in pages.
+const HEAP: &str = "heap";
 /// The most partitions, as a count.
 const PARTITIONS_MAX: usize = varve_memory::PARTITIONS_MAX as usize;
 
@@ -48,11 +52,13 @@ pub struct TablesSettings {
     pub size_bytes: u64,
     /// Number of partitions.
     pub partitions: usize,
+    /// The engine of tables without USING; `None`: the one that keeps rows in pages.
+    pub default_engine: Option<EngineKind>,
 }
 
 impl TablesSettings {
     /// No tables.
-    pub const DEFAULT: Self = Self { size_bytes: 0, partitions: 1 };
+    pub const DEFAULT: Self = Self { size_bytes: 0, partitions: 1, default_engine: None };
 
     /// All settings of these tables.
     pub(super) const TABLE: &'static [Setting<TablesSettings>] = &[
@@ -77,6 +83,16 @@ impl TablesSettings {
             is_online: false,
             help: "Number of partitions of these tables. Fixed while there are tables.",
         },
+        Setting {
+            key: "default_access_method",
+            form: Form::Word {
+                words: || iter::once(HEAP).chain(EngineKind::ALL.map(EngineKind::name)).collect(),
+                get: |tables| tables.default_engine.map_or(HEAP, EngineKind::name),
+                set: |tables, word| tables.default_engine = EngineKind::from_name(word),
+            },
+            is_online: true,
+            help: "Which table access method new sessions use for CREATE TABLE without USING.",
+        },
     ];
 
     /// Bytes and partitions of the region. `None`: there is to be none.
@@ -88,13 +104,17 @@ impl TablesSettings {
 
     /// What the section says, over what was said before.
     fn read(mut self, section: &mut SectionReader<'_>) -> Result<Self, ConfigError> {
-        let at = section.position("tables");
+        let at = ["tables", "default_access_method"].map(|key| section.position(key));
         section.declared(Self::TABLE, &mut self)?;
         let bytes = self.size_bytes;
         if bytes != 0 && (bytes < TABLES_BYTES_MIN || !bytes.is_multiple_of(4 * KIB)) {
             let least = show_bytes(TABLES_BYTES_MIN);
             let problem = format!("must be 0, or at least {least} and a multiple of 4 KiB");
-            return Err(section.error("tables", at, &problem));
+            return Err(section.error("tables", at[0], &problem));
+        }
+        if let (0, Some(engine)) = (bytes, self.default_engine) {
+            let problem = format!("is {}, and there is no file for its tables: set tables", engine.name());
+            return Err(section.error("default_access_method", at[1], &problem));
         }
         Ok(self)
     }

@@ -60,6 +60,7 @@ size = "1GiB"
 log = "256 MiB"
 tables = "2GiB"
 partitions = 4
+default_access_method = "nvm_log"
 emulate = "nvm-8x"
 flush_workers = 3
 high_water = 90
@@ -120,7 +121,8 @@ fn every_key_is_read() {
     assert_eq!((settings.log.segment_bytes, settings.log.capacity_bytes), (16 << 20, 256 << 20));
     let nvm = settings.nvm.unwrap();
     let region = varve::config::RegionSettings { size_bytes: 1 << 30, log_bytes: 256 << 20 };
-    let tables = varve::config::TablesSettings { size_bytes: 2 << 30, partitions: 4 };
+    let default_engine = varve_memory::EngineKind::from_name("nvm_log");
+    let tables = varve::config::TablesSettings { size_bytes: 2 << 30, partitions: 4, default_engine };
     assert_eq!((&*nvm.device, nvm.region, nvm.tables), ("fast", Some(region), tables));
     assert_eq!(nvm.emulate.as_deref(), Some("nvm-8x"));
     let flush = varve::pager::NvmFlush { workers: 3, high_water: 90, low_water: 10, when_idle: false };

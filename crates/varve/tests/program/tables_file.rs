@@ -133,6 +133,77 @@ fn form_changes_by_alter_system_too() {
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 
+#[test]
+fn tables_without_using_take_the_configured_engine() {
+    let directory = tempfile::tempdir().unwrap();
+    configure(directory.path(), &nvm("tables = '4MiB'\ndefault_access_method = 'nvm_inplace'"));
+    let served = Served::start(directory.path());
+    let mut client = served.connect();
+    let one = |client: &mut postgres::Client, query: &str| -> String {
+        client.query_one(query, &[]).unwrap().get(0)
+    };
+    let show = "show default_table_access_method";
+    let source = "select source from pg_settings where name = 'default_table_access_method'";
+    assert_eq!([show, source].map(|query| one(&mut client, query)), ["nvm_inplace", "configuration file"]);
+    client.batch_execute("create table stored (a int)").unwrap();
+    client.batch_execute("alter system set default_table_access_method = heap").unwrap();
+    assert_eq!(one(&mut client, show), "nvm_inplace", "a session keeps its value");
+    let mut later = served.connect();
+    assert_eq!(one(&mut later, show), "heap");
+    later.batch_execute("create table paged (a int)").unwrap();
+    for (value, problem) in [("nowhere", "is unknown; choose one of: heap, "), ("btree", "is unknown")] {
+        let altered = later.batch_execute(&format!("alter system set default_table_access_method = {value}"));
+        let error = altered.unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert!(error.code().code() == "22023" && error.message().contains(problem), "{value}: {error}");
+    }
+    let methods = "select string_agg(relname || ' ' || amname, ', ' order by relname)
+        from pg_class c join pg_am a on a.oid = c.relam where relname in ('stored', 'paged')";
+    assert_eq!(one(&mut later, methods), "paged heap, stored nvm_inplace");
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    configure(directory.path(), &nvm("tables = 0\nsize = '4MiB'\ndefault_access_method = 'nvm_inplace'"));
+    let told = refused(directory.path());
+    let problem = "default_access_method is nvm_inplace, and there is no file for its tables: set tables";
+    assert!(told.contains(problem), "{told}");
+}
+
+#[test]
+fn a_table_partitioned_by_hash_is_spread_over_the_partitions() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    configure(place, &nvm("tables = '8MiB'\npartitions = 2"));
+    let created = "create table t (id int primary key, v int) partition by hash (id) using nvm_inplace;
+        create table t0 partition of t for values with (modulus 2, remainder 0);
+        create table t1 partition of t for values with (modulus 2, remainder 1);";
+    sql(
+        place,
+        &format!(
+            "{created} insert into t values (1, 10); insert into t values (2, 20); insert into t values (3, 30)"
+        ),
+    );
+    let served = Served::start(place);
+    let mut client = served.connect();
+    let mut one = |query: &str| -> i64 { client.query_one(query, &[]).unwrap().get(0) };
+    assert_eq!(one("select count(*) from t"), 3);
+    assert_eq!(one("select (select count(*) from t0) + (select count(*) from t1)"), 3);
+    assert_eq!(one("select sum(a.v) from t a join t b on a.id = b.id where b.v > 10"), 50);
+    let partitions = "select count(*) from varve_levels
+        where level = 'tables' and part like 'nvm_inplace _' and counter = 'tables' and value = 1";
+    assert_eq!(one(partitions), 2);
+    assert_eq!(one("select size_bytes from varve_nvm where place like '%tables.varve'"), 8 << 20);
+    let error = client.batch_execute("insert into t select n, n from generate_series(10, 30) n").unwrap_err();
+    let error = error.as_db_error().unwrap();
+    let text = "cannot change rows of table \"t\" in two partitions in one transaction";
+    assert_eq!((error.code().code(), error.message()), ("0A000", text));
+    client.batch_execute("drop table t").unwrap();
+    let filled = format!("begin; {created} insert into t select n, n from generate_series(1, 50) n; commit");
+    client.batch_execute(&filled).unwrap();
+    assert_eq!(served.stop("-TERM").0, Some(0));
+    assert_eq!(sql(place, "select count(*) from t").lines().last(), Some("50"));
+    let (code, checked) = run(place, &["check"], &[]);
+    assert!(code == Some(0) && checked.contains("no damage found"), "{checked}");
+}
+
 /// A database with a row in a table of the file.
 fn with_row(keys: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();

@@ -64,6 +64,50 @@ fn a_statement_that_was_taken_back_has_changed_nothing() {
     is_sound(&database);
 }
 
+/// SERIALIZABLE: a transaction that reads pages and uses a table in a partition is checked at its commit.
+#[test]
+fn what_was_read_in_pages_is_checked_before_a_store_commits() {
+    let serializable = |database: &Arc<Database>| begin(database, Isolation::Serializable);
+    for engine in ENGINES {
+        let (_, database) = empty(1);
+        let stored = make(&database, "stored", engine);
+        let paged = create(&database, "paged");
+        load(&database, &paged, [(1, 1), (2, 2)]);
+        let change_page = |id: i32| {
+            let mut other = serializable(&database);
+            update(&mut other, &paged, id, |v| v + 10).unwrap();
+            other.commit().unwrap();
+        };
+        let mut writer = serializable(&database);
+        assert_eq!(see(&mut writer, &paged, 1), Some(1));
+        change_page(2);
+        put(&mut writer, &stored, 1, 10).unwrap();
+        writer.commit().expect("only another row was changed");
+        let mut writer = serializable(&database);
+        assert_eq!(see(&mut writer, &paged, 1), Some(1));
+        change_page(1);
+        put(&mut writer, &stored, 2, 20).unwrap();
+        assert!(matches!(writer.commit(), Err(Error::ReadWriteConflict)), "{engine}");
+        assert_eq!(all(&database, &stored), [(1, 10)], "{engine}");
+        // A reader sees a row of the store that was written after the page that it has read had changed.
+        let mut reader = serializable(&database);
+        assert_eq!(see(&mut reader, &paged, 1), Some(11));
+        change_page(1);
+        let mut writer = serializable(&database);
+        assert_eq!(see(&mut writer, &paged, 1), Some(21));
+        put(&mut writer, &stored, 3, 21).unwrap();
+        writer.commit().unwrap();
+        assert_eq!(see(&mut reader, &stored, 3), Some(21));
+        assert!(matches!(reader.commit(), Err(Error::ReadWriteConflict)), "{engine}");
+        // Other levels are not checked.
+        let mut writer = begin(&database, Isolation::RepeatableRead);
+        assert_eq!(see(&mut writer, &paged, 1), Some(21));
+        change_page(1);
+        put(&mut writer, &stored, 4, 21).unwrap();
+        writer.commit().unwrap();
+    }
+}
+
 #[test]
 fn two_partitions_are_refused_in_one_transaction() {
     let (_, database) = empty(2);

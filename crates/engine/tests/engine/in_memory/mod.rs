@@ -5,7 +5,9 @@ mod definitions;
 mod locks;
 mod mixing;
 mod model;
+mod procedures;
 mod rows;
+mod spread;
 
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ use varve_engine::{
 use crate::database::*;
 
 /// The engines that every test runs with.
-pub const ENGINES: [&str; 3] = ["nvm_inplace", "inplace", "nvm_cow"];
+pub const ENGINES: [&str; 6] = ["nvm_inplace", "inplace", "nvm_cow", "cow", "nvm_log", "log"];
 const REGION_BYTES: u64 = 16 << 20;
 
 /// Options of a database whose files and region are in one directory.
