@@ -10,6 +10,7 @@ pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("varve-device", &[]),
     ("varve-pager", &["varve-device"]),
     ("varve-memory", &["varve-device"]),
+    ("varve-spill", &["varve-device"]),
     ("varve-engine", &["varve-device", "varve-memory", "varve-pager"]),
     ("varve-sql", &["varve-engine"]),
     ("varve-query", &["varve-engine", "varve-sql"]),

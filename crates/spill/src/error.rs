@@ -1,0 +1,61 @@
+//! Errors of operators that use the temporary space.
+//!
+//! Invariants
+//! 1. A full space and a spent budget are errors of their own, because the user can act on them.
+//! 2. Damaged bytes are an error, never a panic.
+
+use varve_device::DeviceError;
+
+/// Result of an operator.
+pub type Result<T> = std::result::Result<T, SpillError>;
+
+/// Why an operator failed. It has removed its temporary files.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpillError {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The temporary space has reached its limit or its device is full.
+    #[error(
+        "the temporary space {space} is full: {used_bytes} bytes are in use, {wanted_bytes} more are needed \
+         (limit: {limit_bytes} bytes)"
+    )]
+    Full {
+        /// Location of the space.
+        space: String,
+        /// Bytes in use by all operators.
+        used_bytes: u64,
+        /// Bytes that were asked for.
+        wanted_bytes: u64,
+        /// The limit; `u64::MAX` if there is none.
+        limit_bytes: u64,
+    },
+    /// A step needs more memory at once than the budget has.
+    #[error(
+        "the step needs {wanted_bytes} bytes of memory; its budget has {left_bytes} of {limit_bytes} left"
+    )]
+    Memory {
+        /// Bytes that were asked for.
+        wanted_bytes: usize,
+        /// Bytes that are left.
+        left_bytes: usize,
+        /// The budget.
+        limit_bytes: usize,
+    },
+    /// A page or a row of the temporary space is damaged.
+    #[error("page {page} of the temporary file {file} is damaged: {what}")]
+    Corrupt {
+        /// Location of the file.
+        file: String,
+        /// Number of the page in the file.
+        page: u32,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A setting is not possible.
+    #[error("{0}")]
+    Setting(&'static str),
+    /// The caller's input or output failed.
+    #[error("{0}")]
+    Caller(Box<str>),
+}

@@ -1,0 +1,35 @@
+//! varve-spill: operators whose rows may not fit in memory: sort, joins, aggregation.
+//!
+//! An operator has a budget of memory. Rows beyond the budget are written to the temporary space, which is on
+//! a device of its own if the user wants that.
+//!
+//! Invariants
+//! 1. Memory of an operator never passes its budget ([`MemoryBudget`]).
+//! 2. The temporary space never passes its limit ([`TemporarySpace`]). Its files are removed with the
+//!    operator, also after an error, and at the next start after a crash.
+//! 3. Damaged bytes of the temporary space are an error, never a panic and never a wrong row.
+//! 4. Results do not depend on budgets, page sizes or devices, except for the order of rows.
+//!
+//! The crate does not know SQL, types, pages of tables, or transactions. A row is a key, which is compared as
+//! bytes, and other bytes.
+//!
+//! Sources: Do 2012, chapter 2; Lee 2008, section 6; Haas, Carey, Livny and Shukla, "Seeking the Truth About
+//! ad hoc Join Costs" (1997), for the allocation of buffers.
+
+mod error;
+mod memory;
+mod merge;
+mod page;
+mod reader;
+mod row;
+mod sort;
+mod space;
+mod workspace;
+mod writer;
+
+pub use error::{Result, SpillError};
+pub use memory::{MemoryBudget, MemoryGrant};
+pub use row::{Row, RowSource};
+pub use sort::{RunMethod, SortSettings, SortedRows, Sorter};
+pub use space::{SpillPurpose, SpillTally, TemporarySpace};
+pub use writer::RowList;

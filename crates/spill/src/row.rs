@@ -1,0 +1,52 @@
+//! Rows as operators see them, the trait of inputs.
+//!
+//! Invariants
+//! 1. Keys are compared as bytes. Equal keys are the same bytes.
+//! 2. A row that never matches (in SQL: a key with NULL) is returned by outer joins and anti joins only.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::memory::MemoryBudget;
+
+/// Bytes in front of the key of a row in the temporary space.
+pub(crate) const ROW_HEAD_BYTES: usize = 8;
+
+/// A row: its key and the bytes behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Row<'a> {
+    /// Bytes by which rows are sorted, matched or grouped.
+    pub key: &'a [u8],
+    /// Other bytes, which no operator looks at.
+    pub payload: &'a [u8],
+    /// The key equals no other key.
+    pub never_matches: bool,
+}
+
+impl<'a> Row<'a> {
+    /// A row that can match.
+    pub fn new(key: &'a [u8], payload: &'a [u8]) -> Row<'a> {
+        Row { key, payload, never_matches: false }
+    }
+
+    /// Bytes of the row in the temporary space.
+    pub fn stored_bytes(&self) -> usize {
+        ROW_HEAD_BYTES + self.key.len() + self.payload.len()
+    }
+}
+
+/// An input of an operator.
+pub trait RowSource {
+    /// Begins at the first row. The source may take `read_bytes` of memory for a buffer, which replaces the
+    /// buffer of an earlier call. A source that can be read only once fails at the second call.
+    fn rewind(&mut self, memory: &Arc<MemoryBudget>, read_bytes: usize) -> Result<()>;
+
+    /// Goes to the next row; false behind the last row.
+    fn advance(&mut self) -> Result<bool>;
+
+    /// The row to which [`RowSource::advance`] went.
+    fn row(&self) -> Row<'_>;
+
+    /// Gives the buffer back. Only [`RowSource::rewind`] may follow.
+    fn release(&mut self) {}
+}
