@@ -209,6 +209,7 @@ impl LsmMedium for NvmLogMedium {
         if self.log.len() == 0 {
             self.log.begin();
         } else {
+            self.compaction.merge_some(&self.space, &mut self.directory, &self.memtable)?;
             self.memtable.arena().store_position(&self.space)?;
             self.space.fence();
             self.log.end(&self.space)?;

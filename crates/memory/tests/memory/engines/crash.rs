@@ -1,8 +1,9 @@
-//! Crash images of a store before every store, write-back and fence; recovery is crashed again.
+//! Crash images of a store before every store, write-back and fence; recovery is crashed again. Two threads
+//! work in turn, one transaction each.
 
 use std::sync::Arc;
 
-use varve_device::{Directory, MemoryDirectory, RecordLog, Timeline};
+use varve_device::{Change, Directory, Fate, MemoryDirectory, RecordLog, Timeline};
 use varve_memory::Allocator;
 
 use super::life::{self, Acknowledged, Life, Plan};
@@ -61,12 +62,7 @@ pub fn search(
 ) -> Result<Seen, String> {
     let mut rng = Rng::new(seed);
     let mut seen = Seen::default();
-    // An `fsync` writes all lines back in its own thread, so engines with files are searched in one. The
-    // steps of a merge of `nvm_log` are not safe in two threads yet (docs/known-flaws.md).
-    let recording = match ["nvm_inplace", "nvm_cow"].contains(&engine.name) {
-        true => in_two_threads(life.recording.clone()),
-        false => life.recording.clone(),
-    };
+    let recording = in_two_threads(life.recording.clone());
     let mut timeline = Timeline::new(recording);
     let cuts = cuts(&life.recording);
     let stride = stride.max(cuts.len() / cuts_max(engine));
@@ -125,5 +121,29 @@ fn every_crash_leaves_what_was_acknowledged() {
         }
         println!("{}: {images} images, {again} of recovery and behind it", engine.name);
         assert!(images + again > 2_000, "{images} images, {again} again");
+    }
+}
+
+/// At the end of each transaction, a crash keeps durable stores only. A fence waits for the write-backs of its
+/// own thread, so this finds lines that one thread writes back and only another one fences.
+#[test]
+fn no_commit_relies_on_the_fence_of_another_thread() {
+    for engine in &ENGINES {
+        let plan = Plan { seed: 5, operations: 300, keys: 60, traced: Calls::None };
+        let life = recorded(engine, 120, &plan).unwrap_or_else(|error| panic!("{error}"));
+        let mut timeline = Timeline::new(in_two_threads(life.recording.clone()));
+        let marks = life.recording.events.iter().filter(|event| matches!(event.change, Change::Mark(_)));
+        let (mut images, mut pending) = (0, 0);
+        for mark in marks {
+            timeline.advance(mark.submitted + 1);
+            let fates = vec![Fate::Absent; timeline.pending().len()];
+            let [image] = &timeline.image(&fates)[..] else { panic!("one device was recorded") };
+            let acknowledged = Acknowledged::decode(timeline.marks().last().copied().unwrap_or_default());
+            (images, pending) = (images + 1, pending + fates.len());
+            let state = state_of(engine, image, &life, acknowledged);
+            state.unwrap_or_else(|error| panic!("{}, {acknowledged:?}: {error}", engine.name));
+        }
+        println!("{}: {images} ends of transactions, {pending} pending stores", engine.name);
+        assert!(images > 40, "{}: {images} images", engine.name);
     }
 }
