@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use parking_lot::Mutex;
 use varve_device::{Region, WORD_BYTES};
@@ -24,7 +24,7 @@ use crate::layout::{self, Descriptor, LANES, Layout, MAGIC, MAGIC_AT, get_u64};
 use crate::pool::{Pool, Run};
 use crate::roots::Roots;
 use crate::sizes::OWNERS;
-use crate::state::Allocator;
+use crate::state::{Allocator, next_number};
 
 /// Zeros are stored in pieces of this many bytes.
 const PIECE_BYTES: usize = 4096;
@@ -60,10 +60,12 @@ impl Allocator {
         intent::recover(&*region, &layout)?;
         let roots = Roots::read(&*region, &layout)?;
         let allocator = Allocator {
+            number: next_number(),
             directory: (0..layout.segments).map(|_| AtomicU64::new(0)).collect(),
             owners: (0..OWNERS).map(|_| OnceLock::new()).collect(),
             pool: Mutex::new(Pool::default()),
             lanes: (0..LANES).map(|_| Mutex::new(())).collect(),
+            threads: AtomicUsize::new(0),
             roots,
             region,
             layout,

@@ -17,7 +17,8 @@
 //!
 //! What it does not know: the content of chunks.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::cell::Cell;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::chunks::Claim;
 use crate::error::{MemoryError, Result};
@@ -74,11 +75,17 @@ impl StepList {
     }
 }
 
-/// A lane for each thread, as long as there are no more threads than lanes.
-static THREADS: AtomicUsize = AtomicUsize::new(0);
+/// The lane that a thread uses in an allocator.
+#[derive(Clone, Copy)]
+struct ThreadLane {
+    /// [`Allocator::number`]; 0 for none.
+    allocator: u64,
+    lane: usize,
+}
 
 thread_local! {
-    static LANE: usize = THREADS.fetch_add(1, Relaxed) % LANES;
+    /// The allocator with which the thread published last.
+    static LANE: Cell<ThreadLane> = const { Cell::new(ThreadLane { allocator: 0, lane: 0 }) };
 }
 
 /// A step that can be done.
@@ -142,7 +149,7 @@ impl Allocator {
             count += 1;
         }
         let changes = changes.get(..count).unwrap_or_default();
-        let number = LANE.with(|lane| *lane);
+        let number = self.lane_of_thread();
         let lane = self.lanes.get(number).map(|lane| lane.lock());
         let lane_at = self.layout.lane_at(number);
         if !changes.is_empty() {
@@ -157,6 +164,18 @@ impl Allocator {
                 self.finish_claim(claim);
             }
         }
+    }
+
+    /// Each thread has a lane of its own, as long as there are no more threads than lanes. The allocator counts
+    /// its threads itself. So the lines that one thread stores do not depend on other threads of the process.
+    fn lane_of_thread(&self) -> usize {
+        let last = LANE.get();
+        if last.allocator == self.number {
+            return last.lane;
+        }
+        let lane = self.threads.fetch_add(1, Relaxed) % LANES;
+        LANE.set(ThreadLane { allocator: self.number, lane });
+        lane
     }
 
     fn change(&self, step: &Prepared) -> Option<Change> {

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use varve_device::Region;
@@ -24,6 +24,8 @@ pub(crate) type Heaps = [Mutex<Heap>; CLASSES];
 
 /// An allocator on a region of persistent memory. All calls can be made by several threads at a time.
 pub struct Allocator {
+    /// Different for all allocators of the process, and not 0.
+    pub(crate) number: u64,
     pub(crate) region: Arc<dyn Region>,
     pub(crate) layout: Layout,
     /// Descriptors of the segments, also of runs that are only reserved.
@@ -32,11 +34,19 @@ pub struct Allocator {
     pub(crate) pool: Mutex<Pool>,
     /// Held by the publication that uses the lane.
     pub(crate) lanes: Box<[Mutex<()>]>,
+    /// Threads to which the allocator has given a lane.
+    pub(crate) threads: AtomicUsize,
     pub(crate) roots: Roots,
 }
 
 fn new_heaps() -> Box<Heaps> {
     Box::new(std::array::from_fn(|_| Mutex::default()))
+}
+
+/// The number of a new allocator.
+pub(crate) fn next_number() -> u64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    NUMBERS.fetch_add(1, Relaxed)
 }
 
 impl Allocator {

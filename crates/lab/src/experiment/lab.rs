@@ -45,6 +45,7 @@ pub struct Lab<'a> {
     device: Device,
     bench: Bench,
     clients: Vec<usize>,
+    kills: Vec<usize>,
     only: Vec<Only>,
     out: &'a mut dyn Write,
     rows: Option<BufWriter<File>>,
@@ -84,6 +85,7 @@ impl<'a> Lab<'a> {
             device,
             bench,
             clients: Vec::new(),
+            kills: Vec::new(),
             only: Vec::new(),
             out,
             rows: None,
@@ -112,6 +114,18 @@ impl<'a> Lab<'a> {
         }
         clients.clone_into(&mut self.clients);
         Ok(())
+    }
+
+    /// Sets the numbers of transactions behind which processes are killed, instead of those of the experiment.
+    /// An empty list changes nothing.
+    pub fn choose_kills(&mut self, kills: &[usize]) {
+        kills.clone_into(&mut self.kills);
+        self.kills.sort_unstable();
+    }
+
+    /// The numbers that the user asked for, if any.
+    pub fn kills(&self) -> Option<&[usize]> {
+        (!self.kills.is_empty()).then_some(&self.kills)
     }
 
     /// Measures only points whose factors have these values, each given as `factor=value`. Points without

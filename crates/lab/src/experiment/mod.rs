@@ -117,6 +117,9 @@ pub struct ExperimentArgs {
     /// Items of a warehouse of the memory-oriented engines; customers are in proportion
     #[arg(long)]
     items: Option<i64>,
+    /// Numbers of transactions behind which `nvm-recovery` kills processes, such as 1000,1000000
+    #[arg(long, value_delimiter = ',')]
+    kills: Vec<usize>,
     /// Measure only points with these values, such as `variant=packed,workers=4`; points without such a
     /// factor are kept
     #[arg(long, value_delimiter = ',', value_name = "FACTOR=VALUE")]
@@ -436,6 +439,7 @@ fn lab_of<'a>(args: &ExperimentArgs, out: &'a mut dyn Write) -> Result<Lab<'a>> 
     let device = Device::named(&args.profile, args.flush_us)?;
     let mut lab = Lab::new(scale, device, (args.directory.clone(), args.memory.clone()), out)?;
     lab.choose_clients(&args.clients)?;
+    lab.choose_kills(&args.kills);
     lab.choose_points(&args.only)?;
     if let Some(charts) = &args.charts {
         lab.draw_charts_in(charts)?;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use varve_bench::Result;
 use varve_memory::{
     Allocator, Cow, CowSettings, FileCosts, Inplace, InplaceSettings, LogSettings, LogStructured,
-    LsmSettings, NvmCow, NvmCowSettings, NvmInplace, NvmLogSettings, NvmLogStructured, Owner, Store,
-    StoreResult,
+    LsmSettings, NvmCow, NvmCowSettings, NvmInplace, NvmInplaceSettings, NvmLogSettings, NvmLogStructured,
+    Owner, Store, StoreResult,
 };
 
 use super::load::refused;
@@ -53,24 +53,58 @@ struct StoreRoot {
     settings: StoreSettings,
 }
 
+/// How `nvm_inplace` finds the tuple of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lookups {
+    /// It searches the tree in persistent memory, as in the paper.
+    Tree,
+    /// It asks a cache in DRAM first, as tables of SQL do (decision 0119).
+    Cached,
+}
+
+impl Lookups {
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Lookups::Tree => "tree",
+            Lookups::Cached => "cached",
+        }
+    }
+}
+
 /// An engine.
 pub struct Engine {
     /// Its name, as in `CREATE TABLE ... USING`.
     pub name: &'static str,
     /// The engine with files that has the same architecture; `None` for these.
     pub traditional: Option<&'static str>,
+    /// How it finds the tuple of a key, where that is a setting.
+    pub lookups: Option<Lookups>,
     open: fn(StoreRoot) -> StoreResult<Box<dyn Store>>,
 }
 
 /// All engines, in the order of the paper's charts.
 pub const ENGINES: &[Engine] = &[
-    Engine { name: "inplace", traditional: None, open: open_inplace },
-    Engine { name: "cow", traditional: None, open: open_cow },
-    Engine { name: "log", traditional: None, open: open_log },
-    Engine { name: "nvm_inplace", traditional: Some("inplace"), open: open_nvm_inplace },
-    Engine { name: "nvm_cow", traditional: Some("cow"), open: open_nvm_cow },
-    Engine { name: "nvm_log", traditional: Some("log"), open: open_nvm_log },
+    Engine { name: "inplace", traditional: None, lookups: None, open: open_inplace },
+    Engine { name: "cow", traditional: None, lookups: None, open: open_cow },
+    Engine { name: "log", traditional: None, lookups: None, open: open_log },
+    Engine {
+        name: "nvm_inplace",
+        traditional: Some("inplace"),
+        lookups: Some(Lookups::Tree),
+        open: open_nvm_inplace,
+    },
+    Engine { name: "nvm_cow", traditional: Some("cow"), lookups: None, open: open_nvm_cow },
+    Engine { name: "nvm_log", traditional: Some("log"), lookups: None, open: open_nvm_log },
 ];
+
+/// Engines with another setting than in [`ENGINES`], where it changes figures.
+pub const VARIANTS: &[Engine] = &[Engine {
+    name: "nvm_inplace",
+    traditional: Some("inplace"),
+    lookups: Some(Lookups::Cached),
+    open: open_nvm_inplace_cached,
+}];
 
 impl Engine {
     /// Opens the store of an allocator's region; makes an empty one if there is none.
@@ -88,7 +122,13 @@ impl Engine {
 }
 
 fn open_nvm_inplace(root: StoreRoot) -> StoreResult<Box<dyn Store>> {
-    Ok(Box::new(NvmInplace::open(root.allocator, NAME, root.owner)?))
+    let settings = NvmInplaceSettings::WITHOUT_CACHE;
+    Ok(Box::new(NvmInplace::open_with(root.allocator, NAME, root.owner, settings)?))
+}
+
+fn open_nvm_inplace_cached(root: StoreRoot) -> StoreResult<Box<dyn Store>> {
+    let settings = NvmInplaceSettings::WITH_CACHE;
+    Ok(Box::new(NvmInplace::open_with(root.allocator, NAME, root.owner, settings)?))
 }
 
 fn open_nvm_cow(root: StoreRoot) -> StoreResult<Box<dyn Store>> {

@@ -21,7 +21,7 @@ pub mod ycsb;
 
 pub use bed::{Bed, Counted, RawRun};
 pub use driver::{RunTimes, run};
-pub use engines::{ENGINES, Engine, StoreSettings};
+pub use engines::{ENGINES, Engine, Lookups, StoreSettings, VARIANTS};
 pub use load::{Ending, PartitionLoad, Worker, refused};
 pub use partition::Partition;
 pub use system_call::system_call;

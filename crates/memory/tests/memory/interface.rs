@@ -57,6 +57,28 @@ fn fences_are_as_few_as_said() {
     assert_eq!(fences(&|| allocator.set_root("root", 0)), (1, 1));
 }
 
+/// Exact counts of a partition need this: other lanes are other lines, which other lines of a cache give way to.
+#[test]
+fn what_a_thread_stores_does_not_depend_on_other_threads() {
+    let stored = || {
+        let (_, allocator) = allocator(1 << 20);
+        let word = allocator.create_root("root").unwrap_or_else(|error| panic!("{error}"));
+        for value in 1..4 {
+            let published = allocator.publish(&[Step::Store { word, value }]);
+            published.unwrap_or_else(|error| panic!("{error}"));
+        }
+        let mut bytes = vec![0; 1 << 20];
+        allocator.region().read(0, &mut bytes);
+        bytes
+    };
+    let others: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(stored)).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    assert_eq!(others.len(), 3);
+    assert!(others.into_iter().all(|other| other == stored()));
+}
+
 #[test]
 fn chunks_are_aligned_and_do_not_overlap() {
     let (_, allocator) = allocator(8 << 20);

@@ -87,14 +87,14 @@ impl Ratio<'_> {
 
     /// The claim about the ratio.
     pub fn judge(&self, what: &str, stated: Stated) -> Claim {
-        let says = format!("{what}: {} / {}", self.over.spot.engine, self.under.spot.engine);
+        let says = format!("{what}: {} / {}", self.over.spot.label(), self.under.spot.label());
         self.claim(says, self.value(), stated)
     }
 
     /// The claim about the part that `over` has less than `under`.
     pub fn judge_saved(&self, what: &str, stated: Stated) -> Claim {
-        let says =
-            format!("part of {what} that {} saves of {}", self.over.spot.engine, self.under.spot.engine);
+        let (over, under) = (self.over.spot.label(), self.under.spot.label());
+        let says = format!("part of {what} that {over} saves of {under}");
         self.claim(says, 1.0 - self.value(), stated)
     }
 

@@ -8,7 +8,7 @@ use varve_bench::report::{Spread, hash_of};
 use super::super::lab::Lab;
 use super::super::row::Subject;
 use super::rows::{Model, Spot, StoreRow};
-use crate::stores::{Bed, Counted, ENGINES, Engine, PartitionLoad, RawRun};
+use crate::stores::{Bed, Counted, ENGINES, Engine, Lookups, PartitionLoad, RawRun, VARIANTS};
 
 /// Processor time of a round below which its times are not judged.
 const CPU_NS_MIN: u64 = 100_000_000;
@@ -29,8 +29,10 @@ pub struct NamedLoad<'l, L> {
 /// Which engines are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
-    /// All.
+    /// All, with the settings of the paper.
     All,
+    /// The same, and engines with other settings.
+    AllAndVariants,
     /// Those for persistent memory.
     Nvm,
     /// The one of this name.
@@ -40,6 +42,8 @@ pub enum Which {
 impl Which {
     fn has(self, engine: &Engine) -> bool {
         match self {
+            Which::AllAndVariants => true,
+            _ if engine.lookups == Some(Lookups::Cached) => false,
             Which::All => true,
             Which::Nvm => engine.traditional.is_some(),
             Which::Named(name) => engine.name == name,
@@ -49,8 +53,9 @@ impl Which {
 
 impl<L> NamedLoad<'_, L> {
     fn spot(&self, engine: &Engine) -> Spot {
-        let (engine, load, skew, partitions) = (engine.name, self.name, self.skew, self.loads.len());
-        Spot { engine, load, skew, partitions, node_bytes: self.node_bytes }
+        let Engine { name: engine, lookups, .. } = *engine;
+        let (load, skew, partitions) = (self.name, self.skew, self.loads.len());
+        Spot { engine, load, skew, partitions, node_bytes: self.node_bytes, lookups }
     }
 }
 
@@ -73,7 +78,7 @@ pub fn engines<L: PartitionLoad>(
     plan: Plan,
 ) -> Result<Vec<StoreRow>> {
     let takes_part = |engine: &&Engine| plan.which.has(engine) && lab.wants(&load.spot(engine).factors());
-    let wanted: Vec<&Engine> = ENGINES.iter().filter(takes_part).collect();
+    let wanted: Vec<&Engine> = ENGINES.iter().chain(VARIANTS).filter(takes_part).collect();
     let mut times: Vec<Vec<RawRun>> = wanted.iter().map(|_| Vec::new()).collect();
     for _ in 0..plan.rounds {
         for (engine, times) in wanted.iter().zip(&mut times) {

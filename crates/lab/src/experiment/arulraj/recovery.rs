@@ -26,11 +26,18 @@ use super::ycsb::write_all;
 use crate::stores::killed::{ChildArgs, KilledProcess, LoadKind, Role, StartTimes};
 use crate::stores::{ENGINES, Engine, system_call};
 
-/// Numbers of transactions after which processes are killed. Numbers beyond the length of the load are left
-/// out.
+/// Numbers of transactions behind which processes are killed. The last one is for `--full` only.
 const TRANSACTIONS: [usize; 5] = [0, 1_000, 10_000, 100_000, 1_000_000];
+/// With fewer tuples, parts of the load's length are taken instead.
+const TUPLES_MIN: u64 = 10_000;
 /// Transactions that a process can run while the signal is on its way.
 const RUN_ON: usize = 20_000;
+/// Bytes of a region for each transaction of a load: rows that TPC-C adds, with their index entries.
+const TPCC_ROW_BYTES: usize = 1_600;
+/// The same for what `inplace` and `log` keep of a transaction without a checkpoint or a flush: its log records,
+/// and its part of the MemTable.
+const YCSB_LOG_BYTES: usize = 1_000;
+const TPCC_LOG_BYTES: usize = 6_000;
 /// Starts of a point.
 const STARTS: usize = 5;
 /// A start takes less, by the text.
@@ -73,6 +80,8 @@ struct Spot {
     load: LoadKind,
     engine: &'static Engine,
     transactions: usize,
+    /// The greatest number of transactions of the load.
+    most: usize,
 }
 
 impl Spot {
@@ -90,9 +99,25 @@ impl Spot {
             LoadKind::Ycsb => self.transactions + RUN_ON,
             LoadKind::Tpcc => self.transactions,
         };
-        ChildArgs { engine: self.engine.name.to_owned(), transactions, ..args.clone() }
+        let region_bytes = args.region_bytes + self.extra_bytes();
+        ChildArgs { engine: self.engine.name.to_owned(), transactions, region_bytes, ..args.clone() }
+    }
+
+    /// Bytes of the region for what the transactions add. An engine that need not keep its log has the same
+    /// region at each number, because a start reads 8 bytes for each 64 KiB of the region.
+    fn extra_bytes(&self) -> u64 {
+        let (row_bytes, log_bytes) = match self.load {
+            LoadKind::Ycsb => (0, YCSB_LOG_BYTES),
+            LoadKind::Tpcc => (TPCC_ROW_BYTES, TPCC_LOG_BYTES),
+        };
+        let keeps_log = matches!(self.engine.name, "inplace" | "log");
+        let logged = if keeps_log { self.transactions + RUN_ON } else { 0 };
+        ((self.most + RUN_ON) * row_bytes + logged * log_bytes).next_multiple_of(REGION_UNIT_BYTES) as u64
     }
 }
+
+/// What the bytes of a region are a multiple of.
+const REGION_UNIT_BYTES: usize = 1 << 20;
 
 /// `nvm-recovery`.
 pub fn nvm_recovery(lab: &mut Lab<'_>) -> Result<()> {
@@ -115,20 +140,20 @@ pub fn nvm_recovery(lab: &mut Lab<'_>) -> Result<()> {
         system_call_ns: u64::try_from(system_call(directory)?.as_nanos()).unwrap_or(u64::MAX),
     };
     lab.say(&describe(&args))?;
-    let mut rows = measure_all(lab, &args, sizes.transactions)?;
+    let mut rows = measure_all(lab, &args, &counts(lab, sizes.transactions))?;
     let region_bytes = tpcc.bed().region_bytes();
     let args = ChildArgs { load: LoadKind::Tpcc, region_bytes, ..args };
-    rows.extend(measure_all(lab, &args, tpcc.transactions)?);
+    rows.extend(measure_all(lab, &args, &counts(lab, tpcc.transactions))?);
     let claims = write_all(lab, claims(&rows))?;
     lab.say(&format!("\n{}{}", table(&rows), tell::claims(&claims)))
 }
 
-/// Measures a load on all engines that the user asked for, behind at most this many transactions.
-fn measure_all(lab: &mut Lab<'_>, args: &ChildArgs, most: usize) -> Result<Vec<StartRow>> {
-    let mut rows = Vec::new();
+/// Measures a load on all engines that the user asked for, behind these numbers of transactions.
+fn measure_all(lab: &mut Lab<'_>, args: &ChildArgs, counts: &[usize]) -> Result<Vec<StartRow>> {
+    let (mut rows, most) = (Vec::new(), counts.iter().copied().max().unwrap_or_default());
     for engine in ENGINES {
-        for transactions in counts(most) {
-            let spot = Spot { load: args.load, engine, transactions };
+        for transactions in counts {
+            let spot = Spot { load: args.load, engine, transactions: *transactions, most };
             if lab.wants(&spot.factors()) {
                 let row = measure(lab, spot, &spot.args(args))?;
                 lab.write_row(&row)?;
@@ -139,11 +164,16 @@ fn measure_all(lab: &mut Lab<'_>, args: &ChildArgs, most: usize) -> Result<Vec<S
     Ok(rows)
 }
 
-/// The paper's numbers of transactions, or parts of the most that a small load has.
-fn counts(most: usize) -> Vec<usize> {
-    match most >= 100_000 {
-        true => TRANSACTIONS.into_iter().filter(|count| *count <= most).collect(),
-        false => vec![0, most / 100, most / 10, most],
+/// The numbers that the user asked for, and 0. Otherwise those of the paper, or parts of a small load.
+fn counts(lab: &Lab<'_>, transactions: usize) -> Vec<usize> {
+    let scale = lab.scale();
+    let short = if scale.is_full() { TRANSACTIONS.len() } else { TRANSACTIONS.len() - 1 };
+    match lab.kills() {
+        Some(kills) => [0].into_iter().chain(kills.iter().copied().filter(|count| *count > 0)).collect(),
+        None if scale.store_tuples < TUPLES_MIN => {
+            vec![0, transactions / 100, transactions / 10, transactions]
+        }
+        None => TRANSACTIONS.into_iter().take(short).collect(),
     }
 }
 
@@ -231,6 +261,7 @@ fn claims_of(engine: &str, own: &[&StartRow]) -> Vec<Claim> {
         ("nvm_cow", [_, few, .., many]) => {
             constant(few, many).into_iter().chain([within_milliseconds(many)]).collect()
         }
+        ("cow", [_, few, .., many]) => constant(few, many).into_iter().collect(),
         _ => Vec::new(),
     }
 }

@@ -13,6 +13,7 @@ use varve_device::{CacheCounts, NvmProfile};
 
 use super::super::order::{ROUND_NOISE, RankedFigure};
 use super::super::row::Factors;
+use crate::stores::Lookups;
 
 /// A latency of persistent memory, and how a processor fetches several lines of one access.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,9 +92,22 @@ pub struct Spot {
     pub partitions: usize,
     /// Bytes of a node, where they are varied.
     pub node_bytes: Option<usize>,
+    /// How the engine finds the tuple of a key, where that is a setting.
+    pub lookups: Option<Lookups>,
 }
 
 impl Spot {
+    /// Whether a setting of the engine is another one than the paper's.
+    pub fn is_variant(&self) -> bool {
+        self.lookups == Some(Lookups::Cached)
+    }
+
+    /// The engine, with its setting if that is not the paper's.
+    pub fn label(&self) -> String {
+        let setting = if self.is_variant() { " (cached)" } else { "" };
+        format!("{}{setting}", self.engine)
+    }
+
     /// As factors of a row.
     pub fn factors(&self) -> Factors {
         let mut factors = Factors::from([
@@ -106,6 +120,9 @@ impl Spot {
         }
         if let Some(node_bytes) = self.node_bytes {
             factors.insert("node_bytes", node_bytes.into());
+        }
+        if let Some(lookups) = self.lookups {
+            factors.insert("lookups", lookups.name().into());
         }
         factors
     }
@@ -205,6 +222,6 @@ impl Figure {
         let noise = if is_single { ROUND_NOISE / 2.0 } else { 0.0 };
         let ends = (spread.min * (1.0 - noise), spread.max * (1.0 + noise));
         let spoilt = self.not_judged(row);
-        RankedFigure { name: row.spot.engine.to_owned(), median: spread.median, ends, published, spoilt }
+        RankedFigure { name: row.spot.label(), median: spread.median, ends, published, spoilt }
     }
 }

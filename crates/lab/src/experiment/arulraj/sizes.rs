@@ -175,6 +175,8 @@ fn describe(bed: &Bed, sizes: &BedSizes) -> String {
         "persistent memory is {medium}, written back by {write_back}; latencies are modelled (decision 0110)\n\
          {} partitions (the paper has 8), each with {}; modelled cache of {} KiB, {} ways, each\n\
          groups of {} commits; a call on a file takes {} ns beside its work, as a call on a file in memory does here\n\
+         lookups of nvm_inplace search its tree, as in the paper, or ask a cache in DRAM first where a row says so \
+         (up to 64 MiB for each index, as in tables of SQL; accesses to it are not counted)\n\
          page cache of cow: {} KiB; MemTables of {} KiB; 1, 5 and 15 minutes' load of the machine: {}",
         bed.partitions(),
         sizes.rows,

@@ -15,7 +15,7 @@ use super::measure::{self, NamedLoad, Plan, Which};
 use super::rows::{DRAM, Figure, HIGH, HIGH_PARALLEL, MODELS, StoreRow};
 use super::sizes::{PlacedBed, TpccSizes};
 use super::ycsb::{counts_table, table, write_all};
-use super::ycsb_claims::{Group, PAIRS, groups};
+use super::ycsb_claims::{Group, PAIRS, faster, groups};
 use crate::stores::tpcc::Tpcc;
 
 /// The name of the load in rows.
@@ -37,7 +37,7 @@ pub fn tpcc_engines(lab: &mut Lab<'_>) -> Result<()> {
     let sizes = TpccSizes::of(lab);
     for partitions in lab.clients(&[1], &[2]) {
         let placed = PlacedBed::make(lab, &sizes.bed(), partitions)?;
-        let plan = Plan { rounds: lab.scale().rounds, models: &MODELS, which: Which::All };
+        let plan = Plan { rounds: lab.scale().rounds, models: &MODELS, which: Which::AllAndVariants };
         let loads = loads(sizes, partitions);
         let load = NamedLoad { name: TPCC, skew: "", loads: &loads, node_bytes: None };
         let rows = measure::engines(lab, &placed.bed, &load, plan)?;
@@ -59,6 +59,8 @@ fn claims(rows: &[StoreRow]) -> Vec<Claim> {
         claims.extend(highest_gain(&group));
         claims.extend(PAIRS.into_iter().flat_map(|pair| savings(&group, pair)));
         claims.extend(group.most("best throughput", Figure::Throughput(DRAM), "nvm_inplace"));
+        let variants = rows.iter().filter(|row| row.spot.is_variant());
+        claims.extend(variants.filter_map(|row| Some(faster(row, group.of(row.spot.engine)?))));
     }
     claims
 }

@@ -17,7 +17,7 @@ pub fn ycsb_engines(lab: &mut Lab<'_>) -> Result<()> {
     let sizes = StoreSizes::of(lab);
     for partitions in lab.clients(&[1], &[2]) {
         let placed = PlacedBed::make(lab, &sizes.bed(), partitions)?;
-        let plan = Plan { rounds: lab.scale().rounds, models: &MODELS, which: Which::All };
+        let plan = Plan { rounds: lab.scale().rounds, models: &MODELS, which: Which::AllAndVariants };
         let mut rows = Vec::new();
         for mix in MIXES {
             for skew in SKEWS {
@@ -89,6 +89,6 @@ pub fn counts_table(rows: &[StoreRow]) -> TextTable {
 }
 
 fn spot_cells(row: &StoreRow) -> Vec<String> {
-    let Spot { engine, load, skew, partitions, .. } = row.spot;
-    vec![load.to_owned(), skew.to_owned(), partitions.to_string(), engine.to_owned()]
+    let Spot { load, skew, partitions, .. } = row.spot;
+    vec![load.to_owned(), skew.to_owned(), partitions.to_string(), row.spot.label()]
 }
