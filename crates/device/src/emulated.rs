@@ -27,6 +27,7 @@ use crate::block::{BlockFile, Directory, Durability, Location, OpenHow, ReadOp, 
 use crate::capabilities::Capabilities;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
 use crate::flash::{Flash, FlashReport};
+use crate::merges::MergeCounts;
 use crate::profile::{DurableWrite, Profile};
 use crate::purpose::Purpose;
 use crate::region::Region;
@@ -260,6 +261,11 @@ impl Emulated {
     /// How far results can be believed, since the device was made or [`Emulated::begin_report`].
     pub fn report(&self) -> EmulationReport {
         self.model.report()
+    }
+
+    /// The merges of blocks since the device was made. They are zero if the profile has no merges.
+    pub fn merges(&self) -> MergeCounts {
+        self.model.service.lock().merges()
     }
 }
 

@@ -8,6 +8,7 @@
 use serde::Deserialize;
 
 use crate::ftl::Translation;
+use crate::merges::Merges;
 
 /// A profile of this name that comes with the program.
 macro_rules! shipped {
@@ -24,6 +25,8 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "hdd-5400",
     "hdd-7200",
     "hdd-8",
+    "lee-log-disk",
+    "lee-log-flash",
     "nvme",
     "object-store",
     "sas-hdd",
@@ -111,6 +114,9 @@ pub struct Profile {
     /// How the device maps pages to flash; without it, what flash is written isn't modelled.
     #[serde(default)]
     pub translation: Option<Translation>,
+    /// How the device merges blocks; without it, a write takes the same time wherever it is.
+    #[serde(default)]
+    pub merges: Option<Merges>,
     /// Power while busy; 0 = not known.
     pub watts_active: f64,
     /// Power while idle; 0 = not known.
@@ -161,6 +167,7 @@ impl Profile {
         let at_once = f64::INFINITY;
         (self.fixed_us, self.flush_us, self.write_ack_us, self.trim_us) = (0.0, 0.0, 0.0, 0.0);
         self.under_way_per_s = 0.0;
+        self.merges = None;
         self.operations_per_s = OperationsPerSecond {
             random_read: at_once,
             sequential_read: at_once,
@@ -184,6 +191,9 @@ impl Profile {
             return Err("fixed_us, flush_us, write_ack_us and trim_us must be at least 0".into());
         }
         if let Some(problem) = self.translation.as_ref().and_then(Translation::problem) {
+            return Err(problem.into());
+        }
+        if let Some(problem) = self.merges.as_ref().and_then(Merges::problem) {
             return Err(problem.into());
         }
         for rate in rates {

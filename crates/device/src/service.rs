@@ -14,9 +14,11 @@
 //!    stripes, the earlier piece is the last piece on the same channel. Otherwise it is the last piece on any
 //!    channel.
 //! 4. A request ends when its last piece is done.
+//! 5. A write occupies its channel also for the merges that it causes (`merges.rs`), if the profile has them.
 //!
-//! The model does not include how a drive merges small random writes.
+//! The model does not include what a drive does while it is idle: it merges only when a write needs it.
 
+use crate::merges::{MergeCounts, OpenBlocks};
 use crate::profile::{Profile, Request};
 
 /// What a request asks of the device.
@@ -66,13 +68,21 @@ pub(crate) struct Service {
     /// A write was placed since the last flush: the drive's cache may hold something.
     is_dirty: bool,
     busy_ns: u64,
+    /// Of a drive that merges blocks.
+    open_blocks: Option<OpenBlocks>,
 }
 
 impl Service {
     /// An idle device, its times multiplied by `dilation`.
     pub(crate) fn new(profile: Profile, dilation: f64) -> Service {
         let channels = (0..profile.channels).map(|_| Channel::default()).collect();
-        Service { profile, dilation, channels, flush: None, is_dirty: false, busy_ns: 0 }
+        let open_blocks = profile.merges.map(OpenBlocks::new);
+        Service { profile, dilation, channels, flush: None, is_dirty: false, busy_ns: 0, open_blocks }
+    }
+
+    /// The merges so far.
+    pub(crate) fn merges(&self) -> MergeCounts {
+        self.open_blocks.as_ref().map(OpenBlocks::counts).unwrap_or_default()
     }
 
     /// Time that channels were or will be busy, added up.
@@ -135,7 +145,8 @@ impl Service {
         let sequential = self.continues(no, place, piece.bytes);
         let write = kind != Kind::Read;
         let request = Request { write, sequential, bytes: piece.bytes };
-        let service_ns = self.dilated(self.profile.service_ns(request));
+        let merges_ns = if write { self.merges_ns(piece) } else { 0 };
+        let service_ns = self.dilated(self.profile.service_ns(request) + merges_ns);
         let (begin_ns, done_ns) = self.occupy(no, arrival_ns, service_ns);
         match self.profile.write_ack_us {
             ack_us if kind == Kind::Write && ack_us > 0.0 => {
@@ -143,6 +154,11 @@ impl Service {
             }
             _ => done_ns,
         }
+    }
+
+    /// Time of the merges that a write causes.
+    fn merges_ns(&mut self, Extent { file, offset, bytes }: Extent) -> u64 {
+        self.open_blocks.as_mut().map_or(0, |open| open.write(file, offset, bytes))
     }
 
     /// Whether a piece on a channel continues what went before; from now on the next one continues it. Without stripes
