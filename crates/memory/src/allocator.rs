@@ -9,6 +9,7 @@
 //! | [`Allocator::allocate`] | 0; 1 for a new segment; 1 more if empty slabs are freed for it | none; the segment's descriptor |
 //! | [`Allocator::activate`] | 1 | a word of the slab's bitmap, or the run's descriptor |
 //! | [`Allocator::activate_unfenced`] | 0 | the same, durable by the caller's next fence |
+//! | [`Allocator::activate_all`] | 1 | the same, for each chunk |
 //! | [`Allocator::free`] | 1 if it was active, else 0 | the same |
 //! | [`Allocator::free_all`] | 1 if one was active, else 0 | the same, for each chunk |
 //! | [`Allocator::publish`] | 3 | the seal of a lane |
@@ -171,8 +172,18 @@ impl Allocator {
     /// come, and whose own log names the chunk.
     pub fn activate_unfenced(&self, chunk: Pointer) -> Result<()> {
         let claim = self.claim(chunk, Intent::Activate)?;
-        self.store_claim(&claim);
-        self.finish_claim(&claim);
+        self.store_claims(&[claim]);
+        self.finish_claims(&[claim]);
+        Ok(())
+    }
+
+    /// Makes reserved chunks active, durably, with one fence. A crash may make some of them active and not the
+    /// others. Chunks in the order of their pointers need the fewest stores.
+    ///
+    /// Errors: as [`Allocator::activate`]; then none is active.
+    pub fn activate_all(&self, chunks: &[Pointer]) -> Result<()> {
+        let claims = self.claim_all(chunks, Intent::Activate)?;
+        self.end(&claims);
         Ok(())
     }
 
@@ -185,6 +196,8 @@ impl Allocator {
 
     /// Makes chunks free, durably, with one fence. A crash may free some of them and not the others.
     ///
+    /// Chunks in the order of their pointers need the fewest stores.
+    ///
     /// Errors: as [`Allocator::free`]; then none is freed.
     pub fn free_all(&self, chunks: &[Pointer]) -> Result<()> {
         if let [chunk] = chunks {
@@ -192,27 +205,17 @@ impl Allocator {
             self.end(&[claim]);
             return Ok(());
         }
-        let mut claims = Vec::with_capacity(chunks.len());
-        for chunk in chunks {
-            match self.claim(*chunk, Intent::Free) {
-                Ok(claim) => claims.push(claim),
-                Err(error) => {
-                    claims.iter().for_each(|claim| self.unclaim(claim));
-                    return Err(error);
-                }
-            }
-        }
-        self.end(&claims);
+        self.end(&self.claim_all(chunks, Intent::Free)?);
         Ok(())
     }
 
-    /// Frees claimed chunks.
+    /// Makes the changes of claims durable, and ends them.
     fn end(&self, claims: &[Claim]) {
-        claims.iter().for_each(|claim| self.store_claim(claim));
+        self.store_claims(claims);
         if claims.iter().any(Claim::stores) {
             self.region.fence();
         }
-        claims.iter().for_each(|claim| self.finish_claim(claim));
+        self.finish_claims(claims);
     }
 
     /// The length of a chunk in bytes: at least what it was allocated with.

@@ -18,7 +18,7 @@ use crate::intent::{Change, store_back};
 use crate::layout::Descriptor;
 use crate::pointer::{Owner, Pointer, Word};
 use crate::sizes::SEGMENT_BYTES;
-use crate::slab::{Intent, Refused};
+use crate::slab::{Intent, Refused, Slab};
 use crate::state::Allocator;
 
 /// The location of a chunk.
@@ -43,6 +43,24 @@ impl Claim {
     /// Whether the claim stores a word, which has to be fenced.
     pub(crate) fn stores(&self) -> bool {
         self.stores
+    }
+
+    /// Its number in its slab; `None` for a run.
+    fn slot(&self) -> Option<u32> {
+        match self.place {
+            ChunkLocation::Slot { slot, .. } => Some(slot),
+            ChunkLocation::Run { .. } => None,
+        }
+    }
+
+    /// Whether both chunks are in one slab.
+    fn has_slab_of(&self, other: &Claim) -> bool {
+        match (self.place, other.place) {
+            (ChunkLocation::Slot { segment, .. }, ChunkLocation::Slot { segment: other, .. }) => {
+                segment == other
+            }
+            _ => false,
+        }
     }
 }
 
@@ -126,15 +144,33 @@ impl Allocator {
         Ok(Claim { place, intent, stores: was_active || intent == Intent::Activate })
     }
 
-    /// Gives a claim up: the chunk is as it was.
-    pub(crate) fn unclaim(&self, claim: &Claim) {
-        match claim.place {
-            ChunkLocation::Slot { segment, slot, class, owner } => self.with_heap(owner, class, |heap| {
-                if let Ok(Some(slab)) = heap.slab(&self.source(class), segment) {
-                    slab.unclaim(slot);
+    /// Claims chunks. Errors: one is refused; then none is claimed.
+    pub(crate) fn claim_all(&self, pointers: &[Pointer], intent: Intent) -> Result<Vec<Claim>> {
+        let mut claims = Vec::with_capacity(pointers.len());
+        for pointer in pointers {
+            match self.claim(*pointer, intent) {
+                Ok(claim) => claims.push(claim),
+                Err(error) => {
+                    self.unclaim_all(&claims);
+                    return Err(error);
                 }
-            }),
-            ChunkLocation::Run { segment, .. } => self.pool.lock().unclaim(segment),
+            }
+        }
+        Ok(claims)
+    }
+
+    /// Gives claims up: the chunks are as they were.
+    pub(crate) fn unclaim_all(&self, claims: &[Claim]) {
+        for group in claims.chunk_by(Claim::has_slab_of) {
+            let Some(Claim { place, .. }) = group.first() else { continue };
+            match *place {
+                ChunkLocation::Slot { segment, class, owner, .. } => self.with_heap(owner, class, |heap| {
+                    if let Ok(Some(slab)) = heap.slab(&self.source(class), segment) {
+                        group.iter().filter_map(Claim::slot).for_each(|slot| slab.unclaim(slot));
+                    }
+                }),
+                ChunkLocation::Run { segment, .. } => self.pool.lock().unclaim(segment),
+            }
         }
     }
 
@@ -155,38 +191,64 @@ impl Allocator {
         claim.stores.then_some(change)
     }
 
-    /// Stores the word that makes the change, and begins to write it back. Others change the same word, so
-    /// that happens under the lock.
-    pub(crate) fn store_claim(&self, claim: &Claim) {
-        let is_active = claim.intent == Intent::Activate;
-        match claim.place {
-            _ if !claim.stores => {}
-            ChunkLocation::Slot { segment, slot, class, owner } => self.with_heap(owner, class, |heap| {
-                if let Ok(Some(slab)) = heap.slab(&self.source(class), segment) {
-                    let (word, value) = slab.set_active(slot, is_active);
-                    store_back(&*self.region, self.layout.bitmap_at(segment) + word as u64 * 8, value);
-                }
-            }),
-            ChunkLocation::Run { segment, .. } => {
-                let value = claim.place.descriptor(is_active).encode(segment);
-                let mut pool = self.pool.lock();
-                pool.set_active(segment, is_active);
-                store_back(&*self.region, self.layout.descriptor_at(segment), value);
+    /// Stores the words that make the changes, and begins to write them back. Others change the same words,
+    /// so that happens under the lock. Claims of one slab that stand together take its lock once, and each
+    /// word of its bitmap is stored once.
+    pub(crate) fn store_claims(&self, claims: &[Claim]) {
+        for group in claims.chunk_by(Claim::has_slab_of) {
+            let Some(Claim { place, .. }) = group.first() else { continue };
+            match *place {
+                ChunkLocation::Slot { segment, class, owner, .. } => self.with_heap(owner, class, |heap| {
+                    if let Ok(Some(slab)) = heap.slab(&self.source(class), segment) {
+                        self.store_bits(segment, slab, group);
+                    }
+                }),
+                ChunkLocation::Run { .. } => group.iter().for_each(|claim| self.store_run(claim)),
             }
         }
     }
 
-    /// Ends a claim when the stored word is durable.
-    pub(crate) fn finish_claim(&self, claim: &Claim) {
-        match claim.place {
-            _ if claim.intent == Intent::Activate => self.unclaim(claim),
-            ChunkLocation::Slot { segment, slot, class, owner } => {
-                self.with_heap(owner, class, |heap| heap.release(segment, slot));
+    fn store_bits(&self, segment: u32, slab: &mut Slab, claims: &[Claim]) {
+        let mut words = claims.iter().filter(|claim| claim.stores).filter_map(|claim| match claim.place {
+            ChunkLocation::Slot { slot, .. } => Some(slab.set_active(slot, claim.intent == Intent::Activate)),
+            ChunkLocation::Run { .. } => None,
+        });
+        let store = |(word, value): (usize, u64)| {
+            store_back(&*self.region, self.layout.bitmap_at(segment) + word as u64 * 8, value);
+        };
+        let Some(mut last) = words.next() else { return };
+        for next in words {
+            if next.0 != last.0 {
+                store(last);
             }
-            ChunkLocation::Run { segment, .. } => {
-                // Nobody else takes the segment before it is in the pool again.
-                self.describe(segment, Descriptor::Free);
-                self.pool.lock().release(segment);
+            last = next;
+        }
+        store(last);
+    }
+
+    fn store_run(&self, claim: &Claim) {
+        let (ChunkLocation::Run { segment, .. }, true) = (claim.place, claim.stores) else { return };
+        let is_active = claim.intent == Intent::Activate;
+        let value = claim.place.descriptor(is_active).encode(segment);
+        let mut pool = self.pool.lock();
+        pool.set_active(segment, is_active);
+        store_back(&*self.region, self.layout.descriptor_at(segment), value);
+    }
+
+    /// Ends claims when the stored words are durable.
+    pub(crate) fn finish_claims(&self, claims: &[Claim]) {
+        for group in claims.chunk_by(Claim::has_slab_of) {
+            let Some(Claim { place, intent, .. }) = group.first() else { continue };
+            match *place {
+                _ if *intent == Intent::Activate => self.unclaim_all(group),
+                ChunkLocation::Slot { segment, class, owner, .. } => self.with_heap(owner, class, |heap| {
+                    group.iter().filter_map(Claim::slot).for_each(|slot| heap.release(segment, slot));
+                }),
+                ChunkLocation::Run { segment, .. } => {
+                    // Nobody else takes the segment before it is in the pool again.
+                    self.describe(segment, Descriptor::Free);
+                    self.pool.lock().release(segment);
+                }
             }
         }
     }

@@ -136,7 +136,7 @@ impl Allocator {
 
     fn give_up(&self, step: &Prepared) {
         if let Prepared::Chunk(claim) = step {
-            self.unclaim(claim);
+            self.unclaim_all(std::slice::from_ref(claim));
         }
     }
 
@@ -161,7 +161,7 @@ impl Allocator {
         drop(lane);
         for step in steps() {
             if let Prepared::Chunk(claim) = step {
-                self.finish_claim(claim);
+                self.finish_claims(std::slice::from_ref(claim));
             }
         }
     }
@@ -187,7 +187,7 @@ impl Allocator {
 
     fn store(&self, step: &Prepared) {
         match step {
-            Prepared::Chunk(claim) => self.store_claim(claim),
+            Prepared::Chunk(claim) => self.store_claims(std::slice::from_ref(claim)),
             Prepared::Store { word, value } => store_back(&*self.region, word.offset(), *value),
         }
     }

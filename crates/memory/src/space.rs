@@ -54,7 +54,10 @@ impl Space {
         let is_within = |from: &u64| {
             from.checked_add(len_bytes).is_some_and(|end| end <= self.len_bytes) && !at.is_none()
         };
-        offset.filter(is_within).ok_or(StoreError::Damaged { what: "a pointer", at })
+        let Some(offset) = offset.filter(is_within) else {
+            return Err(StoreError::Damaged { what: "a pointer", at });
+        };
+        Ok(offset)
     }
 
     /// Stores bytes, and begins to write them back.
@@ -77,6 +80,7 @@ impl Space {
     }
 
     /// The word behind a pointer.
+    #[inline]
     pub(crate) fn word(&self, at: Pointer, plus: u64) -> StoreResult<Word> {
         let offset = self.checked(at, plus, WORD_BYTES as u64)?;
         Word::at(offset).ok_or(StoreError::Damaged { what: "a pointer", at })

@@ -15,6 +15,7 @@
 //! What it does not know: indexes, the log.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use crate::pointer::Pointer;
 use crate::sizes::CHUNK_BYTES_MIN;
@@ -91,10 +92,17 @@ impl TupleHead {
         if 8 + 2 * usize::from(number(first, 6)) > FIRST_BYTES {
             space.read(tuple, FIRST_BYTES as u64, rest)?;
         }
+        TupleHead::decode(&bytes, tuple)
+    }
+
+    /// The fixed part of a head, from the bytes that a tuple begins with. `tuple` is what an error names.
+    ///
+    /// Errors: its lengths cannot be.
+    pub(crate) fn decode(bytes: &[u8], tuple: Pointer) -> StoreResult<TupleHead> {
         let row_bytes = bytes.first_chunk().map_or(0, |first| u32::from_le_bytes(*first)) as usize;
-        let (head_bytes, keys) = (usize::from(number(&bytes, 4)), usize::from(number(&bytes, 6)));
+        let (head_bytes, keys) = (usize::from(number(bytes, 4)), usize::from(number(bytes, 6)));
         let mut lengths = [0; INDEXES_MAX];
-        (0..keys).zip(&mut lengths).for_each(|(no, length)| *length = number(&bytes, 8 + 2 * no));
+        (0..keys).zip(&mut lengths).for_each(|(no, length)| *length = number(bytes, 8 + 2 * no));
         let sum = 8 + 2 * keys + lengths.iter().map(|length| usize::from(*length)).sum::<usize>();
         let head = TupleHead { row_bytes, head_bytes, keys, lengths };
         let is_possible = keys <= INDEXES_MAX && sum == head_bytes && row_bytes <= ROW_BYTES_MAX;
@@ -117,6 +125,17 @@ impl TupleHead {
     ) -> StoreResult<Ordering> {
         let span = self.span(index);
         compare_bytes(space, tuple, span.from as u64, span.len_bytes, key)
+    }
+
+    /// The bytes of the key of an index in the tuple.
+    pub(crate) fn key_range(&self, index: usize) -> Range<usize> {
+        let KeySpan { from, len_bytes } = self.span(index);
+        from..from + len_bytes
+    }
+
+    /// Bytes of the tuple.
+    pub(crate) fn tuple_bytes(&self) -> usize {
+        self.head_bytes + self.row_bytes
     }
 
     /// Copies the key of an index into a buffer.

@@ -6,6 +6,8 @@
 //!
 //! What it does not know: the format of nodes.
 
+use std::ops::Range;
+
 use parking_lot::Mutex;
 
 use super::cache::{DirtyPage, PageCache};
@@ -114,6 +116,23 @@ impl NodeStore for FileNodes {
         }
     }
 
+    fn copy(
+        &mut self,
+        from: NodeLocation,
+        into: NodeId,
+        ranges: [Range<usize>; 2],
+        buf: &mut Vec<u8>,
+    ) -> StoreResult<()> {
+        // The dirty page has a frame already, so locating it takes no frame away.
+        let into = self.locate(into)?;
+        for range in ranges {
+            buf.resize(range.len(), 0);
+            self.read(from, range.start, buf)?;
+            self.write(into, range.start, buf)?;
+        }
+        Ok(())
+    }
+
     fn write(&mut self, place: NodeLocation, at: usize, bytes: &[u8]) -> StoreResult<()> {
         match place {
             NodeLocation::Frame(frame) => self.space.store(frame, at as u64, bytes),
@@ -150,6 +169,11 @@ impl NodeStore for FileNodes {
             false => self.map.retire(node.0),
         }
         Ok(())
+    }
+
+    /// Rows are in the tree. So a change of a row is a change of its entry, and nothing else is noted.
+    fn change_row(&mut self, _value: &[u8], _at: usize, _bytes: &[u8]) -> StoreResult<()> {
+        Err(StoreError::Damaged { what: "a change of a row outside its tree", at: Pointer::NONE })
     }
 
     /// Rows are in the tree, so nothing is left.

@@ -7,31 +7,13 @@
 //!
 //! What it does not know: transactions, secondary indexes.
 
-use super::nodes::NodeStore;
+use super::nodes::{NodeStore, RowPatch, StoredRow};
 use super::roots::Roots;
 use super::trees::Trees;
 use crate::pointer::{Owner, Pointer};
 use crate::space::Space;
 use crate::store::TableNo;
 use crate::store_error::StoreResult;
-
-/// A row in the primary index of its table.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct StoredRow<'r> {
-    pub(crate) table: TableNo,
-    /// The primary key.
-    pub(crate) key: &'r [u8],
-    /// The row value.
-    pub(crate) value: &'r [u8],
-}
-
-/// Bytes of a row that are to be changed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RowPatch<'p> {
-    /// Where they begin in the row.
-    pub(crate) at: usize,
-    pub(crate) bytes: &'p [u8],
-}
 
 /// The nodes and rows of a store, and how a batch of changes becomes durable.
 pub(crate) trait CowMedium: NodeStore + Sized {

@@ -31,9 +31,9 @@ mod tree;
 mod trees;
 mod undo;
 
-pub(crate) use medium::{CowMedium, RowPatch, StoredRow};
+pub(crate) use medium::CowMedium;
 pub(crate) use node::{kept_ranges, value_bytes_max};
-pub(crate) use nodes::{NodeId, NodeStore, TreeNo};
+pub(crate) use nodes::{NodeId, NodeStore, RowPatch, StoredRow, TreeNo};
 pub(crate) use roots::{Directories, Line, Roots};
 pub use store::CowStore;
 pub(crate) use store::lacks_entry;

@@ -115,7 +115,17 @@ impl<P: Copy> Node<P> {
         let node = Node { id, place, count, is_leaf: kind == 1, lowest, removed, node_bytes };
         is_possible
             .then_some(node)
-            .ok_or(StoreError::Damaged { what: "the head of a node", at: id.pointer() })
+            .ok_or_else(|| StoreError::Damaged { what: "the head of a node", at: id.pointer() })
+    }
+
+    /// Copies what this node keeps into a dirty one.
+    pub(super) fn copy_into<N: NodeStore<Place = P>>(
+        &self,
+        nodes: &mut N,
+        into: NodeId,
+        buf: &mut Vec<u8>,
+    ) -> StoreResult<()> {
+        nodes.copy(self.place, into, self.kept(), buf)
     }
 
     /// Makes a dirty node empty.
@@ -162,9 +172,7 @@ impl<P: Copy> Node<P> {
         if entry >= self.count {
             return Err(self.damaged("a node, which has fewer entries than it should"));
         }
-        let mut slot = [0; SLOT_BYTES];
-        nodes.read(self.place, HEAD_BYTES + SLOT_BYTES * entry, &mut slot)?;
-        let at = usize::from(u16::from_le_bytes(slot));
+        let at = usize::from(nodes.read_pair(self.place, HEAD_BYTES + SLOT_BYTES * entry)?);
         let is_possible = (self.lowest..=self.node_bytes - LENGTHS_BYTES).contains(&at);
         is_possible.then_some(at).ok_or_else(|| self.damaged("a slot of a node"))
     }
@@ -220,6 +228,13 @@ impl<P: Copy> Node<P> {
         nodes.read(self.place, at, piece)?;
         let key_bytes = number(piece, 0);
         let stored = piece.get(LENGTHS_BYTES..).unwrap_or_default();
+        // Most keys differ in their first eight bytes, which are compared as a number.
+        if let (Some(stored), Some(first)) = (stored.first_chunk(), key.first_chunk())
+            && key_bytes >= stored.len()
+            && stored != first
+        {
+            return Ok(u64::from_be_bytes(*stored).cmp(&u64::from_be_bytes(*first)));
+        }
         let common = key_bytes.min(key.len());
         let first = common.min(stored.len());
         match stored.get(..first).unwrap_or_default().cmp(key.get(..first).unwrap_or_default()) {
@@ -436,19 +451,6 @@ impl<'b, P: Copy> NodeCopy<'b, P> {
             nodes.write(node.place, HEAD_BYTES + SLOT_BYTES * number, &pair(node.lowest))?;
         }
         node.write_head(nodes)?;
-        Ok(node)
-    }
-
-    /// Writes the node as it is into a dirty one.
-    pub(super) fn write_whole<N: NodeStore<Place = P>>(
-        &self,
-        nodes: &mut N,
-        into: NodeId,
-    ) -> StoreResult<Node<P>> {
-        let node = Node { id: into, place: nodes.locate(into)?, ..self.node };
-        for range in node.kept() {
-            nodes.write(node.place, range.start, self.bytes.get(range.clone()).unwrap_or_default())?;
-        }
         Ok(node)
     }
 }

@@ -6,6 +6,8 @@
 //!
 //! What it does not know: the format of nodes.
 
+use std::ops::Range;
+
 use crate::pointer::{Owner, Pointer};
 use crate::store::TableNo;
 use crate::store_error::StoreResult;
@@ -37,6 +39,24 @@ pub(crate) enum TreeNo {
     Pieces { table: TableNo },
 }
 
+/// A row in the primary index of its table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoredRow<'r> {
+    pub(crate) table: TableNo,
+    /// The primary key.
+    pub(crate) key: &'r [u8],
+    /// The row value.
+    pub(crate) value: &'r [u8],
+}
+
+/// Bytes of a row that are to be changed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowPatch<'p> {
+    /// Where they begin in the row.
+    pub(crate) at: usize,
+    pub(crate) bytes: &'p [u8],
+}
+
 /// The nodes of a store.
 pub(crate) trait NodeStore {
     /// Where the bytes of a node are. For a dirty node that is right until the end of the batch, for another
@@ -52,6 +72,23 @@ pub(crate) trait NodeStore {
     /// Copies bytes of a node.
     fn read(&self, place: Self::Place, at: usize, buf: &mut [u8]) -> StoreResult<()>;
 
+    /// Copies an aligned pair of bytes of a node, as a number.
+    #[inline]
+    fn read_pair(&self, place: Self::Place, at: usize) -> StoreResult<u16> {
+        let mut pair = [0; 2];
+        self.read(place, at, &mut pair)?;
+        Ok(u16::from_le_bytes(pair))
+    }
+
+    /// Copies ranges of bytes from a node into a dirty one. `buf` is for engines that need a buffer.
+    fn copy(
+        &mut self,
+        from: Self::Place,
+        into: NodeId,
+        ranges: [Range<usize>; 2],
+        buf: &mut Vec<u8>,
+    ) -> StoreResult<()>;
+
     /// Changes bytes of a dirty node.
     fn write(&mut self, place: Self::Place, at: usize, bytes: &[u8]) -> StoreResult<()>;
 
@@ -66,4 +103,7 @@ pub(crate) trait NodeStore {
 
     /// A tree has had this value, and neither the tree nor the open transaction needs it any more.
     fn forget_value(&mut self, tree: TreeNo, owner: Owner, value: &[u8]) -> StoreResult<()>;
+
+    /// Changes bytes of what a row value leads to. Only the batch has it, so it is changed in place.
+    fn change_row(&mut self, value: &[u8], at: usize, bytes: &[u8]) -> StoreResult<()>;
 }

@@ -10,9 +10,9 @@
 
 use std::ops::ControlFlow;
 
-use super::medium::{CowMedium, RowPatch, StoredRow};
+use super::medium::CowMedium;
 use super::node::key_bytes_max;
-use super::nodes::TreeNo;
+use super::nodes::{RowPatch, StoredRow, TreeNo};
 use super::trees::Trees;
 use crate::delete_reserve::DeleteReserve;
 use crate::pointer::{Owner, Pointer};

@@ -7,7 +7,7 @@
 //!
 //! What it does not know: other trees, transactions.
 
-use super::node::{NewEntry, Node, NodeCopy, Position, entry_bytes};
+use super::node::{NewEntry, Node, Position, entry_bytes};
 use super::nodes::{NodeId, NodeStore};
 use crate::pointer::Owner;
 use crate::store_error::{StoreError, StoreResult};
@@ -72,6 +72,17 @@ pub(super) enum Cut {
     Middle,
     /// The right part has one entry: the tree grows at its end.
     Last,
+}
+
+/// What was removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Removed {
+    /// Nothing: the tree does not have the key.
+    Nothing,
+    /// One of several entries of a leaf.
+    OneOfLeaf,
+    /// The last entry of a leaf.
+    LastOfLeaf,
 }
 
 /// A leaf that a key belongs to.
@@ -163,8 +174,7 @@ impl Tree {
         buf: &mut Vec<u8>,
     ) -> StoreResult<NodeId> {
         let new = nodes.new_node(self.owner)?;
-        let node = Node::read(nodes, old)?;
-        NodeCopy::read(nodes, &node, buf)?.write_whole(nodes, new)?;
+        Node::read(nodes, old)?.copy_into(nodes, new, buf)?;
         match path.passed().last() {
             None => self.root = new,
             Some(parent) => {
@@ -213,36 +223,55 @@ impl Tree {
         if found.position.is_there { Ok(found) } else { Err(damaged) }
     }
 
-    /// Removes the entry of a key that the tree has; whether its leaf has none left.
+    /// Removes the entry of a key, and copies its value into `before`.
+    ///
+    /// Errors: the region is full.
     pub(super) fn remove<N: NodeStore>(
         &mut self,
         nodes: &mut N,
         key: &[u8],
+        before: &mut Vec<u8>,
         buf: &mut Vec<u8>,
-    ) -> StoreResult<bool> {
-        let LeafOfKey { mut leaf, position, .. } = self.dirty_leaf(nodes, key, buf)?;
+    ) -> StoreResult<Removed> {
+        if self.root.is_none() {
+            return Ok(Removed::Nothing);
+        }
+        let LeafOfKey { mut leaf, position, .. } = self.dirty_path(nodes, key, buf)?;
+        if !position.is_there {
+            return Ok(Removed::Nothing);
+        }
+        let old = leaf.entry(nodes, position.entry)?;
+        leaf.value(nodes, &old, before)?;
         leaf.remove(nodes, position.entry, buf)?;
-        Ok(leaf.count == 0)
+        Ok(if leaf.count == 0 { Removed::LastOfLeaf } else { Removed::OneOfLeaf })
     }
 
-    /// Gives a key that the tree has another value.
+    /// Gives a key another value, and copies the old one into `before`; `false`: the tree does not have the key.
     ///
     /// Errors: the region is full.
     pub(super) fn set<N: NodeStore>(
         &mut self,
         nodes: &mut N,
         new: NewEntry<'_>,
+        before: &mut Vec<u8>,
         buf: &mut Vec<u8>,
-    ) -> StoreResult<()> {
+    ) -> StoreResult<bool> {
+        if self.root.is_none() {
+            return Ok(false);
+        }
         loop {
-            let LeafOfKey { path, mut leaf, position } = self.dirty_leaf(nodes, new.key, buf)?;
+            let LeafOfKey { path, mut leaf, position } = self.dirty_path(nodes, new.key, buf)?;
+            if !position.is_there {
+                return Ok(false);
+            }
             let old = leaf.entry(nodes, position.entry)?;
+            leaf.value(nodes, &old, before)?;
             if old.value_bytes == new.value.len() {
-                return leaf.patch(nodes, &old, 0, new.value);
+                return leaf.patch(nodes, &old, 0, new.value).map(|()| true);
             }
             if leaf.room() + old.value_bytes >= new.value.len() {
                 leaf.remove(nodes, position.entry, buf)?;
-                return leaf.insert(nodes, position.entry, new, buf);
+                return leaf.insert(nodes, position.entry, new, buf).map(|()| true);
             }
             self.split(nodes, path, leaf.id, Cut::Middle, buf)?;
         }

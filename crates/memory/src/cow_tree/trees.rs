@@ -8,14 +8,15 @@
 //! What it does not know: rows, how a batch becomes durable.
 
 use super::node::NewEntry;
-use super::nodes::{NodeId, NodeStore, TreeNo};
+use super::nodes::{NodeId, NodeStore, RowPatch, StoredRow, TreeNo};
 use super::roots::Roots;
 use super::scan::{OnEntry, TreeScan};
+use super::tree::Removed;
 use super::undo::{Change, Kind, UndoList};
 use crate::change_numbers::ChangeNumbers;
-use crate::pointer::Owner;
+use crate::pointer::{Owner, Pointer};
 use crate::store::{Direction, KeyRange, Savepoint};
-use crate::store_error::StoreResult;
+use crate::store_error::{StoreError, StoreResult};
 
 /// A leaf that may be empty, by a key in it.
 struct EmptiedLeaf {
@@ -34,6 +35,11 @@ pub(crate) struct Trees<N> {
     before: Vec<u8>,
     /// Bytes of nodes.
     buf: Vec<u8>,
+}
+
+/// A tree does not have what the open transaction has changed.
+fn lacks_change() -> StoreError {
+    StoreError::Damaged { what: "a tree, which lacks a change of a transaction", at: Pointer::NONE }
 }
 
 impl<N: NodeStore> Trees<N> {
@@ -81,23 +87,23 @@ impl<N: NodeStore> Trees<N> {
     /// Errors: the region is full.
     pub(crate) fn remove(&mut self, tree: TreeNo, key: &[u8]) -> StoreResult<bool> {
         let mut before = std::mem::take(&mut self.before);
-        let is_there = self.find(tree, key, &mut before)?;
-        if is_there {
-            self.do_remove(tree, key)?;
+        let was_there = self.do_remove(tree, key, &mut before);
+        if was_there == Ok(true) {
             self.note(Change { tree, kind: Kind::Remove, key, before: &before });
         }
         self.before = before;
-        Ok(is_there)
+        was_there
     }
 
-    fn do_remove(&mut self, no: TreeNo, key: &[u8]) -> StoreResult<()> {
+    fn do_remove(&mut self, no: TreeNo, key: &[u8], before: &mut Vec<u8>) -> StoreResult<bool> {
         let mut tree = self.roots.tree(no)?;
-        let done = tree.remove(&mut self.nodes, key, &mut self.buf);
+        let done = tree.remove(&mut self.nodes, key, before, &mut self.buf);
         self.roots.set_root(no, tree.root);
-        if done? {
+        let removed = done?;
+        if removed == Removed::LastOfLeaf {
             self.emptied.push(EmptiedLeaf { tree: no, key: key.to_vec() });
         }
-        Ok(())
+        Ok(removed != Removed::Nothing)
     }
 
     /// Gives a key another value; `false`: the tree does not have the key.
@@ -105,20 +111,34 @@ impl<N: NodeStore> Trees<N> {
     /// Errors: the region is full.
     pub(crate) fn set(&mut self, tree: TreeNo, key: &[u8], value: &[u8]) -> StoreResult<bool> {
         let mut before = std::mem::take(&mut self.before);
-        let is_there = self.find(tree, key, &mut before)?;
-        if is_there {
-            self.do_set(tree, key, value)?;
+        let was_there = self.do_set(tree, key, value, &mut before);
+        if was_there == Ok(true) {
             self.note(Change { tree, kind: Kind::Set, key, before: &before });
         }
         self.before = before;
-        Ok(is_there)
+        was_there
     }
 
-    fn do_set(&mut self, no: TreeNo, key: &[u8], value: &[u8]) -> StoreResult<()> {
+    fn do_set(&mut self, no: TreeNo, key: &[u8], value: &[u8], before: &mut Vec<u8>) -> StoreResult<bool> {
         let mut tree = self.roots.tree(no)?;
-        let done = tree.set(&mut self.nodes, NewEntry { key, value }, &mut self.buf);
+        let done = tree.set(&mut self.nodes, NewEntry { key, value }, before, &mut self.buf);
         self.roots.set_root(no, tree.root);
         done
+    }
+
+    /// Changes bytes of what a row value leads to, in place: only this batch has it. `before` are the bytes
+    /// that are there.
+    pub(crate) fn change_row(
+        &mut self,
+        tree: TreeNo,
+        row: StoredRow<'_>,
+        patch: RowPatch<'_>,
+        before: &[u8],
+    ) -> StoreResult<()> {
+        let RowPatch { at, bytes } = patch;
+        self.nodes.change_row(row.value, at, bytes)?;
+        self.note(Change { tree, kind: Kind::Row { at }, key: row.key, before });
+        Ok(())
     }
 
     /// Changes bytes of the value of a key that the tree has. `before` are the bytes that are there.
@@ -179,29 +199,29 @@ impl<N: NodeStore> Trees<N> {
     }
 
     fn undo_one(&mut self, change: &Change<'_>) -> StoreResult<()> {
-        let Change { tree, kind, key, before } = *change;
-        match kind {
-            Kind::Insert => {
-                self.forget_present(tree, key)?;
-                self.do_remove(tree, key)
-            }
-            Kind::Remove => self.do_insert(tree, key, before),
-            Kind::Set => {
-                self.forget_present(tree, key)?;
-                self.do_set(tree, key, before)
-            }
-            Kind::Patch { at } => self.do_patch(tree, key, at, before),
-        }
+        let mut present = std::mem::take(&mut self.before);
+        let undone = self.undo_with(change, &mut present);
+        self.before = present;
+        undone
     }
 
-    /// Forgets the value that a key has.
-    fn forget_present(&mut self, tree: TreeNo, key: &[u8]) -> StoreResult<()> {
-        let mut value = std::mem::take(&mut self.before);
-        self.find(tree, key, &mut value)?;
+    /// Undoes a change. `present` gets the value that the key has had meanwhile.
+    fn undo_with(&mut self, change: &Change<'_>, present: &mut Vec<u8>) -> StoreResult<()> {
+        let Change { tree, kind, key, before } = *change;
+        let was_there = match kind {
+            Kind::Insert => self.do_remove(tree, key, present)?,
+            Kind::Set => self.do_set(tree, key, before, present)?,
+            Kind::Remove => return self.do_insert(tree, key, before),
+            Kind::Patch { at } => return self.do_patch(tree, key, at, before),
+            Kind::Row { at } => {
+                let is_there = self.find(tree, key, present)?;
+                is_there.then_some(()).ok_or_else(lacks_change)?;
+                return self.nodes.change_row(present, at, before);
+            }
+        };
+        was_there.then_some(()).ok_or_else(lacks_change)?;
         let owner = self.owner(tree)?;
-        self.nodes.forget_value(tree, owner, &value)?;
-        self.before = value;
-        Ok(())
+        self.nodes.forget_value(tree, owner, present)
     }
 
     fn owner(&self, tree: TreeNo) -> StoreResult<Owner> {

@@ -18,6 +18,9 @@ pub(super) enum Kind {
     Set,
     /// Bytes of a value were changed, from this byte on; the old ones are known.
     Patch { at: usize },
+    /// Bytes of the row that the value leads to were changed in place, from this byte on; the old ones are
+    /// known.
+    Row { at: usize },
 }
 
 /// A change of one entry.

@@ -12,11 +12,12 @@
 //! keys that are smaller than the next entry's.
 //!
 //! Invariants
-//! 1. A node is read and written as a whole. Nothing is written back: a crash forgets all nodes.
+//! 1. A node is copied and written as a whole. Nothing is written back: a crash forgets all nodes.
 //!
 //! What it does not know: its parent, splits.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use crate::layout::get_u64;
 use crate::pointer::{Owner, Pointer};
@@ -29,6 +30,7 @@ pub(super) const NODE_BYTES: usize = 512;
 /// Entries of a node.
 pub(super) const ENTRIES: usize = 21;
 const LEAF: u64 = 1 << 32;
+const HEAD_BYTES: usize = 8;
 const ENTRY_BYTES: usize = 24;
 const PREFIX_BYTES: usize = 8;
 /// How often the length of a separator's chunk is doubled in search of a free one.
@@ -57,86 +59,112 @@ pub(super) struct Entry {
     pub(super) child: Pointer,
 }
 
-/// A copy of a node.
+/// A copy of a node, as it is stored. Searches read the prefixes in it, and decode no entries.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Node {
-    pub(super) is_leaf: bool,
-    count: usize,
-    entries: [Entry; ENTRIES],
+    bytes: [u8; NODE_BYTES],
+}
+
+/// Where an entry begins in its node.
+fn entry_at(number: usize) -> usize {
+    HEAD_BYTES + number * ENTRY_BYTES
 }
 
 impl Node {
+    /// A node with these entries, at most [`ENTRIES`].
     pub(super) fn new(is_leaf: bool, entries: &[Entry]) -> Node {
-        let mut node = Node { is_leaf, count: entries.len().min(ENTRIES), entries: Default::default() };
-        node.entries.iter_mut().zip(entries).for_each(|(place, entry)| *place = *entry);
+        let mut node = Node { bytes: [0; NODE_BYTES] };
+        node.set_head(is_leaf, entries.len().min(ENTRIES));
+        (0..).zip(entries).for_each(|(number, entry)| node.set(number, *entry));
         node
     }
 
+    /// A node of the same kind with a range of the entries.
+    pub(super) fn part(&self, entries: Range<usize>) -> Node {
+        let mut part = Node { bytes: [0; NODE_BYTES] };
+        part.set_head(self.is_leaf(), entries.len());
+        let from = self.bytes.get(entry_at(entries.start)..entry_at(entries.end)).unwrap_or_default();
+        let places = part.bytes.iter_mut().skip(HEAD_BYTES);
+        places.zip(from).for_each(|(place, byte)| *place = *byte);
+        part
+    }
+
     pub(super) fn read(space: &Space, at: Pointer) -> StoreResult<Node> {
-        let mut bytes = [0; NODE_BYTES];
-        space.read(at, 0, &mut bytes)?;
-        let head = get_u64(&bytes, 0);
-        let mut node = Node::new(head & LEAF != 0, &[]);
-        node.count = ((head & (LEAF - 1)) as usize).min(ENTRIES);
-        for (number, entry) in node.entries.iter_mut().enumerate().take(node.count) {
-            let from = 8 + number * ENTRY_BYTES;
-            *entry = Entry {
-                prefix: get_u64(&bytes, from),
-                separator: Pointer::from_u64(get_u64(&bytes, from + 8)),
-                child: Pointer::from_u64(get_u64(&bytes, from + 16)),
-            };
-        }
+        let mut node = Node { bytes: [0; NODE_BYTES] };
+        space.read(at, 0, &mut node.bytes)?;
         Ok(node)
     }
 
     pub(super) fn write(&self, space: &Space, at: Pointer) -> StoreResult<()> {
-        let mut bytes = [0; NODE_BYTES];
-        let head = self.count as u64 | if self.is_leaf { LEAF } else { 0 };
-        let entries = self.entries().iter();
-        let words = entries.flat_map(|entry| [entry.prefix, entry.separator.to_u64(), entry.child.to_u64()]);
-        let places = bytes.chunks_exact_mut(8);
-        places
-            .zip(std::iter::once(head).chain(words))
-            .for_each(|(place, word)| place.copy_from_slice(&word.to_le_bytes()));
-        space.store(at, 0, bytes.get(..8 + self.count * ENTRY_BYTES).unwrap_or(&bytes))
+        space.store(at, 0, self.bytes.get(..entry_at(self.count())).unwrap_or(&self.bytes))
     }
 
-    pub(super) fn entries(&self) -> &[Entry] {
-        self.entries.get(..self.count).unwrap_or(&self.entries)
+    fn set_head(&mut self, is_leaf: bool, count: usize) {
+        let head = count as u64 | if is_leaf { LEAF } else { 0 };
+        self.bytes.iter_mut().zip(head.to_le_bytes()).for_each(|(place, byte)| *place = byte);
     }
 
-    pub(super) fn entry(&self, number: usize) -> Entry {
-        self.entries().get(number).copied().unwrap_or_default()
+    pub(super) fn is_leaf(&self) -> bool {
+        get_u64(&self.bytes, 0) & LEAF != 0
     }
 
     pub(super) fn count(&self) -> usize {
-        self.count
+        ((get_u64(&self.bytes, 0) & (LEAF - 1)) as usize).min(ENTRIES)
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.count == ENTRIES
+        self.count() == ENTRIES
+    }
+
+    fn prefix(&self, number: usize) -> u64 {
+        get_u64(&self.bytes, entry_at(number))
+    }
+
+    /// The first entry from `first` on whose prefix is not smaller.
+    pub(super) fn first_from(&self, first: usize, prefix: u64) -> usize {
+        let (mut first, mut end) = (first, self.count().max(first));
+        while first < end {
+            let middle = first.midpoint(end);
+            match self.prefix(middle) < prefix {
+                true => first = middle + 1,
+                false => end = middle,
+            }
+        }
+        first
+    }
+
+    /// An entry; an empty one behind the last one.
+    pub(super) fn entry(&self, number: usize) -> Entry {
+        if number >= self.count() {
+            return Entry::default();
+        }
+        let word = |at| get_u64(&self.bytes, entry_at(number) + at);
+        let [separator, child] = [8, 16].map(|at| Pointer::from_u64(word(at)));
+        Entry { prefix: word(0), separator, child }
     }
 
     /// Puts an entry before the one with this number. The node is not full.
     pub(super) fn insert(&mut self, number: usize, entry: Entry) {
-        if let Some(moved) = self.entries.get_mut(number..=self.count) {
-            moved.rotate_right(1);
-            self.count += 1;
+        let count = self.count();
+        if number <= count && count < ENTRIES {
+            self.bytes.copy_within(entry_at(number)..entry_at(count), entry_at(number + 1));
+            self.set_head(self.is_leaf(), count + 1);
             self.set(number, entry);
         }
     }
 
     pub(super) fn remove(&mut self, number: usize) {
-        if let Some(moved) = self.entries.get_mut(number..self.count) {
-            moved.rotate_left(1);
-            self.count -= 1;
+        let count = self.count();
+        if number < count {
+            self.bytes.copy_within(entry_at(number + 1)..entry_at(count), entry_at(number));
+            self.set_head(self.is_leaf(), count - 1);
         }
     }
 
     pub(super) fn set(&mut self, number: usize, entry: Entry) {
-        if let Some(place) = self.entries.get_mut(number) {
-            *place = entry;
-        }
+        let words = [entry.prefix, entry.separator.to_u64(), entry.child.to_u64()];
+        let places = self.bytes.get_mut(entry_at(number)..).unwrap_or_default().as_chunks_mut().0;
+        places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
     }
 }
 
@@ -164,8 +192,8 @@ pub(super) fn compare(
     key: &TreeKey<'_>,
 ) -> StoreResult<Ordering> {
     match entry.prefix.cmp(&key.prefix) {
-        Ordering::Equal if !node.is_leaf && entry.separator.is_none() => Ok(Ordering::Equal),
-        Ordering::Equal if node.is_leaf => tuple::compare(space, entry.child, index, key.bytes),
+        Ordering::Equal if !node.is_leaf() && entry.separator.is_none() => Ok(Ordering::Equal),
+        Ordering::Equal if node.is_leaf() => tuple::compare(space, entry.child, index, key.bytes),
         Ordering::Equal => {
             let mut length = [0; 2];
             space.read(entry.separator, 0, &mut length)?;
@@ -173,5 +201,59 @@ pub(super) fn compare(
             tuple::compare_bytes(space, entry.separator, 2, len_bytes, key.bytes)
         }
         unequal => Ok(unequal),
+    }
+}
+
+const _: () = assert!(HEAD_BYTES + ENTRIES * ENTRY_BYTES <= NODE_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(number: u64) -> Entry {
+        Entry {
+            prefix: number,
+            separator: Pointer::from_u64(16),
+            child: Pointer::from_u64(16 * (number + 1)),
+        }
+    }
+
+    fn prefixes(node: &Node) -> Vec<u64> {
+        (0..node.count()).map(|number| node.entry(number).prefix).collect()
+    }
+
+    #[test]
+    fn entries_stay_in_their_order() {
+        let mut node = Node::new(true, &[]);
+        for number in [7, 3, 9, 1, 5] {
+            node.insert(node.first_from(0, number), entry(number));
+        }
+        assert_eq!(prefixes(&node), [1, 3, 5, 7, 9]);
+        node.remove(1);
+        node.remove(3);
+        assert_eq!((prefixes(&node), node.entry(1)), (vec![1, 5, 7], entry(5)));
+        assert_eq!(node.entry(3), Entry::default(), "no entry is left behind the last one");
+        assert!(node.is_leaf() && !node.is_full());
+        assert_eq!(prefixes(&node.part(1..3)), [5, 7]);
+    }
+
+    #[test]
+    fn a_search_ends_at_the_first_of_equal_prefixes() {
+        let mut node = Node::new(false, &[0, 2, 4, 4, 4, 6].map(entry));
+        assert_eq!([3, 4, 5, 7].map(|prefix| node.first_from(0, prefix)), [2, 2, 5, 6]);
+        assert_eq!(node.first_from(1, 0), 1, "entries before the first one are not looked at");
+        while !node.is_full() {
+            node.insert(node.count(), entry(6));
+        }
+        assert_eq!(node.count(), ENTRIES);
+        node.insert(0, entry(1));
+        assert_eq!(node.entry(0), entry(0), "a full node takes no entry");
+        assert_eq!(node.first_from(0, 6), 5);
+    }
+
+    #[test]
+    fn a_damaged_count_is_at_most_that_of_a_full_node() {
+        let node = Node { bytes: [0xFF; NODE_BYTES] };
+        assert_eq!((node.count(), node.first_from(0, u64::MAX)), (ENTRIES, 0));
     }
 }

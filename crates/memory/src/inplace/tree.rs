@@ -28,11 +28,40 @@ pub(super) struct Tree {
 }
 
 /// A node on the way from the root to a leaf.
+#[derive(Debug, Clone, Copy, Default)]
 struct PathNode {
     at: Pointer,
-    node: Node,
     /// The entry that the way goes by; in a leaf, the first one that is not smaller than the key.
     entry: usize,
+    is_full: bool,
+}
+
+/// More levels than any tree has: an inner node has at least two children, except behind many deletions.
+const LEVELS_MAX: usize = 40;
+
+/// The way from the root to a leaf.
+struct Path {
+    nodes: [PathNode; LEVELS_MAX],
+    len: usize,
+    leaf: Node,
+}
+
+impl Path {
+    fn push(&mut self, node: PathNode) -> StoreResult<()> {
+        let slot = self.nodes.get_mut(self.len);
+        *slot.ok_or(StoreError::Damaged { what: "a tree, which is too deep", at: node.at })? = node;
+        self.len += 1;
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Option<PathNode> {
+        self.len = self.len.checked_sub(1)?;
+        self.nodes.get(self.len).copied()
+    }
+
+    fn nodes(&self) -> &[PathNode] {
+        self.nodes.get(..self.len).unwrap_or_default()
+    }
 }
 
 /// Chunks for the splits of an insert.
@@ -51,10 +80,9 @@ struct Split {
 /// half, so that keys that come in order leave full nodes behind.
 fn split(node: &Node, number: usize, added: Entry) -> Split {
     if number >= node.count() {
-        return Split { left: *node, right: Node::new(node.is_leaf, &[added]) };
+        return Split { left: *node, right: Node::new(node.is_leaf(), &[added]) };
     }
-    let (lower, upper) = node.entries().split_at(ENTRIES / 2);
-    let (mut left, mut right) = (Node::new(node.is_leaf, lower), Node::new(node.is_leaf, upper));
+    let (mut left, mut right) = (node.part(0..ENTRIES / 2), node.part(ENTRIES / 2..node.count()));
     // An entry right before the first of the right half is smaller than it.
     match number.checked_sub(left.count()).filter(|behind| *behind > 0) {
         Some(behind) => right.insert(behind, added),
@@ -89,20 +117,20 @@ impl Tree {
 
     /// The child of an inner node that has a key.
     fn child_of(&self, space: &Space, node: &Node, key: &TreeKey<'_>) -> StoreResult<usize> {
-        let mut child = 0;
-        for (number, entry) in node.entries().iter().enumerate().skip(1) {
-            if compare(space, self.number, node, entry, key)? == Ordering::Greater {
-                break;
-            }
-            child = number;
+        // The first entry has no key. Only entries with the same prefix need a comparison of whole keys.
+        let mut next = node.first_from(1, key.prefix);
+        while next < node.count()
+            && compare(space, self.number, node, &node.entry(next), key)? != Ordering::Greater
+        {
+            next += 1;
         }
-        Ok(child)
+        Ok(next - 1)
     }
 
     /// The first entry of a leaf that is not smaller than a key, and whether it has the key.
     fn position(&self, space: &Space, leaf: &Node, key: &TreeKey<'_>) -> StoreResult<(usize, bool)> {
-        for (number, entry) in leaf.entries().iter().enumerate() {
-            match compare(space, self.number, leaf, entry, key)? {
+        for number in leaf.first_from(0, key.prefix)..leaf.count() {
+            match compare(space, self.number, leaf, &leaf.entry(number), key)? {
                 Ordering::Less => {}
                 order => return Ok((number, order == Ordering::Equal)),
             }
@@ -110,16 +138,19 @@ impl Tree {
         Ok((leaf.count(), false))
     }
 
-    fn path(&self, space: &Space, key: &TreeKey<'_>) -> StoreResult<Vec<PathNode>> {
-        let (mut path, mut at) = (Vec::new(), self.root);
+    fn path(&self, space: &Space, key: &TreeKey<'_>) -> StoreResult<Path> {
+        let mut path = Path { nodes: [PathNode::default(); LEVELS_MAX], len: 0, leaf: Node::new(true, &[]) };
+        let mut at = self.root;
         loop {
             let node = Node::read(space, at)?;
-            let entry = match node.is_leaf {
+            let (is_leaf, is_full) = (node.is_leaf(), node.is_full());
+            let entry = match is_leaf {
                 true => self.position(space, &node, key)?.0,
                 false => self.child_of(space, &node, key)?,
             };
-            path.push(PathNode { at, node, entry });
-            if node.is_leaf {
+            path.push(PathNode { at, entry, is_full })?;
+            if is_leaf {
+                path.leaf = node;
                 return Ok(path);
             }
             at = node.entry(entry).child;
@@ -130,7 +161,7 @@ impl Tree {
     pub(super) fn find(&self, space: &Space, key: &[u8]) -> StoreResult<Option<Pointer>> {
         let key = TreeKey::of(key);
         let mut node = Node::read(space, self.root)?;
-        while !node.is_leaf {
+        while !node.is_leaf() {
             let child = self.child_of(space, &node, &key)?;
             node = Node::read(space, node.entry(child).child)?;
         }
@@ -144,9 +175,11 @@ impl Tree {
         let mut path = self.path(space, &key)?;
         let mut chunks = self.reserve(space, &path, &key)?;
         let mut added = Entry { prefix: key.prefix, separator: Pointer::NONE, child: tuple };
-        while let Some(PathNode { at, mut node, entry }) = path.pop() {
+        let mut leaf = Some(path.leaf);
+        while let Some(PathNode { at, entry, .. }) = path.pop() {
+            let mut node = leaf.take().map_or_else(|| Node::read(space, at), Ok)?;
             // The new child of an inner node stands behind the one that was split.
-            let number = if node.is_leaf { entry } else { entry + 1 };
+            let number = if node.is_leaf() { entry } else { entry + 1 };
             if !node.is_full() {
                 node.insert(number, added);
                 return node.write(space, at);
@@ -154,14 +187,14 @@ impl Tree {
             let Some(right_at) = chunks.nodes.pop() else { break };
             let Split { left, mut right } = split(&node, number, added);
             let first = right.entry(0);
-            let separator = if node.is_leaf { chunks.separator } else { first.separator };
-            if !node.is_leaf {
+            let separator = if node.is_leaf() { chunks.separator } else { first.separator };
+            if !node.is_leaf() {
                 right.set(0, Entry { prefix: 0, separator: Pointer::NONE, child: first.child });
             }
             right.write(space, right_at)?;
             left.write(space, at)?;
             added = Entry { prefix: first.prefix, separator, child: right_at };
-            if path.is_empty() {
+            if path.nodes().is_empty() {
                 let Some(root) = chunks.nodes.pop() else { break };
                 let left = Entry { prefix: 0, separator: Pointer::NONE, child: at };
                 Node::new(false, &[left, added]).write(space, root)?;
@@ -172,16 +205,16 @@ impl Tree {
     }
 
     /// Reserves what an insert by this path needs.
-    fn reserve(&self, space: &Space, path: &[PathNode], key: &TreeKey<'_>) -> StoreResult<SplitChunks> {
-        let full = path.iter().rev().take_while(|on_path| on_path.node.is_full()).count();
+    fn reserve(&self, space: &Space, path: &Path, key: &TreeKey<'_>) -> StoreResult<SplitChunks> {
+        let full = path.nodes().iter().rev().take_while(|on_path| on_path.is_full).count();
         let mut chunks = SplitChunks { nodes: Vec::new(), separator: Pointer::NONE };
-        let count = if full == path.len() { full + 1 } else { full };
-        let Some(leaf) = path.last().filter(|_| full > 0) else { return Ok(chunks) };
+        let count = if full == path.len { full + 1 } else { full };
+        let Some(last) = path.nodes().last().filter(|_| full > 0) else { return Ok(chunks) };
         let reserved = (0..count).try_for_each(|_| {
             chunks.nodes.push(new_node(space, self.owner)?);
             Ok(())
         });
-        match reserved.and_then(|()| self.separator(space, leaf, key)) {
+        match reserved.and_then(|()| self.separator(space, &path.leaf, last.entry, key)) {
             Ok(separator) => {
                 chunks.separator = separator;
                 Ok(chunks)
@@ -194,9 +227,15 @@ impl Tree {
     }
 
     /// A chunk with the separator of the halves of a full leaf; none if they differ in their first bytes.
-    fn separator(&self, space: &Space, leaf: &PathNode, key: &TreeKey<'_>) -> StoreResult<Pointer> {
+    fn separator(
+        &self,
+        space: &Space,
+        leaf: &Node,
+        number: usize,
+        key: &TreeKey<'_>,
+    ) -> StoreResult<Pointer> {
         let added = Entry { prefix: key.prefix, separator: Pointer::NONE, child: Pointer::NONE };
-        let Split { left, right } = split(&leaf.node, leaf.entry, added);
+        let Split { left, right } = split(leaf, number, added);
         let (last, first) = (left.entry(left.count().saturating_sub(1)), right.entry(0));
         if last.prefix != first.prefix {
             return Ok(Pointer::NONE);
@@ -212,11 +251,12 @@ impl Tree {
     /// Removes the entry of a tuple; whether its leaf has none left.
     pub(super) fn remove(&self, space: &Space, key: &[u8], tuple: Pointer) -> StoreResult<bool> {
         let mut path = self.path(space, &TreeKey::of(key))?;
+        let mut leaf = path.leaf;
         match path.pop() {
-            Some(PathNode { at, mut node, entry }) if node.entry(entry).child == tuple => {
-                node.remove(entry);
-                node.write(space, at)?;
-                Ok(node.count() == 0)
+            Some(PathNode { at, entry, .. }) if leaf.entry(entry).child == tuple => {
+                leaf.remove(entry);
+                leaf.write(space, at)?;
+                Ok(leaf.count() == 0)
             }
             _ => Err(StoreError::Damaged { what: "an index, which lacks the entry of a tuple", at: tuple }),
         }
@@ -225,10 +265,11 @@ impl Tree {
     /// Lets the entry of a key lead to another tuple.
     pub(super) fn exchange(&self, space: &Space, key: &[u8], old: Pointer, new: Pointer) -> StoreResult<()> {
         let mut path = self.path(space, &TreeKey::of(key))?;
+        let mut leaf = path.leaf;
         match path.pop() {
-            Some(PathNode { at, mut node, entry }) if node.entry(entry).child == old => {
-                node.set(entry, Entry { child: new, ..node.entry(entry) });
-                node.write(space, at)
+            Some(PathNode { at, entry, .. }) if leaf.entry(entry).child == old => {
+                leaf.set(entry, Entry { child: new, ..leaf.entry(entry) });
+                leaf.write(space, at)
             }
             _ => Err(StoreError::Damaged { what: "an index, which lacks the entry of a tuple", at: old }),
         }
@@ -237,23 +278,25 @@ impl Tree {
     /// Frees the leaf that a key belongs to, if it has no entries, and inner nodes that have no child then.
     pub(super) fn remove_if_empty(&mut self, space: &Space, key: &[u8]) -> StoreResult<()> {
         let mut path = self.path(space, &TreeKey::of(key))?;
-        while path.len() > 1
-            && let Some(PathNode { at, node, .. }) = path.pop()
+        let mut node = path.leaf;
+        while path.len > 1
             && node.count() == 0
-            && let Some(parent) = path.last_mut()
+            && let (Some(empty), Some(above)) = (path.pop(), path.nodes().last().copied())
         {
-            space.give_up(at)?;
-            let gone = parent.node.entry(parent.entry);
-            parent.node.remove(parent.entry);
+            space.give_up(empty.at)?;
+            let mut parent = Node::read(space, above.at)?;
+            let gone = parent.entry(above.entry);
+            parent.remove(above.entry);
             if !gone.separator.is_none() {
                 space.give_up(gone.separator)?;
             }
-            let first = parent.node.entry(0);
+            let first = parent.entry(0);
             if !first.separator.is_none() {
                 space.give_up(first.separator)?;
-                parent.node.set(0, Entry { prefix: 0, separator: Pointer::NONE, child: first.child });
+                parent.set(0, Entry { prefix: 0, separator: Pointer::NONE, child: first.child });
             }
-            parent.node.write(space, parent.at)?;
+            parent.write(space, above.at)?;
+            node = parent;
         }
         self.lower_root(space)
     }
@@ -263,8 +306,8 @@ impl Tree {
         loop {
             let root = Node::read(space, self.root)?;
             match root.count() {
-                0 if !root.is_leaf => return Node::new(true, &[]).write(space, self.root),
-                1 if !root.is_leaf => {
+                0 if !root.is_leaf() => return Node::new(true, &[]).write(space, self.root),
+                1 if !root.is_leaf() => {
                     space.give_up(self.root)?;
                     self.root = root.entry(0).child;
                 }
@@ -300,7 +343,7 @@ impl Tree {
                 Direction::Backward => end - 1 - step,
             };
             let child = node.entry(number).child;
-            let flow = match node.is_leaf {
+            let flow = match node.is_leaf() {
                 true => on_tuple(child)?,
                 false => self.scan_node(space, child, range, direction, on_tuple)?,
             };
@@ -315,7 +358,7 @@ impl Tree {
     fn first(&self, space: &Space, node: &Node, from: Bound<&[u8]>) -> StoreResult<usize> {
         let (Bound::Included(key) | Bound::Excluded(key)) = from else { return Ok(0) };
         let key = TreeKey::of(key);
-        if !node.is_leaf {
+        if !node.is_leaf() {
             return self.child_of(space, node, &key);
         }
         let (number, is_there) = self.position(space, node, &key)?;
@@ -326,7 +369,7 @@ impl Tree {
     fn end(&self, space: &Space, node: &Node, to: Bound<&[u8]>) -> StoreResult<usize> {
         let (Bound::Included(key) | Bound::Excluded(key)) = to else { return Ok(node.count()) };
         let key = TreeKey::of(key);
-        if !node.is_leaf {
+        if !node.is_leaf() {
             return Ok(self.child_of(space, node, &key)? + 1);
         }
         let (number, is_there) = self.position(space, node, &key)?;

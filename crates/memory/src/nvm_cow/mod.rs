@@ -3,11 +3,15 @@
 //!
 //! | call | what it stores |
 //! |---|---|
-//! | insert, replace, patch | a tuple in a new chunk, which is written back; its pointer in a dirty node |
+//! | insert, replace | a tuple in a new chunk; its pointer in a dirty node |
+//! | patch | the same; a tuple that the batch has made is changed in place |
 //! | delete | a dirty node without the entry |
-//! | rollback | the same dirty nodes, with the entries of before |
+//! | rollback | the same dirty nodes, with the entries of before, and the bytes of before in tuples |
 //! | commit | nothing, unless the batch has as many transactions as it may have |
 //! | sync | ends the batch |
+//!
+//! Until the end of the batch, dirty nodes and new tuples are images in DRAM (`images.rs`). Their chunks are
+//! reserved, so the end of the batch needs no room. It first stores the images into their chunks.
 //!
 //! The end of a batch
 //! 1. Dirty nodes, the dirty directory, and the list of new and old chunks are written back. A fence makes
@@ -22,6 +26,7 @@
 //! What it does not know: the other engines, except that `cow` has the same tree and the same directories.
 
 mod directory;
+mod images;
 mod list;
 mod nodes;
 mod recovery;

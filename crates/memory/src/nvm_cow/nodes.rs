@@ -1,17 +1,31 @@
-//! The nodes of the tree: chunks of the region.
+//! The nodes and tuples of a store: chunks of the region, and images in DRAM of those that the batch has made.
 //!
 //! Invariants
 //! 1. Nothing of a dirty node or a new tuple is written back before the end of the batch. A fence waits for
 //!    its own thread only, and the transactions of a batch may be of several threads.
+//! 2. A node or tuple with an image is read and changed in its image only.
 //!
 //! What it does not know: the format of nodes.
 
+use std::ops::Range;
+
+use varve_device::{LINE_BYTES, WORD_BYTES};
+
 use super::directory::Directory;
+use super::images::NodeImage;
 use super::space::{BatchChunks, Content};
 use crate::cow_tree::{NodeId, NodeStore, TreeNo, kept_ranges};
 use crate::pointer::{Owner, Pointer};
 use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
+use crate::tuple::TupleHead;
+
+/// Bytes of the longest chunk that is not whole cache lines.
+const CHUNK_BYTES_UNALIGNED_MAX: u64 = 48;
+
+/// The most bytes of a tuple that are asked for before its length is known. A processor notices longer reads
+/// by itself.
+const PREFETCH_BYTES_MAX: u64 = 17 * LINE_BYTES;
 
 /// The nodes and tuples of a store, with its directories.
 pub struct NvmNodes {
@@ -20,8 +34,8 @@ pub struct NvmNodes {
     pub(super) directory: Directory,
     /// The head of the tuple that is being made.
     pub(super) head: Vec<u8>,
-    /// The row of the tuple that is being changed.
-    pub(super) row: Vec<u8>,
+    /// The tuple that is being changed.
+    pub(super) tuple: Vec<u8>,
 }
 
 /// The pointer that the primary index has as the value of a key.
@@ -31,46 +45,179 @@ pub(super) fn tuple_of(value: &[u8]) -> StoreResult<Pointer> {
     word.map(|word| Pointer::from_u64(u64::from_le_bytes(*word))).ok_or(damaged)
 }
 
+/// Where the bytes of a node are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NodeBytes {
+    Chunk(Pointer),
+    Image(NodeImage),
+}
+
+fn outside(node: NodeId) -> StoreError {
+    StoreError::Damaged { what: "a node, whose parts are not within it", at: node.pointer() }
+}
+
 impl NvmNodes {
     /// Begins to write back all nodes and tuples of the batch.
     pub(super) fn write_back(&self) -> StoreResult<()> {
-        for (chunk, content) in self.chunks.new_chunks() {
+        let NvmNodes { space, chunks, .. } = self;
+        for (chunk, content) in chunks.new_chunks() {
             match content {
-                Content::Tuple { len_bytes } => self.space.write_back(chunk, len_bytes)?,
-                Content::Node => self.write_back_node(chunk)?,
+                Content::Tuple { len_bytes, image: None } => space.write_back(chunk, len_bytes)?,
+                Content::Tuple { len_bytes, image: Some(image) } => {
+                    // A chunk of 64 bytes or more is whole lines.
+                    let is_lines = len_bytes > CHUNK_BYTES_UNALIGNED_MAX;
+                    let images = &chunks.images;
+                    let bytes = if is_lines { images.tuple_lines(image) } else { images.tuple(image) };
+                    space.store_back(chunk, 0, bytes)?;
+                }
+                Content::Node { image } => self.write_back_node(chunk, image)?,
             }
         }
         Ok(())
     }
 
-    fn write_back_node(&self, node: Pointer) -> StoreResult<()> {
-        for range in kept_ranges(self, NodeId(node.to_u64()))? {
-            let from = Pointer::from_u64(node.to_u64() + range.start as u64);
-            self.space.write_back(from, range.len() as u64)?;
+    fn write_back_node(&self, chunk: Pointer, image: Option<NodeImage>) -> StoreResult<()> {
+        let node = NodeId(chunk.to_u64());
+        for Range { start, end } in lines_of(kept_ranges(self, node)?).into_iter().flatten() {
+            match image {
+                Some(image) => {
+                    let bytes =
+                        self.chunks.images.node(image).get(start..end).ok_or_else(|| outside(node))?;
+                    self.space.store_back(chunk, start as u64, bytes)?;
+                }
+                None => {
+                    let from = Pointer::from_u64(chunk.to_u64() + start as u64);
+                    self.space.write_back(from, (end - start) as u64)?;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// The fixed part of the head of a tuple.
+    pub(super) fn head(&self, tuple: Pointer) -> StoreResult<TupleHead> {
+        match self.chunks.tuple_image(tuple) {
+            Some(image) => TupleHead::decode(image, tuple),
+            None => {
+                // A read or a copy of the tuple follows, and its chunk is not much longer.
+                let chunk_bytes = self.space.allocator().len_bytes(tuple).unwrap_or_default();
+                self.space.prefetch(tuple, 0, chunk_bytes.min(PREFETCH_BYTES_MAX));
+                TupleHead::read(&self.space, tuple)
+            }
+        }
+    }
+
+    /// Copies a range of a tuple into a buffer.
+    pub(super) fn read_tuple(
+        &self,
+        tuple: Pointer,
+        range: Range<usize>,
+        buf: &mut Vec<u8>,
+    ) -> StoreResult<()> {
+        match self.chunks.tuple_image(tuple) {
+            Some(image) => {
+                let what = "a tuple, whose parts are not within it";
+                let bytes = image.get(range).ok_or(StoreError::Damaged { what, at: tuple })?;
+                buf.clear();
+                buf.extend_from_slice(bytes);
+                Ok(())
+            }
+            None => {
+                buf.resize(range.len(), 0);
+                self.space.read(tuple, range.start as u64, buf)
+            }
+        }
+    }
+
+    /// Copies the row of a tuple into a buffer.
+    pub(super) fn read_row(&self, tuple: Pointer, row: &mut Vec<u8>) -> StoreResult<()> {
+        let head = self.head(tuple)?;
+        self.read_tuple(tuple, head.head_bytes..head.tuple_bytes(), row)
+    }
+}
+
+/// The whole lines that two ranges of a node touch; one range if they meet.
+fn lines_of([slots, entries]: [Range<usize>; 2]) -> [Option<Range<usize>>; 2] {
+    const LINE: usize = LINE_BYTES as usize;
+    let (slots_end, entries_at) = (slots.end.next_multiple_of(LINE), entries.start / LINE * LINE);
+    match slots_end < entries_at {
+        true => [Some(0..slots_end), Some(entries_at..entries.end)],
+        false => [Some(0..entries.end), None],
     }
 }
 
 impl NodeStore for NvmNodes {
-    type Place = Pointer;
+    type Place = NodeBytes;
 
     fn node_bytes(&self) -> usize {
         self.directory.node_bytes
     }
 
     #[inline]
-    fn locate(&self, node: NodeId) -> StoreResult<Pointer> {
-        Ok(node.pointer())
+    fn locate(&self, node: NodeId) -> StoreResult<NodeBytes> {
+        let chunk = node.pointer();
+        Ok(self.chunks.node_image(chunk).map_or(NodeBytes::Chunk(chunk), NodeBytes::Image))
     }
 
     #[inline]
-    fn read(&self, place: Pointer, at: usize, buf: &mut [u8]) -> StoreResult<()> {
-        self.space.read(place, at as u64, buf)
+    fn read(&self, place: NodeBytes, at: usize, buf: &mut [u8]) -> StoreResult<()> {
+        match place {
+            NodeBytes::Chunk(chunk) => self.space.read(chunk, at as u64, buf),
+            NodeBytes::Image(image) => {
+                let bytes = self.chunks.images.node(image).get(at..at + buf.len());
+                buf.copy_from_slice(bytes.ok_or_else(|| outside(NodeId::NONE))?);
+                Ok(())
+            }
+        }
     }
 
-    fn write(&mut self, place: Pointer, at: usize, bytes: &[u8]) -> StoreResult<()> {
-        self.space.store(place, at as u64, bytes)
+    /// The pair is read with the word around it, which the processor loads at once.
+    #[inline]
+    fn read_pair(&self, place: NodeBytes, at: usize) -> StoreResult<u16> {
+        let NodeBytes::Chunk(chunk) = place else {
+            let mut pair = [0; 2];
+            self.read(place, at, &mut pair)?;
+            return Ok(u16::from_le_bytes(pair));
+        };
+        let within = at % WORD_BYTES;
+        let word = self.space.load(self.space.word(chunk, (at - within) as u64)?);
+        Ok((word >> (8 * within)) as u16)
+    }
+
+    fn copy(
+        &mut self,
+        from: NodeBytes,
+        into: NodeId,
+        ranges: [Range<usize>; 2],
+        buf: &mut Vec<u8>,
+    ) -> StoreResult<()> {
+        let into = self.locate(into)?;
+        for range in ranges {
+            match (from, into) {
+                (NodeBytes::Chunk(chunk), NodeBytes::Image(image)) => {
+                    let bytes = self.chunks.images.node_mut(image).get_mut(range.clone());
+                    let bytes = bytes.ok_or_else(|| outside(NodeId::NONE))?;
+                    self.space.read(chunk, range.start as u64, bytes)?;
+                }
+                _ => {
+                    buf.resize(range.len(), 0);
+                    self.read(from, range.start, buf)?;
+                    self.write(into, range.start, buf)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, place: NodeBytes, at: usize, bytes: &[u8]) -> StoreResult<()> {
+        match place {
+            NodeBytes::Chunk(chunk) => self.space.store(chunk, at as u64, bytes),
+            NodeBytes::Image(image) => {
+                let place = self.chunks.images.node_mut(image).get_mut(at..at + bytes.len());
+                place.ok_or_else(|| outside(NodeId::NONE))?.copy_from_slice(bytes);
+                Ok(())
+            }
+        }
     }
 
     fn is_dirty(&self, node: NodeId) -> bool {
@@ -78,7 +225,7 @@ impl NodeStore for NvmNodes {
     }
 
     fn new_node(&mut self, owner: Owner) -> StoreResult<NodeId> {
-        let chunk = self.chunks.allocate(&self.space, owner, Content::Node, self.directory.node_bytes)?;
+        let chunk = self.chunks.new_node(&self.space, owner, self.directory.node_bytes)?;
         Ok(NodeId(chunk.to_u64()))
     }
 
@@ -92,5 +239,10 @@ impl NodeStore for NvmNodes {
             TreeNo::Index { index: 0, .. } => self.chunks.retire(&self.space, tuple_of(value)?, owner),
             _ => Ok(()),
         }
+    }
+
+    /// Changes bytes of a tuple that the batch has made.
+    fn change_row(&mut self, value: &[u8], at: usize, bytes: &[u8]) -> StoreResult<()> {
+        self.chunks.change_tuple(&self.space, tuple_of(value)?, at, bytes)
     }
 }

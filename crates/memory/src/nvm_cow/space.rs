@@ -10,16 +10,17 @@
 
 use rustc_hash::FxHashMap;
 
+use super::images::{Images, NodeImage, TupleImage};
 use super::list::{ChunkList, Listed};
 use crate::pointer::{Owner, Pointer};
 use crate::space::{OwnedChunk, Space};
-use crate::store_error::StoreResult;
+use crate::store_error::{StoreError, StoreResult};
 
-/// What a new chunk is.
+/// What a new chunk is. Without an image it is in its chunk already, and not written back yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
-    Node,
-    Tuple { len_bytes: u64 },
+    Node { image: Option<NodeImage> },
+    Tuple { len_bytes: u64, image: Option<TupleImage> },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +32,7 @@ struct NewChunk {
 /// The chunks that a batch has made, and those that it does not need any more.
 pub(super) struct BatchChunks {
     list: ChunkList,
+    pub(super) images: Images,
     new: FxHashMap<Pointer, NewChunk>,
     old: Vec<OwnedChunk>,
     /// The most chunks that the list of this batch will have.
@@ -41,7 +43,7 @@ pub(super) struct BatchChunks {
 impl BatchChunks {
     pub(super) fn new(list: ChunkList) -> BatchChunks {
         let (new, old) = (FxHashMap::default(), Vec::new());
-        BatchChunks { list, new, old, listed_max: 0, listed: Vec::new() }
+        BatchChunks { list, images: Images::default(), new, old, listed_max: 0, listed: Vec::new() }
     }
 
     pub(super) fn list_blocks(&self) -> &[Pointer] {
@@ -49,19 +51,84 @@ impl BatchChunks {
     }
 
     /// Reserves a chunk, and makes sure that one that it takes the place of can be freed.
-    ///
-    /// Errors: the region is full.
-    pub(super) fn allocate(
+    fn allocate(&mut self, space: &Space, owner: Owner, len_bytes: usize) -> StoreResult<Pointer> {
+        self.promise(space, 2)?;
+        Ok(space.allocator().allocate(owner, len_bytes as u64)?)
+    }
+
+    /// Makes a node with arbitrary contents. Errors: the region is full.
+    pub(super) fn new_node(
         &mut self,
         space: &Space,
         owner: Owner,
-        content: Content,
-        len_bytes: usize,
+        node_bytes: usize,
     ) -> StoreResult<Pointer> {
-        self.promise(space, 2)?;
-        let chunk = space.allocator().allocate(owner, len_bytes as u64)?;
+        let chunk = self.allocate(space, owner, node_bytes)?;
+        let content = Content::Node { image: self.images.add_node(node_bytes) };
         self.new.insert(chunk, NewChunk { owner, content });
         Ok(chunk)
+    }
+
+    /// Makes a tuple of a head and a row. Errors: the region is full.
+    pub(super) fn new_tuple(
+        &mut self,
+        space: &Space,
+        owner: Owner,
+        head: &[u8],
+        row: &[u8],
+    ) -> StoreResult<Pointer> {
+        let len_bytes = head.len() + row.len();
+        let chunk = self.allocate(space, owner, len_bytes)?;
+        let image = self.images.add_tuple(head, row);
+        if image.is_none() {
+            space.store(chunk, 0, head)?;
+            space.store(chunk, head.len() as u64, row)?;
+        }
+        let content = Content::Tuple { len_bytes: len_bytes as u64, image };
+        self.new.insert(chunk, NewChunk { owner, content });
+        Ok(chunk)
+    }
+
+    /// The image of a node that the batch has made, if it has one.
+    #[inline]
+    pub(super) fn node_image(&self, chunk: Pointer) -> Option<NodeImage> {
+        match self.new.get(&chunk)?.content {
+            Content::Node { image } => image,
+            Content::Tuple { .. } => None,
+        }
+    }
+
+    /// The bytes of a tuple that the batch has made, if they are in an image.
+    #[inline]
+    pub(super) fn tuple_image(&self, chunk: Pointer) -> Option<&[u8]> {
+        match self.new.get(&chunk)?.content {
+            Content::Tuple { image, .. } => image.map(|image| self.images.tuple(image)),
+            Content::Node { .. } => None,
+        }
+    }
+
+    /// Changes bytes of a tuple that the batch has made. Errors: they are not within it.
+    pub(super) fn change_tuple(
+        &mut self,
+        space: &Space,
+        tuple: Pointer,
+        at: usize,
+        bytes: &[u8],
+    ) -> StoreResult<()> {
+        let no_tuple = StoreError::Damaged { what: "a tuple, which the batch has not made", at: tuple };
+        let Some(Content::Tuple { len_bytes, image }) = self.new.get(&tuple).map(|new| new.content) else {
+            return Err(no_tuple);
+        };
+        let end = at.checked_add(bytes.len()).filter(|end| *end as u64 <= len_bytes);
+        match (image, end) {
+            (Some(image), Some(end)) => {
+                let place = self.images.tuple_mut(image).get_mut(at..end);
+                place.ok_or(no_tuple)?.copy_from_slice(bytes);
+                Ok(())
+            }
+            (None, Some(_)) => space.store(tuple, at as u64, bytes),
+            (_, None) => Err(no_tuple),
+        }
     }
 
     /// Makes sure that a chunk can be freed that no new one takes the place of.
@@ -84,7 +151,12 @@ impl BatchChunks {
     /// Frees a chunk: now if the batch has made it, after the flip otherwise.
     pub(super) fn retire(&mut self, space: &Space, chunk: Pointer, owner: Owner) -> StoreResult<()> {
         match self.new.remove(&chunk) {
-            Some(_) => Ok(space.give_up(chunk)?),
+            Some(new) => {
+                if let Content::Node { image: Some(image) } = new.content {
+                    self.images.remove_node(image);
+                }
+                Ok(space.give_up(chunk)?)
+            }
             None => {
                 self.old.push(OwnedChunk { pointer: chunk, owner });
                 Ok(())
@@ -92,13 +164,14 @@ impl BatchChunks {
         }
     }
 
-    /// The chunks that the batch has made.
+    /// The chunks that the batch has made, in the order of the list ([`BatchChunks::list_chunks`]).
     pub(super) fn new_chunks(&self) -> impl Iterator<Item = (Pointer, Content)> {
-        self.new.iter().map(|(chunk, new)| (*chunk, new.content))
+        let new = self.listed.iter().filter(|listed| !listed.is_old).map(|listed| listed.chunk.pointer);
+        new.filter_map(|chunk| Some((chunk, self.new.get(&chunk)?.content)))
     }
 
-    /// Stores the list; the caller's fence makes it durable.
-    pub(super) fn stage(&mut self, space: &Space, batch: u64) -> StoreResult<()> {
+    /// Makes the list in DRAM. The batch makes and frees no more chunks.
+    pub(super) fn list_chunks(&mut self) {
         let chunk = |pointer, owner| OwnedChunk { pointer, owner };
         let new = self.new.iter().map(|(at, new)| Listed { chunk: chunk(*at, new.owner), is_old: false });
         let old = self.old.iter().map(|old| Listed { chunk: *old, is_old: true });
@@ -106,27 +179,30 @@ impl BatchChunks {
         self.listed.extend(new.chain(old));
         // Chunks of one slab in turn have their bits in the same line.
         self.listed.sort_unstable_by_key(|listed| listed.chunk.pointer);
+    }
+
+    /// Stores the list; the caller's fence makes it durable.
+    pub(super) fn stage(&self, space: &Space, batch: u64) -> StoreResult<()> {
         self.list.stage(space, batch, &self.listed)
     }
 
     /// Makes the new chunks active, durably.
     pub(super) fn activate(&self, space: &Space) -> StoreResult<()> {
-        let mut new = self.listed.iter().filter(|listed| !listed.is_old).peekable();
-        if new.peek().is_none() {
-            return Ok(());
-        }
-        for listed in new {
-            space.allocator().activate_unfenced(listed.chunk.pointer)?;
-        }
-        space.fence();
-        Ok(())
+        let new: Vec<Pointer> = self.pointers(false).collect();
+        Ok(space.allocator().activate_all(&new)?)
+    }
+
+    fn pointers(&self, is_old: bool) -> impl Iterator<Item = Pointer> {
+        let listed = self.listed.iter().filter(move |listed| listed.is_old == is_old);
+        listed.map(|listed| listed.chunk.pointer)
     }
 
     /// Frees the old chunks, durably, and ends the batch.
     pub(super) fn end(&mut self, space: &Space) -> StoreResult<()> {
-        let old: Vec<Pointer> = self.old.iter().map(|old| old.pointer).collect();
+        let old: Vec<Pointer> = self.pointers(true).collect();
         self.new.clear();
         self.old.clear();
+        self.images.clear();
         self.listed_max = 0;
         Ok(space.allocator().free_all(&old)?)
     }

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use super::directory::Directory;
 use super::nodes::{NvmNodes, tuple_of};
 use super::recovery;
-use super::space::{BatchChunks, Content};
+use super::space::BatchChunks;
 use crate::cow_tree::{CowMedium, CowStore, NodeId, Roots, RowPatch, StoredRow, TreeNo, Trees};
 use crate::pointer::{Owner, Pointer};
 use crate::space::Space;
 use crate::state::Allocator;
 use crate::store::TableNo;
 use crate::store_error::{StoreError, StoreResult};
-use crate::tuple::{self, INDEXES_MAX, TupleHead};
+use crate::tuple;
 
 /// The settings of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl NvmCow {
         let directory = Directory::open(&space, name, owner, settings.node_bytes)?;
         let chunks = BatchChunks::new(recovery::recover(&space, &directory, owner)?);
         let roots = directory.current()?;
-        let nodes = NvmNodes { space, chunks, directory, head: Vec::new(), row: Vec::new() };
+        let nodes = NvmNodes { space, chunks, directory, head: Vec::new(), tuple: Vec::new() };
         let mut trees = Trees::new(nodes, roots);
         end_drops(&mut trees)?;
         CowStore::new(trees, owner, settings.batch_transactions)
@@ -73,32 +73,9 @@ fn end_drops(trees: &mut Trees<NvmNodes>) -> StoreResult<()> {
     if dropped.is_empty() { Ok(()) } else { trees.nodes.end_batch(&mut trees.roots) }
 }
 
-impl NvmNodes {
-    /// Stores a tuple in a new chunk.
-    fn new_tuple(&mut self, owner: Owner, keys: &[&[u8]], row: &[u8]) -> StoreResult<Pointer> {
-        tuple::encode_head(keys, row.len(), &mut self.head);
-        let len_bytes = self.head.len() + row.len();
-        let content = Content::Tuple { len_bytes: len_bytes as u64 };
-        let tuple = self.chunks.allocate(&self.space, owner, content, len_bytes)?;
-        self.space.store(tuple, 0, &self.head)?;
-        self.space.store(tuple, self.head.len() as u64, row)?;
-        Ok(tuple)
-    }
-}
-
-/// Makes a tuple with other bytes in its row, and lets the primary index lead to it.
-fn change_tuple(trees: &mut Trees<NvmNodes>, stored: StoredRow<'_>, row: &[u8]) -> StoreResult<()> {
-    let StoredRow { table, key, value } = stored;
-    let (old, space) = (tuple_of(value)?, &trees.nodes.space);
-    let head = TupleHead::read(space, old)?;
-    let mut keys: [Vec<u8>; INDEXES_MAX] = Default::default();
-    let count = trees.roots.index_count(table)?;
-    for (index, key) in keys.iter_mut().enumerate().take(count) {
-        head.key(space, old, index, key)?;
-    }
-    let slices: [&[u8]; INDEXES_MAX] = keys.each_ref().map(Vec::as_slice);
-    let owner = trees.roots.owner_of(table)?;
-    let tuple = trees.nodes.new_tuple(owner, slices.get(..count).unwrap_or_default(), row)?;
+/// Lets the primary index lead to another tuple.
+fn exchange_tuple(trees: &mut Trees<NvmNodes>, stored: StoredRow<'_>, tuple: Pointer) -> StoreResult<()> {
+    let StoredRow { table, key, .. } = stored;
     let value = tuple.to_u64().to_le_bytes();
     let set = trees.set(TreeNo::Index { table, index: 0 }, key, &value);
     set.map(drop).or_else(|error| NvmNodes::give_up_row(trees, table, &value).and(Err(error)))
@@ -110,6 +87,7 @@ impl CowMedium for NvmNodes {
     }
 
     fn end_batch(&mut self, roots: &mut Roots) -> StoreResult<()> {
+        self.chunks.list_chunks();
         self.write_back()?;
         let NvmNodes { space, chunks, directory, .. } = self;
         chunks.stage(space, directory.batch() + 1)?;
@@ -152,7 +130,9 @@ impl CowMedium for NvmNodes {
         value: &mut Vec<u8>,
     ) -> StoreResult<()> {
         let owner = trees.roots.owner_of(table)?;
-        let tuple = trees.nodes.new_tuple(owner, keys, row)?;
+        let NvmNodes { space, chunks, head, .. } = &mut trees.nodes;
+        tuple::encode_head(keys, row.len(), head);
+        let tuple = chunks.new_tuple(space, owner, head, row)?;
         value.clear();
         value.extend_from_slice(&tuple.to_u64().to_le_bytes());
         Ok(())
@@ -169,29 +149,45 @@ impl CowMedium for NvmNodes {
         Ok(())
     }
 
+    /// A tuple that the batch has made is changed in place, because no durable root leads to it.
     fn patch_row(trees: &mut Trees<NvmNodes>, stored: StoredRow<'_>, patch: RowPatch<'_>) -> StoreResult<()> {
         let RowPatch { at, bytes } = patch;
-        let mut row = std::mem::take(&mut trees.nodes.row);
-        row.clear();
-        row.extend_from_slice(stored.value);
-        NvmNodes::load_row(trees, stored.table, &mut row)?;
-        let (len_bytes, row_bytes) = (bytes.len(), row.len());
-        let changed = at.checked_add(len_bytes).and_then(|end| row.get_mut(at..end));
-        changed.ok_or(StoreError::PatchRange { at, len_bytes, row_bytes })?.copy_from_slice(bytes);
-        let done = change_tuple(trees, stored, &row);
-        trees.nodes.row = row;
+        let (old, owner) = (tuple_of(stored.value)?, trees.roots.owner_of(stored.table)?);
+        let head = trees.nodes.head(old)?;
+        let (len_bytes, row_bytes) = (bytes.len(), head.row_bytes);
+        let is_within = at.checked_add(len_bytes).is_some_and(|end| end <= row_bytes);
+        let from = head.head_bytes.saturating_add(at);
+        if !is_within {
+            return Err(StoreError::PatchRange { at, len_bytes, row_bytes });
+        }
+        let is_new = trees.nodes.chunks.is_new(old);
+        let range = if is_new { from..from + len_bytes } else { 0..head.tuple_bytes() };
+        let mut tuple = std::mem::take(&mut trees.nodes.tuple);
+        let done = trees.nodes.read_tuple(old, range, &mut tuple).and_then(|()| match is_new {
+            true => {
+                let primary = TreeNo::Index { table: stored.table, index: 0 };
+                trees.change_row(primary, stored, RowPatch { at: from, bytes }, &tuple)
+            }
+            false => {
+                tuple.iter_mut().skip(from).zip(bytes).for_each(|(place, byte)| *place = *byte);
+                let NvmNodes { space, chunks, .. } = &mut trees.nodes;
+                let new = chunks.new_tuple(space, owner, &tuple, &[])?;
+                exchange_tuple(trees, stored, new)
+            }
+        });
+        trees.nodes.tuple = tuple;
         done
     }
 
     fn secondary_keys(trees: &Trees<NvmNodes>, row: StoredRow<'_>, keys: &mut [Vec<u8>]) -> StoreResult<()> {
-        let (tuple, space) = (tuple_of(row.value)?, &trees.nodes.space);
-        let head = TupleHead::read(space, tuple)?;
-        (1..).zip(keys).try_for_each(|(index, key)| head.key(space, tuple, index, key))
+        let tuple = tuple_of(row.value)?;
+        let head = trees.nodes.head(tuple)?;
+        (1..).zip(keys).try_for_each(|(index, key)| trees.nodes.read_tuple(tuple, head.key_range(index), key))
     }
 
     fn load_row(trees: &Trees<NvmNodes>, _table: TableNo, row: &mut Vec<u8>) -> StoreResult<()> {
-        let (tuple, space) = (tuple_of(row)?, &trees.nodes.space);
-        TupleHead::read(space, tuple)?.row(space, tuple, row)
+        let tuple = tuple_of(row)?;
+        trees.nodes.read_row(tuple, row)
     }
 
     fn row_of<'b>(
@@ -200,8 +196,7 @@ impl CowMedium for NvmNodes {
         value: &'b [u8],
         buf: &'b mut Vec<u8>,
     ) -> StoreResult<&'b [u8]> {
-        let (tuple, space) = (tuple_of(value)?, &trees.nodes.space);
-        TupleHead::read(space, tuple)?.row(space, tuple, buf)?;
+        trees.nodes.read_row(tuple_of(value)?, buf)?;
         Ok(buf)
     }
 

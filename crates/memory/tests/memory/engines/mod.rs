@@ -1,5 +1,6 @@
 //! One harness for all table engines: a model, crash images, and the lack of each write-back and fence.
 
+mod batch_images;
 mod batches;
 mod costs;
 mod crash;
