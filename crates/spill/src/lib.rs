@@ -16,7 +16,13 @@
 //! Sources: Do 2012, chapter 2; Lee 2008, section 6; Haas, Carey, Livny and Shukla, "Seeking the Truth About
 //! ad hoc Join Costs" (1997), for the allocation of buffers.
 
+mod aggregate;
+mod allocation;
+mod bits;
+mod chunk;
 mod error;
+mod groups;
+mod join;
 mod memory;
 mod merge;
 mod page;
@@ -24,12 +30,19 @@ mod reader;
 mod row;
 mod sort;
 mod space;
+mod spool;
 mod workspace;
 mod writer;
 
+pub use aggregate::{AggregateSettings, Aggregator, MergeStates};
+pub use allocation::{DriveTimes, FUDGE, JoinPages, NestedLoopsBuffers, PartitionBuffers, SortMergeBuffers};
 pub use error::{Result, SpillError};
+pub use join::{
+    BlockIo, InputSize, Join, JoinInput, JoinKind, JoinMethod, JoinOutput, JoinSettings, Joined, Side,
+};
 pub use memory::{MemoryBudget, MemoryGrant};
 pub use row::{Row, RowSource};
 pub use sort::{RunMethod, SortSettings, SortedRows, Sorter};
 pub use space::{SpillPurpose, SpillTally, TemporarySpace};
+pub use spool::{Spool, SpoolSettings, SpoolWriter};
 pub use writer::RowList;

@@ -44,7 +44,7 @@ impl MergeShape {
     }
 
     /// The request size of a merge of all these runs.
-    fn cluster_of(&self, runs: &[RowList], left_bytes: usize) -> usize {
+    pub(crate) fn cluster_of(&self, runs: &[RowList], left_bytes: usize) -> usize {
         let rows_bytes: usize = runs.iter().map(RowReader::row_memory_bytes).sum();
         let structures_bytes = runs.len() * RUN_BYTES + rows_bytes;
         let even_bytes = left_bytes.saturating_sub(structures_bytes) / runs.len().max(1);

@@ -149,6 +149,9 @@ impl RowReader {
                 return Ok(true);
             }
             // All of the block is part of one row, in front of what is known of its end.
+            if self.lead.len() + self.tail.len() > self.list.row_bytes_max {
+                return Err(self.corrupt("a row is longer than the longest row"));
+            }
             self.lead.extend_from_slice(&self.tail);
             std::mem::swap(&mut self.tail, &mut self.lead);
         }
@@ -161,7 +164,7 @@ impl RowReader {
             let until = first_row.map_or(self.end, |at| self.at + at);
             let Some(memory) = &self.memory else { break };
             let lead = memory.buffer.get(self.at..until).unwrap_or_default();
-            if self.lead.len() + self.tail.len() + lead.len() > self.list.row_bytes_max {
+            if self.lead.len() + lead.len() > self.list.row_bytes_max {
                 return Err(self.corrupt("a row is longer than the longest row"));
             }
             self.lead.extend_from_slice(lead);
@@ -207,7 +210,8 @@ impl RowReader {
     /// Goes to a page with bytes of rows; false if there is none.
     fn ready(&mut self) -> Result<bool> {
         while self.at == self.end {
-            if !self.next_page()? && !(self.is_partition() && self.next_block()?) {
+            let has_page = self.next_page()? || (self.is_partition() && self.next_block()?);
+            if !has_page {
                 return Ok(false);
             }
         }
@@ -267,6 +271,11 @@ impl RowSource for RowReader {
             (Current::InBuffer(at), Some(memory)) => row_in(memory.buffer.get(at..).unwrap_or_default()),
             _ => row_in(&self.assembled),
         }
+    }
+
+    fn memory_bytes(&self, read_bytes: usize) -> usize {
+        let page_bytes = self.list.file.page_bytes();
+        (read_bytes / page_bytes).max(1) * page_bytes + RowReader::row_memory_bytes(&self.list)
     }
 
     fn release(&mut self) {

@@ -1,10 +1,12 @@
-//! Rows as operators see them, the trait of inputs.
+//! Rows as operators see them, the trait of inputs, and hashes of keys.
 //!
 //! Invariants
 //! 1. Keys are compared as bytes. Equal keys are the same bytes.
 //! 2. A row that never matches (in SQL: a key with NULL) is returned by outer joins and anti joins only.
 
 use std::sync::Arc;
+
+use twox_hash::XxHash64;
 
 use crate::error::Result;
 use crate::memory::MemoryBudget;
@@ -35,6 +37,12 @@ impl<'a> Row<'a> {
     }
 }
 
+/// The hash of a key. Each level of partitioning has a seed of its own.
+#[inline]
+pub(crate) fn hash(key: &[u8], seed: u64) -> u64 {
+    XxHash64::oneshot(seed, key)
+}
+
 /// An input of an operator.
 pub trait RowSource {
     /// Begins at the first row. The source may take `read_bytes` of memory for a buffer, which replaces the
@@ -49,4 +57,9 @@ pub trait RowSource {
 
     /// Gives the buffer back. Only [`RowSource::rewind`] may follow.
     fn release(&mut self) {}
+
+    /// Memory that [`RowSource::rewind`] takes for this read size at most.
+    fn memory_bytes(&self, read_bytes: usize) -> usize {
+        read_bytes
+    }
 }

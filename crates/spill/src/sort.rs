@@ -21,7 +21,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::memory::{MemoryBudget, MemoryGrant};
 use crate::merge::{MergeShape, Merger, reduce};
-use crate::row::{Row, RowSource};
+use crate::row::Row;
 use crate::space::{SpillPurpose, TemporaryFile, TemporarySpace};
 use crate::workspace::{Entry, Workspace};
 use crate::writer::{RowList, RowWriter, WriterShape};
@@ -247,7 +247,8 @@ impl Sorter {
     pub fn finish(mut self, reserve_bytes: usize) -> Result<SortedRows> {
         if self.runs.is_empty() && self.making.writer.is_none() {
             self.making.rows.sort();
-            return Ok(SortedRows { state: SortedState::InMemory { rows: self.making.rows, returned: 0 } });
+            let rows = Box::new(self.making.rows);
+            return Ok(SortedRows { state: SortedState::InMemory { rows, returned: 0 } });
         }
         let shape = self.settings.merge_shape();
         let memory = Arc::clone(&self.memory);
@@ -279,7 +280,7 @@ impl Sorter {
 }
 
 enum SortedState {
-    InMemory { rows: Workspace, returned: usize },
+    InMemory { rows: Box<Workspace>, returned: usize },
     Merging(Merger),
 }
 

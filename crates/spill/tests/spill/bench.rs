@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use varve_device::{Directory, Faulty, MemoryDirectory};
-use varve_spill::{Row, SpillError, TemporarySpace};
+use varve_spill::{MemoryBudget, Result, Row, RowSource, SpillError, TemporarySpace};
 
 /// A splitmix64 generator.
 pub struct Random(pub u64);
@@ -71,6 +71,32 @@ pub fn rows(shape: RowShape, seed: u64) -> Vec<OwnedRow> {
             OwnedRow { key, payload, never_matches: one_of(&mut random, shape.nulls) }
         })
         .collect()
+}
+
+/// Rows in memory as an input.
+pub struct Source<'a> {
+    rows: &'a [OwnedRow],
+    next: usize,
+}
+
+impl<'a> Source<'a> {
+    pub fn new(rows: &'a [OwnedRow]) -> Source<'a> {
+        Source { rows, next: 0 }
+    }
+}
+
+impl RowSource for Source<'_> {
+    fn rewind(&mut self, _memory: &Arc<MemoryBudget>, _read_bytes: usize) -> Result<()> {
+        self.next = 0;
+        Ok(())
+    }
+    fn advance(&mut self) -> Result<bool> {
+        self.next += 1;
+        Ok(self.next <= self.rows.len())
+    }
+    fn row(&self) -> Row<'_> {
+        self.rows[self.next - 1].row()
+    }
 }
 
 /// A temporary space on a device in memory that can be made to fail.

@@ -1,4 +1,8 @@
 //! Tests of the operators on inputs that do not fit in memory.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
 mod bench;
+mod groups;
+mod joins;
 mod sorts;

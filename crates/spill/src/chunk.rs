@@ -1,0 +1,168 @@
+//! Rows in memory with a hash table: a chunk of a join's build input. Rows and buckets share one allocation.
+//!
+//! A cell: next cell of the bucket u32 (while loading: low bits of the hash), tag u32 (other bits of the hash;
+//! the lowest bit: the row has matched), the row. The buckets are behind the last row that fits, one for each
+//! row.
+//!
+//! Invariants
+//! 1. No allocation follows the first one. A row that does not fit is refused.
+//! 2. Rows that never match are in no bucket.
+
+use std::sync::Arc;
+
+use crate::error::{Result, SpillError};
+use crate::memory::{Bytes, MemoryBudget};
+use crate::page::{put_row, row_in};
+use crate::row::Row;
+
+const CELL_HEAD_BYTES: usize = 8;
+const BUCKET_BYTES: usize = 4;
+const NIL: u32 = u32::MAX;
+const HAS_MATCHED: u32 = 1;
+
+/// Memory of a chunk for each row besides the row's stored bytes.
+pub(crate) const CHUNK_ROW_BYTES: usize = CELL_HEAD_BYTES + BUCKET_BYTES;
+
+/// The position of a row in a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cell(u32);
+
+/// A chunk of rows.
+pub(crate) struct HashChunk {
+    bytes: Bytes,
+    /// End of the cells.
+    top: usize,
+    rows: usize,
+    /// Begin of the buckets, once built.
+    buckets_at: usize,
+}
+
+fn tag_of(hash: u64) -> u32 {
+    (hash >> 16) as u32 & !HAS_MATCHED
+}
+
+impl HashChunk {
+    /// An empty chunk of this many bytes, at most 4 GiB.
+    pub(crate) fn new(memory: &Arc<MemoryBudget>, len_bytes: usize) -> Result<HashChunk> {
+        let len_bytes = len_bytes.min(u32::MAX as usize);
+        Ok(HashChunk { bytes: Bytes::new(memory, len_bytes)?, top: 0, rows: 0, buckets_at: 0 })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Forgets all rows.
+    pub(crate) fn clear(&mut self) {
+        (self.top, self.rows) = (0, 0);
+    }
+
+    /// Adds a row; false if there is no room. The table is built later.
+    pub(crate) fn load(&mut self, row: Row<'_>, hash: u64) -> bool {
+        let at = self.top;
+        let end = at + CELL_HEAD_BYTES + row.stored_bytes();
+        if end + (self.rows + 1) * BUCKET_BYTES > self.bytes.len() {
+            return false;
+        }
+        self.set_word(at, hash as u32);
+        self.set_word(at + 4, tag_of(hash));
+        put_row(&mut self.bytes[at + CELL_HEAD_BYTES..], row);
+        self.top = end;
+        self.rows += 1;
+        true
+    }
+
+    /// The error for a row that does not fit in an empty chunk.
+    #[cold]
+    pub(crate) fn too_small(&self, row: Row<'_>) -> SpillError {
+        let wanted_bytes = row.stored_bytes() + CHUNK_ROW_BYTES;
+        SpillError::Memory { wanted_bytes, left_bytes: self.bytes.len(), limit_bytes: self.bytes.len() }
+    }
+
+    /// Builds the table over all rows that were loaded.
+    pub(crate) fn build(&mut self) {
+        self.buckets_at = self.bytes.len() - self.rows * BUCKET_BYTES;
+        let begin = self.buckets_at;
+        self.bytes[begin..].fill(0xFF);
+        let mut next = self.first_cell();
+        while let Some(cell) = next {
+            let at = cell.0 as usize;
+            if !self.row(cell).never_matches {
+                let bucket = self.bucket(self.word(at));
+                let chain = self.word(bucket);
+                self.set_word(at, chain);
+                self.set_word(bucket, cell.0);
+            }
+            next = self.next_cell(cell);
+        }
+    }
+
+    fn bucket(&self, low_hash: u32) -> usize {
+        let number = (u64::from(low_hash) * self.rows as u64) >> 32;
+        self.buckets_at + number as usize * BUCKET_BYTES
+    }
+
+    /// The first row with this key.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Cell> {
+        if self.rows == 0 {
+            return None;
+        }
+        self.find_from(self.word(self.bucket(hash as u32)), hash, key)
+    }
+
+    /// The next row with this key, behind a row that has it.
+    #[inline]
+    pub(crate) fn find_next(&self, cell: Cell, hash: u64, key: &[u8]) -> Option<Cell> {
+        self.find_from(self.word(cell.0 as usize), hash, key)
+    }
+
+    #[inline]
+    fn find_from(&self, mut at: u32, hash: u64, key: &[u8]) -> Option<Cell> {
+        let tag = tag_of(hash);
+        while at != NIL {
+            if self.word(at as usize + 4) & !HAS_MATCHED == tag && self.row(Cell(at)).key == key {
+                return Some(Cell(at));
+            }
+            at = self.word(at as usize);
+        }
+        None
+    }
+
+    /// Notes that a row has matched.
+    #[inline]
+    pub(crate) fn mark(&mut self, cell: Cell) {
+        let at = cell.0 as usize + 4;
+        self.set_word(at, self.word(at) | HAS_MATCHED);
+    }
+
+    pub(crate) fn has_matched(&self, cell: Cell) -> bool {
+        self.word(cell.0 as usize + 4) & HAS_MATCHED != 0
+    }
+
+    #[inline]
+    pub(crate) fn row(&self, cell: Cell) -> Row<'_> {
+        row_in(&self.bytes[cell.0 as usize + CELL_HEAD_BYTES..])
+    }
+
+    /// The row that was loaded first.
+    pub(crate) fn first_cell(&self) -> Option<Cell> {
+        (self.top > 0).then_some(Cell(0))
+    }
+
+    /// The row that was loaded next.
+    pub(crate) fn next_cell(&self, cell: Cell) -> Option<Cell> {
+        let next = cell.0 as usize + CELL_HEAD_BYTES + self.row(cell).stored_bytes();
+        (next < self.top).then_some(Cell(next as u32))
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> u32 {
+        self.bytes[at..].first_chunk().map_or(NIL, |bytes| u32::from_le_bytes(*bytes))
+    }
+
+    #[inline]
+    fn set_word(&mut self, at: usize, word: u32) {
+        self.bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+    }
+}

@@ -1,0 +1,168 @@
+//! Groups in memory: a hash table from keys to states of any length.
+//!
+//! A cell: next cell of the bucket u32, tag u32, bytes for the state u32, the row (key and state). A state that
+//! is as long as its cell permits replaces the old one; a longer one gets a new cell. Cells and buckets share
+//! one allocation.
+//!
+//! Invariants
+//! 1. No allocation follows the first one, except for one merged state.
+//! 2. Once a row was refused, no further group begins, so a group is never in memory and in a partition.
+
+use std::sync::Arc;
+
+use crate::error::{Result, SpillError};
+use crate::memory::{Bytes, MemoryBudget};
+use crate::page::{put_row, row_in};
+use crate::row::Row;
+
+const CELL_HEAD_BYTES: usize = 12;
+const NIL: u32 = u32::MAX;
+/// Memory for which there is one bucket.
+const BYTES_OF_BUCKET: usize = 64;
+
+/// Merges states of a group. States are bytes; their format is the caller's.
+pub trait MergeStates {
+    /// Writes the state that follows from two states of a group into `merged`, which is empty.
+    fn merge(&self, state: &[u8], other: &[u8], merged: &mut Vec<u8>) -> Result<()>;
+}
+
+/// What became of a row.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Merged {
+    /// Its group is in memory.
+    InMemory,
+    /// Its group is not in memory, and there is no room.
+    Full,
+    /// Its group was in memory, and the merged state has no room. The group is no longer in memory.
+    Outgrown,
+    /// The caller's function failed.
+    Failed(SpillError),
+}
+
+/// Groups in memory.
+pub(crate) struct Groups {
+    bytes: Bytes,
+    /// End of the buckets.
+    begin: usize,
+    top: usize,
+    groups: usize,
+    /// Rows of further groups were refused, so no group may begin any more.
+    is_frozen: bool,
+    merged: Vec<u8>,
+}
+
+impl Groups {
+    /// No groups, in this much memory (at most 4 GiB).
+    pub(crate) fn new(memory: &Arc<MemoryBudget>, len_bytes: usize) -> Result<Groups> {
+        let mut bytes = Bytes::new(memory, len_bytes.min(u32::MAX as usize))?;
+        let begin = bytes.len() / BYTES_OF_BUCKET * 4;
+        bytes[..begin].fill(0xFF);
+        Ok(Groups { bytes, begin, top: begin, groups: 0, is_frozen: false, merged: Vec::new() })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.groups == 0
+    }
+
+    /// The error for a row that does not fit in the empty table.
+    #[cold]
+    pub(crate) fn too_small(&self, row: Row<'_>) -> SpillError {
+        let wanted_bytes = row.stored_bytes() + CELL_HEAD_BYTES + BYTES_OF_BUCKET;
+        SpillError::Memory { wanted_bytes, left_bytes: self.bytes.len(), limit_bytes: self.bytes.len() }
+    }
+
+    /// The merged state of a group that was outgrown.
+    pub(crate) fn take_merged(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.merged)
+    }
+
+    /// Keeps the memory of a merged state for the next one.
+    pub(crate) fn reuse(&mut self, merged: Vec<u8>) {
+        self.merged = merged;
+    }
+
+    /// Merges a row into its group, or makes a group of it.
+    pub(crate) fn merge(&mut self, row: Row<'_>, hash: u64, states: &dyn MergeStates) -> Merged {
+        let Some(bucket) = self.bucket(hash) else { return Merged::Full };
+        let tag = (hash >> 32) as u32;
+        let (mut link, mut at) = (bucket, self.word(bucket));
+        while at != NIL {
+            let cell = at as usize;
+            if self.word(cell + 4) == tag && self.row(cell).key == row.key {
+                return self.merge_into(cell, link, row, states);
+            }
+            (link, at) = (cell, self.word(cell));
+        }
+        self.is_frozen = self.is_frozen || !self.add(bucket, tag, row);
+        if self.is_frozen { Merged::Full } else { Merged::InMemory }
+    }
+
+    fn merge_into(&mut self, cell: usize, link: usize, row: Row<'_>, states: &dyn MergeStates) -> Merged {
+        let mut merged = std::mem::take(&mut self.merged);
+        merged.clear();
+        if let Err(error) = states.merge(self.row(cell).payload, row.payload, &mut merged) {
+            return Merged::Failed(error);
+        }
+        let group = Row::new(row.key, &merged);
+        let outcome = if merged.len() <= self.word(cell + 8) as usize {
+            put_row(&mut self.bytes[cell + CELL_HEAD_BYTES..], group);
+            Merged::InMemory
+        } else {
+            let (next, tag) = (self.word(cell), self.word(cell + 4));
+            self.set_word(link, next);
+            self.groups -= 1;
+            // Nothing leads to the old cell any more; its memory is free when the pass ends.
+            let is_added = self.add(link, tag, group);
+            self.is_frozen |= !is_added;
+            if is_added { Merged::InMemory } else { Merged::Outgrown }
+        };
+        self.merged = merged;
+        outcome
+    }
+
+    fn bucket(&self, hash: u64) -> Option<usize> {
+        let buckets = self.begin / 4;
+        (buckets > 0).then(|| ((u64::from(hash as u32) * buckets as u64) >> 32) as usize * 4)
+    }
+
+    /// Adds a cell behind a link; false if there is no room.
+    fn add(&mut self, link: usize, tag: u32, row: Row<'_>) -> bool {
+        let (at, end) = (self.top, self.top + CELL_HEAD_BYTES + row.stored_bytes());
+        if end > self.bytes.len() {
+            return false;
+        }
+        let next = self.word(link);
+        self.set_word(at, next);
+        self.set_word(at + 4, tag);
+        self.set_word(at + 8, row.payload.len() as u32);
+        put_row(&mut self.bytes[at + CELL_HEAD_BYTES..], row);
+        self.set_word(link, at as u32);
+        self.top = end;
+        self.groups += 1;
+        true
+    }
+
+    /// Hands all groups to `output`.
+    pub(crate) fn for_each(&self, output: &mut dyn FnMut(Row<'_>) -> Result<()>) -> Result<()> {
+        for bucket in (0..self.begin).step_by(4) {
+            let mut at = self.word(bucket);
+            while at != NIL {
+                output(self.row(at as usize))?;
+                at = self.word(at as usize);
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&self, cell: usize) -> Row<'_> {
+        row_in(&self.bytes[cell + CELL_HEAD_BYTES..])
+    }
+
+    fn word(&self, at: usize) -> u32 {
+        self.bytes[at..].first_chunk().map_or(NIL, |bytes| u32::from_le_bytes(*bytes))
+    }
+
+    fn set_word(&mut self, at: usize, word: u32) {
+        self.bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+    }
+}

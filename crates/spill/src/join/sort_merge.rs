@@ -1,0 +1,259 @@
+//! Sort-merge join: both inputs are made into sorted runs, and one merge of all runs joins them.
+//!
+//! Invariants
+//! 1. Both merges together use the memory that is left, in equal shares for all runs. A small part is left for
+//!    rows with equal keys.
+//! 2. Build rows with one key that do not fit in this part are joined in chunks; the probe rows of the key are
+//!    then in a list of the temporary space.
+//!
+//! Source: Do 2012, section 2.3.2.
+
+use std::sync::Arc;
+
+use crate::chunk::HashChunk;
+use crate::error::Result;
+use crate::merge::{MergeShape, Merger, reduce};
+use crate::reader::RowReader;
+use crate::row::RowSource;
+use crate::sort::{RunMethod, SortSettings, Sorter};
+use crate::space::SpillPurpose;
+use crate::writer::{RowList, RowWriter, WriterShape};
+
+use super::emit::Emitter;
+use super::{Join, JoinInput, RowPair, Side};
+
+/// The part of the memory that is left for rows with equal keys.
+const GROUP_SHARE: usize = 16;
+
+/// One input while it is merged.
+struct Sorted {
+    merger: Merger,
+    has_row: bool,
+}
+
+impl Sorted {
+    fn advance(&mut self) -> Result<()> {
+        self.has_row = self.merger.advance()?;
+        Ok(())
+    }
+}
+
+/// Both inputs while they are merged, and memory for rows with equal keys.
+struct Merging<'a, 'o> {
+    join: &'a Join,
+    build: Sorted,
+    probe: Sorted,
+    group: HashChunk,
+    emitter: &'a mut Emitter<'o>,
+}
+
+impl Join {
+    pub(super) fn sort_merge(
+        &self,
+        build: JoinInput<'_>,
+        probe: JoinInput<'_>,
+        emitter: &mut Emitter<'_>,
+    ) -> Result<()> {
+        let mut buffers = self.pages(build.size, probe.size).sort_merge(self.settings.times);
+        buffers.input = self.pages_of_request(buffers.input);
+        let build = self.sorted_runs(build, buffers.input, Side::Left, emitter)?;
+        let probe = self.sorted_runs(probe, buffers.input, Side::Right, emitter)?;
+        let (build, probe) = self.fewer_runs(build, probe)?;
+        emitter.second_phase();
+        self.merge(build, probe, emitter)
+    }
+
+    fn sort_settings(&self, write_pages: usize) -> SortSettings {
+        SortSettings {
+            page_bytes: self.settings.page_bytes,
+            write_pages,
+            cluster_bytes: (self.pages_of_request(2) == 1).then_some(self.settings.page_bytes),
+            runs: RunMethod::ReplacementSelection,
+        }
+    }
+
+    fn group_bytes(&self, row_bytes: usize) -> usize {
+        let pages_bytes = 3 * self.settings.page_bytes + row_bytes;
+        pages_bytes + (self.memory.left_bytes() / GROUP_SHARE).max(2 * row_bytes + 64)
+    }
+
+    /// Sorts an input into runs. `part` is `Left` for the build input.
+    fn sorted_runs(
+        &self,
+        input: JoinInput<'_>,
+        pages: usize,
+        part: Side,
+        emitter: &mut Emitter<'_>,
+    ) -> Result<Vec<RowList>> {
+        input.source.rewind(&self.memory, pages * self.settings.page_bytes)?;
+        let mut sorter = Sorter::new(&self.space, &self.memory, self.sort_settings(pages))?;
+        while input.source.advance()? {
+            let row = input.source.row();
+            match (row.never_matches, part) {
+                (false, _) => sorter.push(row)?,
+                (true, Side::Left) => emitter.build_row(row, false)?,
+                (true, Side::Right) => emitter.probe_row(row, false)?,
+            }
+        }
+        input.source.release();
+        sorter.into_runs(0)
+    }
+
+    /// Merges runs of the input with more of them, until one merge can read all.
+    fn fewer_runs(&self, build: Vec<RowList>, probe: Vec<RowList>) -> Result<(Vec<RowList>, Vec<RowList>)> {
+        let shape = self.sort_settings(self.pages_of_request(32)).merge_shape();
+        let all: Vec<RowList> = build.iter().chain(&probe).cloned().collect();
+        let row_bytes = row_bytes_max(&all);
+        let left_bytes = self.memory.left_bytes().saturating_sub(self.group_bytes(row_bytes));
+        let fan_in = shape.fan_in(&all, left_bytes);
+        if all.len() <= fan_in {
+            return Ok((build, probe));
+        }
+        drop(all);
+        let least = (fan_in / 2).max(1);
+        let (for_build, for_probe) = if build.len() <= least {
+            (build.len(), fan_in.saturating_sub(build.len()))
+        } else if probe.len() <= least {
+            (fan_in.saturating_sub(probe.len()), probe.len())
+        } else {
+            (least, fan_in - least)
+        };
+        let few = |runs, most: usize| reduce(runs, &self.space, &self.memory, shape, move |_| most);
+        Ok((few(build, for_build)?, few(probe, for_probe)?))
+    }
+
+    fn merge(&self, build: Vec<RowList>, probe: Vec<RowList>, emitter: &mut Emitter<'_>) -> Result<()> {
+        let row_bytes = row_bytes_max(&build).max(row_bytes_max(&probe));
+        let group_bytes = self.group_bytes(row_bytes);
+        let chunk_bytes = group_bytes - 3 * self.settings.page_bytes - row_bytes;
+        let group = HashChunk::new(&self.memory, chunk_bytes)?;
+        let left_bytes = self.memory.left_bytes().saturating_sub(group_bytes - chunk_bytes);
+        let all: Vec<RowList> = build.iter().chain(&probe).cloned().collect();
+        let shape = self.sort_settings(1).merge_shape();
+        let shape = MergeShape { cluster_bytes: Some(shape.cluster_of(&all, left_bytes)), ..shape };
+        drop(all);
+        let open = |runs| Merger::new(runs, &self.memory, shape, 0, SpillPurpose::Runs);
+        let build = Sorted { merger: open(build)?, has_row: false };
+        let probe = Sorted { merger: open(probe)?, has_row: false };
+        Merging { join: self, build, probe, group, emitter }.run()
+    }
+}
+
+fn row_bytes_max(runs: &[RowList]) -> usize {
+    runs.iter().map(|run| run.row_bytes_max).max().unwrap_or(0)
+}
+
+impl Merging<'_, '_> {
+    fn run(mut self) -> Result<()> {
+        self.build.advance()?;
+        self.probe.advance()?;
+        while self.build.has_row && self.probe.has_row {
+            match self.build.merger.row().key.cmp(self.probe.merger.row().key) {
+                std::cmp::Ordering::Less => self.build_alone()?,
+                std::cmp::Ordering::Greater => self.probe_alone()?,
+                std::cmp::Ordering::Equal => self.join_group()?,
+            }
+        }
+        while self.build.has_row && self.emitter.wants_build(false) {
+            self.build_alone()?;
+        }
+        while self.probe.has_row && self.emitter.wants_probe(false) {
+            self.probe_alone()?;
+        }
+        Ok(())
+    }
+
+    fn build_alone(&mut self) -> Result<()> {
+        self.emitter.build_row(self.build.merger.row(), false)?;
+        self.build.advance()
+    }
+
+    fn probe_alone(&mut self) -> Result<()> {
+        self.emitter.probe_row(self.probe.merger.row(), false)?;
+        self.probe.advance()
+    }
+
+    /// Joins the rows of both inputs with the key at hand.
+    fn join_group(&mut self) -> Result<()> {
+        self.group.clear();
+        let is_whole = self.load_group()?;
+        let list = if is_whole { None } else { Some(self.list_writer()?) };
+        let list = self.scan_probe_group(list)?;
+        let Some(list) = list else { return Ok(()) };
+        // More build rows have the key. The probe rows of the key are in the list.
+        loop {
+            let key_is_done = self.next_chunk_of_group()?;
+            if self.emitter.returns_pairs() {
+                self.join_list(&list)?;
+            }
+            if key_is_done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the build row at hand has the key of the group.
+    fn is_in_group(&self) -> bool {
+        let key = self.group.first_cell().map(|cell| self.group.row(cell).key);
+        self.build.has_row && key.is_none_or(|key| key == self.build.merger.row().key)
+    }
+
+    /// Loads build rows with one key; false if more are left.
+    fn load_group(&mut self) -> Result<bool> {
+        while self.is_in_group() {
+            let row = self.build.merger.row();
+            if !self.group.load(row, 0) {
+                return if self.group.is_empty() { Err(self.group.too_small(row)) } else { Ok(false) };
+            }
+            self.emitter.build_row(row, true)?;
+            self.build.advance()?;
+        }
+        Ok(true)
+    }
+
+    /// Replaces the rows in memory by further build rows of the same key; true if these are the last ones.
+    fn next_chunk_of_group(&mut self) -> Result<bool> {
+        // The row at hand has the key: it was refused because the chunk was full.
+        self.group.clear();
+        self.load_group()
+    }
+
+    fn list_writer(&self) -> Result<RowWriter> {
+        let Join { space, memory, settings, .. } = self.join;
+        let file = space.create(settings.page_bytes)?;
+        RowWriter::new(&file, memory, WriterShape::full(settings.page_bytes, 1, SpillPurpose::Lists))
+    }
+
+    /// Joins the probe rows with the key to the rows in memory, and keeps them in the list if there is one.
+    fn scan_probe_group(&mut self, mut list: Option<RowWriter>) -> Result<Option<RowList>> {
+        let Some(first) = self.group.first_cell() else { return Ok(None) };
+        while self.probe.has_row && self.group.row(first).key == self.probe.merger.row().key {
+            let probe = self.probe.merger.row();
+            let mut next = if self.emitter.returns_pairs() { Some(first) } else { None };
+            while let Some(cell) = next {
+                self.emitter.pair(RowPair { build: self.group.row(cell), probe })?;
+                next = self.group.next_cell(cell);
+            }
+            self.emitter.probe_row(probe, true)?;
+            if let Some(list) = &mut list {
+                list.push(probe)?;
+            }
+            self.probe.advance()?;
+        }
+        list.map(RowWriter::finish).transpose()
+    }
+
+    fn join_list(&mut self, list: &RowList) -> Result<()> {
+        let memory: &Arc<_> = &self.join.memory;
+        let page_bytes = self.join.settings.page_bytes;
+        let mut reader = RowReader::open(list.clone(), memory, page_bytes, SpillPurpose::Lists)?;
+        while reader.advance()? {
+            let mut next = self.group.first_cell();
+            while let Some(cell) = next {
+                self.emitter.pair(RowPair { build: self.group.row(cell), probe: reader.row() })?;
+                next = self.group.next_cell(cell);
+            }
+        }
+        Ok(())
+    }
+}

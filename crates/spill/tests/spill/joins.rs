@@ -1,0 +1,237 @@
+//! The four joins against a join in memory: kinds, skew, empty inputs, budgets, wrong expectations, faults.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use varve_device::{ErrorKind, Fault, Operation, Rule, When};
+use varve_spill::{
+    BlockIo, DriveTimes, InputSize, Join, JoinInput, JoinKind, JoinMethod, JoinSettings, Joined,
+    MemoryBudget, Result, Side, SpillPurpose,
+};
+
+use crate::bench::{Bench, OwnedRow, RowShape, Source, kind, rows};
+
+type Pairs = Vec<(Option<OwnedRow>, Option<OwnedRow>)>;
+
+/// The join by a table in memory.
+fn model(kind: JoinKind, left: &[OwnedRow], right: &[OwnedRow]) -> Pairs {
+    let mut table: HashMap<&[u8], Vec<usize>> = HashMap::new();
+    for (n, row) in right.iter().enumerate().filter(|(_, row)| !row.never_matches) {
+        table.entry(&row.key).or_default().push(n);
+    }
+    let mut matched = vec![false; right.len()];
+    let mut output = Pairs::new();
+    for row in left {
+        let partners = table.get(&*row.key).filter(|_| !row.never_matches).cloned().unwrap_or_default();
+        partners.iter().for_each(|n| matched[*n] = true);
+        let alone = (Some(row.clone()), None);
+        match kind {
+            JoinKind::Semi if !partners.is_empty() => output.push(alone),
+            JoinKind::Anti if partners.is_empty() => output.push(alone),
+            JoinKind::Semi | JoinKind::Anti => {}
+            JoinKind::Left | JoinKind::Full if partners.is_empty() => output.push(alone),
+            _ => output.extend(partners.iter().map(|n| (Some(row.clone()), Some(right[*n].clone())))),
+        }
+    }
+    if matches!(kind, JoinKind::Right | JoinKind::Full) {
+        let others = right.iter().zip(matched).filter(|(_, matched)| !matched);
+        output.extend(others.map(|(row, _)| (None, Some(row.clone()))));
+    }
+    output.sort();
+    output
+}
+
+/// One join of the tests.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    method: JoinMethod,
+    kind: JoinKind,
+    build: Side,
+    io: BlockIo,
+    budget: usize,
+    /// What is expected, as a factor of the true size.
+    expected: f64,
+}
+
+const CASE: Case = Case {
+    method: JoinMethod::Hybrid,
+    kind: JoinKind::Inner,
+    build: Side::Left,
+    io: BlockIo::Blocked,
+    budget: 64 << 10,
+    expected: 1.0,
+};
+
+fn size(rows: &[OwnedRow], factor: f64) -> InputSize {
+    let bytes: usize = rows.iter().map(|row| row.row().stored_bytes()).sum();
+    InputSize { rows: (rows.len() as f64 * factor) as u64, bytes: (bytes as f64 * factor) as u64 }
+}
+
+fn run(bench: &Bench, case: Case, left: &[OwnedRow], right: &[OwnedRow]) -> Result<Pairs> {
+    let memory = MemoryBudget::new(case.budget);
+    let join = Join {
+        space: Arc::clone(&bench.space),
+        memory: Arc::clone(&memory),
+        settings: JoinSettings { page_bytes: 512, io: case.io, times: DriveTimes::DISK },
+        method: case.method,
+        kind: case.kind,
+        build: case.build,
+    };
+    let (mut left_source, mut right_source) = (Source::new(left), Source::new(right));
+    let left = JoinInput { source: &mut left_source, size: size(left, case.expected) };
+    let right = JoinInput { source: &mut right_source, size: size(right, case.expected) };
+    let mut output = Pairs::new();
+    let mut collect = |row: Joined<'_>| {
+        output.push((row.left.map(OwnedRow::of), row.right.map(OwnedRow::of)));
+        Ok(())
+    };
+    let result = join.run(left, right, &mut collect);
+    drop(join);
+    assert!(memory.peak_bytes() <= case.budget);
+    assert_eq!(memory.left_bytes(), case.budget, "{case:?}: all memory is returned");
+    result?;
+    output.sort();
+    Ok(output)
+}
+
+fn check(case: Case, left: &[OwnedRow], right: &[OwnedRow]) {
+    let bench = Bench::new();
+    let output = run(&bench, case, left, right).unwrap_or_else(|error| panic!("{case:?}: {error}"));
+    let expected = model(case.kind, left, right);
+    assert!(output == expected, "{case:?}: {} rows, not {}", output.len(), expected.len());
+    bench.check_empty();
+}
+
+fn check_all(base: Case, left: &[OwnedRow], right: &[OwnedRow]) {
+    for method in JoinMethod::ALL {
+        for kind in JoinKind::ALL {
+            for build in [Side::Left, Side::Right] {
+                check(Case { method, kind, build, ..base }, left, right);
+            }
+        }
+    }
+}
+
+fn shape(rows: u64, keys: u64) -> RowShape {
+    RowShape { rows, keys, skew: 0, payload_bytes_max: 100, nulls: 20 }
+}
+
+#[test]
+fn every_kind_with_every_budget() {
+    let (left, right) = (rows(shape(700, 1_500), 1), rows(shape(2_500, 1_500), 2));
+    for budget in [24 << 10, 48 << 10, 128 << 10, 1 << 20] {
+        for io in [BlockIo::Blocked, BlockIo::PageSized] {
+            check_all(Case { budget, io, ..CASE }, &left, &right);
+        }
+    }
+}
+
+#[test]
+fn empty_inputs() {
+    let (none, some) = (Vec::new(), rows(shape(600, 100), 3));
+    for budget in [24 << 10, 1 << 20] {
+        check_all(Case { budget, ..CASE }, &none, &some);
+        check_all(Case { budget, ..CASE }, &some, &none);
+        check_all(Case { budget, ..CASE }, &none, &none);
+    }
+}
+
+/// A third of the build rows and a tenth of the probe rows have one key, which no hash divides.
+#[test]
+fn one_key_with_more_rows_than_memory() {
+    let left = rows(RowShape { skew: 3, ..shape(1_200, 4_000) }, 4);
+    let right = rows(RowShape { skew: 10, ..shape(600, 4_000) }, 5);
+    for budget in [24 << 10, 40 << 10] {
+        check_all(Case { budget, ..CASE }, &left, &right);
+    }
+}
+
+#[test]
+fn rows_longer_than_pages() {
+    let left = rows(RowShape { payload_bytes_max: 3_000, ..shape(120, 100) }, 6);
+    let right = rows(RowShape { payload_bytes_max: 2_000, ..shape(150, 100) }, 7);
+    for budget in [80 << 10, 400 << 10] {
+        check_all(Case { budget, ..CASE }, &left, &right);
+    }
+}
+
+#[test]
+fn wrong_expectations_cost_only_time() {
+    let (left, right) = (rows(shape(2_000, 3_000), 8), rows(shape(3_000, 3_000), 9));
+    for expected in [0.0, 0.05, 30.0] {
+        check_all(Case { expected, kind: JoinKind::Full, ..CASE }, &left, &right);
+    }
+}
+
+/// With enough memory, hash joins write nothing. Hybrid writes less than Grace otherwise.
+#[test]
+fn hybrid_writes_less_than_grace() {
+    let (left, right) = (rows(shape(3_000, 3_000), 10), rows(shape(6_000, 3_000), 11));
+    let written = |method, budget| {
+        let bench = Bench::new();
+        run(&bench, Case { method, budget, ..CASE }, &left, &right).unwrap();
+        bench.space.tally(SpillPurpose::Partitions).written.bytes
+    };
+    assert_eq!(written(JoinMethod::Hybrid, 2 << 20), 0);
+    for budget in [64 << 10, 128 << 10, 200 << 10] {
+        assert!(written(JoinMethod::Hybrid, budget) < written(JoinMethod::Grace, budget), "{budget}");
+    }
+}
+
+#[test]
+fn a_failing_device_is_an_error_and_leaves_nothing() {
+    let (left, right) = (rows(shape(800, 500), 12), rows(shape(900, 500), 13));
+    for method in JoinMethod::ALL {
+        let case = Case { method, kind: JoinKind::Full, budget: 32 << 10, ..CASE };
+        let clean = Bench::new();
+        let expected = run(&clean, case, &left, &right).unwrap();
+        let operations = clean.device.operation_count();
+        for n in (1..operations.min(400)).step_by(3) {
+            for operation in [Operation::Open, Operation::Read, Operation::Write, Operation::SetLen] {
+                let bench = Bench::new();
+                let fault = Fault::Fails(ErrorKind::Io(5));
+                bench.device.arm(Rule { operation: Some(operation), space: None, when: When::Nth(n), fault });
+                match run(&bench, case, &left, &right) {
+                    Ok(output) => assert!(output == expected),
+                    Err(error) => assert_eq!(kind(&error), "device", "{error}"),
+                }
+                bench.check_empty();
+            }
+        }
+    }
+}
+
+#[test]
+fn wrong_bytes_are_found() {
+    let (left, right) = (rows(shape(800, 500), 14), rows(shape(900, 500), 15));
+    for method in JoinMethod::ALL {
+        let case = Case { method, budget: 32 << 10, ..CASE };
+        let expected = model(case.kind, &left, &right);
+        for n in 1..60 {
+            for (operation, fault) in [
+                (Operation::Read, Fault::BitFlip { bit: n * 977 }),
+                (Operation::Write, Fault::BitFlip { bit: n * 977 }),
+                (Operation::Write, Fault::Lost),
+            ] {
+                let bench = Bench::new();
+                bench.device.arm(Rule { operation: Some(operation), space: None, when: When::Nth(n), fault });
+                match run(&bench, case, &left, &right) {
+                    Ok(output) => assert!(output == expected),
+                    Err(error) => assert_eq!(kind(&error), "corrupt", "{error}"),
+                }
+                bench.check_empty();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_space_is_an_error() {
+    let (left, right) = (rows(shape(3_000, 500), 16), rows(shape(3_000, 500), 17));
+    for method in [JoinMethod::SortMerge, JoinMethod::Grace, JoinMethod::Hybrid] {
+        let bench = Bench::with_limit(100 << 10);
+        let error = run(&bench, Case { method, ..CASE }, &left, &right).unwrap_err();
+        assert_eq!(kind(&error), "full");
+        bench.check_empty();
+    }
+}
