@@ -38,7 +38,8 @@ pub use aggregate::{AggregateSettings, Aggregator, MergeStates};
 pub use allocation::{DriveTimes, FUDGE, JoinPages, NestedLoopsBuffers, PartitionBuffers, SortMergeBuffers};
 pub use error::{Result, SpillError};
 pub use join::{
-    BlockIo, InputSize, Join, JoinInput, JoinKind, JoinMethod, JoinOutput, JoinSettings, Joined, Side,
+    BlockIo, InputSize, IoCount, Join, JoinCost, JoinInput, JoinKind, JoinMethod, JoinOutput, JoinSettings,
+    JoinShape, Joined, PhaseCost, ProcessorTimes, Side,
 };
 pub use memory::{MemoryBudget, MemoryGrant};
 pub use row::{Row, RowSource};

@@ -19,7 +19,7 @@ use crate::space::{SpillPurpose, TemporarySpace};
 use crate::writer::{RowList, RowWriter, WriterShape};
 
 /// Memory of a run that is merged, besides its buffer and the room for a row.
-const RUN_BYTES: usize = READER_BYTES + 32;
+pub(crate) const RUN_BYTES: usize = READER_BYTES + 32;
 
 /// Sizes of the requests of merges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,7 @@
 
 use std::sync::Arc;
 
-use crate::allocation::{FUDGE, PartitionBuffers};
+use crate::allocation::{FUDGE, JoinPages, PartitionBuffers};
 use crate::chunk::{CHUNK_ROW_BYTES, HashChunk};
 use crate::error::Result;
 use crate::memory::MemoryGrant;
@@ -106,6 +106,29 @@ impl Join {
         self.divide_and_join(build, probe, 1, emitter)
     }
 
+    /// How the buffer is divided.
+    pub(super) fn partition_buffers(&self, pages: JoinPages) -> PartitionBuffers {
+        let is_blocked = self.pages_of_request(2) > 1;
+        let mut buffers = match self.method {
+            JoinMethod::Hybrid => pages.hybrid(is_blocked, self.partitions_max()),
+            _ => pages.grace(self.partitions_max()),
+        };
+        if !is_blocked {
+            (buffers.input, buffers.output) = (1, 1);
+        }
+        buffers
+    }
+
+    /// The share of the rows that belong to the partition in memory.
+    pub(super) fn resident_share(&self, buffers: PartitionBuffers, pages: JoinPages) -> f64 {
+        let workspace = buffers.workspace.saturating_sub(buffers.output) as f64;
+        match (self.method, buffers.partitions) {
+            (JoinMethod::Hybrid, 0) => 1.0,
+            (JoinMethod::Hybrid, _) => (workspace / (FUDGE * pages.build)).min(1.0),
+            _ => 0.0,
+        }
+    }
+
     /// Partitions that the memory for structures permits.
     fn partitions_max(&self) -> usize {
         (self.memory.left_bytes() / STRUCTURES_SHARE / PARTITION_BYTES).saturating_sub(1)
@@ -131,27 +154,12 @@ impl Join {
 
     fn division(&self, build: &JoinInput<'_>, probe: &JoinInput<'_>, depth: u32) -> Result<Division> {
         let page_bytes = self.settings.page_bytes;
-        let mut pages = self.pages(build.size, probe.size);
         // Readers of partitions need room for rows, too.
         let rows_bytes = build.source.memory_bytes(0).max(probe.source.memory_bytes(0));
+        let mut pages = self.pages(build.size, probe.size);
         pages.buffer = pages.buffer.saturating_sub(rows_bytes.div_ceil(page_bytes)).max(PAGES_MIN / 2);
-        let is_blocked = self.pages_of_request(2) > 1;
-        let partitions_max = self.partitions_max();
-        let mut buffers = match self.method {
-            JoinMethod::Hybrid => pages.hybrid(is_blocked, partitions_max),
-            _ => pages.grace(partitions_max),
-        };
-        if !is_blocked {
-            (buffers.input, buffers.output) = (1, 1);
-        }
-        let table = FUDGE * pages.build;
-        let resident = match (self.method, buffers.partitions) {
-            (JoinMethod::Hybrid, 0) => 1.0,
-            (JoinMethod::Hybrid, _) => {
-                (buffers.workspace.saturating_sub(buffers.output) as f64 / table).min(1.0)
-            }
-            _ => 0.0,
-        };
+        let buffers = self.partition_buffers(pages);
+        let resident = self.resident_share(buffers, pages);
         let _grant = self.memory.take((buffers.partitions + 1) * PARTITION_BYTES)?;
         let resident_below = (resident * u64::MAX as f64) as u64;
         let file = self.space.create(page_bytes)?;

@@ -12,6 +12,7 @@
 //!
 //! Source: Do 2012, section 2.3.
 
+mod cost;
 mod emit;
 mod hash;
 mod nested_loops;
@@ -25,6 +26,7 @@ use crate::memory::MemoryBudget;
 use crate::row::{Row, RowSource};
 use crate::space::TemporarySpace;
 
+pub use cost::{IoCount, JoinCost, JoinShape, PhaseCost, ProcessorTimes};
 pub use emit::{JoinKind, JoinOutput, Joined, Side};
 
 /// The part of the memory that is left for structures beside buffers and tables.

@@ -6,6 +6,7 @@
 //! 2. Otherwise a list of bits in the temporary space knows which probe rows have matched. It exists only if
 //!    the kind of join needs it.
 
+use crate::allocation::JoinPages;
 use crate::bits::{self, BitReader, BitWriter};
 use crate::chunk::HashChunk;
 use crate::error::Result;
@@ -88,14 +89,17 @@ impl Join {
         probe: JoinInput<'_>,
         emitter: &mut Emitter<'_>,
     ) -> Result<()> {
+        let buffers = self.nested_loops_buffers(self.pages(build.size, probe.size));
+        self.scan_for_chunks(build.source, probe.source, buffers, emitter)
+    }
+
+    /// How the memory is divided.
+    pub(super) fn nested_loops_buffers(&self, pages: JoinPages) -> LoopsBuffers {
         let page_bytes = self.settings.page_bytes;
-        let pages = self.pages(build.size, probe.size);
         let inner = pages.nested_loops(self.settings.times, page_bytes).inner;
         let inner = self.pages_of_request(inner);
         let outer = self.pages_of_request(BUILD_READ_PAGES.min(pages.buffer / 8).max(1));
-        let (build_read, probe_read) = (outer * page_bytes, inner * page_bytes);
-        let buffers = LoopsBuffers { build_read, probe_read, chunk: usize::MAX };
-        self.scan_for_chunks(build.source, probe.source, buffers, emitter)
+        LoopsBuffers { build_read: outer * page_bytes, probe_read: inner * page_bytes, chunk: usize::MAX }
     }
 
     /// Joins with chunks of at most the size that the buffers say.

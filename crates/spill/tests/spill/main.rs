@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod bench;
+mod costs;
 mod groups;
 mod joins;
 mod sorts;
