@@ -159,6 +159,11 @@ impl NodeStore for FileNodes {
         Ok(NodeId(page))
     }
 
+    /// A bit of the map says that a page is free.
+    fn reserve_retirement(&mut self) -> StoreResult<()> {
+        Ok(())
+    }
+
     fn retire(&mut self, node: NodeId, _owner: Owner) -> StoreResult<()> {
         let cache = self.cache.get_mut();
         match cache.is_dirty(node.0) {

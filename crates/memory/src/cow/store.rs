@@ -203,11 +203,6 @@ impl CowMedium for FileNodes {
         trees.nodes.end_batch(&mut trees.roots)
     }
 
-    /// Copies of nodes are all that a removal needs.
-    fn reserve_removal(&mut self) -> StoreResult<()> {
-        Ok(())
-    }
-
     fn new_row(
         trees: &mut Trees<FileNodes>,
         table: TableNo,

@@ -35,9 +35,6 @@ pub(crate) trait CowMedium: NodeStore + Sized {
     /// Removes a table that is there, and ends the batch. No transaction is open.
     fn drop_table(trees: &mut Trees<Self>, table: TableNo) -> StoreResult<()>;
 
-    /// Makes sure that a row can be taken out that no other takes the place of. Errors: the region is full.
-    fn reserve_removal(&mut self) -> StoreResult<()>;
-
     /// Stores a row that no index leads to. `value` becomes its row value. Errors: the region is full.
     fn new_row(
         trees: &mut Trees<Self>,

@@ -10,7 +10,8 @@
 //! | `nodes` | what an engine does for the tree: where nodes are, which are dirty |
 //! | `node` | the format of a node, and changes within it |
 //! | `tree` | the way from the root to a leaf, with copies; entries |
-//! | `split` | nodes that are full, and nodes without entries |
+//! | `split` | nodes that are full |
+//! | `merge` | nodes with few entries |
 //! | `scan` | ranges of keys |
 //! | `roots` | the roots of all indexes, and their format in a directory |
 //! | `undo` | what undoes the changes of the open transaction |
@@ -21,6 +22,7 @@
 //! What it does not know: where nodes and rows are, how a batch becomes durable.
 
 mod medium;
+mod merge;
 mod node;
 mod nodes;
 mod roots;

@@ -163,6 +163,16 @@ impl<P: Copy> Node<P> {
         self.node_bytes - HEAD_BYTES - self.room()
     }
 
+    /// Whether less than a third of it is used.
+    pub(super) fn is_sparse(&self) -> bool {
+        3 * self.used() < self.node_bytes - HEAD_BYTES
+    }
+
+    /// Whether the entries of both nodes, and `more` bytes, leave a quarter of one node free.
+    pub(super) fn can_take(&self, other: &Node<P>, more: usize) -> bool {
+        4 * (self.used() + other.used() + more) <= 3 * (self.node_bytes - HEAD_BYTES)
+    }
+
     /// The two ranges of bytes that a node has to keep: the head with the slots, and the entries.
     pub(super) fn kept(&self) -> [std::ops::Range<usize>; 2] {
         [0..self.slots_end(), self.lowest..self.node_bytes]
@@ -417,6 +427,13 @@ impl<'b, P: Copy> NodeCopy<'b, P> {
         let stored = self.stored(entry);
         let key = stored.and_then(|stored| stored.get(LENGTHS_BYTES..LENGTHS_BYTES + number(stored, 0)));
         key.ok_or_else(|| self.node.damaged("an entry of a node"))
+    }
+
+    /// The value of an entry.
+    pub(super) fn value(&self, entry: usize) -> StoreResult<&[u8]> {
+        let stored = self.stored(entry);
+        let value = stored.and_then(|stored| stored.get(LENGTHS_BYTES + number(stored, 0)..));
+        value.ok_or_else(|| self.node.damaged("an entry of a node"))
     }
 
     /// The number of entries whose bytes are nearest to half of all.

@@ -98,6 +98,11 @@ pub(crate) trait NodeStore {
     /// Makes a dirty node with arbitrary contents. Errors: the region is full.
     fn new_node(&mut self, owner: Owner) -> StoreResult<NodeId>;
 
+    /// Makes sure that a node or a row can be freed that no new one takes the place of.
+    ///
+    /// Errors: the region is full.
+    fn reserve_retirement(&mut self) -> StoreResult<()>;
+
     /// Frees a node: now if it is dirty, after the end of the batch otherwise.
     fn retire(&mut self, node: NodeId, owner: Owner) -> StoreResult<()>;
 

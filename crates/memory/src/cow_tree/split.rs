@@ -1,15 +1,14 @@
-//! Nodes that are full, and nodes without entries.
+//! Nodes that are full.
 //!
 //! Invariants
 //! 1. A split adds and removes no entry of a leaf. The parent gets room before its child is split. So a split
 //!    that is refused leaves a whole tree.
-//! 2. Removing a node changes only dirty nodes, and takes no room.
 //!
-//! What it does not know: why a node is full or empty.
+//! What it does not know: why a node is full.
 
 use super::node::{NewEntry, Node, NodeCopy, entry_bytes};
 use super::nodes::{NodeId, NodeStore};
-use super::tree::{Cut, LeafOfKey, Passed, Path, Tree};
+use super::tree::{Cut, Passed, Path, Tree};
 use crate::store_error::StoreResult;
 
 /// Bytes of the number of a child.
@@ -84,44 +83,6 @@ impl Tree {
         let cut = if is_end { Cut::Last } else { Cut::Middle };
         self.split(nodes, path, parent.id, cut, buf)?;
         Ok(None)
-    }
-
-    /// Frees the leaf that a key belongs to, if it has no entries, and inner nodes that have no child then.
-    pub(super) fn remove_if_empty<N: NodeStore>(
-        &mut self,
-        nodes: &mut N,
-        key: &[u8],
-        buf: &mut Vec<u8>,
-    ) -> StoreResult<()> {
-        let Some(LeafOfKey { mut path, leaf, .. }) = self.path(nodes, key)? else { return Ok(()) };
-        if leaf.count > 0 || !nodes.is_dirty(leaf.id) {
-            return Ok(());
-        }
-        nodes.retire(leaf.id, self.owner)?;
-        loop {
-            let Some(parent) = path.pop() else {
-                self.root = NodeId::NONE;
-                return Ok(());
-            };
-            let mut node = Node::read(nodes, parent.id)?;
-            node.remove(nodes, parent.entry, buf)?;
-            if node.count > 0 {
-                return self.lower_root(nodes);
-            }
-            nodes.retire(parent.id, self.owner)?;
-        }
-    }
-
-    /// Takes roots with one child away.
-    fn lower_root<N: NodeStore>(&mut self, nodes: &mut N) -> StoreResult<()> {
-        loop {
-            let root = Node::read(nodes, self.root)?;
-            if root.is_leaf || root.count != 1 || !nodes.is_dirty(root.id) {
-                return Ok(());
-            }
-            self.root = root.child(nodes, 0)?;
-            nodes.retire(root.id, self.owner)?;
-        }
     }
 }
 

@@ -153,7 +153,7 @@ impl<M: CowMedium> CowStore<M> {
     /// Removes a row and its entries.
     fn remove(&mut self, row: StoredRow<'_>) -> StoreResult<()> {
         let count = self.load_old_keys(row)?;
-        self.trees.nodes.reserve_removal()?;
+        self.trees.nodes.reserve_retirement()?;
         let old_keys = std::mem::take(&mut self.old_keys);
         let done = self.all_or_nothing(|trees| {
             M::take_out_row(trees, row)?;

@@ -79,10 +79,10 @@ pub(super) enum Cut {
 pub(super) enum Removed {
     /// Nothing: the tree does not have the key.
     Nothing,
-    /// One of several entries of a leaf.
-    OneOfLeaf,
-    /// The last entry of a leaf.
-    LastOfLeaf,
+    /// An entry, whose leaf has enough others.
+    LeavesEnough,
+    /// An entry, whose leaf should be merged with a neighbour, or freed.
+    LeavesSparse,
 }
 
 /// A leaf that a key belongs to.
@@ -243,7 +243,7 @@ impl Tree {
         let old = leaf.entry(nodes, position.entry)?;
         leaf.value(nodes, &old, before)?;
         leaf.remove(nodes, position.entry, buf)?;
-        Ok(if leaf.count == 0 { Removed::LastOfLeaf } else { Removed::OneOfLeaf })
+        Ok(if leaf.is_sparse() { Removed::LeavesSparse } else { Removed::LeavesEnough })
     }
 
     /// Gives a key another value, and copies the old one into `before`; `false`: the tree does not have the key.

@@ -3,38 +3,34 @@
 //! Invariants
 //! 1. A change that is refused is not in the undo list, and no reader sees it.
 //! 2. Undoing takes no room: the nodes are dirty, and the leaf of an entry has room for it (`tree.rs`).
-//! 3. A leaf without entries is freed at the end of the transaction that has emptied it.
+//! 3. A leaf with few entries is merged or freed at the end of the transaction that has taken entries out.
 //!
 //! What it does not know: rows, how a batch becomes durable.
 
+use super::merge::MergeBuffers;
 use super::node::NewEntry;
 use super::nodes::{NodeId, NodeStore, RowPatch, StoredRow, TreeNo};
 use super::roots::Roots;
 use super::scan::{OnEntry, TreeScan};
 use super::tree::Removed;
-use super::undo::{Change, Kind, UndoList};
+use super::undo::{Change, Kind, SparseLeaves, UndoList};
 use crate::change_numbers::ChangeNumbers;
 use crate::pointer::{Owner, Pointer};
 use crate::store::{Direction, KeyRange, Savepoint};
 use crate::store_error::{StoreError, StoreResult};
-
-/// A leaf that may be empty, by a key in it.
-struct EmptiedLeaf {
-    tree: TreeNo,
-    key: Vec<u8>,
-}
 
 /// The trees of a store, as the open transaction sees them.
 pub(crate) struct Trees<N> {
     pub(crate) nodes: N,
     pub(crate) roots: Roots,
     undo: UndoList,
-    emptied: Vec<EmptiedLeaf>,
+    sparse: SparseLeaves,
     numbers: ChangeNumbers,
     /// The value before a change.
     before: Vec<u8>,
     /// Bytes of nodes.
     buf: Vec<u8>,
+    merge_buffers: MergeBuffers,
 }
 
 /// A tree does not have what the open transaction has changed.
@@ -44,8 +40,9 @@ fn lacks_change() -> StoreError {
 
 impl<N: NodeStore> Trees<N> {
     pub(crate) fn new(nodes: N, roots: Roots) -> Trees<N> {
-        let (undo, emptied, numbers) = (UndoList::default(), Vec::new(), ChangeNumbers::new());
-        Trees { nodes, roots, undo, emptied, numbers, before: Vec::new(), buf: Vec::new() }
+        let (undo, sparse, numbers) = (UndoList::default(), SparseLeaves::default(), ChangeNumbers::new());
+        let (before, buf, merge_buffers) = (Vec::new(), Vec::new(), MergeBuffers::default());
+        Trees { nodes, roots, undo, sparse, numbers, before, buf, merge_buffers }
     }
 
     /// Copies the value of a key; `false`: the tree does not have the key.
@@ -100,8 +97,8 @@ impl<N: NodeStore> Trees<N> {
         let done = tree.remove(&mut self.nodes, key, before, &mut self.buf);
         self.roots.set_root(no, tree.root);
         let removed = done?;
-        if removed == Removed::LastOfLeaf {
-            self.emptied.push(EmptiedLeaf { tree: no, key: key.to_vec() });
+        if removed == Removed::LeavesSparse {
+            self.sparse.push(no, key);
         }
         Ok(removed != Removed::Nothing)
     }
@@ -250,12 +247,14 @@ impl<N: NodeStore> Trees<N> {
     fn end(&mut self) -> StoreResult<()> {
         self.undo.truncate(0);
         self.numbers.begin();
-        while let Some(EmptiedLeaf { tree: no, key }) = self.emptied.pop() {
+        let mut key = std::mem::take(&mut self.before);
+        while let Some(no) = self.sparse.pop(&mut key) {
             let mut tree = self.roots.tree(no)?;
-            let done = tree.remove_if_empty(&mut self.nodes, &key, &mut self.buf);
+            let done = tree.merge_sparse(&mut self.nodes, &key, &mut self.buf, &mut self.merge_buffers);
             self.roots.set_root(no, tree.root);
             done?;
         }
+        self.before = key;
         Ok(())
     }
 

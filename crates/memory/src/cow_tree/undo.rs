@@ -1,4 +1,4 @@
-//! What undoes the changes of the open transaction, in DRAM.
+//! What undoes the changes of the open transaction, and what its end merges, in DRAM.
 //!
 //! Invariants
 //! 1. Changes are undone newest first.
@@ -80,5 +80,35 @@ impl UndoList {
             self.bytes.truncate(first.key_at);
             self.noted.truncate(kept);
         }
+    }
+}
+
+/// Keys of leaves that may be sparse, of several trees.
+#[derive(Default)]
+pub(super) struct SparseLeaves {
+    /// Where the keys begin.
+    noted: Vec<SparseLeaf>,
+    keys: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct SparseLeaf {
+    tree: TreeNo,
+    key_at: usize,
+}
+
+impl SparseLeaves {
+    pub(super) fn push(&mut self, tree: TreeNo, key: &[u8]) {
+        self.noted.push(SparseLeaf { tree, key_at: self.keys.len() });
+        self.keys.extend_from_slice(key);
+    }
+
+    /// Takes the last one: its tree. `key` becomes the key.
+    pub(super) fn pop(&mut self, key: &mut Vec<u8>) -> Option<TreeNo> {
+        let SparseLeaf { tree, key_at } = self.noted.pop()?;
+        key.clear();
+        key.extend_from_slice(self.keys.get(key_at..).unwrap_or_default());
+        self.keys.truncate(key_at);
+        Some(tree)
     }
 }

@@ -229,6 +229,10 @@ impl NodeStore for NvmNodes {
         Ok(NodeId(chunk.to_u64()))
     }
 
+    fn reserve_retirement(&mut self) -> StoreResult<()> {
+        self.chunks.promise_one(&self.space)
+    }
+
     fn retire(&mut self, node: NodeId, owner: Owner) -> StoreResult<()> {
         self.chunks.retire(&self.space, node.pointer(), owner)
     }

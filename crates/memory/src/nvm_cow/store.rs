@@ -118,10 +118,6 @@ impl CowMedium for NvmNodes {
         end_drops(trees)
     }
 
-    fn reserve_removal(&mut self) -> StoreResult<()> {
-        self.chunks.promise_one(&self.space)
-    }
-
     fn new_row(
         trees: &mut Trees<NvmNodes>,
         table: TableNo,

@@ -164,6 +164,54 @@ pub fn live_long(engine: &Engine) -> Result<Life, String> {
     Ok(Life { recording: log.recording(), states, sites, rows_count: 5, full_count: 0 })
 }
 
+/// A life that deletes most of its rows: nodes of the copy-on-write engines get sparse. One transaction is
+/// rolled back.
+pub fn live_deleting(engine: &Engine) -> Result<Life, String> {
+    const ROWS: u64 = 200;
+    let directory = with_table(engine, 3 << 20);
+    let filled = filled(engine, &directory, ROWS)?;
+    let log = RecordLog::new();
+    let recorder = Recorder::wrap(directory, Arc::clone(&log));
+    let region = recorder.map(REGION, 4096).map_err(|error| error.to_string())?;
+    let region = Traced::wrap(region, Arc::clone(&log), Calls::None);
+    let allocator = Allocator::open(region.clone(), DATABASE).map_err(|error| error.to_string())?;
+    let store = (engine.open)(Arc::new(allocator)).map_err(|error| error.to_string())?;
+    let mut working = Working::new(store, region, filled.clone());
+    let mut states = vec![filled];
+    log.mark(0);
+    for (part, is_kept) in [(0, true), (1, false), (1, true), (2, true)] {
+        for number in (0..ROWS).filter(|number| number % 3 == part && number % 25 > 0) {
+            working.delete(&key(number))?;
+        }
+        working.end(is_kept)?;
+        working.sync()?;
+        match is_kept {
+            true => states.push(working.model.clone()),
+            false => working.model = states.last().cloned().unwrap_or_default(),
+        }
+        let newest = states.len() - 1;
+        log.mark(Acknowledged { durable: newest, commits: newest }.encode());
+    }
+    working.model.compare(&*working.store)?;
+    let sites = working.region.sites();
+    Ok(Life { recording: log.recording(), states, sites, rows_count: 8, full_count: 0 })
+}
+
+/// Fills the store of a directory with short rows, durably; what it holds.
+fn filled(engine: &Engine, directory: &Arc<MemoryDirectory>, rows: u64) -> Result<Model, String> {
+    let log = RecordLog::new();
+    let region = directory.map(REGION, 4096).map_err(|error| error.to_string())?;
+    let region = Traced::wrap(region, log, Calls::None);
+    let allocator = Allocator::open(region.clone(), DATABASE).map_err(|error| error.to_string())?;
+    let store = (engine.open)(Arc::new(allocator)).map_err(|error| error.to_string())?;
+    let mut working = Working::new(store, region, Model::default());
+    for number in 0..rows {
+        let keys = [key(number), key(number + rows), key(number)];
+        working.insert(Row { keys, bytes: vec![number as u8; 20] })?;
+    }
+    working.end_all()
+}
+
 /// As [`live`], on a region that `log` may record.
 pub fn live_on(
     engine: &Engine,

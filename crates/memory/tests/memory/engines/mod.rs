@@ -18,6 +18,7 @@ mod needed;
 mod nvm_inplace_faults;
 mod random;
 mod savepoints;
+mod sparse_nodes;
 
 use std::sync::Arc;
 
