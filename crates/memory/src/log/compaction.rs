@@ -17,12 +17,13 @@
 //!    start removes the files of the other one.
 //! 2. No room for this work is no error: it is done later.
 //!
-//! What it does not know: transactions.
+//! What it does not know: transactions, when runs are merged (`lsm/compaction.rs`).
 
 use super::manifest::{Manifest, run_name};
 use crate::files::Files;
 use crate::lsm::bloom::Filter;
-use crate::lsm::levels::{LsmSettings, MergePlan, merge_of_all};
+use crate::lsm::compaction::{Merges, RunSet, RunningMerge};
+use crate::lsm::levels::{LsmSettings, MergePlan};
 use crate::lsm::media::{Location, MediaMut};
 use crate::lsm::memtable::MemTable;
 use crate::lsm::merge::Merge;
@@ -35,23 +36,11 @@ use crate::wal::{self, Wal};
 
 /// The runs of a store, and the work on them.
 pub(super) struct Compaction {
-    settings: LsmSettings,
+    merges: Merges,
     /// What is valid: tables, log and runs.
     pub(super) manifest: Manifest,
-    merge: Option<RunningMerge>,
     /// Bytes of the MemTable when the last sync ended.
     memtable_bytes: u64,
-    /// The number of runs for which there was no room to merge them.
-    blocked_at: Option<usize>,
-}
-
-struct RunningMerge {
-    merge: Merge,
-    /// The number of the output's file.
-    output: u64,
-    /// The numbers of the inputs' files.
-    inputs: Vec<u64>,
-    level: u8,
 }
 
 /// The parts of a store that work on runs needs.
@@ -68,6 +57,12 @@ impl Workplace<'_> {
     fn files(&mut self) -> &mut Files {
         &mut self.wal.files
     }
+}
+
+/// The runs at work. The id of a run is the number of its file.
+struct FileRuns<'s, 'w> {
+    manifest: &'s mut Manifest,
+    place: &'s mut Workplace<'w>,
 }
 
 /// Makes a written run durable, and describes it.
@@ -88,7 +83,7 @@ fn settle(
 
 impl Compaction {
     pub(super) fn new(settings: LsmSettings, manifest: Manifest) -> Compaction {
-        Compaction { settings, manifest, merge: None, memtable_bytes: 0, blocked_at: None }
+        Compaction { merges: Merges::new(settings), manifest, memtable_bytes: 0 }
     }
 
     /// The runs, the newest one first.
@@ -106,12 +101,14 @@ impl Compaction {
         let used_bytes = memtable.arena().used_bytes();
         let added_bytes = used_bytes.saturating_sub(self.memtable_bytes);
         self.memtable_bytes = used_bytes;
-        if used_bytes > self.settings.memtable_bytes && !is_in_transaction {
+        if used_bytes > self.merges.settings.memtable_bytes && !is_in_transaction {
             let flushed = self.flush(place, memtable);
             unless_full(flushed)?;
         }
-        let bytes = self.settings.merged_bytes(self.runs(), added_bytes);
-        self.merge_some(place, bytes)
+        let mut set = FileRuns { manifest: &mut self.manifest, place };
+        self.merges.begin_due(&mut set)?;
+        self.merges.step_for(&mut set, added_bytes)?;
+        self.merges.end_merged(&mut set).map(drop)
     }
 
     /// Writes the MemTable into a run of level 0, and begins a new MemTable and a new log. No transaction is
@@ -168,103 +165,9 @@ impl Compaction {
         self.manifest.write(place.files())
     }
 
-    /// Continues the merge that runs, or begins one that is due. In a full region the merge ends, and the
-    /// next one begins when there are more runs.
-    fn merge_some(&mut self, place: &mut Workplace<'_>, bytes: u64) -> StoreResult<()> {
-        if self.merge.is_none() && self.blocked_at != Some(self.runs().len()) {
-            let Some(plan) = self.settings.next_merge(self.runs()) else { return Ok(()) };
-            let begun = self.begin_merge(place, &plan);
-            if !unless_full(begun)? {
-                self.blocked_at = Some(self.runs().len());
-            }
-        }
-        self.go_on(place, bytes).map(drop)
-    }
-
-    fn begin_merge(&mut self, place: &mut Workplace<'_>, plan: &MergePlan) -> StoreResult<()> {
-        let runs = plan.runs.iter().filter_map(|number| self.manifest.runs.get(*number));
-        let inputs: Vec<u64> = runs.clone().map(|run| run.id).collect();
-        let runs: Vec<&Run> = runs.collect();
-        if let [run] = runs[..]
-            && run.level < plan.level
-            && run.level > 0
-        {
-            return self.lower(place, inputs, plan.level);
-        }
-        let id = self.manifest.next_run;
-        let output = Output::File(FileOutput::new(place.files().create(&run_name(id))?));
-        let merge = Merge::begin(&place.media(), &runs, output, plan.is_lowest)?;
-        self.manifest.next_run += 1;
-        self.merge = Some(RunningMerge { merge, output: id, inputs, level: plan.level });
-        Ok(())
-    }
-
-    /// Moves a run that is alone on its level to another level.
-    fn lower(&mut self, place: &mut Workplace<'_>, run: Vec<u64>, level: u8) -> StoreResult<()> {
-        let before = self.manifest.runs.clone();
-        let moved = self.manifest.runs.iter_mut().filter(|found| run.contains(&found.id));
-        moved.for_each(|run| run.level = level);
-        let written = self.manifest.write(place.files());
-        written.inspect_err(|_| self.manifest.runs = before)
-    }
-
-    /// Continues the merge that runs. `false`: no merge runs, or the region is full.
-    fn go_on(&mut self, place: &mut Workplace<'_>, bytes: u64) -> StoreResult<bool> {
-        let Some(mut running) = self.merge.take() else { return Ok(false) };
-        let tables = &self.manifest.tables;
-        let stepped = running.merge.step(&mut place.media(), |table| tables.has(table), bytes);
-        let output = running.output;
-        match stepped {
-            Ok(false) => {
-                self.merge = Some(running);
-                return Ok(true);
-            }
-            Ok(true) => {
-                let ended = self.end_merge(place, running);
-                if unless_full(ended)? {
-                    self.blocked_at = None;
-                    return Ok(true);
-                }
-            }
-            Err(error) => drop(unless_full(Err(error))?),
-        }
-        self.blocked_at = Some(self.runs().len());
-        wal::remove_if_there(place.files(), &run_name(output))?;
-        Ok(false)
-    }
-
-    /// Puts the result of a merge into the place of its inputs.
-    fn end_merge(&mut self, place: &mut Workplace<'_>, running: RunningMerge) -> StoreResult<()> {
-        let RunningMerge { merge, output, inputs, level } = running;
-        let written = merge.finish(&mut place.media())?;
-        let run = match written {
-            Some(written) => settle(place.files(), written, level, output, 0)?,
-            None => {
-                place.files().remove(&run_name(output))?;
-                None
-            }
-        };
-        let before = self.manifest.runs.clone();
-        self.manifest.runs.retain(|run| !inputs.contains(&run.id));
-        self.manifest.runs.extend(run);
-        run::sort(&mut self.manifest.runs);
-        let written = self.manifest.write(place.files());
-        written.inspect_err(|_| self.manifest.runs = before)?;
-        inputs.iter().try_for_each(|input| Ok(place.files().remove(&run_name(*input))?))
-    }
-
     /// Gets room back: ends the merge under way, and merges all runs. Whether that may have helped.
     pub(super) fn make_room(&mut self, place: &mut Workplace<'_>) -> StoreResult<bool> {
-        if self.merge.is_none()
-            && self.blocked_at != Some(self.runs().len())
-            && let Some(plan) = merge_of_all(self.runs()).filter(|plan| plan.runs.len() > 1)
-        {
-            let begun = self.begin_merge(place, &plan);
-            if !unless_full(begun)? {
-                self.blocked_at = Some(self.runs().len());
-            }
-        }
-        self.go_on(place, u64::MAX)
+        self.merges.make_room(&mut FileRuns { manifest: &mut self.manifest, place })
     }
 
     /// Merges the MemTable and all runs into one run, to get the room of a dropped table back, as far as there
@@ -276,15 +179,57 @@ impl Compaction {
     ) -> StoreResult<()> {
         let flushed = self.flush(place, memtable);
         unless_full(flushed)?;
-        self.go_on(place, u64::MAX)?;
-        let mut is_merged = false;
-        while !is_merged && let Some(plan) = merge_of_all(self.runs()) {
-            is_merged = plan.runs.len() == self.runs().len();
-            let begun = self.begin_merge(place, &plan);
-            if !unless_full(begun)? || !self.go_on(place, u64::MAX)? {
-                break;
+        self.merges.merge_all(&mut FileRuns { manifest: &mut self.manifest, place })
+    }
+}
+
+impl RunSet for FileRuns<'_, '_> {
+    fn runs(&self) -> &[Run] {
+        &self.manifest.runs
+    }
+
+    fn begin(&mut self, plan: &MergePlan) -> StoreResult<RunningMerge> {
+        let id = self.manifest.next_run;
+        let output = Output::File(FileOutput::new(self.place.files().create(&run_name(id))?));
+        let runs = plan.picked(&self.manifest.runs);
+        let inputs = runs.iter().map(|run| run.id).collect();
+        let merge = Merge::begin(&self.place.media(), &runs, output, plan.is_lowest)?;
+        self.manifest.next_run += 1;
+        Ok(RunningMerge { merge, output: id, inputs, level: plan.level })
+    }
+
+    fn step(&mut self, merge: &mut Merge, bytes: u64) -> StoreResult<bool> {
+        let tables = &self.manifest.tables;
+        merge.step(&mut self.place.media(), |table| tables.has(table), bytes)
+    }
+
+    fn end(&mut self, running: RunningMerge) -> StoreResult<()> {
+        let RunningMerge { merge, output, inputs, level } = running;
+        let run = match merge.finish(&mut self.place.media())? {
+            Some(written) => settle(self.place.files(), written, level, output, 0)?,
+            None => {
+                self.place.files().remove(&run_name(output))?;
+                None
             }
-        }
-        Ok(())
+        };
+        let before = self.manifest.runs.clone();
+        self.manifest.runs.retain(|run| !inputs.contains(&run.id));
+        self.manifest.runs.extend(run);
+        run::sort(&mut self.manifest.runs);
+        let written = self.manifest.write(self.place.files());
+        written.inspect_err(|_| self.manifest.runs = before)?;
+        inputs.iter().try_for_each(|input| Ok(self.place.files().remove(&run_name(*input))?))
+    }
+
+    fn discard(&mut self, output: u64) -> StoreResult<()> {
+        wal::remove_if_there(self.place.files(), &run_name(output))
+    }
+
+    fn lower(&mut self, run: u64, level: u8) -> StoreResult<()> {
+        let before = self.manifest.runs.clone();
+        let lowered = self.manifest.runs.iter_mut().filter(|found| found.id == run);
+        lowered.for_each(|run| run.level = level);
+        let written = self.manifest.write(self.place.files());
+        written.inspect_err(|_| self.manifest.runs = before)
     }
 }

@@ -48,6 +48,13 @@ pub(crate) struct MergePlan {
     pub(crate) is_lowest: bool,
 }
 
+impl MergePlan {
+    /// The runs of the merge among all runs.
+    pub(crate) fn picked<'r>(&self, runs: &'r [Run]) -> Vec<&'r Run> {
+        self.runs.iter().filter_map(|number| runs.get(*number)).collect()
+    }
+}
+
 impl LsmSettings {
     fn growth(&self) -> u64 {
         self.growth.clamp(GROWTH_MIN, GROWTH_MAX)

@@ -13,6 +13,7 @@
 pub(crate) mod arena;
 pub(crate) mod bloom;
 pub(crate) mod changes;
+pub(crate) mod compaction;
 pub(crate) mod cursor;
 pub(crate) mod entry;
 pub(crate) mod key;

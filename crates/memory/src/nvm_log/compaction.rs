@@ -11,13 +11,15 @@
 //! 2. The output of a merge is abandoned until this publication, its inputs are abandoned by it.
 //! 3. No room for this work is no error: it is done later.
 //! 4. Between two calls of a store, the lines of the merge that runs are durable.
+//! 5. The id of a run is the number of its slot.
 //!
-//! What it does not know: transactions.
+//! What it does not know: transactions, when runs are merged (`lsm/compaction.rs`).
 
 use super::directory::{ArenaKind, ArenaSlot, ArenaState, Directory, NumberedSlot};
 use crate::lsm::arena::{self, Arena, ArenaFacts, Durability};
 use crate::lsm::bloom::{self, Filter};
-use crate::lsm::levels::{LsmSettings, MergePlan, merge_of_all};
+use crate::lsm::compaction::{Merges, RunSet, RunningMerge};
+use crate::lsm::levels::{LsmSettings, MergePlan};
 use crate::lsm::media::{Location, MediaMut, damaged};
 use crate::lsm::memtable::{Census, MemTable};
 use crate::lsm::merge::Merge;
@@ -28,40 +30,38 @@ use crate::lsm::writer::{Output, WrittenRun};
 use crate::pointer::{Owner, Pointer};
 use crate::publish::Step;
 use crate::space::Space;
-use crate::store_error::{StoreError, StoreResult};
+use crate::store_error::StoreResult;
 
 /// Publications that free chunks, at most for each commit.
 const FREES_AT_ONCE: usize = 2;
 
 /// The runs of a store, and the work on them.
 pub(super) struct Compaction {
-    owner: Owner,
-    settings: LsmSettings,
-    /// The newest one first.
-    runs: Vec<Run>,
-    merge: Option<RunningMerge>,
-    /// The abandoned arena that is being freed, and its slot.
-    freed: Option<FreedArena>,
+    merges: Merges,
+    arenas: RunArenas,
     /// Bytes of the MemTable when the last commit ended.
     memtable_bytes: u64,
-    /// The number of runs for which there was no room to merge them.
-    blocked_at: Option<usize>,
 }
 
-struct RunningMerge {
-    merge: Merge,
-    /// The slot of the output.
-    slot: usize,
-    /// The slots of the inputs.
-    inputs: Vec<usize>,
-    level: u8,
-    /// Whether all entries are merged.
-    is_merged: bool,
+/// The arenas of the runs.
+struct RunArenas {
+    owner: Owner,
+    /// The newest one first.
+    runs: Vec<Run>,
+    /// The abandoned arena that is being freed, and its slot.
+    freed: Option<FreedArena>,
 }
 
 struct FreedArena {
     slot: usize,
     arena: Arena,
+}
+
+/// The runs at work.
+struct ArenaRuns<'s> {
+    space: &'s Space,
+    directory: &'s mut Directory,
+    arenas: &'s mut RunArenas,
 }
 
 /// The run in a slot; `None` if it is none.
@@ -98,13 +98,13 @@ impl Compaction {
             runs.extend(run_of(space, &slot)?);
         }
         run::sort(&mut runs);
-        let (merge, freed, blocked_at) = (None, None, None);
-        Ok(Compaction { owner, settings, runs, merge, freed, memtable_bytes: 0, blocked_at })
+        let arenas = RunArenas { owner, runs, freed: None };
+        Ok(Compaction { merges: Merges::new(settings), arenas, memtable_bytes: 0 })
     }
 
     /// The runs, the newest one first.
     pub(super) fn runs(&self) -> &[Run] {
-        &self.runs
+        &self.arenas.runs
     }
 
     /// The work of a commit before its fences: continues the merge that runs, in proportion to the bytes that
@@ -118,8 +118,8 @@ impl Compaction {
         let used_bytes = memtable.arena().used_bytes();
         let added_bytes = used_bytes.saturating_sub(self.memtable_bytes);
         self.memtable_bytes = used_bytes;
-        let bytes = self.settings.merged_bytes(&self.runs, added_bytes);
-        self.step_merge(space, directory, bytes).map(drop)
+        let mut set = ArenaRuns { space, directory, arenas: &mut self.arenas };
+        self.merges.step_for(&mut set, added_bytes)
     }
 
     /// The work of a commit behind its fences: whatever ends in publications, which have fences of their own.
@@ -129,18 +129,19 @@ impl Compaction {
         directory: &mut Directory,
         memtable: &mut MemTable,
     ) -> StoreResult<()> {
-        if memtable.arena().used_bytes() > self.settings.memtable_bytes {
+        if memtable.arena().used_bytes() > self.merges.settings.memtable_bytes {
             let rotated = self.rotate(space, directory, memtable);
             unless_full(rotated)?;
         }
+        let mut set = ArenaRuns { space, directory, arenas: &mut self.arenas };
         for _ in 0..FREES_AT_ONCE {
-            if !self.free_some(space, directory)? {
+            if !set.free_some(self.merges.output())? {
                 break;
             }
         }
-        match self.merge {
-            Some(_) => self.end_merged(space, directory).map(drop),
-            None => self.begin_due_merge(space, directory),
+        match self.merges.output() {
+            Some(_) => self.merges.end_merged(&mut set).map(drop),
+            None => self.merges.begin_due(&mut set),
         }
     }
 
@@ -165,7 +166,7 @@ impl Compaction {
         hashes.iter().for_each(|hash| bloom::add(&mut filter, *hash));
         let filter_bytes = filter.len() as u64;
         let new_slot = directory.free_slot()?;
-        let new_page = arena::new_page(space, self.owner)?;
+        let new_page = arena::new_page(space, self.arenas.owner)?;
         let before = memtable.position();
         let at = memtable.arena_mut().take(space, filter.len());
         let at = at.inspect_err(|_| drop(space.give_up(new_page)))?;
@@ -186,205 +187,19 @@ impl Compaction {
         }
         directory.note_state(number, immutable);
         directory.note(new_slot, Some(new));
-        self.runs
-            .extend(run_of(space, &NumberedSlot { number, slot: ArenaSlot { page, state: immutable } })?);
-        run::sort(&mut self.runs);
-        *memtable = MemTable::new(Arena::new(self.owner, Durability::Durable, new_page));
+        self.arenas.add(run_of(space, &NumberedSlot { number, slot: ArenaSlot { page, state: immutable } })?);
+        *memtable = MemTable::new(Arena::new(self.arenas.owner, Durability::Durable, new_page));
         self.memtable_bytes = 0;
         Ok(())
-    }
-
-    /// Begins a merge that is due. In a full region the next one begins when there are more runs.
-    fn begin_due_merge(&mut self, space: &Space, directory: &mut Directory) -> StoreResult<()> {
-        if self.blocked_at == Some(self.runs.len()) {
-            return Ok(());
-        }
-        let Some(plan) = self.settings.next_merge(&self.runs) else { return Ok(()) };
-        let begun = self.begin_merge(space, directory, &plan);
-        if !unless_full(begun)? {
-            self.blocked_at = Some(self.runs.len());
-        }
-        Ok(())
-    }
-
-    /// Ends the merge that runs. `false`: no merge runs, or the region is full.
-    fn merge_rest(&mut self, space: &Space, directory: &mut Directory) -> StoreResult<bool> {
-        Ok(self.step_merge(space, directory, u64::MAX)? && self.end_merged(space, directory)?)
-    }
-
-    /// Continues the merge that runs. `false`: no merge runs, or the region is full. A caller's fence makes the
-    /// lines durable.
-    fn step_merge(&mut self, space: &Space, directory: &mut Directory, bytes: u64) -> StoreResult<bool> {
-        let Some(running) = self.merge.as_mut() else { return Ok(false) };
-        if running.is_merged {
-            return Ok(true);
-        }
-        let mut media = MediaMut { space, files: None };
-        match running.merge.step(&mut media, |table| directory.tables.has(table), bytes) {
-            Ok(is_merged) => {
-                running.is_merged = is_merged;
-                Ok(true)
-            }
-            Err(error) => self.give_merge_up(space, directory, error),
-        }
-    }
-
-    /// Ends the merge that runs, if all entries are merged. `false`: the region is full.
-    fn end_merged(&mut self, space: &Space, directory: &mut Directory) -> StoreResult<bool> {
-        let Some(running) = self.merge.take_if(|running| running.is_merged) else { return Ok(true) };
-        match self.end_merge(space, directory, running) {
-            Ok(()) => {
-                self.blocked_at = None;
-                Ok(true)
-            }
-            Err(error) => self.give_merge_up(space, directory, error),
-        }
-    }
-
-    /// Frees what a merge has written for which there is no room. The next one begins when there are more runs.
-    ///
-    /// Errors: any other than a full region.
-    fn give_merge_up(
-        &mut self,
-        space: &Space,
-        directory: &mut Directory,
-        error: StoreError,
-    ) -> StoreResult<bool> {
-        self.merge = None;
-        let is_done = unless_full(Err(error))?;
-        self.blocked_at = Some(self.runs.len());
-        while self.free_some(space, directory)? {}
-        Ok(is_done)
-    }
-
-    fn begin_merge(&mut self, space: &Space, directory: &mut Directory, plan: &MergePlan) -> StoreResult<()> {
-        let runs: Vec<&Run> = plan.runs.iter().filter_map(|number| self.runs.get(*number)).collect();
-        if let [run] = runs[..]
-            && run.level < plan.level
-            && run.level > 0
-        {
-            return self.lower(space, directory, run.id as usize, plan.level);
-        }
-        let slot = directory.free_slot()?;
-        let page = arena::new_page(space, self.owner)?;
-        space.fence();
-        let filled = ArenaSlot { page, state: ArenaState::ABANDONED };
-        let published = space.allocator().publish(&directory.fill(space, slot, filled)?);
-        if let Err(error) = published {
-            space.give_up(page)?;
-            return Err(error.into());
-        }
-        directory.note(slot, Some(filled));
-        let output = Output::Arena(Arena::new(self.owner, Durability::Durable, page));
-        let media = MediaMut { space, files: None };
-        let merge = Merge::begin(&media, &runs, output, plan.is_lowest)?;
-        let inputs = runs.iter().map(|run| run.id as usize).collect();
-        self.merge = Some(RunningMerge { merge, slot, inputs, level: plan.level, is_merged: false });
-        Ok(())
-    }
-
-    /// Moves a run that is alone on its level to the next level.
-    fn lower(&mut self, space: &Space, directory: &mut Directory, slot: usize, level: u8) -> StoreResult<()> {
-        let state = ArenaState { level, ..directory.arena(slot)?.state };
-        space.allocator().publish(&[directory.change(space, slot, state)?])?;
-        directory.note_state(slot, state);
-        self.runs.iter_mut().filter(|run| run.id == slot as u64).for_each(|run| run.level = level);
-        Ok(())
-    }
-
-    /// Puts the result of a merge into the place of its inputs.
-    fn end_merge(
-        &mut self,
-        space: &Space,
-        directory: &mut Directory,
-        running: RunningMerge,
-    ) -> StoreResult<()> {
-        let RunningMerge { merge, slot, inputs, level, .. } = running;
-        let mut steps = Vec::with_capacity(inputs.len() + 1);
-        let state = ArenaState { kind: ArenaKind::Packed, level, sequence: 0 };
-        let is_empty = match merge.finish(&mut MediaMut { space, files: None })? {
-            Some(written) => {
-                self.store_run(space, &written)?;
-                steps.push(directory.change(space, slot, state)?);
-                false
-            }
-            None => true,
-        };
-        for input in &inputs {
-            steps.push(directory.change(space, *input, ArenaState::ABANDONED)?);
-        }
-        space.allocator().publish(&steps)?;
-        inputs.iter().for_each(|input| directory.note_state(*input, ArenaState::ABANDONED));
-        self.runs.retain(|run| !inputs.contains(&(run.id as usize)));
-        if !is_empty {
-            directory.note_state(slot, state);
-            self.runs.extend(run_of(space, &NumberedSlot { number: slot, slot: directory.arena(slot)? })?);
-            run::sort(&mut self.runs);
-        }
-        Ok(())
-    }
-
-    /// Makes a written run durable.
-    fn store_run(&self, space: &Space, written: &WrittenRun) -> StoreResult<()> {
-        if let Output::Arena(arena) = &written.output {
-            let facts = ArenaFacts {
-                filter: Pointer::from_u64(written.filter_at),
-                filter_bytes: written.filter.len() as u64,
-                root: written.root,
-                entry_bytes: written.entry_bytes,
-                keys: written.keys,
-                tombstones: written.tombstones,
-            };
-            arena::store_facts(space, arena.page(), &facts)?;
-        }
-        space.fence();
-        Ok(())
-    }
-
-    /// Frees some chunks of abandoned arenas; whether there are more.
-    fn free_some(&mut self, space: &Space, directory: &mut Directory) -> StoreResult<bool> {
-        let output = self.merge.as_ref().map(|running| running.slot);
-        let mut freed = match self.freed.take() {
-            Some(freed) => freed,
-            None => {
-                let is_abandoned = |slot: &NumberedSlot| {
-                    slot.slot.state.kind == ArenaKind::Abandoned && Some(slot.number) != output
-                };
-                let Some(found) = directory.arenas().find(is_abandoned) else { return Ok(false) };
-                let arena = Arena::read(space, self.owner, found.slot.page)?;
-                FreedArena { slot: found.number, arena }
-            }
-        };
-        match freed.arena.free_some(space)? {
-            true => directory.free(space, freed.slot)?,
-            false => self.freed = Some(freed),
-        }
-        Ok(true)
     }
 
     /// Gets room back: frees what is abandoned, ends the merge under way, and merges all runs. Whether that may
     /// have helped.
     pub(super) fn make_room(&mut self, space: &Space, directory: &mut Directory) -> StoreResult<bool> {
-        let mut has_freed = false;
-        while self.free_some(space, directory)? {
-            has_freed = true;
-        }
-        if self.merge.is_none()
-            && self.blocked_at != Some(self.runs.len())
-            && let Some(plan) = merge_of_all(&self.runs).filter(|plan| plan.runs.len() > 1)
-        {
-            let begun = self.begin_merge(space, directory, &plan);
-            if !unless_full(begun)? {
-                self.blocked_at = Some(self.runs.len());
-            }
-        }
-        if self.merge.is_some() {
-            self.merge_rest(space, directory)?;
-            while self.free_some(space, directory)? {
-                has_freed = true;
-            }
-        }
-        Ok(has_freed)
+        let mut set = ArenaRuns { space, directory, arenas: &mut self.arenas };
+        let has_freed = set.free_all(self.merges.output())?;
+        self.merges.make_room(&mut set)?;
+        Ok(set.free_all(self.merges.output())? || has_freed)
     }
 
     /// Merges the MemTable and all runs into one run, to get the room of a dropped table back, as far as there
@@ -397,17 +212,10 @@ impl Compaction {
     ) -> StoreResult<()> {
         let rotated = self.rotate(space, directory, memtable);
         unless_full(rotated)?;
-        self.merge_rest(space, directory)?;
-        let mut is_merged = false;
-        while !is_merged && let Some(plan) = merge_of_all(&self.runs) {
-            is_merged = plan.runs.len() == self.runs.len();
-            let begun = self.begin_merge(space, directory, &plan);
-            if !unless_full(begun)? || !self.merge_rest(space, directory)? {
-                break;
-            }
-        }
-        while self.free_some(space, directory)? {}
-        Ok(space.allocator().free_empty_slabs(self.owner)?)
+        let mut set = ArenaRuns { space, directory, arenas: &mut self.arenas };
+        self.merges.merge_all(&mut set)?;
+        set.free_all(self.merges.output())?;
+        Ok(space.allocator().free_empty_slabs(self.arenas.owner)?)
     }
 
     /// Adds the chunks of all arenas but the MemTable.
@@ -418,8 +226,132 @@ impl Compaction {
         chunks: &mut Vec<Pointer>,
     ) -> StoreResult<()> {
         for slot in directory.arenas().filter(|slot| slot.slot.state.kind != ArenaKind::Mutable) {
-            Arena::read(space, self.owner, slot.slot.page)?.add_chunks(chunks);
+            Arena::read(space, self.arenas.owner, slot.slot.page)?.add_chunks(chunks);
         }
+        Ok(())
+    }
+}
+
+impl RunArenas {
+    /// Adds a run, if there is one.
+    fn add(&mut self, run: Option<Run>) {
+        self.runs.extend(run);
+        run::sort(&mut self.runs);
+    }
+}
+
+impl ArenaRuns<'_> {
+    /// Makes a written run durable.
+    fn store_run(&self, written: &WrittenRun) -> StoreResult<()> {
+        if let Output::Arena(arena) = &written.output {
+            let facts = ArenaFacts {
+                filter: Pointer::from_u64(written.filter_at),
+                filter_bytes: written.filter.len() as u64,
+                root: written.root,
+                entry_bytes: written.entry_bytes,
+                keys: written.keys,
+                tombstones: written.tombstones,
+            };
+            arena::store_facts(self.space, arena.page(), &facts)?;
+        }
+        self.space.fence();
+        Ok(())
+    }
+
+    /// Frees all abandoned arenas but the output of a merge; whether there were any.
+    fn free_all(&mut self, output: Option<u64>) -> StoreResult<bool> {
+        let mut has_freed = false;
+        while self.free_some(output)? {
+            has_freed = true;
+        }
+        Ok(has_freed)
+    }
+
+    /// Frees some chunks of abandoned arenas, but not of the output of a merge; whether there are more.
+    fn free_some(&mut self, output: Option<u64>) -> StoreResult<bool> {
+        let mut freed = match self.arenas.freed.take() {
+            Some(freed) => freed,
+            None => {
+                let is_abandoned = |slot: &NumberedSlot| {
+                    slot.slot.state.kind == ArenaKind::Abandoned && Some(slot.number as u64) != output
+                };
+                let Some(found) = self.directory.arenas().find(is_abandoned) else { return Ok(false) };
+                let arena = Arena::read(self.space, self.arenas.owner, found.slot.page)?;
+                FreedArena { slot: found.number, arena }
+            }
+        };
+        match freed.arena.free_some(self.space)? {
+            true => self.directory.free(self.space, freed.slot)?,
+            false => self.arenas.freed = Some(freed),
+        }
+        Ok(true)
+    }
+}
+
+impl RunSet for ArenaRuns<'_> {
+    fn runs(&self) -> &[Run] {
+        &self.arenas.runs
+    }
+
+    fn begin(&mut self, plan: &MergePlan) -> StoreResult<RunningMerge> {
+        let (space, owner) = (self.space, self.arenas.owner);
+        let slot = self.directory.free_slot()?;
+        let page = arena::new_page(space, owner)?;
+        space.fence();
+        let filled = ArenaSlot { page, state: ArenaState::ABANDONED };
+        let published = space.allocator().publish(&self.directory.fill(space, slot, filled)?);
+        if let Err(error) = published {
+            space.give_up(page)?;
+            return Err(error.into());
+        }
+        self.directory.note(slot, Some(filled));
+        let output = Output::Arena(Arena::new(owner, Durability::Durable, page));
+        let runs = plan.picked(&self.arenas.runs);
+        let inputs = runs.iter().map(|run| run.id).collect();
+        let merge = Merge::begin(&MediaMut { space, files: None }, &runs, output, plan.is_lowest)?;
+        Ok(RunningMerge { merge, output: slot as u64, inputs, level: plan.level })
+    }
+
+    fn step(&mut self, merge: &mut Merge, bytes: u64) -> StoreResult<bool> {
+        let mut media = MediaMut { space: self.space, files: None };
+        merge.step(&mut media, |table| self.directory.tables.has(table), bytes)
+    }
+
+    fn end(&mut self, running: RunningMerge) -> StoreResult<()> {
+        let RunningMerge { merge, output, inputs, level } = running;
+        let (space, slot) = (self.space, output as usize);
+        let mut steps = Vec::with_capacity(inputs.len() + 1);
+        let state = ArenaState { kind: ArenaKind::Packed, level, sequence: 0 };
+        let written = merge.finish(&mut MediaMut { space, files: None })?;
+        if let Some(written) = &written {
+            self.store_run(written)?;
+            steps.push(self.directory.change(space, slot, state)?);
+        }
+        for input in &inputs {
+            steps.push(self.directory.change(space, *input as usize, ArenaState::ABANDONED)?);
+        }
+        space.allocator().publish(&steps)?;
+        inputs.iter().for_each(|input| self.directory.note_state(*input as usize, ArenaState::ABANDONED));
+        self.arenas.runs.retain(|run| !inputs.contains(&run.id));
+        if written.is_some() {
+            self.directory.note_state(slot, state);
+            let filled = NumberedSlot { number: slot, slot: self.directory.arena(slot)? };
+            self.arenas.add(run_of(space, &filled)?);
+        }
+        Ok(())
+    }
+
+    fn discard(&mut self, _output: u64) -> StoreResult<()> {
+        self.free_all(None).map(drop)
+    }
+
+    fn lower(&mut self, run: u64, level: u8) -> StoreResult<()> {
+        let slot = run as usize;
+        let state = ArenaState { level, ..self.directory.arena(slot)?.state };
+        self.space.allocator().publish(&[self.directory.change(self.space, slot, state)?])?;
+        self.directory.note_state(slot, state);
+        let lowered = self.arenas.runs.iter_mut().filter(|found| found.id == run);
+        lowered.for_each(|run| run.level = level);
         Ok(())
     }
 }

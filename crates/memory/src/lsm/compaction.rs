@@ -1,0 +1,187 @@
+//! The merges of a store, one at a time: when one begins, how far it goes, and what happens in a full region.
+//!
+//! ```text
+//!               begin_due, make_room,                        step         end_merged
+//!   no merge ──── merge_all ────> [`RunningMerge`] ──step──> ... ──> all merged ────> no merge
+//!       ^                                │                                │
+//!       └──────── give_up: the region is full, the merge is blocked ──────┘
+//! ```
+//!
+//! Invariants
+//! 1. At most one merge runs.
+//! 2. No room for a merge is no error. The next merge begins when there are other runs.
+//!
+//! What it does not know: how a set of runs becomes durable (the [`RunSet`] of an engine), transactions.
+
+use super::levels::{LsmSettings, MergePlan, merge_of_all};
+use super::merge::Merge;
+use super::run::Run;
+use super::store::unless_full;
+use crate::store_error::{StoreError, StoreResult};
+
+/// A merge that runs.
+pub(crate) struct RunningMerge {
+    pub(crate) merge: Merge,
+    /// What the engine knows the output by: the number of its slot or of its file.
+    pub(crate) output: u64,
+    /// The ids of the runs that are merged.
+    pub(crate) inputs: Vec<u64>,
+    /// The level of the output.
+    pub(crate) level: u8,
+}
+
+/// The runs of an engine, and how one set of runs becomes another one durably.
+pub(crate) trait RunSet {
+    /// The runs, the newest one first.
+    fn runs(&self) -> &[Run];
+
+    /// Makes an output, and begins a merge. Errors: the region is full.
+    fn begin(&mut self, plan: &MergePlan) -> StoreResult<RunningMerge>;
+
+    /// Merges at least this many bytes of entries; whether all entries are merged. Errors: the region is full.
+    fn step(&mut self, merge: &mut Merge, bytes: u64) -> StoreResult<bool>;
+
+    /// Puts the output of a merge into the place of its inputs. Errors: the region is full.
+    fn end(&mut self, running: RunningMerge) -> StoreResult<()>;
+
+    /// Frees the output of a merge that is given up.
+    fn discard(&mut self, output: u64) -> StoreResult<()>;
+
+    /// Moves a run that is alone on its level to another level. Errors: the region is full.
+    fn lower(&mut self, run: u64, level: u8) -> StoreResult<()>;
+}
+
+/// The merge that runs, and when the next one may begin.
+pub(crate) struct Merges {
+    pub(crate) settings: LsmSettings,
+    running: Option<RunningMerge>,
+    /// Whether the merge that runs has merged all entries.
+    is_merged: bool,
+    /// The number of runs for which there was no room to merge them.
+    blocked_at: Option<usize>,
+}
+
+impl Merges {
+    pub(crate) fn new(settings: LsmSettings) -> Merges {
+        Merges { settings, running: None, is_merged: false, blocked_at: None }
+    }
+
+    /// The output of the merge that runs.
+    pub(crate) fn output(&self) -> Option<u64> {
+        self.running.as_ref().map(|running| running.output)
+    }
+
+    /// Whether there was no room to merge these runs, and nothing has changed.
+    fn is_blocked(&self, set: &impl RunSet) -> bool {
+        self.blocked_at == Some(set.runs().len())
+    }
+
+    /// Begins a merge that is due, unless one runs.
+    pub(crate) fn begin_due(&mut self, set: &mut impl RunSet) -> StoreResult<()> {
+        if self.running.is_some() || self.is_blocked(set) {
+            return Ok(());
+        }
+        match self.settings.next_merge(set.runs()) {
+            Some(plan) => self.begin(set, &plan).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// `false`: the region is full.
+    fn begin(&mut self, set: &mut impl RunSet, plan: &MergePlan) -> StoreResult<bool> {
+        let begun = self.begin_or_lower(set, plan);
+        let is_begun = unless_full(begun)?;
+        if !is_begun {
+            self.blocked_at = Some(set.runs().len());
+        }
+        Ok(is_begun)
+    }
+
+    fn begin_or_lower(&mut self, set: &mut impl RunSet, plan: &MergePlan) -> StoreResult<()> {
+        if let [number] = plan.runs[..]
+            && let Some(run) = set.runs().get(number)
+            && (1..plan.level).contains(&run.level)
+        {
+            let id = run.id;
+            return set.lower(id, plan.level);
+        }
+        self.running = Some(set.begin(plan)?);
+        self.is_merged = false;
+        Ok(())
+    }
+
+    /// Continues the merge that runs, in proportion to the bytes that transactions have added.
+    pub(crate) fn step_for(&mut self, set: &mut impl RunSet, added_bytes: u64) -> StoreResult<()> {
+        let bytes = self.settings.merged_bytes(set.runs(), added_bytes);
+        self.step(set, bytes).map(drop)
+    }
+
+    /// Continues the merge that runs. `false`: no merge runs, or the region is full.
+    fn step(&mut self, set: &mut impl RunSet, bytes: u64) -> StoreResult<bool> {
+        let Some(running) = self.running.as_mut() else { return Ok(false) };
+        if self.is_merged {
+            return Ok(true);
+        }
+        match set.step(&mut running.merge, bytes) {
+            Ok(is_merged) => {
+                self.is_merged = is_merged;
+                Ok(true)
+            }
+            Err(error) => {
+                let output = running.output;
+                self.give_up(set, output, error)
+            }
+        }
+    }
+
+    /// Ends the merge that runs, if all entries are merged. `false`: the region is full.
+    pub(crate) fn end_merged(&mut self, set: &mut impl RunSet) -> StoreResult<bool> {
+        let Some(running) = self.running.take_if(|_| self.is_merged) else { return Ok(true) };
+        let output = running.output;
+        match set.end(running) {
+            Ok(()) => {
+                self.blocked_at = None;
+                Ok(true)
+            }
+            Err(error) => self.give_up(set, output, error),
+        }
+    }
+
+    /// Gives up a merge for which there is no room: `false`. Errors: all others.
+    fn give_up(&mut self, set: &mut impl RunSet, output: u64, error: StoreError) -> StoreResult<bool> {
+        self.running = None;
+        let is_done = unless_full(Err(error))?;
+        self.blocked_at = Some(set.runs().len());
+        set.discard(output)?;
+        Ok(is_done)
+    }
+
+    /// Ends the merge that runs. `false`: no merge runs, or the region is full.
+    fn merge_rest(&mut self, set: &mut impl RunSet) -> StoreResult<bool> {
+        Ok(self.step(set, u64::MAX)? && self.end_merged(set)?)
+    }
+
+    /// Gets room back: ends the merge that runs, or merges all runs. Whether that may have helped.
+    pub(crate) fn make_room(&mut self, set: &mut impl RunSet) -> StoreResult<bool> {
+        if self.running.is_none()
+            && !self.is_blocked(set)
+            && let Some(plan) = merge_of_all(set.runs()).filter(|plan| plan.runs.len() > 1)
+        {
+            self.begin(set, &plan)?;
+        }
+        self.merge_rest(set)
+    }
+
+    /// Merges all runs into one, as far as there is room for this.
+    pub(crate) fn merge_all(&mut self, set: &mut impl RunSet) -> StoreResult<()> {
+        self.merge_rest(set)?;
+        let mut is_all = false;
+        while !is_all && let Some(plan) = merge_of_all(set.runs()) {
+            is_all = plan.runs.len() == set.runs().len();
+            if !self.begin(set, &plan)? || !self.merge_rest(set)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
