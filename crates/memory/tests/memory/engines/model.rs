@@ -40,48 +40,30 @@ impl Model {
         })
     }
 
-    /// Keys and rows in the order of an index.
-    fn ordered(&self, index: usize) -> BTreeMap<&[u8], &[u8]> {
-        self.rows.values().map(|row| (&row.keys[index][..], &row.bytes[..])).collect()
-    }
-
     /// Compares a range of an index, in both directions.
     pub fn compare_range(&self, store: &dyn Store, index: usize, range: &KeyRange<'_>) -> Result<(), String> {
+        let rows = self.rows.values().map(|row| (&row.keys[index][..], &row.bytes[..]));
+        let mut expected: Vec<(&[u8], &[u8])> = rows.filter(|(key, _)| is_inside(range, key)).collect();
+        expected.sort_unstable();
         for direction in [Direction::Forward, Direction::Backward] {
-            let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            let (mut found, mut first) = (0, None);
             let mut on_row = |key: &[u8], row: &[u8]| {
-                found.push((key.to_vec(), row.to_vec()));
+                let number = match direction {
+                    Direction::Forward => Some(found),
+                    Direction::Backward => expected.len().checked_sub(found + 1),
+                };
+                if number.and_then(|number| expected.get(number)) != Some(&(key, row)) {
+                    first.get_or_insert(found);
+                }
+                found += 1;
                 ControlFlow::Continue(())
             };
             let scanned = store.scan(self.table(), index, range, direction, &mut on_row);
             scanned.map_err(|error| error.to_string())?;
-            if direction == Direction::Backward {
-                found.reverse();
-            }
-            let is_inside = |key: &[u8]| {
-                let behind = match range.from {
-                    Bound::Included(from) => key >= from,
-                    Bound::Excluded(from) => key > from,
-                    Bound::Unbounded => true,
-                };
-                behind
-                    && match range.to {
-                        Bound::Included(to) => key <= to,
-                        Bound::Excluded(to) => key < to,
-                        Bound::Unbounded => true,
-                    }
-            };
-            let rows = self.ordered(index);
-            let expected: Vec<(Vec<u8>, Vec<u8>)> = rows
-                .iter()
-                .filter(|(key, _)| is_inside(key))
-                .map(|(key, row)| (key.to_vec(), row.to_vec()))
-                .collect();
-            if found != expected {
-                let (found_count, count) = (found.len(), expected.len());
-                let first = found.iter().zip(&expected).position(|(left, right)| left != right);
+            if first.is_some() || found != expected.len() {
+                let count = expected.len();
                 return Err(format!(
-                    "index {index}, {direction:?}: {found_count} rows, not {count}; the first other: {first:?}"
+                    "index {index}, {direction:?}: {found} rows, not {count}; the first other: {first:?}"
                 ));
             }
         }
@@ -92,4 +74,18 @@ impl Model {
     pub fn compare(&self, store: &dyn Store) -> Result<(), String> {
         (0..INDEXES).try_for_each(|index| self.compare_range(store, index, &KeyRange::ALL))
     }
+}
+
+fn is_inside(range: &KeyRange<'_>, key: &[u8]) -> bool {
+    let is_behind = match range.from {
+        Bound::Included(from) => key >= from,
+        Bound::Excluded(from) => key > from,
+        Bound::Unbounded => true,
+    };
+    is_behind
+        && match range.to {
+            Bound::Included(to) => key <= to,
+            Bound::Excluded(to) => key < to,
+            Bound::Unbounded => true,
+        }
 }
