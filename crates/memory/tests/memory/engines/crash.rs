@@ -20,10 +20,13 @@ use crate::traced::Calls;
 const AGAIN: u64 = 3;
 /// One of this many images is recovered in a life of its own.
 const AGAIN_ONE_IN: u64 = 40;
-/// One of this many cuts is looked at, or this many cuts if the engine has files: building an image of
-/// thousands of pending stores takes long. `many_images.rs` looks at more.
+/// At most one of this many cuts is looked at. `many_images.rs` looks at more.
 const STRIDE: usize = 3;
+/// Cuts of a life, and of a recovery. Building an image of thousands of pending stores takes long, so engines
+/// with files have few.
+const CUTS: usize = 80;
 const CUTS_WITH_FILES: usize = 40;
+const CUTS_OF_RECOVERY: usize = 15;
 
 /// The state of an image if it is one that a crash may leave: the last one that is durable, one that is
 /// committed behind it, or the one of the commit under way.
@@ -102,23 +105,21 @@ pub fn recorded(engine: &Engine, before: usize, plan: &Plan) -> Result<Life, Str
 }
 
 /// The stride of the short search.
-fn stride(engine: &Engine, life: &Life) -> usize {
-    match engine.name.starts_with("nvm_") {
-        true => STRIDE,
-        false => cuts(&life.recording).len().div_ceil(CUTS_WITH_FILES),
-    }
+fn stride(life: &Life, cuts_max: usize) -> usize {
+    cuts(&life.recording).len().div_ceil(cuts_max).max(STRIDE)
 }
 
 #[test]
 fn every_crash_leaves_what_was_acknowledged() {
     for engine in &ENGINES {
+        let cuts_max = if engine.name.starts_with("nvm_") { CUTS } else { CUTS_WITH_FILES };
         let (mut images, mut again) = (0, 0);
         for seed in 0..4 {
             let plan = Plan { seed, operations: 25, keys: 60, traced: Calls::None };
             let life = recorded(engine, 120, &plan).unwrap_or_else(|error| panic!("{error}"));
             let mut rng = Rng::new(seed ^ 9);
             let mut lives = 0;
-            let seen = search(engine, &life, seed, stride(engine, &life), |image, state| {
+            let seen = search(engine, &life, seed, stride(&life, cuts_max), |image, state| {
                 if lives == AGAIN || rng.below(AGAIN_ONE_IN) > 0 {
                     return Ok(());
                 }
@@ -126,7 +127,7 @@ fn every_crash_leaves_what_was_acknowledged() {
                 let next = Plan { seed: rng.draw(), operations: 2, ..plan };
                 let copy = MemoryDirectory::from_images(image.images());
                 let next = life::live(engine, copy, state, &next)?;
-                again += search(engine, &next, seed, stride(engine, &next), |_, _| Ok(()))?.images;
+                again += search(engine, &next, seed, stride(&next, CUTS_OF_RECOVERY), |_, _| Ok(()))?.images;
                 Ok(())
             });
             let seen = seen.unwrap_or_else(|error| panic!("{error}"));

@@ -14,6 +14,8 @@ use crate::rng::Rng;
 /// Images whose recovery is crashed, for each life.
 const AGAIN: u64 = 6;
 const REGION_BYTES: u64 = 1 << 20;
+/// One of this many moments is looked at.
+const STRIDE: usize = 27;
 
 /// The state of an image, if it is one that a crash may leave: that of the last acknowledged operation, or of
 /// the one under way. In both, writes without an `fsync` may be there or not.
@@ -69,15 +71,14 @@ pub fn recorded(before: usize, plan: &Plan) -> Result<Life, String> {
     life::live(directory, state, plan)
 }
 
-#[test]
-fn every_crash_leaves_what_fsync_acknowledged() {
+fn search_lives(stride: usize) {
     let (mut images, mut again) = (0, 0);
     for seed in 0..4 {
         let plan = Plan { seed, operations: 40, skip: None };
         let life = recorded(40, &plan).unwrap_or_else(|error| panic!("{error}"));
         let mut rng = Rng::new(seed ^ 9);
         let mut lives = 0;
-        let seen = search(&life, seed, 9, |image, state| {
+        let seen = search(&life, seed, stride, |image, state| {
             if lives == AGAIN || rng.below(60) > 0 {
                 return Ok(());
             }
@@ -94,6 +95,17 @@ fn every_crash_leaves_what_fsync_acknowledged() {
     }
     println!("files: {images} images, {again} of recovery and behind it");
     assert!(images + again > 2_000, "{images} images, {again} again");
+}
+
+#[test]
+fn every_crash_leaves_what_fsync_acknowledged() {
+    search_lives(STRIDE);
+}
+
+#[test]
+#[ignore = "a longer search, which `make crash` runs"]
+fn many_crashes_leave_what_fsync_acknowledged() {
+    search_lives(STRIDE / 9);
 }
 
 /// A crash in the middle of a removal leaves chunks to a start, which is crashed at every point.
