@@ -155,6 +155,6 @@ fn open_cow(root: StoreRoot) -> StoreResult<Box<dyn Store>> {
 }
 
 fn open_log(root: StoreRoot) -> StoreResult<Box<dyn Store>> {
-    let settings = LogSettings { lsm: root.settings.lsm(), files: root.settings.files() };
+    let settings = LogSettings { lsm: root.settings.lsm(), files: root.settings.files(), cache_bytes: 0 };
     Ok(Box::new(LogStructured::open(root.allocator, NAME, root.owner, settings)?))
 }

@@ -20,7 +20,7 @@ use crate::pointer::{Owner, Pointer};
 use crate::state::Allocator;
 
 /// An open file of one [`Files`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileHandle(u64);
 
 /// Files in persistent memory. One thread uses them at a time.

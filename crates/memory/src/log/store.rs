@@ -15,6 +15,7 @@ use super::recovery;
 use crate::change_numbers::ChangeNumbers;
 use crate::files::{CallCounts, FileCosts, Files};
 use crate::lsm::arena::{self, Arena, Durability, Position};
+use crate::lsm::block_cache::BlockCache;
 use crate::lsm::entry::EntryBuffer;
 use crate::lsm::levels::LsmSettings;
 use crate::lsm::media::Media;
@@ -37,6 +38,8 @@ pub struct LogSettings {
     pub lsm: LsmSettings,
     /// What calls on files cost.
     pub files: FileCosts,
+    /// Bytes of the cache of blocks of runs, which is in memory. Below 4096 there is none.
+    pub cache_bytes: usize,
 }
 
 /// A change of the open transaction: one entry.
@@ -58,6 +61,7 @@ pub struct LogMedium {
     space: Space,
     owner: Owner,
     memtable: MemTable,
+    cache: Option<BlockCache>,
     wal: Wal,
     compaction: Compaction,
     changes: Vec<Change>,
@@ -87,6 +91,7 @@ impl LogStructured {
             space,
             owner,
             memtable,
+            cache: BlockCache::new(owner, settings.cache_bytes),
             wal,
             compaction: Compaction::new(settings.lsm, manifest),
             changes: Vec::new(),
@@ -117,7 +122,7 @@ impl LogMedium {
 
 impl LsmMedium for LogMedium {
     fn view(&self) -> View<'_> {
-        let media = Media { space: &self.space, files: Some(&self.wal.files) };
+        let media = Media { space: &self.space, files: Some(&self.wal.files), cache: self.cache.as_ref() };
         View { media, memtable: self.memtable.list(), runs: self.compaction.runs() }
     }
 
@@ -156,8 +161,12 @@ impl LsmMedium for LogMedium {
     }
 
     fn make_room(&mut self) -> StoreResult<bool> {
+        let has_cleared = match &self.cache {
+            Some(cache) => cache.clear(&self.space)?,
+            None => false,
+        };
         let mut place = Workplace { space: &self.space, wal: &mut self.wal };
-        self.compaction.make_room(&mut place)
+        Ok(self.compaction.make_room(&mut place)? || has_cleared)
     }
 
     fn add(&mut self, entries: &EntryBuffer) -> StoreResult<()> {

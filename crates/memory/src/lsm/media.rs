@@ -2,6 +2,7 @@
 //!
 //! What it does not know: what the bytes mean.
 
+use super::block_cache::BlockCache;
 use crate::files::{FileHandle, Files};
 use crate::pointer::Pointer;
 use crate::space::Space;
@@ -16,11 +17,12 @@ pub(crate) enum Location {
     File(FileHandle),
 }
 
-/// The region, and the files of an engine that has some.
+/// The region, and the files of an engine that has some, with the cache of their blocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Media<'m> {
     pub(crate) space: &'m Space,
     pub(crate) files: Option<&'m Files>,
+    pub(crate) cache: Option<&'m BlockCache>,
 }
 
 /// As [`Media`], for writing.
@@ -35,16 +37,19 @@ impl Media<'_> {
     pub(crate) fn read(&self, location: Location, at: u64, buf: &mut [u8]) -> StoreResult<()> {
         match (location, self.files) {
             (Location::Region, _) => self.space.read(Pointer::from_u64(at), 0, buf),
-            (Location::File(file), Some(files)) => Ok(files.read_at(file, at, buf)?),
+            (Location::File(file), Some(files)) => match self.cache {
+                Some(cache) => cache.read(self.space, files, file, at, buf),
+                None => Ok(files.read_at(file, at, buf)?),
+            },
             (Location::File(_), None) => Err(damaged("a run, which is in a file", at)),
         }
     }
 }
 
 impl MediaMut<'_> {
-    /// For reading.
+    /// For reading, past the cache.
     pub(crate) fn media(&self) -> Media<'_> {
-        Media { space: self.space, files: self.files.as_deref() }
+        Media { space: self.space, files: self.files.as_deref(), cache: None }
     }
 }
 

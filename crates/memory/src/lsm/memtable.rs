@@ -205,7 +205,7 @@ impl MemTable {
     /// What a Bloom filter and the choice of merges need to know. Reads the whole MemTable.
     pub(crate) fn census(&self, space: &Space) -> StoreResult<Census> {
         let (mut census, mut key) = (Census::default(), Vec::new());
-        let media = Media { space, files: None };
+        let media = Media { space, files: None, cache: None };
         let mut node = self.list().first(space)?;
         while !node.is_none() {
             let newest = skip_list::newest(space, node)?;

@@ -11,6 +11,7 @@
 //! What it does not know: logs, recovery, how a set of runs becomes durable.
 
 pub(crate) mod arena;
+pub(crate) mod block_cache;
 pub(crate) mod bloom;
 pub(crate) mod changes;
 pub(crate) mod compaction;

@@ -176,7 +176,8 @@ pub(crate) fn unlink(
     mut store: impl FnMut(Word, u64) -> StoreResult<()>,
 ) -> StoreResult<()> {
     let mut key = Vec::new();
-    entry_of(space, first_record(node))?.whole_key(&super::media::Media { space, files: None }, &mut key)?;
+    let media = super::media::Media { space, files: None, cache: None };
+    entry_of(space, first_record(node))?.whole_key(&media, &mut key)?;
     let neighbours = list.find(space, &SearchKey::whole(&key))?;
     let levels = levels(space, node)?;
     for (level, (link, next)) in neighbours.links.iter().zip(&neighbours.next).enumerate().take(levels) {

@@ -132,7 +132,7 @@ impl NvmLogMedium {
 
 impl LsmMedium for NvmLogMedium {
     fn view(&self) -> View<'_> {
-        let media = Media { space: &self.space, files: None };
+        let media = Media { space: &self.space, files: None, cache: None };
         View { media, memtable: self.memtable.list(), runs: self.compaction.runs() }
     }
 

@@ -133,6 +133,34 @@ fn a_flush_shortens_the_start_of_log() {
     assert_eq!(count(&store, 0..2000), 2000);
 }
 
+/// Bytes that lookups of some rows read from files, the first time and the second time, and bytes that the
+/// cache takes then.
+fn read_bytes_of_lookups(cache_bytes: usize) -> [u64; 3] {
+    let region = region_of(&with_table(engine("log"), 16 << 20));
+    let settings = LogSettings { lsm: LSM, cache_bytes, ..LogSettings::default() };
+    let allocator = allocator_of(&region);
+    let mut store = LogStructured::open(Arc::clone(&allocator), ROOT, owner(1), settings)
+        .unwrap_or_else(|error| panic!("{error}"));
+    (0..1500).for_each(|number| add(&mut store, number));
+    assert_eq!(store.sync(), Ok(()));
+    let used_bytes = || allocator.used_bytes(owner(1)).unwrap_or_else(|error| panic!("{error}"));
+    let (read_before, used_before) = (store.file_calls().read_bytes, used_bytes());
+    assert_eq!(count(&store, 0..100), 100);
+    let read_between = store.file_calls().read_bytes;
+    assert_eq!(count(&store, 0..100), 100);
+    [read_between - read_before, store.file_calls().read_bytes - read_between, used_bytes() - used_before]
+}
+
+#[test]
+fn a_cache_of_blocks_saves_reads_of_files_and_has_a_bound() {
+    let [first, second, used] = read_bytes_of_lookups(0);
+    assert!(first > 100_000 && second == first && used == 0, "{first}, {second} and {used} bytes");
+    let [first, second, used] = read_bytes_of_lookups(4 << 20);
+    assert!(first > 0 && second == 0 && used >= first, "{first}, {second} and {used} bytes");
+    let [first, second, used] = read_bytes_of_lookups(16_384);
+    assert!(second > 0 && used == 16_384, "{first}, {second} and {used} bytes");
+}
+
 /// Each commit merges a part. A merge of all rows at once would be most of the loads of all commits.
 #[test]
 fn no_commit_waits_for_a_whole_merge() {

@@ -82,8 +82,9 @@ fn open_nvm_log(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
     NvmLogStructured::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
 }
 
+/// The cache of blocks is small, so that blocks lose their frames.
 fn open_log(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
-    let settings = LogSettings { lsm: LSM, files: FileCosts::default() };
+    let settings = LogSettings { lsm: LSM, files: FileCosts::default(), cache_bytes: 20_000 };
     LogStructured::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
 }
 

@@ -1,0 +1,151 @@
+//! A cache of blocks of run files, for lookups and scans of the engine `log` (RocksDB has such a block cache).
+//! Its frames are chunks of the region that are reserved and never active, as all memory of the engines that
+//! use files. So a crash forgets them, and the laboratory counts their loads.
+//!
+//! Invariants
+//! 1. A block in the cache is as in its file: runs are read only when they are whole, they never change, and
+//!    a handle of a file is never used again. Blocks of removed files lose their frames in the course of time.
+//! 2. There are never more frames than the configured bytes have room for.
+//! 3. No room for a frame is no error: the block is read from the file.
+//!
+//! What it does not know: what is in the blocks. Merges read past it, because they read each block once.
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::error::MemoryError;
+use crate::files::{FileHandle, Files};
+use crate::pointer::{Owner, Pointer};
+use crate::space::Space;
+use crate::store_error::StoreResult;
+
+/// Bytes of a block.
+pub(crate) const BLOCK_BYTES: usize = 4096;
+
+/// Where a block is: the file, and how many blocks are before it there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct BlockId {
+    file: FileHandle,
+    number: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    chunk: Pointer,
+    block: BlockId,
+    /// Whether it was used since the hand of the clock passed it.
+    was_used: bool,
+}
+
+#[derive(Default)]
+struct Frames {
+    frames: Vec<Frame>,
+    by_block: FxHashMap<BlockId, usize>,
+    /// The next frame that the clock looks at.
+    hand: usize,
+}
+
+/// The cache of a store.
+pub(crate) struct BlockCache {
+    owner: Owner,
+    frames_max: usize,
+    frames: Mutex<Frames>,
+}
+
+impl BlockCache {
+    /// An empty cache of at most this many bytes. Its frames are counted for `owner`. `None`: there is no room
+    /// for a block.
+    pub(crate) fn new(owner: Owner, bytes: usize) -> Option<BlockCache> {
+        let frames_max = bytes / BLOCK_BYTES;
+        (frames_max > 0).then(|| BlockCache { owner, frames_max, frames: Mutex::default() })
+    }
+
+    /// Reads bytes of a file, from the cache as far as it has them.
+    ///
+    /// Errors: the range reaches beyond the end of the file.
+    pub(crate) fn read(
+        &self,
+        space: &Space,
+        files: &Files,
+        file: FileHandle,
+        at: u64,
+        buf: &mut [u8],
+    ) -> StoreResult<()> {
+        let file_bytes = files.len_bytes(file)?;
+        let is_inside = at.checked_add(buf.len() as u64).is_some_and(|end| end <= file_bytes);
+        if buf.len() > BLOCK_BYTES || !is_inside {
+            return Ok(files.read_at(file, at, buf)?);
+        }
+        let (mut at, mut rest) = (at, buf);
+        while !rest.is_empty() {
+            let (number, from) = (at / BLOCK_BYTES as u64, at as usize % BLOCK_BYTES);
+            let (part, behind) = rest.split_at_mut(rest.len().min(BLOCK_BYTES - from));
+            let block = BlockId { file, number };
+            if !self.read_frame(space, block, from, part)? {
+                let begin = number * BLOCK_BYTES as u64;
+                let mut bytes = [0; BLOCK_BYTES];
+                let whole = (file_bytes - begin).min(BLOCK_BYTES as u64) as usize;
+                let bytes = bytes.get_mut(..whole).unwrap_or_default();
+                files.read_at(file, begin, bytes)?;
+                part.copy_from_slice(bytes.get(from..from + part.len()).unwrap_or_default());
+                self.add(space, block, bytes)?;
+            }
+            at += part.len() as u64;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Reads bytes of a block that has a frame; whether it has one.
+    fn read_frame(&self, space: &Space, block: BlockId, from: usize, part: &mut [u8]) -> StoreResult<bool> {
+        let mut frames = self.frames.lock();
+        let found = frames.by_block.get(&block).copied();
+        let Some(frame) = found.and_then(|number| frames.frames.get_mut(number)) else { return Ok(false) };
+        frame.was_used = true;
+        space.read(frame.chunk, from as u64, part).map(|()| true)
+    }
+
+    /// Puts a block into a frame, if there is one for it.
+    fn add(&self, space: &Space, block: BlockId, bytes: &[u8]) -> StoreResult<()> {
+        let mut frames = self.frames.lock();
+        let chunk = match frames.frames.len() < self.frames_max {
+            true => space.allocator().allocate(self.owner, BLOCK_BYTES as u64),
+            false => Err(MemoryError::Full { needed_bytes: BLOCK_BYTES as u64, free_bytes: 0 }),
+        };
+        let number = match chunk {
+            Ok(chunk) => {
+                frames.frames.push(Frame { chunk, block, was_used: false });
+                Some(frames.frames.len() - 1)
+            }
+            Err(MemoryError::Full { .. }) => frames.evict(),
+            Err(error) => return Err(error.into()),
+        };
+        let Some(number) = number else { return Ok(()) };
+        let Some(frame) = frames.frames.get_mut(number) else { return Ok(()) };
+        frame.block = block;
+        space.store(frame.chunk, 0, bytes)?;
+        frames.by_block.insert(block, number);
+        Ok(())
+    }
+
+    /// Gives all frames up; whether there were any.
+    pub(crate) fn clear(&self, space: &Space) -> StoreResult<bool> {
+        let Frames { frames, .. } = std::mem::take(&mut *self.frames.lock());
+        frames.iter().try_for_each(|frame| space.give_up(frame.chunk))?;
+        Ok(!frames.is_empty())
+    }
+}
+
+impl Frames {
+    /// A frame that was not used lately; the cache has its block no longer. `None`: there are no frames.
+    fn evict(&mut self) -> Option<usize> {
+        loop {
+            self.hand = if self.hand + 1 < self.frames.len() { self.hand + 1 } else { 0 };
+            let frame = self.frames.get_mut(self.hand)?;
+            if !std::mem::take(&mut frame.was_used) {
+                self.by_block.remove(&frame.block);
+                return Some(self.hand);
+            }
+        }
+    }
+}
